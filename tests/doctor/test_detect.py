@@ -1,0 +1,121 @@
+"""The device is xpu, gpu or cpu by stated rules, and everything that was looked for can be shown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from xpulab.doctor.detect import KL2_NOTE, MENDING, NO_NODE_NOTE, detect, looked_for_lines, require
+from xpulab.doctor.versions import framework_row
+from xpulab.errors import InputError
+from xpulab.files import ROOT
+
+
+def test_bare_machine_is_a_cpu(machine):
+    assert detect(machine.root).device == "cpu"
+
+
+def test_device_node_alone_makes_an_xpu(machine):
+    machine.nodes("xpu0", "xpuctrl")
+    assert detect(machine.root).device == "xpu"
+
+
+def test_control_node_alone_makes_no_xpu(machine):
+    machine.nodes("xpuctrl")
+    assert detect(machine.root).device == "cpu"
+
+
+def test_kunluns_tool_alone_makes_an_xpu(machine):
+    machine.answering("xpu-smi", {"-q": "kl3_query.txt", "-m": "kl3_machine.txt"})
+    assert detect(machine.root).device == "xpu"
+
+
+@pytest.mark.parametrize("script", ["exec /bin/sleep 60", "exit 1", "echo garbage"])
+@pytest.mark.parametrize(("on_the_bus", "device"), [(True, "xpu"), (False, "cpu")])
+def test_troubled_tool_makes_an_xpu_only_with_a_card_on_the_bus(machine, script, on_the_bus, device):
+    machine.tool("xpu-smi", script)
+    if on_the_bus:
+        machine.pci("0000:03:00.0", "1d22", "3688")
+    assert detect(machine.root, timeout=0.2).device == device
+
+
+def test_intels_tool_makes_no_xpu(machine):
+    machine.answering("xpu-smi", {"": "intel.txt"})
+    assert detect(machine.root).device == "cpu"
+
+
+def test_card_on_the_bus_without_a_node_is_noted(machine):
+    machine.pci("0000:03:00.0", "2057", "3686")
+    detection = detect(machine.root)
+    assert (detection.device, detection.notes) == ("cpu", (NO_NODE_NOTE,))
+
+
+def test_nvidia_smi_with_a_card_makes_a_gpu(machine, formats):
+    machine.tool("nvidia-smi", f"exec /bin/cat {formats / 'nvidia.txt'}")
+    assert detect(machine.root).device == "gpu"
+
+
+def test_nvidia_smi_without_a_driver_makes_no_gpu(machine):
+    machine.pci("0000:17:00.0", "10de", "20b2", "030200")
+    machine.tool("nvidia-smi", "exit 9")
+    assert detect(machine.root).device == "cpu"
+
+
+def test_xpu_comes_before_gpu(p800, formats):
+    p800.tool("nvidia-smi", f"exec /bin/cat {formats / 'nvidia.txt'}")
+    assert detect(p800.root).available == ("xpu", "gpu", "cpu")
+
+
+@pytest.mark.parametrize("device", ["3684", "3685"])
+def test_kl2_is_an_xpu_that_paddle_3_does_not_support(machine, device):
+    machine.pci("0000:4b:00.0", "1d22", device)
+    machine.nodes("xpu0", "xpuctrl")
+    detection = detect(machine.root)
+    assert (detection.device, detection.notes) == ("xpu", (KL2_NOTE,))
+
+
+def test_p800_has_no_notes(p800):
+    assert detect(p800.root).notes == ()
+
+
+def test_every_line_says_what_was_looked_for(p800):
+    assert looked_for_lines(detect(p800.root)) == [
+        "found      Kunlun cards on the PCI bus: 2 (0000:1b:00.0, 0000:1d:00.0)",
+        "found      device nodes /dev/xpu[0-9]*: 2 (/dev/xpu0, /dev/xpu1)",
+        "found      xpu-smi or xpu_smi: xpu-smi shows 2 cards, driver 5.0.21.26",
+        "not found  NVIDIA cards on the PCI bus: none",
+        "not found  nvidia-smi: nvidia-smi is not on PATH",
+    ]
+
+
+def test_device_that_is_there_may_be_required(p800):
+    require("xpu", detect(p800.root))
+
+
+def test_cpu_may_always_be_required(machine):
+    require("cpu", detect(machine.root))
+
+
+@pytest.mark.parametrize("device", ["xpu", "gpu"])
+def test_device_that_is_missing_is_refused_with_what_mends_it(machine, device):
+    with pytest.raises(InputError) as refused:
+        require(device, detect(machine.root))
+    for part in (f"no {device} on this machine", "neither xpu-smi nor xpu_smi is on PATH", *MENDING[device]):
+        assert part in str(refused.value)
+
+
+def test_unknown_device_is_refused(machine):
+    with pytest.raises(InputError, match="'tpu': unknown; one of xpu, gpu, cpu"):
+        require("tpu", detect(machine.root))
+
+
+@pytest.mark.parametrize("device", ["xpu", "gpu"])
+def test_wheel_that_is_named_is_the_supported_one(device):
+    assert MENDING[device][-1].endswith(framework_row(device).remedy)
+
+
+def test_detection_imports_nothing_but_the_standard_library():
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import xpulab.doctor.detect"
+    subprocess.run([sys.executable, "-S", "-I", "-c", program, str(ROOT)], check=True)

@@ -1,0 +1,195 @@
+"""The diagnosis names what is wrong with a machine, and nothing that is not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from xpulab.doctor.diagnosis import Diagnosis, diagnose
+from xpulab.doctor.paddle_facts import PaddleFacts
+from xpulab.doctor.render import as_text
+from xpulab.errors import InputError
+
+EXACT = {"XPU_PADDLE_FC_LOCAL_INT16": "1"}
+PADDLE_FOR_XPU = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=2)
+
+
+@pytest.fixture
+def examine(installed, monkeypatch):
+    """Diagnoses a machine in which every package is as it should be, under Python 3.10."""
+    monkeypatch.setattr("xpulab.doctor.versions.python_version", lambda: "3.10.13")
+    versions = {"paddlenlp": "3.0.0b4", "numpy": "1.26.4", "aistudio-sdk": "0.2.6", "setuptools": "80.1.0"}
+    versions |= {"pip": "25.0", "datasets": "3.6.0", "pyarrow": "22.0.0"}
+
+    def run(machine, frameworks=("paddlepaddle-xpu",), environ=EXACT, **options) -> Diagnosis:
+        wheels = {name: "3.3.0" if name == "paddlepaddle-xpu" else "3.3.1" for name in frameworks}
+        path = installed(versions | wheels)
+        return diagnose(root=machine.root, search_path=path, environ=environ, **options)
+
+    return run
+
+
+def verdicts(diagnosis: Diagnosis) -> dict[str, str]:
+    return {finding.id: finding.verdict for finding in diagnosis.findings}
+
+
+def finding(diagnosis: Diagnosis, id: str):
+    return next(found for found in diagnosis.findings if found.id == id)
+
+
+def test_healthy_p800_has_only_old_firmware_to_complain_of(p800, examine):
+    diagnosis = examine(p800, paddle=PADDLE_FOR_XPU)
+    troubles = [thing for thing in (*diagnosis.findings, *diagnosis.versions) if thing.verdict != "ok"]
+    assert [(thing.what, thing.found, thing.verdict) for thing in troubles] == [("SBL firmware", "1.39", "warn")]
+
+
+def test_healthy_cpu_is_ok(machine, examine):
+    assert examine(machine, frameworks=["paddlepaddle"], environ={}).outcome == "ok"
+
+
+def test_device_that_is_not_there_is_refused(machine, examine):
+    with pytest.raises(InputError, match="no xpu on this machine"):
+        examine(machine, device="xpu")
+
+
+def test_cards_agree_by_all_who_count_them(p800, examine):
+    seen = finding(examine(p800, paddle=PADDLE_FOR_XPU), "card-count").seen
+    assert seen == "cards by /dev: 2, PCI bus: 2, xpu-smi: 2, Paddle: 2"
+
+
+def test_paddle_that_sees_fewer_cards_is_wrong(p800, examine):
+    paddle = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=1)
+    assert verdicts(examine(p800, paddle=paddle))["card-count"] == "wrong"
+
+
+def test_paddle_that_sees_fewer_cards_by_a_variable_is_a_warning(p800, examine):
+    paddle = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=1)
+    found = finding(examine(p800, paddle=paddle, environ=EXACT | {"CUDA_VISIBLE_DEVICES": "1"}), "card-count")
+    assert (found.verdict, "CUDA_VISIBLE_DEVICES=1" in found.seen) == ("warn", True)
+
+
+def test_paddle_that_sees_no_card_is_wrong_even_in_a_container(p800, examine):
+    p800.file(".dockerenv", "")
+    paddle = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=0)
+    assert verdicts(examine(p800, paddle=paddle))["card-count"] == "wrong"
+
+
+def test_node_that_is_missing_is_wrong(p800, examine):
+    (p800.root / "dev/xpu1").unlink()
+    assert verdicts(examine(p800))["card-count"] == "wrong"
+
+
+def test_hidden_bus_is_not_counted(machine, examine):
+    machine.nodes("xpu0", "xpuctrl")
+    assert finding(examine(machine), "card-count").seen == "cards by /dev: 1"
+
+
+def test_node_without_permission_is_wrong(p800, examine, monkeypatch):
+    monkeypatch.setattr("xpulab.doctor.driver.os.access", lambda path, mode: not str(path).endswith("/dev/xpu1"))
+    found = finding(examine(p800), "node-permissions")
+    assert found.verdict == "wrong"
+    assert found.seen.startswith("this user may not read and write /dev/xpu1")
+
+
+def test_control_node_that_is_missing_is_wrong(p800, examine):
+    (p800.root / "dev/xpuctrl").unlink()
+    assert finding(examine(p800), "node-permissions").seen == "there is no /dev/xpuctrl"
+
+
+def test_missing_tool_in_a_container_with_working_cards_is_a_warning(p800, examine):
+    (p800.bin / "xpu-smi").unlink()
+    p800.file(".dockerenv", "")
+    diagnosis = examine(p800, paddle=PADDLE_FOR_XPU)
+    assert (verdicts(diagnosis)["xpu-smi"], diagnosis.outcome) == ("warn", "warn")
+
+
+def test_failing_tool_is_wrong(p800, examine):
+    p800.tool("xpu-smi", "echo driver version mismatch; exit 5")
+    found = finding(examine(p800), "xpu-smi")
+    assert (found.verdict, found.seen) == ("wrong", "xpu-smi ended with status 5: driver version mismatch")
+
+
+def test_intels_tool_beside_kunlun_cards_is_a_warning(p800, examine):
+    p800.answering("xpu-smi", {"": "intel.txt"})
+    assert verdicts(examine(p800))["xpu-smi"] == "warn"
+
+
+@pytest.mark.parametrize(("state", "verdict"), [("RUNNING", "ok"), ("NORMAL", "ok"), ("ERROR", "wrong")])
+def test_state_of_a_card_is_judged(p800, examine, state, verdict):
+    p800.file("proc/xpu/dev0/state", f"{state}\n")
+    assert verdicts(examine(p800))["card-error"] == verdict
+
+
+def test_error_state_in_the_tools_table_is_wrong(machine, examine):
+    machine.nodes("xpu0", "xpu1", "xpuctrl")
+    machine.answering("xpu_smi", {"": "kl1_kl2_table_wide.txt"})
+    assert finding(examine(machine), "card-error").seen == "card 1 is in state ERROR"
+
+
+def test_kl2_cards_alone_are_wrong_and_told_what_they_need(machine, examine):
+    machine.nodes("xpu0", "xpu1", "xpuctrl")
+    machine.answering("xpu_smi", {"-m": "kl2_machine.txt", "": "kl2_table_narrow.txt"})
+    found = finding(examine(machine), "kl2")
+    assert (found.verdict, "paddlepaddle-xpu 2.6.1" in found.remedy) == ("wrong", True)
+
+
+def test_dead_card_is_not_passed_over_by_auto(machine, examine):
+    machine.pci("0000:03:00.0", "1d22", "3688")
+    diagnosis = examine(machine, frameworks=["paddlepaddle"])
+    assert (diagnosis.device, diagnosis.outcome) == ("cpu", "wrong")
+    assert finding(diagnosis, "no-device-node").seen.endswith("no kernel module kunlun or xpu_driver is loaded")
+
+
+def test_dead_card_is_a_warning_to_whoever_names_the_cpu(machine, examine):
+    machine.pci("0000:03:00.0", "1d22", "3688")
+    assert examine(machine, frameworks=["paddlepaddle"], device="cpu").outcome == "warn"
+
+
+def test_two_wheels_of_paddle_are_wrong(p800, examine):
+    found = finding(examine(p800, frameworks=["paddlepaddle", "paddlepaddle-xpu"]), "several-frameworks")
+    assert found.remedy.count("python -m pip") == 2
+
+
+def test_paddle_for_another_device_is_wrong(p800, examine):
+    paddle = PaddleFacts(version="3.3.1", built_for="cpu")
+    assert finding(examine(p800, paddle=paddle), "paddle").seen == "Paddle 3.3.1 is built for cpu, not for xpu"
+
+
+def test_paddle_that_cannot_be_imported_leads_to_its_remedy(machine, examine):
+    paddle = PaddleFacts(error="ModuleNotFoundError: No module named 'pkg_resources'")
+    found = finding(examine(machine, frameworks=["paddlepaddle"], paddle=paddle), "paddle")
+    assert (found.verdict, found.remedy) == ("wrong", "python -m pip install 'setuptools<81'")
+
+
+def test_int16_matmul_is_a_warning_on_xpu(p800, examine):
+    found = finding(examine(p800, environ={}), "matmul-mode")
+    assert (found.verdict, found.seen) == ("warn", "fp32 matmul computes in INT16")
+
+
+def test_matmul_mode_is_no_concern_of_a_cpu(machine, examine):
+    diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={})
+    assert (diagnosis.matmul, "matmul-mode" in verdicts(diagnosis)) == (None, False)
+
+
+def test_variables_of_a_launcher_are_a_warning(machine, examine):
+    diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={"PADDLE_TRAINERS_NUM": "14"})
+    assert finding(diagnosis, "launcher-variables").seen == "set by a cluster's launcher: PADDLE_TRAINERS_NUM"
+
+
+def test_gpu_is_judged_by_its_own_counts(machine, examine, formats):
+    machine.pci("0000:17:00.0", "10de", "20b2", "030200")
+    machine.tool("nvidia-smi", f"exec /bin/cat {formats / 'nvidia.txt'}")
+    found = finding(examine(machine, frameworks=["paddlepaddle-gpu"]), "card-count")
+    assert (found.verdict, found.seen) == ("wrong", "cards by PCI bus: 1, nvidia-smi: 2")
+
+
+def test_diagnosis_is_plain_json(p800, examine):
+    read_back = json.loads(json.dumps(examine(p800, paddle=PADDLE_FOR_XPU).to_json()))
+    assert (read_back["outcome"], read_back["detection"]["xpu_smi"]["cards"][0]["firmware"]) == ("warn", "1.54")
+
+
+def test_text_begins_with_the_outcome_and_names_each_remedy(p800, examine):
+    text = as_text(examine(p800, environ={}))
+    assert text.startswith("warn: 2 of ")
+    assert text.count("mend: ") == 2

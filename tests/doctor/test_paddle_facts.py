@@ -1,0 +1,56 @@
+"""What Paddle says about itself is taken with care: a CPU build states its missing parts as the string 'False'."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from xpulab.doctor.paddle_facts import PaddleFacts, paddle_facts
+
+
+class Version:
+    full_version, commit = "3.3.0", "abc"
+
+    def __init__(self, **stated: str) -> None:
+        for name, value in stated.items():
+            setattr(self, name, lambda value=value: value)
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """Puts a paddle of the given parts and number of XPUs in the place of the real one."""
+
+    def put(xpu_cards: int, **stated: str) -> None:
+        def cards(number):
+            return type("Device", (), {"device_count": staticmethod(lambda: number)})
+
+        paddle = type(sys)("paddle")
+        paddle.version = Version(**stated)
+        paddle.device = type("device", (), {"xpu": cards(xpu_cards), "cuda": cards(0)})
+        paddle.is_compiled_with_xpu = lambda: xpu_cards > 0
+        paddle.is_compiled_with_cuda = lambda: False
+        monkeypatch.setitem(sys.modules, "paddle", paddle)
+
+    return put
+
+
+def test_false_as_a_string_is_absent(pretended):
+    pretended(0, xpu="False", xpu_xre="False", xpu_xccl="False", xpu_xhpc="False", cuda="False")
+    assert paddle_facts() == PaddleFacts(version="3.3.0", commit="abc", built_for="cpu")
+
+
+def test_p800_build_states_its_runtime(pretended):
+    pretended(8, xpu_xre="5.0.21.15", xpu_xccl="3.0.2.3", xpu_xhpc="dev/20250220")
+    facts = paddle_facts()
+    assert (facts.built_for, facts.xpu_cards, facts.xre, facts.xccl) == ("xpu", 8, "5.0.21.15", "3.0.2.3")
+
+
+def test_kl2_build_states_its_runtime_under_another_name(pretended):
+    pretended(1, xpu="20240104", xpu_xccl="1.1.8.1", xpu_xhpc="20240312")
+    assert paddle_facts().xre == "20240104"
+
+
+def test_paddle_that_is_not_installed_is_an_error_not_a_crash(monkeypatch):
+    monkeypatch.setitem(sys.modules, "paddle", None)
+    assert paddle_facts().error.startswith("ModuleNotFoundError: ")

@@ -1,0 +1,161 @@
+"""What is installed is compared with what is supported; what cannot be compared is unknown, never wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from xpulab.doctor.cards import Card, Reading
+from xpulab.doctor.versions import (
+    SeveralFrameworks,
+    installed_frameworks,
+    read_supported,
+    require_one_framework,
+    version_rows,
+)
+from xpulab.errors import InputError
+
+NO_TOOL = Reading("xpu-smi", ("xpu-smi", "-q"), "missing", "xpu-smi is not on PATH")
+
+
+def row_of(what, device, reading=NO_TOOL, search_path=()):
+    return next(row for row in version_rows(device, reading, search_path) if row.what == what)
+
+
+def reading_of(driver=None, firmware=()):
+    cards = tuple(Card(index, "P800 OAM", "KL3", firmware=text) for index, text in enumerate(firmware))
+    return Reading("xpu-smi", ("xpu-smi", "-q"), "ok", "", driver, None, cards)
+
+
+@pytest.mark.parametrize(
+    ("driver", "verdict"),
+    [
+        ("5.0.21.26", "ok"),
+        ("5.0.21.100", "ok"),
+        ("5.19.0.0", "ok"),
+        ("5.0.21.25", "warn"),
+        ("5.0.21.21", "warn"),
+        ("5.0.21.20", "wrong"),
+        ("4.33.0.0", "wrong"),
+        ("515.58", "unknown"),
+        ("10.2", "unknown"),
+        ("N/A", "unknown"),
+        ("5.0.21.26-rc", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_driver_is_compared_number_by_number(driver, verdict):
+    assert row_of("XPU driver", "xpu", reading_of(driver)).verdict == verdict
+
+
+def test_unknown_driver_is_shown_as_it_was_printed():
+    assert row_of("XPU driver", "xpu", reading_of("515.58")).found == "515.58"
+
+
+@pytest.mark.parametrize(
+    ("firmware", "verdict"),
+    [
+        (("1.48",), "ok"),
+        (("1.9",), "warn"),
+        (("1.54", "1.39"), "warn"),
+        (("1.48", "1.9"), "warn"),
+        (("N/A",), "unknown"),
+        ((), "unknown"),
+    ],
+)
+def test_lowest_firmware_counts_and_only_warns(firmware, verdict):
+    assert row_of("SBL firmware", "xpu", reading_of(firmware=firmware)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "verdict"),
+    [
+        ("paddlepaddle", "3.3.1", "ok"),
+        ("paddlepaddle", "3.3.0", "warn"),
+        ("paddlepaddle", "3.2.2", "wrong"),
+        ("paddlepaddle", "3.4.0", "wrong"),
+        ("paddlenlp", "3.0.0b4", "ok"),
+        ("paddlenlp", "2.8.1", "wrong"),
+        ("numpy", "1.26.4", "ok"),
+        ("numpy", "1.24.0", "warn"),
+        ("numpy", "2.0.0", "wrong"),
+        ("aistudio-sdk", "0.3.0", "wrong"),
+        ("setuptools", "81.0.0", "wrong"),
+        ("pyarrow", "23.0.0", "wrong"),
+        ("datasets", "4.0.0", "wrong"),
+        ("numpy", "not.a.version", "unknown"),
+    ],
+)
+def test_packages_are_judged_by_their_pins(installed, name, version, verdict):
+    assert row_of(name, "cpu", search_path=installed({name: version})).verdict == verdict
+
+
+def test_nightly_xpu_wheel_of_the_release_is_tolerated(installed):
+    path = installed({"paddlepaddle-xpu": "3.3.0.dev20251016"})
+    assert row_of("paddlepaddle-xpu", "xpu", search_path=path).verdict == "warn"
+
+
+def test_package_that_is_not_installed_is_missing_with_its_command():
+    row = row_of("numpy", "cpu")
+    assert (row.verdict, row.found, row.remedy) == ("missing", None, "python -m pip install 'numpy>=1.26,<2'")
+
+
+def test_version_that_is_right_needs_no_remedy(installed):
+    assert row_of("numpy", "cpu", search_path=installed({"numpy": "1.26.4"})).remedy is None
+
+
+def test_wheel_of_another_device_is_removed_before_the_right_one_comes(installed):
+    row = row_of("paddlepaddle-xpu", "xpu", search_path=installed({"paddlepaddle": "3.3.1"}))
+    assert row.remedy.startswith(
+        "python -m pip uninstall --yes paddlepaddle && python -m pip install paddlepaddle-xpu=="
+    )
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("3.10.13", "ok"), ("3.11.7", "wrong"), ("3.9.18", "wrong")])
+def test_xpu_wheels_need_python_3_10(monkeypatch, version, verdict):
+    monkeypatch.setattr("xpulab.doctor.versions.python_version", lambda: version)
+    assert row_of("python", "xpu").verdict == verdict
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("3.12.1", "ok"), ("3.13.0", "wrong")])
+def test_cpu_takes_python_3_10_to_3_12(monkeypatch, version, verdict):
+    monkeypatch.setattr("xpulab.doctor.versions.python_version", lambda: version)
+    assert row_of("python", "cpu").verdict == verdict
+
+
+def test_driver_is_no_concern_of_a_cpu():
+    assert "XPU driver" not in [row.what for row in version_rows("cpu", NO_TOOL, ())]
+
+
+def test_installed_frameworks_are_found_by_their_metadata(installed):
+    path = installed({"paddlepaddle-gpu": "2.6.2", "numpy": "1.26.4"})
+    assert installed_frameworks(path) == {"paddlepaddle-gpu": "2.6.2"}
+
+
+def test_two_wheels_of_paddle_are_refused_with_two_commands(installed):
+    path = installed({"paddlepaddle": "3.3.1", "paddlepaddle-xpu": "3.3.0"})
+    with pytest.raises(SeveralFrameworks) as refused:
+        require_one_framework("xpu", path)
+    remove, install = refused.value.commands
+    assert remove == "python -m pip uninstall --yes paddlepaddle paddlepaddle-xpu"
+    assert install.startswith("python -m pip install paddlepaddle-xpu==3.3.0 -i https://")
+
+
+def test_one_wheel_of_paddle_is_fine(installed):
+    require_one_framework("cpu", installed({"paddlepaddle": "3.3.1"}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("kind: package", "kind: wheel", r"versions\.yaml line 1: unknown kind 'wheel'"),
+        ("[cpu]", "[tpu]", r"line 1: devices must be of cpu, gpu, xpu"),
+        ('"<2"', '"below 2"', r"line 1: 'wanted' is not a version specifier"),
+        ("why: w", "", r"line 1: no key 'why'"),
+    ],
+)
+def test_malformed_supported_versions_are_refused_by_line(tmp_path, old, new, complaint):
+    row = '- what: numpy\n  kind: package\n  devices: [cpu]\n  wanted: "<2"\n  remedy: r\n  why: w\n  source: s\n'
+    path = tmp_path / "versions.yaml"
+    path.write_text(row.replace(old, new))
+    with pytest.raises(InputError, match=complaint):
+        read_supported(path)

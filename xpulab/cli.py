@@ -1,0 +1,139 @@
+"""The commands: xpulab run, xpulab doctor, xpulab lab.
+
+Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xpulab.errors import InputError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Notebooks that teach PaddlePaddle training on XPU, GPU and CPU, and test the machine that they run on.",
+)
+
+
+def main() -> None:
+    """The entry point of the command line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    app()
+
+
+def _reporting_input_errors(command: Callable) -> Callable:
+    """An InputError becomes one message and exit code 2."""
+
+    @wraps(command)
+    def reporting(*arguments: object, **options: object) -> None:
+        try:
+            command(*arguments, **options)
+        except InputError as error:
+            print(f"xpulab: {error}", file=sys.stderr)
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt:
+            print("xpulab: interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return reporting
+
+
+@app.command()
+@_reporting_input_errors
+def run(
+    notebooks: Annotated[list[str] | None, typer.Argument(help="Names, paths or globs; without one, all.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show what would run, with its checks; run nothing.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, gpu or xpu. auto is the first of xpu, gpu, cpu there is.")] = "auto",
+    cards: Annotated[int, typer.Option(min=1, max=16, help="How many cards a notebook may use.")] = 1,
+    level: Annotated[str, typer.Option(help="quick: does it work at all. standard: does it work right.")] = "quick",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Notebooks at a time. Default: one a core, on a card one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
+) -> None:
+    """Run the notebooks on this machine and say whether it is ready."""
+    from rich.console import Console
+
+    from xpulab.harness.plan import make_plans
+
+    plans = make_plans(notebooks or [], level)
+    if show_list:
+        for plan in plans:
+            print(f"{plan.name}  {plan.title} ({len(plan.checks)} checks, about {plan.budget_seconds:.0f} s)")
+            print("\n".join(f"    {check.name}" for check in plan.checks))
+        return
+
+    from xpulab.harness import run as harness
+    from xpulab.harness.execute import Target
+    from xpulab.harness.report.text import as_text
+
+    device = _device(device)
+    folder = (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()
+    harness.prepare(folder)
+    at_once = jobs or _jobs(device, len(plans))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # notebooks share the cores, and tiny models gain nothing from more
+    console = Console()
+    console.print(f"device {device}, level {level}, {len(plans)} notebooks, {at_once} at a time", highlight=False)
+    outcome = harness.run(plans, Target(device, level, cards), at_once, folder, console)
+    console.print(as_text(outcome.result), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"report: {folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    raise typer.Exit(0 if outcome.result["outcome"] == "passed" else 1)
+
+
+@app.command()
+@_reporting_input_errors
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="The diagnosis as JSON.")] = False,
+) -> None:
+    """Say what is installed, what is wrong, and which command mends it. Exit code 1 when something is wrong."""
+    from xpulab.doctor.diagnosis import diagnose
+    from xpulab.doctor.render import as_text
+
+    diagnosis = diagnose()
+    print(json.dumps(diagnosis.to_json(), indent=2) if as_json else as_text(diagnosis))
+    raise typer.Exit(1 if diagnosis.outcome == "wrong" else 0)
+
+
+@app.command()
+@_reporting_input_errors
+def lab() -> None:
+    """Open JupyterLab on the notebooks."""
+    from xpulab import files
+
+    os.execv(sys.executable, [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", "notebooks"])
+
+
+def _device(asked: str) -> str:
+    """The device to run on: the one asked for when it is there, for auto the best one that is.
+
+    Raises InputError for a device that is not there, and when the installed wheel is not the device's.
+    """
+    from xpulab.doctor.detect import detect, require
+    from xpulab.doctor.versions import framework_row, installed_frameworks, require_one_framework
+
+    found = detect()
+    device = found.device if asked == "auto" else asked
+    require(device, found)
+    require_one_framework(device)
+    wanted = framework_row(device)
+    if wanted.what not in installed_frameworks():
+        instead = "" if device == "cpu" else ", or pass --device cpu to run on the CPU all the same"
+        raise InputError(f"{device} needs {wanted.what}, which is not installed here: run env/validate.sh{instead}")
+    return device
+
+
+def _jobs(device: str, notebooks: int) -> int:
+    """A notebook a core on the CPU; on a card one at a time, since they would share its memory."""
+    return min(notebooks, os.cpu_count() or 1) if device == "cpu" else 1

@@ -1,0 +1,68 @@
+"""Cures for defects of the pinned Paddle 3.3 and PaddleNLP 3.0.0b4, each named after its symptom.
+
+A notebook calls the cure where a reader can see it. tests/test_compat.py shows for each that the symptom is still there
+without it, so that a cure which is no longer needed is noticed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from typing import Any
+
+_IMPORT_WARNINGS = (
+    "No ccache found",
+    "Setuptools is replacing distutils",
+    "pkg_resources is deprecated",
+    "Distutils was imported before Setuptools",
+)
+
+
+def imports_print_warnings() -> None:
+    """Importing paddle and paddlenlp prints warnings about ccache, distutils and pkg_resources that mean nothing here.
+
+    Call it before the first import.
+    """
+    for message in _IMPORT_WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
+
+
+def log_prints_colours_and_times() -> None:
+    """PaddleNLP's log writes colours and times among a notebook's outputs: from here on only warnings and errors."""
+    from paddlenlp.utils.log import logger
+
+    logger.set_level("WARNING")
+
+
+def log_history_stays_empty() -> Any:
+    """trainer.state.log_history is empty after training: returns a callback for Trainer(callbacks=[...]) that keeps it.
+
+    Its `losses` holds the training loss of each logged step, its `rates` the learning rate that was logged with it (the
+    one of the step that follows: PaddleNLP logs after the scheduler has moved on).
+    Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._maybe_log_save_evaluate.
+    """
+    from paddlenlp.trainer import TrainerCallback
+
+    class LogHistory(TrainerCallback):
+        def __init__(self) -> None:
+            self.losses: list[float] = []
+            self.rates: list[float] = []
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: dict | None = None, **others: Any) -> None:
+            if logs and "loss" in logs:
+                self.losses.append(float(logs["loss"]))
+                self.rates.append(float(logs["learning_rate"]))
+
+    return LogHistory()
+
+
+def no_module_named_paddle_distributed_checkpoint() -> None:
+    """`import paddlenlp.trainer.auto_trainer` fails on Paddle 3.2 and later, which moved that package.
+
+    The old names are made to stand for the new ones. Source: Paddle #74593.
+    """
+    old, new = "paddle.distributed.checkpoint", "paddle.distributed.flex_checkpoint.dcp"
+    sys.modules.setdefault(old, importlib.import_module(new))
+    for module in ("load_state_dict", "save_state_dict", "metadata", "utils"):
+        sys.modules.setdefault(f"{old}.{module}", importlib.import_module(f"{new}.{module}"))

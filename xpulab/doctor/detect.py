@@ -1,0 +1,141 @@
+"""Which device this machine has: xpu, gpu or cpu, and what was looked for. Standard library only, quick to import.
+
+Rules and formats as documented; not run on a card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from xpulab.doctor.cards import Reading
+from xpulab.doctor.driver import DeviceNode, card_nodes
+from xpulab.doctor.nvidia_smi import read_nvidia_smi
+from xpulab.doctor.pci import PciCard, kunlun_cards, nvidia_cards
+from xpulab.doctor.tool import TIMEOUT
+from xpulab.doctor.xpu_smi import read_xpu_smi
+from xpulab.errors import InputError
+
+BEFORE_KL3 = ("KL1", "KL2", "KL1 or KL2")
+KL2_NOTE = (
+    "The Kunlun cards here are older than KL3 (K100, K200, R200, R300). Paddle 3 does not support them: it needs "
+    "Paddle 2.6, in an environment of its own; the notebooks of this suite do not run on them."
+)
+NO_NODE_NOTE = (
+    "A Kunlun card is on the PCI bus, but there is no /dev/xpu0: the driver is not loaded, or this container was "
+    "started without --device=/dev/xpu0 --device=/dev/xpuctrl."
+)
+MENDING = {
+    "xpu": (
+        "install the XPU driver (5.0.21.26 or newer) and load it: sudo modprobe kunlun",
+        "in a container, pass every card and the control node: --device=/dev/xpu0 --device=/dev/xpuctrl",
+        "the wheel, for Python 3.10 only: python -m pip install paddlepaddle-xpu==3.3.0 "
+        "-i https://www.paddlepaddle.org.cn/packages/stable/xpu-p800/",
+    ),
+    "gpu": (
+        "install the NVIDIA driver, until nvidia-smi lists the card",
+        "in a container, pass the cards: docker run --gpus all",
+        "the wheel: python -m pip install paddlepaddle-gpu==3.3.1 "
+        "-i https://www.paddlepaddle.org.cn/packages/stable/cu126/",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class LookedFor:
+    """One thing that was looked for: what, whether it was found, and what was seen in its place."""
+
+    what: str
+    found: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What this machine has.
+
+    available: in the order that `auto` takes them, of "xpu", "gpu", "cpu"; "cpu" is always there
+    looked_for: everything that was looked at to decide
+    notes: sentences that whoever chooses a device should read
+    kunlun_pci, nvidia_pci, nodes, xpu_smi, nvidia_smi: what was seen, in full
+    """
+
+    available: tuple[str, ...]
+    looked_for: tuple[LookedFor, ...]
+    notes: tuple[str, ...]
+    kunlun_pci: tuple[PciCard, ...]
+    nvidia_pci: tuple[PciCard, ...]
+    nodes: tuple[DeviceNode, ...]
+    xpu_smi: Reading
+    nvidia_smi: Reading
+
+    @property
+    def device(self) -> Literal["xpu", "gpu", "cpu"]:
+        """What `auto` means here."""
+        return self.available[0]
+
+
+def detect(root: Path = Path("/"), timeout: float = TIMEOUT) -> Detection:
+    """Looks at the PCI bus and /dev below root, and asks the vendors' tools on PATH, each for timeout seconds at most.
+
+    xpu: a node /dev/xpuN is there; or Kunlun's tool answers; or a tool of its name hangs, fails or cannot be read while
+    the PCI bus shows a Kunlun card. gpu: nvidia-smi answers with at least one card. A box with none of it takes
+    milliseconds.
+    """
+    kunlun_pci, nvidia_pci, nodes = kunlun_cards(root), nvidia_cards(root), card_nodes(root)
+    xpu_smi, nvidia_smi = read_xpu_smi(timeout), read_nvidia_smi(timeout)
+    troubled = xpu_smi.outcome in ("hung", "failed", "unreadable")
+    has_xpu = bool(nodes) or xpu_smi.outcome == "ok" or (troubled and bool(kunlun_pci))
+    available = [*(["xpu"] if has_xpu else []), *(["gpu"] if nvidia_smi.cards else []), "cpu"]
+
+    generations = {card.generation for card in (*kunlun_pci, *xpu_smi.cards)}
+    notes = []
+    if generations and generations <= set(BEFORE_KL3):
+        notes.append(KL2_NOTE)
+    if kunlun_pci and not nodes:
+        notes.append(NO_NODE_NOTE)
+
+    looked_for = (
+        LookedFor("Kunlun cards on the PCI bus", bool(kunlun_pci), _shown([card.address for card in kunlun_pci])),
+        LookedFor("device nodes /dev/xpu[0-9]*", bool(nodes), _shown([node.path for node in nodes])),
+        LookedFor("xpu-smi or xpu_smi", xpu_smi.outcome == "ok", xpu_smi.detail),
+        LookedFor("NVIDIA cards on the PCI bus", bool(nvidia_pci), _shown([card.address for card in nvidia_pci])),
+        LookedFor("nvidia-smi", nvidia_smi.outcome == "ok", nvidia_smi.detail),
+    )
+    return Detection(
+        available=tuple(available),
+        looked_for=looked_for,
+        notes=tuple(notes),
+        kunlun_pci=kunlun_pci,
+        nvidia_pci=nvidia_pci,
+        nodes=nodes,
+        xpu_smi=xpu_smi,
+        nvidia_smi=nvidia_smi,
+    )
+
+
+def looked_for_lines(detection: Detection) -> list[str]:
+    """What was looked for, a line each: "found" or "not found", what, and what was seen."""
+    return [
+        f"{'found' if thing.found else 'not found':9}  {thing.what}: {thing.detail}" for thing in detection.looked_for
+    ]
+
+
+def require(device: str, detection: Detection) -> None:
+    """Raises InputError when device ("xpu", "gpu" or "cpu") is not there: what was looked for, and what mends it."""
+    if device not in ("xpu", "gpu", "cpu"):
+        raise InputError(f"device {device!r}: unknown; one of xpu, gpu, cpu")
+    if device in detection.available:
+        return
+    report = [
+        f"no {device} on this machine. Looked for:",
+        *looked_for_lines(detection),
+        *detection.notes,
+        "To mend it:",
+    ]
+    raise InputError("\n  ".join([*report, *MENDING[device]]))
+
+
+def _shown(names: list[str]) -> str:
+    return f"{len(names)} ({', '.join(names)})" if names else "none"

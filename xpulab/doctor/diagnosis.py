@@ -1,0 +1,238 @@
+"""Everything the doctor knows about this machine, as findings: what was seen, how bad it is, what mends it.
+
+Rules for cards as documented; not run on a card.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from xpulab.doctor import driver
+from xpulab.doctor.cards import Reading, count_cards
+from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
+from xpulab.doctor.matmul_mode import matmul_mode
+from xpulab.doctor.paddle_facts import PaddleFacts
+from xpulab.doctor.remedies import by_id, match
+from xpulab.doctor.versions import SeveralFrameworks, VersionRow, framework_row, require_one_framework, version_rows
+
+LAUNCHER_VARIABLES = (
+    "PADDLE_TRAINERS_NUM",
+    "PADDLE_ELASTIC_JOB_ID",
+    "PADDLE_TRAINER_ENDPOINTS",
+    "DISTRIBUTED_TRAINER_ENDPOINTS",
+    "FLAGS_START_PORT",
+    "PADDLE_ELASTIC_TIMEOUT",
+)
+VISIBILITY_VARIABLES = (
+    "XPU_VISIBLE_DEVICES",
+    "XPULINK_VISIBLE_DEVICES",
+    "CXPU_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+)
+HEALTHY_STATES = ("RUNNING", "NORMAL")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    id: what was looked at, in words joined by hyphens
+    verdict: "ok"; "warn" work is possible; "wrong" work is not; "unknown" it cannot be told
+    seen: one sentence
+    remedy: a command or a sentence, None when there is nothing to mend
+    """
+
+    id: str
+    verdict: Literal["ok", "warn", "wrong", "unknown"]
+    seen: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All findings for one device.
+
+    device: the one that was judged, "xpu", "gpu" or "cpu"
+    findings: in the order of reading: hardware first, then installation, then environment
+    versions: what is installed against what is supported
+    detection: what was looked for, with the readings of the vendors' tools
+    matmul: by dtype the precision of matmul on an XPU; None on other devices
+    paddle: what Paddle says about itself; None when it was not asked
+    """
+
+    device: str
+    findings: tuple[Finding, ...]
+    versions: tuple[VersionRow, ...]
+    detection: Detection
+    matmul: dict[str, str] | None
+    paddle: PaddleFacts | None
+
+    @property
+    def outcome(self) -> Literal["ok", "warn", "wrong"]:
+        """The worst of it: "wrong" when anything is wrong or missing, "warn" when anything is less than ok."""
+        verdicts = {thing.verdict for thing in (*self.findings, *self.versions)}
+        if verdicts & {"wrong", "missing"}:
+            return "wrong"
+        return "ok" if verdicts <= {"ok"} else "warn"
+
+    def to_json(self) -> dict[str, object]:
+        """Plain dicts, lists, strings and numbers."""
+        return {"outcome": self.outcome, **asdict(self)}
+
+
+def diagnose(
+    device: str = "auto",
+    paddle: PaddleFacts | None = None,
+    detection: Detection | None = None,
+    environ: Mapping[str, str] = os.environ,
+    root: Path = Path("/"),
+    search_path: Sequence[str] | None = None,
+) -> Diagnosis:
+    """Looks at everything and judges it for device ("auto", "xpu", "gpu" or "cpu").
+
+    paddle: what paddle_facts() returned, to compare its cards with the others'; None leaves Paddle unasked
+    detection: an earlier one of this machine; None looks anew
+    search_path: folders in which distributions are looked up; None is sys.path
+    Raises InputError when the named device is not there.
+    """
+    detection = detection or detect(root)
+    hardware = list(_kunlun_hardware(detection, root))
+    if device in ("cpu", "gpu"):
+        # Whoever names another device knows about the cards; `auto` must never pass over a dead one in silence.
+        hardware = [replace(finding, verdict="warn") if finding.verdict == "wrong" else finding for finding in hardware]
+    device = detection.device if device == "auto" else device
+    require(device, detection)
+    findings = [Finding("device", "ok", f"judged for {device}; this machine has {', '.join(detection.available)}")]
+    findings += hardware
+    if device == "xpu":
+        findings += _xpu_tool(detection.xpu_smi, driver.in_container(root))
+    if device != "cpu":
+        findings += _card_counts(device, detection, paddle, environ, driver.in_container(root))
+    findings += _installation(device, paddle, search_path)
+    findings += _environment(device, environ)
+    return Diagnosis(
+        device=device,
+        findings=tuple(findings),
+        versions=version_rows(device, detection.xpu_smi, search_path),
+        detection=detection,
+        matmul=matmul_mode(environ) if device == "xpu" else None,
+        paddle=paddle,
+    )
+
+
+def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
+    """Generation, nodes and states of Kunlun cards."""
+    cards = (*detection.kunlun_pci, *detection.xpu_smi.cards)
+    old = [card for card in cards if card.generation in BEFORE_KL3]
+    if old:
+        verdict = "wrong" if len(old) == len(cards) else "warn"
+        generations = ", ".join(sorted({card.generation for card in old}))
+        yield Finding("kl2", verdict, f"Kunlun cards older than KL3: {generations}", by_id("kl2").remedy)
+    if detection.kunlun_pci and not detection.nodes:
+        module = driver.loaded_module(root)
+        seen = f"{count_cards(len(detection.kunlun_pci))} on the PCI bus and no /dev/xpu0; "
+        seen += f"kernel module {module} is loaded" if module else "no kernel module kunlun or xpu_driver is loaded"
+        yield Finding("no-device-node", "wrong", seen, by_id("no-device-node").remedy)
+    if detection.nodes:
+        yield _node_access(detection, driver.control_node(root))
+        yield from _card_state(detection.xpu_smi, driver.card_states(root))
+
+
+def _node_access(detection: Detection, control: driver.DeviceNode | None) -> Finding:
+    if control is None:
+        return Finding("node-permissions", "wrong", "there is no /dev/xpuctrl", by_id("no-device-node").remedy)
+    barred = [node for node in (*detection.nodes, control) if not node.usable]
+    if barred:
+        seen = "this user may not read and write " + ", ".join(f"{node.path} ({node.permissions})" for node in barred)
+        return Finding("node-permissions", "wrong", seen, by_id("node-permissions").remedy)
+    return Finding("node-permissions", "ok", f"{len(detection.nodes)} device nodes and /dev/xpuctrl may be used")
+
+
+def _card_state(xpu_smi: Reading, states: Mapping[int, str]) -> Iterator[Finding]:
+    """From /proc/xpu/devN/state and the tool's State column; nothing when neither says anything."""
+    states = {**{card.index: card.state.upper() for card in xpu_smi.cards if card.state}, **states}
+    sick = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
+    if sick:
+        seen = ", ".join(f"card {index} is in state {state}" for index, state in sorted(sick.items()))
+        yield Finding("card-error", "wrong", seen, by_id("card-error").remedy)
+    elif states:
+        yield Finding(
+            "card-error", "ok", f"{count_cards(len(states))} in state {' or '.join(sorted({*states.values()}))}"
+        )
+
+
+def _xpu_tool(reading: Reading, in_container: bool) -> Iterator[Finding]:
+    """A container lacks the tool unless it is mounted, while its cards work: that is no reason to refuse them."""
+    if reading.outcome == "ok":
+        yield Finding("xpu-smi", "ok", reading.detail)
+    elif reading.outcome == "missing":
+        where = " in this container" if in_container else ""
+        yield Finding("xpu-smi", "warn", f"{reading.detail}{where}", by_id("xpu-smi-missing").remedy)
+    elif reading.outcome == "foreign":
+        yield Finding("xpu-smi", "warn", reading.detail, by_id("xpu-smi-foreign").remedy)
+    else:
+        yield Finding("xpu-smi", "wrong", reading.detail, by_id("vendor-tool-trouble").remedy)
+
+
+def _card_counts(
+    device: str, detection: Detection, paddle: PaddleFacts | None, environ: Mapping[str, str], in_container: bool
+) -> Iterator[Finding]:
+    """Cards on the PCI bus, as device nodes, to the vendor's tool and to Paddle: the same number.
+
+    Fewer are legitimate in a container and under a visibility variable, which makes it a warning. The bus is left out
+    when it is hidden, and for old cards: a K200 board is one PCI function and two devices.
+    """
+    on_bus = detection.kunlun_pci if device == "xpu" else detection.nvidia_pci
+    counts = {"/dev": len(detection.nodes)} if device == "xpu" else {}
+    if on_bus and not any(card.generation in BEFORE_KL3 for card in on_bus):
+        counts["PCI bus"] = len(on_bus)
+    reading = detection.xpu_smi if device == "xpu" else detection.nvidia_smi
+    if reading.outcome == "ok":
+        counts[reading.tool] = len(reading.cards)
+    if paddle is not None and paddle.error is None:
+        counts["Paddle"] = paddle.xpu_cards if device == "xpu" else paddle.gpu_cards
+
+    seen = ", ".join(f"{where}: {count}" for where, count in counts.items())
+    limits = [f"{name}={environ[name]}" for name in VISIBILITY_VARIABLES if name in environ]
+    limits += ["a container"] if in_container else []
+    if len(set(counts.values())) == 1 and 0 not in counts.values():
+        yield Finding("card-count", "ok", f"cards by {seen}")
+    elif limits and 0 not in counts.values():
+        yield Finding(
+            "card-count", "warn", f"cards by {seen}; limited by {', '.join(limits)}", by_id("card-count").remedy
+        )
+    else:
+        yield Finding("card-count", "wrong", f"cards by {seen}", by_id("card-count").remedy)
+
+
+def _installation(device: str, paddle: PaddleFacts | None, search_path: Sequence[str] | None) -> Iterator[Finding]:
+    try:
+        require_one_framework(device, search_path)
+    except SeveralFrameworks as error:
+        yield Finding("several-frameworks", "wrong", error.seen, " && ".join(error.commands))
+    if paddle is None:
+        return
+    if paddle.error is not None:
+        known = match(paddle.error) or [by_id("paddle-import")]
+        yield Finding("paddle", "wrong", f"import paddle raised {paddle.error}", known[0].remedy)
+    elif device != "cpu" and paddle.built_for != device:
+        seen = f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}"
+        yield Finding("paddle", "wrong", seen, framework_row(device).remedy)
+    else:
+        yield Finding("paddle", "ok", f"Paddle {paddle.version}, built for {paddle.built_for}")
+
+
+def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+    if device == "xpu":
+        mode = matmul_mode(environ)["float32"]
+        exact = mode == "FLOAT"
+        remedy = None if exact else by_id("int16-matmul").remedy
+        yield Finding("matmul-mode", "ok" if exact else "warn", f"fp32 matmul computes in {mode}", remedy)
+    left = [name for name in LAUNCHER_VARIABLES if name in environ]
+    if left:
+        seen = f"set by a cluster's launcher: {', '.join(left)}"
+        yield Finding("launcher-variables", "warn", seen, by_id("launcher-variables").remedy)

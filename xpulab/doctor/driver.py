@@ -1,0 +1,69 @@
+"""What Kunlun's driver shows: device nodes, the state of each card, the loaded module.
+
+Read below a root folder, "/" but in tests. Paths as documented (UPSTREAM A.4); not run on a card.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULES = ("kunlun", "xpu_driver")
+
+
+@dataclass(frozen=True)
+class DeviceNode:
+    """A node below /dev.
+
+    path: as an administrator would type it, "/dev/xpu0"
+    permissions: as `ls -l` prints them; a healthy one is "crw-rw-rw-"
+    usable: this process may read and write it
+    """
+
+    path: str
+    permissions: str
+    usable: bool
+
+
+def card_nodes(root: Path = Path("/")) -> tuple[DeviceNode, ...]:
+    """/dev/xpu0, /dev/xpu1, ...: one a compute device, in numerical order."""
+    nodes = [path for path in (root / "dev").glob("xpu[0-9]*") if path.name[3:].isdigit()]
+    return tuple(_node(path, root) for path in sorted(nodes, key=lambda path: int(path.name[3:])))
+
+
+def control_node(root: Path = Path("/")) -> DeviceNode | None:
+    """/dev/xpuctrl, which every process that uses a card opens too; None when it is not there."""
+    path = root / "dev/xpuctrl"
+    return _node(path, root) if path.exists() else None
+
+
+def card_states(root: Path = Path("/")) -> dict[int, str]:
+    """The word in /proc/xpu/devN/state by N: RUNNING or NORMAL is healthy, ERROR needs a reset."""
+    states = {}
+    for file in (root / "proc/xpu").glob("dev*/state"):
+        if number := re.fullmatch(r"dev(\d+)", file.parent.name):
+            states[int(number[1])] = file.read_text(errors="replace").strip()
+    return dict(sorted(states.items()))
+
+
+def loaded_module(root: Path = Path("/")) -> str | None:
+    """The name of the driver's kernel module: kunlun since driver 4.0, xpu_driver before; None when not loaded."""
+    modules = root / "proc/modules"
+    loaded = {line.split()[0] for line in modules.read_text().splitlines()} if modules.exists() else set()
+    return next((name for name in MODULES if name in loaded), None)
+
+
+def in_container(root: Path = Path("/")) -> bool:
+    """Docker, podman or a pod of Kubernetes leaves one of these traces."""
+    marks = (root / ".dockerenv", root / "run/.containerenv")
+    groups = root / "proc/1/cgroup"
+    traces = groups.read_text() if groups.exists() else ""
+    return any(mark.exists() for mark in marks) or bool(re.search(r"docker|kubepods|containerd", traces))
+
+
+def _node(path: Path, root: Path) -> DeviceNode:
+    shown = f"/{path.relative_to(root)}"
+    return DeviceNode(shown, stat.filemode(path.stat().st_mode), os.access(path, os.R_OK | os.W_OK))

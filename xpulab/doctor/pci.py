@@ -1,0 +1,71 @@
+"""Accelerators on the PCI bus: what the operating system sees without a driver and without a tool.
+
+Read from sysfs below a root folder, "/" but in tests. Ids as documented (UPSTREAM A.2); not run on a card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+KUNLUN_VENDORS = ("1d22", "2057")
+KUNLUN_DEVICES = {
+    "3684": "KL1 or KL2",
+    "3685": "KL2",
+    "3686": "KL3",
+    "3687": "KL3",
+    "3688": "KL3",
+    "3689": "KL3",
+}
+NVIDIA_VENDOR = "10de"
+DISPLAY_CONTROLLERS = ("0300", "0302")
+PROCESSING_ACCELERATOR = "1200"
+
+
+@dataclass(frozen=True)
+class PciCard:
+    """One function on the PCI bus.
+
+    address: domain:bus:device.function
+    vendor, device: four hexadecimal digits, "1d22" and "3688"
+    generation: "KL1 or KL2" (one id for both), "KL2", "KL3", "cuda"; None for an unknown Kunlun accelerator
+    """
+
+    address: str
+    vendor: str
+    device: str
+    generation: str | None
+
+
+def kunlun_cards(root: Path = Path("/")) -> tuple[PciCard, ...]:
+    """Kunlun cards by vendor and device id; an unknown id of these vendors counts if it is a processing accelerator."""
+    return tuple(
+        PciCard(address, vendor, device, KUNLUN_DEVICES.get(device))
+        for address, vendor, device, kind in _functions(root)
+        if vendor in KUNLUN_VENDORS and (device in KUNLUN_DEVICES or kind == PROCESSING_ACCELERATOR)
+    )
+
+
+def nvidia_cards(root: Path = Path("/")) -> tuple[PciCard, ...]:
+    """NVIDIA cards: functions of that vendor that are display or 3D controllers (not audio, USB or bridges)."""
+    return tuple(
+        PciCard(address, vendor, device, "cuda")
+        for address, vendor, device, kind in _functions(root)
+        if vendor == NVIDIA_VENDOR and kind in DISPLAY_CONTROLLERS
+    )
+
+
+def _functions(root: Path) -> list[tuple[str, str, str, str]]:
+    """Address, vendor, device and class (four hexadecimal digits each) of every function, in order of address."""
+    return [
+        (folder.name, *(_identity(folder / name) for name in ("vendor", "device", "class")))
+        for folder in sorted((root / "sys/bus/pci/devices").glob("*"))
+    ]
+
+
+def _identity(file: Path) -> str:
+    """The first four digits of 0x1d22 and of 0x120000; empty when the function has just gone or hides it."""
+    try:
+        return file.read_text().strip().removeprefix("0x")[:4].lower()
+    except OSError:
+        return ""

@@ -1,0 +1,185 @@
+"""What is installed against what the suite supports: data/supported_versions.yaml."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from platform import python_version
+from typing import Literal
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from xpulab import files
+from xpulab.doctor.cards import Reading
+from xpulab.doctor.yaml_rows import read_rows
+from xpulab.errors import InputError
+
+FRAMEWORKS = ("paddlepaddle", "paddlepaddle-xpu", "paddlepaddle-gpu")
+KINDS = ("framework", "package", "python", "driver", "firmware")
+
+
+@dataclass(frozen=True)
+class Supported:
+    """One row of data/supported_versions.yaml.
+
+    what: a distribution's name, "python", "XPU driver" or "SBL firmware"
+    kind: "framework" (the wheel that brings paddle), "package", "python", "driver" or "firmware"
+    devices: of "cpu", "gpu", "xpu": where the row applies
+    wanted: version specifier that is right, ">=1.48"
+    tolerated: specifier that only deserves a warning; None when there is no middle
+    remedy: the command that mends it
+    why, source: the reason, and where it was read or measured
+    """
+
+    what: str
+    kind: str
+    devices: tuple[str, ...]
+    wanted: str
+    remedy: str
+    why: str
+    source: str
+    tolerated: str | None = None
+
+
+@dataclass(frozen=True)
+class VersionRow:
+    """One version judged.
+
+    found: as it was found, None when it was not
+    wanted: what is right, as a version specifier
+    verdict: "ok"; "warn" tolerated; "wrong"; "unknown" the version cannot be found out or compared; "missing" the
+        distribution is not installed
+    remedy: the command that mends it, None when there is nothing to mend
+    """
+
+    what: str
+    found: str | None
+    wanted: str
+    verdict: Literal["ok", "warn", "wrong", "unknown", "missing"]
+    remedy: str | None
+
+
+class SeveralFrameworks(InputError):
+    """More than one distribution that brings the package paddle: the last one installed has overwritten the others.
+
+    seen: which. commands: the two that mend it, in order.
+    """
+
+    def __init__(self, found: Sequence[str], device: str) -> None:
+        self.seen = f"{' and '.join(found)} are installed together, and have overwritten each other's package paddle"
+        self.commands = (f"python -m pip uninstall --yes {' '.join(found)}", framework_row(device).remedy)
+        super().__init__("\n  ".join([f"{self.seen}. Remove all, then install the one for {device}:", *self.commands]))
+
+
+def version_rows(device: str, xpu_smi: Reading, search_path: Sequence[str] | None = None) -> tuple[VersionRow, ...]:
+    """Every version that matters on device ("cpu", "gpu", "xpu"), judged.
+
+    xpu_smi: where driver and firmware are taken from
+    search_path: folders in which distributions are looked up; None is sys.path
+    """
+    return tuple(_row(row, xpu_smi, search_path) for row in supported_versions() if device in row.devices)
+
+
+def installed_frameworks(search_path: Sequence[str] | None = None) -> dict[str, str]:
+    """Of paddlepaddle, paddlepaddle-xpu and paddlepaddle-gpu those that are installed, with their versions."""
+    found = {name: installed_version(name, search_path) for name in FRAMEWORKS}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def installed_version(name: str, search_path: Sequence[str] | None = None) -> str | None:
+    """The version of a distribution by its metadata, without importing it; None when it is not installed."""
+    where = {} if search_path is None else {"path": list(search_path)}
+    return next((found.version for found in importlib.metadata.distributions(name=name, **where)), None)
+
+
+def require_one_framework(device: str, search_path: Sequence[str] | None = None) -> None:
+    """Raises SeveralFrameworks, with the two commands that mend it, when more than one of them is installed."""
+    found = installed_frameworks(search_path)
+    if len(found) > 1:
+        raise SeveralFrameworks(tuple(found), device)
+
+
+def framework_row(device: str) -> Supported:
+    """Which wheel brings paddle on device, in which version, and the command that installs it."""
+    return next(row for row in supported_versions() if row.kind == "framework" and device in row.devices)
+
+
+@cache
+def supported_versions() -> tuple[Supported, ...]:
+    """All rows of data/supported_versions.yaml."""
+    return read_supported(files.data("supported_versions.yaml"))
+
+
+def read_supported(path: Path) -> tuple[Supported, ...]:
+    """The rows of a file. Raises InputError with file and line for whatever is wrong with it."""
+    texts = dict.fromkeys(("what", "kind", "wanted", "remedy", "why", "source"), str)
+    rows = read_rows(path, required={**texts, "devices": list}, optional={"tolerated": str})
+    for row in rows:
+        for key in ("wanted", "tolerated"):
+            try:
+                SpecifierSet(row.values.get(key, ""))
+            except InvalidSpecifier as error:
+                raise InputError(f"{row.place}: {key!r} is not a version specifier: {error}") from error
+        if row.values["kind"] not in KINDS:
+            raise InputError(f"{row.place}: unknown kind {row.values['kind']!r}; known are {', '.join(KINDS)}")
+        if not set(row.values["devices"]) <= {"cpu", "gpu", "xpu"}:
+            raise InputError(f"{row.place}: devices must be of cpu, gpu, xpu, not {row.values['devices']}")
+    return tuple(Supported(**{**row.values, "devices": tuple(row.values["devices"])}) for row in rows)
+
+
+def driver_version(text: str | None) -> str | None:
+    """An XPU driver's version, which has four numbers; None for the others that have been seen (515.58, 10.2, N/A)."""
+    return text if text and re.fullmatch(r"\d+(\.\d+){3}", text) else None
+
+
+def lowest_firmware(xpu_smi: Reading) -> str | None:
+    """The lowest SBL version of the KL3 cards; None when no card states one that can be compared."""
+    stated = [card.firmware for card in xpu_smi.cards if card.generation == "KL3" and card.firmware]
+    comparable = [text for text in stated if re.fullmatch(r"\d+(\.\d+)+", text)]
+    return min(comparable, key=_numbers, default=None)
+
+
+def _row(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> VersionRow:
+    found = _found(row, xpu_smi, search_path)
+    verdict = _verdict(row, found)
+    shown = xpu_smi.driver if row.kind == "driver" else found
+    return VersionRow(row.what, shown, row.wanted, verdict, None if verdict == "ok" else _remedy(row, search_path))
+
+
+def _found(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> str | None:
+    if row.kind == "python":
+        return python_version()
+    if row.kind == "driver":
+        return driver_version(xpu_smi.driver)
+    if row.kind == "firmware":
+        return lowest_firmware(xpu_smi)
+    return installed_version(row.what, search_path)
+
+
+def _verdict(row: Supported, found: str | None) -> str:
+    if found is None:
+        return "missing" if row.kind in ("framework", "package") else "unknown"
+    try:
+        version = Version(found)
+    except InvalidVersion:
+        return "unknown"
+    if SpecifierSet(row.wanted).contains(version, prereleases=True):
+        return "ok"
+    if row.tolerated is not None and SpecifierSet(row.tolerated).contains(version, prereleases=True):
+        return "warn"
+    return "wrong"
+
+
+def _remedy(row: Supported, search_path: Sequence[str] | None) -> str:
+    """The row's command; a framework's is preceded by the removal of what brings paddle now."""
+    others = [name for name in installed_frameworks(search_path) if row.kind == "framework" and name != row.what]
+    return " && ".join([*([f"python -m pip uninstall --yes {' '.join(others)}"] if others else []), row.remedy])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,196 @@
+"""Run notebooks with papermill, several at a time, each watched: one that never ends is interrupted, then killed.
+
+All that a later reader needs is written into the executed notebook: xpulab.harness.judge works from it alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import nbformat
+import papermill
+from jupyter_client import AsyncKernelManager
+from nbclient.exceptions import DeadKernelError
+from papermill.exceptions import PapermillExecutionError
+
+from xpulab.harness.plan import Plan
+from xpulab.record import METADATA_KEY
+
+LIMIT_IN_BUDGETS = 5.0
+"""A notebook is stopped after this many times its budget: a slow machine gets there, a cell that never ends does not."""
+
+_START_SECONDS = 120
+_GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a run is asked to use. device: cpu, gpu or xpu. level: as in plan.LEVELS. cards: how many a notebook may use."""
+
+    device: str
+    level: str
+    cards: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """How one notebook was run; stored in the executed notebook's metadata.
+
+    device, level, cards: as in Target. seconds: from the kernel's start to its end. budget_seconds: what was planned.
+    stopped: why it did not run to its end (a dead kernel, a limit, an interruption), else None; an exception in a cell is
+    not named here, the cell's own output says it.
+    """
+
+    device: str
+    level: str
+    cards: int
+    seconds: float
+    budget_seconds: float
+    stopped: str | None
+
+
+Listener = Callable[[Plan, int, int], None]
+"""Is told which notebook starts which cell, counted from 1, out of how many."""
+
+
+class Execution:
+    """A run of several notebooks that can be stopped from another thread or a signal handler."""
+
+    def __init__(self, target: Target, folder: Path, on_cell: Listener) -> None:
+        self._target, self._folder, self._on_cell = target, folder, on_cell
+        self._watches: set[_Watch] = set()
+        self._stopping = threading.Event()
+
+    def run(self, plans: Sequence[Plan], jobs: int) -> Iterable[tuple[Plan, Path]]:
+        """Execute the plans, the longest first, `jobs` at a time; yields each with its executed notebook as it ends."""
+        longest_first = sorted(plans, key=lambda plan: plan.budget_seconds, reverse=True)
+        with ThreadPoolExecutor(jobs) as pool:
+            started = {pool.submit(self._run_one, plan): plan for plan in longest_first}
+            try:
+                for done in as_completed(started):
+                    if (executed := done.result()) is not None:
+                        yield started[done], executed
+            finally:
+                self._stop(started)
+
+    def _stop(self, started: Iterable) -> None:
+        self._stopping.set()
+        for future in started:
+            future.cancel()
+        for watch in list(self._watches):
+            watch.stop("interrupted")
+
+    def _run_one(self, plan: Plan) -> Path | None:
+        if self._stopping.is_set():
+            return None
+        executed = self._folder / f"{plan.name}.ipynb"
+        watch = _Watch(plan.budget_seconds * LIMIT_IN_BUDGETS, executed.with_suffix(".log"))
+        self._watches.add(watch)
+        started = time.monotonic()
+        try:
+            stopped = self._papermill(plan, executed, watch)
+        finally:
+            watch.end()
+            self._watches.discard(watch)
+        seconds = round(time.monotonic() - started, 2)
+        target = self._target
+        run = Run(target.device, target.level, target.cards, seconds, plan.budget_seconds, stopped)
+        _note(run, executed, plan.path)
+        return executed
+
+    def _papermill(self, plan: Plan, executed: Path, watch: _Watch) -> str | None:
+        """Execute; returns why it was stopped, None when it ran to its end or to a cell that raised."""
+
+        def on_cell_start(cell: nbformat.NotebookNode, cell_index: int) -> None:
+            watch.cell = cell_index + 1
+            self._on_cell(plan, cell_index + 1, cells)
+
+        cells = len(nbformat.read(plan.path, as_version=4).cells)
+        parameters = {name: value for name, value in asdict(self._target).items() if name in plan.parameters}
+        try:
+            papermill.execute_notebook(
+                plan.path,
+                executed,
+                parameters=parameters,
+                progress_bar=False,
+                start_timeout=_START_SECONDS,
+                kernel_manager_class=_watched_by(watch),
+                on_cell_start=on_cell_start,
+            )
+        except PapermillExecutionError:
+            return watch.reason
+        except DeadKernelError:
+            return watch.reason or f"the kernel died in cell {watch.cell}; its last words are in {executed.stem}.log"
+        except (RuntimeError, OSError) as error:
+            return watch.reason or f"the kernel did not start: {error}"
+        return watch.reason
+
+
+class _Watch:
+    """One kernel under watch: interrupted at its limit, killed a little later, and never left behind.
+
+    What the kernel's process prints outside any cell (a crash in C++, for instance) goes to `log`.
+    """
+
+    def __init__(self, limit_seconds: float, log: Path) -> None:
+        self.cell = 0
+        self.log = log
+        self.reason: str | None = None
+        self._limit = limit_seconds
+        self._group: int | None = None
+        self._timers: list[threading.Timer] = []
+
+    def kernel_started(self, pid: int) -> None:
+        """The kernel leads a process group of its own; its limit counts from now."""
+        self._group = pid
+        self._later(self._limit, lambda: self.stop(f"cell {{cell}} had not ended after {self._limit:.0f} s"))
+
+    def stop(self, reason: str) -> None:
+        """Interrupt the kernel, so that its cell shows where it stood; kill it when that does not help."""
+        if self.reason is None:
+            self.reason = reason.format(cell=self.cell)
+            self._signal(signal.SIGINT)
+            self._later(_GRACE_SECONDS, lambda: self._signal(signal.SIGKILL))
+
+    def end(self) -> None:
+        """The notebook is done: whatever its kernel left running is killed."""
+        for timer in self._timers:
+            timer.cancel()
+        self._signal(signal.SIGKILL)
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, action)
+        timer.daemon = True
+        self._timers.append(timer)
+        timer.start()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._group is not None:
+            try:
+                os.killpg(self._group, number)
+            except ProcessLookupError:
+                self._group = None
+
+
+def _watched_by(watch: _Watch) -> type[AsyncKernelManager]:
+    class Watched(AsyncKernelManager):
+        async def start_kernel(self, **options: object) -> None:
+            with watch.log.open("wb") as log:
+                await super().start_kernel(**options, stdout=log, stderr=log)
+            watch.kernel_started(self.provisioner.pid)
+
+    return Watched
+
+
+def _note(run: Run, executed: Path, source: Path) -> None:
+    """Write how it was run into the executed notebook, or into a copy of the source when nothing was executed."""
+    notebook = nbformat.read(executed if executed.exists() else source, as_version=4)
+    notebook.metadata.setdefault(METADATA_KEY, {})["run"] = asdict(run)
+    nbformat.write(notebook, executed)

@@ -1,0 +1,174 @@
+"""An executed notebook in, a verdict out. Nothing else is asked: a notebook copied from another machine can be judged.
+
+What was planned is read from the committed notebook, what was seen from the executed one, and the text that both show is
+compared by nbval's own comparison. Nothing planned may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+from nbformat import NotebookNode
+from nbval import plugin as nbval
+
+from xpulab import files
+from xpulab.harness.execute import Run
+from xpulab.harness.plan import Plan, read_notebook
+from xpulab.record import METADATA_KEY, RED, Record, Setting, is_compared, is_green, record_in, setting_in, settle
+
+_REFERENCE_DEVICE = "cpu"
+_ADDED_BY_PAPERMILL = {"injected-parameters", "papermill-error-cell-tag"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one notebook.
+
+    name, title: the notebook's. outcome: "passed", "failed", "skipped" (it was not to run here) or "missing" (it never
+    ran). run: how it was run, None when it was not. records: one for each planned check. setting: where it ran, None
+    when it never said so. reasons: why it is not green, one sentence each. notes: what is worth knowing all the same.
+    executed: the executed notebook, None when there is none.
+    """
+
+    name: str
+    title: str
+    outcome: str
+    run: Run | None
+    records: tuple[Record, ...]
+    setting: Setting | None
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+    executed: Path | None
+
+    @property
+    def compared(self) -> int:
+        """How many checks held something against something."""
+        return sum(map(is_compared, self.records))
+
+
+def judge(plan: Plan, executed: Path) -> Verdict:
+    """Judge an executed notebook against the committed one that `plan` was read from."""
+    notebook, committed = read_notebook(executed), read_notebook(plan.path)
+    stored = notebook.metadata.get(METADATA_KEY, {}).get("run")
+    run = Run(**stored) if stored else None
+    metadata = [output.metadata for cell in notebook.cells for output in cell.get("outputs", []) if "metadata" in output]
+    records = settle([check.name for check in plan.checks], filter(None, map(record_in, metadata)))
+    setting = next(filter(None, map(setting_in, metadata)), None)
+    reasons = tuple(_reasons(run, setting, records, notebook, committed))
+    outcome = "passed" if is_green(records) and not reasons else "failed"
+    return Verdict(plan.name, plan.title, outcome, run, records, setting, reasons, tuple(_notes(run)), executed)
+
+
+def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
+    """The verdict on a notebook that was planned but not executed; its checks have the outcome of the notebook."""
+    records = tuple(Record(check.name, outcome, means="not run", reason=reason) for check in plan.checks)
+    return Verdict(plan.name, plan.title, outcome, None, records, None, (reason,), (), None)
+
+
+def _reasons(
+    run: Run | None, setting: Setting | None, records: tuple[Record, ...], notebook: NotebookNode, committed: NotebookNode
+) -> Iterator[str]:
+    if run and run.stopped:
+        yield run.stopped
+    if run and setting and setting.device != run.device:
+        yield f"it was to run on {run.device}, but ran on {setting.device}"
+    red = [record.name for record in records if record.outcome in RED]
+    if error := _error(notebook, red):
+        yield error
+    if red:
+        yield f"{len(red)} of {len(records)} checks are not well: {', '.join(red)}"
+    elif not any(map(is_compared, records)):
+        yield "nothing was compared, and nothing compared is not green"
+    if not (run and run.stopped) and not error:
+        yield from _differences(notebook, committed, setting.device if setting else _REFERENCE_DEVICE)
+
+
+def _notes(run: Run | None) -> Iterator[str]:
+    if run is None:
+        yield "it was not run by xpulab: no time and no device are on record"
+    elif run.seconds > 1.5 * run.budget_seconds:
+        yield f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s"
+
+
+def _error(notebook: NotebookNode, red: list[str]) -> str | None:
+    """The first cell that raised, in one line; where checks are red the verdict's own error says nothing more."""
+    for number, cell in enumerate(_code_cells(notebook), start=1):
+        for output in cell.outputs:
+            if output.output_type == "error" and not (red and output.ename == "NotebookIsRed"):
+                told = output.evalue.strip().splitlines() or [""]
+                return f"cell {number} raised {output.ename}: {told[0][:300]}"
+    return None
+
+
+def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [
+        cell
+        for cell in notebook.cells
+        if cell.cell_type == "code" and not _ADDED_BY_PAPERMILL & set(cell.metadata.get("tags", []))
+    ]
+
+
+# ----------------------------------------------------------------------------------------- the text that a reader is shown
+
+
+def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -> Iterator[str]:
+    """Where the executed notebook shows another text than the committed one, by nbval's comparison."""
+    executed_cells, committed_cells = _code_cells(notebook), _code_cells(committed)
+    if [cell.source for cell in executed_cells] != [cell.source for cell in committed_cells]:
+        yield "its cells are not those of the committed notebook, so their texts cannot be compared"
+        return
+    comparison = _Comparison(device)
+    for number, (mine, theirs) in enumerate(zip(executed_cells, committed_cells, strict=True), start=1):
+        if not comparison.applies(theirs) or _holds_red(mine):
+            continue
+        if difference := comparison.difference(mine, theirs):
+            yield f"cell {number} shows another text than the committed notebook: {difference}"
+
+
+def _holds_red(cell: NotebookNode) -> bool:
+    """Whether one of its checks is red: that it reads otherwise than the committed cell is no news then."""
+    records = (record_in(output.get("metadata", {})) for output in cell.outputs)
+    return any(record and record.outcome in RED for record in records)
+
+
+class _Comparison:
+    """nbval's comparison of a cell's outputs, without pytest around it.
+
+    On the device that the committed outputs were made on nothing is sanitized; elsewhere a check may be skipped or known
+    that passes there, and tests/nbval-sanitize.cfg makes those lines look alike.
+    """
+
+    colors = nbval.nocolors
+    sanitize = nbval.IPyNbCell.sanitize
+    compare_outputs = nbval.IPyNbCell.compare_outputs
+
+    def __init__(self, device: str) -> None:
+        config = files.ROOT / "tests" / "nbval-sanitize.cfg"
+        patterns = [] if device == _REFERENCE_DEVICE else nbval.get_sanitize_patterns(config.read_text(encoding="utf-8"))
+        skipped = ("metadata", "traceback", "output_type", "name", "execution_count", "image/png", "image/jpeg")
+        self.parent = SimpleNamespace(sanitize_patterns=dict(patterns), skip_compare=skipped)
+        self.comparison_traceback: list[str] = []
+
+    @staticmethod
+    def applies(committed: NotebookNode) -> bool:
+        """Whether the committed cell has outputs that are to be compared."""
+        options = dict(nbval.find_metadata_tags(committed.metadata))
+        return options.get("check", True) and committed.execution_count is not None
+
+    def difference(self, executed: NotebookNode, committed: NotebookNode) -> str:
+        """What differs, in one line, or ""."""
+        mine, theirs = (nbval.coalesce_streams([nbformat.from_dict(output) for output in cell.outputs])
+                        for cell in (executed, committed))
+        if self.compare_outputs(mine, theirs):
+            return ""
+        return " ".join(line.strip() for line in self.comparison_traceback)[:400]
+
+    def format_output_compare(self, key: str, left: object, right: object) -> None:
+        """Called by nbval where two texts differ."""
+        pairs = zip(str(left).splitlines(), str(right).splitlines(), strict=False)
+        first = next(((mine, theirs) for theirs, mine in pairs if mine != theirs), (right, left))
+        self.comparison_traceback = [f"{first[0]!r}, not {first[1]!r}"]

@@ -1,0 +1,54 @@
+"""junit.xml: what came of a run, for CI systems: a test suite a notebook, a test case a check."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+from xpulab.record import RED
+
+
+def as_xml(result: dict[str, Any]) -> str:
+    """The JUnit report of a run, from the values of its result.json."""
+    root = ElementTree.Element("testsuites", name="xpulab", time=str(result["seconds"]))
+    for notebook in result["notebooks"]:
+        root.append(_suite(notebook))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _suite(notebook: dict[str, Any]) -> ElementTree.Element:
+    cases = [_case(notebook["name"], check) for check in notebook["checks"]]
+    if notebook["outcome"] in ("failed", "missing") and not any(check["outcome"] in RED for check in notebook["checks"]):
+        cases.append(_notebook_itself(notebook))
+    suite = ElementTree.Element("testsuite", name=notebook["name"], time=str(notebook["seconds"]), tests=str(len(cases)))
+    for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        suite.set(attribute, str(sum(case.find(kind) is not None for case in cases)))
+    suite.extend(cases)
+    return suite
+
+
+def _case(notebook: str, check: dict[str, Any]) -> ElementTree.Element:
+    case = ElementTree.Element("testcase", classname=notebook, name=check["name"], time=str(check["seconds"]))
+    detail = f"measured {check['measured']}, expected {check['expected']}, control {check['control']}. {check['reason']}"
+    if check["outcome"] == "failed":
+        ElementTree.SubElement(case, "failure", message=_clean(check["means"])).text = _clean(detail)
+    elif check["outcome"] in RED:
+        ElementTree.SubElement(case, "error", message=_clean(f"{check['outcome']}: {check['means']}")).text = _clean(detail)
+    elif check["outcome"] == "skipped":
+        ElementTree.SubElement(case, "skipped", message=_clean(check["reason"] or ""))
+    elif check["outcome"] != "passed":
+        ElementTree.SubElement(case, "system-out").text = _clean(f"{check['outcome']}: {check['reason']}")
+    return case
+
+
+def _notebook_itself(notebook: dict[str, Any]) -> ElementTree.Element:
+    """A notebook that is red although no check is: it stopped, compared nothing, or shows another text."""
+    case = ElementTree.Element("testcase", classname=notebook["name"], name="the notebook", time=str(notebook["seconds"]))
+    ElementTree.SubElement(case, "error", message=_clean(notebook["reason"] or notebook["outcome"]))
+    return case
+
+
+def _clean(text: str) -> str:
+    """Without the control characters that XML 1.0 forbids (an exception's text may hold colours)."""
+    return "".join(sign for sign in text if sign in "\t\n" or ord(sign) >= 32)

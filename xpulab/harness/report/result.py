@@ -1,0 +1,76 @@
+"""result.json: what came of a run, for programs. Its schema is data/schema/result.schema.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xpulab.harness.execute import Target
+from xpulab.harness.judge import Verdict
+from xpulab.record import Record
+
+SCHEMA = 1
+
+
+def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder: Path) -> dict[str, Any]:
+    """The whole run as JSON values; paths are relative to the folder that holds the report."""
+    settings = [verdict.setting for verdict in verdicts if verdict.setting]
+    return {
+        "schema": SCHEMA,
+        "outcome": outcome(verdicts),
+        "device": target.device,
+        "level": target.level,
+        "cards": target.cards,
+        "seconds": round(seconds, 1),
+        "machine": settings[0].machine if settings else {},
+        "versions": settings[0].versions if settings else {},
+        "notebooks": [_notebook(verdict, folder) for verdict in verdicts],
+    }
+
+
+def outcome(verdicts: Sequence[Verdict]) -> str:
+    """passed when at least one notebook passed, and every other one passed or was not to run here; else failed."""
+    outcomes = {verdict.outcome for verdict in verdicts}
+    return "passed" if "passed" in outcomes and outcomes <= {"passed", "skipped"} else "failed"
+
+
+def _notebook(verdict: Verdict, folder: Path) -> dict[str, Any]:
+    return {
+        "name": verdict.name,
+        "title": verdict.title,
+        "outcome": verdict.outcome,
+        "seconds": verdict.run.seconds if verdict.run else 0.0,
+        "reason": "; ".join(verdict.reasons) or None,
+        "notes": list(verdict.notes),
+        "planned": len(verdict.records),
+        "compared": verdict.compared,
+        "controls_rejected": sum(record.control == "rejected" for record in verdict.records),
+        "executed": verdict.executed.relative_to(folder).as_posix() if verdict.executed else None,
+        "checks": [_check(record) for record in verdict.records],
+    }
+
+
+def _check(record: Record) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "outcome": record.outcome,
+        "means": record.means,
+        "measured": record.measured,
+        "expected": record.expected,
+        "control": record.control,
+        "capability": record.capability,
+        "seconds": round(record.seconds, 4),
+        "reason": record.reason,
+        "rows": [
+            {
+                "case": row.case,
+                "outcome": row.outcome,
+                "measured": row.measured,
+                "expected": row.expected,
+                "control": row.control,
+                "reason": row.reason,
+            }
+            for row in record.rows
+        ],
+    }

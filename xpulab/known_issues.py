@@ -1,0 +1,70 @@
+"""Known defects of the pinned releases: a check that fails because of one is reported as known, not as failed.
+
+They are listed in data/known_issues.yaml. A listed check that passes is reported as fixed, so the list cannot go stale in
+silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+
+from xpulab import files
+
+
+@dataclass(frozen=True)
+class KnownIssue:
+    """One defect.
+
+    id: a short name. check: the check that sees it; case: which row of it, when the check has many, else None.
+    versions: package name to version specifier, all of which must hold ("paddle" stands for whichever wheel is there).
+    devices: where it was seen, of cpu, gpu, xpu. symptom, workaround: sentences. reference: where it is documented, or
+    "measured here".
+    """
+
+    id: str
+    check: str
+    versions: dict[str, str]
+    devices: tuple[str, ...]
+    symptom: str
+    reference: str
+    workaround: str
+    case: str | None = None
+
+    def applies(self, device: str) -> bool:
+        """Whether this machine's versions and the device in use are ones that the defect was seen on."""
+        return device in self.devices and all(
+            (found := _installed(package)) is not None and SpecifierSet(wanted).contains(found, prereleases=True)
+            for package, wanted in self.versions.items()
+        )
+
+
+def load(path: Path | None = None) -> tuple[KnownIssue, ...]:
+    """The issues that the file lists; data/known_issues.yaml when no path is given.
+
+    Raises InputError with file and line when it does not fit data/schema/known_issues.schema.json.
+    """
+    path = path or files.data("known_issues.yaml")
+    entries = files.load_yaml(path, files.data("schema", "known_issues.schema.json"))
+    return tuple(KnownIssue(**{**entry, "devices": tuple(entry["devices"])}) for entry in entries)
+
+
+@cache
+def known_issue(check: str, device: str, case: str | None = None) -> KnownIssue | None:
+    """The defect that this check (or this row of it) is listed for on this device with these versions, or None."""
+    found = (issue for issue in load() if (issue.check, issue.case) == (check, case) and issue.applies(device))
+    return next(found, None)
+
+
+def _installed(package: str) -> str | None:
+    names = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu") if package == "paddle" else (package,)
+    for name in names:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None

@@ -1,0 +1,157 @@
+"""Choose a device, describe it, and show what landed on it.
+
+`auto` takes the first of xpu, gpu and cpu that works. Nothing here was run on a GPU or an XPU yet; what those lanes do is
+written against Paddle's documented interface.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import paddle
+import psutil
+
+from xpulab.errors import InputError
+from xpulab.notebook.check import ledger
+from xpulab.record import Setting
+
+DEVICES = ("xpu", "gpu", "cpu")
+"""Every device there is, in the order in which `auto` tries them."""
+
+_PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu", "paddlenlp", "numpy")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device in use. name: "cpu", "gpu" or "xpu"; cards: how many may be used; place: what paddle.set_device took."""
+
+    name: str
+    cards: int
+    place: str
+
+
+def use_device(name: str = "auto", cards: int = 1) -> Device:
+    """Make `name` the device of everything that Paddle computes from here on, and note where this notebook ran.
+
+    Prints one line that says where. Raises InputError when there is no such device, it has fewer cards, or the first
+    computation on it is wrong.
+    """
+    if name not in ("auto", *DEVICES):
+        raise InputError(f"no device {name!r}: choose auto, {', '.join(reversed(DEVICES))}")
+    device = _first_that_works(cards) if name == "auto" else _select(name, cards)
+    ledger.device = device.name
+    _note(Setting(device.name, device.cards, machine(), versions()))
+    return device
+
+
+def places(tensors: Iterable[Any] | Mapping[str, Any]) -> list[str]:
+    """On which kinds of device these tensors live, sorted, each once: ["cpu"], or ["cpu", "xpu"] when they are split."""
+    values = tensors.values() if isinstance(tensors, Mapping) else tensors
+    return sorted({_kind(value.place) for value in values if hasattr(value, "place")})
+
+
+@contextmanager
+def no_fallback() -> Iterator[None]:
+    """Inside the block an operator that has no kernel for the device raises instead of running on the CPU in silence.
+
+    Source: FLAGS_enable_api_kernel_fallback in paddle/phi/core/kernel_factory.cc.
+    """
+    flag = "FLAGS_enable_api_kernel_fallback"
+    before = paddle.get_flags(flag)
+    paddle.set_flags({flag: False})
+    try:
+        yield
+    finally:
+        paddle.set_flags(before)
+
+
+def synchronize(device: Device) -> None:
+    """Wait until the device has done all that was asked of it; without it a clock measures only the asking."""
+    if device.name != "cpu":
+        paddle.device.synchronize()
+
+
+def card_count(name: str) -> int:
+    """How many cards of this kind Paddle sees. The CPU counts as one for each core, since ranks are processes there."""
+    if name == "cpu":
+        return os.cpu_count() or 1
+    compiled = {"gpu": paddle.is_compiled_with_cuda, "xpu": paddle.is_compiled_with_xpu}[name]()
+    return getattr(paddle.device, {"gpu": "cuda", "xpu": "xpu"}[name]).device_count() if compiled else 0
+
+
+def machine() -> dict[str, Any]:
+    """The machine in a person's words: operating system, processor, cores, memory in GiB."""
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "python": platform.python_version(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """The installed version of each package that decides what is computed."""
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _first_that_works(cards: int) -> Device:
+    refused = []
+    for name in DEVICES:
+        try:
+            return _select(name, cards)
+        except InputError as error:
+            refused.append(str(error))
+    raise InputError("no device works here: " + "; ".join(refused))
+
+
+def _select(name: str, cards: int) -> Device:
+    available = card_count(name)
+    if available == 0:
+        raise InputError(
+            f"Paddle sees no {name} here. `xpulab doctor` says what the machine has and which wheel belongs to it"
+        )
+    if name != "cpu" and cards > available:
+        raise InputError(f"{cards} cards of {name} were asked for, Paddle sees {available}")
+    place = name if name == "cpu" else f"{name}:0"
+    try:
+        paddle.set_device(place)
+        total = float(paddle.arange(8, dtype="float32").sum())
+    except (ValueError, RuntimeError, OSError) as error:
+        raise InputError(f"{place} is there, but the first computation on it raised: {error}") from error
+    if total != 28.0:
+        raise InputError(f"{place} is there, but adds 0 to 7 up to {total}, not 28")
+    return Device(name, cards, place)
+
+
+def _note(setting: Setting) -> None:
+    from IPython.display import display
+
+    line = f"{setting.device}, {setting.machine['processor']}, {setting.machine['cores']} cores"
+    display({"text/plain": line}, raw=True, metadata=setting.to_metadata())
+
+
+def _kind(place: Any) -> str:
+    """"Place(gpu:0)" -> "gpu"; "Place(gpu_pinned)" -> "gpu_pinned"."""
+    return str(place).removeprefix("Place(").removesuffix(")").split(":", 1)[0]
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,38 @@
+"""One style for all figures: readable in black and white, axes with units, a title that says what to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+
+import matplotlib.pyplot as plt
+
+STYLES = ({"linestyle": "-"}, {"linestyle": "--"}, {"linestyle": ":"}, {"linestyle": "-."})
+"""Line styles in the order in which curves take them: curves differ by more than colour."""
+
+plt.rcParams.update(
+    {
+        "figure.figsize": (7.0, 3.2),
+        "figure.dpi": 96,
+        "axes.grid": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.prop_cycle": plt.cycler(color=["#1b4d89", "#c1440e", "#3a7d44", "#6b4c9a"]),
+        "grid.alpha": 0.3,
+        "lines.linewidth": 1.8,
+        "font.size": 10,
+    }
+)
+
+
+def curves(series: Mapping[str, Sequence[float]], *, x: str, y: str, title: str, log: bool = False) -> None:
+    """Draw each series over its index, counted from 1, with a legend when there are several."""
+    _, axes = plt.subplots()
+    for (label, values), style in zip(series.items(), cycle(STYLES)):
+        axes.plot(range(1, len(values) + 1), values, label=label, **style)
+    if log:
+        axes.set_yscale("log")
+    axes.set(xlabel=x, ylabel=y, title=title)
+    if len(series) > 1:
+        axes.legend(frameon=False)
+    plt.show()

@@ -1,0 +1,78 @@
+"""Which checks a notebook plans, read from its source: so that a branch that silently goes round one shows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+from xpulab.errors import InputError
+
+COMPARING = frozenset(
+    {"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table"}
+)
+"""The methods of `check` that compare something."""
+
+
+@dataclass(frozen=True)
+class PlannedCheck:
+    """A check as it stands in a cell: its name, its method, and the cell (counted from 1) and line that hold it."""
+
+    name: str
+    method: str
+    cell: int
+    line: int
+
+
+def planned_checks(cells: Iterable[str], where: str) -> tuple[PlannedCheck, ...]:
+    """The checks that the sources of a notebook's code cells plan, in reading order, each name once.
+
+    A skip may stand beside the comparison that it replaces; two comparisons must not share a name. Raises InputError,
+    naming `where`, the cell and the line, for a name that is not a literal, has no capability, or is there twice.
+    """
+    planned: dict[str, PlannedCheck] = {}
+    for number, source in enumerate(cells, start=1):
+        for check in _checks_in(source, number, where):
+            earlier = planned.get(check.name)
+            if earlier and "skip" not in (earlier.method, check.method):
+                raise InputError(
+                    f"{where} cell {check.cell} line {check.line}: check {check.name!r} is planned already in cell "
+                    f"{earlier.cell} line {earlier.line}; give it a name of its own"
+                )
+            if not earlier or earlier.method == "skip":
+                planned[check.name] = check
+    return tuple(sorted(planned.values(), key=lambda check: (check.cell, check.line)))
+
+
+def _checks_in(source: str, cell: int, where: str) -> list[PlannedCheck]:
+    try:
+        tree = ast.parse(TransformerManager().transform_cell(source))
+    except SyntaxError as error:
+        raise InputError(f"{where} cell {cell} line {error.lineno}: not Python: {error.msg}") from error
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_check(node.func)]
+    return [_planned(call, cell, where) for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset))]
+
+
+def _is_check(function: ast.expr) -> bool:
+    return (
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and function.value.id == "check"
+        and function.attr in COMPARING | {"skip"}
+    )
+
+
+def _planned(call: ast.Call, cell: int, where: str) -> PlannedCheck:
+    first = call.args[0] if call.args else None
+    at = f"{where} cell {cell} line {call.lineno}"
+    if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+        raise InputError(
+            f"{at}: a check's name must be a literal, as in check.close(\"sft.loss\", ...), so that it can be missed "
+            "when it does not run; for many cases use one check.table with a row a case"
+        )
+    capability, dot, what = first.value.partition(".")
+    if not (capability and dot and what):
+        raise InputError(f"{at}: check {first.value!r} has no capability: name it \"<capability>.<what>\"")
+    return PlannedCheck(first.value, call.func.attr, cell, call.lineno)
