@@ -7,6 +7,7 @@ without it, so that a cure which is no longer needed is noticed.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import warnings
 from typing import Any
@@ -16,23 +17,29 @@ _IMPORT_WARNINGS = (
     "Setuptools is replacing distutils",
     "pkg_resources is deprecated",
     "Distutils was imported before Setuptools",
+    "(?s).*swiglu.* is deprecated",
+    "IProgress not found",
 )
 
 
 def imports_print_warnings() -> None:
-    """Importing paddle and paddlenlp prints warnings about ccache, distutils and pkg_resources that mean nothing here.
+    """Importing and running PaddleNLP prints warnings about ccache, pkg_resources and swiglu that mean nothing here.
 
-    Call it before the first import.
+    Paddle's C++ adds lines about its executor. Call it before the first import.
     """
+    os.environ.setdefault("GLOG_minloglevel", "1")
     for message in _IMPORT_WARNINGS:
         warnings.filterwarnings("ignore", message=message)
 
 
 def log_prints_colours_and_times() -> None:
-    """PaddleNLP's log writes colours and times among a notebook's outputs: from here on only warnings and errors."""
+    """PaddleNLP's log writes colours, times and paths among a notebook's outputs: from here on it is silent.
+
+    Whatever matters in it must be checked: a notebook is not judged by its log.
+    """
     from paddlenlp.utils.log import logger
 
-    logger.set_level("WARNING")
+    logger.set_level("CRITICAL")
 
 
 def log_history_stays_empty() -> Any:

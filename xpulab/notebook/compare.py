@@ -55,7 +55,12 @@ def close(value: Any, expected: Any, atol: float, rtol: float, nonfinite: bool =
 
 
 def equal(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
-    """The same values in the same places; tensors and arrays may differ in type (3 equals 3.0), not in shape."""
+    """The same values in the same places; tensors and arrays may differ in type (3 equals 3.0), not in shape.
+
+    A tensor or array may be held against a list of numbers.
+    """
+    if hasattr(value, "shape") != hasattr(expected, "shape"):
+        value, expected = _array(value), _array(expected)
     return _compare_leaves(value, expected, "equal", lambda got, want: _leaf_equal(got, want, nonfinite))
 
 
