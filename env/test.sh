@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# env/test.sh [ARGS]: makes .venv for the device of this machine unless it is ready, then runs: pytest ARGS, in the
+# repository. Without -n among ARGS the tests are spread over 2 to 4 processes.
+set -euo pipefail
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+
+spread=yes
+for argument in "$@"; do
+    case $argument in -n* | --numprocesses*) spread=no ;; esac
+done
+if [ $spread = yes ]; then
+    workers=$(nproc)
+    workers=$((workers < 2 ? 2 : workers > 4 ? 4 : workers))
+    set -- -n $workers --dist loadscope "$@"
+fi
+
+# One thread a process: the processes share the cores.
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+cd "$here/.."
+exec bash "$here/venv.sh" -- -m pytest "$@"

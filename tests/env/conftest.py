@@ -1,0 +1,126 @@
+"""A repository made of copies, on a machine with a pretended uv: real environments, nothing installed into them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from xpulab.files import ROOT
+
+# Writes down how it was called, does what the test wants, and for an editable installation what a real one does.
+UV = """#!/bin/sh
+if [ "$1" = --version ]; then echo "uv 0"; exit; fi
+echo "$@" >> '{calls}'
+. '{behaviour}'
+while [ $# -gt 0 ]; do
+    case $1 in --python) python=$2 ;; --editable) repository=$2 ;; esac
+    shift
+done
+if [ "$repository" ]; then
+    echo "$repository" > "$("$python" -c 'import site; print(site.getsitepackages()[0])')/repository.pth"
+fi
+"""
+DETECT = """
+from types import SimpleNamespace
+from xpulab.errors import InputError
+
+def detect():
+    return SimpleNamespace(device="cpu")
+
+def require(device, detection):
+    raise InputError("no " + device + " on this machine. To mend it: load the driver")
+"""
+
+
+class Repository:
+    """folder is the repository; on PATH are a pretended uv and python3, and the system's commands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "repository"
+        self.venv = self.folder / ".venv"
+        self.bin = folder / "bin"
+        self.calls_file = folder / "calls"
+        self.behaviour = folder / "behaviour"
+        shutil.copytree(ROOT / "env", self.folder / "env", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", self.folder)
+        self.write("xpulab/__init__.py", "")
+        self.write("xpulab/errors.py", (ROOT / "xpulab/errors.py").read_text())
+        self.write("xpulab/doctor/__init__.py", "")
+        self.write("xpulab/doctor/detect.py", DETECT)
+        self.calls_file.touch()
+        self.behaviour.touch()
+        self.tool("uv", UV.format(calls=self.calls_file, behaviour=self.behaviour))
+        self.tool("python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+
+    def write(self, path: str, text: str) -> None:
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def tool(self, name: str, script: str) -> None:
+        self.bin.mkdir(exist_ok=True)
+        (self.bin / name).write_text(script)
+        (self.bin / name).chmod(0o755)
+
+    def start(self, *command: str, **changed: str) -> subprocess.Popen[str]:
+        """Starts a command on this machine; changed are environment variables."""
+        inherited = {key: value for key, value in os.environ.items() if key not in ("XPULAB_VENV", "OMP_NUM_THREADS")}
+        return subprocess.Popen(
+            command,
+            cwd=self.folder.parent,
+            env={**inherited, "PATH": f"{self.bin}:/usr/bin:/bin", **changed},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def start_make(self, *arguments: str, **changed: str) -> subprocess.Popen[str]:
+        script = self.folder / "env/make_venv.py"
+        return self.start(sys.executable, "-IS", str(script), *arguments, **changed)
+
+    def make(self, *arguments: str, **changed: str) -> tuple[int, str]:
+        """Runs make_venv.py to its end: exit code and what it said."""
+        process = self.start_make(*arguments, **changed)
+        _, said = process.communicate()
+        return process.returncode, said
+
+    @property
+    def calls(self) -> list[str]:
+        """How the installer was called, in order."""
+        return self.calls_file.read_text().splitlines()
+
+    @property
+    def marker(self) -> dict[str, str]:
+        return json.loads((self.venv / "xpulab.json").read_text())
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+@pytest.fixture
+def made(repository: Repository) -> Repository:
+    """A repository whose environment is ready, with a file in it that a remake removes."""
+    assert repository.make()[0] == 0
+    (repository.venv / "stray").touch()
+    repository.calls_file.write_text("")
+    return repository
+
+
+@pytest.fixture
+def make_venv() -> ModuleType:
+    """env/make_venv.py as a module of its own."""
+    spec = importlib.util.spec_from_file_location("make_venv", ROOT / "env/make_venv.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,299 @@
+"""env/make_venv.py: makes the environment once, sees when it no longer fits, and leaves nothing half-done unnoticed."""
+
+from __future__ import annotations
+
+import ast
+import os
+import select
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from xpulab.errors import InputError
+from xpulab.files import ROOT
+
+
+def test_installs_the_framework_the_rest_and_the_repository_and_writes_the_marker(repository):
+    assert repository.make()[0] == 0
+    framework, rest, editable = repository.calls
+    assert framework.endswith(f"-c {repository.folder / 'env/requirements/common.txt'} paddlepaddle==3.3.1")
+    assert rest.endswith(f"-r {repository.folder / 'env/requirements/common.txt'}")
+    assert editable.endswith(f"--no-deps --no-build-isolation --editable {repository.folder}")
+    assert repository.marker["device"] == "cpu"
+    assert repository.marker["python"] == "{}.{}.{}".format(*sys.version_info)
+
+
+def test_only_the_framework_is_looked_for_on_paddles_index(repository):
+    assert repository.make("--set", "gpu")[0] == 0
+    index = "--extra-index-url https://www.paddlepaddle.org.cn/packages/stable/cu126/"
+    assert repository.calls[0].endswith(f"{index} paddlepaddle-gpu==3.3.1")
+    assert [call for call in repository.calls[1:] if "index-url" in call] == []
+
+
+def test_a_second_run_touches_nothing(made):
+    before = {path: path.stat().st_mtime_ns for path in (made.venv / "xpulab.json", made.venv, made.folder)}
+    assert made.make() == (0, "")
+    assert made.calls == []
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_the_simulated_accelerator_takes_the_cpu_set(made):
+    assert made.make("--device", "sim") == (0, "")
+    assert made.calls == []
+
+
+def lose_the_marker(repository):
+    (repository.venv / "xpulab.json").unlink()
+
+
+def garble_the_marker(repository):
+    (repository.venv / "xpulab.json").write_text("[]")
+
+
+def break_the_python(repository):
+    python = repository.venv / "bin/python"
+    python.unlink()
+    python.symlink_to("/nowhere/python")
+
+
+def change_the_common_set(repository):
+    repository.write("env/requirements/common.txt", "# nothing\n")
+
+
+def change_the_device_set(repository):
+    repository.write("env/requirements/cpu.txt", "-r common.txt\npaddlepaddle==0\n")
+
+
+def change_the_project(repository):
+    repository.write("pyproject.toml", "# nothing\n")
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lose_the_marker, "the last installation was not finished"),
+        (garble_the_marker, "its xpulab.json cannot be read"),
+        (break_the_python, "does not run any more"),
+        (change_the_common_set, "env/requirements or pyproject.toml changed"),
+        (change_the_device_set, "env/requirements or pyproject.toml changed"),
+        (change_the_project, "env/requirements or pyproject.toml changed"),
+    ],
+)
+def test_what_no_longer_fits_is_made_anew_with_the_reason(made, damage, reason):
+    damage(made)
+    code, said = made.make()
+    assert code == 0
+    assert reason in said.splitlines()[0]
+    assert not (made.venv / "stray").exists()
+    assert made.make() == (0, "")
+
+
+def test_another_set_is_a_remake_and_so_is_coming_back(made):
+    assert "holds the cpu set and gpu is wanted now" in made.make("--set", "gpu")[1]
+    assert made.marker["device"] == "gpu"
+    assert "holds the gpu set and cpu is wanted now" in made.make()[1]
+
+
+def test_a_repository_that_moved_gets_a_new_environment(made):
+    old = made.folder
+    made.folder = old.rename(old.with_name("moved"))
+    made.venv = made.folder / ".venv"
+    assert f"it was made for {old}" in made.make()[1]
+    assert made.marker["repository"] == str(made.folder)
+
+
+def test_a_missing_device_leaves_the_environment_alone(made):
+    code, said = made.make("--device", "xpu")
+    assert code == 2
+    assert said == "xpulab: no xpu on this machine. To mend it: load the driver\n"
+    assert (made.venv / "stray").exists()
+    assert made.calls == []
+
+
+def test_a_missing_device_makes_nothing(repository):
+    assert repository.make("--device", "gpu")[0] == 2
+    assert not repository.venv.exists()
+
+
+def test_the_environment_can_be_elsewhere(repository, tmp_path):
+    elsewhere = tmp_path / "deep" / "elsewhere"
+    assert repository.make(XPULAB_VENV=str(elsewhere))[0] == 0
+    assert (elsewhere / "xpulab.json").exists()
+    assert not repository.venv.exists()
+
+
+def test_a_linked_environment_stays_a_link(repository, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    repository.venv.symlink_to(tmp_path / "scratch")
+    assert repository.make()[0] == 0
+    assert repository.venv.is_symlink()
+
+
+def test_a_folder_that_is_no_environment_is_not_emptied(repository, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    code, said = repository.make(XPULAB_VENV=str(tmp_path / "precious"))
+    assert (code, "not a virtual environment" in said) == (2, True)
+    assert (tmp_path / "precious" / "file").exists()
+
+
+def test_a_failing_installer_shows_its_last_lines_and_keeps_the_log(repository):
+    repository.behaviour.write_text('i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo "line <$i>" >&2; done; exit 3\n')
+    code, said = repository.make()
+    assert code == 2
+    assert "failed with exit code 3" in said
+    assert "<11>" in said
+    assert "<10>" not in said
+    assert "Traceback" not in said
+    log = repository.folder / ".venv.log"
+    assert str(log) in said
+    assert "<1>" in log.read_text()
+
+
+def test_after_a_failed_installation_the_next_run_makes_it_anew(repository):
+    repository.behaviour.write_text("exit 3\n")
+    repository.make()
+    repository.behaviour.write_text("")
+    code, said = repository.make()
+    assert (code, "was not finished" in said) == (0, True)
+
+
+def block(repository, tmp_path):
+    """Makes the installer start a child that is deaf to SIGTERM, tell both process ids, and go on once it is told to.
+
+    Gives the two pipes.
+    """
+    started, go_on = tmp_path / "started", tmp_path / "go-on"
+    os.mkfifo(started)
+    os.mkfifo(go_on)
+    blocking = f"(trap '' TERM; exec cat '{go_on}') & echo $$ $! > '{started}'; wait\n"
+    repository.behaviour.write_text(f": > '{repository.behaviour}'\n{blocking}")  # The next call does not block.
+    return started, go_on
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_installer_and_its_children_and_the_next_run_mends(repository, tmp_path, number, code):
+    started, _ = block(repository, tmp_path)
+    process = repository.start_make()
+    running = [os.pidfd_open(int(pid)) for pid in started.read_text().split()]
+    process.send_signal(number)
+    _, said = process.communicate()
+    assert process.returncode == code
+    assert "Traceback" not in said
+    for handle in running:
+        assert select.select([handle], [], [], 10)[0], "a process of the installer is still alive"
+        os.close(handle)
+
+    repository.behaviour.write_text("")
+    mended, said = repository.make()
+    assert (mended, "was not finished" in said) == (0, True)
+
+
+def test_two_callers_make_it_once(repository, tmp_path):
+    started, go_on = block(repository, tmp_path)
+    first = repository.start_make()
+    started.read_text()
+    second = repository.start_make()
+    assert "waiting for another process" in second.stderr.readline()
+    go_on.write_text("")
+    first.communicate()
+    _, said = second.communicate()
+    assert (first.returncode, second.returncode, said) == (0, 0, "")
+    assert len(repository.calls) == 3
+
+
+def test_an_installer_that_outlived_its_caller_is_waited_for(repository, tmp_path):
+    started, go_on = block(repository, tmp_path)
+    killed = repository.start_make()
+    started.read_text()
+    killed.kill()
+    next_one = repository.start_make()
+    assert "waiting for another process" in next_one.stderr.readline()
+    go_on.write_text("")
+    killed.communicate()
+    _, said = next_one.communicate()
+    assert (next_one.returncode, "was not finished" in said) == (0, True)
+
+
+def test_an_installer_that_never_ends_is_ended(make_venv, monkeypatch, tmp_path):
+    monkeypatch.setattr(make_venv, "INSTALL_SECONDS", 0.01)
+    os.mkfifo(tmp_path / "never")
+    with open(tmp_path / "lock", "w") as lock:
+        assert make_venv.call(["cat", str(tmp_path / "never")], subprocess.DEVNULL, lock) is None
+
+
+def test_too_little_disk_is_said_before_anything_is_installed(make_venv, monkeypatch, tmp_path):
+    monkeypatch.setattr(make_venv, "NEEDED_GB", 10**9)
+    monkeypatch.setattr(make_venv, "call", None)
+    with pytest.raises(InputError, match="needs 1000000000 GB"):
+        make_venv.install(tmp_path / "venv", "cpu", sys.executable, None)
+
+
+def test_without_uv_pip_is_updated_to_the_pinned_one_and_installs(make_venv, monkeypatch, tmp_path):
+    commands = []
+    monkeypatch.setattr(make_venv, "call", lambda command, out, lock: commands.append(" ".join(command)) or 0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    make_venv.install(tmp_path / "venv", "cpu", "python3", None)
+    create, update, framework, rest, editable = commands
+    pip = f"{tmp_path / 'venv/bin/python'} -m pip install --no-input --disable-pip-version-check "
+    assert create == f"python3 -I -m venv {tmp_path / 'venv'}"
+    assert update == f"{pip}-c {ROOT / 'env/requirements/common.txt'} pip"
+    assert framework == f"{pip}-c {ROOT / 'env/requirements/common.txt'} paddlepaddle==3.3.1"
+    assert rest == f"{pip}-r {ROOT / 'env/requirements/common.txt'}"
+    assert editable == f"{pip}--no-deps --no-build-isolation --editable {ROOT}"
+
+
+def running(version: str) -> SimpleNamespace:
+    """A stand-in for the module sys of a Python of that version."""
+    parts = tuple(map(int, version.split(".")))
+    return SimpleNamespace(version_info=parts, base_prefix="/nowhere", executable="/nowhere/python", stderr=sys.stderr)
+
+
+@pytest.mark.parametrize("version", ["3.8.18", "3.9.18", "3.13.0"])
+def test_an_unsupported_python_is_named(make_venv, monkeypatch, tmp_path, version):
+    monkeypatch.setattr(make_venv, "sys", running(version))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match=f"^needs Python 3.10, 3.11 or 3.12; found {version}. "):
+        make_venv.find_python(make_venv.SUPPORTED, tmp_path / "venv")
+
+
+def test_an_unsupported_python_exits_with_2_before_it_looks_for_devices(make_venv, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(make_venv, "sys", running("3.8.18"))
+    monkeypatch.setattr(make_venv, "catch_signals", lambda: None)
+    monkeypatch.setattr(make_venv, "set_for", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert make_venv.main([]) == 2
+    assert capsys.readouterr().err.startswith("xpulab: needs Python 3.10, 3.11 or 3.12; found 3.8.18")
+
+
+def test_the_xpu_set_needs_python_3_10(make_venv, monkeypatch, tmp_path):
+    monkeypatch.setattr(make_venv, "sys", running("3.11.7"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(make_venv, "install", None)
+    with pytest.raises(InputError, match=r"^needs Python 3.10; found 3.11.7\. "):
+        make_venv.make_if_needed(tmp_path / "venv", {"device": "xpu"})
+    assert not (tmp_path / "venv").exists()
+
+
+def test_names_on_path_that_do_not_run_are_passed_over(make_venv, monkeypatch, tmp_path):
+    for name, script in (("python3.12", "exit 127"), ("python3.11", "echo 3.11.9")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(make_venv, "sys", running("3.13.0"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert make_venv.find_python(make_venv.SUPPORTED, tmp_path / "venv") == (str(tmp_path / "python3.11"), "3.11.9")
+
+
+@pytest.mark.parametrize("path", ["env/make_venv.py", "xpulab/__init__.py", "xpulab/errors.py"])
+def test_what_an_old_python_reads_parses_there(path):
+    ast.parse((ROOT / path).read_text(), feature_version=(3, 8))
+
+
+def test_the_doctor_finds_the_device_with_the_standard_library_alone():
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from xpulab.doctor.detect import detect, require; "
+    code += "found = detect(); require(found.device, found); print(found.device)"
+    done = subprocess.run([sys.executable, "-IS", "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.strip() in ("cpu", "gpu", "xpu")

@@ -1,0 +1,120 @@
+"""env/requirements, environment.yml and the containers: one set of pins, the same for everybody."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from xpulab.files import ROOT
+
+REQUIREMENTS = ROOT / "env" / "requirements"
+PYTHONS = ("3.10.0", "3.10.13", "3.11.2", "3.12.1", "3.12.12")
+FRAMEWORKS = {"cpu": "paddlepaddle==3.3.1", "gpu": "paddlepaddle-gpu==3.3.1", "xpu": "paddlepaddle-xpu==3.3.0"}
+
+
+def lines(name: str) -> list[str]:
+    """A requirement file without comments."""
+    text = re.sub(r"(^|\s)#.*", "", (REQUIREMENTS / name).read_text())
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def pins(python: str) -> list[Requirement]:
+    """What common.txt installs on Linux for that Python."""
+    environment = {
+        **default_environment(),
+        "python_version": ".".join(python.split(".")[:2]),
+        "python_full_version": python,
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": "x86_64",
+    }
+    found = map(Requirement, lines("common.txt"))
+    return [pin for pin in found if pin.marker is None or pin.marker.evaluate(environment)]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_each_package_has_exactly_one_version(python):
+    several = [
+        name for name, count in Counter(canonicalize_name(pin.name) for pin in pins(python)).items() if count > 1
+    ]
+    assert several == []
+    assert [str(pin) for pin in pins(python) if not re.fullmatch("==[^*,]+", str(pin.specifier))] == []
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lock_holds_what_we_ask_for(python):
+    versions = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins(python)}
+    asked = {canonicalize_name(ask.name): ask for ask in map(Requirement, lines("common.in"))}
+    assert sorted(asked.keys() - versions.keys()) == []
+    assert [
+        str(ask) for name, ask in asked.items() if not ask.specifier.contains(versions[name], prereleases=True)
+    ] == []
+
+
+def test_a_package_has_the_same_version_on_every_python():
+    versions = [{pin.name: str(pin.specifier) for pin in pins(python)} for python in PYTHONS]
+    shared = set.intersection(*map(set, versions))
+    assert [name for name in sorted(shared) if len({each[name] for each in versions}) > 1] == []
+
+
+def test_the_framework_is_in_no_common_file():
+    named = [line for name in ("common.in", "common.txt") for line in lines(name) if line.startswith("paddlepaddle")]
+    assert named == []
+
+
+@pytest.mark.parametrize("device", FRAMEWORKS)
+def test_the_sets_differ_in_the_framework_and_its_index_only(device):
+    index = [line for line in lines(f"{device}.txt") if line.startswith("--extra-index-url ")]
+    assert [line for line in lines(f"{device}.txt") if line not in index] == ["-r common.txt", FRAMEWORKS[device]]
+    assert len(index) == (0 if device == "cpu" else 1)
+
+
+def test_make_venv_accepts_the_pythons_of_the_project(make_venv):
+    accepted = SpecifierSet(re.search('requires-python = "(.*)"', (ROOT / "pyproject.toml").read_text())[1])
+    assert [f"3.{minor}" for minor in range(8, 20) if f"3.{minor}" in accepted] == [
+        ".".join(map(str, version)) for version in sorted(make_venv.SUPPORTED)
+    ]
+
+
+def test_conda_users_get_the_same_set(make_venv):
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    python, pip, through_pip = environment["dependencies"]
+    assert tuple(map(int, python.removeprefix("python=").split("."))) in make_venv.SUPPORTED
+    assert pip == "pip"
+    assert through_pip == {"pip": ["-r env/requirements/cpu.txt", "-e ."]}
+
+
+def test_conda_users_are_told_which_python_the_xpu_wheel_needs(make_venv):
+    ((major, minor),) = make_venv.SUPPORTED_FOR["xpu"]
+    assert f"xpu.txt and python={major}.{minor}," in (ROOT / "environment.yml").read_text()
+
+
+@pytest.mark.parametrize(("device", "python"), [("cpu", "python:3.11"), ("xpu", "py310")])
+def test_a_container_has_a_python_of_its_device_and_names_files_that_exist(device, python, make_venv):
+    path = ROOT / "env" / "containers" / f"{device}.Dockerfile"
+    text = path.read_text()
+    assert python in re.search("^FROM (.*)$", text, re.MULTILINE)[1]
+    assert f"--set {device}" in text
+    named = set(re.findall(r"env/[\w./]+", text))
+    assert named >= {"env/make_venv.py", "env/validate.sh", f"env/containers/{device}.Dockerfile"}
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+def configuration_files() -> list[Path]:
+    files = [path for path in (ROOT / "env").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return [*files, ROOT / "environment.yml", ROOT / ".dockerignore", ROOT / ".ci/run"]
+
+
+@pytest.mark.parametrize("path", configuration_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_package_index_is_named_but_paddles_own(path):
+    text = path.read_text()
+    assert set(re.findall(r"https?://([^/\s\"']+)", text)) <= {"www.paddlepaddle.org.cn"}
+    assert re.findall(r"pypi\.|pythonhosted|anaconda\.|/(?:root|home)/", text) == []
