@@ -1,11 +1,11 @@
 """Makes the virtual environment that everything runs in: .venv in the repository, for the device of this machine.
 
-    python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu] [-- ARGUMENTS]
+    python3 env/make_venv.py [--device auto|cpu|gpu|xpu | --set cpu|gpu|xpu] [-- ARGUMENTS]
 
-It installs env/requirements/<device>.txt (the simulated accelerator uses the CPU's) and the repository itself,
-editable, and writes .venv/xpulab.json last: what was installed, from what. When that still holds, nothing is touched.
-Otherwise it says why, and makes the environment anew: so an installation that was interrupted is mended by the next
-run. With ARGUMENTS it then becomes that environment's Python, run with them.
+It installs env/requirements/<device>.txt and the repository itself, editable, and writes .venv/xpulab.json last: what was
+installed, from what. When that still holds, nothing is touched. Otherwise it says why, and makes the environment anew:
+so an installation that was interrupted is mended by the next run. With ARGUMENTS it then becomes that environment's
+Python, run with them.
 
 A named device must be there; --set installs a set whatever is there, as for an image that is built on another machine.
 
@@ -82,7 +82,7 @@ def parse(arguments):
         description="Makes the virtual environment that everything runs in. Details: the head of this file.",
     )
     which = parser.add_mutually_exclusive_group()
-    devices = ("auto", "cpu", "gpu", "xpu", "sim")
+    devices = ("auto", "cpu", "gpu", "xpu")
     which.add_argument("--device", choices=devices, default="auto", help="must be there; auto: what this machine has")
     which.add_argument("--set", choices=("cpu", "gpu", "xpu"), help="install this set, whatever this machine has")
     return parser.parse_args(arguments)
@@ -104,8 +104,8 @@ def make_if_needed(venv, state):
 
 def set_for(device):
     """Which requirement set serves the device: cpu, gpu or xpu. Raises InputError when there is no such device."""
-    if device in ("cpu", "sim"):
-        return "cpu"
+    if device == "cpu":
+        return device
     from xpulab.doctor.detect import detect, require
 
     detection = detect()

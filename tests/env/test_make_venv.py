@@ -40,11 +40,6 @@ def test_a_second_run_touches_nothing(made):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_the_simulated_accelerator_takes_the_cpu_set(made):
-    assert made.make("--device", "sim") == (0, "")
-    assert made.calls == []
-
-
 def lose_the_marker(repository):
     (repository.venv / "xpulab.json").unlink()
 

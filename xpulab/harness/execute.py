@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -94,18 +95,19 @@ class Execution:
         watch = _Watch(plan.budget_seconds * LIMIT_IN_BUDGETS, executed.with_suffix(".log"))
         self._watches.add(watch)
         started = time.monotonic()
-        try:
-            stopped = self._papermill(plan, executed, watch)
-        finally:
-            watch.end()
-            self._watches.discard(watch)
+        with tempfile.TemporaryDirectory(prefix="xpulab-", ignore_cleanup_errors=True) as scratch:
+            try:
+                stopped = self._papermill(plan, executed, _watched_by(watch, scratch), watch)
+            finally:
+                watch.end()
+                self._watches.discard(watch)
         seconds = round(time.monotonic() - started, 2)
         target = self._target
         run = Run(target.device, target.level, target.cards, seconds, plan.budget_seconds, stopped)
         _note(run, executed, plan.path)
         return executed
 
-    def _papermill(self, plan: Plan, executed: Path, watch: _Watch) -> str | None:
+    def _papermill(self, plan: Plan, executed: Path, manager: type[AsyncKernelManager], watch: _Watch) -> str | None:
         """Execute; returns why it was stopped, None when it ran to its end or to a cell that raised."""
 
         def on_cell_start(cell: nbformat.NotebookNode, cell_index: int) -> None:
@@ -121,7 +123,8 @@ class Execution:
                 parameters=parameters,
                 progress_bar=False,
                 start_timeout=_START_SECONDS,
-                kernel_manager_class=_watched_by(watch),
+                kernel_manager_class=manager,
+                shutdown_kernel="immediate",
                 on_cell_start=on_cell_start,
             )
         except PapermillExecutionError:
@@ -179,11 +182,14 @@ class _Watch:
                 self._group = None
 
 
-def _watched_by(watch: _Watch) -> type[AsyncKernelManager]:
+def _watched_by(watch: _Watch, scratch: str) -> type[AsyncKernelManager]:
+    """A kernel manager whose kernel is under watch and keeps its temporary files in `scratch`."""
+
     class Watched(AsyncKernelManager):
         async def start_kernel(self, **options: object) -> None:
+            environment = {**os.environ, "TMPDIR": scratch}
             with watch.log.open("wb") as log:
-                await super().start_kernel(**options, stdout=log, stderr=log)
+                await super().start_kernel(**options, env=environment, stdout=log, stderr=log)
             watch.kernel_started(self.provisioner.pid)
 
     return Watched

@@ -13,6 +13,7 @@ What is printed is one line, the same on every machine; the numbers go into that
 from __future__ import annotations
 
 import html
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -189,6 +190,9 @@ class Table:
         reason = "; ".join(f"{row.case}: {row.reason}" for row in worth_saying) or None
         good = sum(row.outcome == "passed" for row in rows)
         compared = sum(row.outcome != "skipped" for row in rows)
+        if not compared:
+            reason = "; ".join(f"{row.case}: {row.reason}" for row in rows)
+            return Record(name, "skipped", reason, seconds=seconds, reason=reason)
         rejected = sum(row.control == "rejected" for row in rows)
         control = "rejected" if rejected == compared else f"rejected in {rejected} of {compared}"
         return Record(
@@ -220,8 +224,8 @@ ledger = _Ledger()
 
 
 def _close(expected: Any, atol: float, rtol: float, nonfinite: bool) -> Comparison:
-    if atol < 0 or rtol < 0 or atol + rtol == 0:
-        raise ValueError("check.close needs a bound, atol or rtol above 0; for no difference at all use check.equal")
+    if not (atol >= 0 and rtol >= 0 and 0 < atol + rtol < math.inf):
+        raise ValueError("check.close needs a finite bound, atol or rtol above 0; for no difference at all use check.equal")
     return partial(compare.close, expected=expected, atol=atol, rtol=rtol, nonfinite=nonfinite)
 
 

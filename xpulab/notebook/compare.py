@@ -1,14 +1,14 @@
 """Compare one value with what was expected: pure functions that say what they saw, and never let nothing pass.
 
-A value may be a number, a string, a paddle tensor, a numpy array, or lists, tuples and dicts of these. NaN, infinity and
-emptiness never pass, here or in any function below, unless the caller says that the comparison is about NaN and infinity.
+A value may be a number, a string, a paddle tensor, a numpy array, or lists, tuples, sets and dicts of these. NaN, infinity
+and emptiness never pass, here or in any function below, unless the caller says that the comparison is about NaN and infinity.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,12 @@ def close(value: Any, expected: Any, atol: float, rtol: float, nonfinite: bool =
     got, want = _numbers(value), _numbers(expected)
     if misfit := _misfit(got, want, nonfinite):
         return Finding(False, None, wanted, misfit, misfit=True)
-    difference = np.abs(got - want)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
-    difference = np.where(same, 0.0, difference)
-    excess = np.where(same, -1.0, difference - (atol + rtol * np.abs(want)))
+    with np.errstate(invalid="ignore", over="ignore"):  # infinity minus infinity, where the check is about them
+        difference = np.where(same, 0.0, np.abs(got - want))
+        excess = np.where(same, -1.0, difference - (atol + rtol * np.abs(want)))
     outside = ~(excess <= 0)
-    largest = float(np.max(difference))
+    largest = _storable(np.max(difference))
     if not outside.any():
         return Finding(True, largest, wanted)
     where = np.unravel_index(int(np.argmax(np.nan_to_num(excess, nan=np.inf))), got.shape)
@@ -59,8 +59,10 @@ def equal(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
 
     A tensor or array may be held against a list of numbers.
     """
-    if hasattr(value, "shape") != hasattr(expected, "shape"):
-        value, expected = _array(value), _array(expected)
+    if hasattr(value, "shape") or hasattr(expected, "shape"):
+        arrays = _array(value), _array(expected)
+        of_numbers = not any(array.dtype.kind in "OSU" for array in arrays)
+        value, expected = arrays if of_numbers else (_listed(value), _listed(expected))
     return _compare_leaves(value, expected, "equal", lambda got, want: _leaf_equal(got, want, nonfinite))
 
 
@@ -115,6 +117,8 @@ def true(value: Any) -> Finding:
 
 def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") -> Finding:
     """Calling it raises an exception of that kind, whose text the regular expression finds."""
+    if not callable(call):
+        raise TypeError(f"a function to call is expected, not {type(call).__name__}: write lambda: ... before it")
     wanted = f"{kind.__name__}" + (f" matching {match!r}" if match else "")
     try:
         call()
@@ -138,53 +142,83 @@ def first_line(error: BaseException) -> str:
 # ----------------------------------------------------------------------------------------------- leaves of a structure
 
 
+Path = tuple[tuple[str, Any], ...]
+"""Where a leaf stands: for each container from the outside in, its kind ("dict", "list", "set") and the key in it."""
+
+
 def _compare_leaves(value: Any, expected: Any, wanted: str, compare: Callable[[Any, Any], Finding]) -> Finding:
+    for what, side in (("what was expected", expected), ("what was measured", value)):
+        if _is_nothing(side):
+            return Finding(False, None, wanted, f"{what} is {_nothing_in_words(side)}", misfit=True)
     got, want = dict(_leaves(value)), dict(_leaves(expected))
-    if not want or not got:
-        empty = "what was measured" if want else "what was expected"
-        return Finding(False, None, wanted, f"{empty} is empty, and empty equals nothing", misfit=True)
     if got.keys() != want.keys():
-        missing, extra = sorted(want.keys() - got.keys()), sorted(got.keys() - want.keys())
+        missing, extra = (sorted(map(_name, paths)) for paths in (want.keys() - got.keys(), got.keys() - want.keys()))
         why = "; ".join(
             f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
             for what, names in (("missing", missing), ("unexpected", extra))
             if names
         )
-        named = isinstance(expected, Mapping)
-        return Finding(False, f"{len(got)} entries, not {len(want)}", wanted, why, misfit=named)
-    findings = {name: compare(got[name], want[name]) for name in want}
-    wrong = {name: finding for name, finding in findings.items() if not finding.accepted}
+        candidate = _kind(got) == _kind(want) != "dict" and not all(map(_is_nothing, got.values()))
+        return Finding(False, f"{len(got)} entries, not {len(want)}", wanted, why, misfit=not candidate)
+    findings = {path: compare(got[path], want[path]) for path in want}
+    wrong = {path: finding for path, finding in findings.items() if not finding.accepted}
     if not wrong:
         alone = len(want) == 1
         return Finding(True, next(iter(findings.values())).measured if alone else f"{len(want)} of {len(want)}", wanted)
-    name, worst = next(iter(wrong.items()))
-    at = f"{name}: " if name else ""
+    path, worst = next(iter(wrong.items()))
+    at = f"{_name(path)}: " if path else ""
     measured = f"{len(want) - len(wrong)} of {len(want)}" if len(want) > 1 else worst.measured
     return Finding(False, measured, wanted, at + worst.why, misfit=all(finding.misfit for finding in wrong.values()))
 
 
-def _leaves(value: Any, name: str = "") -> list[tuple[str, Any]]:
-    """A structure's leaves with their paths, in order: tensors, arrays, numbers, strings, None."""
+def _leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
+    """A structure's leaves with their paths, in order: tensors, arrays, numbers, strings, and whatever is empty."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OSU":
+        value = _listed(value)
+    if _is_nothing(value):
+        return [(path, value)]
     if isinstance(value, Mapping):
-        return [leaf for key in value for leaf in _leaves(value[key], f"{name}.{key}" if name else str(key))]
+        return [leaf for key in value for leaf in _leaves(value[key], (*path, ("dict", key)))]
     if isinstance(value, list | tuple):
-        return [leaf for index, item in enumerate(value) for leaf in _leaves(item, f"{name}[{index}]")]
-    return [(name, value)]
+        return [leaf for index, item in enumerate(value) for leaf in _leaves(item, (*path, ("list", index)))]
+    if isinstance(value, Set):
+        return [leaf for item in value for leaf in _leaves(item, (*path, ("set", item)))]
+    return [(path, value)]
+
+
+def _name(path: Path) -> str:
+    return "".join(f".{key}" if kind == "dict" else f"[{key}]" for kind, key in path).removeprefix(".")
+
+
+def _kind(leaves: dict[Path, Any]) -> str:
+    path = next(iter(leaves))
+    return path[0][0] if path else "leaf"
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _is_nothing(value: Any) -> bool:
+    """None, or empty; arrays and tensors are asked elsewhere."""
+    if value is None:
+        return True
+    return isinstance(value, Sized) and (isinstance(value, str) or not hasattr(value, "shape")) and len(value) == 0
+
+
+def _nothing_in_words(value: Any) -> str:
+    return "None, and None equals nothing" if value is None else "empty, and empty equals nothing"
 
 
 def _leaf_equal(got: Any, want: Any, nonfinite: bool) -> Finding:
-    if isinstance(want, str) or isinstance(got, str):
-        alike = isinstance(want, str) and isinstance(got, str)
-        if alike and not want:
-            return Finding(False, repr(got), repr(want), "expected an empty text, and empty equals nothing", misfit=True)
-        accepted = alike and got == want
-        return Finding(accepted, got if alike else repr(got), repr(want), "" if accepted else f"{got!r}, not {want!r}")
-    if got is None or want is None:
-        return Finding(False, repr(got), repr(want), "None equals nothing", misfit=True)
+    if unlike := _not_comparable(got, want):
+        return unlike
+    if isinstance(want, str | bytes):
+        return Finding(got == want, repr(got) if isinstance(got, bytes) else got, repr(want), _differ(got, want))
     got, want = _array(got), _array(want)
     if misfit := _misfit(got, want, nonfinite):
         return Finding(False, None, "equal", misfit, misfit=True)
-    alike = (got == want) | _both_nan(got, want)
+    alike = _same_values(got, want) | _both_nan(got, want)
     different = int(np.size(alike) - np.count_nonzero(alike))
     if not different:
         return Finding(True, _short(got), _short(want))
@@ -194,15 +228,46 @@ def _leaf_equal(got: Any, want: Any, nonfinite: bool) -> Finding:
 
 
 def _leaf_bitwise(got: Any, want: Any, nonfinite: bool) -> Finding:
+    if unlike := _not_comparable(got, want):
+        return unlike
+    if isinstance(want, str | bytes):
+        return Finding(got == want, repr(got), repr(want), _differ(got, want))
     if misfit := _misfit(_array(got), _array(want), nonfinite):
         return Finding(False, None, "the same bits", misfit, misfit=True)
+    mine, theirs = _types(got, want)
+    if mine != theirs:
+        return Finding(False, None, theirs, f"type {mine}, not {theirs}", misfit=True)
     got, want = _raw(got), _raw(want)
-    if got.dtype != want.dtype:
-        return Finding(False, None, str(want.dtype), f"type {got.dtype}, not {want.dtype}", misfit=True)
+    if want.dtype.hasobject:
+        raise TypeError(f"{want.item()!r} has no bits to compare: give numbers, tensors or arrays")
     mine, theirs = (np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1) for array in (got, want))
     different = int((mine != theirs).any(axis=1).sum())
     why = f"{different} of {got.size} values differ in their bits" if different else ""
     return Finding(not different, f"{different} of {got.size} differ", "0 differ", why)
+
+
+def _not_comparable(got: Any, want: Any) -> Finding | None:
+    """The finding when one of two leaves is nothing, or when a text meets what is no text."""
+    for leaf in (want, got):
+        if _is_nothing(leaf):
+            return Finding(False, repr(got), repr(want), f"there is {_nothing_in_words(leaf)}", misfit=True)
+    for text in (str, bytes):
+        if isinstance(want, text) != isinstance(got, text):
+            return Finding(False, repr(got), repr(want), f"{got!r}, not {want!r}", misfit=True)
+    return None
+
+
+def _differ(got: Any, want: Any) -> str:
+    return "" if got == want else f"{got!r}, not {want!r}"
+
+
+def _same_values(got: np.ndarray, want: np.ndarray) -> Any:
+    """Where the values are the same; numpy rounds an integer before it compares it with a float, this does not."""
+    same = got == want
+    for whole, other in ((got, want), (want, got)):
+        if whole.dtype.kind in "iu" and other.dtype.kind in "fc":
+            same = same & _fits_double(whole)
+    return same
 
 
 # ------------------------------------------------------------------------------------------------------ values as arrays
@@ -212,6 +277,8 @@ def _within(value: Any, bound: float, wanted: str, inside: Callable, extreme: Ca
     if not math.isfinite(bound):
         raise ValueError(f"the bound is {bound}: nothing can be held against it")
     got = _numbers(value)
+    if got.dtype.kind == "c":
+        raise TypeError("complex numbers are neither below nor above anything: compare np.abs of them")
     if misfit := _unusable(got, "what was measured", nonfinite=False):
         return Finding(False, None, wanted, misfit, misfit=True)
     outside = int((~inside(got)).sum())
@@ -246,16 +313,23 @@ def _numbers(value: Any) -> np.ndarray:
     array = _array(value)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"numbers are expected here, not {array.dtype}")
+    if array.dtype.kind in "iu" and not _fits_double(array).all():
+        raise TypeError("an integer this large is rounded in double precision: hold it against an integer with check.equal")
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def _array(value: Any) -> np.ndarray:
     """The value as an array of numbers: a low-precision type that numpy lacks (bfloat16, float8) becomes float32."""
     if isinstance(value, list | tuple):
-        return np.asarray([_array(item) for item in value])
+        items = [_array(item) for item in value]
+        array = np.asarray(items)
+        if array.dtype.kind in "fc" and not all(item.dtype.kind not in "iu" or _fits_double(item).all() for item in items):
+            raise TypeError("numpy would round an integer of this list to a float: give an array of integers")
+        return array
     if hasattr(value, "numpy") and hasattr(value, "astype"):
         return value.astype("float32").numpy() if _is_foreign(value) else value.numpy()
-    return np.asarray(value)
+    array = np.asarray(value)
+    return array.astype(np.float32) if array.dtype.kind == "V" and _is_foreign(array) else array
 
 
 def _raw(value: Any) -> np.ndarray:
@@ -263,12 +337,33 @@ def _raw(value: Any) -> np.ndarray:
     return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
 
 
+def _types(got: Any, want: Any) -> tuple[str, str]:
+    """The types by name. Two tensors are asked themselves, since numpy shows both kinds of float8 alike."""
+    if hasattr(got, "numpy") and hasattr(want, "numpy"):
+        return str(got.dtype), str(want.dtype)
+    return str(_raw(got).dtype), str(_raw(want).dtype)
+
+
+def _fits_double(whole: np.ndarray) -> Any:
+    """Where integers keep their value in double precision."""
+    if whole.dtype.itemsize < 8:
+        return np.ones(whole.shape, bool)
+    turned = whole.astype(np.float64)
+    within = turned < float(np.iinfo(whole.dtype).max)
+    return within & (np.where(within, turned, 0.0).astype(whole.dtype) == whole)
+
+
 def _is_foreign(tensor: Any) -> bool:
     return any(name in str(tensor.dtype) for name in ("bfloat16", "float8"))
 
 
 def _short(array: np.ndarray) -> float | str:
-    return float(array) if array.size == 1 and array.dtype.kind in "iufb" else f"{array.size} values"
+    return _storable(array.item()) if array.size == 1 and array.dtype.kind in "iufb" else f"{array.size} values"
+
+
+def _storable(number: Any) -> float | str:
+    """The number as JSON can hold it, which has neither NaN nor infinity."""
+    return float(number) if math.isfinite(number) else str(float(number))
 
 
 def _bound_in_words(atol: float, rtol: float) -> str:

@@ -25,9 +25,14 @@ plt.rcParams.update(
 )
 
 
+def new_axes() -> plt.Axes:
+    """Empty axes in the suite's style."""
+    return plt.subplots()[1]
+
+
 def curves(series: Mapping[str, Sequence[float]], *, x: str, y: str, title: str, log: bool = False) -> None:
     """Draw each series over its index, counted from 1, with a legend when there are several."""
-    _, axes = plt.subplots()
+    axes = new_axes()
     for (label, values), style in zip(series.items(), cycle(STYLES)):
         axes.plot(range(1, len(values) + 1), values, label=label, **style)
     if log:

@@ -95,7 +95,7 @@ def answers(network: Any, tokenizer: Any, rows: Sequence[dict[str, str]], at_mos
 def _load(kind: Any, source: str, **options: Any) -> Any:
     try:
         return kind.from_pretrained(source, **options)
-    except (OSError, ValueError, KeyError, RuntimeError, EnvironmentError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise InputError(
             f"model {source!r}: {kind.__name__} cannot load it: {error}. Give a folder below data/models, a local folder "
             "with config.json and weights, or a name that PaddleNLP knows"

@@ -1,0 +1,213 @@
+"""What can be run is said exactly, and what cannot is refused with the file, the place and the remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import v4
+
+from xpulab import files
+from xpulab.errors import InputError
+from xpulab.harness.plan import find_notebooks, make_plans, read_notebook, read_plan
+
+GOOD = 'check.equal("demo.good", 2, 2, control=3)'
+
+
+@pytest.fixture
+def folder(tmp_path, put, monkeypatch):
+    """A notebooks/ with 01_one, 02_two and a file that is no notebook."""
+    put("01_one", GOOD)
+    put("02_two", 'check.equal("demo.two", 2, 2, control=3)')
+    (tmp_path / "README.md").write_text("no notebook")
+    monkeypatch.setattr(files, "NOTEBOOKS", tmp_path)
+    return tmp_path
+
+
+def names(notebooks):
+    return [path.name for path in find_notebooks(notebooks)]
+
+
+def refusal(path, level="quick"):
+    with pytest.raises(InputError) as error:
+        make_plans([str(path)], level)
+    return str(error.value)
+
+
+# ---------------------------------------------------------------------------------------------------------- which run
+
+
+@pytest.mark.parametrize("given", ["01_one", "01_one.ipynb", "01_*", "01_*.ipynb", "0[1]_one", "*_on?"])
+def test_a_name_and_a_glob_find_the_notebook(folder, given):
+    assert names([given]) == ["01_one.ipynb"]
+
+
+def test_a_path_and_a_glob_of_paths_find_notebooks_anywhere(folder, tmp_path_factory, book):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    nbformat.write(book(GOOD), elsewhere / "mine.ipynb")
+    assert find_notebooks([str(elsewhere / "mine.ipynb")]) == [elsewhere / "mine.ipynb"]
+    assert find_notebooks([str(elsewhere / "*.ipynb")]) == [elsewhere / "mine.ipynb"]
+
+
+def test_none_stands_for_all(folder):
+    assert names([]) == ["01_one.ipynb", "02_two.ipynb"]
+
+
+def test_the_order_is_as_given_and_each_notebook_comes_once(folder):
+    assert names(["02_two", "01_one", "*", "02_two.ipynb"]) == ["02_two.ipynb", "01_one.ipynb"]
+
+
+@pytest.mark.parametrize("given", ["03_three", "9*", "README", ""])
+def test_an_unknown_notebook_is_refused_with_those_there_are(folder, given):
+    text = refusal(given)
+    assert repr(given) in text and "01_one, 02_two" in text
+
+
+def test_an_empty_folder_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "NOTEBOOKS", tmp_path)
+    with pytest.raises(InputError, match="holds no notebook"):
+        make_plans([], "quick")
+
+
+def test_an_unknown_level_is_refused_with_those_there_are(folder):
+    assert refusal("01_one", "deep") == "no level 'deep': choose quick or standard"
+
+
+def test_a_plan_says_what_the_notebook_says_of_itself(put):
+    path = put(
+        "03_three", GOOD, 'if cards > 1:\n    check.skip("demo.more", "why")', title="Three", cards=2,
+        capabilities=["demo", "other"], parameters='device = "auto"\ncards: int = 1',
+    )
+    quick, standard = read_plan(path, "quick"), read_plan(path, "standard")
+    assert (quick.name, quick.title, quick.cards, quick.capabilities) == ("03_three", "Three", 2, ("demo", "other"))
+    assert [(check.name, check.cell, check.line) for check in quick.checks] == [("demo.good", 3, 1), ("demo.more", 4, 2)]
+    assert (quick.budget_seconds, standard.budget_seconds) == (30.0, 60.0)
+    assert quick.parameters == ("device", "cards")
+
+
+def test_the_notebooks_of_this_repository_can_be_planned():
+    assert make_plans([], "quick")
+
+
+# ------------------------------------------------------------------------------------------------ what cannot be run
+
+
+def test_invalid_json_is_refused_with_file_and_line(tmp_path):
+    path = tmp_path / "torn.ipynb"
+    path.write_text('{\n  "cells": [\n    {"a" 1}\n')
+    assert refusal(path).startswith(f"{path} line 3: not JSON")
+    assert "restore the file from git" in refusal(path)
+
+
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path):
+    path = tmp_path / "bytes.ipynb"
+    path.write_bytes(b"\xff\xfe{")
+    assert refusal(path).startswith(f"{path}: cannot be read")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[], {}, "text", 3, None, {"cells": []}, {"nbformat": 4, "cells": 3}, {"nbformat": 99, "nbformat_minor": 0},
+     {"nbformat": "4", "nbformat_minor": 5, "metadata": {}, "cells": []}, {"nbformat": None},
+     {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]},
+     {"nbformat": 4, "nbformat_minor": 5, "metadata": [], "cells": []},
+     {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [3]},
+     {"nbformat": 3, "nbformat_minor": 0, "worksheets": 3}],
+    ids=json.dumps,
+)
+def test_json_that_is_no_notebook_is_refused(tmp_path, value):
+    path = tmp_path / "other.ipynb"
+    path.write_text(json.dumps(value))
+    assert refusal(path).startswith(f"{path}: ")
+
+
+def test_no_parameters_cell_is_refused(put):
+    path = put("none", GOOD, parameters=None)
+    assert refusal(path).startswith(f'{path}: 0 cells are tagged "parameters", one is needed')
+    assert "Tag the cell that sets device" in refusal(path)
+
+
+def test_two_parameters_cells_are_refused(put):
+    path = put("two", v4.new_code_cell("seed = 1", metadata={"tags": ["parameters"]}), GOOD)
+    assert refusal(path).startswith(f'{path}: 2 cells are tagged "parameters"')
+
+
+def test_a_parameters_cell_that_is_text_is_refused(put):
+    path = put("text", v4.new_markdown_cell("Set the device here", metadata={"tags": ["parameters"]}), parameters=None)
+    assert refusal(path).startswith(f"{path}: ") and '"parameters"' in refusal(path)
+
+
+def test_a_parameters_cell_may_hold_a_magic(put):
+    assert read_plan(put("magic", GOOD, parameters='%config Foo = 1\ndevice = "auto"'), "quick").parameters == ("device",)
+
+
+def test_no_metadata_is_refused_with_where_to_read_on(put):
+    path = put("plain", GOOD, metadata=None)
+    assert refusal(path).startswith(f"{path}: its metadata holds no 'xpulab'") and "README.md" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"budget": -1}, "xpulab/budget_seconds/quick: -1"),
+        ({"budget_seconds": {"quick": 3}}, "xpulab/budget_seconds: 'standard' is a required"),
+        ({"cards": "two"}, "xpulab/cards: 'two' is not of type 'integer'"),
+        ({"capabilities": []}, "xpulab/capabilities: []"),
+        ({"capabilities": ["Demo"]}, "xpulab/capabilities/0: 'Demo'"),
+        ({"extra": 1}, "metadata xpulab: Additional properties are not allowed ('extra'"),
+        ({"metadata": {"cards": 1}}, "is a required property"),
+        ({"metadata": "text"}, "metadata xpulab: 'text' is not of type 'object'"),
+    ],
+    ids=str,
+)
+def test_metadata_that_does_not_fit_is_refused_with_its_place(put, changed, told):
+    path = put("misfit", GOOD, **changed)
+    assert refusal(path).startswith(f"{path}: metadata xpulab") and told in refusal(path)
+
+
+def test_a_name_twice_in_a_notebook_is_refused_with_both_places(put):
+    path = put("twice", GOOD, f"x = 1\n{GOOD}")
+    expected = f"{path} cell 4 line 2: check 'demo.good' is planned already in cell 3 line 1; give it a name of its own"
+    assert refusal(path) == expected
+
+
+def test_a_name_in_two_notebooks_is_refused_with_both_files(put, tmp_path):
+    one, two = put("one", GOOD), put("two", "x = 1", GOOD)
+    assert refusal(tmp_path / "*.ipynb") == f"{two} cell 4: check 'demo.good' is planned in {one} too"
+
+
+def test_two_notebooks_of_one_file_name_are_refused_since_their_reports_would_mix(put, tmp_path):
+    one, two = put("a/same", GOOD), put("b/same", 'check.equal("demo.other", 2, 2, control=3)')
+    with pytest.raises(InputError) as error:
+        make_plans([str(one), str(two)], "quick")
+    assert str(one) in str(error.value) and str(two) in str(error.value) and "name" in str(error.value)
+
+
+def test_a_name_that_is_no_literal_is_refused(put):
+    path = put("computed", 'for n in "ab":\n    check.equal(f"demo.{n}", 1, 1, control=2)')
+    assert refusal(path).startswith(f"{path} cell 3 line 2: a check's name must be a literal")
+    assert "use one check.table" in refusal(path)
+
+
+def test_a_name_without_a_capability_is_refused(put):
+    path = put("short", 'check.equal("good", 1, 1, control=2)')
+    assert refusal(path).startswith(f"{path} cell 3 line 1: check 'good' has no capability")
+
+
+def test_a_check_outside_the_capabilities_is_refused_with_those_there_are(put):
+    path = put("outside", 'check.equal("other.good", 1, 1, control=2)', capabilities=["demo", "more"])
+    expected = "check 'other.good' belongs to no capability of the notebook, which lists demo, more"
+    assert refusal(path) == f"{path} cell 3 line 1: {expected}"
+
+
+def test_a_cell_that_is_not_python_is_refused_with_its_line(put):
+    path = put("torn", "x = 1\ny = (")
+    assert refusal(path).startswith(f"{path} cell 3 line 2: not Python")
+
+
+def test_a_notebook_of_an_older_format_is_read(tmp_path):
+    path = tmp_path / "old.ipynb"
+    path.write_text(nbformat.v3.writes(nbformat.v3.new_notebook(worksheets=[nbformat.v3.new_worksheet()])))
+    assert read_notebook(Path(path)).nbformat == 4

@@ -1,0 +1,72 @@
+"""The committed notebooks as a reader and as git see them, without running them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+import nbformat
+import pytest
+
+from xpulab import files
+from xpulab.harness.plan import make_plans
+from xpulab.planned import COMPARING
+
+NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def notebook(request):
+    return nbformat.read(request.param, as_version=4)
+
+
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_all_of_them_can_be_planned_together():
+    assert len(make_plans([], "quick")) == len(NOTEBOOKS) > 0
+
+
+def test_the_parameters_are_the_four_that_all_share_and_perhaps_more(notebook):
+    (cell,) = [cell for cell in code(notebook) if "parameters" in cell.metadata.get("tags", [])]
+    names = [node.targets[0].id for node in ast.parse(cell.source).body]
+    assert names[:4] == ["device", "level", "cards", "seed"]
+
+
+def test_every_comparison_has_a_control(notebook):
+    without = []
+    for cell in code(notebook):
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
+                compares = owner in ("check", "rows") and node.func.attr in COMPARING - {"table"}
+                if compares and "control" not in {keyword.arg for keyword in node.keywords}:
+                    without.append(ast.unparse(node)[:60])
+    assert without == []
+
+
+def test_the_last_cell_is_the_verdict(notebook):
+    assert code(notebook)[-1].source.strip() == "verdict()"
+
+
+def test_outputs_are_those_of_one_run_from_top_to_bottom(notebook):
+    assert [cell.execution_count for cell in code(notebook)] == list(range(1, len(code(notebook)) + 1))
+
+
+def test_outputs_hold_no_warning_and_no_path(notebook):
+    outputs = [output for cell in code(notebook) for output in cell.outputs]
+    assert [output.text for output in outputs if output.get("name") == "stderr"] == []
+    assert re.findall(r"/(?:home|root|tmp|usr|work)/[\w./-]+", json.dumps(outputs)) == []
+
+
+def test_links_lead_to_notebooks_that_are_there(notebook):
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    linked = re.findall(r"\]\((\w+\.ipynb)\)", text)
+    assert [link for link in linked if not (files.NOTEBOOKS / link).exists()] == []
+
+
+def test_no_cell_is_longer_than_a_reader_likes(notebook):
+    long = {cell.source.splitlines()[0]: len(cell.source.splitlines()) for cell in code(notebook)}
+    assert {first: lines for first, lines in long.items() if lines > 42} == {}

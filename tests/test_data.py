@@ -1,0 +1,52 @@
+"""The data that notebooks read: it fits its scripts and itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+
+from xpulab import files, known_issues
+from xpulab.harness.plan import make_plans
+
+SPLITS = {"train": 72, "heldout": 24, "xpu_train": 16, "xpu_heldout": 8}
+
+
+def rows(split):
+    return files.load_jsonl(files.data("instructions", f"{split}.jsonl"), ("question", "answer"))
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_split_has_its_size_and_no_question_twice(split):
+    questions = [row["question"] for row in rows(split)]
+    assert len(questions) == len(set(questions)) == SPLITS[split]
+
+
+@pytest.mark.parametrize(("split", "heldout"), [("train", "heldout"), ("xpu_train", "xpu_heldout")])
+def test_no_held_out_question_is_trained_on_but_every_answer_is(split, heldout):
+    assert not {row["question"] for row in rows(split)} & {row["question"] for row in rows(heldout)}
+    assert {row["answer"] for row in rows(split)} == {row["answer"] for row in rows(heldout)}
+
+
+def test_the_tokenizer_script_makes_the_committed_files_again(tmp_path):
+    path = files.DATA / "make_tokenizer.py"
+    spec = importlib.util.spec_from_file_location("make_tokenizer", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.save(tmp_path)
+    for model in ("tiny-qwen2", "tiny-llama", "tiny-qwen2-sft"):
+        for made in tmp_path.iterdir():
+            assert made.read_bytes() == (files.DATA / "models" / model / made.name).read_bytes(), (model, made.name)
+
+
+def test_every_known_issue_names_a_check_that_a_notebook_plans():
+    planned = {check.name for plan in make_plans([], "quick") for check in plan.checks}
+    assert {issue.check for issue in known_issues.load()} <= planned
+
+
+@pytest.mark.parametrize("path", sorted(files.DATA.joinpath("schema").glob("*.json")), ids=lambda path: path.stem)
+def test_a_schema_is_a_schema(path):
+    import jsonschema
+
+    jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text(encoding="utf-8")))
