@@ -29,7 +29,8 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point of the command line."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     app()
 
 

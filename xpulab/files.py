@@ -35,11 +35,10 @@ def load_jsonl(path: Path, fields: tuple[str, ...]) -> list[dict[str, str]]:
 
     Raises InputError with the file, the line and what is wrong there.
     """
-    lines = _text(path).splitlines()
-    rows = [_row(line, fields, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
-    if not rows:
+    lines = _text(path).removesuffix("\n").split("\n")  # splitlines would also split at U+2028 within a text
+    if lines == [""]:
         raise InputError(f"{path}: empty; one JSON object a line with {', '.join(fields)} is expected")
-    return rows
+    return [_row(line, fields, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
 
 
 def load_yaml(path: Path, schema: Path) -> Any:
@@ -56,6 +55,9 @@ def load_yaml(path: Path, schema: Path) -> Any:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{path} line {line}: not YAML: {error.problem}") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(f"{path} line {line}: not YAML: {error.reason}") from error
     validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
     if error := jsonschema.exceptions.best_match(validator.iter_errors(value)):
         raise InputError(f"{path} line {_line_at(tree, error.absolute_path)}: {error.message}")
@@ -68,7 +70,8 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}") from error
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path} line {line}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
 
 
 def _row(line: str, fields: tuple[str, ...], at: str) -> dict[str, str]:

@@ -6,14 +6,16 @@ silence.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from xpulab import files
+from xpulab.errors import InputError, line_of
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def load(path: Path | None = None) -> tuple[KnownIssue, ...]:
     """
     path = path or files.data("known_issues.yaml")
     entries = files.load_yaml(path, files.data("schema", "known_issues.schema.json"))
+    for wanted in (wanted for entry in entries for wanted in entry["versions"].values()):
+        _check_specifier(wanted, path)
     return tuple(KnownIssue(**{**entry, "devices": tuple(entry["devices"])}) for entry in entries)
 
 
@@ -58,6 +62,14 @@ def known_issue(check: str, device: str, case: str | None = None) -> KnownIssue 
     """The defect that this check (or this row of it) is listed for on this device with these versions, or None."""
     found = (issue for issue in load() if (issue.check, issue.case) == (check, case) and issue.applies(device))
     return next(found, None)
+
+
+def _check_specifier(wanted: str, path: Path) -> None:
+    try:
+        SpecifierSet(wanted)
+    except InvalidSpecifier as error:
+        line = line_of(path.read_text(encoding="utf-8"), re.escape(wanted))
+        raise InputError(f"{path} line {line}: {wanted!r} is no version specifier; write it like \"==3.0.0b4\"") from error
 
 
 def _installed(package: str) -> str | None:

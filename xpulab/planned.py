@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -26,14 +27,14 @@ class PlannedCheck:
     line: int
 
 
-def planned_checks(cells: Iterable[str], where: str) -> tuple[PlannedCheck, ...]:
+def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[PlannedCheck, ...]:
     """The checks that the sources of a notebook's code cells plan, in reading order, each name once.
 
     A skip may stand beside the comparison that it replaces; two comparisons must not share a name. Raises InputError,
-    naming `where`, the cell and the line, for a name that is not a literal, has no capability, or is there twice.
+    naming `where`, the cell (the first one has the number `first`) and the line, for a name that is not a literal, has no capability, or is there twice.
     """
     planned: dict[str, PlannedCheck] = {}
-    for number, source in enumerate(cells, start=1):
+    for number, source in enumerate(cells, start=first):
         for check in _checks_in(source, number, where):
             earlier = planned.get(check.name)
             if earlier and "skip" not in (earlier.method, check.method):
@@ -47,10 +48,11 @@ def planned_checks(cells: Iterable[str], where: str) -> tuple[PlannedCheck, ...]
 
 
 def _checks_in(source: str, cell: int, where: str) -> list[PlannedCheck]:
+    blank = len(list(takewhile(str.isspace, source.splitlines(keepends=True))))  # IPython takes these lines off
     try:
-        tree = ast.parse(TransformerManager().transform_cell(source))
+        tree = ast.increment_lineno(ast.parse(TransformerManager().transform_cell(source)), blank)
     except SyntaxError as error:
-        raise InputError(f"{where} cell {cell} line {error.lineno}: not Python: {error.msg}") from error
+        raise InputError(f"{where} cell {cell} line {(error.lineno or 1) + blank}: not Python: {error.msg}") from error
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_check(node.func)]
     return [_planned(call, cell, where) for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset))]
 

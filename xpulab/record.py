@@ -18,6 +18,7 @@ OUTCOMES = ("passed", "failed", "broken", "skipped", "missing", "known", "fixed"
 RED = frozenset({"failed", "broken", "missing"})
 COMPARED = frozenset({"passed", "failed", "broken", "known", "fixed"})
 
+_WELL = frozenset(OUTCOMES) - RED
 _WORST_FIRST = ("broken", "failed", "missing", "fixed", "known", "passed", "skipped")
 
 
@@ -107,9 +108,12 @@ def settle(planned: Sequence[str], seen: Iterable[Record]) -> tuple[Record, ...]
     """Hold what was seen against what was planned.
 
     Returns one record for each planned name, in that order, "missing" where a check never ran; then, as broken, whatever
-    was recorded but never planned, since nobody would miss it.
+    was recorded but never planned, since nobody would miss it. Of several records of one name the worst counts.
     """
-    by_name = {record.name: record for record in seen}
+    by_name: dict[str, Record] = {}
+    for record in seen:
+        earlier = by_name.get(record.name)
+        by_name[record.name] = worse(earlier, record) if earlier else record
     settled = [by_name.pop(name, None) or _missing(name) for name in planned]
     settled += [_unplanned(record) for record in by_name.values()]
     return tuple(settled)
@@ -122,12 +126,17 @@ def is_compared(record: Record) -> bool:
 
 def is_green(records: Sequence[Record]) -> bool:
     """Green is earned: at least one check compared, and none failed, broken or missing."""
-    return any(map(is_compared, records)) and not any(record.outcome in RED for record in records)
+    return any(map(is_compared, records)) and all(record.outcome in _WELL for record in records)
 
 
 def worst(outcomes: Iterable[str]) -> str:
     """The outcome that speaks for several: broken before failed before missing before fixed, known, passed, skipped."""
     return min(outcomes, key=_WORST_FIRST.index)
+
+
+def worse(one: Record, other: Record) -> Record:
+    """The one of two records that speaks for both; the other when they are equally bad."""
+    return other if worst((one.outcome, other.outcome)) == other.outcome else one
 
 
 def _missing(name: str) -> Record:

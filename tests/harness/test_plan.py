@@ -51,6 +51,10 @@ def test_a_path_and_a_glob_of_paths_find_notebooks_anywhere(folder, tmp_path_fac
     assert find_notebooks([str(elsewhere / "*.ipynb")]) == [elsewhere / "mine.ipynb"]
 
 
+def test_a_glob_of_paths_that_matches_nothing_is_refused(folder, tmp_path):
+    assert "no notebook" in refusal(tmp_path / "nothing" / "*.ipynb")
+
+
 def test_none_stands_for_all(folder):
     assert names([]) == ["01_one.ipynb", "02_two.ipynb"]
 
@@ -125,13 +129,13 @@ def test_json_that_is_no_notebook_is_refused(tmp_path, value):
 
 def test_no_parameters_cell_is_refused(put):
     path = put("none", GOOD, parameters=None)
-    assert refusal(path).startswith(f'{path}: 0 cells are tagged "parameters", one is needed')
+    assert refusal(path).startswith(f'{path}: 0 code cells are tagged "parameters", one is needed')
     assert "Tag the cell that sets device" in refusal(path)
 
 
 def test_two_parameters_cells_are_refused(put):
     path = put("two", v4.new_code_cell("seed = 1", metadata={"tags": ["parameters"]}), GOOD)
-    assert refusal(path).startswith(f'{path}: 2 cells are tagged "parameters"')
+    assert refusal(path).startswith(f'{path}: 2 code cells are tagged "parameters"')
 
 
 def test_a_parameters_cell_that_is_text_is_refused(put):
@@ -151,7 +155,7 @@ def test_no_metadata_is_refused_with_where_to_read_on(put):
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"budget": -1}, "xpulab/budget_seconds/quick: -1"),
+        ({"budget_seconds": {"quick": -1, "standard": 60}}, "xpulab/budget_seconds/quick: -1"),
         ({"budget_seconds": {"quick": 3}}, "xpulab/budget_seconds: 'standard' is a required"),
         ({"cards": "two"}, "xpulab/cards: 'two' is not of type 'integer'"),
         ({"capabilities": []}, "xpulab/capabilities: []"),
@@ -209,5 +213,5 @@ def test_a_cell_that_is_not_python_is_refused_with_its_line(put):
 
 def test_a_notebook_of_an_older_format_is_read(tmp_path):
     path = tmp_path / "old.ipynb"
-    path.write_text(nbformat.v3.writes(nbformat.v3.new_notebook(worksheets=[nbformat.v3.new_worksheet()])))
+    path.write_text(nbformat.v3.writes_json(nbformat.v3.new_notebook(worksheets=[nbformat.v3.new_worksheet()])))
     assert read_notebook(Path(path)).nbformat == 4

@@ -121,6 +121,7 @@ class Execution:
                 plan.path,
                 executed,
                 parameters=parameters,
+                language="python",
                 progress_bar=False,
                 start_timeout=_START_SECONDS,
                 kernel_manager_class=manager,
@@ -131,8 +132,8 @@ class Execution:
             return watch.reason
         except DeadKernelError:
             return watch.reason or f"the kernel died in cell {watch.cell}; its last words are in {executed.stem}.log"
-        except (RuntimeError, OSError) as error:
-            return watch.reason or f"the kernel did not start: {error}"
+        except Exception as error:  # whatever one notebook does to papermill must not take the others' verdicts with it
+            return watch.reason or f"it could not be run: {type(error).__name__}: {error}"
         return watch.reason
 
 

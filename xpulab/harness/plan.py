@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import glob
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import nbformat
+from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from xpulab import files
@@ -47,12 +49,13 @@ class Plan:
 def make_plans(notebooks: Sequence[str], level: str) -> list[Plan]:
     """The plans for these notebooks (names, paths or globs), or for all in notebooks/ when none is given.
 
-    Raises InputError for a level or notebook that is not there, a notebook that cannot be run, and a check's name that two
-    notebooks share.
+    Raises InputError for a level or notebook that is not there, a notebook that cannot be run, and a file's or check's name
+    that two notebooks share.
     """
     if level not in LEVELS:
         raise InputError(f"no level {level!r}: choose {' or '.join(LEVELS)}")
     plans = [read_plan(path, level) for path in find_notebooks(notebooks)]
+    _refuse_shared_file_names(plans)
     _refuse_shared_names(plans)
     return plans
 
@@ -102,8 +105,9 @@ def read_notebook(path: Path) -> NotebookNode:
         nbformat.validate(notebook)
     except json.JSONDecodeError as error:
         raise InputError(f"{path} line {error.lineno}: not JSON: {error.msg}; restore the file from git") from error
-    except (nbformat.reader.NotJSONError, nbformat.ValidationError, AttributeError, KeyError) as error:
-        raise InputError(f"{path}: JSON, but not a notebook: {str(error).splitlines()[0]}") from error
+    except (nbformat.ValidationError, ValueError, AttributeError, KeyError, TypeError) as error:
+        told = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(f"{path}: JSON, but not a notebook: {told[0]}; restore the file from git") from error
     return notebook
 
 
@@ -112,11 +116,10 @@ def _matching(given: str) -> list[Path]:
         if candidate.is_file():
             return [candidate.resolve()]
     if any(sign in given for sign in "*?["):
-        base = Path(given)
-        found = sorted(base.parent.glob(base.name)) or sorted(files.NOTEBOOKS.glob(given))
-        found += [] if found else sorted(files.NOTEBOOKS.glob(f"{given}.ipynb"))
-        if notebooks := [path.resolve() for path in found if path.suffix == ".ipynb"]:
-            return notebooks
+        for folder, pattern in ((Path(), given), (files.NOTEBOOKS, given), (files.NOTEBOOKS, f"{given}.ipynb")):
+            found = [folder / name for name in sorted(glob.glob(pattern, root_dir=folder))]
+            if notebooks := [path.resolve() for path in found if path.suffix == ".ipynb"]:
+                return notebooks
     known = ", ".join(path.stem for path in sorted(files.NOTEBOOKS.glob("*.ipynb")))
     raise InputError(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or 'none'}")
 
@@ -135,14 +138,32 @@ def _own_metadata(path: Path, notebook: NotebookNode) -> dict:
 
 
 def _parameters(path: Path, notebook: NotebookNode) -> tuple[str, ...]:
-    tagged = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    tagged = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
     if len(tagged) != 1:
         raise InputError(
-            f"{path}: {len(tagged)} cells are tagged \"parameters\", one is needed: papermill puts the device there. Tag "
+            f"{path}: {len(tagged)} code cells are tagged \"parameters\", one is needed: papermill puts the device there. Tag "
             "the cell that sets device, level, cards and seed"
         )
-    assigned = [node for node in ast.parse(tagged[0].source).body if isinstance(node, ast.Assign)]
-    return tuple(target.id for node in assigned for target in node.targets if isinstance(target, ast.Name))
+    assigned = ast.parse(TransformerManager().transform_cell(tagged[0].source)).body
+    targets = [target for node in assigned for target in _targets(node)]
+    return tuple(target.id for target in targets if isinstance(target, ast.Name))
+
+
+def _targets(node: ast.stmt) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) and node.value is not None else []
+
+
+def _refuse_shared_file_names(plans: Sequence[Plan]) -> None:
+    owners: dict[str, Plan] = {}
+    for plan in plans:
+        owner = owners.setdefault(plan.name, plan)
+        if owner is not plan:
+            raise InputError(
+                f"{plan.path}: has the name of {owner.path}, and one report cannot hold both; rename one, or run them apart"
+            )
 
 
 def _refuse_shared_names(plans: Sequence[Plan]) -> None:

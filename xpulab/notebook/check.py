@@ -23,7 +23,7 @@ from typing import Any
 from xpulab.known_issues import known_issue
 from xpulab.notebook import compare
 from xpulab.notebook.compare import Finding
-from xpulab.record import RED, Record, Row, worst
+from xpulab.record import RED, Record, Row, worse, worst
 
 Comparison = Callable[[Any], Finding]
 
@@ -144,6 +144,7 @@ class Table:
     def __init__(self, name: str) -> None:
         self._name = name
         self._rows: list[Row] = []
+        self._recorded = False
 
     def close(
         self, case: str, measured: Any, expected: Any, *, control: Any, atol: float = 0.0, rtol: float = 0.0
@@ -178,11 +179,11 @@ class Table:
     def stopped_by(self, error: BaseException) -> None:
         """An exception ended the block: what came after it was not compared."""
         reason = f"{type(error).__name__}: {compare.first_line(error)}; no row after this one was compared"
-        self._append(Row(f"after {len(self._rows)} rows", "broken", None, "", "not tried", reason))
+        self._rows.append(Row(f"after {len(self._rows)} rows", "broken", None, "", "not tried", reason))
 
     def record(self, means: str, seconds: float) -> Record:
         """All rows as one record, whose outcome is that of the worst row."""
-        name, rows = self._name, tuple(self._rows)
+        name, rows, self._recorded = self._name, tuple(self._rows), True
         if not rows:
             return Record(name, "failed", means, seconds=seconds, reason="the table has no row: nothing was compared")
         outcome = worst(row.outcome for row in rows)
@@ -204,6 +205,8 @@ class Table:
         self._append(_with_known_issue(row, self._name, case))
 
     def _append(self, row: Row) -> None:
+        if self._recorded:
+            raise ValueError(f"table {self._name!r} is recorded already: compare {row.case!r} inside its with block")
         if any(row.case == earlier.case for earlier in self._rows):
             raise ValueError(f"table {self._name!r} has a row {row.case!r} already")
         self._rows.append(row)
@@ -218,6 +221,20 @@ class _Ledger:
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.device = "cpu"
+        self._made_in: dict[str, int | None] = {}
+
+    def keep(self, record: Record) -> None:
+        """Keep the record in place of an earlier one of that name, which a cell that is run again leaves behind.
+
+        Within one run of a cell the worse of the two stays: in a loop, the last must not hide the others.
+        """
+        from IPython import get_ipython
+
+        shell, earlier = get_ipython(), self.records.get(record.name)
+        run = shell.execution_count if shell else None
+        if earlier and run is not None and self._made_in.get(record.name) == run:
+            record = worse(earlier, record)
+        self.records[record.name], self._made_in[record.name] = record, run
 
 
 ledger = _Ledger()
@@ -287,7 +304,7 @@ def _show(record: Record) -> None:
     """Keep the record, and print its line with the record in the output's metadata."""
     from IPython.display import display
 
-    ledger.records[record.name] = record
+    ledger.keep(record)
     line = f"{record.outcome:<8}{record.name}  {record.means}"
     data = {"text/plain": line}
     if record.outcome in RED:

@@ -250,7 +250,7 @@ def _not_comparable(got: Any, want: Any) -> Finding | None:
     """The finding when one of two leaves is nothing, or when a text meets what is no text."""
     for leaf in (want, got):
         if _is_nothing(leaf):
-            return Finding(False, repr(got), repr(want), f"there is {_nothing_in_words(leaf)}", misfit=True)
+            return Finding(False, repr(got), repr(want), f"it is {_nothing_in_words(leaf)}", misfit=True)
     for text in (str, bytes):
         if isinstance(want, text) != isinstance(got, text):
             return Finding(False, repr(got), repr(want), f"{got!r}, not {want!r}", misfit=True)

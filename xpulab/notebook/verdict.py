@@ -27,7 +27,7 @@ def verdict() -> None:
     from IPython import get_ipython
     from IPython.display import HTML, display
 
-    cells = [cell for cell in get_ipython().user_ns["In"] if cell]
+    cells = get_ipython().user_ns["In"]
     records = settle(_planned_names(cells), ledger.records.values())
     display(HTML(_table(records)))
     print(_summary(records))
@@ -38,8 +38,8 @@ def verdict() -> None:
 def _planned_names(cells: list[str]) -> list[str]:
     """The names planned in the cells; a cell that was run again, edited or not, counts as it was last."""
     names: dict[str, None] = {}
-    for cell in cells:
-        names.update(dict.fromkeys(check.name for check in planned_checks([cell], "this notebook")))
+    for number, cell in enumerate(cells):
+        names.update(dict.fromkeys(check.name for check in planned_checks([cell], "this notebook", first=number)))
     return list(names)
 
 

@@ -6,6 +6,9 @@ from typing import Any
 
 from xpulab.record import RED
 
+_TOLD = RED - {"missing"} | {"known", "fixed"}
+"""The outcomes that get lines of their own; what is missing is listed in the notebook's reason."""
+
 
 def as_text(result: dict[str, Any]) -> str:
     """What came of a run, from the values of its result.json."""
@@ -25,7 +28,7 @@ def _notebook(notebook: dict[str, Any]) -> list[str]:
         lines.append(f"        {notebook['reason']}")
     lines += [f"        note: {note}" for note in notebook["notes"]]
     for check in notebook["checks"]:
-        if check["outcome"] in RED | {"known", "fixed"}:
+        if check["outcome"] in _TOLD:
             lines.append(f"        {check['outcome']} {check['name']}: {check['means']}")
             lines.append(f"          measured {check['measured']}, expected {check['expected'] or '-'}; {check['reason']}")
     return lines

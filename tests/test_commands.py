@@ -1,0 +1,130 @@
+"""The command line: what is given wrongly gets one message, exit code 2, no traceback; an interruption loses nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from nbformat import v4
+
+
+def xpulab(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "xpulab", *arguments], cwd=cwd, capture_output=True, text=True, timeout=60
+    )
+
+
+def notebook(*cells, **metadata):
+    """A small notebook of ours with these cells between its imports and its verdict."""
+    own = {"title": "T", "capabilities": ["demo"], "cards": 1, "budget_seconds": {"quick": 60, "standard": 60}, **metadata}
+    head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
+    imports = v4.new_code_cell("from xpulab.notebook import check\nfrom xpulab.notebook.verdict import verdict")
+    body = [v4.new_code_cell(cell) for cell in cells]
+    last = v4.new_code_cell("verdict()", metadata={"tags": ["nbval-ignore-output"]})
+    whole = v4.new_notebook(cells=[head, imports, *body, last])
+    whole.metadata.update({"xpulab": own, "kernelspec": {"name": "python3", "display_name": "Python 3"}})
+    return whole
+
+
+GOOD = 'check.equal("demo.good", 2, 2, control=3)'
+
+
+def no_parameters():
+    made = notebook(GOOD)
+    made.cells[0].metadata.tags = []
+    return made
+
+
+def no_metadata():
+    made = notebook(GOOD)
+    del made.metadata["xpulab"]
+    return made
+
+
+# what is given, the files it finds, what the message says
+WRONG = {
+    "an unknown notebook": (["nope"], {}, ["no notebook 'nope'", "01_sft"]),
+    "an unknown level": (["--level", "fast"], {}, ["no level 'fast'", "quick or standard"]),
+    "an unknown device": (["--device", "tpu"], {}, ["tpu", "xpu, gpu, cpu"]),
+    "an xpu that is not there": (["--device", "xpu"], {}, ["/dev/xpu", "paddlepaddle-xpu==3.3.0", "modprobe kunlun"]),
+    "a gpu that is not there": (["--device", "gpu"], {}, ["nvidia-smi", "paddlepaddle-gpu==3.3.1"]),
+    "no card": (["--cards", "0"], {}, ["--cards"]),
+    "no job": (["--jobs", "0"], {}, ["--jobs"]),
+    "a file where the reports go": (["--out", "n.ipynb"], {"n.ipynb": notebook(GOOD)}, ["n.ipynb", "--out"]),
+    "invalid JSON": (["n.ipynb"], {"n.ipynb": '{"cells": [\n'}, ["n.ipynb line 2", "not JSON"]),
+    "JSON that is no notebook": (["n.ipynb"], {"n.ipynb": '{"a": 1}'}, ["n.ipynb", "not a notebook"]),
+    "no parameters cell": (["n.ipynb"], {"n.ipynb": no_parameters()}, ["n.ipynb", "parameters"]),
+    "no metadata": (["n.ipynb"], {"n.ipynb": no_metadata()}, ["n.ipynb", "README.md"]),
+    "metadata that does not fit": (["n.ipynb"], {"n.ipynb": notebook(GOOD, cards=0)}, ["n.ipynb", "cards"]),
+    "a check's name twice": (["n.ipynb"], {"n.ipynb": notebook(GOOD, GOOD)}, ["n.ipynb cell 4 line 1", "demo.good"]),
+    "a check's name in two notebooks": (
+        ["n.ipynb", "m.ipynb"],
+        {"n.ipynb": notebook(GOOD), "m.ipynb": notebook(GOOD)},
+        ["m.ipynb cell 3", "n.ipynb"],
+    ),
+    "a check's name that is no literal": (
+        ["n.ipynb"],
+        {"n.ipynb": notebook("check.equal(name, 2, 2, control=3)")},
+        ["n.ipynb cell 3 line 1", "literal"],
+    ),
+    "a check of another capability": (
+        ["n.ipynb"],
+        {"n.ipynb": notebook(GOOD.replace("demo", "sft"))},
+        ["n.ipynb cell 3 line 1", "capability"],
+    ),
+    "a folder that holds another run": (
+        ["n.ipynb", "--out", "."],
+        {"n.ipynb": notebook(GOOD), "result.json": "{}"},
+        ["holds another run", "--out"],
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_it_says_what_is_wrong_and_exits_with_2(wrong, tmp_path):
+    arguments, holds, said = WRONG[wrong]
+    for name, content in holds.items():
+        text = content if isinstance(content, str) else nbformat.writes(content)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = xpulab("run", *arguments, cwd=tmp_path)
+    message = " ".join(done.stderr.split())
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert [part for part in said if part not in message] == []
+    assert "Traceback" not in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == set(holds)
+
+
+def test_list_shows_the_plan_and_runs_nothing(tmp_path):
+    done = xpulab("run", "--list", "01_sft", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "    sft.trajectory" in done.stdout.splitlines()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_doctor_speaks_json(tmp_path):
+    assert json.loads(xpulab("doctor", "--json", cwd=tmp_path).stdout)["device"] == "cpu"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_reports_what_has_finished(number, tmp_path):
+    nbformat.write(notebook(GOOD), tmp_path / "quick_one.ipynb")
+    endless = notebook("while True:\n    pass", 'check.equal("demo.late", 2, 2, control=3)')
+    nbformat.write(endless, tmp_path / "endless.ipynb")
+    nbformat.write(notebook('check.equal("demo.last", 2, 2, control=3)', budget_seconds={"quick": 1, "standard": 1}),
+                   tmp_path / "waiting.ipynb")
+    command = [sys.executable, "-m", "xpulab", "run", "*.ipynb", "--jobs", "2", "--device", "cpu", "--out", "out"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for line in process.stdout:
+            if "waiting: passed" in line:
+                break
+        process.send_signal(number)
+        process.stdout.read()
+        assert process.wait(timeout=60) == 130
+    notebooks = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))["notebooks"]
+    outcomes = {entry["name"]: entry["outcome"] for entry in notebooks}
+    assert outcomes == {"quick_one": "passed", "waiting": "passed", "endless": "failed"}
+    assert "interrupted" in next(entry["reason"] for entry in notebooks if entry["name"] == "endless")

@@ -1,0 +1,189 @@
+"""What is wrong in a file is said with the file, the line, the field and what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from xpulab import files
+from xpulab.errors import InputError, line_of
+
+FIELDS = ("question", "answer")
+ROW = '{"question": "q", "answer": "a"}'
+
+
+@pytest.fixture
+def jsonl(tmp_path):
+    """A function that loads rows from text or bytes written to train.jsonl."""
+
+    def load(content):
+        path = tmp_path / "train.jsonl"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return files.load_jsonl(path, FIELDS)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "content", [f"{ROW}\n{ROW}\n", f"{ROW}\n{ROW}", f"{ROW}\r\n{ROW}\r\n"], ids=["newline", "none", "crlf"]
+)
+def test_each_line_is_a_row(jsonl, content):
+    assert jsonl(content) == [{"question": "q", "answer": "a"}] * 2
+
+
+@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85", "\xa0", "鱼"])
+def test_a_text_may_hold_any_character_that_json_allows(jsonl, character):
+    row = {"question": f"a{character}b", "answer": "a"}
+    assert jsonl(json.dumps(row, ensure_ascii=False)) == [row]
+
+
+MALFORMED = {
+    "not JSON": ("nonsense", " line 2: not JSON: Expecting value at column 1"),
+    "half an object": (
+        '{"question": "q",',
+        " line 2: not JSON: Expecting property name enclosed in double quotes at column 18",
+    ),
+    "two objects": (f"{ROW} {ROW}", " line 2: not JSON: Extra data at column 34"),
+    "a blank line": ("", " line 2: not JSON: Expecting value at column 1"),
+    "a list": ("[1]", " line 2: a JSON object with question, answer is expected, not list"),
+    "a text": ('"q"', " line 2: a JSON object with question, answer is expected, not str"),
+    "null": ("null", " line 2: a JSON object with question, answer is expected, not NoneType"),
+    "a field is missing": ('{"question": "q"}', " line 2: no field 'answer'"),
+    "a field is empty": ('{"question": "q", "answer": ""}', " line 2: field 'answer' must be a text that is not blank"),
+    "a field is blank": (
+        '{"question": " \\n", "answer": "a"}',
+        " line 2: field 'question' must be a text that is not blank",
+    ),
+    "a field is a number": (
+        '{"question": "q", "answer": 1}',
+        " line 2: field 'answer' must be a text that is not blank",
+    ),
+    "a field is null": (
+        '{"question": null, "answer": "a"}',
+        " line 2: field 'question' must be a text that is not blank",
+    ),
+    "a field too many": (
+        '{"question": "q", "answer": "a", "extra": "x"}',
+        " line 2: unknown field 'extra'; the fields are question, answer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "message"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_row_is_refused_with_file_and_line(jsonl, tmp_path, line, message):
+    with pytest.raises(InputError) as refused:
+        jsonl(f"{ROW}\n{line}\n{ROW}\n")
+    assert str(refused.value) == f"{tmp_path / 'train.jsonl'}{message}"
+
+
+@pytest.mark.parametrize("content", ["", "\n"])
+def test_a_file_without_rows_is_refused_with_what_is_expected(jsonl, content):
+    with pytest.raises(
+        InputError, match=r"train.jsonl: empty; one JSON object a line with question, answer is expected"
+    ):
+        jsonl(content)
+
+
+def test_a_file_that_is_not_utf8_is_refused_with_its_line(jsonl):
+    with pytest.raises(InputError, match=r"train.jsonl line 2: not UTF-8 at byte 33; save it as UTF-8"):
+        jsonl(ROW.encode() + b"\n\xff\n")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"gone.jsonl: cannot be read: No such file"):
+        files.load_jsonl(tmp_path / "gone.jsonl", FIELDS)
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"cannot be read: Is a directory"):
+        files.load_jsonl(tmp_path, FIELDS)
+
+
+def test_data_finds_a_file_of_the_repository():
+    assert files.data("known_issues.yaml") == files.ROOT / "data" / "known_issues.yaml"
+
+
+def test_data_says_where_it_looked_and_what_to_do():
+    with pytest.raises(InputError, match=r"data/nowhere/x.jsonl: not found. .* run env/validate.sh there"):
+        files.data("nowhere", "x.jsonl")
+
+
+# ---------------------------------------------------------------------------------------------------------------- yaml
+
+SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["id"],
+        "properties": {"id": {"type": "string"}, "tags": {"type": "array", "items": {"enum": ["cpu", "xpu"]}}},
+    },
+}
+
+
+@pytest.fixture
+def load(tmp_path):
+    """A function that loads YAML text written to issues.yaml, held against SCHEMA."""
+
+    def load_text(content):
+        path, schema = tmp_path / "issues.yaml", tmp_path / "schema.json"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        schema.write_text(json.dumps(SCHEMA))
+        return files.load_yaml(path, schema)
+
+    return load_text
+
+
+def test_yaml_that_fits_its_schema_is_loaded(load):
+    assert load("- id: a\n- id: b\n  tags: [cpu]\n") == [{"id": "a"}, {"id": "b", "tags": ["cpu"]}]
+
+
+WRONG_YAML = {
+    "an indentation": ("- id: a\n   tags: [cpu]\n", " line 2: not YAML: mapping values are not allowed here"),
+    "a bracket that is not closed": (
+        "- id: a\n- tags: [cpu\n",
+        " line 3: not YAML: expected ',' or ']', but got '<stream end>'",
+    ),
+    "a tab": ("- id: a\n-\tid: b\n\t- c\n", " line 2: not YAML: found character '\\t' that cannot start any token"),
+    "an unknown alias": ("- id: *nothing\n", " line 1: not YAML: found undefined alias 'nothing'"),
+    "a control character": ("- id: a\n- id: b\x00\n", " line 2: not YAML: special characters are not allowed"),
+    "bytes that are not UTF-8": (b"- id: a\n- id: \xff\n", " line 2: not UTF-8 at byte 14; save it as UTF-8"),
+    "nothing": ("", " line 1: None is not of type 'array'"),
+    "no list": ("id: a\n", " line 1: {'id': 'a'} is not of type 'array'"),
+    "an item of another type": ("- id: a\n- b\n", " line 2: 'b' is not of type 'object'"),
+    "a field that is missing": ("- id: a\n- tags: [cpu]\n", " line 2: 'id' is a required property"),
+    "a field too many": (
+        "- id: a\n- id: b\n  why: x\n",
+        " line 2: Additional properties are not allowed ('why' was unexpected)",
+    ),
+    "a field of another type": ("- id: a\n-\n  id: 5\n", " line 3: 5 is not of type 'string'"),
+    "an item of a list in it": (
+        "- id: a\n  tags:\n  - cpu\n  - tpu\n",
+        " line 4: 'tpu' is not one of ['cpu', 'xpu']",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG_YAML.values(), ids=WRONG_YAML.keys())
+def test_yaml_that_is_wrong_is_refused_with_file_and_line(load, tmp_path, content, message):
+    with pytest.raises(InputError) as refused:
+        load(content)
+    assert str(refused.value) == f"{tmp_path / 'issues.yaml'}{message}"
+
+
+def test_yaml_runs_no_code(load):
+    with pytest.raises(InputError, match=r"line 1: not YAML: could not determine a constructor"):
+        load("- id: !!python/object/apply:os.getcwd []\n")
+
+
+# -------------------------------------------------------------------------------------------------------------- errors
+
+
+def test_an_input_error_is_one_line_in_a_notebook():
+    assert InputError("x: gone")._render_traceback_() == ["InputError: x: gone"]
+
+
+@pytest.mark.parametrize(("pattern", "line"), [("a", 1), ("^b", 2), ("c$", 3), ("nowhere", 1)])
+def test_the_first_line_that_matches_is_found(pattern, line):
+    assert line_of("a\nb\nbc", pattern) == line
