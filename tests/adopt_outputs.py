@@ -15,9 +15,11 @@ from pathlib import Path
 import nbformat
 
 from xpulab import files
-from xpulab.record import METADATA_KEY, RED
+from xpulab.harness.judge import judge
+from xpulab.harness.plan import read_plan
 
 ADDED_BY_PAPERMILL = {"injected-parameters"}
+ANOTHER_TEXT = "shows another text than the committed notebook"
 
 
 def adopt(executed: Path, committed: Path) -> None:
@@ -36,19 +38,22 @@ def adopt(executed: Path, committed: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Adopt every notebook of a run; refuses one that holds a red check or another device's outputs."""
+    """Adopt every notebook of a run, or none: refuses one that is red, or ran on another device than the CPU."""
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     if result["device"] != "cpu":
         raise SystemExit(f"{folder}: ran on {result['device']}; outputs are committed from the CPU")
+    pairs = []
     for notebook in result["notebooks"]:
-        red = [check["name"] for check in notebook["checks"] if check["outcome"] in RED]
-        if red or notebook["executed"] is None:
-            raise SystemExit(f"{notebook['name']}: not green: {', '.join(red) or notebook['reason']}")
-        executed = folder / notebook["executed"]
-        if nbformat.read(executed, as_version=4).metadata[METADATA_KEY]["run"]["stopped"]:
-            raise SystemExit(f"{notebook['name']}: was stopped before its end")
-        adopt(executed, files.NOTEBOOKS / f"{notebook['name']}.ipynb")
-        print(f"{notebook['name']}: outputs adopted")
+        if notebook["executed"] is None:
+            raise SystemExit(f"{notebook['name']}: was not run: {notebook['reason']}")
+        executed, committed = folder / notebook["executed"], files.NOTEBOOKS / f"{notebook['name']}.ipynb"
+        reasons = judge(read_plan(committed, result["level"]), executed).reasons
+        if red := [reason for reason in reasons if ANOTHER_TEXT not in reason]:
+            raise SystemExit(f"{notebook['name']}: not green: {'; '.join(red)}")
+        pairs.append((executed, committed))
+    for executed, committed in pairs:
+        adopt(executed, committed)
+        print(f"{committed.stem}: outputs adopted")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,7 @@ from nbformat import v4
 
 
 def xpulab(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "xpulab", *arguments], cwd=cwd, capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run([sys.executable, "-m", "xpulab", *arguments], cwd=cwd, capture_output=True, text=True, timeout=60)
 
 
 def notebook(*cells, **metadata):
@@ -114,8 +112,10 @@ def test_an_interruption_reports_what_has_finished(number, tmp_path):
     nbformat.write(notebook(GOOD), tmp_path / "quick_one.ipynb")
     endless = notebook("while True:\n    pass", 'check.equal("demo.late", 2, 2, control=3)')
     nbformat.write(endless, tmp_path / "endless.ipynb")
-    nbformat.write(notebook('check.equal("demo.last", 2, 2, control=3)', budget_seconds={"quick": 1, "standard": 1}),
-                   tmp_path / "waiting.ipynb")
+    nbformat.write(
+        notebook('check.equal("demo.last", 2, 2, control=3)', budget_seconds={"quick": 1, "standard": 1}),
+        tmp_path / "waiting.ipynb",
+    )
     command = [sys.executable, "-m", "xpulab", "run", "*.ipynb", "--jobs", "2", "--device", "cpu", "--out", "out"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout:

@@ -79,9 +79,7 @@ def test_a_malformed_row_is_refused_with_file_and_line(jsonl, tmp_path, line, me
 
 @pytest.mark.parametrize("content", ["", "\n"])
 def test_a_file_without_rows_is_refused_with_what_is_expected(jsonl, content):
-    with pytest.raises(
-        InputError, match=r"train.jsonl: empty; one JSON object a line with question, answer is expected"
-    ):
+    with pytest.raises(InputError, match=r"train.jsonl: empty; one JSON object a line with question, answer is expected"):
         jsonl(content)
 
 

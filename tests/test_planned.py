@@ -39,9 +39,7 @@ def test_every_method_that_plans_exists(method):
 def test_every_comparison_that_check_offers_plans():
     of_its_own = (value for value in vars(check).values() if getattr(value, "__module__", "") == check.__name__)
     offered = {
-        value.__name__
-        for value in of_its_own
-        if callable(value) and value.__name__.islower() and value.__name__[0] != "_"
+        value.__name__ for value in of_its_own if callable(value) and value.__name__.islower() and value.__name__[0] != "_"
     }
     assert offered - {"skip"} == COMPARING
 
@@ -108,9 +106,7 @@ NOT_LITERAL = ['f"a.{x}"', "name", '"a." + x', '"a.{}".format(x)', "*names", "1"
 
 @pytest.mark.parametrize("argument", NOT_LITERAL)
 def test_a_name_that_is_not_a_literal_is_refused_with_its_cell_and_line(argument):
-    assert refusal("x = 1", f"\ncheck.equal({argument})").startswith(
-        "05.ipynb cell 2 line 2: a check's name must be a literal"
-    )
+    assert refusal("x = 1", f"\ncheck.equal({argument})").startswith("05.ipynb cell 2 line 2: a check's name must be a literal")
 
 
 def test_a_refused_name_leads_to_the_table():
@@ -119,16 +115,12 @@ def test_a_refused_name_leads_to_the_table():
 
 @pytest.mark.parametrize("name", ["loss", "", ".", "sft.", ".loss"])
 def test_a_name_without_capability_or_subject_is_refused(name):
-    assert refusal(f'\n\ncheck.skip("{name}", "x")').startswith(
-        f"05.ipynb cell 1 line 3: check {name!r} has no capability"
-    )
+    assert refusal(f'\n\ncheck.skip("{name}", "x")').startswith(f"05.ipynb cell 1 line 3: check {name!r} has no capability")
 
 
 def test_a_name_that_is_there_twice_is_refused_with_both_places():
     message = refusal('check.true("a.b", x, control=y)', "", '\ncheck.equal("a.b", 1, 1, control=2)')
-    assert (
-        message == "05.ipynb cell 3 line 2: check 'a.b' is planned already in cell 1 line 1; give it a name of its own"
-    )
+    assert message == "05.ipynb cell 3 line 2: check 'a.b' is planned already in cell 1 line 1; give it a name of its own"
 
 
 def test_a_name_that_is_there_twice_in_one_cell_is_refused():

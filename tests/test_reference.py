@@ -96,9 +96,7 @@ def test_every_gradient_is_the_finite_difference_of_the_loss(config):
     for name, weight in weights.items():
         direction = rng.standard_normal(weight.shape)
         ahead, behind = (loss_of({**weights, name: weight + way * step * direction}, config, batch) for way in (1, -1))
-        assert (ahead - behind) / (2 * step) == pytest.approx((slopes[name] * direction).sum(), rel=1e-5, abs=1e-8), (
-            name
-        )
+        assert (ahead - behind) / (2 * step) == pytest.approx((slopes[name] * direction).sum(), rel=1e-5, abs=1e-8), name
 
 
 def test_no_gradient_is_zero_throughout_so_the_differences_prove_something(config):
@@ -185,9 +183,7 @@ def test_one_token_alone_goes_through_the_decoder_as_its_formulas_say():
     gate = y @ w["mlp.gate_proj.weight"]
     x = x + gate / (1 + np.exp(-gate)) * (y @ w["mlp.up_proj.weight"]) @ w["mlp.down_proj.weight"]
     batch = {"input_ids": np.array([[3]]), "attention_mask": np.array([[1]])}
-    assert reference.logits(weights, config, batch)[0, 0] == pytest.approx(
-        normed(x, "norm") @ w["lm_head.weight"], rel=1e-12
-    )
+    assert reference.logits(weights, config, batch)[0, 0] == pytest.approx(normed(x, "norm") @ w["lm_head.weight"], rel=1e-12)
 
 
 def test_positions_turn_each_pair_by_an_angle_that_grows_with_the_position():
@@ -247,9 +243,7 @@ def test_decay_shrinks_the_weight_itself_and_not_through_the_moments():
 
 
 def test_decay_leaves_the_names_alone_that_it_is_not_for():
-    assert after(an_optimizer(weight_decay=0.5, decayed=frozenset({"other"})), 2.0, weight=4.0) == pytest.approx(
-        3.9, rel=1e-7
-    )
+    assert after(an_optimizer(weight_decay=0.5, decayed=frozenset({"other"})), 2.0, weight=4.0) == pytest.approx(3.9, rel=1e-7)
 
 
 @pytest.mark.parametrize(("max_norm", "scale"), [(1.0, 0.2), (5.0, 1.0), (10.0, 1.0)])
@@ -263,9 +257,7 @@ def test_slopes_are_scaled_down_to_the_norm_of_all_and_never_up(max_norm, scale)
 
 def test_each_weight_has_moments_of_its_own():
     optimizer = an_optimizer()
-    moved = optimizer.step(
-        {"a": np.zeros(1), "b": np.zeros(1)}, {"a": np.array([5.0]), "b": np.array([-1.0])}, rate=0.1
-    )
+    moved = optimizer.step({"a": np.zeros(1), "b": np.zeros(1)}, {"a": np.array([5.0]), "b": np.array([-1.0])}, rate=0.1)
     assert (moved["a"][0], moved["b"][0]) == pytest.approx((-0.1, 0.1))
 
 

@@ -69,7 +69,8 @@ def _check_specifier(wanted: str, path: Path) -> None:
         SpecifierSet(wanted)
     except InvalidSpecifier as error:
         line = line_of(path.read_text(encoding="utf-8"), re.escape(wanted))
-        raise InputError(f"{path} line {line}: {wanted!r} is no version specifier; write it like \"==3.0.0b4\"") from error
+        remedy = 'write it like "==3.0.0b4"'
+        raise InputError(f"{path} line {line}: {wanted!r} is no version specifier; {remedy}") from error
 
 
 def _installed(package: str) -> str | None:

@@ -11,9 +11,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from xpulab.errors import InputError
 
-COMPARING = frozenset(
-    {"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table"}
-)
+COMPARING = frozenset({"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table"})
 """The methods of `check` that compare something."""
 
 
@@ -31,7 +29,9 @@ def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[Pl
     """The checks that the sources of a notebook's code cells plan, in reading order, each name once.
 
     A skip may stand beside the comparison that it replaces; two comparisons must not share a name. Raises InputError,
-    naming `where`, the cell (the first one has the number `first`) and the line, for a name that is not a literal, has no capability, or is there twice.
+    naming `where`, the cell and the line, for a name that is not a literal, has no capability, or is there twice.
+
+    first: the number of the first cell.
     """
     planned: dict[str, PlannedCheck] = {}
     for number, source in enumerate(cells, start=first):
@@ -71,10 +71,10 @@ def _planned(call: ast.Call, cell: int, where: str) -> PlannedCheck:
     at = f"{where} cell {cell} line {call.lineno}"
     if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
         raise InputError(
-            f"{at}: a check's name must be a literal, as in check.close(\"sft.loss\", ...), so that it can be missed "
+            f'{at}: a check\'s name must be a literal, as in check.close("sft.loss", ...), so that it can be missed '
             "when it does not run; for many cases use one check.table with a row a case"
         )
     capability, dot, what = first.value.partition(".")
     if not (capability and dot and what):
-        raise InputError(f"{at}: check {first.value!r} has no capability: name it \"<capability>.<what>\"")
+        raise InputError(f'{at}: check {first.value!r} has no capability: name it "<capability>.<what>"')
     return PlannedCheck(first.value, call.func.attr, cell, call.lineno)

@@ -149,5 +149,5 @@ def _missing(name: str) -> Record:
 
 
 def _unplanned(record: Record) -> Record:
-    reason = "it ran without being planned: write its name as a literal in a cell, check.close(\"...\", ...)"
+    reason = 'it ran without being planned: write its name as a literal in a cell, check.close("...", ...)'
     return Record(**{**asdict(record), "rows": record.rows, "outcome": "broken", "reason": reason})

@@ -32,9 +32,7 @@ def test_unrelated_text_leads_nowhere(text):
 
 
 def test_message_is_found_within_a_long_log():
-    log = (
-        "step 1\n" * 1000 + "[WARN][XPURT] ioctl() fail, (713) Device abnormal due to previous error\n" + "step 2\n" * 9
-    )
+    log = "step 1\n" * 1000 + "[WARN][XPURT] ioctl() fail, (713) Device abnormal due to previous error\n" + "step 2\n" * 9
     assert [row.id for row in match(log)] == ["xpu-abnormal"]
 
 

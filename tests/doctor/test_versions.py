@@ -105,9 +105,7 @@ def test_version_that_is_right_needs_no_remedy(installed):
 
 def test_wheel_of_another_device_is_removed_before_the_right_one_comes(installed):
     row = row_of("paddlepaddle-xpu", "xpu", search_path=installed({"paddlepaddle": "3.3.1"}))
-    assert row.remedy.startswith(
-        "python -m pip uninstall --yes paddlepaddle && python -m pip install paddlepaddle-xpu=="
-    )
+    assert row.remedy.startswith("python -m pip uninstall --yes paddlepaddle && python -m pip install paddlepaddle-xpu==")
 
 
 @pytest.mark.parametrize(("version", "verdict"), [("3.10.13", "ok"), ("3.11.7", "wrong"), ("3.9.18", "wrong")])

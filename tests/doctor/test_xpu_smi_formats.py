@@ -93,11 +93,7 @@ def test_query_gives_driver_runtime_and_sensors(formats):
 
 
 def test_query_that_announces_more_cards_than_it_lists_is_refused(formats):
-    text = (
-        (formats / "kl3_query.txt")
-        .read_text()
-        .replace("Attached XPUs                             : 2", "Attached XPUs : 8")
-    )
+    text = (formats / "kl3_query.txt").read_text().replace("Attached XPUs                             : 2", "Attached XPUs : 8")
     with pytest.raises(ValueError, match=r"'Attached XPUs : 8.*' and lists 2 cards"):
         parse_query(text)
 

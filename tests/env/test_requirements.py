@@ -42,9 +42,7 @@ def pins(python: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_each_package_has_exactly_one_version(python):
-    several = [
-        name for name, count in Counter(canonicalize_name(pin.name) for pin in pins(python)).items() if count > 1
-    ]
+    several = [name for name, count in Counter(canonicalize_name(pin.name) for pin in pins(python)).items() if count > 1]
     assert several == []
     assert [str(pin) for pin in pins(python) if not re.fullmatch("==[^*,]+", str(pin.specifier))] == []
 
@@ -54,9 +52,7 @@ def test_the_lock_holds_what_we_ask_for(python):
     versions = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins(python)}
     asked = {canonicalize_name(ask.name): ask for ask in map(Requirement, lines("common.in"))}
     assert sorted(asked.keys() - versions.keys()) == []
-    assert [
-        str(ask) for name, ask in asked.items() if not ask.specifier.contains(versions[name], prereleases=True)
-    ] == []
+    assert [str(ask) for name, ask in asked.items() if not ask.specifier.contains(versions[name], prereleases=True)] == []
 
 
 def test_a_package_has_the_same_version_on_every_python():

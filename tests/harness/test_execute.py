@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import nbformat
 import psutil
@@ -32,6 +34,7 @@ while not (here / "{other}.here").exists() and time.monotonic() < until:
 check.equal("demo.met", (here / "{other}.here").exists(), True, control=False)
 check.equal("demo.name", "{me}", "{me}", control="{other}", means="I am {me}")
 """
+TEMPORARY = 'import tempfile\nprint("made", tempfile.mkdtemp())'
 SHOW = 'print(f"{device} {level} {cards}")'
 SHORT = {"budget": 0.5}
 
@@ -42,7 +45,7 @@ def notebooks(make, folder):
         # the longest budgets start first, so the twins run side by side
         "twin_a": make(MEET.format(folder=str(folder), me="twin_a", other="twin_b"), budget=90),
         "twin_b": make(MEET.format(folder=str(folder), me="twin_b", other="twin_a"), budget=90),
-        "all_parameters": make(SHOW, GOOD),
+        "all_parameters": make(SHOW, GOOD, TEMPORARY),
         "device_only": make('level, cards = "mine", 7', SHOW, GOOD, parameters='device = "auto"'),
         "kills_itself": make("import os, signal\nos.write(2, b'last words\\n')\nos.kill(os.getpid(), signal.SIGKILL)", LATER),
         "colourful": make(GOOD, "raise ValueError('\\x1b[31mred\\x1b[0m <script>\\nsecond line')", LATER),
@@ -128,6 +131,19 @@ def test_a_parameter_that_the_notebook_does_not_declare_is_not_injected(verdict_
     assert "level =" not in shown(verdict_on("device_only"))
 
 
+def test_temporary_files_of_a_notebook_are_in_a_folder_of_its_own_that_is_gone(verdict_on):
+    made = Path(re.search(r"made (\S+?)\\n", shown(verdict_on("all_parameters")))[1])
+    assert made.parent.name.startswith("xpulab-")
+    assert not made.parent.exists()
+
+
+def test_a_notebook_that_comes_up_after_the_stop_is_not_started(put, tmp_path):
+    execution = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *cell: pytest.fail("it was started"))
+    execution._stop(())
+    assert execution._run_one(read_plan(put("late", GOOD), "quick")) is None
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_green_notebook_says_how_it_was_run(verdict_on):
     verdict = verdict_on("all_parameters")
     assert (verdict.outcome, verdict.reasons, verdict.compared) == ("passed", (), 1)
@@ -157,7 +173,7 @@ def test_a_cell_that_never_ends_is_counted_as_a_reader_of_the_code_counts(verdic
 
 def test_cells_are_told_in_order_and_never_more_than_there_are(folder):
     told = json.loads((folder / "cells.json").read_text())["told"]
-    assert [(cell, cells) for name, cell, cells in told if name == "all_parameters"] == [(n, 5) for n in range(1, 6)]
+    assert [(cell, cells) for name, cell, cells in told if name == "all_parameters"] == [(n, 6) for n in range(1, 7)]
     assert [(cell, cells) for name, cell, cells in told if name == "endless"] == [(n, 5) for n in range(1, 4)]
 
 
@@ -166,7 +182,7 @@ def test_cells_are_told_in_order_and_never_more_than_there_are(folder):
     [
         ("unknown_kernel", "nowhere"),
         ("no_kernel", "kernel"),
-        ("kernel_that_ends", "the kernel did not start"),
+        ("kernel_that_ends", "Kernel died before replying"),
         ("kernel_that_hangs", "the kernel was not ready after 2 s"),
     ],
 )
@@ -197,9 +213,11 @@ def test_what_a_kernel_left_running_is_killed_at_the_end(kernel, tmp_path):
     assert all(map(gone, kernel))
 
 
-def test_a_kernel_that_starts_after_the_stop_is_killed(kernel, tmp_path):
+def test_a_kernel_that_starts_long_after_the_stop_is_killed(kernel, tmp_path, monkeypatch):
+    monkeypatch.setattr("xpulab.harness.execute._GRACE_SECONDS", 0.0)
     watch = _Watch(100, tmp_path / "log")
     watch.stop("interrupted")
+    watch._timers[0].join(10)
     watch.kernel_started(kernel[0])
     assert gone(kernel[0])
     watch.end()
@@ -218,7 +236,7 @@ def test_a_kernel_that_does_not_listen_is_killed_after_a_grace(kernel, tmp_path,
 def test_the_first_reason_stays(tmp_path):
     watch = _Watch(100, tmp_path / "log")
     watch.stop("interrupted")
-    watch.stop("cell {cell} had not ended")
+    watch.stop("cell 3 had not ended")
     assert watch.reason == "interrupted"
     watch.end()
 

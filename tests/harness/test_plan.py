@@ -81,8 +81,13 @@ def test_an_unknown_level_is_refused_with_those_there_are(folder):
 
 def test_a_plan_says_what_the_notebook_says_of_itself(put):
     path = put(
-        "03_three", GOOD, 'if cards > 1:\n    check.skip("demo.more", "why")', title="Three", cards=2,
-        capabilities=["demo", "other"], parameters='device = "auto"\ncards: int = 1',
+        "03_three",
+        GOOD,
+        'if cards > 1:\n    check.skip("demo.more", "why")',
+        title="Three",
+        cards=2,
+        capabilities=["demo", "other"],
+        parameters='device = "auto"\ncards: int = 1',
     )
     quick, standard = read_plan(path, "quick"), read_plan(path, "standard")
     assert (quick.name, quick.title, quick.cards, quick.capabilities) == ("03_three", "Three", 2, ("demo", "other"))
@@ -113,12 +118,22 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "value",
-    [[], {}, "text", 3, None, {"cells": []}, {"nbformat": 4, "cells": 3}, {"nbformat": 99, "nbformat_minor": 0},
-     {"nbformat": "4", "nbformat_minor": 5, "metadata": {}, "cells": []}, {"nbformat": None},
-     {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]},
-     {"nbformat": 4, "nbformat_minor": 5, "metadata": [], "cells": []},
-     {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [3]},
-     {"nbformat": 3, "nbformat_minor": 0, "worksheets": 3}],
+    [
+        [],
+        {},
+        "text",
+        3,
+        None,
+        {"cells": []},
+        {"nbformat": 4, "cells": 3},
+        {"nbformat": 99, "nbformat_minor": 0},
+        {"nbformat": "4", "nbformat_minor": 5, "metadata": {}, "cells": []},
+        {"nbformat": None},
+        {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]},
+        {"nbformat": 4, "nbformat_minor": 5, "metadata": [], "cells": []},
+        {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [3]},
+        {"nbformat": 3, "nbformat_minor": 0, "worksheets": 3},
+    ],
     ids=json.dumps,
 )
 def test_json_that_is_no_notebook_is_refused(tmp_path, value):

@@ -196,9 +196,7 @@ def test_close_refuses_a_bound_that_bounds_nothing(bounds):
 
 
 ABOUT_NAN = {
-    "close": lambda control, **about: check.close(
-        "a.b", [1, math.nan], [1, math.nan], atol=0.1, control=control, **about
-    ),
+    "close": lambda control, **about: check.close("a.b", [1, math.nan], [1, math.nan], atol=0.1, control=control, **about),
     "equal": lambda control, **about: check.equal("a.b", [1, math.nan], [1, math.nan], control=control, **about),
     "bitwise": lambda control, **about: check.bitwise("a.b", [1, math.nan], [1, math.nan], control=control, **about),
 }

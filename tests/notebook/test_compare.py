@@ -245,9 +245,7 @@ def test_close_accepts_complex_numbers_within_its_bound():
     assert close(1 + 2j, 1 + 2.05j).accepted
 
 
-@pytest.mark.parametrize(
-    "value", [BIG + 1, np.int64(BIG + 1), np.uint64(2**64 - 1), np.array([2**63 - 1]), [1, BIG + 1]]
-)
+@pytest.mark.parametrize("value", [BIG + 1, np.int64(BIG + 1), np.uint64(2**64 - 1), np.array([2**63 - 1]), [1, BIG + 1]])
 def test_close_refuses_integers_that_double_precision_would_round(value):
     with pytest.raises(TypeError, match="rounded"):
         close(value, value, atol=0.5)
@@ -257,7 +255,11 @@ def test_close_takes_a_large_integer_that_double_precision_holds():
     assert close(2**60, 2**60).accepted
 
 
-@pytest.mark.parametrize("value", ["1.0", ["1.0"], {"a": 1.0}, {1.0}, pytest.param(object(), id="object"), np.datetime64("2024-01-01")], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    ["1.0", ["1.0"], {"a": 1.0}, {1.0}, pytest.param(object(), id="object"), np.datetime64("2024-01-01")],
+    ids=repr,
+)
 def test_close_compares_nothing_but_numbers(value):
     with pytest.raises(TypeError):
         close(value, value)
@@ -406,6 +408,7 @@ UNLIKE = {
     "None and number": (None, 3),
     "None and numpy number": (None, np.float64(3.0)),
     "None and list": (None, ["a", "b"]),
+    "number in a list and None in a list": ([1], [None]),
     "None and text": (None, "a"),
     "list of None and longer list": ([None], ["a", "b"]),
 }
@@ -501,7 +504,11 @@ def test_bitwise_reads_an_array_in_its_order_not_in_that_of_memory():
     assert compare.bitwise(np.asfortranarray(matrix), matrix).accepted
 
 
-@pytest.mark.parametrize("value", [pytest.param(object(), id="object"), 2**70, np.array([{"a": 1}, 2**70])], ids=["object", "integer", "array"])
+@pytest.mark.parametrize(
+    "value",
+    [pytest.param(object(), id="object"), 2**70, np.array([{"a": 1}, 2**70])],
+    ids=["object", "integer", "array"],
+)
 def test_bitwise_refuses_what_has_no_bits(value):
     with pytest.raises(TypeError, match="no bits"):
         compare.bitwise([value], [value])
@@ -577,15 +584,13 @@ def test_complex_numbers_have_no_order(comparison):
 
 
 @pytest.mark.parametrize("value", [None, "0.5", [None], {"a": 0.5}], ids=repr)
-@pytest.mark.parametrize(
-    "comparison", [lambda value: compare.below(value, 1.0), compare.finite], ids=["below", "finite"]
-)
+@pytest.mark.parametrize("comparison", [lambda value: compare.below(value, 1.0), compare.finite], ids=["below", "finite"])
 def test_what_is_no_number_is_refused(comparison, value):
     with pytest.raises(TypeError):
         comparison(value)
 
 
-# ---------------------------------------------------------------------------------------------------------- finite, true
+# --------------------------------------------------------------------------------------------------------- finite, true
 
 
 @pytest.mark.parametrize("value", [0.0, 3, [1.0, -1e308], np.zeros((2, 2)), 1 + 2j, np.float16(65504)])
@@ -614,7 +619,18 @@ def test_true_rejects_one_false_value_which_is_a_candidate(value):
     assert (finding.accepted, finding.misfit) == (False, False)
 
 
-NO_TRUTH = [1, 1.0, "True", None, [True], (), pytest.param(object(), id="object"), np.array([1]), np.array([True, True]), np.array([], bool)]
+NO_TRUTH = [
+    1,
+    1.0,
+    "True",
+    None,
+    [True],
+    (),
+    pytest.param(object(), id="object"),
+    np.array([1]),
+    np.array([True, True]),
+    np.array([], bool),
+]
 
 
 @pytest.mark.parametrize("value", NO_TRUTH, ids=repr)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xpulab.notebook import check
-from xpulab.record import is_compared, is_green, record_in
+from xpulab.record import RED, is_compared, is_green, record_in
 
 
 def one_table(*fill):
@@ -65,6 +65,20 @@ def test_a_row_fails_on_a_wrong_value(add, right, wrong, shown):
 def test_a_row_fails_on_nan(add, right, wrong, shown):
     one_table(lambda rows: add(rows, np.array([math.nan]) if isinstance(right, np.ndarray) else math.nan))
     assert shown.record.rows[0].outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda rows: rows.close("case", [1.0, math.nan], [1.0, math.nan], atol=0.1, control=[2.0, math.nan]),
+        lambda rows: rows.equal("case", [1.0, math.inf], [1.0, math.inf], control=[2.0, math.inf]),
+        lambda rows: rows.bitwise("case", [1.0, math.nan], [1.0, math.nan], control=[2.0, math.nan]),
+    ],
+    ids=["close", "equal", "bitwise"],
+)
+def test_a_row_does_not_pass_on_nan_or_infinity_that_was_expected(add, shown):
+    one_table(add)
+    assert shown.record.rows[0].outcome in RED
 
 
 @pytest.mark.parametrize(

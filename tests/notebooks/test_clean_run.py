@@ -82,8 +82,7 @@ class TestTheCommittedModel:
     def test_its_script_makes_it_again(self, tmp_path):
         done([sys.executable, str(files.DATA / "make_sft_model.py"), str(tmp_path / "model")], tmp_path)
         made, committed = (
-            load_file(folder / "model.safetensors")
-            for folder in (tmp_path / "model", files.DATA / "models" / "tiny-qwen2-sft")
+            load_file(folder / "model.safetensors") for folder in (tmp_path / "model", files.DATA / "models" / "tiny-qwen2-sft")
         )
         assert made.keys() == committed.keys()
         # Another processor rounds otherwise, and a hundred steps carry that on; a different training is off by far more.

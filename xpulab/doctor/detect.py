@@ -36,8 +36,7 @@ MENDING = {
     "gpu": (
         "install the NVIDIA driver, until nvidia-smi lists the card",
         "in a container, pass the cards: docker run --gpus all",
-        "the wheel: python -m pip install paddlepaddle-gpu==3.3.1 "
-        "-i https://www.paddlepaddle.org.cn/packages/stable/cu126/",
+        "the wheel: python -m pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/",
     ),
 }
 
@@ -117,9 +116,7 @@ def detect(root: Path = Path("/"), timeout: float = TIMEOUT) -> Detection:
 
 def looked_for_lines(detection: Detection) -> list[str]:
     """What was looked for, a line each: "found" or "not found", what, and what was seen."""
-    return [
-        f"{'found' if thing.found else 'not found':9}  {thing.what}: {thing.detail}" for thing in detection.looked_for
-    ]
+    return [f"{'found' if thing.found else 'not found':9}  {thing.what}: {thing.detail}" for thing in detection.looked_for]
 
 
 def require(device: str, detection: Detection) -> None:

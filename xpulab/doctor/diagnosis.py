@@ -160,9 +160,7 @@ def _card_state(xpu_smi: Reading, states: Mapping[int, str]) -> Iterator[Finding
         seen = ", ".join(f"card {index} is in state {state}" for index, state in sorted(sick.items()))
         yield Finding("card-error", "wrong", seen, by_id("card-error").remedy)
     elif states:
-        yield Finding(
-            "card-error", "ok", f"{count_cards(len(states))} in state {' or '.join(sorted({*states.values()}))}"
-        )
+        yield Finding("card-error", "ok", f"{count_cards(len(states))} in state {' or '.join(sorted({*states.values()}))}")
 
 
 def _xpu_tool(reading: Reading, in_container: bool) -> Iterator[Finding]:
@@ -202,9 +200,7 @@ def _card_counts(
     if len(set(counts.values())) == 1 and 0 not in counts.values():
         yield Finding("card-count", "ok", f"cards by {seen}")
     elif limits and 0 not in counts.values():
-        yield Finding(
-            "card-count", "warn", f"cards by {seen}; limited by {', '.join(limits)}", by_id("card-count").remedy
-        )
+        yield Finding("card-count", "warn", f"cards by {seen}; limited by {', '.join(limits)}", by_id("card-count").remedy)
     else:
         yield Finding("card-count", "wrong", f"cards by {seen}", by_id("card-count").remedy)
 

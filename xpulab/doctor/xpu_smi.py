@@ -49,8 +49,7 @@ def parse_query(text: str) -> Report:
         raise ValueError("no lines 'Driver Version' and 'XPU-RT Version'")
     head, *blocks = re.split(rf"^\s*XPU ({ADDRESS})\s*$", text, flags=re.MULTILINE)
     cards = tuple(
-        _query_card(order, address, block)
-        for order, (address, block) in enumerate(zip(blocks[::2], blocks[1::2], strict=True))
+        _query_card(order, address, block) for order, (address, block) in enumerate(zip(blocks[::2], blocks[1::2], strict=True))
     )
     attached = _number(_top_level(head, "Attached XPUs"))
     if attached != len(cards):

@@ -29,6 +29,7 @@ LIMIT_IN_BUDGETS = 5.0
 
 _START_SECONDS = 120
 _GRACE_SECONDS = 5.0
+_INJECTED = "injected-parameters"
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Run:
 
 
 Listener = Callable[[Plan, int, int], None]
-"""Is told which notebook starts which cell, counted from 1, out of how many."""
+"""Is told which notebook starts which code cell, counted from 1 as in its source, out of how many."""
 
 
 class Execution:
@@ -89,11 +90,11 @@ class Execution:
             watch.stop("interrupted")
 
     def _run_one(self, plan: Plan) -> Path | None:
-        if self._stopping.is_set():
-            return None
         executed = self._folder / f"{plan.name}.ipynb"
         watch = _Watch(plan.budget_seconds * LIMIT_IN_BUDGETS, executed.with_suffix(".log"))
         self._watches.add(watch)
+        if self._stopping.is_set():  # asked once _stop knows the watch, so that no kernel slips in between
+            return None
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="xpulab-", ignore_cleanup_errors=True) as scratch:
             try:
@@ -111,10 +112,11 @@ class Execution:
         """Execute; returns why it was stopped, None when it ran to its end or to a cell that raised."""
 
         def on_cell_start(cell: nbformat.NotebookNode, cell_index: int) -> None:
-            watch.cell = cell_index + 1
-            self._on_cell(plan, cell_index + 1, cells)
+            if cell.cell_type == "code" and _INJECTED not in cell.metadata.get("tags", []):
+                watch.cell += 1
+                self._on_cell(plan, watch.cell, cells)
 
-        cells = len(nbformat.read(plan.path, as_version=4).cells)
+        cells = sum(cell.cell_type == "code" for cell in nbformat.read(plan.path, as_version=4).cells)
         parameters = {name: value for name, value in asdict(self._target).items() if name in plan.parameters}
         try:
             papermill.execute_notebook(
@@ -154,12 +156,14 @@ class _Watch:
     def kernel_started(self, pid: int) -> None:
         """The kernel leads a process group of its own; its limit counts from now."""
         self._group = pid
-        self._later(self._limit, lambda: self.stop(f"cell {{cell}} had not ended after {self._limit:.0f} s"))
+        if self.reason is not None:  # stopped while it was starting, when there was nothing to interrupt yet
+            self._signal(signal.SIGKILL)
+        self._later(self._limit, self._limit_reached)
 
     def stop(self, reason: str) -> None:
         """Interrupt the kernel, so that its cell shows where it stood; kill it when that does not help."""
         if self.reason is None:
-            self.reason = reason.format(cell=self.cell)
+            self.reason = reason
             self._signal(signal.SIGINT)
             self._later(_GRACE_SECONDS, lambda: self._signal(signal.SIGKILL))
 
@@ -168,6 +172,10 @@ class _Watch:
         for timer in self._timers:
             timer.cancel()
         self._signal(signal.SIGKILL)
+
+    def _limit_reached(self) -> None:
+        late = f"cell {self.cell} had not ended" if self.cell else "the kernel was not ready"
+        self.stop(f"{late} after {self._limit:.0f} s")
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         timer = threading.Timer(seconds, action)
@@ -197,7 +205,14 @@ def _watched_by(watch: _Watch, scratch: str) -> type[AsyncKernelManager]:
 
 
 def _note(run: Run, executed: Path, source: Path) -> None:
-    """Write how it was run into the executed notebook, or into a copy of the source when nothing was executed."""
+    """Write how it was run into the executed notebook, or into a copy of the source when nothing was executed.
+
+    The copy has no outputs: what they hold was seen in another run.
+    """
     notebook = nbformat.read(executed if executed.exists() else source, as_version=4)
+    if not executed.exists():
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
     notebook.metadata.setdefault(METADATA_KEY, {})["run"] = asdict(run)
     nbformat.write(notebook, executed)

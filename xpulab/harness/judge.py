@@ -76,6 +76,8 @@ def _reasons(
         yield run.stopped
     if run and setting and setting.device != run.device:
         yield f"it was to run on {run.device}, but ran on {setting.device}"
+    if run and not setting and not run.stopped and run.device != _REFERENCE_DEVICE:
+        yield f"it was to run on {run.device}, but never said where it ran"
     red = [record.name for record in records if record.outcome in RED]
     if error := _error(notebook, red):
         yield error
@@ -161,8 +163,9 @@ class _Comparison:
 
     def difference(self, executed: NotebookNode, committed: NotebookNode) -> str:
         """What differs, in one line, or ""."""
-        mine, theirs = (nbval.coalesce_streams([nbformat.from_dict(output) for output in cell.outputs])
-                        for cell in (executed, committed))
+        mine, theirs = (
+            nbval.coalesce_streams([nbformat.from_dict(output) for output in cell.outputs]) for cell in (executed, committed)
+        )
         if self.compare_outputs(mine, theirs):
             return ""
         return " ".join(line.strip() for line in self.comparison_traceback)[:400]

@@ -129,7 +129,7 @@ def _own_metadata(path: Path, notebook: NotebookNode) -> dict:
     metadata = notebook.metadata.get(METADATA_KEY)
     if metadata is None:
         raise InputError(
-            f"{path}: its metadata holds no {METADATA_KEY!r}; see \"Add a notebook\" in README.md for what belongs there"
+            f'{path}: its metadata holds no {METADATA_KEY!r}; see "Add a notebook" in README.md for what belongs there'
         )
     if error := jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(metadata)):
         at = "/".join(map(str, error.absolute_path))
@@ -142,7 +142,7 @@ def _parameters(path: Path, notebook: NotebookNode) -> tuple[str, ...]:
     tagged = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
     if len(tagged) != 1:
         raise InputError(
-            f"{path}: {len(tagged)} code cells are tagged \"parameters\", one is needed: papermill puts the device there. Tag "
+            f'{path}: {len(tagged)} code cells are tagged "parameters", one is needed: papermill puts the device there. Tag '
             "the cell that sets device, level, cards and seed"
         )
     assigned = ast.parse(TransformerManager().transform_cell(tagged[0].source)).body

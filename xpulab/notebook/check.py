@@ -82,9 +82,7 @@ def above(name: str, measured: Any, bound: float, *, control: Any, means: str = 
     _record(name, measured, control, means, partial(compare.above, bound=float(bound)))
 
 
-def between(
-    name: str, measured: Any, low: float, high: float, *, control: Any, means: str = "within its bounds"
-) -> None:
+def between(name: str, measured: Any, low: float, high: float, *, control: Any, means: str = "within its bounds") -> None:
     """Every element of `measured` is at least `low` and at most `high`."""
     _record(name, measured, control, means, partial(compare.between, low=float(low), high=float(high)))
 
@@ -146,9 +144,7 @@ class Table:
         self._rows: list[Row] = []
         self._recorded = False
 
-    def close(
-        self, case: str, measured: Any, expected: Any, *, control: Any, atol: float = 0.0, rtol: float = 0.0
-    ) -> None:
+    def close(self, case: str, measured: Any, expected: Any, *, control: Any, atol: float = 0.0, rtol: float = 0.0) -> None:
         """As check.close."""
         self._add(case, measured, control, _close(expected, atol, rtol, nonfinite=False))
 
@@ -216,10 +212,11 @@ class Table:
 
 
 class _Ledger:
-    """What this kernel's checks have seen so far, and on which device; the verdict reads it."""
+    """What this kernel's checks have seen so far, from which cells and on which device; the verdict reads it."""
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
+        self.sources: list[str] = []
         self.device = "cpu"
         self._made_in: dict[str, int | None] = {}
 
@@ -236,8 +233,17 @@ class _Ledger:
             record = worse(earlier, record)
         self.records[record.name], self._made_in[record.name] = record, run
 
+    def watch_cells(self) -> None:
+        """Keep the source of every cell from the one that is running on: a kernel that nbval drives has no history."""
+        from IPython import get_ipython
+
+        if shell := get_ipython():
+            shell.events.register("pre_run_cell", lambda cell: self.sources.append(cell.raw_cell))
+            shell.events.register("post_run_cell", lambda done: self.sources.append(done.info.raw_cell))
+
 
 ledger = _Ledger()
+ledger.watch_cells()
 
 
 def _close(expected: Any, atol: float, rtol: float, nonfinite: bool) -> Comparison:

@@ -120,9 +120,7 @@ def _first_that_works(cards: int) -> Device:
 def _select(name: str, cards: int) -> Device:
     available = card_count(name)
     if available == 0:
-        raise InputError(
-            f"Paddle sees no {name} here. `xpulab doctor` says what the machine has and which wheel belongs to it"
-        )
+        raise InputError(f"Paddle sees no {name} here. `xpulab doctor` says what the machine has and which wheel belongs to it")
     if name != "cpu" and cards > available:
         raise InputError(f"{cards} cards of {name} were asked for, Paddle sees {available}")
     place = name if name == "cpu" else f"{name}:0"
@@ -144,7 +142,7 @@ def _note(setting: Setting) -> None:
 
 
 def _kind(place: Any) -> str:
-    """"Place(gpu:0)" -> "gpu"; "Place(gpu_pinned)" -> "gpu_pinned"."""
+    """ "Place(gpu:0)" -> "gpu"; "Place(gpu_pinned)" -> "gpu_pinned"."""
     return str(place).removeprefix("Place(").removesuffix(")").split(":", 1)[0]
 
 

@@ -37,9 +37,7 @@ def logits(weights: Weights, config: Any, batch: Mapping[str, np.ndarray]) -> np
     return _decode(weights, config, batch, defaultdict(float))[0]
 
 
-def loss_and_gradients(
-    weights: Weights, config: Any, batch: Mapping[str, np.ndarray], ignored: int
-) -> tuple[float, Gradients]:
+def loss_and_gradients(weights: Weights, config: Any, batch: Mapping[str, np.ndarray], ignored: int) -> tuple[float, Gradients]:
     """The mean negative log-probability of batch["labels"], those equal to `ignored` left out, and its gradient by name.
 
     Labels are already moved one place forward: the label at a position is the token that follows it.
@@ -190,9 +188,7 @@ def _linear(given: np.ndarray, name: str, weights: Weights, slopes: Gradients) -
     return out, back
 
 
-def _head(
-    normed: np.ndarray, prefix: str, weights: Weights, slopes: Gradients, config: Any
-) -> tuple[np.ndarray, Back]:
+def _head(normed: np.ndarray, prefix: str, weights: Weights, slopes: Gradients, config: Any) -> tuple[np.ndarray, Back]:
     if not config.tie_word_embeddings:
         return _linear(normed, "lm_head", weights, slopes)
     name = f"{prefix}.embed_tokens.weight"
@@ -204,9 +200,7 @@ def _head(
     return normed @ weights[name].T, back
 
 
-def _rms_norm(
-    given: np.ndarray, name: str, weights: Weights, slopes: Gradients, config: Any
-) -> tuple[np.ndarray, Back]:
+def _rms_norm(given: np.ndarray, name: str, weights: Weights, slopes: Gradients, config: Any) -> tuple[np.ndarray, Back]:
     weight = weights[f"{name}.weight"]
     size = np.sqrt((given**2).mean(axis=-1, keepdims=True) + config.rms_norm_eps)
     unit = given / size

@@ -27,7 +27,8 @@ def verdict() -> None:
     from IPython import get_ipython
     from IPython.display import HTML, display
 
-    cells = get_ipython().user_ns["In"]
+    history = get_ipython().user_ns["In"]
+    cells = history if any(history) else ledger.sources
     records = settle(_planned_names(cells), ledger.records.values())
     display(HTML(_table(records)))
     print(_summary(records))

@@ -18,6 +18,6 @@ def write(verdicts: Sequence[Verdict], target: Target, seconds: float, folder: P
     """Write the three reports into the folder; returns what result.json holds."""
     result = as_json(verdicts, target, seconds, folder)
     (folder / "junit.xml").write_text(as_xml(result), encoding="utf-8")
-    (folder / "index.html").write_text(as_html(result), encoding="utf-8")
+    (folder / "index.html").write_text(as_html(result), encoding="utf-8", errors="backslashreplace")
     (folder / "result.json").write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return result

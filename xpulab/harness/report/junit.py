@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from xml.etree import ElementTree
 
 from xpulab.record import RED
+
+_FORBIDDEN = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def as_xml(result: dict[str, Any]) -> str:
@@ -21,7 +24,9 @@ def _suite(notebook: dict[str, Any]) -> ElementTree.Element:
     cases = [_case(notebook["name"], check) for check in notebook["checks"]]
     if notebook["outcome"] in ("failed", "missing") and not any(check["outcome"] in RED for check in notebook["checks"]):
         cases.append(_notebook_itself(notebook))
-    suite = ElementTree.Element("testsuite", name=notebook["name"], time=str(notebook["seconds"]), tests=str(len(cases)))
+    suite = ElementTree.Element(
+        "testsuite", name=_clean(notebook["name"]), time=str(notebook["seconds"]), tests=str(len(cases))
+    )
     for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(attribute, str(sum(case.find(kind) is not None for case in cases)))
     suite.extend(cases)
@@ -29,7 +34,7 @@ def _suite(notebook: dict[str, Any]) -> ElementTree.Element:
 
 
 def _case(notebook: str, check: dict[str, Any]) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", classname=notebook, name=check["name"], time=str(check["seconds"]))
+    case = ElementTree.Element("testcase", classname=_clean(notebook), name=_clean(check["name"]), time=str(check["seconds"]))
     detail = f"measured {check['measured']}, expected {check['expected']}, control {check['control']}. {check['reason']}"
     if check["outcome"] == "failed":
         ElementTree.SubElement(case, "failure", message=_clean(check["means"])).text = _clean(detail)
@@ -44,11 +49,13 @@ def _case(notebook: str, check: dict[str, Any]) -> ElementTree.Element:
 
 def _notebook_itself(notebook: dict[str, Any]) -> ElementTree.Element:
     """A notebook that is red although no check is: it stopped, compared nothing, or shows another text."""
-    case = ElementTree.Element("testcase", classname=notebook["name"], name="the notebook", time=str(notebook["seconds"]))
+    case = ElementTree.Element(
+        "testcase", classname=_clean(notebook["name"]), name="the notebook", time=str(notebook["seconds"])
+    )
     ElementTree.SubElement(case, "error", message=_clean(notebook["reason"] or notebook["outcome"]))
     return case
 
 
 def _clean(text: str) -> str:
-    """Without the control characters that XML 1.0 forbids (an exception's text may hold colours)."""
-    return "".join(sign for sign in text if sign in "\t\n" or ord(sign) >= 32)
+    """Without the characters that XML 1.0 forbids (an exception's text may hold colours)."""
+    return _FORBIDDEN.sub("", text)

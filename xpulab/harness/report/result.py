@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ SCHEMA = 1
 def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder: Path) -> dict[str, Any]:
     """The whole run as JSON values; paths are relative to the folder that holds the report."""
     settings = [verdict.setting for verdict in verdicts if verdict.setting]
-    return {
+    result = {
         "schema": SCHEMA,
         "outcome": outcome(verdicts),
         "device": target.device,
@@ -27,6 +28,7 @@ def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder:
         "versions": settings[0].versions if settings else {},
         "notebooks": [_notebook(verdict, folder) for verdict in verdicts],
     }
+    return _storable(result)
 
 
 def outcome(verdicts: Sequence[Verdict]) -> str:
@@ -74,3 +76,12 @@ def _check(record: Record) -> dict[str, Any]:
             for row in record.rows
         ],
     }
+
+
+def _storable(value: Any) -> Any:
+    """The value with NaN and infinity, which JSON does not have, as words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _storable(entry) for key, entry in value.items()}
+    return [_storable(entry) for entry in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,154 @@
+"""Only the outputs of a green run on the CPU, made from the very same cells, are taken over into notebooks/."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+from dataclasses import asdict
+
+import nbformat
+import pytest
+from nbformat import v4
+
+from xpulab import files
+from xpulab.harness import report
+from xpulab.harness.execute import Run, Target
+from xpulab.harness.judge import judge
+from xpulab.harness.plan import read_plan
+from xpulab.record import Record, Setting
+
+GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
+PASSED = Record("demo.good", "passed", "two is two", control="rejected")
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("adopt_outputs", files.ROOT / "tests" / "adopt_outputs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Adoption:
+    """Committed notebooks, what papermill made of them, and the reports of that run."""
+
+    def __init__(self, script, make, folder):
+        self.script, self.folder, self.notebooks = script, folder, folder / "notebooks"
+        self.executed = {name: self._execute(make(GOOD), name) for name in ("01_one", "02_two")}
+
+    def _execute(self, notebook, name):
+        (self.folder / "run" / "notebooks").mkdir(parents=True, exist_ok=True)
+        self.notebooks.mkdir(exist_ok=True)
+        nbformat.write(notebook, self.notebooks / f"{name}.ipynb")
+        executed = copy.deepcopy(notebook)
+        injected = v4.new_code_cell('device = "cpu"', metadata={"tags": ["injected-parameters"]}, execution_count=2)
+        executed.cells.insert(1, injected)
+        for count, cell in enumerate(executed.cells, start=1):
+            cell.metadata["papermill"] = {"duration": 1.0, "status": "completed"}
+            cell.execution_count = count
+        executed.metadata["papermill"] = {"duration": 5.0}
+        executed.metadata["xpulab"]["run"] = asdict(Run("cpu", "quick", 1, 2.0, 30.0, None))
+        line = {"text/plain": "passed  demo.good  two is two"}
+        executed.cells[2].outputs = [v4.new_output("display_data", data={}, metadata=Setting("cpu", 1).to_metadata())]
+        executed.cells[3].outputs = [
+            v4.new_output("display_data", data=line, metadata=PASSED.to_metadata()),
+            v4.new_output("execute_result", data={"text/plain": "4"}, execution_count=4),
+        ]
+        return executed
+
+    def adopt(self, device="cpu"):
+        verdicts = []
+        for name, notebook in self.executed.items():
+            executed = self.folder / "run" / "notebooks" / f"{name}.ipynb"
+            nbformat.write(notebook, executed)
+            verdicts.append(judge(read_plan(self.notebooks / f"{name}.ipynb", "quick"), executed))
+        report.write(verdicts, Target(device, "quick", 1), 3.0, self.folder / "run")
+        self.script.main(self.folder / "run")
+
+    def committed(self):
+        return [nbformat.read(self.notebooks / f"{name}.ipynb", as_version=4) for name in self.executed]
+
+    def refusal(self, **options):
+        before = self.committed()
+        with pytest.raises(SystemExit) as error:
+            self.adopt(**options)
+        assert self.committed() == before, "what was refused was taken over"
+        return str(error.value)
+
+
+@pytest.fixture
+def adoption(script, book, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "NOTEBOOKS", tmp_path / "notebooks")
+    return Adoption(script, book, tmp_path)
+
+
+def test_outputs_of_a_green_run_are_taken_over_without_papermills_traces(adoption):
+    sources = [[cell.source for cell in notebook.cells] for notebook in adoption.committed()]
+    adoption.adopt()
+    for notebook, before in zip(adoption.committed(), sources, strict=True):
+        assert [cell.source for cell in notebook.cells] == before
+        assert "papermill" not in json.dumps(notebook) and "run" not in notebook.metadata.xpulab
+        assert [cell.execution_count for cell in notebook.cells] == [1, 2, 3, 4]
+        assert notebook.cells[2].outputs[0].data["text/plain"] == "passed  demo.good  two is two"
+        assert notebook.cells[2].outputs[1].execution_count == 3
+
+
+def test_what_was_adopted_is_judged_green(adoption):
+    adoption.adopt()
+    executed = adoption.folder / "run" / "notebooks" / "01_one.ipynb"
+    assert judge(read_plan(adoption.notebooks / "01_one.ipynb", "quick"), executed).reasons == ()
+
+
+def test_outputs_that_differ_from_the_committed_ones_are_taken_over(adoption):
+    adoption.adopt()
+    adoption.executed["02_two"].cells[3].outputs[1].data["text/plain"] = "5"
+    adoption.adopt()
+    assert adoption.committed()[1].cells[2].outputs[1].data["text/plain"] == "5"
+
+
+def test_other_sources_are_refused(adoption):
+    adoption.executed["02_two"].cells[3].source += "  # edited"
+    assert "02_two" in adoption.refusal()
+
+
+def test_other_sources_are_refused_by_the_step_itself(adoption, script):
+    adoption.adopt()
+    one, two = (adoption.folder / "run" / "notebooks" / "01_one.ipynb", adoption.notebooks / "02_two.ipynb")
+    notebook = nbformat.read(two, as_version=4)
+    notebook.cells[2].source += "  # edited"
+    nbformat.write(notebook, two)
+    with pytest.raises(SystemExit, match="made from other cells"):
+        script.adopt(one, two)
+
+
+def test_a_red_check_is_refused_and_nothing_at_all_is_taken_over(adoption):
+    failed = Record("demo.good", "failed", "two is two", control="rejected")
+    adoption.executed["02_two"].cells[3].outputs[0].metadata = failed.to_metadata()
+    assert "02_two" in adoption.refusal() and "demo.good" in adoption.refusal()
+
+
+def test_a_missing_check_is_refused(adoption):
+    adoption.executed["02_two"].cells[3].outputs = []
+    assert "demo.good" in adoption.refusal()
+
+
+def test_a_cell_that_raised_is_refused_though_its_checks_passed(adoption):
+    error = v4.new_output("error", ename="OSError", evalue="disk full", traceback=[])
+    adoption.executed["02_two"].cells[4].outputs = [error]
+    assert "OSError" in adoption.refusal()
+
+
+def test_a_run_that_compared_nothing_is_refused(adoption):
+    skipped = Record("demo.good", "skipped", "no reason")
+    adoption.executed["02_two"].cells[3].outputs[0].metadata = skipped.to_metadata()
+    assert "nothing was compared" in adoption.refusal()
+
+
+def test_a_run_that_was_stopped_is_refused(adoption):
+    adoption.executed["02_two"].metadata["xpulab"]["run"]["stopped"] = "interrupted"
+    assert "interrupted" in adoption.refusal()
+
+
+def test_another_devices_run_is_refused(adoption):
+    assert "ran on gpu" in adoption.refusal(device="gpu")

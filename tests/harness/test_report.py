@@ -1,0 +1,259 @@
+"""The three reports say the same, fit their formats whatever was measured, and leave no check out."""
+
+from __future__ import annotations
+
+import json
+import math
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+
+from xpulab import files
+from xpulab.harness import report
+from xpulab.harness.execute import Run, Target
+from xpulab.harness.judge import Verdict
+from xpulab.harness.report.text import as_text
+from xpulab.record import OUTCOMES, Record, Row, Setting
+
+RUN = Run("cpu", "quick", 1, 2.0, 30.0, None)
+NASTY = "<script>alert('1')</script> & \x1b[31mred\x1b[0m \x00 \ufffe \uffff \udc80 \r ü"
+
+
+def record(name, outcome="passed", **changed):
+    control = "not tried" if outcome in ("skipped", "missing") else "rejected"
+    values = {"means": f"what {name} means", "control": control, "measured": 0.5, "expected": "< 1", **changed}
+    return Record(name, outcome, **values)
+
+
+def verdict(name, *records, outcome="passed", reasons=(), folder=None, setting=None, notes=(), title=None):
+    executed = folder / "notebooks" / f"{name}.ipynb" if folder else None
+    run = RUN if folder else None
+    return Verdict(name, title or f"On {name}", outcome, run, records, setting, tuple(reasons), tuple(notes), executed)
+
+
+@pytest.fixture
+def reported(tmp_path):
+    """Writes the reports on these verdicts; returns result.json, junit.xml's root and the page."""
+
+    def write(*verdicts):
+        report.write(verdicts, Target("cpu", "quick", 1), 12.34, tmp_path)
+        text = (tmp_path / "result.json").read_text(encoding="utf-8")
+        result = json.loads(text, parse_constant=lambda name: pytest.fail(f"result.json holds {name}"))
+        schema = json.loads(files.data("schema", "result.schema.json").read_text(encoding="utf-8"))
+        jsonschema.Draft202012Validator(schema).validate(result)
+        page = (tmp_path / "index.html").read_text(encoding="utf-8")
+        return result, ElementTree.parse(tmp_path / "junit.xml").getroot(), page
+
+    return write
+
+
+@pytest.fixture
+def everything(reported, tmp_path):
+    """A run in which each outcome there is came up, and each way that a notebook ends."""
+    rows = (Row("float16", "passed", 0.1, "< 1", "rejected"), Row("float32", "known", 3.0, "< 1", "rejected", "a defect"))
+    setting = Setting("cpu", 1, {"cores": 4, "load": math.nan}, {"paddlepaddle": "3.3.1"})
+    records = [record(f"mixed.{outcome}", outcome, reason=f"since {outcome}") for outcome in OUTCOMES]
+    gone = record("gone.one", "missing", reason="interrupted before it started")
+    return reported(
+        verdict("green", record("green.one"), record("green.two", rows=rows), folder=tmp_path, setting=setting, notes=["slow"]),
+        verdict("mixed", *records, outcome="failed", reasons=["3 of 7 checks are not well", "a cell raised"], folder=tmp_path),
+        verdict("text", record("text.one"), outcome="failed", reasons=["it shows another text"], folder=tmp_path),
+        verdict("cards", record("cards.one", "skipped", reason="2 cards"), outcome="skipped", reasons=["it needs 2 cards"]),
+        verdict("gone", gone, outcome="missing", reasons=["interrupted before it started"]),
+        verdict("empty", outcome="failed", reasons=["nothing was compared"], folder=tmp_path),
+    )
+
+
+class Tags(HTMLParser):
+    """The tags of a page with their attributes, and the text that a reader sees."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+# ----------------------------------------------------------------------------------------------------------- result.json
+
+
+def test_the_result_holds_what_the_verdicts_say(everything):
+    result = everything[0]
+    assert (result["outcome"], result["seconds"], result["cards"], result["level"]) == ("failed", 12.3, 1, "quick")
+    assert result["versions"] == {"paddlepaddle": "3.3.1"} and result["machine"]["cores"] == 4
+    green, mixed, text, cards, gone, empty = result["notebooks"]
+    assert (green["planned"], green["compared"], green["controls_rejected"], green["seconds"]) == (2, 2, 2, 2.0)
+    assert (green["executed"], green["reason"], green["notes"]) == ("notebooks/green.ipynb", None, ["slow"])
+    assert (mixed["planned"], mixed["compared"], mixed["reason"]) == (7, 5, "3 of 7 checks are not well; a cell raised")
+    assert [check["outcome"] for check in mixed["checks"]] == list(OUTCOMES)
+    assert (text["outcome"], cards["outcome"], gone["outcome"]) == ("failed", "skipped", "missing")
+    assert (cards["executed"], cards["compared"], cards["seconds"], empty["checks"]) == (None, 0, 0.0, [])
+
+
+def test_a_check_is_told_in_full(everything):
+    check = everything[0]["notebooks"][0]["checks"][1]
+    assert (check["name"], check["capability"], check["expected"], check["measured"]) == ("green.two", "green", "< 1", 0.5)
+    assert check["rows"][1] == {
+        "case": "float32",
+        "outcome": "known",
+        "measured": 3.0,
+        "expected": "< 1",
+        "control": "rejected",
+        "reason": "a defect",
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "whole"),
+    [
+        (["passed"], "passed"),
+        (["passed", "skipped"], "passed"),
+        (["skipped"], "failed"),
+        (["passed", "failed"], "failed"),
+        (["passed", "missing"], "failed"),
+        (["missing"], "failed"),
+    ],
+    ids=str,
+)
+def test_green_needs_a_passed_notebook_and_no_red_one(reported, outcomes, whole):
+    verdicts = [verdict(f"n{number}", record(f"n{number}.one"), outcome=each) for number, each in enumerate(outcomes)]
+    assert reported(*verdicts)[0]["outcome"] == whole
+
+
+@pytest.mark.parametrize("measured", [math.inf, -math.inf, math.nan])
+def test_what_json_cannot_hold_is_told_in_words(reported, measured):
+    row = Row("one", "failed", measured, "< 1", "rejected")
+    result, _, page = reported(verdict("n", record("n.one", "failed", measured=measured, rows=(row,)), outcome="failed"))
+    check = result["notebooks"][0]["checks"][0]
+    assert (check["measured"], check["rows"][0]["measured"]) == (str(measured), str(measured))
+    assert f">{measured}<" in page
+
+
+@pytest.mark.parametrize(
+    "measured", [1.7e308, -5e-324, 10**400, 0, -0.0, "a sentence", None], ids=lambda value: repr(value)[:9]
+)
+def test_whatever_else_was_measured_is_stored_as_it_is(reported, measured):
+    result = reported(verdict("n", record("n.one", measured=measured)))[0]
+    assert result["notebooks"][0]["checks"][0]["measured"] == measured
+
+
+# ------------------------------------------------------------------------------------------------------------- junit.xml
+
+
+def test_junit_has_a_case_a_check_and_its_counts_agree(everything):
+    result, root, _ = everything
+    for suite, notebook in zip(root, result["notebooks"], strict=True):
+        names = [case.get("name") for case in suite if case.get("name") != "the notebook"]
+        assert (suite.get("name"), names) == (notebook["name"], [check["name"] for check in notebook["checks"]])
+        assert int(suite.get("tests")) == len(suite)
+        for attribute, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(suite.get(attribute)) == len(suite.findall(f"testcase/{element}"))
+
+
+def test_junit_tells_each_outcome_apart(everything):
+    cases = {case.get("name"): [child.tag for child in case] for case in everything[1].iter("testcase")}
+    assert {name.removeprefix("mixed."): tags for name, tags in cases.items() if name.startswith("mixed.")} == {
+        "passed": [],
+        "failed": ["failure"],
+        "broken": ["error"],
+        "skipped": ["skipped"],
+        "missing": ["error"],
+        "known": ["system-out"],
+        "fixed": ["system-out"],
+    }
+
+
+def test_junit_is_red_for_every_notebook_that_is_red(everything):
+    result, root, _ = everything
+    red = {suite.get("name") for suite in root if int(suite.get("failures")) + int(suite.get("errors"))}
+    assert red == {entry["name"] for entry in result["notebooks"] if entry["outcome"] in ("failed", "missing")}
+    told = {suite.get("name"): suite.find("testcase[@name='the notebook']/error") for suite in root}
+    assert told["text"].get("message") == "it shows another text"
+    assert told["mixed"] is None and told["green"] is None and told["cards"] is None
+
+
+def test_junit_says_why(everything):
+    failure = next(everything[1].iter("failure"))
+    assert failure.get("message") == "what mixed.failed means"
+    assert failure.text == "measured 0.5, expected < 1, control rejected. since failed"
+    assert next(everything[1].iter("skipped")).get("message") == "since skipped"
+
+
+def test_junit_holds_no_character_that_xml_forbids(reported):
+    records = [record(f"n.{outcome}{NASTY}", outcome, means=NASTY, reason=NASTY, measured=NASTY) for outcome in OUTCOMES]
+    verdicts = verdict(f"n{NASTY}", *records, outcome="failed"), verdict("m", outcome="failed", reasons=[NASTY])
+    _, root, _ = reported(*verdicts)
+    clean = "<script>alert('1')</script> & [31mred[0m      ü"
+    assert next(root.iter("failure")).get("message") == clean
+    assert root.find(".//testcase[@name='the notebook']/error").get("message") == clean
+
+
+# ------------------------------------------------------------------------------------------------------------ index.html
+
+
+def test_the_page_names_every_check_and_every_reason(everything):
+    result, _, page = everything
+    text = Tags(page).text
+    for notebook in result["notebooks"]:
+        assert notebook["title"] in text and (notebook["reason"] or "") in text
+        assert [check["name"] for check in notebook["checks"] if check["name"] not in text] == []
+    assert "since broken" in text and "slow" in text and "float32" in text and "3.3.1" in text
+
+
+def test_the_page_says_ready_only_when_it_is(reported, everything):
+    assert "Not ready" in Tags(everything[2]).text
+    assert "Not ready" not in Tags(reported(verdict("n", record("n.one")))[2]).text
+
+
+def test_the_page_needs_no_network_and_no_other_file(everything):
+    tags = Tags(everything[2]).tags
+    assert {tag for tag, _ in tags} & {"script", "link", "img", "iframe", "object", "embed", "base"} == set()
+    assert [value for _, attributes in tags for value in attributes.values() if value and "//" in value] == []
+    assert "@import" not in everything[2] and "url(" not in everything[2]
+
+
+def test_the_page_links_the_executed_notebooks(everything):
+    links = [attributes["href"] for tag, attributes in Tags(everything[2]).tags if tag == "a"]
+    assert links == [f"notebooks/{name}.ipynb" for name in ("green", "mixed", "text", "empty")]
+
+
+def test_the_page_shows_markup_in_messages_as_text(reported):
+    evil = record("n.one", "failed", means=NASTY, reason=NASTY, measured=NASTY, expected=NASTY, control=NASTY)
+    rows = (Row(NASTY, "failed", NASTY, NASTY, NASTY, NASTY),)
+    setting = Setting("cpu", 1, {NASTY: NASTY}, {NASTY: NASTY})
+    _, _, page = reported(
+        verdict("n", evil, record("n.two", rows=rows), title=NASTY, reasons=[NASTY], notes=[NASTY], setting=setting)
+    )
+    assert "script" not in {tag for tag, _ in Tags(page).tags}
+    assert page.count("&lt;script&gt;alert") >= 15
+
+
+def test_all_reports_work_without_any_record(reported):
+    result, root, page = reported(verdict("n", outcome="failed", reasons=["nothing was compared"]))
+    assert (result["outcome"], len(root[0]), result["machine"]) == ("failed", 1, {})
+    assert "nothing was compared" in page
+
+
+# -------------------------------------------------------------------------------------------------------------- terminal
+
+
+def test_the_terminal_shows_what_is_wrong_and_the_verdict(everything):
+    text = as_text(everything[0])
+    assert "passed  green  2 of 2 checks compared, 2.0 s" in text.splitlines()
+    for outcome in ("failed", "broken", "known", "fixed"):
+        assert f"        {outcome} mixed.{outcome}: what mixed.{outcome} means" in text.splitlines()
+    assert "        note: slow" in text.splitlines() and "        it needs 2 cards" in text.splitlines()
+    last = "RED: 1 of 6 notebooks passed, 8 checks compared, 8 controls rejected, on cpu in 12 s"
+    assert text.splitlines()[-1] == last
+
+
+def test_the_terminal_calls_a_good_run_green(reported):
+    text = as_text(reported(verdict("n", record("n.one")))[0])
+    assert text.splitlines()[-1].startswith("green: 1 of 1 notebooks passed")

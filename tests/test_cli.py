@@ -1,0 +1,203 @@
+"""How a run looks while it goes on, how it ends, and what is left when it is ended from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from xml.etree import ElementTree
+
+import jsonschema
+import nbformat
+import psutil
+import pytest
+from nbformat import v4
+
+from xpulab import cli, files
+from xpulab.doctor.detect import detect
+from xpulab.errors import InputError
+
+GOOD = 'check.equal("{name}.good", 2, 2, control=3, means="two is two")'
+ENDLESS = "import subprocess, time\nchild = subprocess.Popen(['sleep', '300'])\nwhile True:\n    time.sleep(0.01)"
+COMMAND = [sys.executable, "-m", "xpulab"]
+
+
+def put(folder, name, *cells, budget=30):
+    """Saves a small notebook of ours, whose checks belong to the capability `name`."""
+    head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
+    imports = "from xpulab.notebook import check\nfrom xpulab.notebook.verdict import verdict"
+    code = [imports, *(cell.replace("{name}", name) for cell in cells), "verdict()"]
+    notebook = v4.new_notebook(cells=[head, *map(v4.new_code_cell, code)])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata["xpulab"] = {
+        "title": f"On {name}",
+        "capabilities": [name],
+        "cards": 1,
+        "budget_seconds": {"quick": budget, "standard": budget},
+    }
+    nbformat.write(notebook, folder / f"{name}.ipynb")
+
+
+def name_of(process):
+    """What a process is called; "" when it is gone."""
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def results(folder):
+    """What result.json holds, which fits its schema."""
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    schema = json.loads(files.data("schema", "result.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(result)
+    return result
+
+
+# --------------------------------------------------------------------------------------------------------- in a terminal
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory):
+    """A green run in a terminal: its exit code, what it wrote there, and its folder."""
+    folder = tmp_path_factory.mktemp("terminal")
+    put(folder, "shown", GOOD)
+    ours, theirs = pty.openpty()
+    arguments = ["run", "shown.ipynb", "--device", "cpu", "--out", "out"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150"}
+    with subprocess.Popen(COMMAND + arguments, cwd=folder, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        written, until = b"", time.monotonic() + 100
+        while time.monotonic() < until and select.select([ours], [], [], 100)[0]:
+            try:
+                written += os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+        code = process.wait(10)
+    os.close(ours)
+    return code, written.decode(), folder
+
+
+def test_a_green_run_exits_with_0(terminal):
+    assert terminal[0] == 0
+    assert results(terminal[2] / "out")["outcome"] == "passed"
+
+
+def test_a_terminal_shows_a_table_that_is_renewed_in_place(terminal):
+    written = terminal[1]
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
+    assert "\x1b[1A" in written or "\x1b[2K" in written, "nothing was renewed in place"
+    assert re.search(r"shown +running +cell \d of 4 ", plain)
+    assert re.search(r"shown +passed +1 of 1 checks compared +\d+\.\d s", plain)
+    assert "shown: started" not in plain
+
+
+def test_a_terminal_ends_with_the_verdict_and_where_the_report_is(terminal):
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal[1])
+    assert "green: 1 of 1 notebooks passed" in plain
+    assert f"report: {terminal[2] / 'out' / 'index.html'}" in plain
+
+
+# ---------------------------------------------------------------------------------------------------- ended from outside
+
+
+@pytest.fixture(scope="module", params=[signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def ended(request, tmp_path_factory):
+    """A run of three, one at a time, that gets a signal in the second: exit code, output, processes it had, folder."""
+    folder = tmp_path_factory.mktemp("ended")
+    put(folder, "first", GOOD, budget=40)
+    put(folder, "second", ENDLESS, GOOD, budget=30)
+    put(folder, "third", GOOD, budget=20)
+    command = [*COMMAND, "run", "*.ipynb", "--device", "cpu", "--jobs", "1", "--out", "out"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        family, until = [], time.monotonic() + 100
+        while time.monotonic() < until and "sleep" not in map(name_of, family):
+            time.sleep(0.05)
+            family = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(request.param)
+        written = process.stdout.read()
+        code = process.wait(60)
+    return code, written, family, folder
+
+
+def test_an_ended_run_exits_with_130_and_says_so(ended):
+    code, written, _, _ = ended
+    assert code == 130
+    assert "xpulab: interrupted" in written.splitlines() and "Traceback" not in written
+    assert "report: " in written
+
+
+def test_an_ended_run_leaves_no_process(ended):
+    family = ended[2]
+    assert len(family) >= 2, "the kernel and its child were not seen"
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+def test_an_ended_run_reports_what_has_finished_and_what_is_missing(ended):
+    entries = {entry["name"]: entry for entry in results(ended[3] / "out")["notebooks"]}
+    assert {name: entry["outcome"] for name, entry in entries.items()} == {
+        "first": "passed",
+        "second": "failed",
+        "third": "missing",
+    }
+    assert entries["second"]["reason"].startswith("interrupted")
+    assert entries["third"]["reason"] == "interrupted before it started"
+    assert [check["outcome"] for name in entries for check in entries[name]["checks"]] == ["passed", "missing", "missing"]
+
+
+def test_an_ended_run_writes_all_reports(ended):
+    suites = ElementTree.parse(ended[3] / "out" / "junit.xml").getroot()
+    assert [int(suite.get("errors")) for suite in suites] == [0, 1, 1]
+    page = (ended[3] / "out" / "index.html").read_text(encoding="utf-8")
+    assert "Not ready" in page and "third.good" in page
+
+
+# -------------------------------------------------------------------------------------------------------------- pieces
+
+
+def test_list_names_every_notebook_and_every_check(tmp_path):
+    put(tmp_path, "one", GOOD, 'check.equal("{name}.more", 2, 2, control=3)', budget=7)
+    put(tmp_path, "two", GOOD)
+    done = subprocess.run([*COMMAND, "run", "--list", "*.ipynb"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "one  On one (2 checks, about 7 s)",
+        "    one.good",
+        "    one.more",
+        "two  On two (1 checks, about 30 s)",
+        "    two.good",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.ipynb", "two.ipynb"]
+
+
+@pytest.mark.parametrize(("device", "notebooks", "jobs"), [("cpu", 2, 2), ("cpu", 100, 4), ("xpu", 100, 1), ("gpu", 2, 1)])
+def test_notebooks_share_the_cores_but_never_a_card(monkeypatch, device, notebooks, jobs):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert cli._jobs(device, notebooks) == jobs
+
+
+@pytest.mark.skipif(detect().device != "cpu", reason="this machine has a card")
+def test_auto_is_the_cpu_where_there_is_no_card():
+    assert cli._device("auto") == "cpu"
+
+
+@pytest.mark.parametrize("device", ["CPU", "", "cuda", "auto "])
+def test_a_device_that_no_one_knows_is_refused(device):
+    with pytest.raises(InputError, match="xpu, gpu, cpu"):
+        cli._device(device)
+
+
+def test_an_output_folder_below_a_file_is_refused_and_nothing_is_left(tmp_path):
+    put(tmp_path, "one", GOOD)
+    (tmp_path / "file").write_text("in the way")
+    command = [*COMMAND, "run", "one.ipynb", "--device", "cpu", "--out", "file/out"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert f"{tmp_path / 'file' / 'out'}: cannot be written" in done.stderr and "--out" in done.stderr
+    assert "Traceback" not in done.stderr
