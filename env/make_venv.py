@@ -285,13 +285,27 @@ def call(command, out, lock):
 
 
 def end(child):
-    """Ends a child's whole process group: politely, after 5 s by force."""
-    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+    """Ends a child's whole process group: politely, after 5 s by force.
+
+    Waits without child.wait(), whose lock stays taken when a signal's exception left it in the wrong moment.
+    """
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
-        child.wait(5)
+    until = time.monotonic() + 5
+    while not reaped(child.pid) and time.monotonic() < until:
+        time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+    while not reaped(child.pid):
+        time.sleep(0.02)
+
+
+def reaped(pid):
+    """Whether this child has ended; its exit status is taken, so that nothing of it is left."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
 
 
 def failure(command, code, log):
