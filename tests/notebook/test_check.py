@@ -265,3 +265,26 @@ def test_a_record_says_how_long_the_comparison_took(shown, monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
     check.equal("a.b", 1, 1, control=2)
     assert shown.record.seconds == 2.5
+
+
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def speechless():
+    raise Speechless
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: check.equal("a.b", speechless, 1, control=2),
+        lambda: check.equal("a.b", 1, 1, control=speechless),
+        lambda: check.raises("a.b", ValueError, lambda: int("x"), control=speechless),
+    ],
+    ids=["value", "control", "control of raises"],
+)
+def test_an_error_whose_text_cannot_be_read_does_not_stop_the_notebook(make, shown):
+    make()
+    assert shown.record.outcome == "broken"

@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 from collections import OrderedDict
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -306,6 +307,7 @@ SAME = {
     "large integers": (BIG + 1, np.int64(BIG + 1)),
     "integers beyond every numpy type": (2**70, 2**70),
     "signed and unsigned beyond 2**53": (np.array([BIG + 1]), np.array([BIG + 1], np.uint64)),
+    "float and fraction": (0.5, Fraction(1, 2)),
     "texts": ("Beijing", "Beijing"),
     "numpy text": (np.str_("Beijing"), "Beijing"),
     "bytes": (b"ab", b"ab"),
@@ -695,3 +697,12 @@ def test_the_line_that_tells_most_of_a_paddle_error_is_taken():
 
 def test_an_error_without_text_has_an_empty_line():
     assert compare.first_line(RuntimeError()) == ""
+
+
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def test_an_error_whose_text_cannot_be_read_is_told_all_the_same():
+    assert compare.first_line(Speechless()) == "an error that cannot say what it is"

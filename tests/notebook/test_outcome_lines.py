@@ -97,3 +97,8 @@ def test_what_was_measured_cannot_inject_html(shown):
 def test_a_red_text_is_the_same_with_and_without_html(shown):
     check.equal("a.b", 3, 1, control=2)
     assert shown.html.removeprefix('<pre style="color:#b00020">').removesuffix("</pre>") == shown.text
+
+
+def test_a_failed_check_that_measured_no_number_says_nothing_was_measured(shown):
+    check.below("a.b", float("nan"), 1.0, control=1.0, means="small")
+    assert "measured nothing, expected < 1, control rejected" in shown.text

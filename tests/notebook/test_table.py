@@ -210,3 +210,15 @@ def test_a_table_survives_its_way_through_json(shown):
 def test_a_table_that_is_not_entered_records_nothing(shown):
     check.table("a.b", means="it holds")
     assert check.ledger.records == {}
+
+
+def test_an_error_whose_text_cannot_be_read_stays_inside_the_block(shown):
+    class Speechless(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    def stop(rows):
+        raise Speechless
+
+    one_table(passing, stop)
+    assert [row.outcome for row in shown.record.rows] == ["passed", "broken"]

@@ -204,3 +204,18 @@ def test_a_check_with_a_computed_name_is_refused_with_its_cell_and_line(notebook
 def test_magics_and_shell_lines_do_not_disturb_the_plan(notebook):
     notebook.run("%matplotlib --list\nfiles = !true\n" + GOOD, "verdict()")
     assert notebook.error is None
+
+
+def test_a_skip_in_a_later_cell_does_not_take_a_failure_back(notebook):
+    error = notebook.run(GOOD, BAD, 'check.skip("a.bad", "never mind")', "verdict()").error
+    assert str(error) == "1 of 2 checks are not well: a.bad (failed)"
+
+
+def test_a_comparison_in_a_later_cell_replaces_a_skip(notebook):
+    error = notebook.run(GOOD, 'check.skip("a.bad", "never mind")', BAD, "verdict()").error
+    assert str(error) == "1 of 2 checks are not well: a.bad (failed)"
+
+
+def test_a_failure_that_was_skipped_and_is_then_mended_counts_as_it_is_last(notebook):
+    skip = 'check.skip("a.bad", "never mind")'
+    assert notebook.run(BAD, skip, BAD.replace("3", "1"), "verdict()").error is None

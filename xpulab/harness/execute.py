@@ -172,6 +172,7 @@ class _Watch:
         for timer in self._timers:
             timer.cancel()
         self._signal(signal.SIGKILL)
+        self._group = None  # from here on the number may belong to somebody else
 
     def _limit_reached(self) -> None:
         late = f"cell {self.cell} had not ended" if self.cell else "the kernel was not ready"

@@ -223,13 +223,15 @@ class _Ledger:
     def keep(self, record: Record) -> None:
         """Keep the record in place of an earlier one of that name, which a cell that is run again leaves behind.
 
-        Within one run of a cell the worse of the two stays: in a loop, the last must not hide the others.
+        Within one run of a cell the worse of the two stays: in a loop, the last must not hide the others. A skip takes no
+        comparison back, whenever it comes.
         """
         from IPython import get_ipython
 
         shell, earlier = get_ipython(), self.records.get(record.name)
         run = shell.execution_count if shell else None
-        if earlier and run is not None and self._made_in.get(record.name) == run:
+        same_run = run is not None and self._made_in.get(record.name) == run
+        if earlier and (same_run or record.outcome == "skipped"):
             record = worse(earlier, record)
         self.records[record.name], self._made_in[record.name] = record, run
 

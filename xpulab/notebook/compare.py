@@ -134,7 +134,11 @@ def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") 
 
 def first_line(error: BaseException) -> str:
     """The line of an exception's text that says the most: Paddle puts a C++ traceback before it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    try:
+        text = str(error)
+    except Exception:
+        return "an error that cannot say what it is"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if re.match(r"\(?\w*(Error|NotFound|InvalidArgument|Unimplemented|OutOfRange)", line)]
     return (telling or lines or [""])[0][:300]
 
