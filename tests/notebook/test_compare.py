@@ -252,6 +252,11 @@ def test_close_refuses_integers_that_double_precision_would_round(value):
         close(value, value, atol=0.5)
 
 
+def test_close_refuses_a_list_in_which_numpy_would_round_an_integer_beside_a_float():
+    with pytest.raises(TypeError, match="numpy would round"):
+        close([BIG + 1, 0.5], [BIG, 0.5])
+
+
 def test_close_takes_a_large_integer_that_double_precision_holds():
     assert close(2**60, 2**60).accepted
 
@@ -434,8 +439,27 @@ def test_equal_names_entries_that_are_missing_and_those_too_many():
     assert compare.equal({"a": 1, "c": 1}, {"a": 1, "b": 1}).why == "missing: b; unexpected: c"
 
 
+@pytest.mark.parametrize(("names", "why"), [("abc", "missing: a, b, c"), ("abcd", "missing: a, b, c ...")])
+def test_equal_names_the_first_three_that_are_missing(names, why):
+    assert compare.equal({"x": 1}, dict.fromkeys(["x", *names], 1)).why == why
+
+
+@pytest.mark.parametrize(("nothing", "word"), [([], "empty"), (None, "None")])
+def test_equal_says_which_kind_of_nothing_it_met(nothing, word):
+    assert compare.equal(nothing, [1]).why == f"what was measured is {word}, and {word} equals nothing"
+
+
+def test_equal_counts_all_entries_when_all_are_as_expected():
+    assert compare.equal([1, 2, 3], [1, 2, 3]).measured == "3 of 3"
+
+
 def test_equal_counts_the_entries_that_are_as_expected():
     assert compare.equal([1, 2, 4], [1, 2, 3]).measured == "2 of 3"
+
+
+@pytest.mark.parametrize(("value", "expected"), [(3, 4), ("left", "right")])
+def test_equal_measures_a_single_value_as_itself(value, expected):
+    assert compare.equal(value, expected).measured == value
 
 
 def test_equal_shows_the_first_element_that_differs():

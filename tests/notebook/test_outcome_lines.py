@@ -102,3 +102,18 @@ def test_a_red_text_is_the_same_with_and_without_html(shown):
 def test_a_failed_check_that_measured_no_number_says_nothing_was_measured(shown):
     check.below("a.b", float("nan"), 1.0, control=1.0, means="small")
     assert "measured nothing, expected < 1, control rejected" in shown.text
+
+
+def test_a_check_whose_value_raised_has_neither_measured_nor_expected_anything(shown):
+    check.equal("a.b", lambda: 1 / 0, 1, control=2, means="equal")
+    assert "measured nothing, expected -, control not tried" in shown.text
+
+
+def test_a_failed_check_that_measured_a_text_shows_it(shown):
+    check.equal("a.b", "left", "right", control="other", means="equal")
+    assert "measured left, expected equal, control rejected" in shown.text
+
+
+def test_a_failed_check_shows_a_number_with_six_digits(shown):
+    check.below("a.b", 1.23456789, 1.0, control=1.0, means="small")
+    assert "measured 1.23457, expected < 1" in shown.text

@@ -222,3 +222,15 @@ def test_an_error_whose_text_cannot_be_read_stays_inside_the_block(shown):
 
     one_table(passing, stop)
     assert [row.outcome for row in shown.record.rows] == ["passed", "broken"]
+
+
+def test_a_table_that_passed_has_no_reason(shown):
+    one_table(passing, skipping)
+    assert shown.record.reason is None
+
+
+def test_a_table_says_how_long_its_block_took(shown, monkeypatch):
+    ticks = iter([10.0, 12.5])
+    monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
+    one_table(passing)
+    assert shown.record.seconds == 2.5

@@ -97,6 +97,10 @@ def test_a_tensor_and_its_array_have_the_same_bits():
     assert compare.bitwise(tensor([1.0]), np.ones(1, np.float32)).accepted
 
 
+def test_an_array_and_its_tensor_have_the_same_bits():
+    assert compare.bitwise(np.ones(1, np.float32), tensor([1.0])).accepted
+
+
 def test_bitwise_tells_bfloat16_from_float32():
     assert compare.bitwise(tensor([1.0], "bfloat16"), tensor([1.0])).misfit
 

@@ -25,12 +25,13 @@ class Notebook:
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
         self.error: BaseException | None = None
+        self.store_history = True
         self.run(IMPORTS)
 
     def run(self, *cells: str) -> Notebook:
         for cell in cells:
             with capture_output() as self.captured:
-                done = self._shell.run_cell(cell, store_history=True)
+                done = self._shell.run_cell(cell, store_history=self.store_history)
             self.error = done.error_before_exec or done.error_in_exec
         return self
 
@@ -219,3 +220,25 @@ def test_a_comparison_in_a_later_cell_replaces_a_skip(notebook):
 def test_a_failure_that_was_skipped_and_is_then_mended_counts_as_it_is_last(notebook):
     skip = 'check.skip("a.bad", "never mind")'
     assert notebook.run(BAD, skip, BAD.replace("3", "1"), "verdict()").error is None
+
+
+@pytest.fixture
+def without_history(notebook):
+    """As under nbval, whose kernels keep no history."""
+    notebook.store_history = False
+    return notebook.run("In.clear()", "check.ledger.watch_cells()")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [[GOOD, f"if False:\n    {BAD}", "verdict()"], [GOOD, f"if False:\n    {BAD}\nverdict()"]],
+    ids=["in a cell before", "in the cell of the verdict"],
+)
+def test_without_history_the_cells_that_ran_are_the_plan(without_history, cells):
+    assert str(without_history.run(*cells).error) == "1 of 2 checks are not well: a.bad (missing)"
+
+
+def test_without_history_the_cell_that_imports_check_is_in_the_plan_too(notebook):
+    notebook.store_history = False
+    importing = f"In.clear()\ncheck.ledger.watch_cells()\n{GOOD}\nif False:\n    {BAD}"
+    assert str(notebook.run(importing, "verdict()").error) == "1 of 2 checks are not well: a.bad (missing)"
