@@ -1,8 +1,14 @@
-"""What all tests share: long ones start first, so that they do not end last on their own."""
+"""What all tests share: long ones start first, and no kernel of theirs waits for a port that another one took."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
+
+_SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -144,6 +144,28 @@ def test_a_notebook_that_comes_up_after_the_stop_is_not_started(put, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_papermill_that_does_not_come_back_is_left_behind(put, tmp_path, monkeypatch):
+    for name in ("_START_SECONDS", "_GRACE_SECONDS", "_COME_BACK_SECONDS"):
+        monkeypatch.setattr(f"xpulab.harness.execute.{name}", 0.01)
+    never = threading.Event()
+    monkeypatch.setattr("papermill.execute_notebook", lambda *given, **options: never.wait())
+    plan = read_plan(put("stuck", GOOD), "quick")
+    (tmp_path / "out").mkdir()
+    [(_, executed)] = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *cell: None).run([plan], 1)
+    never.set()
+    verdict = judge(plan, executed)
+    assert (verdict.outcome, outcomes(verdict)) == ("failed", {"demo.good": "missing"})
+    assert verdict.run.stopped == "no kernel was started; papermill did not come back from it"
+
+
+def test_a_kernel_listens_on_no_port_of_the_machine(put, tmp_path):
+    source = 'import json, sys\nprint(json.load(open(sys.argv[sys.argv.index("-f") + 1]))["transport"])'
+    (tmp_path / "out").mkdir()
+    plan = read_plan(put("sockets", source, GOOD), "quick")
+    [(_, executed)] = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *cell: None).run([plan], 1)
+    assert '"ipc\\n"' in executed.read_text(encoding="utf-8")
+
+
 def test_a_green_notebook_says_how_it_was_run(verdict_on):
     verdict = verdict_on("all_parameters")
     assert (verdict.outcome, verdict.reasons, verdict.compared) == ("passed", (), 1)

@@ -29,6 +29,10 @@ LIMIT_IN_BUDGETS = 5.0
 
 _START_SECONDS = 120
 _GRACE_SECONDS = 5.0
+_COME_BACK_SECONDS = 30.0
+"""A killed kernel is noticed by papermill within seconds; after this long it never will be."""
+_SOCKET_PATH_BYTES = 90
+"""Of a Unix socket's path 107 bytes are allowed; the kernel's manager appends to what it is given."""
 _INJECTED = "injected-parameters"
 
 
@@ -98,7 +102,7 @@ class Execution:
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="xpulab-", ignore_cleanup_errors=True) as scratch:
             try:
-                stopped = self._papermill(plan, executed, _watched_by(watch, scratch), watch)
+                stopped = self._papermill_or_given_up(plan, executed, _watched_by(watch, scratch), watch)
             finally:
                 watch.end()
                 self._watches.discard(watch)
@@ -107,6 +111,23 @@ class Execution:
         run = Run(target.device, target.level, target.cards, seconds, plan.budget_seconds, stopped)
         _note(run, executed, plan.path)
         return executed
+
+    def _papermill_or_given_up(
+        self, plan: Plan, executed: Path, manager: type[AsyncKernelManager], watch: _Watch
+    ) -> str | None:
+        """As _papermill, which is left behind when it does not come back after its kernel was killed."""
+        ended: list[str | None] = []
+
+        def run() -> None:
+            try:
+                ended.append(self._papermill(plan, executed, manager, watch))
+            finally:
+                watch.over.set()
+
+        watch.expect_kernel()
+        threading.Thread(target=run, name=f"papermill {plan.name}", daemon=True).start()
+        watch.over.wait()
+        return ended[0] if ended else f"{watch.reason}; papermill did not come back from it"
 
     def _papermill(self, plan: Plan, executed: Path, manager: type[AsyncKernelManager], watch: _Watch) -> str | None:
         """Execute; returns why it was stopped, None when it ran to its end or to a cell that raised."""
@@ -149,9 +170,15 @@ class _Watch:
         self.cell = 0
         self.log = log
         self.reason: str | None = None
+        self.over = threading.Event()
+        """Set when papermill has come back, or is not waited for any longer."""
         self._limit = limit_seconds
         self._group: int | None = None
         self._timers: list[threading.Timer] = []
+
+    def expect_kernel(self) -> None:
+        """From now on there must be a kernel within the time that one may take to start."""
+        self._later(_START_SECONDS, lambda: self._group is None and self.stop("no kernel was started"))
 
     def kernel_started(self, pid: int) -> None:
         """The kernel leads a process group of its own; its limit counts from now."""
@@ -166,6 +193,7 @@ class _Watch:
             self.reason = reason
             self._signal(signal.SIGINT)
             self._later(_GRACE_SECONDS, lambda: self._signal(signal.SIGKILL))
+            self._later(_GRACE_SECONDS + _COME_BACK_SECONDS, self.over.set)
 
     def end(self) -> None:
         """The notebook is done: whatever its kernel left running is killed."""
@@ -178,7 +206,7 @@ class _Watch:
         late = f"cell {self.cell} had not ended" if self.cell else "the kernel was not ready"
         self.stop(f"{late} after {self._limit:.0f} s")
 
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+    def _later(self, seconds: float, action: Callable[[], object]) -> None:
         timer = threading.Timer(seconds, action)
         timer.daemon = True
         self._timers.append(timer)
@@ -193,9 +221,17 @@ class _Watch:
 
 
 def _watched_by(watch: _Watch, scratch: str) -> type[AsyncKernelManager]:
-    """A kernel manager whose kernel is under watch and keeps its temporary files in `scratch`."""
+    """A kernel manager whose kernel is under watch and keeps its temporary files and its sockets in `scratch`.
+
+    Ports are chosen before the kernel binds them: when somebody else takes the one for output in between, the kernel
+    neither answers nor ends. A file of its own nobody takes.
+    """
+    sockets = {"transport": "ipc", "ip": f"{scratch}/kernel"} if len(os.fsencode(scratch)) <= _SOCKET_PATH_BYTES else {}
 
     class Watched(AsyncKernelManager):
+        def __init__(self, **options: object) -> None:
+            super().__init__(**{**sockets, **options})
+
         async def start_kernel(self, **options: object) -> None:
             environment = {**os.environ, "TMPDIR": scratch}
             with watch.log.open("wb") as log:
