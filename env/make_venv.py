@@ -1,6 +1,6 @@
 """Makes the virtual environment that everything runs in: .venv in the repository, for the device of this machine.
 
-    python3 env/make_venv.py [--device auto|cpu|gpu|xpu | --set cpu|gpu|xpu] [-- ARGUMENTS]
+    python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu] [-- ARGUMENTS]
 
 It installs env/requirements/<device>.txt and the repository itself, editable, and writes .venv/xpulab.json last: what was
 installed, from what. When that still holds, nothing is touched. Otherwise it says why, and makes the environment anew:
@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "env" / "requirements"
 sys.path.insert(0, str(ROOT))
 
+from xpulab.devices import wheel_device  # noqa: E402
 from xpulab.errors import InputError  # noqa: E402
 
 MARKER = "xpulab.json"
@@ -82,7 +83,7 @@ def parse(arguments):
         description="Makes the virtual environment that everything runs in. Details: the head of this file.",
     )
     which = parser.add_mutually_exclusive_group()
-    devices = ("auto", "cpu", "gpu", "xpu")
+    devices = ("auto", "cpu", "gpu", "xpu", "sim")
     which.add_argument("--device", choices=devices, default="auto", help="must be there; auto: what this machine has")
     which.add_argument("--set", choices=("cpu", "gpu", "xpu"), help="install this set, whatever this machine has")
     return parser.parse_args(arguments)
@@ -104,8 +105,8 @@ def make_if_needed(venv, state):
 
 def set_for(device):
     """Which requirement set serves the device: cpu, gpu or xpu. Raises InputError when there is no such device."""
-    if device == "cpu":
-        return device
+    if wheel_device(device) == "cpu":
+        return "cpu"
     from xpulab.doctor.detect import detect, require
 
     detection = detect()

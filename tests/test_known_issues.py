@@ -82,7 +82,7 @@ WRONG = {
         ENTRY + "  since: 2024\n",
         "line 1: Additional properties are not allowed ('since' was unexpected)",
     ),
-    "an unknown device": (ENTRY.replace("xpu]", "tpu]"), "line 4: 'tpu' is not one of ['cpu', 'gpu', 'xpu']"),
+    "an unknown device": (ENTRY.replace("xpu]", "tpu]"), "line 4: 'tpu' is not one of ['cpu', 'gpu', 'xpu', 'sim']"),
     "no device": (ENTRY.replace("[cpu, xpu]", "[]"), "line 4: [] should be non-empty"),
     "no version": (ENTRY.replace('{numpy: "==1.26.4"}', "{}"), "line 3: {} should be non-empty"),
     "a version without comparison": (

@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 
+from xpulab.devices import wheel_device
 from xpulab.errors import InputError
 
 app = typer.Typer(
@@ -56,7 +57,7 @@ def _reporting_input_errors(command: Callable) -> Callable:
 def run(
     notebooks: Annotated[list[str] | None, typer.Argument(help="Names, paths or globs; without one, all.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show what would run, with its checks; run nothing.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, gpu or xpu. auto is the first of xpu, gpu, cpu there is.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto (the first of xpu, gpu, cpu there is), xpu, gpu, cpu or sim.")] = "auto",
     cards: Annotated[int, typer.Option(min=1, max=16, help="How many cards a notebook may use.")] = 1,
     level: Annotated[str, typer.Option(help="quick: does it work at all. standard: does it work right.")] = "quick",
     jobs: Annotated[int | None, typer.Option(min=1, help="Notebooks at a time. Default: one a core, on a card one.")] = None,
@@ -130,11 +131,11 @@ def _device(asked: str) -> str:
     require_one_framework(device)
     wanted = framework_row(device)
     if wanted.what not in installed_frameworks():
-        instead = "" if device == "cpu" else ", or pass --device cpu to run on the CPU all the same"
+        instead = "" if wheel_device(device) == "cpu" else ", or pass --device cpu to run on the CPU all the same"
         raise InputError(f"{device} needs {wanted.what}, which is not installed here: run env/validate.sh{instead}")
     return device
 
 
 def _jobs(device: str, notebooks: int) -> int:
     """A notebook a core on the CPU; on a card one at a time, since they would share its memory."""
-    return min(notebooks, os.cpu_count() or 1) if device == "cpu" else 1
+    return min(notebooks, os.cpu_count() or 1) if wheel_device(device) == "cpu" else 1

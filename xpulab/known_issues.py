@@ -24,7 +24,7 @@ class KnownIssue:
 
     id: a short name. check: the check that sees it; case: which row of it, when the check has many, else None.
     versions: package name to version specifier, all of which must hold ("paddle" stands for whichever wheel is there).
-    devices: where it was seen, of cpu, gpu, xpu. symptom, workaround: sentences. reference: where it is documented, or
+    devices: where it was seen, of cpu, gpu, xpu, sim. symptom, workaround: sentences. reference: where it is documented, or
     "measured here".
     """
 

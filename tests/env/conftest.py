@@ -52,7 +52,8 @@ class Repository:
         shutil.copytree(ROOT / "env", self.folder / "env", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", self.folder)
         self.write("xpulab/__init__.py", "")
-        self.write("xpulab/errors.py", (ROOT / "xpulab/errors.py").read_text())
+        for name in ("xpulab/errors.py", "xpulab/devices.py"):
+            self.write(name, (ROOT / name).read_text())
         self.write("xpulab/doctor/__init__.py", "")
         self.write("xpulab/doctor/detect.py", DETECT)
         self.calls_file.touch()

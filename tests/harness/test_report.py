@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ import jsonschema
 import pytest
 
 from xpulab import files
+from xpulab.devices import DEVICES
 from xpulab.harness import report
 from xpulab.harness.execute import Run, Target
 from xpulab.harness.judge import Verdict
@@ -37,8 +39,8 @@ def verdict(name, *records, outcome="passed", reasons=(), folder=None, setting=N
 def reported(tmp_path):
     """Writes the reports on these verdicts; returns result.json, junit.xml's root and the page."""
 
-    def write(*verdicts):
-        report.write(verdicts, Target("cpu", "quick", 1), 12.34, tmp_path)
+    def write(*verdicts, device="cpu"):
+        report.write(verdicts, Target(device, "quick", 1), 12.34, tmp_path)
         text = (tmp_path / "result.json").read_text(encoding="utf-8")
         result = json.loads(text, parse_constant=lambda name: pytest.fail(f"result.json holds {name}"))
         schema = json.loads(files.data("schema", "result.schema.json").read_text(encoding="utf-8"))
@@ -150,9 +152,10 @@ def test_whatever_else_was_measured_is_stored_as_it_is(reported, measured):
 def test_junit_has_a_case_a_check_and_its_counts_agree(everything):
     result, root, _ = everything
     for suite, notebook in zip(root, result["notebooks"], strict=True):
-        names = [case.get("name") for case in suite if case.get("name") != "the notebook"]
+        cases = suite.findall("testcase")
+        names = [case.get("name") for case in cases if case.get("name") != "the notebook"]
         assert (suite.get("name"), names) == (notebook["name"], [check["name"] for check in notebook["checks"]])
-        assert int(suite.get("tests")) == len(suite)
+        assert int(suite.get("tests")) == len(cases)
         for attribute, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             assert int(suite.get(attribute)) == len(suite.findall(f"testcase/{element}"))
 
@@ -237,7 +240,7 @@ def test_the_page_shows_markup_in_messages_as_text(reported):
 
 def test_all_reports_work_without_any_record(reported):
     result, root, page = reported(verdict("n", outcome="failed", reasons=["nothing was compared"]))
-    assert (result["outcome"], len(root[0]), result["machine"]) == ("failed", 1, {})
+    assert (result["outcome"], len(root[0].findall("testcase")), result["machine"]) == ("failed", 1, {})
     assert "nothing was compared" in page
 
 
@@ -252,6 +255,15 @@ def test_the_terminal_shows_what_is_wrong_and_the_verdict(everything):
     assert "        note: slow" in text.splitlines() and "        it needs 2 cards" in text.splitlines()
     last = "RED: 1 of 6 notebooks passed, 8 checks compared, 8 controls rejected, on cpu in 12 s"
     assert text.splitlines()[-1] == last
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_report_says_what_its_device_does_not_prove(reported, device):
+    result, root, page = reported(verdict("n", record("n.one")), device=device)
+    stated = {each.get("name"): each.get("value") for each in root[0].iter("property")}
+    assert stated == {"device": device, "scope": result["scope"]}
+    assert result["scope"] in html.unescape(page) and result["scope"] in as_text(result)
+    assert {"cpu": "the CPU", "gpu": "a GPU", "xpu": "Kunlun XPU", "sim": "simulated cards"}[device] in result["scope"]
 
 
 def test_the_terminal_calls_a_good_run_green(reported):

@@ -165,7 +165,7 @@ def test_using_a_device_decides_which_known_issues_count(shown, monkeypatch):
 def test_a_device_that_does_not_exist_is_refused_with_those_that_do():
     from xpulab.notebook.device import use_device
 
-    with pytest.raises(InputError, match="no device 'tpu': choose auto, cpu, gpu, xpu"):
+    with pytest.raises(InputError, match="no device 'tpu': choose auto, xpu, gpu, cpu, sim"):
         use_device("tpu")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from xpulab.devices import DEVICES, SIMULATED
 from xpulab.doctor.cards import Reading
 from xpulab.doctor.driver import DeviceNode, card_nodes
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
@@ -120,10 +121,13 @@ def looked_for_lines(detection: Detection) -> list[str]:
 
 
 def require(device: str, detection: Detection) -> None:
-    """Raises InputError when device ("xpu", "gpu" or "cpu") is not there: what was looked for, and what mends it."""
-    if device not in ("xpu", "gpu", "cpu"):
-        raise InputError(f"device {device!r}: unknown; one of xpu, gpu, cpu")
-    if device in detection.available:
+    """Raises InputError when device ("xpu", "gpu", "cpu" or "sim") is not there: what was looked for, what mends it.
+
+    Simulated cards are wherever the CPU is; building them is xpulab.sim's own matter.
+    """
+    if device not in DEVICES:
+        raise InputError(f"device {device!r}: unknown; one of {', '.join(DEVICES)}")
+    if device in (*detection.available, SIMULATED):
         return
     report = [
         f"no {device} on this machine. Looked for:",

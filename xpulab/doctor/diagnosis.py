@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from xpulab.devices import SIMULATED, wheel_device
 from xpulab.doctor import driver
 from xpulab.doctor.cards import Reading, count_cards
 from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
@@ -56,7 +57,7 @@ class Finding:
 class Diagnosis:
     """All findings for one device.
 
-    device: the one that was judged, "xpu", "gpu" or "cpu"
+    device: the one that was judged, "xpu", "gpu", "cpu" or "sim"
     findings: in the order of reading: hardware first, then installation, then environment
     versions: what is installed against what is supported
     detection: what was looked for, with the readings of the vendors' tools
@@ -92,7 +93,7 @@ def diagnose(
     root: Path = Path("/"),
     search_path: Sequence[str] | None = None,
 ) -> Diagnosis:
-    """Looks at everything and judges it for device ("auto", "xpu", "gpu" or "cpu").
+    """Looks at everything and judges it for device ("auto", "xpu", "gpu", "cpu" or "sim").
 
     paddle: what paddle_facts() returned, to compare its cards with the others'; None leaves Paddle unasked
     detection: an earlier one of this machine; None looks anew
@@ -101,7 +102,7 @@ def diagnose(
     """
     detection = detection or detect(root)
     hardware = list(_kunlun_hardware(detection, root))
-    if device in ("cpu", "gpu"):
+    if device in ("cpu", "gpu", SIMULATED):
         # Whoever names another device knows about the cards; `auto` must never pass over a dead one in silence.
         hardware = [replace(finding, verdict="warn") if finding.verdict == "wrong" else finding for finding in hardware]
     device = detection.device if device == "auto" else device
@@ -110,7 +111,7 @@ def diagnose(
     findings += hardware
     if device == "xpu":
         findings += _xpu_tool(detection.xpu_smi, driver.in_container(root))
-    if device != "cpu":
+    if wheel_device(device) != "cpu":
         findings += _card_counts(device, detection, paddle, environ, driver.in_container(root))
     findings += _installation(device, paddle, search_path)
     findings += _environment(device, environ)
@@ -215,7 +216,7 @@ def _installation(device: str, paddle: PaddleFacts | None, search_path: Sequence
     if paddle.error is not None:
         known = match(paddle.error) or [by_id("paddle-import")]
         yield Finding("paddle", "wrong", f"import paddle raised {paddle.error}", known[0].remedy)
-    elif device != "cpu" and paddle.built_for != device:
+    elif device != "cpu" and paddle.built_for != wheel_device(device):
         seen = f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}"
         yield Finding("paddle", "wrong", seen, framework_row(device).remedy)
     else:

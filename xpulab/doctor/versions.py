@@ -15,6 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from xpulab import files
+from xpulab.devices import REAL, wheel_device
 from xpulab.doctor.cards import Reading
 from xpulab.doctor.yaml_rows import read_rows
 from xpulab.errors import InputError
@@ -77,12 +78,12 @@ class SeveralFrameworks(InputError):
 
 
 def version_rows(device: str, xpu_smi: Reading, search_path: Sequence[str] | None = None) -> tuple[VersionRow, ...]:
-    """Every version that matters on device ("cpu", "gpu", "xpu"), judged.
+    """Every version that matters on device ("cpu", "gpu", "xpu", "sim"), judged.
 
     xpu_smi: where driver and firmware are taken from
     search_path: folders in which distributions are looked up; None is sys.path
     """
-    return tuple(_row(row, xpu_smi, search_path) for row in supported_versions() if device in row.devices)
+    return tuple(_row(row, xpu_smi, search_path) for row in supported_versions() if wheel_device(device) in row.devices)
 
 
 def installed_frameworks(search_path: Sequence[str] | None = None) -> dict[str, str]:
@@ -106,7 +107,7 @@ def require_one_framework(device: str, search_path: Sequence[str] | None = None)
 
 def framework_row(device: str) -> Supported:
     """Which wheel brings paddle on device, in which version, and the command that installs it."""
-    return next(row for row in supported_versions() if row.kind == "framework" and device in row.devices)
+    return next(row for row in supported_versions() if row.kind == "framework" and wheel_device(device) in row.devices)
 
 
 @cache
@@ -127,7 +128,7 @@ def read_supported(path: Path) -> tuple[Supported, ...]:
                 raise InputError(f"{row.place}: {key!r} is not a version specifier: {error}") from error
         if row.values["kind"] not in KINDS:
             raise InputError(f"{row.place}: unknown kind {row.values['kind']!r}; known are {', '.join(KINDS)}")
-        if not set(row.values["devices"]) <= {"cpu", "gpu", "xpu"}:
+        if not set(row.values["devices"]) <= set(REAL):
             raise InputError(f"{row.place}: devices must be of cpu, gpu, xpu, not {row.values['devices']}")
     return tuple(Supported(**{**row.values, "devices": tuple(row.values["devices"])}) for row in rows)
 

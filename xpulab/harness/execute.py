@@ -38,7 +38,10 @@ _INJECTED = "injected-parameters"
 
 @dataclass(frozen=True)
 class Target:
-    """What a run is asked to use. device: cpu, gpu or xpu. level: as in plan.LEVELS. cards: how many a notebook may use."""
+    """What a run is asked to use.
+
+    device: cpu, gpu, xpu or sim. level: as in plan.LEVELS. cards: how many a notebook may use.
+    """
 
     device: str
     level: str

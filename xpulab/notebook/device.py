@@ -17,19 +17,17 @@ from typing import Any
 import paddle
 import psutil
 
+from xpulab.devices import DEVICES, REAL, SIMULATED
 from xpulab.errors import InputError
 from xpulab.notebook.check import ledger
 from xpulab.record import Setting
-
-DEVICES = ("xpu", "gpu", "cpu")
-"""Every device there is, in the order in which `auto` tries them."""
 
 _PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu", "paddlenlp", "numpy")
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device in use. name: "cpu", "gpu" or "xpu"; cards: how many may be used; place: what paddle.set_device took."""
+    """A device in use. name: "cpu", "gpu", "xpu" or "sim"; cards: how many may be used; place: what paddle.set_device took."""
 
     name: str
     cards: int
@@ -43,7 +41,7 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     computation on it is wrong.
     """
     if name not in ("auto", *DEVICES):
-        raise InputError(f"no device {name!r}: choose auto, {', '.join(reversed(DEVICES))}")
+        raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
     device = _first_that_works(cards) if name == "auto" else _select(name, cards)
     ledger.device = device.name
     _note(Setting(device.name, device.cards, machine(), versions()))
@@ -81,6 +79,8 @@ def card_count(name: str) -> int:
     """How many cards of this kind Paddle sees. The CPU counts as one for each core, since ranks are processes there."""
     if name == "cpu":
         return os.cpu_count() or 1
+    if name == SIMULATED:
+        return paddle.base.core.get_custom_device_count(SIMULATED)
     compiled = {"gpu": paddle.is_compiled_with_cuda, "xpu": paddle.is_compiled_with_xpu}[name]()
     return getattr(paddle.device, {"gpu": "cuda", "xpu": "xpu"}[name]).device_count() if compiled else 0
 
@@ -109,7 +109,7 @@ def versions() -> dict[str, str]:
 
 def _first_that_works(cards: int) -> Device:
     refused = []
-    for name in DEVICES:
+    for name in REAL:
         try:
             return _select(name, cards)
         except InputError as error:
@@ -118,6 +118,10 @@ def _first_that_works(cards: int) -> Device:
 
 
 def _select(name: str, cards: int) -> Device:
+    if name == SIMULATED:
+        from xpulab import sim
+
+        sim.load(cards)
     available = card_count(name)
     if available == 0:
         raise InputError(f"Paddle sees no {name} here. `xpulab doctor` says what the machine has and which wheel belongs to it")

@@ -15,12 +15,12 @@ def as_xml(result: dict[str, Any]) -> str:
     """The JUnit report of a run, from the values of its result.json."""
     root = ElementTree.Element("testsuites", name="xpulab", time=str(result["seconds"]))
     for notebook in result["notebooks"]:
-        root.append(_suite(notebook))
+        root.append(_suite(notebook, {"device": result["device"], "scope": result["scope"]}))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _suite(notebook: dict[str, Any]) -> ElementTree.Element:
+def _suite(notebook: dict[str, Any], properties: dict[str, str]) -> ElementTree.Element:
     cases = [_case(notebook["name"], check) for check in notebook["checks"]]
     if notebook["outcome"] in ("failed", "missing") and not any(check["outcome"] in RED for check in notebook["checks"]):
         cases.append(_notebook_itself(notebook))
@@ -29,6 +29,9 @@ def _suite(notebook: dict[str, Any]) -> ElementTree.Element:
     )
     for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(attribute, str(sum(case.find(kind) is not None for case in cases)))
+    stated = ElementTree.SubElement(suite, "properties")
+    for name, value in properties.items():
+        ElementTree.SubElement(stated, "property", name=name, value=value)
     suite.extend(cases)
     return suite
 

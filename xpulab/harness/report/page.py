@@ -9,20 +9,13 @@ import jinja2
 
 import xpulab
 
-_SCOPE = {
-    "cpu": "This ran on the CPU. It says that the software fits together and trains correctly there; it says nothing about "
-    "the kernels, the collectives or the speed of an accelerator.",
-    "gpu": "This ran on a GPU, a lane that the authors of the suite have not yet run themselves.",
-    "xpu": "This ran on a Kunlun XPU, a lane that the authors of the suite have not yet run themselves.",
-}
-
 
 def as_html(result: dict[str, Any]) -> str:
     """The page of a run, from the values of its result.json."""
     environment = jinja2.Environment(loader=jinja2.PackageLoader("xpulab.harness.report", "."), autoescape=True)
     environment.filters["number"] = _number
     page = environment.get_template("page.html")
-    return page.render(result=result, totals=_totals(result), scope=_SCOPE[result["device"]], version=xpulab.__version__)
+    return page.render(result=result, totals=_totals(result), version=xpulab.__version__)
 
 
 def _totals(result: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,17 @@ from xpulab.record import Record
 
 SCHEMA = 1
 
+SCOPE = {
+    "cpu": "This ran on the CPU. It says that the software fits together and trains correctly there; it says nothing about "
+    "the kernels, the collectives or the speed of an accelerator.",
+    "gpu": "This ran on a GPU, a lane that the authors of the suite have not yet run themselves.",
+    "xpu": "This ran on a Kunlun XPU, a lane that the authors of the suite have not yet run themselves.",
+    "sim": "This ran on simulated cards: their memory is the host's, their operators run on the CPU and their collectives "
+    "go through shared memory. It checks the path through Paddle's device layer (placement, copies, streams, memory "
+    "accounting, process groups); it says nothing about Kunlun's kernels, its collective library or the speed of a card.",
+}
+"""By device: what a green run on it says, and what it does not. It stands in every report."""
+
 
 def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder: Path) -> dict[str, Any]:
     """The whole run as JSON values; paths are relative to the folder that holds the report."""
@@ -21,6 +32,7 @@ def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder:
         "schema": SCHEMA,
         "outcome": outcome(verdicts),
         "device": target.device,
+        "scope": SCOPE[target.device],
         "level": target.level,
         "cards": target.cards,
         "seconds": round(seconds, 1),

@@ -18,7 +18,8 @@ def as_text(result: dict[str, Any]) -> str:
     rejected = sum(notebook["controls_rejected"] for notebook in result["notebooks"])
     verdict = "green" if result["outcome"] == "passed" else "RED"
     total = f"{passed} of {len(result['notebooks'])} notebooks passed, {compared} checks compared, {rejected} controls rejected"
-    return "\n".join([*lines, f"{verdict}: {total}, on {result['device']} in {result['seconds']:.0f} s"])
+    where = f"on {result['device']} in {result['seconds']:.0f} s"
+    return "\n".join([*lines, result["scope"], f"{verdict}: {total}, {where}"])
 
 
 def _notebook(notebook: dict[str, Any]) -> list[str]:
