@@ -1,0 +1,329 @@
+"""What goes wrong is an error on every rank, soon, that names the call, the communicator, and the ranks to blame."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xpulab.sim.shared_memory import FOLDER, segments
+
+LONG = np.zeros(3_000_000, np.float32)
+
+
+def left_by_this_test(maker: int | None = None) -> list[str]:
+    """Names of the segments that this process made. Others on this machine may have theirs."""
+    return [path.name for path in segments() if path.name.split("-")[5:6] == [str(maker or os.getpid())]]
+
+
+def all_reduce(group: Any, count: int = 7, type: str = "FLOAT32", op: str = "SUM") -> None:
+    data = np.zeros(max(count, 1), np.float64)
+    group.all_reduce(data, data, type, op, count)
+
+
+def of(count: int) -> np.ndarray:
+    return np.zeros(count, np.float32)
+
+
+MISMATCHES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str, str]] = {
+    "kinds": (
+        all_reduce,
+        lambda group: group.broadcast(of(7), "FLOAT32", 0),
+        "all_reduce(7 x FLOAT32, SUM)",
+        "broadcast(7 x FLOAT32, root 0)",
+    ),
+    "counts": (all_reduce, lambda group: all_reduce(group, 8), "7 x FLOAT32", "8 x FLOAT32"),
+    "zero": (all_reduce, lambda group: all_reduce(group, 0), "7 x FLOAT32", "0 x FLOAT32"),
+    "types": (all_reduce, lambda group: all_reduce(group, type="INT32"), "7 x FLOAT32", "7 x INT32"),
+    "operations": (all_reduce, lambda group: all_reduce(group, op="MAX"), "SUM", "MAX"),
+    "roots": (
+        lambda group: group.broadcast(of(7), "FLOAT32", 0),
+        lambda group: group.broadcast(of(7), "FLOAT32", 1),
+        "root 0",
+        "root 1",
+    ),
+    "reduce roots": (
+        lambda group: group.reduce(of(7), of(7), "FLOAT32", "SUM", 0),
+        lambda group: group.reduce(of(7), of(7), "FLOAT32", "SUM", 1),
+        "root 0",
+        "root 1",
+    ),
+    "long against short": (
+        lambda group: group.all_gather(LONG, np.zeros(3 * LONG.size, np.float32), "FLOAT32"),
+        lambda group: group.reduce_scatter(of(21), of(7), "FLOAT32", "SUM"),
+        "all_gather(3000000 x FLOAT32)",
+        "reduce_scatter(7 x FLOAT32, SUM)",
+    ),
+    "parts of all_to_all": (
+        lambda group: group.all_to_all([of(2)] * 3, [of(2)] * 3, "FLOAT32"),
+        lambda group: group.all_to_all([of(2)] * 3, [of(1), of(2), of(2)], "FLOAT32"),
+        "2 x FLOAT32/2 x FLOAT32",
+        "2 x FLOAT32/1 x FLOAT32",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISMATCHES)
+def test_ranks_that_call_different_things_are_all_told_who_called_what(ranks: Any, name: str) -> None:
+    usual, other, text, other_text = MISMATCHES[name]
+    ended = ranks.run(3, lambda group: (other if group.rank == 1 else usual)(group))
+    for each in ended:
+        assert each.error is not None
+        assert "ranks 0, 2: " in each.error and "rank 1: " in each.error
+        first, second = each.error.split("ranks 0, 2: ")[1].split("; rank 1: ")
+        assert text in first and other_text in second
+
+
+@pytest.mark.parametrize(("count", "type"), [(8, "FLOAT32"), (7, "INT32"), (0, "FLOAT32")])
+def test_a_message_other_than_expected_is_told_to_both_ends(ranks: Any, count: int, type: str) -> None:
+    def one(group: Any) -> None:
+        if group.rank == 0:
+            group.exchange(type, send=[(of(count), 1)])  # is done at once
+            all_reduce(group)
+        else:
+            group.exchange("FLOAT32", receive=[(of(7), 0)])
+
+    for each in ranks.run(2, one):
+        assert f"rank 0 called send({count} x {type}, to rank 1)" in each.error
+        assert "rank 1 called recv(7 x FLOAT32, from rank 0)" in each.error
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda group: all_reduce(group, type="COMPLEX64", op="MAX"), "complex numbers have no order"),
+        (lambda group: all_reduce(group, type="BOOL", op="AVG"), "AVG of BOOL has no meaning"),
+        (lambda group: group.broadcast(of(1), "FLOAT32", 5), "rank 5 does not exist"),
+        (lambda group: group.exchange("FLOAT32", send=[(of(1), 2)]), "rank 2 does not exist"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(ranks: Any, call: Callable[[Any], None], said: str) -> None:
+    for each in ranks.run(2, call):
+        assert said in each.error
+
+
+def test_a_failed_communicator_stays_failed(ranks: Any) -> None:
+    def one(group: Any) -> str:
+        with pytest.raises(Exception, match="called different things"):
+            all_reduce(group, 7 + group.rank)
+        with pytest.raises(Exception, match=r"broadcast.*the communicator has failed.*called different things"):
+            group.broadcast(of(1), "FLOAT32", 0)
+        return "told twice"
+
+    assert ranks.values(2, one) == ["told twice"] * 2
+
+
+# ---- ranks that do not come ------------------------------------------------------------------------------------------
+
+
+def test_a_rank_that_never_joins_is_named(ranks: Any) -> None:
+    name = ranks.make_id()
+    ended = ranks.collect([ranks.fork(lambda rank: ranks.group(name, 3, rank, 1.0), rank) for rank in (0, 2)])
+    for each in ended:
+        assert "rank 1 has not joined" in each.error
+        assert "comm_init_rank on communicator" in each.error
+    assert any("Arrived: 0, 2. Not arrived: 1." in each.error for each in ended)
+    assert left_by_this_test() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([(2, 0), (3, 1)], "told that there are"),
+        ([(2, 1), (2, 1)], "two processes joined as rank 1"),
+    ],
+)
+def test_ranks_that_disagree_about_the_communicator(ranks: Any, given: list[tuple[int, int]], said: str) -> None:
+    name = ranks.make_id()
+    for each in ranks.collect([ranks.fork(lambda one: ranks.group(name, *one, 5.0), one) for one in given]):
+        assert said in each.error
+    assert left_by_this_test() == []
+
+
+def test_more_ranks_than_can_be_and_ids_that_are_none(ranks: Any) -> None:
+    name = ranks.make_id()
+    (ended,) = ranks.collect([ranks.fork(lambda: ranks.group(name, 17, 0))])
+    assert "1 to 16 ranks, not 17" in ended.error
+    (ended,) = ranks.collect([ranks.fork(lambda: ranks.group(b"../../etc/passwd", 2, 0))])
+    assert "'../../etc/passwd' is not the id of a simulated communicator" in ended.error
+    Path(FOLDER, name.decode()).unlink()
+
+
+def waits(group: Any) -> None:
+    """Rank 1 does something else than the others: nothing."""
+    all_reduce(group)
+    if group.rank == 1:
+        signal.pause()
+    all_reduce(group, 4096)
+
+
+def test_a_rank_that_does_not_come_is_named_after_the_time_limit(ranks: Any) -> None:
+    name = ranks.make_id()
+    processes = [ranks.fork(lambda rank: waits(ranks.group(name, 3, rank, 1.0)), rank) for rank in range(3)]
+    ended = ranks.collect([processes[0], processes[2]])
+    for each in ended:
+        assert "all_reduce(4096 x FLOAT32, SUM) on communicator" in each.error
+        assert (
+            f"rank 1 (process {processes[1]}) is alive (state S), last seen: finished all_reduce(7 x FLOAT32, SUM), number 0"
+            in each.error
+        )
+        assert "waited for 1.0" in each.error and "XPULAB_SIM_TIMEOUT" in each.error
+        assert "Arrived: 0, 2. Not arrived: 1." in each.error
+
+
+def test_a_rank_that_died_is_noticed_long_before_the_time_limit(ranks: Any) -> None:
+    name = ranks.make_id()
+    processes = [ranks.fork(lambda rank: waits(ranks.group(name, 3, rank, 1000.0)), rank) for rank in range(3)]
+    wait_until_asleep(ranks, processes[1])
+    os.kill(processes[1], signal.SIGKILL)
+    ended = ranks.collect(processes, seconds=30)
+    assert ended[1].status == -signal.SIGKILL
+    for each in (ended[0], ended[2]):
+        assert f"rank 1 (process {processes[1]}) has died" in each.error
+    assert left_by_this_test() == []
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_killed_in_the_middle_of_a_collective(ranks: Any, victim: int) -> None:
+    """The others are somewhere in a stream of collectives when it dies; none of them stays."""
+    name = ranks.make_id()
+    started, running = os.pipe()
+
+    def forever(rank: int) -> None:
+        group = ranks.group(name, 4, rank, 1000.0)
+        data = LONG.copy()
+        while True:
+            group.all_reduce(LONG, data, "FLOAT32", "SUM")
+            os.write(running, b".")
+
+    processes = [ranks.fork(forever, rank) for rank in range(4)]
+    os.read(started, 1)
+    os.kill(processes[victim], signal.SIGKILL)
+    ended = ranks.collect(processes, seconds=30)
+    os.close(started)
+    os.close(running)
+    for rank, each in enumerate(ended):
+        if rank != victim:
+            assert f"rank {victim} (process {processes[victim]}) has died" in each.error
+    assert left_by_this_test() == []
+
+
+def test_a_sender_that_died_and_a_receiver_that_left(ranks: Any) -> None:
+    def one(group: Any) -> None:
+        if group.rank == 1:
+            group.exchange("FLOAT32", receive=[(of(7), 0)])
+
+    receiver = ranks.run(2, one)[1]
+    assert "recv(7 x FLOAT32, from rank 0)" in receiver.error
+    assert re.search(r"rank 0 \(process \d+\) has (left the communicator|died)", receiver.error)
+    assert "0 of 28 bytes have come" in receiver.error
+
+
+def test_a_long_message_that_nobody_receives_is_told_to_its_sender(ranks: Any) -> None:
+    def one(group: Any) -> None:
+        if group.rank == 0:
+            group.exchange("FLOAT32", send=[(LONG, 1)])
+            group.deliver()
+            all_reduce(group)
+
+    sender = ranks.run(2, one)[0]
+    assert "send(3000000 x FLOAT32, to rank 1)" in sender.error
+    assert "not received; rank 1" in sender.error
+
+
+# ---- shared memory ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_can_be_seen_once_all_have_joined(ranks: Any) -> None:
+    assert ranks.values(3, lambda group: (all_reduce(group), left_by_this_test(os.getppid()))[1]) == [[]] * 3
+
+
+def test_nothing_is_left_when_all_ranks_are_killed(ranks: Any) -> None:
+    name = ranks.make_id()
+    processes = [ranks.fork(lambda rank: waits(ranks.group(name, 2, rank, 1000.0)), rank) for rank in range(2)]
+    wait_until_asleep(ranks, processes[1])
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+    ranks.collect(processes)
+    assert left_by_this_test() == []
+
+
+def test_what_a_crashed_run_left_goes_with_the_next(ranks: Any) -> None:
+    def crash() -> list[str]:
+        ranks.make_id()  # nobody joins
+        return left_by_this_test()
+
+    (crashed,) = ranks.collect([ranks.fork(crash)])
+    (left,) = crashed.value
+    mine = Path(FOLDER, ranks.make_id().decode())
+    assert not Path(FOLDER, left).exists()
+    assert mine.exists()
+    mine.unlink()
+
+
+def test_a_segment_that_somebody_uses_is_not_removed(ranks: Any) -> None:
+    """Its maker has ended, but one rank has joined and waits for the other."""
+    (made,) = ranks.collect([ranks.fork(ranks.make_id)])
+    first = ranks.fork(lambda: ranks.group(made.value, 2, 0).all_gather(of(1), of(2), "FLOAT32"))
+    wait_until_asleep(ranks, first)
+    ranks.remove_stale()
+    second = ranks.fork(lambda: ranks.group(made.value, 2, 1).all_gather(of(1), of(2), "FLOAT32"))
+    assert [each.error for each in ranks.collect([first, second])] == [None, None]
+
+
+def test_a_process_id_that_was_used_again_does_not_keep_a_segment(ranks: Any) -> None:
+    mine = ranks.make_id().decode()
+    *head, started, serial = mine.split("-")
+    earlier = Path(FOLDER, "-".join([*head, str(int(started) - 1), serial]))  # the same id, of an older process
+    other_boot = Path(FOLDER, mine.replace(mine.split("-")[3], "00000000"))
+    not_ours = Path(FOLDER, f"xpulab-sim-{os.getuid()}-something-else")
+    for path in (earlier, other_boot, not_ours):
+        path.touch()
+    try:
+        ranks.remove_stale()
+        assert [path.exists() for path in (earlier, other_boot, not_ours, Path(FOLDER, mine))] == [False, False, True, True]
+    finally:
+        not_ours.unlink()
+        Path(FOLDER, mine).unlink()
+
+
+def test_no_room_is_an_error_and_not_a_crash(ranks: Any) -> None:
+    """A limit on the size of files stands for a full /dev/shm: the same call fails."""
+    name = ranks.make_id()
+
+    def limited(rank: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, 1 << 18))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        ranks.group(name, 2, rank, 10.0)
+
+    errors = [each.error for each in ranks.collect([ranks.fork(limited, rank) for rank in range(2)])]
+    told = [error for error in errors if "no room in /dev/shm for a communicator" in error]
+    assert told
+    assert all(re.search(r"it needs \d{6,} bytes, \d+ are free", error) for error in told)
+    assert all("gave up (its error says why)" in error for error in errors if error not in told)  # it came too late
+    assert left_by_this_test() == []
+
+
+@pytest.mark.parametrize(("number", "most"), [(1, 0.5), (2, 1.0), (4, 2.25), (8, 2.25), (16, 4.25)])
+def test_a_communicator_takes_little_shared_memory(ranks: Any, number: int, most: float) -> None:
+    sizes = ranks.values(number, lambda group: group.bytes)
+    assert len(set(sizes)) == 1
+    assert sizes[0] <= most * 2**20
+
+
+def wait_until_asleep(ranks: Any, process: int) -> None:
+    """Until a rank sleeps in a wait: it has done all that it can."""
+    until = time.monotonic() + 20
+    asleep = 0
+    while asleep < 3 and time.monotonic() < until:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        asleep = asleep + 1 if state == "S" else 0
+        time.sleep(0.02)  # between looks; there is no event for another process falling asleep

@@ -1,0 +1,176 @@
+"""Several communicators at once, buffers that are both ends of a call, 16 ranks, and waiting that costs nothing."""
+
+from __future__ import annotations
+
+import resource
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+LONG = 3_000_000
+
+
+def test_results_may_replace_what_was_put_in(ranks: Any) -> None:
+    length = 400_001  # several rounds of the segment, the last one short
+
+    def one(group: Any) -> None:
+        base = np.arange(length, dtype=np.float32)
+        data = base + group.rank
+        group.all_reduce(data, data, "FLOAT32", "SUM")
+        np.testing.assert_array_equal(data, base + base + base + 3)
+
+        data = base * (group.rank + 1)
+        group.reduce(data, data, "FLOAT32", "MAX", 1)
+        np.testing.assert_array_equal(data, base * (3 if group.rank == 1 else group.rank + 1))
+
+        gathered = np.zeros((3, length), np.float32)
+        gathered[group.rank] = base * group.rank
+        group.all_gather(gathered[group.rank], gathered, "FLOAT32")
+        np.testing.assert_array_equal(gathered, [base * rank for rank in range(3)])
+
+        for place in (group.rank, 0):  # its own part, and the beginning
+            data = np.concatenate([base * (part + group.rank) for part in range(3)])
+            group.reduce_scatter(data, data[place * length : (place + 1) * length], "FLOAT32", "SUM")
+            expected = base * group.rank + base * (group.rank + 1) + base * (group.rank + 2)
+            np.testing.assert_array_equal(data[place * length : (place + 1) * length], expected)
+
+        parts = [base * 10 * group.rank + to for to in range(3)]
+        group.all_to_all(parts, parts, "FLOAT32")
+        np.testing.assert_array_equal(parts, [base * 10 * source + group.rank for source in range(3)])
+
+    ranks.values(3, one)
+
+
+def test_sub_groups_and_the_whole_in_turns(ranks: Any) -> None:
+    """Four ranks: all of them, two halves, and two pairs across the halves, each with a communicator of its own."""
+    names = [ranks.make_id() for _ in range(5)]
+
+    def one(rank: int) -> list[float]:
+        groups = [
+            ranks.group(names[0], 4, rank),
+            ranks.group(names[1 + rank // 2], 2, rank % 2),
+            ranks.group(names[3 + rank % 2], 2, rank // 2),
+        ]
+        data = np.full(100_000, 1.0 + rank)
+        sums = []
+        for _ in range(20):
+            for group in groups:
+                result = np.empty_like(data)
+                group.all_reduce(data, result, "FLOAT64", "SUM")
+                assert (result == result[0]).all()
+                sums.append(result[0])
+        assert sums == sums[:3] * 20
+        for group in groups:
+            group.leave()
+        return sums[:3]
+
+    ended = ranks.collect([ranks.fork(one, rank) for rank in range(4)])
+    assert [each.value for each in ended] == [[10, 3, 4], [10, 3, 6], [10, 7, 4], [10, 7, 6]], ended
+
+
+def test_a_failed_communicator_leaves_the_others_well(ranks: Any) -> None:
+    names = [ranks.make_id() for _ in range(2)]
+
+    def one(rank: int) -> float:
+        broken, well = (ranks.group(name, 2, rank) for name in names)
+        with pytest.raises(Exception, match="called different things"):
+            broken.broadcast(np.zeros(1), "FLOAT64", rank)
+        data = np.ones(5)
+        well.all_reduce(data, data, "FLOAT64", "SUM")
+        return data.sum()
+
+    assert [each.value for each in ranks.collect([ranks.fork(one, rank) for rank in range(2)])] == [10.0, 10.0]
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, LONG])
+def test_everybody_sends_to_everybody_before_anybody_receives(ranks: Any, size: int) -> None:
+    def one(group: Any) -> None:
+        for to in range(4):
+            data = np.full(size, 10 * group.rank + to, np.int32)
+            group.exchange("INT32", send=[(data, to)])
+            data[:] = -1  # what was sent is no longer needed
+        for source in reversed(range(4)):
+            data = np.empty(size, np.int32)
+            group.exchange("INT32", receive=[(data, source)])
+            np.testing.assert_array_equal(data, np.full(size, 10 * source + group.rank))
+        assert group.deliver()
+
+    ranks.values(4, one)
+
+
+def test_messages_keep_their_order(ranks: Any) -> None:
+    """Short ones behind long ones that are still being delivered, and collectives between them."""
+
+    def one(group: Any) -> None:
+        lengths = [LONG, 1, 0, 50_000, 7, LONG // 3]
+        for turn, length in enumerate(lengths):
+            if group.rank == 0:
+                group.exchange("INT64", send=[(np.full(length, turn), 1)])
+        data = np.ones(1)
+        group.all_reduce(data, data, "FLOAT64", "SUM")
+        for turn, length in enumerate(lengths):
+            if group.rank == 1:
+                got = np.empty(length, np.int64)
+                group.exchange("INT64", receive=[(got, 0)])
+                np.testing.assert_array_equal(got, np.full(length, turn))
+
+    ranks.values(2, one)
+
+
+def test_what_was_sent_is_delivered_before_a_rank_leaves(ranks: Any) -> None:
+    def one(group: Any) -> float:
+        data = np.full(LONG, 3.0)
+        if group.rank == 0:
+            group.exchange("FLOAT64", send=[(data, 1)])
+            return 0.0
+        got = np.empty(LONG)
+        group.exchange("FLOAT64", receive=[(got, 0)])
+        return got.sum()
+
+    assert ranks.values(2, one) == [0.0, 3.0 * LONG]
+
+
+def test_sixteen_ranks(ranks: Any) -> None:
+    def one(group: Any) -> int:
+        data = np.arange(1_000_000, dtype=np.int64) + group.rank
+        result = np.empty_like(data)
+        group.all_reduce(data, result, "INT64", "SUM")
+        np.testing.assert_array_equal(result, 16 * np.arange(1_000_000) + 120)
+        send = [np.array([100 * group.rank + to]) for to in range(16)]
+        receive = [np.zeros(1, np.int64) for _ in range(16)]
+        group.all_to_all(send, receive, "INT64")
+        assert [int(part[0]) for part in receive] == [100 * source + group.rank for source in range(16)]
+        for _ in range(200):
+            group.all_reduce(data[:3], result[:3], "INT64", "MAX")
+        return int(result[0])
+
+    assert ranks.values(16, one) == [15] * 16
+
+
+@pytest.mark.parametrize("waiting_for", ["a collective", "a message"])
+def test_waiting_costs_no_processor_time(ranks: Any, waiting_for: str) -> None:
+    """15 ranks wait 2 s for the last one."""
+
+    def processor_seconds() -> float:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return used.ru_utime + used.ru_stime
+
+    def one(group: Any) -> float:
+        data = np.ones(1)
+        group.all_reduce(data, data, "FLOAT64", "SUM")
+        before = processor_seconds()
+        if group.rank == 15:
+            time.sleep(2)  # what the others wait for
+        if waiting_for == "a collective":
+            group.all_reduce(data, data, "FLOAT64", "SUM")
+        elif group.rank == 15:
+            group.exchange("FLOAT64", send=[(data, rank) for rank in range(15)])
+        else:
+            group.exchange("FLOAT64", receive=[(data, 15)])
+        return processor_seconds() - before
+
+    used = ranks.values(16, one)
+    assert max(used) < 1.0
+    assert sum(used) < 2.0

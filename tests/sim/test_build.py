@@ -1,0 +1,160 @@
+"""The plug-in is built once, by the compiler that is there, and never half."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from xpulab.errors import InputError
+from xpulab.sim import build
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Puts a shell script in the compiler's place; a new cache goes with it."""
+    monkeypatch.setenv("XPULAB_SIM_CACHE", str(tmp_path / "cache"))
+
+    def pretend(script: str) -> Path:
+        path = tmp_path / "cxx"
+        path.write_text("#!/bin/sh\n" + textwrap.dedent(script))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("CXX", str(path))
+        return path
+
+    return pretend
+
+
+WRITES_ITS_RESULT = """
+    echo "$@" >> {log}
+    while [ $# -gt 1 ]; do [ "$1" = -o ] && echo made > "$2"; shift; done
+"""
+
+
+def sources() -> int:
+    return len(list(build.SOURCES.glob("*.cc")))
+
+
+def test_every_source_is_compiled_and_all_are_linked_once(compiler, tmp_path):
+    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    library = build.built()
+    assert library.read_text() == "made\n"
+    calls = (tmp_path / "log").read_text().splitlines()
+    assert sum(" -c " in call for call in calls) == sources()
+    assert sum("-shared" in call for call in calls) == 1
+
+
+def test_what_was_built_is_used_again(compiler, tmp_path):
+    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    first = build.built()
+    calls = (tmp_path / "log").read_text()
+    assert build.built() == first
+    assert (tmp_path / "log").read_text() == calls
+
+
+def test_the_folder_of_the_library_holds_nothing_else(compiler, tmp_path):
+    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    assert [path.name for path in build.built().parent.iterdir()] == [build.LIBRARY]
+
+
+def test_another_compiler_builds_anew(compiler, tmp_path):
+    path = compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    first = build.built()
+    path.write_text(path.read_text() + "# a newer release\n")
+    assert build.built() != first
+
+
+def test_changed_sources_build_anew(compiler, tmp_path, monkeypatch):
+    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    first = build.built()
+    changed = tmp_path / "plugin"
+    changed.mkdir()
+    (changed / "plugin.cc").write_text("// another one\n")
+    monkeypatch.setattr(build, "SOURCES", changed)
+    assert build.built() != first
+
+
+def test_without_a_compiler_the_remedy_is_named(compiler, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(InputError, match=r"needs a C\+\+ compiler.*looked for g\+\+, c\+\+, clang\+\+.*apt-get install g\+\+"):
+        build.built()
+
+
+def test_a_compiler_that_is_not_there_is_named(compiler, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(InputError, match="CXX names no-such-compiler"):
+        build.built()
+
+
+def test_a_failing_compiler_is_quoted(compiler):
+    compiler("""
+        echo "x.cc:3:5: error: 'nothing' was not declared" >&2
+        echo "note: declared elsewhere" >&2
+        exit 1
+    """)
+    with pytest.raises(InputError, match=r"(?s)does not build: .*cxx stopped at \w+\.cc.*'nothing' was not declared") as caught:
+        build.built()
+    assert "declared elsewhere" not in str(caught.value)
+
+
+def test_after_a_failure_the_next_one_builds(compiler, tmp_path):
+    compiler("exit 1")
+    with pytest.raises(InputError):
+        build.built()
+    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    assert build.built().exists()
+
+
+def test_a_compiler_that_never_ends_is_given_up(compiler, monkeypatch):
+    compiler("exec sleep 600")
+    monkeypatch.setattr(build, "_SECONDS", 0.2)
+    with pytest.raises(InputError, match="did not finish"):
+        build.built()
+
+
+def test_a_cache_that_cannot_be_written_is_named(compiler, tmp_path, monkeypatch):
+    compiler("exit 0")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XPULAB_SIM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="XPULAB_SIM_CACHE names another folder"):
+        build.built()
+
+
+def start_building(**options) -> subprocess.Popen:
+    code = "from xpulab.sim.build import built; print(built())"
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, **options)
+
+
+def test_of_processes_that_ask_at_once_one_builds(compiler, tmp_path):
+    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    started = [start_building() for _ in range(4)]
+    answers = {process.communicate(timeout=60)[0] for process in started}
+    assert len(answers) == 1
+    assert sum("-shared" in call for call in (tmp_path / "log").read_text().splitlines()) == 1
+
+
+def test_what_a_killed_build_left_is_not_used(compiler, tmp_path):
+    reached = tmp_path / "reached"
+    os.mkfifo(reached)
+    # Writes a half library at once, so that it is there when the build is killed in the middle of a file.
+    compiler(f"""
+        while [ $# -gt 1 ]; do [ "$1" = -o ] && echo half > "$2"; shift; done
+        echo there > {reached}
+        exec sleep 600
+    """)
+    process = start_building(start_new_session=True)
+    with open(reached) as opened:
+        assert opened.readline() == "there\n"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    library = build.built()
+    assert library.read_text() == "made\n"
+    assert sorted(path.suffix for path in library.parent.parent.iterdir() if library.parent.name in path.name) == ["", ".lock"]

@@ -1,0 +1,117 @@
+"""Every fault is seen: as a changed value where it changes one, else as an error that names it; nothing waits for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def done(probe):
+    """The probe of all faults, which leaves a hanging stream behind."""
+    done = probe("faults", "leave a hanging stream", XPULAB_SIM_TIMEOUT="1")
+    assert done.saw is not None, done.err[-4000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def saw(done):
+    return done.saw
+
+
+def test_without_faults_nothing_happens(saw):
+    assert saw["none"] == [[0, 0, 0], 0]
+    assert saw["in the end"] == [[0], 0]
+
+
+@pytest.mark.parametrize(
+    ("case", "values"),
+    [
+        ("flip h2d", [0, 128, 0]),
+        ("flip d2h", [0, 0, 16]),
+        ("flip between cards", 2),
+        ("flip launch", 2.0),
+        ("n", [0, 1, 0, 0, 0]),
+        ("card", [0]),
+        ("bytes, as large", [1]),
+        ("bytes, larger", [0]),
+        ("this rank", [1]),
+        ("another rank", [0]),
+        ("from", [0, 0, 1, 1, 1]),
+        ("every", [0, 1, 0, 1, 0]),
+        ("from and every", [0, 1, 0, 0, 1]),
+        ("two", [1, 2, 0]),
+    ],
+)
+def test_a_bit_is_flipped_where_and_when_it_is_said(saw, case, values):
+    changed = sum(bool(each) for each in (values if isinstance(values, list) else [values]))
+    assert saw[case] == [values, changed]
+
+
+def test_a_bit_of_memory_is_flipped(saw):
+    assert saw["flip memory"] == [1, 1]
+
+
+def test_a_flip_where_nothing_is_says_so(saw, done):
+    assert saw["flip memory, where nothing is"] == [[0], 1]
+    assert "fault without effect: nothing is allocated where 'flip memory" in done.err
+
+
+def test_what_is_drawn_repeats_with_its_seed(saw):
+    first, again, other = saw["seed"]
+    assert first == again != other
+    assert 0 < sum(len(flipped) for flipped in first) < 8
+
+
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        ("fail alloc", "alloc on card 0 failed: injected fault 'fail alloc n=1'"),
+        ("fail copy", "h2d on card 0 failed: injected fault 'fail copy kind=h2d n=2'"),
+        ("fail launch", "contiguous on card 0 failed: injected fault 'fail launch'"),
+        ("hang copy", "a stream of card 0 hangs: it did nothing for 3 s"),
+        ("hang launch", "a stream of card 0 hangs: it did nothing for 3 s"),
+        ("lose card", "card 0 is lost"),
+        ("allocate on a lost card", "card 0 is lost"),
+    ],
+)
+def test_an_error_names_the_fault(saw, case, says):
+    raised, came_up = saw[case]
+    assert raised.startswith("RuntimeError")
+    assert says in raised
+    assert came_up == 1
+
+
+@pytest.mark.parametrize(
+    ("case", "value"), [("delay alloc", [15 * 2**20]), ("delay copy", [0]), ("delay launch", 0.0), ("slow task", [[0], 0.0])]
+)
+def test_what_is_late_is_right_and_counted(saw, case, value):
+    result, came_up = saw[case]
+    assert result == value
+    assert came_up > 0
+
+
+def test_after_a_failure_the_card_works(saw):
+    assert saw["after fail alloc"] == [7.0, 0]
+
+
+def test_another_card_may_be_lost(saw):
+    assert saw["lose another card"] == [[0], 0]
+
+
+def test_each_fault_that_comes_up_says_so(done):
+    assert "xpulab sim: fault fired: flip copy kind=h2d n=2 bit=7 (h2d on card 0)" in done.err
+
+
+def test_a_process_ends_though_a_stream_hangs(done):
+    assert done.code == 0
+
+
+def test_a_process_ends_though_a_card_is_lost(probe):
+    assert probe("faults", "leave a lost card", XPULAB_SIM_TIMEOUT="1").code == 0
+
+
+def test_a_dropped_process_ends_at_once(probe):
+    done = probe("faults", XPULAB_SIM_FAULTS="drop copy kind=h2d n=1")
+    assert done.code == 113
+    assert done.saw is None
+    assert "fault fired: drop copy kind=h2d n=1" in done.err

@@ -1,0 +1,78 @@
+"""Every fault that the grammar allows is read as it is meant, and whatever it does not allow is refused with its column."""
+
+from __future__ import annotations
+
+import pytest
+
+from xpulab.errors import InputError
+from xpulab.sim import faults
+
+
+def test_no_text_is_no_fault():
+    assert faults.parse("") == faults.parse(" ; ;\n") == ()
+
+
+def test_a_fault_has_an_action_a_site_and_conditions():
+    assert faults.parse("flip copy kind=h2d n=3 bit=7 card=1") == (
+        faults.Fault("flip", "copy", {"kind": "h2d", "n": 3, "bit": 7, "card": 1}),
+    )
+
+
+def test_several_are_separated_by_semicolons():
+    first, second = faults.parse("delay collective kind=all_reduce seconds=0.5 p=0.25 seed=9;fail alloc from=2 every=3")
+    assert first.values == {"kind": "all_reduce", "seconds": 0.5, "p": 0.25, "seed": 9}
+    assert second == faults.Fault("fail", "alloc", {"from": 2, "every": 3})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flip memory start=0 size=4096 n=1",
+        "hang task card=0 n=100",
+        "lose task n=50",
+        "drop collective rank=1 n=2",
+        "slow task card=1 factor=2.5",
+        "fail copy bytes>=1024",
+        "fail launch kind=contiguous",
+        "delay alloc seconds=1",
+        "fail task kind=send",
+    ],
+)
+def test_is_allowed(text):
+    assert len(faults.parse(text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "why"),
+    [
+        ("flop copy", 1, "not an action: flip, fail"),
+        ("flip", 5, "a site is missing after 'flip'"),
+        ("flip here", 6, "not a site"),
+        ("fail copy; flip task", 17, "whose bits it can invert"),
+        ("fail memory", 1, "memory can only be flipped"),
+        ("slow alloc factor=2", 6, "slow is for what takes time"),
+        ("fail copy often", 11, "every word is KEY=VALUE"),
+        ("fail copy colour=red", 11, "the keys being kind"),
+        ("fail copy n=1 n=2", 15, "n is given twice"),
+        ("fail copy n=0", 11, "whole number from 1"),
+        ("fail copy n=-1", 11, "whole number"),
+        ("fail copy n=1.5", 11, "whole number"),
+        ("fail copy n=\u0663", 11, "whole number"),
+        ("fail copy bytes=5", 11, "bytes>=VALUE"),
+        ("fail copy kind=fill", 11, "kinds of copy are h2d"),
+        ("fail alloc kind=h2d", 12, "alloc has no kinds"),
+        ("fail copy p=1.5", 11, "number from 0 to 1"),
+        ("fail copy p=nan", 11, "number from 0 to 1"),
+        ("delay copy", 1, "delay needs seconds="),
+        ("slow copy", 1, "slow needs factor="),
+        ("slow copy factor=0.5", 11, "number from 1"),
+        ("fail copy seconds=1", 11, "seconds goes with delay"),
+        ("fail copy bit=1", 11, "bit goes with flip"),
+        ("flip copy start=1", 11, "start goes with memory"),
+        ("fail copy n=1 p=0.5", 1, "only one says when"),
+        ("fail alloc n=1;\n fail copy n=x", 28, "whole number"),
+    ],
+)
+def test_is_refused_with_column_and_remedy(text, column, why):
+    with pytest.raises(InputError, match=rf"column {column}, .*{why}"):
+        faults.parse(text)

@@ -1,0 +1,75 @@
+"""A text that reaches the plug-in unchecked is refused there too: a fault that is not understood is never left out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from xpulab.errors import InputError
+from xpulab.sim import faults
+
+BAD = (
+    "flop copy",
+    "flip",
+    "flip here",
+    "flip task",
+    "fail memory",
+    "slow alloc factor=2",
+    "fail copy often",
+    "fail copy colour=red",
+    "fail copy n=1 n=2",
+    "fail copy n=0",
+    "fail copy n=-1",
+    "fail copy n=1x",
+    "fail copy n=99999999999999999999999",
+    "fail copy bytes=5",
+    "fail copy kind=fill",
+    "fail alloc kind=h2d",
+    "fail copy p=1.5",
+    "fail copy p=nan",
+    "delay copy",
+    "slow copy",
+    "slow copy factor=0.5",
+    "fail copy seconds=1",
+    "fail copy bit=1",
+    "flip copy start=1",
+    "fail copy n=1 p=0.5",
+    "fail copy n=1; flop copy",
+)
+GOOD = (
+    "",
+    "flip memory start=0 size=4096 n=1",
+    "fail task kind=send bytes>=3 card=2 rank=1 from=2 every=3",
+    "slow task factor=2.5",
+)
+
+
+@pytest.fixture(scope="module")
+def answers(seen, library):
+    return seen("refused_by_the_plugin", str(library), json.dumps([*BAD, *GOOD]))
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_python_refuses(text):
+    with pytest.raises(InputError):
+        faults.parse(text)
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_the_plugin_refuses(answers, text):
+    assert "XPULAB_SIM_FAULTS" in answers[text]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_both_take(answers, text):
+    assert answers[text] == ""
+    faults.parse(text)
+
+
+def test_a_process_with_a_bad_text_does_not_start(probe, library):
+    done = probe(
+        "refused_by_the_plugin", str(library), "[]", CUSTOM_DEVICE_ROOT=str(library.parent), XPULAB_SIM_FAULTS="flop copy"
+    )
+    assert done.code != 0
+    assert "'flop copy': no such action; the grammar is in xpulab/sim/faults.py" in done.err

@@ -1,0 +1,73 @@
+#include "card.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "error.h"
+#include "settings.h"
+
+namespace sim {
+namespace {
+
+std::atomic<bool> in_use{false};
+std::atomic<bool> forked{false};
+
+uint64_t from_environment(const char* name, uint64_t otherwise, uint64_t least, uint64_t most) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == 0) return otherwise;
+  char* end = nullptr;
+  const uint64_t value = std::strtoull(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end != 0 || value < least || value > most) {
+    throw Error(std::string(name) + "=" + text + ": must be a whole number from " + std::to_string(least) + " to " +
+                    std::to_string(most),
+                C_ERROR);
+  }
+  return value;
+}
+
+std::vector<std::unique_ptr<Card>>* make_cards() {
+  auto* made = new std::vector<std::unique_ptr<Card>>;
+  for (int each = 0; each < settings().cards; ++each) made->push_back(std::make_unique<Card>(each));
+  // Threads do not live on in a child, and locks may be taken there for ever: a child of a process that has used a card
+  // must not touch any. A process that has merely loaded the plug-in may fork as it likes.
+  pthread_atfork(nullptr, nullptr, [] { forked = in_use.load(); });
+  return made;
+}
+
+}  // namespace
+
+const Settings& settings() {
+  static const Settings read{
+      static_cast<int>(from_environment("XPULAB_SIM_CARDS", 1, 1, kMostCards)),
+      from_environment("XPULAB_SIM_MEMORY", uint64_t{8} << 30, 1 << 20, uint64_t{1} << 40),
+      std::chrono::seconds(from_environment("XPULAB_SIM_TIMEOUT", 30, 1, 86400)),
+  };
+  return read;
+}
+
+Card::Card(int number) : number(number), memory("card " + std::to_string(number), settings().memory_bytes) { in_use = true; }
+
+Card& card_number(int number) {
+  // Never destroyed: threads of streams may outlive main().
+  static auto& cards = *make_cards();
+  if (number < 0 || number >= static_cast<int>(cards.size())) {
+    throw Error("there is no card " + std::to_string(number) + ", only " + std::to_string(cards.size()), C_ERROR);
+  }
+  return *cards[number];
+}
+
+bool is_forked() { return forked.load(std::memory_order_relaxed); }
+
+void require_unforked() {
+  if (is_forked()) {
+    throw Error("this process was forked from one that had used the card; as with a real one it cannot go on with it: fork "
+                "before the first use, or start a new process");
+  }
+}
+
+}  // namespace sim

@@ -1,0 +1,35 @@
+// What a card did, for whoever asks whether work was really on it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace sim::counters {
+
+enum Counter : int {
+  kBytesToDevice,
+  kBytesToHost,
+  kBytesOnDevice,
+  kAllocations,
+  kFrees,
+  kAllocatedBytes,
+  kPeakBytes,
+  kLaunches,
+  kTasks,
+  kFaults,
+  kCollectives,  // from here on one for each name in kCollectiveKinds
+};
+
+constexpr const char* kCollectiveKinds[] = {"all_reduce", "reduce",     "broadcast", "all_gather",
+                                            "reduce_scatter", "all_to_all", "send",      "recv"};
+constexpr int kCount = kCollectives + static_cast<int>(sizeof(kCollectiveKinds) / sizeof(kCollectiveKinds[0]));
+
+void add(int card, Counter counter, uint64_t amount);
+void set(int card, Counter counter, uint64_t value);
+void raise_to(int card, Counter counter, uint64_t value);
+void collective(int card, const char* kind, size_t bytes);
+uint64_t read(int card, int counter);
+
+}  // namespace sim::counters

@@ -1,0 +1,117 @@
+#include "memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+#include "error.h"
+
+namespace sim {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr size_t kGivenBack = 64 * 1024;  // from this size on a freed block's pages go back to the host
+
+size_t rounded(size_t bytes) { return (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment; }
+
+void give_back(char* from, size_t bytes) {
+  static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto start = (reinterpret_cast<uintptr_t>(from) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(from) + bytes) / page * page;
+  if (end > start) madvise(reinterpret_cast<void*>(start), end - start, MADV_DONTNEED);
+}
+
+}  // namespace
+
+Memory::Memory(std::string owner, size_t bytes) : owner_(std::move(owner)), total_(bytes) {}
+
+void* Memory::allocate(size_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (base_ == nullptr) {
+    void* reserved = mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED) {
+      throw Error(owner_ + ": the host does not give " + std::to_string(total_ >> 20) + " MiB of addresses (" +
+                  std::strerror(errno) + "); set XPULAB_SIM_MEMORY to fewer bytes");
+    }
+    base_ = static_cast<char*>(reserved);
+    gaps_.emplace(0, total_);
+  }
+  if (bytes > total_) return nullptr;
+  const size_t wanted = rounded(bytes);
+  const auto gap = std::find_if(gaps_.begin(), gaps_.end(), [&](const auto& each) { return each.second >= wanted; });
+  if (gap == gaps_.end()) return nullptr;
+  const auto [start, size] = *gap;
+  gaps_.erase(gap);
+  if (size > wanted) gaps_.emplace(start + wanted, size - wanted);
+  blocks_.emplace(start, wanted);
+  used_ += wanted;
+  return base_ + start;
+}
+
+void Memory::release(void* block) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = blocks_.find(static_cast<size_t>(static_cast<char*>(block) - base_));
+  if (base_ == nullptr || found == blocks_.end()) {
+    throw Error(owner_ + ": memory is given back that was never allocated", C_ERROR);
+  }
+  auto [start, size] = *found;
+  blocks_.erase(found);
+  used_ -= size;
+  if (size >= kGivenBack) give_back(base_ + start, size);
+  auto after = gaps_.lower_bound(start);
+  if (after != gaps_.end() && after->first == start + size) {
+    size += after->second;
+    after = gaps_.erase(after);
+  }
+  if (after != gaps_.begin() && std::prev(after)->first + std::prev(after)->second == start) {
+    std::prev(after)->second += size;
+  } else {
+    gaps_.emplace(start, size);
+  }
+}
+
+void Memory::require(const void* data, size_t bytes) const {
+  if (bytes == 0) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto* address = static_cast<const char*>(data);
+  if (base_ != nullptr && address >= base_ && address < base_ + total_) {
+    const size_t offset = static_cast<size_t>(address - base_);
+    auto block = blocks_.upper_bound(offset);
+    if (block != blocks_.begin() && offset + bytes <= std::prev(block)->first + std::prev(block)->second) return;
+  }
+  throw Error(owner_ + ": illegal address: " + std::to_string(bytes) +
+              " bytes from there on are not one piece of what is allocated");
+}
+
+bool Memory::flip(size_t start, size_t bytes, uint64_t chosen) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const size_t end = bytes > total_ - std::min(start, total_) ? total_ : start + bytes;
+  const auto overlap = [&](const std::pair<const size_t, size_t>& block) {
+    const size_t from = std::max(start, block.first), to = std::min(end, block.first + block.second);
+    return to > from ? to - from : 0;
+  };
+  size_t there = 0;  // of the region, how many bytes are allocated
+  for (const auto& block : blocks_) there += overlap(block);
+  if (there == 0) return false;
+  size_t place = chosen / 8 % there;
+  for (const auto& block : blocks_) {
+    const size_t here = overlap(block);
+    if (place < here) {
+      base_[std::max(start, block.first) + place] ^= static_cast<char>(1 << (chosen % 8));
+      return true;
+    }
+    place -= here;
+  }
+  return false;
+}
+
+size_t Memory::used() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return used_;
+}
+
+}  // namespace sim

@@ -1,0 +1,265 @@
+// See reduce_types.h.
+#include "reduce_types.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+namespace sim::reduce {
+namespace {
+
+constexpr size_t kBlock = 512;  // elements that are accumulated at a time: 8 KB of the widest type
+
+// ---- float16 and bfloat16, by their bits: the compilers that we support do not all have the types -----------------
+
+float float_of_bits(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+uint32_t bits_of_float(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+float float_of_half(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t magnitude = half & 0x7fffu;
+  if (magnitude >= 0x7c00u) return float_of_bits(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
+  if (magnitude >= 0x0400u) return float_of_bits(sign | ((magnitude << 13) + (112u << 23)));
+  const float subnormal = static_cast<float>(magnitude) * 0x1p-24f;  // exact: ten bits
+  return float_of_bits(sign | bits_of_float(subnormal));
+}
+
+uint16_t half_of_float(float value) {
+  const uint32_t bits = bits_of_float(value);
+  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above round to infinity
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14: adding 0.5 puts the last bit that a subnormal half has at the last bit of the float's fraction,
+    // so that the addition itself rounds, to nearest even.
+    const float shifted = float_of_bits(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (bits_of_float(shifted) - 0x3f000000u));
+  }
+  const uint32_t odd = (magnitude >> 13) & 1u;
+  return static_cast<uint16_t>(sign | ((magnitude - (112u << 23) + 0xfffu + odd) >> 13));
+}
+
+float float_of_brain(uint16_t brain) { return float_of_bits(static_cast<uint32_t>(brain) << 16); }
+
+uint16_t brain_of_float(float value) {
+  const uint32_t bits = bits_of_float(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);  // stays a NaN
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// ---- what is stored, and in what it is accumulated --------------------------------------------------------------
+
+template <class T>
+struct Plain {  // float and double
+  using Stored = T;
+  using Sum = T;
+  static Sum load(Stored value) { return value; }
+  static Stored store(Sum value) { return value; }
+};
+
+template <class T>
+struct Integer {  // 64 bits hold every product and sum modulo the width of T, and the sum of an average
+  using Stored = T;
+  using Sum = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+  static Sum load(Stored value) { return value; }
+  static Stored store(Sum value) { return static_cast<Stored>(value); }
+};
+
+struct Boolean {
+  using Stored = uint8_t;
+  using Sum = uint8_t;
+  static Sum load(Stored value) { return value != 0; }
+  static Stored store(Sum value) { return value; }
+};
+
+struct Half {
+  using Stored = uint16_t;
+  using Sum = float;
+  static Sum load(Stored value) { return float_of_half(value); }
+  static Stored store(Sum value) { return half_of_float(value); }
+};
+
+struct Brain {
+  using Stored = uint16_t;
+  using Sum = float;
+  static Sum load(Stored value) { return float_of_brain(value); }
+  static Stored store(Sum value) { return brain_of_float(value); }
+};
+
+template <class T>
+struct Pair {
+  T real, imaginary;
+};
+
+template <class T>
+struct Complex {
+  using Stored = Pair<T>;
+  using Sum = Pair<T>;
+  static Sum load(Stored value) { return value; }
+  static Stored store(Sum value) { return value; }
+};
+
+// ---- the operations ---------------------------------------------------------------------------------------------
+
+template <class T>
+T add(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));  // signed overflow would be undefined
+  } else {
+    return a + b;
+  }
+}
+
+template <class T>
+Pair<T> add(Pair<T> a, Pair<T> b) {
+  return {a.real + b.real, a.imaginary + b.imaginary};
+}
+
+template <class T>
+T multiply(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  } else {
+    return a * b;
+  }
+}
+
+template <class T>
+Pair<T> multiply(Pair<T> a, Pair<T> b) {
+  return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
+}
+
+template <class T>
+T divide(T sum, size_t number) {
+  return sum / static_cast<T>(number);
+}
+
+template <class T>
+Pair<T> divide(Pair<T> sum, size_t number) {
+  return {sum.real / static_cast<T>(number), sum.imaginary / static_cast<T>(number)};
+}
+
+template <class T>
+T larger(T a, T b) {
+  return (b > a || b != b) ? b : a;
+}
+
+template <class T>
+T smaller(T a, T b) {
+  return (b < a || b != b) ? b : a;
+}
+
+template <class Element, class Merge, class Finish>
+void accumulate(const void* const* sources, size_t number, void* out, size_t count, Merge merge, Finish finish) {
+  using Stored = typename Element::Stored;
+  using Sum = typename Element::Sum;
+  Sum sums[kBlock];
+  for (size_t start = 0; start < count; start += kBlock) {
+    const size_t length = std::min(kBlock, count - start);
+    const Stored* first = static_cast<const Stored*>(sources[0]) + start;
+    for (size_t i = 0; i < length; ++i) sums[i] = Element::load(first[i]);
+    for (size_t source = 1; source < number; ++source) {
+      const Stored* values = static_cast<const Stored*>(sources[source]) + start;
+      for (size_t i = 0; i < length; ++i) sums[i] = merge(sums[i], Element::load(values[i]));
+    }
+    Stored* results = static_cast<Stored*>(out) + start;
+    for (size_t i = 0; i < length; ++i) results[i] = Element::store(finish(sums[i]));
+  }
+}
+
+template <class Element, bool kOrdered>
+void combine_as(Op op, const void* const* sources, size_t number, void* out, size_t count) {
+  using Sum = typename Element::Sum;
+  const auto as_it_is = [](Sum sum) { return sum; };
+  const auto mean = [number](Sum sum) { return divide(sum, number); };
+  const auto plus = [](Sum a, Sum b) { return add(a, b); };
+  const auto times = [](Sum a, Sum b) { return multiply(a, b); };
+  if (op == Op::kSum) return accumulate<Element>(sources, number, out, count, plus, as_it_is);
+  if (op == Op::kAvg) return accumulate<Element>(sources, number, out, count, plus, mean);
+  if (op == Op::kProduct) return accumulate<Element>(sources, number, out, count, times, as_it_is);
+  if constexpr (kOrdered) {
+    const auto maximum = [](Sum a, Sum b) { return larger(a, b); };
+    const auto minimum = [](Sum a, Sum b) { return smaller(a, b); };
+    if (op == Op::kMax) return accumulate<Element>(sources, number, out, count, maximum, as_it_is);
+    if (op == Op::kMin) return accumulate<Element>(sources, number, out, count, minimum, as_it_is);
+  }
+}
+
+void combine_booleans(Op op, const void* const* sources, size_t number, void* out, size_t count) {
+  const auto as_it_is = [](uint8_t value) { return value; };
+  const auto any = [](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a | b); };
+  const auto all = [](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a & b); };
+  if (op == Op::kSum || op == Op::kMax) return accumulate<Boolean>(sources, number, out, count, any, as_it_is);
+  accumulate<Boolean>(sources, number, out, count, all, as_it_is);
+}
+
+bool is_complex(Type type) { return type == Type::kComplex64 || type == Type::kComplex128; }
+
+}  // namespace
+
+const char* name_of(Type type) {
+  static const char* const kNames[] = {"BOOL",  "UINT8",   "UINT16",  "UINT32",  "UINT64",   "INT8",      "INT16",     "INT32",
+                                       "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16", "COMPLEX64", "COMPLEX128"};
+  const auto number = static_cast<uint32_t>(type);
+  return number >= 1 && number <= 15 ? kNames[number - 1] : "unknown type";
+}
+
+const char* name_of(Op op) {
+  static const char* const kNames[] = {"SUM", "AVG", "MAX", "MIN", "PRODUCT"};
+  const auto number = static_cast<uint32_t>(op);
+  return number <= 4 ? kNames[number] : "unknown operation";
+}
+
+size_t size_of(Type type) {
+  static const size_t kSizes[] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8, 16};
+  const auto number = static_cast<uint32_t>(type);
+  if (number < 1 || number > 15) throw Meaningless("no element type has the number " + std::to_string(number));
+  return kSizes[number - 1];
+}
+
+void require(Type type, Op op) {
+  size_of(type);
+  if (static_cast<uint32_t>(op) > 4) {
+    throw Meaningless("no reduction has the number " + std::to_string(static_cast<uint32_t>(op)));
+  }
+  if (is_complex(type) && (op == Op::kMax || op == Op::kMin)) {
+    throw Meaningless(std::string(name_of(op)) + " of " + name_of(type) + ": complex numbers have no order");
+  }
+  if (type == Type::kBool && op == Op::kAvg) {
+    throw Meaningless("AVG of BOOL has no meaning; cast to a number, or use MIN (all) or MAX (any)");
+  }
+}
+
+void combine(Type type, Op op, const void* const* sources, size_t number, void* out, size_t count) {
+  require(type, op);
+  switch (type) {
+    case Type::kBool: return combine_booleans(op, sources, number, out, count);
+    case Type::kUInt8: return combine_as<Integer<uint8_t>, true>(op, sources, number, out, count);
+    case Type::kUInt16: return combine_as<Integer<uint16_t>, true>(op, sources, number, out, count);
+    case Type::kUInt32: return combine_as<Integer<uint32_t>, true>(op, sources, number, out, count);
+    case Type::kUInt64: return combine_as<Integer<uint64_t>, true>(op, sources, number, out, count);
+    case Type::kInt8: return combine_as<Integer<int8_t>, true>(op, sources, number, out, count);
+    case Type::kInt16: return combine_as<Integer<int16_t>, true>(op, sources, number, out, count);
+    case Type::kInt32: return combine_as<Integer<int32_t>, true>(op, sources, number, out, count);
+    case Type::kInt64: return combine_as<Integer<int64_t>, true>(op, sources, number, out, count);
+    case Type::kFloat16: return combine_as<Half, true>(op, sources, number, out, count);
+    case Type::kFloat32: return combine_as<Plain<float>, true>(op, sources, number, out, count);
+    case Type::kFloat64: return combine_as<Plain<double>, true>(op, sources, number, out, count);
+    case Type::kBFloat16: return combine_as<Brain, true>(op, sources, number, out, count);
+    case Type::kComplex64: return combine_as<Complex<float>, false>(op, sources, number, out, count);
+    case Type::kComplex128: return combine_as<Complex<double>, false>(op, sources, number, out, count);
+  }
+}
+
+}  // namespace sim::reduce

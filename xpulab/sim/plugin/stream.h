@@ -1,0 +1,31 @@
+// Streams: work is done in the order in which it was queued, each stream's on a thread of its own.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "paddle/phi/backends/device_ext.h"
+
+namespace sim {
+
+using Work = std::function<void()>;
+using Skipped = std::function<void(const std::string& why)>;
+
+// Work up to so many bytes is done at once when nothing waits before it; see enqueue_short.
+constexpr size_t kShortBytes = 64 * 1024;
+
+// Queues `work`. An exception that it throws marks the stream as failed: nothing more is done on it, and whoever waits for
+// it is told why, every time.
+void enqueue(C_Stream stream, Work work);
+
+// As enqueue, for the card's own copies and kernels, which wait for nobody. What handles no more than kShortBytes is done
+// at once when nothing waits before it, since handing it to a thread takes longer. Somebody who waits for the stream does
+// what its thread has not begun. With faults present both are left to the thread, so that a fault strikes there.
+// `skipped` is told when the work will never be done, since work before it has failed.
+void enqueue_own(C_Stream stream, size_t bytes, Work work, Skipped skipped = nullptr);
+
+// The card that a stream belongs to.
+int card_of(C_Stream stream);
+
+}  // namespace sim

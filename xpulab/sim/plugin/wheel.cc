@@ -1,0 +1,94 @@
+#include "wheel.h"
+
+#include "paddle/phi/config.h"
+// The wheel says that it was built with oneDNN, whose headers it does not have.
+#undef PADDLE_WITH_DNNL
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "paddle/phi/backends/device_manager.h"
+#include "paddle/phi/backends/stream.h"
+#include "paddle/phi/common/memory_utils.h"
+#include "paddle/phi/core/enforce.h"
+#include "paddle/phi/core/generator.h"
+
+#include "error.h"
+
+namespace sim {
+namespace {
+
+using CopyOnStream = void (*)(phi::Place, void*, phi::Place, const void*, size_t, void*);
+
+CopyOnStream paddles_own = nullptr;
+
+bool is_here(const phi::Place& place) {
+  return place.GetType() == phi::AllocationType::CUSTOM && place.GetDeviceType() == "sim";
+}
+
+// Never destroyed: the destructor of a wrapper wants to end its stream.
+const phi::stream::Stream* wrapper(void* stream) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& wrappers = *new std::map<void*, phi::stream::Stream*>;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto& found = wrappers[stream];
+  if (found == nullptr) {
+    found = new phi::stream::Stream;
+    found->set_stream(stream);
+  }
+  return found;
+}
+
+void copy(phi::Place to, void* target, phi::Place from, const void* source, size_t bytes, void* stream) {
+  const bool to_host = to.GetType() == phi::AllocationType::CPU, from_host = from.GetType() == phi::AllocationType::CPU;
+  if (!((is_here(to) && (is_here(from) || from_host)) || (is_here(from) && to_host))) {
+    return paddles_own(to, target, from, source, bytes, stream);
+  }
+  if (bytes == 0) return;
+  const phi::stream::Stream* on = stream == nullptr ? nullptr : wrapper(stream);
+  const phi::Place& card = from_host ? to : from;
+  phi::DeviceManager::SetDevice(card);
+  phi::Device* device = phi::DeviceManager::GetDeviceWithPlace(card);
+  if (from_host) device->MemoryCopyH2D(target, source, bytes, on);
+  else if (to_host) device->MemoryCopyD2H(target, source, bytes, on);
+  else if (to == from) device->MemoryCopyD2D(target, source, bytes, on);
+  else device->MemoryCopyP2P(to, target, source, bytes, on);
+}
+
+// Whether the address is in one of Paddle's libraries.
+bool is_paddles(const void* address) {
+  Dl_info info;
+  return dladdr(address, &info) != 0 && info.dli_fname != nullptr && std::strstr(info.dli_fname, "paddle/") != nullptr;
+}
+
+}  // namespace
+
+void keep_stream_wrappers() {
+  // MemoryUtils has one member, a unique_ptr to the table of functions, and no way to ask for it.
+  static_assert(sizeof(phi::MemoryUtils) == sizeof(phi::MemoryInterface*));
+  phi::MemoryInterface* table = nullptr;
+  std::memcpy(&table, static_cast<const void*>(&phi::MemoryUtils::Instance()), sizeof(table));
+  if (table == nullptr || table->copy_with_stream == copy) return;
+  if (!is_paddles(reinterpret_cast<const void*>(table->copy_with_stream))) return;
+  paddles_own = table->copy_with_stream;
+  table->copy_with_stream = copy;
+}
+
+void share_random_state(int cards) {
+  for (int card = 0; card < cards; ++card) {
+    const auto& state = phi::DefaultCustomDeviceGenerator(phi::CustomPlace("sim", card));
+    const_cast<std::shared_ptr<phi::Generator>&>(state) = phi::DefaultCPUGenerator();
+  }
+}
+
+void throw_to_python(const std::string& message) {
+  const common::ErrorSummary summary(common::errors::Unavailable("xpulab sim: %s", message));
+  throw common::enforce::EnforceNotMet(summary, "xpulab/sim", 0);
+}
+
+}  // namespace sim
