@@ -7,9 +7,18 @@ about the tools stays as it is.
 
 import importlib.abc
 import importlib.machinery
+import itertools
+import os
 import sys
+import tempfile
 
+_count = itertools.count()
 _MODULE = "jupyter_client.connect"
+
+
+def _ip(connection):
+    name = f"kernel-{os.getpid()}-{next(_count)}"
+    return os.path.join(tempfile.gettempdir(), name) if connection.transport == "ipc" else "127.0.0.1"
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -25,6 +34,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         def exec_module(module):
             execute(module)
             module.ConnectionFileMixin.transport.default_value = "ipc"
+            # the default is relative, and a kernel may run in another folder than its client
+            module.ConnectionFileMixin._ip_default = _ip
 
         spec.loader.exec_module = exec_module
         return spec

@@ -1,0 +1,84 @@
+"""What the children of the tests run. The parent is started without this folder on its path: a child finds it by PYTHONPATH."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+
+def describe(payload):
+    """All that a child has of its own, as JSON."""
+    print(
+        json.dumps(
+            {
+                "environment": dict(os.environ),
+                "seen by a child of it": subprocess.run(["env"], capture_output=True, text=True, check=True).stdout,
+                "cwd": os.getcwd(),
+                "path": sys.path,
+                "argv": sys.argv,
+                "stdin": sys.stdin.read(),
+                "files": sorted(map(int, os.listdir("/proc/self/fd")))[:-1],  # without the one that lists the folder
+                "threads": len(os.listdir("/proc/self/task")),
+                "ids": [os.getpid(), os.getpgrp(), os.getsid(0), os.getppid()],
+                "handled": [number for number in range(1, 65) if signal.getsignal(number) not in (signal.SIG_DFL, None)],
+                "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+                "random": random.random(),
+                "temporary": tempfile.gettempdir(),
+                "hour": time.localtime(0).tm_hour,
+                "payload": len(payload),
+            }
+        )
+    )
+
+
+def run(payload):
+    """Run Python source; what comes to be printed at the end depends on how the child ends."""
+    exec(payload.decode(), globals())
+
+
+def end_late(payload):
+    """Leaves work for the end: a thread, a function at exit, and text that was not flushed."""
+    sys.stdout.reconfigure(line_buffering=False)
+    atexit.register(print, "at exit")
+    threading.Thread(target=lambda: (select.select([], [], [], 0.05), print("thread"))).start()
+    print("entry")
+
+
+def wait(payload):
+    """Say that it has started, and wait for ever; it has a child of its own in its group, whose number it says."""
+    own = subprocess.Popen(["sleep", "1000"])
+    print(own.pid, flush=True)
+    while True:
+        signal.pause()
+
+
+def leave_a_child(payload):
+    """End, but leave a child running in the group."""
+    print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)
+
+
+def take_signals(payload):
+    """Print the number of each signal that comes, until SIGTERM; its own child prints nothing, and ends at the first."""
+    numbers = {signal.SIGUSR1, signal.SIGTERM}
+    own = subprocess.Popen(["sleep", "1000"])
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    print("ready", flush=True)
+    while (got := signal.sigwait(numbers)) != signal.SIGTERM:
+        print(int(got), flush=True)
+    print("child ended" if own.poll() is not None else "child runs", flush=True)
+
+
+def environment_at_import(payload):
+    """What the parent's environment was while it imported."""
+    import remembers_environment
+
+    print(json.dumps(remembers_environment.SEEN))

@@ -1,0 +1,5 @@
+"""A module to preload: keeps the environment in which it was imported."""
+
+import os
+
+SEEN = dict(os.environ)

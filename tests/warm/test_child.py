@@ -1,0 +1,197 @@
+"""A forked child is what a process of its own would be: what it has, how it ends, and how it is signalled."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+
+@pytest.fixture
+def described(start):
+    """What a child says about itself."""
+
+    def describe(**options):
+        status, said, complaint = start("describe", **options).ended()
+        assert (status, complaint) == (0, "")
+        return json.loads(said)
+
+    return describe
+
+
+def test_it_has_the_environment_that_was_given_and_no_other(described, monkeypatch):
+    monkeypatch.setenv("OF_THE_REQUESTER", "must not be seen")
+    seen = described(GIVEN="näme")
+    assert set(seen["environment"]) == {"PATH", "PYTHONPATH", "GIVEN"}
+    assert seen["environment"]["GIVEN"] == "näme"
+    assert "GIVEN=n" in seen["seen by a child of it"]
+    assert "OF_THE_REQUESTER" not in seen["seen by a child of it"]
+
+
+def test_it_works_in_the_folder_that_was_given(described, tmp_path):
+    assert described(cwd=tmp_path)["cwd"] == str(tmp_path)
+
+
+def test_its_path_is_its_folder_its_pythonpath_and_the_installation(described, parent):
+    path = described(PYTHONPATH="/a/b:/c")["path"]
+    assert path[0] == ""
+    assert path[2:4] == ["/a/b", "/c"]
+    assert not any("xpulab-warm" in entry for entry in path)
+    assert any(entry.endswith("site-packages") for entry in path)
+
+
+def test_it_has_no_open_file_but_the_first_three_and_an_empty_stdin(described):
+    seen = described()
+    assert seen["files"] == [0, 1, 2]
+    assert seen["stdin"] == ""
+
+
+def test_it_leads_a_session_and_a_group_of_its_own(described, parent):
+    own, group, session, above = described()["ids"]
+    assert own == group == session
+    assert above == parent.pid
+
+
+def test_its_signals_are_those_of_a_new_process(described):
+    seen = described()
+    assert seen["handled"] == [signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ]
+    assert seen["blocked"] == []
+
+
+def test_two_children_draw_different_random_numbers(described):
+    assert described()["random"] != described()["random"]
+
+
+def test_temporary_files_and_time_zone_follow_its_environment(described, tmp_path):
+    assert described(TMPDIR=str(tmp_path))["temporary"] == str(tmp_path)
+    assert described(TZ="UTC-5")["hour"] == 5
+
+
+def test_a_large_payload_arrives(described):
+    assert described(payload=bytes(50_000_000))["payload"] == 50_000_000
+
+
+ENDS = {
+    "pass": (0, ""),
+    "sys.exit(3)": (3, ""),
+    "sys.exit()": (0, ""),
+    "sys.exit(256 + 7)": (7, ""),
+    "sys.exit('said why')": (1, "said why"),
+    "raise ValueError('oops')": (1, "ValueError: oops"),
+    "raise KeyboardInterrupt": (-signal.SIGINT, "KeyboardInterrupt"),
+    "os._exit(5)": (5, ""),
+    "os.kill(os.getpid(), signal.SIGKILL)": (-signal.SIGKILL, ""),
+    "os.kill(os.getpid(), signal.SIGSEGV)": (-signal.SIGSEGV, ""),
+    "os.close(1)": (0, ""),
+}
+
+
+@pytest.mark.parametrize("source", ENDS)
+def test_its_status_is_that_of_a_process(source, start):
+    status, _, complaint = start("run", source.encode()).ended()
+    assert status == ENDS[source][0]
+    assert complaint.strip().splitlines()[-1:] == ([ENDS[source][1]] if ENDS[source][1] else [])
+
+
+def test_it_ends_as_a_program_does(start):
+    assert start("end_late").ended() == (0, "entry\nthread\nat exit\n", "")
+
+
+@pytest.mark.parametrize("entry", ["entries:no_such", "no_such_module:run"])
+def test_an_entry_that_is_not_there_is_named(entry, start):
+    status, _, complaint = start(entry).ended()
+    assert status == 1
+    assert entry.replace("entries:", "").partition(":")[0] in complaint
+
+
+def test_a_folder_that_is_not_there_is_named(start, tmp_path):
+    status, _, complaint = start("describe", cwd=tmp_path / "nowhere").ended()
+    assert status == 1
+    assert str(tmp_path / "nowhere") in complaint
+
+
+def test_while_it_runs_it_has_no_status(start):
+    waiting = start("wait")
+    waiting.stdout.readline()
+    assert waiting.child.poll() is None
+    assert waiting.child.wait(0) is None
+    assert not select.select([waiting.child], [], [], 0)[0]
+
+
+def test_its_end_can_be_waited_for_with_select_and_by_two_threads(start):
+    waiting = start("wait")
+    with ThreadPoolExecutor(2) as pool:
+        waits = [pool.submit(waiting.child.wait, 60) for _ in range(2)]
+        waiting.child.kill()
+        assert [wait.result() for wait in waits] == [-signal.SIGKILL] * 2
+    assert select.select([waiting.child], [], [], 0)[0]
+
+
+def test_a_signal_reaches_it_and_not_its_own_children(start):
+    taking = start("take_signals")
+    assert taking.stdout.readline() == "ready\n"
+    taking.child.send_signal(signal.SIGUSR1)
+    assert taking.stdout.readline() == f"{int(signal.SIGUSR1)}\n"
+    taking.child.send_signal(signal.SIGTERM)
+    assert taking.stdout.readline() == "child runs\n"
+
+
+def test_a_group_signal_reaches_its_own_children_too(start, gone):
+    waiting = start("run", b"import subprocess\nprint(subprocess.Popen(['sleep', '1000']).pid, flush=True)\nsignal.pause()")
+    own = int(waiting.stdout.readline())
+    waiting.child.send_group_signal(signal.SIGINT)
+    assert waiting.child.wait(60) == -signal.SIGINT
+    assert gone(own)
+
+
+def test_a_signal_that_comes_at_once_is_not_lost(start):
+    for _ in range(10):
+        child = start("wait").child
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == -signal.SIGTERM
+
+
+def test_a_number_that_is_no_signal_hurts_nobody(start):
+    waiting = start("wait")
+    waiting.child.send_signal(9999)
+    waiting.child.kill()
+    assert waiting.child.wait(60) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("end", ["kill", "close"])
+def test_killing_and_closing_take_its_children_too(end, start, gone):
+    waiting = start("wait")
+    own = int(waiting.stdout.readline())
+    getattr(waiting.child, end)()
+    assert waiting.child.wait(60) == -signal.SIGKILL
+    assert gone(own)
+
+
+def test_closing_kills_what_a_child_that_has_ended_left_behind(start, gone):
+    left = start("leave_a_child")
+    own = int(left.stdout.readline())
+    assert left.child.wait(60) == 0
+    left.child.close()
+    assert gone(own)
+
+
+def test_its_number_stays_its_own_until_the_handle_is_closed(start):
+    ended = start("run", b"pass")
+    assert ended.child.wait(60) == 0
+    os.kill(ended.child.pid, 0)
+    ended.child.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(ended.child.pid, 0)
+    assert ended.child.poll() == 0
+
+
+def test_a_closed_handle_can_be_closed_and_signalled_again(start):
+    child = start("wait").child
+    child.close()
+    child.close()
+    child.kill()
+    assert child.poll() == -signal.SIGKILL
