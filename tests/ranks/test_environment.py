@@ -1,0 +1,62 @@
+"""The variables of a rank: as the launcher makes them, and with ports that nobody else is given."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from xpulab.notebook.ranks import environment
+
+
+def test_what_another_job_left_in_the_environment_does_not_reach_the_launcher():
+    of_a_job = {"PADDLE_TRAINER_ID": "3", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2", "PADDLE_MASTER": "a:1", "MASTER_PORT": "1"}
+    of_the_notebook = {"PATH": "/bin", "FLAGS_selected_gpus": "3", "XPU_PADDLE_FC_LOCAL_INT16": "1"}
+
+    kept = environment.before_launch({**of_a_job, **of_the_notebook})
+
+    assert kept == {"PATH": "/bin", "XPU_PADDLE_FC_LOCAL_INT16": "1", "OMP_NUM_THREADS": "1"}
+
+
+def test_simulated_cards_talk_through_their_own_backend(tmp_path: Path):
+    of_rank = environment.of_rank({}, 1, [7, 8, 9], "sim", tmp_path)
+
+    assert of_rank["PADDLE_DISTRI_BACKEND"] == "xccl"
+    assert of_rank["PADDLE_XCCL_BACKEND"] == "sim"
+    assert of_rank["FLAGS_selected_sims"] == "1"
+
+
+def test_proxies_are_put_aside_as_the_launcher_does(tmp_path: Path):
+    of_rank = environment.of_rank({"http_proxy": "a", "HTTP_PROXY": "b"}, 0, [7, 8], "cpu", tmp_path)
+
+    assert "http_proxy" not in of_rank
+    assert (of_rank["http_proxy_original"], of_rank["HTTP_PROXY"]) == ("a", "b")
+
+
+def test_the_backup_of_the_environment_can_be_read(tmp_path: Path):
+    of_rank = environment.of_rank({}, 0, [7, 8], "cpu", tmp_path)
+
+    backup = json.loads(Path(of_rank.pop("PADDLE_BACKUP_ENV_PATH")).read_text())
+    assert backup == of_rank
+
+
+def test_a_held_port_can_be_listened_on_by_the_store_and_by_nobody_else():
+    with environment.held_ports(1) as (port,):
+        with socket.socket() as another, pytest.raises(OSError):
+            another.bind((environment.HOST, port))
+        with socket.socket() as store:
+            store.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            store.bind((environment.HOST, port))
+            store.listen()
+
+
+def test_two_runs_hold_different_ports():
+    with environment.held_ports(17) as one, environment.held_ports(17) as other:
+        assert len({*one, *other}) == 34
+
+
+def test_two_launchers_have_different_ranges_of_ports():
+    with environment.reserved_range() as one, environment.reserved_range() as other:
+        assert one != other

@@ -1,0 +1,63 @@
+"""The process between a notebook and paddle.distributed.launch: whatever happens, it leaves nothing running.
+
+Every process that the launcher or a rank leaves behind becomes its child. It ends them all, and then itself, when the
+launcher has ended, when the notebook says so, and when the notebook is gone. Standard library and psutil only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import psutil
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_LIBC = ctypes.CDLL(None)
+
+
+def main(notebook: str, folder: str, *command: str) -> int:
+    """Run the command until it ends or standard input does; returns its exit status.
+
+    notebook: the process id of the notebook. folder: the run's, removed when the notebook is not there to do it.
+    """
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # should a copy of standard input's other end outlive the notebook
+    woken, waker = socket.socketpair()
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_guard)
+    while launcher.poll() is None and os.getppid() == int(notebook):
+        ready, _, _ = select.select([sys.stdin.fileno(), woken], [], [])
+        if woken not in ready:
+            break
+        woken.recv(4096)
+    status = launcher.returncode
+    end_children()
+    if os.getppid() != int(notebook):
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if status is None else status
+
+
+def end_children() -> None:
+    """Kill and reap all that descends from this process, until there is nothing left."""
+    while True:
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _die_with_guard() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,78 @@
+"""Functions, arguments and return values on their way between a notebook and its ranks: by value what a cell defines."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pickle
+import sys
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+import cloudpickle
+
+from xpulab.errors import InputError
+
+REMEDY = "Return numpy arrays, numbers or text"
+
+
+def packed(value: Any) -> bytes:
+    """The value as bytes, for pickle.loads in another process. Raises whatever an object's own pickling raises."""
+    with io.BytesIO() as file:
+        _Pickler(file).dump(value)
+        return file.getvalue()
+
+
+def packed_call(function: Callable[..., Any], arguments: tuple) -> bytes:
+    """A function and its arguments. Raises InputError that names what in them cannot be sent."""
+    if not callable(function):
+        raise InputError(f"{function!r} is no function: give the function itself, and its arguments after the number of ranks")
+    try:
+        return packed((function, arguments))
+    except Exception as error:
+        raise InputError(f"{_unfit(function, arguments)} cannot be sent to the ranks: {error}") from error
+
+
+def received(rank: int, value: bytes) -> Any:
+    """What a rank returned. Raises InputError when it cannot be read here."""
+    try:
+        return pickle.loads(value)
+    except Exception as error:
+        raise InputError(
+            f"what rank {rank} returned cannot be read in the notebook: {type(error).__name__}: {error}. {REMEDY}"
+        ) from error
+
+
+class _Pickler(cloudpickle.Pickler):
+    """cloudpickle knows modules by their exact type; paddle.device is one of a type of its own."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, ModuleType) and type(obj) is not ModuleType and sys.modules.get(obj.__name__) is obj:
+            return importlib.import_module, (obj.__name__,)
+        return super().reducer_override(obj)
+
+
+def _unfit(function: Callable[..., Any], arguments: tuple) -> str:
+    """Which part of it is to blame, and what to do instead."""
+    name = getattr(function, "__name__", repr(function))
+    for number, argument in enumerate(arguments, start=1):
+        if not _fits(argument):
+            return f"argument {number} of {name}(), a {type(argument).__name__}: make it inside the function; as it is it"
+    used = getattr(function, "__globals__", {})
+    for used_name in getattr(getattr(function, "__code__", None), "co_names", ()):
+        if used_name in used and not _fits(used[used_name]):
+            value = used[used_name]
+            if isinstance(value, FunctionType) and value is not function:
+                return _unfit(value, ())
+            kind = type(value).__name__
+            return f"{name}() uses {used_name!r}, a {kind}, from the notebook: make it inside the function; as it is it"
+    return f"the function {name}()"
+
+
+def _fits(value: Any) -> bool:
+    try:
+        packed(value)
+    except Exception:
+        return False
+    return True
