@@ -69,7 +69,7 @@ def terminal(tmp_path_factory):
     folder = tmp_path_factory.mktemp("terminal")
     put(folder, "shown", GOOD)
     ours, theirs = pty.openpty()
-    arguments = ["run", "shown.ipynb", "--device", "cpu", "--out", "out"]
+    arguments = ["run", "shown.ipynb", "--device", "cpu", "--cold", "--out", "out"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150"}
     with subprocess.Popen(COMMAND + arguments, cwd=folder, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
@@ -114,7 +114,7 @@ def ended(request, tmp_path_factory):
     put(folder, "first", GOOD, budget=40)
     put(folder, "second", ENDLESS, GOOD, budget=30)
     put(folder, "third", GOOD, budget=20)
-    command = [*COMMAND, "run", "*.ipynb", "--device", "cpu", "--jobs", "1", "--out", "out"]
+    command = [*COMMAND, "run", "*.ipynb", "--device", "cpu", "--cold", "--jobs", "1", "--out", "out"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         family, until = [], time.monotonic() + 100
         while time.monotonic() < until and "sleep" not in map(name_of, family):
@@ -176,7 +176,9 @@ def test_list_names_every_notebook_and_every_check(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.ipynb", "two.ipynb"]
 
 
-@pytest.mark.parametrize(("device", "notebooks", "jobs"), [("cpu", 2, 2), ("cpu", 100, 4), ("xpu", 100, 1), ("gpu", 2, 1)])
+@pytest.mark.parametrize(
+    ("device", "notebooks", "jobs"), [("cpu", 2, 2), ("cpu", 100, 4), ("sim", 100, 4), ("xpu", 100, 1), ("gpu", 2, 1)]
+)
 def test_notebooks_share_the_cores_but_never_a_card(monkeypatch, device, notebooks, jobs):
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     assert cli._jobs(device, notebooks) == jobs
@@ -187,9 +189,34 @@ def test_auto_is_the_cpu_where_there_is_no_card():
     assert cli._device("auto") == "cpu"
 
 
+WHO_FORKED = """
+import os, psutil
+print("warm" if "xpulab.warm" in " ".join(psutil.Process(os.getppid()).cmdline()) else "cold")
+"""
+
+
+@pytest.mark.parametrize(("options", "start"), [([], "warm"), (["--cold"], "cold")])
+def test_kernels_are_forked_from_a_warm_process_unless_they_shall_start_cold(tmp_path, options, start):
+    put(tmp_path, "one", WHO_FORKED, GOOD)
+    command = [*COMMAND, "run", "one.ipynb", "--device", "cpu", *options, "--out", "out"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f'"{start}\\n"' in (tmp_path / "out" / "notebooks" / "one.ipynb").read_text(encoding="utf-8")
+
+
+def test_a_device_without_compiler_says_what_is_missing(tmp_path):
+    put(tmp_path, "one", GOOD)
+    command = [*COMMAND, "run", "one.ipynb", "--device", "sim", "--out", "out"]
+    environment = {**os.environ, "CXX": "no-such-compiler", "XPULAB_SIM_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "C++ compiler" in done.stderr and "no-such-compiler" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("device", ["CPU", "", "cuda", "auto "])
 def test_a_device_that_no_one_knows_is_refused(device):
-    with pytest.raises(InputError, match="xpu, gpu, cpu"):
+    with pytest.raises(InputError, match="xpu, gpu, cpu, sim"):
         cli._device(device)
 
 

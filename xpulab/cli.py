@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from xpulab.devices import wheel_device
+from xpulab.devices import SIMULATED, wheel_device
 from xpulab.errors import InputError
 
 app = typer.Typer(
@@ -58,9 +58,15 @@ def run(
     notebooks: Annotated[list[str] | None, typer.Argument(help="Names, paths or globs; without one, all.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show what would run, with its checks; run nothing.")] = False,
     device: Annotated[str, typer.Option(help="auto (the first of xpu, gpu, cpu there is), xpu, gpu, cpu or sim.")] = "auto",
-    cards: Annotated[int, typer.Option(min=1, max=16, help="How many cards a notebook may use.")] = 1,
+    cards: Annotated[
+        int | None,
+        typer.Option(min=1, max=16, help="How many cards a notebook may use. Default: 1; sim: as many as one asks for."),
+    ] = None,
     level: Annotated[str, typer.Option(help="quick: does it work at all. standard: does it work right.")] = "quick",
     jobs: Annotated[int | None, typer.Option(min=1, help="Notebooks at a time. Default: one a core, on a card one.")] = None,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Start every kernel anew instead of forking it from a warm process.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
 ) -> None:
     """Run the notebooks on this machine and say whether it is ready."""
@@ -75,18 +81,22 @@ def run(
             print("\n".join(f"    {check.name}" for check in plan.checks))
         return
 
+    from xpulab import sim
     from xpulab.harness import run as harness
     from xpulab.harness.execute import Target
     from xpulab.harness.report.text import as_text
 
     device = _device(device)
     folder = (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()
+    if device == SIMULATED:
+        cards = cards or max(plan.cards for plan in plans)
+        sim.environment(cards)  # builds the plug-in now, or says what is missing
     harness.prepare(folder)
     at_once = jobs or _jobs(device, len(plans))
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # notebooks share the cores, and tiny models gain nothing from more
     console = Console()
     console.print(f"device {device}, level {level}, {len(plans)} notebooks, {at_once} at a time", highlight=False)
-    outcome = harness.run(plans, Target(device, level, cards), at_once, folder, console)
+    outcome = harness.run(plans, Target(device, level, cards or 1), at_once, folder, console, cold)
     console.print(as_text(outcome.result), highlight=False, markup=False, soft_wrap=True)
     console.print(f"report: {folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
@@ -111,10 +121,12 @@ def doctor(
 @app.command()
 @_reporting_input_errors
 def lab() -> None:
-    """Open JupyterLab on the notebooks."""
+    """Open JupyterLab on the notebooks, where the kernel "Python 3 (xpulab, warm)" starts within a second."""
     from xpulab import files
+    from xpulab.harness import kernels
 
-    os.execv(sys.executable, [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", "notebooks"])
+    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", str(files.NOTEBOOKS)]
+    raise typer.Exit(kernels.run_command(command))
 
 
 def _device(asked: str) -> str:

@@ -91,7 +91,7 @@ CASES = {
         "it could not be run: NoSuchKernel",
         {"demo.p": "missing"},
     ),
-    "needs_two_cards": (['check.equal("demo.n", 2, 2, control=3)'], {"cards": 2}, "skipped", "needs 2 cards", {}),
+    "two_cards_on_a_cpu": (['check.equal("demo.n", 2, 2, control=3)'], {"cards": 2}, "passed", None, {"demo.n": "passed"}),
     "slow": (
         ["import time; time.sleep(4.5)", 'check.equal("demo.o", 2, 2, control=3)'],
         {"budget_seconds": {"quick": 3, "standard": 3}},
@@ -109,7 +109,7 @@ def ran(tmp_path_factory, book):
     for name, (cells, metadata, *_) in CASES.items():
         told = [cell.replace("PIDS", repr(str(folder / "child.pid"))) for cell in cells]
         nbformat.write(book(*told, **metadata), folder / f"{name}.ipynb")
-    command = [sys.executable, "-m", "xpulab", "run", "*.ipynb", "--device", "cpu", "--jobs", "4", "--out", "out"]
+    command = [sys.executable, "-m", "xpulab", "run", "*.ipynb", "--device", "cpu", "--cold", "--jobs", "4", "--out", "out"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, env=dict(os.environ))
     return done, json.loads((folder / "out" / "result.json").read_text(encoding="utf-8")), folder
 

@@ -10,7 +10,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ from jupyter_client import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
+from xpulab import warm
+from xpulab.harness import kernels
 from xpulab.harness.plan import Plan
 from xpulab.record import METADATA_KEY
 
@@ -34,6 +36,7 @@ _COME_BACK_SECONDS = 30.0
 _SOCKET_PATH_BYTES = 90
 """Of a Unix socket's path 107 bytes are allowed; the kernel's manager appends to what it is given."""
 _INJECTED = "injected-parameters"
+_ORDINARY_KERNEL = "python3"
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,10 @@ Listener = Callable[[Plan, int, int], None]
 class Execution:
     """A run of several notebooks that can be stopped from another thread or a signal handler."""
 
-    def __init__(self, target: Target, folder: Path, on_cell: Listener) -> None:
+    def __init__(self, target: Target, folder: Path, on_cell: Listener, environment: Mapping[str, str] | None = None) -> None:
+        """environment: all variables that the kernels find; without it this process's own."""
         self._target, self._folder, self._on_cell = target, folder, on_cell
+        self._environment = dict(os.environ if environment is None else environment)
         self._watches: set[_Watch] = set()
         self._stopping = threading.Event()
 
@@ -105,7 +110,7 @@ class Execution:
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="xpulab-", ignore_cleanup_errors=True) as scratch:
             try:
-                stopped = self._papermill_or_given_up(plan, executed, _watched_by(watch, scratch), watch)
+                stopped = self._papermill_or_given_up(plan, executed, _watched_by(watch, scratch, self._environment), watch)
             finally:
                 watch.end()
                 self._watches.discard(watch)
@@ -150,6 +155,7 @@ class Execution:
                 language="python",
                 progress_bar=False,
                 start_timeout=_START_SECONDS,
+                kernel_name=self._kernel_name(plan.path),
                 kernel_manager_class=manager,
                 shutdown_kernel="immediate",
                 on_cell_start=on_cell_start,
@@ -161,6 +167,11 @@ class Execution:
         except Exception as error:  # whatever one notebook does to papermill must not take the others' verdicts with it
             return watch.reason or f"it could not be run: {type(error).__name__}: {error}"
         return watch.reason
+
+    def _kernel_name(self, path: Path) -> str | None:
+        """A warm kernel in place of the ordinary one when there is a warm process; None leaves it to the notebook."""
+        spec = nbformat.read(path, as_version=4).metadata.get("kernelspec", {})
+        return kernels.NAME if warm.ADDRESS in self._environment and spec.get("name") == _ORDINARY_KERNEL else None
 
 
 class _Watch:
@@ -223,7 +234,7 @@ class _Watch:
                 self._group = None
 
 
-def _watched_by(watch: _Watch, scratch: str) -> type[AsyncKernelManager]:
+def _watched_by(watch: _Watch, scratch: str, environment: Mapping[str, str]) -> type[AsyncKernelManager]:
     """A kernel manager whose kernel is under watch and keeps its temporary files and its sockets in `scratch`.
 
     Ports are chosen before the kernel binds them: when somebody else takes the one for output in between, the kernel
@@ -234,11 +245,15 @@ def _watched_by(watch: _Watch, scratch: str) -> type[AsyncKernelManager]:
     class Watched(AsyncKernelManager):
         def __init__(self, **options: object) -> None:
             super().__init__(**{**sockets, **options})
+            given = filter(None, environment.get("JUPYTER_PATH", "").split(os.pathsep))
+            self.kernel_spec_manager.kernel_dirs = [
+                *(f"{folder}/kernels" for folder in given),
+                *self.kernel_spec_manager.kernel_dirs,
+            ]
 
         async def start_kernel(self, **options: object) -> None:
-            environment = {**os.environ, "TMPDIR": scratch}
             with watch.log.open("wb") as log:
-                await super().start_kernel(**options, env=environment, stdout=log, stderr=log)
+                await super().start_kernel(**options, env={**environment, "TMPDIR": scratch}, stdout=log, stderr=log)
             watch.kernel_started(self.provisioner.pid)
 
     return Watched

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from xpulab import warm
+from xpulab.devices import wheel_device
 from xpulab.errors import InputError
-from xpulab.harness import report
+from xpulab.harness import kernels, report
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan
@@ -27,8 +31,10 @@ class Outcome:
     interrupted: bool
 
 
-def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console: Console) -> Outcome:
+def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console: Console, cold: bool = False) -> Outcome:
     """Run the notebooks and write the reports into the folder, which `prepare` made.
+
+    cold: every kernel imports everything itself; otherwise they are forked from one process that has, where that is safe.
 
     A notebook that needs more cards than there are is skipped, with the reason. On Ctrl-C what runs is stopped, and what
     has finished is reported.
@@ -38,8 +44,8 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
     runnable = [plan for plan in plans if plan.name not in verdicts]
     interrupted = False
     notebooks = folder / "notebooks"
-    with progress_on(console, runnable) as progress:
-        execution = Execution(target, notebooks, progress.on_cell)
+    with progress_on(console, runnable) as progress, _surroundings(target, cold or not runnable) as environment:
+        execution = Execution(target, notebooks, progress.on_cell, environment)
         try:
             for plan, executed in execution.run(runnable, jobs):
                 verdicts[plan.name] = judge(plan, executed)
@@ -49,6 +55,28 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
     ordered = tuple(verdicts.get(plan.name) or _unfinished(plan, notebooks) for plan in plans)
     result = report.write(ordered, target, time.monotonic() - started, folder)
     return Outcome(result, ordered, interrupted)
+
+
+@contextmanager
+def _surroundings(target: Target, cold: bool) -> Iterator[dict[str, str]]:
+    """The variables that the kernels find: those of a warm process that is there for the time of the run, where one may be.
+
+    On a GPU or an XPU nobody has measured that a fork is safe, so kernels start cold there.
+    """
+    if cold or wheel_device(target.device) != "cpu":
+        yield dict(os.environ)
+        return
+    with warm.Parent() as parent:
+        yield kernels.environment(parent, os.environ) if _is_warm(parent) else dict(os.environ)
+
+
+def _is_warm(parent: warm.Parent) -> bool:
+    """Waits until it has imported everything, so that this is on no notebook's clock; False when it cannot."""
+    try:
+        with warm.fork(parent.address, "builtins:len", b"", environment=os.environ, cwd=".", stdout=1, stderr=2) as child:
+            return child.wait() == 0
+    except warm.ParentGone:  # an installation that is broken: each notebook says so itself
+        return False
 
 
 def prepare(folder: Path) -> None:
@@ -63,7 +91,7 @@ def prepare(folder: Path) -> None:
 
 
 def _skipped(plan: Plan, target: Target) -> Verdict | None:
-    if plan.cards <= target.cards:
+    if plan.cards <= target.cards or target.device == "cpu":  # ranks are processes there
         return None
     return not_run(plan, "skipped", f"it needs {plan.cards} cards, and --cards allows {target.cards}")
 
