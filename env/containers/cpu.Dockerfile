@@ -4,8 +4,8 @@
 #   docker run --rm xpulab-cpu --level standard
 FROM python:3.11-slim
 
-# paddle links against the system's libgomp.
-RUN apt-get update && apt-get install --yes --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
+# paddle links against the system's libgomp; the simulated accelerator (--device sim) is built with g++.
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ libgomp1 && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /xpulab
 COPY . .

@@ -39,16 +39,21 @@ class Outcome:
 
 @pytest.fixture(scope="session")
 def run_notebooks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
-    """A function that runs notebooks by name; `fault` is Python that their process executes before the first cell."""
+    """A function that runs notebooks by name, on two cards where there are any.
 
-    def run(*notebooks: str, fault: str = "") -> Outcome:
+    fault: Python that their process executes before the first cell. sim_faults: of simulated cards.
+    """
+
+    def run(*notebooks: str, fault: str = "", device: str = "cpu", sim_faults: str = "") -> Outcome:
         folder = tmp_path_factory.mktemp("run")
         startup = folder / "ipython" / "profile_default" / "startup"
         startup.mkdir(parents=True)
         inside_a_function = f"def fault():\n    pass\n{textwrap.indent(fault, '    ')}\nfault()\ndel fault\n"
         (startup / "fault.py").write_text(inside_a_function, encoding="utf-8")  # its names stay out of the notebook's
-        command = [sys.executable, "-m", "xpulab", "run", *notebooks, "--device", "cpu", "--out", str(folder / "out")]
+        command = [sys.executable, "-m", "xpulab", "run", *notebooks, "--device", device, "--cards", "2"]
+        command += ["--out", str(folder / "out")]
         environment = {**os.environ, "IPYTHONDIR": str(folder / "ipython"), "OMP_NUM_THREADS": "1"}
+        environment["XPULAB_SIM_FAULTS"] = sim_faults
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
         report = Path(folder / "out" / "result.json")
         assert report.exists(), done.stdout + done.stderr

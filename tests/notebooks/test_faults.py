@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 
@@ -10,11 +12,13 @@ class Fault:
 
     notebook = ""
     breaks = ""
+    device = "cpu"
+    sim_faults = ""
     seen_by: frozenset[str] = frozenset()
 
     @pytest.fixture(scope="class")
     def outcome(self, run_notebooks):
-        return run_notebooks(self.notebook, fault=self.breaks)
+        return run_notebooks(self.notebook, fault=self.breaks, device=self.device, sim_faults=self.sim_faults)
 
     def test_the_run_is_red(self, outcome):
         assert (outcome.exit_code, outcome.result["outcome"]) == (1, "failed")
@@ -124,3 +128,83 @@ def coarse(tensor):
 paddle.Tensor.__matmul__ = lambda self, other: product(coarse(self), coarse(other))
 """
     seen_by = frozenset({"numerics.matmul", "numerics.gradients"})
+
+
+IN_EVERY_RANK = """
+from xpulab.notebook import ranks
+run = ranks.run
+def run_with_fault(function, n, *arguments, **options):
+    def in_a_rank(*given):
+{fault}
+        return function(*given)
+    return run(in_a_rank, n, *arguments, **options)
+ranks.run = run_with_fault
+"""
+"""Ranks are processes of their own: what breaks there travels with the function that they run."""
+
+
+def in_every_rank(fault: str) -> str:
+    """Python for a notebook's process that executes `fault` in every rank before the notebook's function."""
+    return IN_EVERY_RANK.replace("{fault}", textwrap.indent(textwrap.dedent(fault).strip(), " " * 8))
+
+
+class TestASumThatForgetsARank(Fault):
+    notebook = "05_collectives"
+    breaks = in_every_rank("""
+        import paddle.distributed as dist
+        def forgetful(real):
+            def all_reduce(tensor, *rest, **named):
+                if dist.get_rank() == 1:
+                    tensor.scale_(0.0)
+                return real(tensor, *rest, **named)
+            return all_reduce
+        dist.all_reduce, dist.stream.all_reduce = forgetful(dist.all_reduce), forgetful(dist.stream.all_reduce)
+    """)
+    seen_by = frozenset({"collectives.values", "collectives.types", "collectives.groups", "collectives.sizes"})
+
+
+class TestSwappedArgumentsOfAllToAll(Fault):
+    notebook = "05_collectives"
+    device = "sim"
+    breaks = in_every_rank("""
+        import paddle.distributed as dist
+        real = dist.alltoall_single
+        def swapped(out, sent, *rest, **named):  # of the same shape, so that nothing raises
+            return real(*((sent, out) if out.shape == sent.shape else (out, sent)), *rest, **named)
+        dist.alltoall_single = swapped
+    """)
+    seen_by = frozenset({"all-to-all.values"})
+
+
+class TestABitThatFlipsInASum(Fault):
+    notebook = "05_collectives"
+    device = "sim"
+    sim_faults = "flip collective kind=all_reduce rank=1 bit=20 from=1"
+    seen_by = frozenset({"collectives.values", "collectives.types"})
+
+
+class TestMicroBatchesThatCountTwice(Fault):
+    notebook = "07_pipeline"
+    breaks = in_every_rank("""
+        from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
+        real = PipelineStage.backward_one_chunk
+        def twice(self, chunk, loss=None, **named):
+            return real(self, chunk, loss=None if loss is None else 2 * loss, **named)
+        PipelineStage.backward_one_chunk = twice
+    """)
+    seen_by = frozenset({"pipeline.gradients", "pipeline.chunks"})
+
+
+class TestInputsThatAreHeldOnTo(Fault):
+    notebook = "07_pipeline"
+    breaks = in_every_rank("""
+        from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
+        real = PipelineStage.backward_one_chunk
+        def holding(self, chunk, *given, **named):
+            kept = self.fwd_cache[chunk]
+            result = real(self, chunk, *given, **named)
+            self.fwd_cache[chunk] = kept
+            return result
+        PipelineStage.backward_one_chunk = holding
+    """)
+    seen_by = frozenset({"pipeline.released"})

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 STYLES = ({"linestyle": "-"}, {"linestyle": "--"}, {"linestyle": ":"}, {"linestyle": "-."})
 """Line styles in the order in which curves take them: curves differ by more than colour."""
@@ -28,6 +29,11 @@ plt.rcParams.update(
 def new_axes() -> plt.Axes:
     """Empty axes in the suite's style."""
     return plt.subplots()[1]
+
+
+def new_panels(rows: int, columns: int = 1, height: float = 1.3) -> tuple[plt.Figure, np.ndarray]:
+    """Empty axes below and beside each other, `height` inches each, as an array of this many rows and columns."""
+    return plt.subplots(rows, columns, figsize=(7.0, height * rows), squeeze=False, layout="constrained")
 
 
 def curves(series: Mapping[str, Sequence[float]], *, x: str, y: str, title: str, log: bool = False) -> None:
