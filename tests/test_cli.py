@@ -19,7 +19,7 @@ import psutil
 import pytest
 from nbformat import v4
 
-from xpulab import cli, files
+from xpulab import cli, files, warm
 from xpulab.doctor.detect import detect
 from xpulab.errors import InputError
 
@@ -199,7 +199,8 @@ print("warm" if "xpulab.warm" in " ".join(psutil.Process(os.getppid()).cmdline()
 def test_kernels_are_forked_from_a_warm_process_unless_they_shall_start_cold(tmp_path, options, start):
     put(tmp_path, "one", WHO_FORKED, GOOD)
     command = [*COMMAND, "run", "one.ipynb", "--device", "cpu", *options, "--out", "out"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    elsewhere = {**os.environ, warm.ADDRESS: str(tmp_path / "socket")}  # as in a notebook with a warm kernel of its own
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, env=elsewhere)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f'"{start}\\n"' in (tmp_path / "out" / "notebooks" / "one.ipynb").read_text(encoding="utf-8")
 

@@ -19,12 +19,17 @@ SECONDS = 60.0
 """The longest that a test waits for something that happens within a few seconds on a quiet machine."""
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def parent() -> Iterator[warm.Parent]:
-    """The warm parent of all ranks here, given to them as the harness gives it to a notebook."""
-    with warm.Parent() as running, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(warm.ADDRESS, running.address)
+    """The warm parent of all ranks here."""
+    with warm.Parent() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def given_parent(parent: warm.Parent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks find the parent as in a notebook that the harness runs; the tests of other folders do not."""
+    monkeypatch.setenv(warm.ADDRESS, parent.address)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import psutil
 import pytest
 from jupyter_client import BlockingKernelClient, KernelManager
 
+from xpulab import warm
+
 SECONDS = 120.0
 
 SETUP = """
@@ -87,12 +89,12 @@ class Kernel:
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+def kernel(tmp_path_factory: pytest.TempPathFactory, parent: warm.Parent) -> Iterator[Kernel]:
     folder = tmp_path_factory.mktemp("kernel")
     manager = KernelManager(transport="ipc", ip=str(folder / "kernel"), kernel_name="python3")
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    manager.start_kernel(cwd=str(folder), env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"})
+    manager.start_kernel(cwd=str(folder), env={**os.environ, warm.ADDRESS: parent.address, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"})
     client = manager.client()
     try:
         client.start_channels()

@@ -42,6 +42,7 @@ GOOD = (
     "flip memory start=0 size=4096 n=1",
     "fail task kind=send bytes>=3 card=2 rank=1 from=2 every=3",
     "slow task factor=2.5",
+    *(f"fail {site} kind={kind} n=1000000" for site, kinds in faults.KINDS.items() for kind in kinds),
 )
 
 

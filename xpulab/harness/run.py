@@ -63,11 +63,12 @@ def _surroundings(target: Target, cold: bool) -> Iterator[dict[str, str]]:
 
     On a GPU or an XPU nobody has measured that a fork is safe, so kernels start cold there.
     """
+    cold_ones = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}  # somebody else's, in a notebook
     if cold or wheel_device(target.device) != "cpu":
-        yield dict(os.environ)
+        yield cold_ones
         return
     with warm.Parent() as parent:
-        yield kernels.environment(parent, os.environ) if _is_warm(parent) else dict(os.environ)
+        yield kernels.environment(parent, os.environ) if _is_warm(parent) else cold_ones
 
 
 def _is_warm(parent: warm.Parent) -> bool:
