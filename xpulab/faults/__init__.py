@@ -1,0 +1,18 @@
+"""The catalogue of faults: each breaks one thing that training relies on, and names the checks that must see it.
+
+A module holds the faults of one notebook. tests/notebooks/test_faults.py runs the notebook with each of them.
+"""
+
+from __future__ import annotations
+
+from xpulab.faults import collectives, environment, lora, pipeline, sft
+from xpulab.faults.fault import Fault
+
+CATALOGUE: tuple[Fault, ...] = (
+    *environment.FAULTS,
+    *sft.FAULTS,
+    *lora.FAULTS,
+    *collectives.FAULTS,
+    *pipeline.FAULTS,
+)
+"""All faults, in the order of the notebooks."""
