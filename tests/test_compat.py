@@ -57,3 +57,39 @@ trainer = SFTTrainer(model=tiny.new_model("tiny-qwen2", 0), args=arguments, toke
 trainer.train()
 print(f"{len(trainer.state.log_history)} kept by the trainer, {len(history.losses)} by the callback")
 """
+
+
+def test_dpo_fails_in_one_process_without_the_cure_and_trains_with_it():
+    assert "'Fleet' object has no attribute '_user_defined_strategy'" in ran(PREFER).stderr
+    cured = ran("from xpulab import compat; compat.one_process_is_wrapped_as_if_it_were_many()\n" + PREFER)
+    assert cured.stdout.splitlines()[-1:] == ["evaluated and trained"], cured.stderr
+
+
+PREFER = """
+from xpulab import compat
+compat.imports_print_warnings()
+import tempfile
+from types import SimpleNamespace
+import paddle
+from paddlenlp.trainer import TrainingArguments
+from paddlenlp.trl import DPOTrainer, preference_collate_fn, preprocess_preference_data
+from xpulab.notebook import tiny
+compat.log_prints_colours_and_times()
+tokenizer = tiny.new_tokenizer("tiny-qwen2")
+record = {"src": ["a"], "tgt": [], "response": ["b", "c"], "sort": [1, 0]}
+limits = SimpleNamespace(max_seq_len=16, max_prompt_len=8)
+example = preprocess_preference_data(record, tokenizer, limits, SimpleNamespace(flash_mask=False))
+example["attention_mask"], example["response_indexs"] = example["attention_mask"][None], [example["response_indexs"]]
+config = SimpleNamespace(beta=0.1, loss_type="sigmoid", label_smoothing=0, pref_loss_ratio=1, sft_loss_ratio=0,
+                         reference_free=False, ref_model_update_steps=-1, lora=False)
+def collate(rows):
+    return {name: paddle.to_tensor(value) for name, value in preference_collate_fn(rows, max_seq_len=16).items()}
+arguments = TrainingArguments(output_dir=tempfile.mkdtemp(), device="cpu", max_steps=1, report_to=[], disable_tqdm=True,
+                              save_strategy="no")
+trainer = DPOTrainer(model=tiny.new_model("tiny-qwen2", 0), ref_model=tiny.new_model("tiny-qwen2", 0), dpo_config=config,
+                     args=arguments, tokenizer=tokenizer, data_collator=collate, train_dataset=[example],
+                     eval_dataset=[example])
+trainer.train()
+trainer.evaluate()
+print("evaluated and trained")
+"""

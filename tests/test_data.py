@@ -9,6 +9,7 @@ import pytest
 
 from xpulab import files, known_issues
 from xpulab.harness.plan import make_plans
+from xpulab.notebook import tiny
 
 SPLITS = {"train": 72, "heldout": 24, "xpu_train": 16, "xpu_heldout": 8}
 
@@ -27,6 +28,20 @@ def test_a_split_has_its_size_and_no_question_twice(split):
 def test_no_held_out_question_is_trained_on_but_every_answer_is(split, heldout):
     assert not {row["question"] for row in rows(split)} & {row["question"] for row in rows(heldout)}
     assert {row["answer"] for row in rows(split)} == {row["answer"] for row in rows(heldout)}
+
+
+@pytest.mark.parametrize(("split", "size"), [("train", 48), ("heldout", 24)])
+def test_a_preference_is_the_same_answer_in_two_styles(split, size):
+    pairs = tiny.preferences(split)
+    known = {row["answer"] for row in rows("train")}
+    assert len({pair["question"] for pair in pairs}) == len(pairs) == size
+    assert {pair["chosen"] for pair in pairs} == known
+    for pair in pairs:
+        assert pair["rejected"] == "It is " + pair["chosen"][0].lower() + pair["chosen"][1:]
+
+
+def test_no_held_out_question_has_a_preference_to_train_on():
+    assert not {row["question"] for row in tiny.preferences("train")} & {row["question"] for row in tiny.preferences("heldout")}
 
 
 def test_the_tokenizer_script_makes_the_committed_files_again(tmp_path):

@@ -111,6 +111,20 @@ def test_the_loss_is_the_mean_negative_log_probability_of_the_labels(config):
     assert loss == pytest.approx(loss_of(weights, config, batch), rel=1e-12)
 
 
+def test_log_probabilities_are_summed_by_row_and_their_gradient_weighs_the_rows(config):
+    weights, batch = random_weights(config), a_batch()
+    sums, gradients = reference.log_probabilities(weights, config, batch, IGNORED)
+    alone = [{key: value[row : row + 1] for key, value in batch.items()} for row in (0, 1)]
+    losses, slopes = zip(*(reference.loss_and_gradients(weights, config, one, IGNORED) for one in alone), strict=True)
+    counts = (batch["labels"] != IGNORED).sum(axis=1)
+    assert sums == pytest.approx(-np.array(losses) * counts, rel=1e-12)
+    for factors in (np.array([2.0, -3.0]), np.array([0.0, 1.0])):
+        weighed = gradients(factors)
+        for name in weights:
+            expected = sum(-factor * count * slope[name] for factor, count, slope in zip(factors, counts, slopes, strict=True))
+            assert weighed[name] == pytest.approx(expected, rel=1e-9, abs=1e-12), name
+
+
 def test_labels_that_are_left_out_do_not_touch_the_loss():
     config, batch = Config(), a_batch()
     weights = random_weights(config)

@@ -25,9 +25,9 @@ _IMPORT_WARNINGS = (
 def imports_print_warnings() -> None:
     """Importing and running PaddleNLP prints warnings about ccache, pkg_resources and swiglu that mean nothing here.
 
-    Paddle's C++ adds lines about its executor. Call it before the first import.
+    Paddle's C++ adds lines about its executor and about types that it converts. Call it before the first import.
     """
-    os.environ.setdefault("GLOG_minloglevel", "1")
+    os.environ.setdefault("GLOG_minloglevel", "2")
     for message in _IMPORT_WARNINGS:
         warnings.filterwarnings("ignore", message=message)
 
@@ -62,6 +62,26 @@ def log_history_stays_empty() -> Any:
                 self.rates.append(float(logs["learning_rate"]))
 
     return LogHistory()
+
+
+def one_process_is_wrapped_as_if_it_were_many() -> None:
+    """DPOTrainer and KTOTrainer fail in one process: "'Fleet' object has no attribute '_user_defined_strategy'".
+
+    They hand their models to fleet.distributed_model whatever the number of processes, and Paddle 3.3 wants fleet.init for
+    that. From here on one process gets back the model that it gave. Source: PaddleNLP 3.0.0b4, trl/dpo_trainer.py,
+    DPOTrainer._wrap_ref_model and evaluate.
+    """
+    from paddle.distributed import fleet, get_world_size
+
+    if hasattr(fleet.distributed_model, "cured"):
+        return
+    wrap = fleet.distributed_model
+
+    def distributed_model(model: Any) -> Any:
+        return wrap(model) if get_world_size() > 1 else model
+
+    distributed_model.cured = True
+    fleet.distributed_model = distributed_model
 
 
 def no_module_named_paddle_distributed_checkpoint() -> None:

@@ -289,11 +289,11 @@ def _server_environment() -> dict[str, str]:
     """This process's environment without what libraries read while they are imported and a child may want otherwise.
 
     One thread each, since only the forking thread lives on in a child: OpenBLAS and Arrow's jemalloc start theirs as soon
-    as they are loaded. Paddle's C++ writes its INFO lines to stderr unless it is told before it is loaded.
+    as they are loaded. Paddle's C++ writes to stderr what is no error, unless it is told before it is loaded.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_READ_AT_IMPORT) and name != "MPLBACKEND"}
     alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-    return {**kept, **alone, "GLOG_minloglevel": "1"}
+    return {**kept, **alone, "GLOG_minloglevel": "2"}
 
 
 def _private_folder() -> str:

@@ -6,7 +6,7 @@ sys.argv, standard output and error, no other open file, default signal handlers
 time, and the number of threads that OMP_NUM_THREADS and OPENBLAS_NUM_THREADS ask for.
 
 What it does not have: whatever else is read before the first line runs or while a module is imported. Of the environment
-that is PYTHONHASHSEED and all other PYTHON* but PYTHONPATH, LD_*, GLOG_* (Paddle's INFO lines are never shown), FLAGS_*
+that is PYTHONHASHSEED and all other PYTHON* but PYTHONPATH, LD_*, GLOG_* (of Paddle's lines only errors are shown), FLAGS_*
 that Paddle only takes at its start, MALLOC_*, CUSTOM_DEVICE_ROOT (xpulab.sim.load loads a plug-in later), and the folders
 that libraries keep from their import (HF_HOME, MPLCONFIGDIR, PaddleNLP's below HOME). MPLBACKEND and IPython's and
 Jupyter's folders are read when they are used. Warnings that an import prints are in the parent's log and nowhere else.

@@ -94,7 +94,9 @@ def kernel(tmp_path_factory: pytest.TempPathFactory, parent: warm.Parent) -> Ite
     manager = KernelManager(transport="ipc", ip=str(folder / "kernel"), kernel_name="python3")
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    manager.start_kernel(cwd=str(folder), env={**os.environ, warm.ADDRESS: parent.address, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"})
+    manager.start_kernel(
+        cwd=str(folder), env={**os.environ, warm.ADDRESS: parent.address, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    )
     client = manager.client()
     try:
         client.start_channels()

@@ -5,13 +5,14 @@ A module holds the faults of one notebook. tests/notebooks/test_faults.py runs t
 
 from __future__ import annotations
 
-from xpulab.faults import collectives, environment, lora, pipeline, sft
+from xpulab.faults import collectives, dpo, environment, lora, pipeline, sft
 from xpulab.faults.fault import Fault
 
 CATALOGUE: tuple[Fault, ...] = (
     *environment.FAULTS,
     *sft.FAULTS,
     *lora.FAULTS,
+    *dpo.FAULTS,
     *collectives.FAULTS,
     *pipeline.FAULTS,
 )

@@ -42,16 +42,34 @@ def loss_and_gradients(weights: Weights, config: Any, batch: Mapping[str, np.nda
 
     Labels are already moved one place forward: the label at a position is the token that follows it.
     """
+    sums, gradients = log_probabilities(weights, config, batch, ignored)
+    count = int((batch["labels"] != ignored).sum())
+    return float(-sums.sum() / count), gradients(np.full(len(sums), -1 / count))
+
+
+def log_probabilities(
+    weights: Weights, config: Any, batch: Mapping[str, np.ndarray], ignored: int
+) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
+    """For each row the sum of ln p over its labels that are not `ignored`, [batch]; and a function that gives, for a factor a
+    row, [batch], the gradient of the sum of factor times log-probability by name. Labels as in loss_and_gradients.
+    """
     slopes: Gradients = defaultdict(float)
     scores, back = _decode(weights, config, batch, slopes)
     shares = _softmax(scores)
-    wanted = batch["labels"] != ignored
-    rows, columns = np.nonzero(wanted)
-    chosen = shares[rows, columns, batch["labels"][wanted]]
-    slope = shares * wanted[..., None]
-    slope[rows, columns, batch["labels"][wanted]] -= 1
-    back(slope / wanted.sum())
-    return float(-np.log(chosen).mean()), dict(slopes)
+    rows, columns = np.nonzero(batch["labels"] != ignored)
+    wanted = batch["labels"][rows, columns]
+    sums = np.zeros(len(scores))
+    np.add.at(sums, rows, np.log(shares[rows, columns, wanted]))
+
+    def gradients(factors: np.ndarray) -> Gradients:
+        slopes.clear()
+        slope = np.zeros_like(shares)
+        slope[rows, columns] = -shares[rows, columns] * factors[rows, None]
+        slope[rows, columns, wanted] += factors[rows]
+        back(slope)
+        return dict(slopes)
+
+    return sums, gradients
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Tiny models, their tokenizer and their instructions, from data/; any other model goes through the same functions.
+"""Tiny models, their tokenizer, instructions and preferences, from data/; any other model goes through the same functions.
 
 A model is named by a folder below data/models ("tiny-qwen2"), by any local folder, or by a name that PaddleNLP knows.
 A folder that holds only a config gives a model with random weights.
@@ -23,6 +23,11 @@ IGNORED = -100
 def instructions(split: str) -> list[dict[str, str]]:
     """The rows of data/instructions/<split>.jsonl, each with "question" and "answer"."""
     return files.load_jsonl(files.data("instructions", f"{split}.jsonl"), ("question", "answer"))
+
+
+def preferences(split: str) -> list[dict[str, str]]:
+    """The rows of data/preferences/<split>.jsonl, each with "question" and the answers "chosen" and "rejected"."""
+    return files.load_jsonl(files.data("preferences", f"{split}.jsonl"), ("question", "chosen", "rejected"))
 
 
 def folder_of(model: str) -> str:
