@@ -1,4 +1,4 @@
-"""The commands: xpulab run, xpulab doctor, xpulab lab.
+"""The commands: xpulab run, xpulab doctor, xpulab selftest, xpulab lab.
 
 Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
 """
@@ -116,6 +116,43 @@ def doctor(
     diagnosis = diagnose()
     print(json.dumps(diagnosis.to_json(), indent=2) if as_json else as_text(diagnosis))
     raise typer.Exit(1 if diagnosis.outcome == "wrong" else 0)
+
+
+@app.command()
+@_reporting_input_errors
+def selftest(
+    names: Annotated[list[str] | None, typer.Option("--fault", help="Only this fault; may be given several times.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the faults; try none.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The outcome as JSON.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: one a core.")] = None,
+) -> None:
+    """Let known faults loose, one at a time, and show that the notebooks catch each. Exit code 1 when one survives."""
+    from rich.console import Console
+
+    from xpulab.faults import selftest as proof
+    from xpulab.faults import table
+
+    faults = proof.faults_named(names or [])
+    if show_list:
+        print(table.catalogue(faults))
+        return
+
+    from xpulab import sim
+    from xpulab.harness.run import surroundings
+
+    if any(fault.device == SIMULATED for fault in faults):
+        sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
+    at_once = jobs or min(len(faults), proof.jobs_here())
+    said = Console(stderr=True)
+    said.print(f"{len(faults)} faults, {at_once} at a time", highlight=False)
+    tried = []
+    with surroundings("cpu") as environment:
+        for trial in proof.trials(faults, at_once, environment):
+            tried.append(trial)
+            line = f"{len(tried):>3} of {len(faults)}  {table.outcome(trial)}  {trial.fault.name}, {trial.seconds:.0f} s"
+            said.print(line, highlight=False, markup=False, soft_wrap=True)
+    print(json.dumps(table.to_json(tried), indent=2) if as_json else table.as_text(tried))
+    raise typer.Exit(1 if any(trial.survived for trial in tried) else 0)
 
 
 @app.command()

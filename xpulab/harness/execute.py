@@ -71,13 +71,23 @@ class Run:
 Listener = Callable[[Plan, int, int], None]
 """Is told which notebook starts which code cell, counted from 1 as in its source, out of how many."""
 
+Enough = Callable[[nbformat.NotebookNode], bool]
+"""Is shown each cell that has ended, with its outputs; True ends the notebook there."""
+
 
 class Execution:
     """A run of several notebooks that can be stopped from another thread or a signal handler."""
 
-    def __init__(self, target: Target, folder: Path, on_cell: Listener, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        folder: Path,
+        on_cell: Listener,
+        environment: Mapping[str, str] | None = None,
+        enough: Enough = lambda cell: False,
+    ) -> None:
         """environment: all variables that the kernels find; without it this process's own."""
-        self._target, self._folder, self._on_cell = target, folder, on_cell
+        self._target, self._folder, self._on_cell, self._enough = target, folder, on_cell, enough
         self._environment = dict(os.environ if environment is None else environment)
         self._watches: set[_Watch] = set()
         self._stopping = threading.Event()
@@ -94,12 +104,16 @@ class Execution:
             finally:
                 self._stop(started)
 
-    def _stop(self, started: Iterable) -> None:
+    def stop(self) -> None:
+        """Stop what runs, and start nothing more; run() then ends."""
         self._stopping.set()
-        for future in started:
-            future.cancel()
         for watch in list(self._watches):
             watch.stop("interrupted")
+
+    def _stop(self, started: Iterable) -> None:
+        for future in started:
+            future.cancel()
+        self.stop()
 
     def _run_one(self, plan: Plan) -> Path | None:
         executed = self._folder / f"{plan.name}.ipynb"
@@ -145,6 +159,10 @@ class Execution:
                 watch.cell += 1
                 self._on_cell(plan, watch.cell, cells)
 
+        def on_cell_executed(cell: nbformat.NotebookNode, cell_index: int, execute_reply: dict) -> None:
+            if self._enough(cell):
+                raise _SeenEnough
+
         cells = sum(cell.cell_type == "code" for cell in nbformat.read(plan.path, as_version=4).cells)
         parameters = {name: value for name, value in asdict(self._target).items() if name in plan.parameters}
         try:
@@ -159,7 +177,10 @@ class Execution:
                 kernel_manager_class=manager,
                 shutdown_kernel="immediate",
                 on_cell_start=on_cell_start,
+                on_cell_executed=on_cell_executed,
             )
+        except _SeenEnough:
+            return watch.reason or f"enough was seen after cell {watch.cell}"
         except PapermillExecutionError:
             return watch.reason
         except DeadKernelError:
@@ -172,6 +193,10 @@ class Execution:
         """A warm kernel in place of the ordinary one when there is a warm process; None leaves it to the notebook."""
         spec = nbformat.read(path, as_version=4).metadata.get("kernelspec", {})
         return kernels.NAME if warm.ADDRESS in self._environment and spec.get("name") == _ORDINARY_KERNEL else None
+
+
+class _SeenEnough(Exception):
+    """Ends a notebook whose rest nobody needs."""
 
 
 class _Watch:
