@@ -34,4 +34,61 @@ FAULTS = (
         """),
         seen_by=("pipeline.released",),
     ),
+    Fault(
+        name="activations-arrive-damaged",
+        what="a bit is inverted in what a stage receives",
+        notebook="07_pipeline",
+        device="sim",
+        sim_faults="flip collective kind=recv bytes>=700 from=1 bit=22",
+        seen_by=("pipeline.gradients",),
+    ),
+    Fault(
+        name="loss-averaged-twice",
+        what="each micro-batch's loss is divided by their number once more",
+        notebook="07_pipeline",
+        breaks=in_every_rank("""
+            from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
+            real = _PipelineSchedule._compute_loss
+            _PipelineSchedule._compute_loss = lambda self, output, target: real(self, output, target) / 4
+        """),
+        seen_by=("pipeline.loss", "pipeline.gradients"),
+    ),
+    Fault(
+        name="output-in-another-order",
+        what="the merged output has the micro-batches in reverse order",
+        notebook="07_pipeline",
+        breaks=in_every_rank("""
+            from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
+            real = _PipelineSchedule._merge_outputs
+            _PipelineSchedule._merge_outputs = lambda self, chunks: real(self, chunks[::-1])
+        """),
+        seen_by=("pipeline.return-output",),
+    ),
+    Fault(
+        name="schedule-that-keeps-all",
+        what="1F1B does all forward passes first, and keeps them all",
+        notebook="07_pipeline",
+        device="sim",
+        breaks="""
+from paddle.distributed.auto_parallel.pipelining import schedules
+schedules.Schedule1F1B = schedules.ScheduleFThenB
+""",
+        seen_by=("pipeline.kept", "pipeline.memory"),
+    ),
+    Fault(
+        name="gradient-is-not-sent-back",
+        what="a stage's gradient does not reach the stage before it",
+        notebook="07_pipeline",
+        breaks=in_every_rank("""
+            import paddle
+            from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
+            real = PipelineStage.get_bwd_send_ops
+            def blank(self, *given, **named):
+                for chunk, gradients in self.bwd_cache.items():
+                    self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
+                return real(self, *given, **named)
+            PipelineStage.get_bwd_send_ops = blank
+        """),
+        seen_by=("pipeline.gradients",),
+    ),
 )

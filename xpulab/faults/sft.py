@@ -60,4 +60,151 @@ tiny.encode = unmoved
 """,
         seen_by=("sft.labels-are-the-next-token", "sft.recall"),
     ),
+    Fault(
+        name="padding-is-visible",
+        what="the attention mask is ignored, so that padding is read",
+        notebook="01_sft",
+        breaks="""
+import paddle
+from paddlenlp.transformers.qwen2.modeling import Qwen2Model
+mask = Qwen2Model._prepare_decoder_attention_mask
+def blind(attention_mask, *given):
+    return mask(paddle.ones_like(attention_mask), *given)
+Qwen2Model._prepare_decoder_attention_mask = staticmethod(blind)
+""",
+        seen_by=("sft.attention-mask", "sft.logits"),
+    ),
+    Fault(
+        name="examples-left-out",
+        what="every second example is never shown",
+        notebook="01_sft",
+        breaks="""
+from xpulab.notebook import tiny
+get = tiny.Examples.__getitem__
+tiny.Examples.__getitem__ = lambda self, index: get(self, index // 2 * 2)
+""",
+        seen_by=("sft.every-example-is-seen",),
+    ),
+    Fault(
+        name="learning-rate-does-not-move",
+        what="the learning rate stays where it started",
+        notebook="01_sft",
+        breaks="""
+import paddle
+rate = paddle.optimizer.lr.LambdaDecay.get_lr
+paddle.optimizer.lr.LambdaDecay.get_lr = lambda self: self.base_lr
+""",
+        seen_by=("sft.schedule",),
+    ),
+    Fault(
+        name="momentum-forgotten",
+        what="the optimizer keeps no momentum",
+        notebook="01_sft",
+        breaks="""
+import paddle
+start = paddle.optimizer.AdamW.__init__
+def without(self, *given, **named):
+    start(self, *given, **{**named, "beta1": 0.0})
+paddle.optimizer.AdamW.__init__ = without
+""",
+        seen_by=("sft.trajectory",),
+    ),
+    Fault(
+        name="gradients-not-clipped",
+        what="the bound on the gradients' norm is ignored",
+        notebook="01_sft",
+        breaks="""
+import paddle
+paddle.nn.ClipGradByGlobalNorm.__call__ = lambda self, pairs: pairs
+""",
+        seen_by=("sft.trajectory",),
+    ),
+    Fault(
+        name="run-that-does-not-repeat",
+        what="gradients differ from run to run by a little",
+        notebook="01_sft",
+        breaks="""
+import random
+import paddle
+step = paddle.optimizer.AdamW.step
+noise = random.Random()
+def shaken(self):
+    for weight in self._parameter_list:
+        if weight.grad is not None:
+            weight.grad.set_value(weight.grad * (1 + 1e-4 * noise.random()))
+    step(self)
+paddle.optimizer.AdamW.step = shaken
+""",
+        seen_by=("sft.repeat-losses", "sft.repeat-weights"),
+    ),
+    Fault(
+        name="products-in-half-the-bits-inside",
+        what="linear layers round what they multiply to bfloat16",
+        notebook="01_sft",
+        breaks="""
+import paddle
+linear = paddle.nn.functional.linear
+def coarse(x, weight, bias=None, name=None):
+    return linear(*(each.astype("bfloat16").astype(x.dtype) for each in (x, weight)), bias)
+paddle.nn.functional.linear = coarse
+""",
+        seen_by=("sft.gradients", "sft.logits"),
+    ),
+    Fault(
+        name="another-rotation",
+        what="rotary positions turn at another speed",
+        notebook="01_sft",
+        breaks="""
+from paddlenlp.transformers.qwen2.modeling import Qwen2RotaryEmbedding
+start = Qwen2RotaryEmbedding.__init__
+def __init__(self, dim, max_position_embeddings=2048, base=10000):
+    start(self, dim, max_position_embeddings, base / 10)
+Qwen2RotaryEmbedding.__init__ = __init__
+""",
+        seen_by=("sft.logits", "sft.gradients"),
+    ),
+    Fault(
+        name="evaluates-what-it-trained-on",
+        what="evaluate() is given the training set",
+        notebook="01_sft",
+        breaks="""
+from paddlenlp.trl import SFTTrainer
+evaluate = SFTTrainer.evaluate
+SFTTrainer.evaluate = lambda self, *given, **named: evaluate(self, self.train_dataset)
+""",
+        seen_by=("sft.evaluation",),
+    ),
+    Fault(
+        name="saved-in-half-the-bits",
+        what="save_pretrained rounds the weights",
+        notebook="01_sft",
+        breaks="""
+from paddlenlp.transformers import PretrainedModel
+save = PretrainedModel.save_pretrained
+def rounded(self, *given, **named):
+    for weight in self.parameters():
+        weight.set_value(weight.astype("bfloat16").astype(weight.dtype))
+    save(self, *given, **named)
+kept = []
+def and_back(self, *given, **named):
+    before = [weight.clone() for weight in self.parameters()]
+    rounded(self, *given, **named)
+    for weight, value in zip(self.parameters(), before):
+        weight.set_value(value)
+PretrainedModel.save_pretrained = and_back
+""",
+        seen_by=("sft.saved",),
+    ),
+    Fault(
+        name="trains-on-the-cpu",
+        what="the model is on the CPU, whatever device was asked for",
+        notebook="01_sft",
+        device="sim",
+        breaks="""
+from xpulab.notebook import tiny
+new = tiny.new_model
+tiny.new_model = lambda *given: new(*given).to("cpu")
+""",
+        seen_by=("device-proof.sft-places",),
+    ),
 )
