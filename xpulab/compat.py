@@ -6,7 +6,7 @@ without it, so that a cure which is no longer needed is noticed.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import sys
 import warnings
@@ -90,6 +90,8 @@ def no_module_named_paddle_distributed_checkpoint() -> None:
     The old names are made to stand for the new ones. Source: Paddle #74593.
     """
     old, new = "paddle.distributed.checkpoint", "paddle.distributed.flex_checkpoint.dcp"
+    if importlib.util.find_spec(old):  # Paddle 3.1 and earlier
+        return
     sys.modules.setdefault(old, importlib.import_module(new))
     for module in ("load_state_dict", "save_state_dict", "metadata", "utils"):
         sys.modules.setdefault(f"{old}.{module}", importlib.import_module(f"{new}.{module}"))
