@@ -14,8 +14,9 @@ struct Card {
 
   const int number;
   Memory memory;
-  std::mutex mutex;  // guards `streams`
+  std::mutex mutex;  // guards what follows
   std::set<C_Stream> streams;
+  bool has_own_stream = false;  // the first that Paddle opens: the one on which all is done unless somebody names another
 };
 
 // Throws sim::Error when there is no card of this number.

@@ -18,6 +18,7 @@
 #include "card.h"
 #include "counters.h"
 #include "error.h"
+#include "events.h"
 #include "faults.h"
 #include "stream.h"
 
@@ -99,6 +100,9 @@ void launch(const phi::CustomContext& context, const char* kind, void* data, siz
       faults::after("launch", kind, card, data, result);
       counters::add(card, counters::kLaunches, 1);
     });
+    // Paddle's wheel for the CPU adds up gradients on the host, whatever their place, and waits for nothing before it reads
+    // them (seen with 3.3.1: GradNodeAccumulation). On another stream whoever named it waits.
+    if (is_own_of_card(stream)) wait_for(stream);
   });
 }
 

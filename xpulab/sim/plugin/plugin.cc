@@ -279,10 +279,11 @@ C_Status memory_copy_p2p(const C_Device to, const C_Device from, void* dst, cons
 
 // As on cards: pageable host memory has been read when the call returns, since its owner may change it then.
 C_Status async_memory_copy_h2d(const C_Device device, C_Stream stream, void* dst, const void* src, size_t size) {
-  if ((size <= kShortBytes && !faults::any()) || is_pinned(src)) return copy_later(kToDevice, device, stream, dst, src, size);
+  if (is_pinned(src)) return copy_later(kToDevice, device, stream, dst, src, size);
   return guarded([&] {
     const int card = device->id;
     require(kToDevice, card_number(card), dst, src, size);
+    if (done_at_once(stream, size, [=] { do_copy("h2d", counters::kBytesToDevice, card, dst, src, size); })) return;
     const std::shared_ptr<char[]> staged(new char[size]);
     std::memcpy(staged.get(), src, size);
     enqueue_own(stream, size, [=] { do_copy("h2d", counters::kBytesToDevice, card, dst, staged.get(), size); });

@@ -30,9 +30,10 @@ struct Task {
 
 // Shared by the handle that Paddle holds and the thread that works, whichever lives longer.
 struct StreamState {
-  explicit StreamState(int card) : card(card) {}
+  StreamState(int card, bool own_of_card) : card(card), own_of_card(own_of_card) {}
 
   const int card;
+  const bool own_of_card;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Task> queue;
@@ -167,22 +168,30 @@ void enqueue(C_Stream stream, Work work) {
   push(stream->state, {std::move(work), nullptr, false});
 }
 
-void enqueue_own(C_Stream stream, size_t bytes, Work work, Skipped skipped) {
+bool done_at_once(C_Stream stream, size_t bytes, const Work& work, const Skipped& skipped) {
+  if (bytes > kShortBytes || faults::any()) return false;
   const auto state = stream->state;
   Lock lock(state->mutex);
-  if (bytes <= kShortBytes && state->idle() && !faults::any()) {
-    perform(*state, lock, {std::move(work), std::move(skipped), true});
-  } else {
-    push(state, {std::move(work), std::move(skipped), true});
-  }
+  if (!state->idle()) return false;
+  perform(*state, lock, {work, skipped, true});
+  return true;
+}
+
+void enqueue_own(C_Stream stream, size_t bytes, Work work, Skipped skipped) {
+  if (done_at_once(stream, bytes, work, skipped)) return;
+  std::lock_guard<std::mutex> lock(stream->state->mutex);
+  push(stream->state, {std::move(work), std::move(skipped), true});
 }
 
 int card_of(C_Stream stream) { return stream->state->card; }
 
+bool is_own_of_card(C_Stream stream) { return stream->state->own_of_card; }
+
 C_Stream open_stream(int number) {
   Card& card = card_number(number);
-  auto* stream = new C_Stream_st{std::make_shared<StreamState>(number)};
   std::lock_guard<std::mutex> lock(card.mutex);
+  auto* stream = new C_Stream_st{std::make_shared<StreamState>(number, !card.has_own_stream)};
+  card.has_own_stream = true;
   card.streams.insert(stream);
   return stream;
 }

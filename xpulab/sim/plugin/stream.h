@@ -12,20 +12,27 @@ namespace sim {
 using Work = std::function<void()>;
 using Skipped = std::function<void(const std::string& why)>;
 
-// Work up to so many bytes is done at once when nothing waits before it; see enqueue_short.
+// Work up to so many bytes is done at once when nothing waits before it; see done_at_once.
 constexpr size_t kShortBytes = 64 * 1024;
 
 // Queues `work`. An exception that it throws marks the stream as failed: nothing more is done on it, and whoever waits for
 // it is told why, every time.
 void enqueue(C_Stream stream, Work work);
 
-// As enqueue, for the card's own copies and kernels, which wait for nobody. What handles no more than kShortBytes is done
-// at once when nothing waits before it, since handing it to a thread takes longer. Somebody who waits for the stream does
-// what its thread has not begun. With faults present both are left to the thread, so that a fault strikes there.
+// Does work of the card's own, a copy or a kernel, if it handles no more than kShortBytes and nothing waits before it:
+// handing it to a thread takes longer. False, and nothing is done, when it must be queued. With faults present all work is
+// left to the thread, so that a fault strikes there.
+bool done_at_once(C_Stream stream, size_t bytes, const Work& work, const Skipped& skipped = nullptr);
+
+// As enqueue, for the card's own copies and kernels, which wait for nobody: done at once where that can be. Somebody who
+// waits for the stream does what its thread has not begun.
 // `skipped` is told when the work will never be done, since work before it has failed.
 void enqueue_own(C_Stream stream, size_t bytes, Work work, Skipped skipped = nullptr);
 
 // The card that a stream belongs to.
 int card_of(C_Stream stream);
+
+// Whether it is the stream on which all is done that names no other.
+bool is_own_of_card(C_Stream stream);
 
 }  // namespace sim
