@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SECONDS = 200
 
 
@@ -38,6 +40,60 @@ def test_the_log_history_of_a_trainer_is_empty_and_the_callback_has_it():
     trained = ran(TRAIN)
     assert trained.returncode == 0, trained.stderr
     assert trained.stdout.splitlines()[-1] == "0 kept by the trainer, 3 by the callback"
+
+
+@pytest.mark.parametrize(
+    ("cures", "order", "random"),
+    [
+        ("", False, False),
+        ("resume_replays_the_first_epoch", True, False),
+        ("resume_replays_the_first_epoch resume_after_an_epoch_forgets_the_random_state", True, True),
+    ],
+)
+def test_a_resumed_run_repeats_the_order_and_the_random_numbers_with_its_cures_only(cures, order, random):
+    resumed = ran(RESUME.format(cures=cures))
+    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.stdout.splitlines()[-1] == f"{order} {random}"
+
+
+RESUME = """
+from xpulab import compat
+compat.imports_print_warnings()
+import random, tempfile
+import numpy as np
+import paddle
+from paddlenlp.data import DataCollatorForSeq2Seq
+from paddlenlp.trainer import TrainerCallback
+from paddlenlp.trl import SFTConfig, SFTTrainer
+from xpulab.notebook import tiny
+compat.log_prints_colours_and_times()
+for cure in "{cures}".split():
+    SFTTrainer = getattr(compat, cure)(SFTTrainer)
+
+class Seen(TrainerCallback):
+    def __init__(self):
+        self.batch, self.drawn = dict(), dict()
+    def on_load_data_end(self, args, state, control, inputs=None, **others):
+        self.batch[state.global_step] = inputs["input_ids"].numpy().tobytes()
+    def on_step_begin(self, args, state, control, **others):
+        self.drawn[state.global_step] = random.random(), np.random.random(), float(paddle.rand([1]))
+
+def train(folder, checkpoint=None):
+    seen, tokenizer = Seen(), tiny.new_tokenizer("tiny-qwen2")
+    arguments = SFTConfig(output_dir=folder, device="cpu", max_steps=6, logging_steps=1, report_to=[], disable_tqdm=True,
+                          per_device_train_batch_size=8, save_strategy="steps", save_steps=3)
+    with paddle.utils.unique_name.guard():
+        trainer = SFTTrainer(model=tiny.new_model("tiny-qwen2", 0), args=arguments, tokenizer=tokenizer, callbacks=[seen],
+                             train_dataset=tiny.Examples(tokenizer, tiny.instructions("train")[:20]),
+                             data_collator=DataCollatorForSeq2Seq(tokenizer))
+        trainer.train(checkpoint)
+    return seen
+
+folder = tempfile.mkdtemp()
+whole, rest = train(folder), train(tempfile.mkdtemp(), folder + "/checkpoint-3")
+print(all(rest.batch[step] == whole.batch[step] for step in (3, 4, 5)),
+      all(rest.drawn[step] == whole.drawn[step] for step in (3, 4, 5)))
+"""
 
 
 TRAIN = """

@@ -95,3 +95,55 @@ def no_module_named_paddle_distributed_checkpoint() -> None:
     sys.modules.setdefault(old, importlib.import_module(new))
     for module in ("load_state_dict", "save_state_dict", "metadata", "utils"):
         sys.modules.setdefault(f"{old}.{module}", importlib.import_module(f"{new}.{module}"))
+
+
+def resume_replays_the_first_epoch(trainer_class: type) -> type:
+    """A run resumed on one card in epoch 2 or later gets the first epoch's order again: returns a trainer class that does not.
+
+    The stock Trainer draws each order from numpy's state, which a new process has at its start. The sampler used here, the
+    one that several cards get, computes the order from the epoch's number (so it is the same for every seed).
+    Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._get_train_sampler.
+    """
+    from paddle.io import DistributedBatchSampler
+
+    class OrderedByEpoch(trainer_class):
+        def _get_train_sampler(self) -> Any:
+            stock = super()._get_train_sampler()
+            if stock is None or isinstance(stock, DistributedBatchSampler):
+                return stock
+            return DistributedBatchSampler(
+                self.train_dataset,
+                batch_size=self.args.per_device_train_batch_size,
+                num_replicas=1,
+                rank=0,
+                shuffle=True,
+                drop_last=self.args.dataloader_drop_last,
+            )
+
+    return OrderedByEpoch
+
+
+def resume_after_an_epoch_forgets_the_random_state(trainer_class: type) -> type:
+    """A run resumed where an epoch ends draws other dropout masks: returns a trainer class that does not.
+
+    The stock Trainer loads rng_state.pth when it has skipped the last batch that was trained on already; where an epoch
+    ends there is none to skip. Here it is loaded before the first batch too.
+    Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._inner_training_loop.
+    """
+    from paddlenlp.trainer import TrainerCallback
+
+    class RandomStateFirst(trainer_class):
+        def train(self, resume_from_checkpoint: str | None = None, *arguments: Any, **named: Any) -> Any:
+            trainer = self
+
+            class Restore(TrainerCallback):
+                def on_train_begin(self, *_: Any, **__: Any) -> None:
+                    trainer._load_rng_state(resume_from_checkpoint)
+
+            self.add_callback(restore := Restore())
+            try:
+                return super().train(resume_from_checkpoint, *arguments, **named)
+            finally:
+                self.remove_callback(restore)
+
+    return RandomStateFirst

@@ -7,6 +7,7 @@ silence.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -60,8 +61,14 @@ def load(path: Path | None = None) -> tuple[KnownIssue, ...]:
 @cache
 def known_issue(check: str, device: str, case: str | None = None) -> KnownIssue | None:
     """The defect that this check (or this row of it) is listed for on this device with these versions, or None."""
-    found = (issue for issue in load() if (issue.check, issue.case) == (check, case) and issue.applies(device))
+    found = (issue for issue in _listed(load) if (issue.check, issue.case) == (check, case) and issue.applies(device))
     return next(found, None)
+
+
+@cache
+def _listed(load_list: Callable[[], Sequence[KnownIssue]]) -> tuple[KnownIssue, ...]:
+    """What it loads, once a process: to read and validate the file takes as long as a hundred comparisons."""
+    return tuple(load_list())
 
 
 def _check_specifier(wanted: str, path: Path) -> None:

@@ -33,6 +33,14 @@ KNOWN = {
     "lora.variants-merge",
     "lora.variants-reload",
     "all-to-all.one-rank-plain",
+    "checkpoint.safetensors",
+    "checkpoint.nested-safetensors",
+    "resume.stock-order",
+    "resume.stock-random-state",
+    "resume.accumulation",
+    "checkpoint-damage.silent",
+    "checkpoint-damage.missing-key",
+    "crash-save.get-last-checkpoint",
 }
 """On every device; gloo has one more."""
 

@@ -5,7 +5,7 @@ A module holds the faults of one notebook. tests/notebooks/test_faults.py runs t
 
 from __future__ import annotations
 
-from xpulab.faults import collectives, dpo, environment, lora, pipeline, sft
+from xpulab.faults import checkpoints, collectives, dpo, environment, lora, pipeline, sft
 from xpulab.faults.fault import Fault
 
 CATALOGUE: tuple[Fault, ...] = (
@@ -13,6 +13,7 @@ CATALOGUE: tuple[Fault, ...] = (
     *sft.FAULTS,
     *lora.FAULTS,
     *dpo.FAULTS,
+    *checkpoints.FAULTS,
     *collectives.FAULTS,
     *pipeline.FAULTS,
 )
