@@ -1,11 +1,11 @@
 """The catalogue of faults: each breaks one thing that training relies on, and names the checks that must see it.
 
-A module holds the faults of one notebook. tests/notebooks/test_faults.py runs the notebook with each of them.
+A module holds the faults of one notebook. xpulab.faults.selftest runs the notebook with each of them.
 """
 
 from __future__ import annotations
 
-from xpulab.faults import checkpoints, collectives, dpo, environment, lora, pipeline, sft
+from xpulab.faults import auto_parallel, checkpoints, collectives, dpo, environment, lora, pipeline, sft
 from xpulab.faults.fault import Fault
 
 CATALOGUE: tuple[Fault, ...] = (
@@ -15,6 +15,7 @@ CATALOGUE: tuple[Fault, ...] = (
     *dpo.FAULTS,
     *checkpoints.FAULTS,
     *collectives.FAULTS,
+    *auto_parallel.FAULTS,
     *pipeline.FAULTS,
 )
 """All faults, in the order of the notebooks."""
