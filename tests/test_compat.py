@@ -149,3 +149,52 @@ trainer.train()
 trainer.evaluate()
 print("evaluated and trained")
 """
+
+
+def test_loading_on_two_ranks_of_a_cpu_finds_no_device_without_the_cure_and_loads_with_it():
+    uncured, cured = (ran(LOAD_ON_TWO_RANKS.replace("CURE", cure)) for cure in ("pass", "compat.no_available_device_found()"))
+    assert "No available device found" in uncured.stderr
+    assert "[True, True]" in cured.stdout.splitlines(), cured.stderr
+
+
+def test_loading_writes_a_log_without_the_cure_and_none_with_it():
+    uncured, cured = (ran(LOAD_ALONE.replace("CURE", cure)) for cure in ("pass", "compat.loading_checkpoints_prints_a_log()"))
+    assert "INFO" in uncured.stdout + uncured.stderr
+    assert cured.stdout + cured.stderr == ""
+
+
+LOAD_ON_TWO_RANKS = """
+from xpulab import compat
+compat.imports_print_warnings()
+import tempfile, paddle, paddle.distributed as dist
+from xpulab.notebook import ranks
+
+def load(path):
+    CURE
+    dist.init_parallel_env()
+    state = {"w": paddle.zeros([4, 6])}
+    dist.load_state_dict(state, path)
+    return bool((state["w"] == paddle.arange(24, dtype="float32").reshape([4, 6])).all())
+
+def save(path):
+    dist.init_parallel_env()
+    rank = dist.get_rank()
+    part = paddle.arange(24, dtype="float32").reshape([4, 6])[2 * rank : 2 * rank + 2]
+    dist.save_state_dict({"w": dist.ShardedWeight("w", part, (2, 6), (4, 6), (2 * rank, 0))}, path)
+    dist.barrier()
+
+if __name__ == "__main__":
+    folder = tempfile.mkdtemp()
+    ranks.run(save, 2, folder)
+    print(list(ranks.run(load, 2, folder)))
+"""
+
+LOAD_ALONE = """
+from xpulab import compat
+compat.imports_print_warnings()
+import tempfile, paddle, paddle.distributed as dist
+CURE
+folder = tempfile.mkdtemp()
+dist.save_state_dict({"w": paddle.ones([2])}, folder)
+dist.load_state_dict({"w": paddle.zeros([2])}, folder)
+"""

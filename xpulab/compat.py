@@ -147,3 +147,40 @@ def resume_after_an_epoch_forgets_the_random_state(trainer_class: type) -> type:
                 self.remove_callback(restore)
 
     return RandomStateFirst
+
+
+def no_available_device_found() -> None:
+    """`dist.load_state_dict` on several ranks raises this on a CPU: it moves all that ranks send each other by Tensor.cuda().
+
+    From here on, in this process, such tensors stay where they are while ranks send them. A device that is not a CPU is left
+    alone. Source: Paddle 3.3.1, distributed/flex_checkpoint/dcp/reshard_comm.py, BroadcastCommunicator.communicate.
+    """
+    import paddle
+    from paddle.distributed.flex_checkpoint.dcp.reshard_comm import BroadcastCommunicator
+
+    real = BroadcastCommunicator.communicate
+    if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type():
+        return
+    if getattr(real, "stays_on_the_cpu", False):
+        return
+
+    def communicate(self: Any, *given: Any, **named: Any) -> Any:
+        cuda = paddle.Tensor.cuda
+        paddle.Tensor.cuda = lambda tensor, *_, **__: tensor
+        try:
+            return real(self, *given, **named)
+        finally:
+            paddle.Tensor.cuda = cuda
+
+    communicate.stays_on_the_cpu = True
+    BroadcastCommunicator.communicate = communicate
+
+
+def loading_checkpoints_prints_a_log() -> None:
+    """Saving and loading on several ranks writes lines of fleet's log, with times, among a notebook's outputs: no more.
+
+    Whatever matters in it must be checked. Source: Paddle 3.3.1, distributed/flex_checkpoint/dcp.
+    """
+    from paddle.distributed.fleet.utils.log_util import logger
+
+    logger.setLevel("CRITICAL")

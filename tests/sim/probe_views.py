@@ -72,6 +72,15 @@ def fill_view(target):
     target.transpose([1, 0, 2])[2].fill_(3.5)
 
 
+def assign_into_rows(target):
+    """dist.load_state_dict fills tensors in this way."""
+    paddle.assign(numbers(2, 5, 4) + 1, paddle.slice(target, [0], [2], [4]))
+
+
+def assign_into_columns(target):
+    paddle.assign(numbers(6, 2, 4) + 1, paddle.slice(target, [1], [1], [3]))
+
+
 def indices_on_a_view(target):
     places = paddle.to_tensor([0, 1])
     target[:, 1:3][places, places] = paddle.ones([2, 4])
@@ -109,6 +118,9 @@ cases = {
     "set view": lambda: written(set_view),
     "add to view": lambda: written(add_to_view),
     "fill view": lambda: written(fill_view),
+    "assign into rows": lambda: written(assign_into_rows),
+    "assign into columns": lambda: written(assign_into_columns),
+    "assign another type": lambda: written(lambda target: paddle.assign(typed("int32"), target)),
     "fill": lambda: paddle.empty([40, 7]).fill_(2.5),
     "full of infinity": lambda: paddle.full([9], float("-inf")),
     "gradient through a transpose": lambda: gradient(lambda x: x.transpose([1, 2, 0])[1:4]),

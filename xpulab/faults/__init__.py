@@ -5,7 +5,17 @@ A module holds the faults of one notebook. xpulab.faults.selftest runs the noteb
 
 from __future__ import annotations
 
-from xpulab.faults import auto_parallel, checkpoints, collectives, dpo, environment, lora, pipeline, sft
+from xpulab.faults import (
+    auto_parallel,
+    checkpoints,
+    collectives,
+    distributed_checkpoints,
+    dpo,
+    environment,
+    lora,
+    pipeline,
+    sft,
+)
 from xpulab.faults.fault import Fault
 
 CATALOGUE: tuple[Fault, ...] = (
@@ -17,5 +27,6 @@ CATALOGUE: tuple[Fault, ...] = (
     *collectives.FAULTS,
     *auto_parallel.FAULTS,
     *pipeline.FAULTS,
+    *distributed_checkpoints.FAULTS,
 )
 """All faults, in the order of the notebooks."""

@@ -6,9 +6,11 @@ threads; copies, memory accounting, views and process groups go the way that the
 shared memory between processes. And it misbehaves when it is told to (xpulab.sim.faults).
 
 What it is not: it checks the path through Paddle's device layer. It says nothing about Kunlun's kernels (an operator
-without a kernel of the card's own, and that is all but four, is computed by Paddle's CPU kernel between two copies), about
+without a kernel of the card's own, and that is all but five, is computed by Paddle's CPU kernel between two copies), about
 Kunlun's collective library, or about the speed of any card. Each process has the memory of its cards to itself: two
 processes on one card do not see each other's. Random numbers are the CPU's: all cards share its state.
+Paddle gives what such an operator wrote new memory: written in place through a view of whole rows (x[1:3].add_(1)), it does
+not reach x. A card without a kernel for the operator would lose it in the same way.
 
     from xpulab import sim
     sim.load(cards=2)
@@ -47,7 +49,7 @@ class Counters:
 
     bytes_to_device, bytes_to_host, bytes_on_device: copied (between cards counts where it arrived). allocations, frees: of
     device memory by Paddle's allocator, which keeps what tensors give back until empty_cache(). allocated_bytes: what that
-    allocator has now, peak_bytes: the most it had. kernel_launches: of the card's own four kernels. tasks: what its streams
+    allocator has now, peak_bytes: the most it had. kernel_launches: of the card's own five kernels. tasks: what its streams
     did. faults: how many came up. collectives: how many were done, by kind.
     """
 

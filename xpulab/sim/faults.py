@@ -14,8 +14,8 @@ ACTION  flip    one bit of what came out is inverted
 
 SITE    alloc       device memory is allocated by Paddle's allocator, which deals it out to tensors and keeps it
         copy        kind: h2d, d2h, d2d, p2p (from card to card), set (bytes are set to a value)
-        launch      of one of the card's own kernels, kind: contiguous, strided_copy, fill, embedding_grad. No others can be
-                    seen: Paddle computes all other operators on the CPU; the card sees only the copies around them
+        launch      of one of the card's own kernels, kind: contiguous, strided_copy, fill, embedding_grad, assign. No others
+                    can be seen: Paddle computes all other operators on the CPU; the card sees only the copies around them
         collective  kind: all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, send, recv
         task        any copy, launch or collective: whatever a stream does
         memory      for flip only: before a task, a bit is inverted in what is allocated of the card's memory;
@@ -51,7 +51,7 @@ ACTIONS = ("flip", "fail", "delay", "slow", "hang", "drop", "lose")
 SITES = ("alloc", "copy", "launch", "collective", "task", "memory")
 KINDS = {
     "copy": ("h2d", "d2h", "d2d", "p2p", "set"),
-    "launch": ("contiguous", "strided_copy", "fill", "embedding_grad"),
+    "launch": ("contiguous", "strided_copy", "fill", "embedding_grad", "assign"),
     "collective": ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv"),
 }
 _FROM_ZERO = ("card", "rank", "bit", "seed", "start", "bytes")

@@ -126,7 +126,7 @@ bool kind_exists(const Fault& fault) {
   static const std::set<std::pair<std::string, std::string>> kinds = [] {
     std::set<std::pair<std::string, std::string>> known;
     for (const char* kind : {"h2d", "d2h", "d2d", "p2p", "set"}) known.emplace("copy", kind);
-    for (const char* kind : {"contiguous", "strided_copy", "fill", "embedding_grad"}) known.emplace("launch", kind);
+    for (const char* kind : {"contiguous", "strided_copy", "fill", "embedding_grad", "assign"}) known.emplace("launch", kind);
     for (const char* kind : counters::kCollectiveKinds) known.emplace("collective", kind);
     return known;
   }();

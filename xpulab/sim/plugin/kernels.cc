@@ -148,6 +148,19 @@ void Fill(const Context& context, const phi::DenseTensor&, const phi::Scalar& va
   launch(context, "fill", to, count * sizeof(T), count * sizeof(T), [=] { std::fill_n(to, count, wanted); });
 }
 
+// Were it computed on the CPU, Paddle would give `out` new memory, and a view of whole rows would lose what is written into it
+// (seen with 3.3.1: dist.load_state_dict then leaves every tensor as it was). Like Paddle's own, it gives `out` the input's
+// type, whatever `out` was.
+template <typename T, typename Context>
+void Assign(const Context& context, const phi::DenseTensor& input, phi::DenseTensor* out) {
+  out->Resize(input.dims());
+  const void* from = input.data();
+  void* to = context.Alloc(out, input.dtype());
+  const size_t bytes = input.numel() * phi::SizeOf(input.dtype());
+  if (bytes == 0) return;
+  launch(context, "assign", to, bytes, bytes, [=] { std::memmove(to, from, bytes); });
+}
+
 // Paddle computes it on the CPU like any other, but then leaves the gradient there (seen with 3.3.1).
 template <typename T, typename Context>
 void EmbeddingGrad(const Context& context, const phi::DenseTensor& ids, const phi::DenseTensor& weight,
@@ -179,6 +192,7 @@ void EmbeddingGrad(const Context& context, const phi::DenseTensor& ids, const ph
 
 PD_REGISTER_PLUGIN_KERNEL(contiguous, sim, ALL_LAYOUT, sim::kernels::Contiguous, XPULAB_ALL_TYPES) {}
 PD_REGISTER_PLUGIN_KERNEL(strided_copy, sim, ALL_LAYOUT, sim::kernels::StridedCopy, XPULAB_ALL_TYPES) {}
+PD_REGISTER_PLUGIN_KERNEL(assign, sim, ALL_LAYOUT, sim::kernels::Assign, XPULAB_ALL_TYPES) {}
 PD_REGISTER_PLUGIN_KERNEL(embedding_grad, sim, ALL_LAYOUT, sim::kernels::EmbeddingGrad, float, double,
                           ::phi::dtype::float16, ::phi::dtype::bfloat16) {}
 PD_REGISTER_PLUGIN_KERNEL(fill, sim, ALL_LAYOUT, sim::kernels::Fill, XPULAB_ALL_TYPES) {}
