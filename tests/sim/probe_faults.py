@@ -116,7 +116,8 @@ saw["in the end"] = told("", there_and_back)
 print(json.dumps(saw))
 if "leave a hanging stream" in sys.argv:
     sim.set_faults("hang launch")
-    square.t().contiguous()
+    with paddle.device.stream_guard(paddle.device.Stream("sim:0")):
+        square.t().contiguous()
 if "leave a lost card" in sys.argv:
     sim.set_faults("lose task n=1")
     with suppress(RuntimeError):
