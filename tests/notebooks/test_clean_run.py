@@ -29,7 +29,7 @@ def environment():
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-ONLY_AT_STANDARD = {"checkpoint.float8", "reshard.uneven"}
+ONLY_AT_STANDARD = {"checkpoint.float8-alone"}
 """Checks whose known defects level quick does not meet."""
 
 

@@ -1,4 +1,4 @@
-"""Faults that training really has, one at a time, in the process that runs the committed notebook: each turns it red."""
+"""Faults that training really has, some of each notebook, in the process that runs it: each turns it red."""
 
 from __future__ import annotations
 
@@ -26,8 +26,16 @@ class _Caught:
         assert trial.survived is None, trial
 
 
-# A class each, so that the faults are spread over the processes that run the tests.
-globals().update({f"Test-{fault.name}": type(f"Test-{fault.name}", (_Caught,), {"fault": fault}) for fault in CATALOGUE})
+def _first_of_each_notebook(count):
+    notebooks = {fault.notebook for fault in CATALOGUE}
+    return [fault for name in sorted(notebooks) for fault in [each for each in CATALOGUE if each.notebook == name][:count]]
+
+
+# The whole catalogue takes too long here; `xpulab selftest` tries it. A class each, so that they are spread over the processes
+# that run the tests.
+globals().update(
+    {f"Test-{fault.name}": type(f"Test-{fault.name}", (_Caught,), {"fault": fault}) for fault in _first_of_each_notebook(4)}
+)
 
 
 def test_names_are_unique():

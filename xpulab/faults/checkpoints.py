@@ -50,6 +50,12 @@ FAULTS = (
         "resume.weights",
     ),
     _fault(
+        "checksum-ignored",
+        "verify looks at the names of the files only",
+        in_the_cells("if wanted.get(name) != found.get(name):", "if (name in wanted) != (name in found):"),
+        "checkpoint-damage.manifest",
+    ),
+    _fault(
         "random-state-lost-between-epochs",
         "the random state is not restored where an epoch ends",
         """
@@ -154,12 +160,6 @@ FAULTS = (
         "resume.losses",
         "resume.weights",
         "resume.loads-the-file",
-    ),
-    _fault(
-        "checksum-ignored",
-        "verify looks at the names of the files only",
-        in_the_cells("if wanted.get(name) != found.get(name):", "if (name in wanted) != (name in found):"),
-        "checkpoint-damage.manifest",
     ),
     _fault(
         "checksum-of-the-beginning",
