@@ -22,9 +22,10 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XPULAB_SIM_CACHE", str(tmp_path / "cache"))
 
     def pretend(script: str) -> Path:
-        path = tmp_path / "cxx"
-        path.write_text("#!/bin/sh\n" + textwrap.dedent(script))
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        path, new = tmp_path / "cxx", tmp_path / "new_cxx"
+        new.write_text("#!/bin/sh\n" + textwrap.dedent(script))
+        new.chmod(new.stat().st_mode | stat.S_IXUSR)
+        new.replace(path)  # an earlier one may be running still, and cannot be written to
         monkeypatch.setenv("CXX", str(path))
         return path
 
