@@ -14,7 +14,8 @@ from jupyter_client import BlockingKernelClient, KernelManager
 
 from xpulab import warm
 
-SECONDS = 120.0
+SECONDS = 200.0
+"""More than the 120 s after which ranks that do not start are given up, so that the error says which."""
 
 SETUP = """
 import os, signal, warnings
