@@ -142,7 +142,7 @@ def selftest(
 
     if any(fault.device == SIMULATED for fault in faults):
         sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
-    at_once = jobs or min(len(faults), proof.jobs_here())
+    at_once = jobs or _jobs("cpu", len(faults))
     said = Console(stderr=True)
     said.print(f"{len(faults)} faults, {at_once} at a time", highlight=False)
     tried = []

@@ -5,7 +5,6 @@ A notebook is ended as soon as all the checks that must see its fault have done 
 
 from __future__ import annotations
 
-import os
 import tempfile
 import textwrap
 import time
@@ -131,8 +130,3 @@ def _injected(fault: Fault, folder: Path) -> dict[str, str]:
     (startup / "fault.py").write_text(source, encoding="utf-8")
     cards = {"XPULAB_SIM_FAULTS": fault.sim_faults} if fault.device == SIMULATED else {}
     return {"IPYTHONDIR": str(folder / "ipython"), **cards}
-
-
-def jobs_here() -> int:
-    """A notebook a core."""
-    return os.cpu_count() or 1
