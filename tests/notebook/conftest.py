@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xpulab import known_issues
-from xpulab.notebook import check
+from xpulab.notebook.ledger import Ledger, ledger
 from xpulab.record import Record, record_in
 
 
@@ -51,8 +51,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
 @pytest.fixture(autouse=True)
 def _own_ledger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test sees the records, the device or the known issues of another."""
-    monkeypatch.setattr(check, "ledger", check._Ledger())
-    monkeypatch.setattr("xpulab.notebook.verdict.ledger", check.ledger)
+    monkeypatch.setattr(ledger, "__dict__", vars(Ledger()))
     known_issues.known_issue.cache_clear()
     yield
     known_issues.known_issue.cache_clear()

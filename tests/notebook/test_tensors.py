@@ -156,7 +156,6 @@ def test_using_a_device_says_where_the_notebook_runs(shown):
 def test_using_a_device_decides_which_known_issues_count(shown, monkeypatch):
     from xpulab.notebook import device
 
-    monkeypatch.setattr(device, "ledger", check.ledger)
     check.ledger.device = "another"
     device.use_device("cpu")
     assert check.ledger.device == "cpu"

@@ -19,7 +19,7 @@ import psutil
 
 from xpulab.devices import DEVICES, REAL, SIMULATED
 from xpulab.errors import InputError
-from xpulab.notebook.check import ledger
+from xpulab.notebook.ledger import ledger
 from xpulab.record import Setting
 
 _PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu", "paddlenlp", "numpy")

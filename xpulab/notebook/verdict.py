@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from xpulab.notebook.check import ledger
+from xpulab.notebook.ledger import ledger
 from xpulab.planned import planned_checks
 from xpulab.record import RED, Record, is_compared, is_green, settle
 
