@@ -65,6 +65,27 @@ def test_a_notebook_that_breaks_down_has_not_seen_the_fault(fault):
     assert trial.survived.startswith("not seen by demo.root; ")
 
 
+@pytest.mark.parametrize("breaks", ["import no_such_module", "if:", "raise KeyboardInterrupt"])
+def test_a_fault_that_cannot_be_let_loose_is_no_proof(fault, breaks):
+    assert selftest.try_fault(fault(breaks=breaks), os.environ).survived.startswith("it could not be let loose: ")
+
+
+def test_a_fault_may_be_indented_like_its_surroundings(fault):
+    indented = """
+        import math
+        def sqrt(x):
+            return 4.0
+        math.sqrt = sqrt
+    """
+    assert selftest.try_fault(fault(breaks=indented), os.environ).survived is None
+
+
+def test_a_fault_leaves_no_name_in_the_notebook(fault):
+    looks = "import math\nmath.sqrt = lambda x: 0.0 if 'fault' in vars(__import__('__main__')) else 3.0"
+    trial = selftest.try_fault(fault(breaks=looks), os.environ)
+    assert trial.survived.startswith("not seen by demo.root; ")
+
+
 def test_a_fault_that_ends_the_notebook_must_be_named(fault):
     breaks = "import math\ndef sqrt(x):\n    raise ArithmeticError('no roots today')\nmath.sqrt = sqrt"
     assert selftest.try_fault(fault(breaks=breaks, says="no roots"), os.environ).survived is None

@@ -31,6 +31,18 @@ CARDS = 2
 
 _SEEN = frozenset({"failed", "broken"})
 
+_FAILURE = "failure.txt"
+
+# in a namespace of its own, so that its names stay out of the notebook's; without the try IPython would go on after an error
+_STARTUP = """
+try:
+    exec({body!r}, {{"__name__": "__main__"}})
+except BaseException as error:
+    with open({failure!r}, "w", encoding="utf-8") as failure:
+        failure.write(f"{{type(error).__name__}}: {{error}}")
+    del failure
+"""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -111,6 +123,8 @@ def _try(fault: Fault, plan: Plan, environment: Mapping[str, str], running: list
         executed = [path for _, path in execution.run([plan], 1)]
         seconds = round(time.monotonic() - started, 1)
         reasons = judge(plan, executed[0]).reasons if executed else ("it was interrupted",)
+        if (failure := folder / _FAILURE).exists():
+            return Trial(fault, tuple(red), f"it could not be let loose: {failure.read_text(encoding='utf-8')}", seconds)
     return Trial(fault, tuple(red), _why_survived(fault, red.keys(), " ".join(reasons)), seconds)
 
 
@@ -125,8 +139,8 @@ def _injected(fault: Fault, folder: Path) -> dict[str, str]:
     """The variables that bring the fault into a kernel: IPython runs the files in its startup folder before the first cell."""
     startup = folder / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
-    # in a function, so that its names stay out of the notebook's
-    source = f"def fault():\n    pass\n{textwrap.indent(fault.breaks, '    ')}\nfault()\ndel fault\n"
-    (startup / "fault.py").write_text(source, encoding="utf-8")
+    body = f"def fault():\n    pass\n{textwrap.indent(textwrap.dedent(fault.breaks), '    ')}\nfault()\n"
+    script = _STARTUP.format(body=body, failure=str(folder / _FAILURE))
+    (startup / "fault.py").write_text(script, encoding="utf-8")
     cards = {"XPULAB_SIM_FAULTS": fault.sim_faults} if fault.device == SIMULATED else {}
     return {"IPYTHONDIR": str(folder / "ipython"), **cards}
