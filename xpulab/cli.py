@@ -1,4 +1,4 @@
-"""The commands: xpulab run, xpulab doctor, xpulab selftest, xpulab lab.
+"""The commands: xpulab run, xpulab doctor, xpulab selftest, xpulab baseline, xpulab lab.
 
 Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
 """
@@ -9,16 +9,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xpulab.devices import SIMULATED, wheel_device
 from xpulab.errors import InputError
+
+if TYPE_CHECKING:
+    from xpulab.harness.plan import Plan
 
 app = typer.Typer(
     add_completion=False,
@@ -81,22 +84,21 @@ def run(
             print("\n".join(f"    {check.name}" for check in plan.checks))
         return
 
-    from xpulab import sim
+    from xpulab import references
     from xpulab.harness import run as harness
     from xpulab.harness.execute import Target
     from xpulab.harness.report.text import as_text
 
+    references.load_all(references.folder())  # what is wrong in them is said now, not by each notebook
     device = _device(device)
-    folder = (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()
-    if device == SIMULATED:
-        cards = cards or max(plan.cards for plan in plans)
-        sim.environment(cards)  # builds the plug-in now, or says what is missing
+    folder = _folder(out)
+    target = Target(device, level, _cards(device, cards, plans))
     harness.prepare(folder)
     at_once = jobs or _jobs(device, len(plans))
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # notebooks share the cores, and tiny models gain nothing from more
     console = Console()
     console.print(f"device {device}, level {level}, {len(plans)} notebooks, {at_once} at a time", highlight=False)
-    outcome = harness.run(plans, Target(device, level, cards or 1), at_once, folder, console, cold)
+    outcome = harness.run(plans, target, at_once, folder, console, cold)
     console.print(as_text(outcome.result), highlight=False, markup=False, soft_wrap=True)
     console.print(f"report: {folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
@@ -157,6 +159,45 @@ def selftest(
 
 @app.command()
 @_reporting_input_errors
+def baseline(
+    runs: Annotated[int, typer.Option(min=2, help="How many times it is measured; tolerances come from their spread.")] = 5,
+    device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
+    cards: Annotated[int | None, typer.Option(min=1, max=16, help="As for xpulab run.")] = None,
+    level: Annotated[str, typer.Option(help="As for xpulab run; each level has references of its own.")] = "quick",
+    out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
+) -> None:
+    """Measure losses, rates and memory on this machine, idle as it should be, and keep them as its references."""
+    from rich.console import Console
+
+    from xpulab import references
+    from xpulab.harness import baseline as measurement
+    from xpulab.harness import run as harness
+    from xpulab.harness.execute import Target
+    from xpulab.harness.plan import make_plans
+    from xpulab.harness.report.text import as_text
+
+    plans = measurement.measuring(make_plans([], level))
+    references.load_all(references.folder())  # what is wrong there is said now, not after the runs
+    device = _device(device)
+    folder = _folder(out)
+    target = Target(device, level, _cards(device, cards, plans))
+    harness.prepare(folder)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    console = Console()
+    names = ", ".join(plan.name for plan in plans)
+    console.print(f"device {device}, level {level}, {runs} runs of {names}, one at a time", highlight=False)
+    try:
+        reference = measurement.measure(plans, target, runs, folder, console)
+    except measurement.NotGreen as red:
+        console.print(as_text(red.result), highlight=False, markup=False, soft_wrap=True)
+        console.print(f"nothing was kept: {red}", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    path = references.store(reference, references.folder())
+    console.print(f"{path}: {len(reference.entries)} references, {reference.origin}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@_reporting_input_errors
 def lab() -> None:
     """Open JupyterLab on the notebooks, where the kernel "Python 3 (xpulab, warm)" starts within a second."""
     from xpulab import files
@@ -183,6 +224,25 @@ def _device(asked: str) -> str:
         instead = "" if wheel_device(device) == "cpu" else ", or pass --device cpu to run on the CPU all the same"
         raise InputError(f"{device} needs {wanted.what}, which is not installed here: run env/validate.sh{instead}")
     return device
+
+
+def _folder(out: Path | None) -> Path:
+    """Where the reports of a run go."""
+    return (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()
+
+
+def _cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
+    """How many cards a notebook may use; there are as many simulated ones as one asks for.
+
+    Raises InputError when the plug-in that simulates them, which is built now, cannot be built.
+    """
+    if device != SIMULATED:
+        return asked or 1
+    from xpulab import sim
+
+    cards = asked or max(plan.cards for plan in plans)
+    sim.environment(cards)
+    return cards
 
 
 def _jobs(device: str, notebooks: int) -> int:

@@ -46,7 +46,6 @@ def load_yaml(path: Path, schema: Path) -> Any:
 
     Raises InputError with the file, the line and what is wrong there.
     """
-    import jsonschema
     import yaml
 
     text = _text(path)
@@ -58,10 +57,35 @@ def load_yaml(path: Path, schema: Path) -> Any:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise InputError(f"{path} line {line}: not YAML: {error.reason}") from error
-    validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
-    if error := jsonschema.exceptions.best_match(validator.iter_errors(value)):
+    if error := _misfit(value, schema):
         raise InputError(f"{path} line {_line_at(tree, error.absolute_path)}: {error.message}")
     return value
+
+
+def load_json(path: Path, schema: Path) -> Any:
+    """What a JSON file holds, after it was held against a JSON schema.
+
+    Raises InputError with the file, the line and what is wrong there.
+    """
+    import yaml
+
+    text = _text(path)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} line {error.lineno}: not JSON: {error.msg} at column {error.colno}") from error
+    if error := _misfit(value, schema):
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)  # JSON is YAML, and YAML knows its lines
+        raise InputError(f"{path} line {_line_at(tree, error.absolute_path)}: {error.message}")
+    return value
+
+
+def _misfit(value: Any, schema: Path) -> Any:
+    """Where and why the value does not fit the schema, the worst of it; None when it fits."""
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
+    return jsonschema.exceptions.best_match(validator.iter_errors(value))
 
 
 def _text(path: Path) -> str:

@@ -11,7 +11,9 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from xpulab.errors import InputError
 
-COMPARING = frozenset({"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table"})
+COMPARING = frozenset(
+    {"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table", "references"}
+)
 """The methods of `check` that compare something."""
 
 

@@ -8,7 +8,7 @@ when a notebook is green) stand here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 METADATA_KEY = "xpulab"
@@ -38,6 +38,22 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """A number that depends on the device, which is held against what the device measured before.
+
+    case: what it is called, "host to device". kind: "loss", "rate" or "memory". unit: "GB/s", "nats per token".
+    values: the number, or all of a trajectory, in order.
+    conditions: what must be the same for two of them to be compared: {"seed": "0"}.
+    """
+
+    case: str
+    kind: str
+    unit: str
+    values: tuple[float, ...]
+    conditions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Record:
     """What one check saw.
 
@@ -50,6 +66,7 @@ class Record:
     seconds: how long the comparison itself took, control included.
     reason: why it is not simply passed, and what to look at; None when there is nothing to say.
     rows: the cases of a check that has many, else empty.
+    measurements: what a check against references of this device measured, whether there were any or not; else empty.
     """
 
     name: str
@@ -61,6 +78,7 @@ class Record:
     seconds: float = 0.0
     reason: str | None = None
     rows: tuple[Row, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
 
     @property
     def capability(self) -> str:
@@ -77,7 +95,8 @@ class Setting:
     """Where a notebook ran.
 
     device: "cpu", "gpu" or "xpu". cards: how many cards the notebook may use.
-    machine: what a person would say of it (processor, cores, memory, cards). versions: package name to version.
+    machine: what a person would say of it (processor, cores, memory; model and driver of its cards).
+    versions: package name to version.
     """
 
     device: str
@@ -95,7 +114,8 @@ def record_in(metadata: dict[str, Any]) -> Record | None:
     stored = metadata.get(METADATA_KEY, {}).get("check")
     if stored is None:
         return None
-    return Record(**{**stored, "rows": tuple(Row(**row) for row in stored["rows"])})
+    measurements = tuple(Measurement(**{**each, "values": tuple(each["values"])}) for each in stored.get("measurements", ()))
+    return Record(**{**stored, "rows": tuple(Row(**row) for row in stored["rows"]), "measurements": measurements})
 
 
 def setting_in(metadata: dict[str, Any]) -> Setting | None:
@@ -150,4 +170,4 @@ def _missing(name: str) -> Record:
 
 def _unplanned(record: Record) -> Record:
     reason = 'it ran without being planned: write its name as a literal in a cell, check.close("...", ...)'
-    return Record(**{**asdict(record), "rows": record.rows, "outcome": "broken", "reason": reason})
+    return replace(record, outcome="broken", reason=reason)

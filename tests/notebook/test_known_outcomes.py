@@ -6,6 +6,7 @@ import pytest
 
 from xpulab import files, known_issues
 from xpulab.notebook import check
+from xpulab.record import Setting
 
 ENTRY = """
 - id: wrong-sum
@@ -95,7 +96,7 @@ def test_a_defect_listed_for_something_else_excuses_nothing(listed, shown, entry
 
 def test_the_device_in_use_decides(listed, shown):
     listed(device="xpu")
-    check.ledger.device = "xpu"
+    check.ledger.setting = Setting("xpu", 1)
     check.equal("a.b", 3, 1, control=2)
     assert shown.record.outcome == "known"
 

@@ -9,6 +9,7 @@ import pytest
 
 from xpulab.errors import InputError
 from xpulab.notebook import check, compare
+from xpulab.record import Setting
 
 paddle = pytest.importorskip("paddle")
 
@@ -153,12 +154,30 @@ def test_using_a_device_says_where_the_notebook_runs(shown):
     assert (setting.device, setting.cards) == ("cpu", 1)
 
 
-def test_using_a_device_decides_which_known_issues_count(shown, monkeypatch):
+def test_using_a_device_decides_which_known_issues_count(shown):
     from xpulab.notebook import device
 
-    check.ledger.device = "another"
+    check.ledger.setting = Setting("another", 1)
     device.use_device("cpu")
     assert check.ledger.device == "cpu"
+
+
+@pytest.mark.parametrize(("name", "tool"), [("gpu", "read_nvidia_smi"), ("xpu", "read_xpu_smi")])
+def test_a_card_is_told_with_its_driver(monkeypatch, name, tool):
+    from xpulab.doctor.cards import Card, Reading
+    from xpulab.notebook import device
+
+    cards = (Card(0, "P800 OAM"), Card(1, "P800 OAM"))
+    monkeypatch.setattr(device, tool, lambda: Reading("smi", ("smi",), "ok", "two cards", driver="5.0.21", cards=cards))
+    assert device._card(name) == {"card": "P800 OAM", "driver": "5.0.21"}
+
+
+def test_a_card_that_no_tool_knows_is_called_unknown(monkeypatch):
+    from xpulab.doctor.cards import Reading
+    from xpulab.notebook import device
+
+    monkeypatch.setattr(device, "read_xpu_smi", lambda: Reading("xpu-smi", (), "missing", "not on PATH"))
+    assert device._card("xpu") == {"card": "unknown, xpu-smi: missing", "driver": "unknown"}
 
 
 def test_a_device_that_does_not_exist_is_refused_with_those_that_do():

@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from xpulab.notebook import compare
 from xpulab.notebook.ledger import ledger
+from xpulab.notebook.measured import Measured
 from xpulab.notebook.rows import Comparison, close_to, compared, value_of, with_known_issue
 from xpulab.notebook.table import Table
 from xpulab.record import RED, Record, Row
+
+Rows = TypeVar("Rows", bound=Table)
 
 
 def close(
@@ -125,7 +128,27 @@ def table(name: str, *, means: str) -> Iterator[Table]:
 
     No rows at all is a failure. An exception inside the block is recorded as a broken row, and the notebook goes on.
     """
-    rows = Table(name)
+    with _recorded(Table(name), means) as rows:
+        yield rows
+
+
+@contextmanager
+def references(name: str, *, level: str, conditions: Mapping[str, Any], means: str) -> Iterator[Measured]:
+    """One check of what depends on the device, losses, rates and memory, each a row against what it measured before.
+
+        with check.references("sft.reference", level=level, conditions={"seed": seed}, means="losses as before") as rows:
+            rows.losses("training", losses, control=slower)
+
+    conditions: what must be the same for two measurements to be compared, besides hardware, wheel and level. Rows for which
+    there is no reference are skipped, so its text differs between machines: tag its cell nbval-ignore-output.
+    """
+    with _recorded(Measured(name, level, conditions), means) as rows:
+        yield rows
+
+
+@contextmanager
+def _recorded(rows: Rows, means: str) -> Iterator[Rows]:
+    """The table while it is filled; then its record, whatever ended the block."""
     started = time.perf_counter()
     try:
         yield rows

@@ -18,6 +18,8 @@ import paddle
 import psutil
 
 from xpulab.devices import DEVICES, REAL, SIMULATED
+from xpulab.doctor.nvidia_smi import read_nvidia_smi
+from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
 from xpulab.notebook.ledger import ledger
 from xpulab.record import Setting
@@ -43,8 +45,8 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
     device = _first_that_works(cards) if name == "auto" else _select(name, cards)
-    ledger.device = device.name
-    _note(Setting(device.name, device.cards, machine(), versions()))
+    ledger.setting = Setting(device.name, device.cards, {**machine(), **_card(device.name)}, versions())
+    _note(ledger.setting)
     return device
 
 
@@ -138,6 +140,16 @@ def _select(name: str, cards: int) -> Device:
     return Device(name, cards, place)
 
 
+def _card(name: str) -> dict[str, str]:
+    """The model of the cards and the version of their driver, as the vendor's tool tells them; nothing without cards."""
+    tool = {"gpu": read_nvidia_smi, "xpu": read_xpu_smi}.get(name)
+    if tool is None:
+        return {}
+    reading = tool()
+    models = sorted({card.model for card in reading.cards})
+    return {"card": ", ".join(models) or f"unknown, {reading.tool}: {reading.outcome}", "driver": reading.driver or "unknown"}
+
+
 def _note(setting: Setting) -> None:
     from IPython.display import display
 
@@ -151,9 +163,21 @@ def _kind(place: Any) -> str:
 
 
 def _processor() -> str:
+    """The processor's name; on x86 with family, model and stepping, since virtual machines call many by one name."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+            one_core = dict(_fields(lines))
     except OSError:
-        names = []
-    return names[0] if names else platform.processor() or platform.machine()
+        one_core = {}
+    name = one_core.get("model name") or platform.processor() or platform.machine()
+    kind = [one_core[field] for field in ("cpu family", "model", "stepping") if field in one_core]
+    return f"{name} ({'-'.join(kind)})" if kind else name
+
+
+def _fields(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The fields of /proc/cpuinfo's first core."""
+    for line in lines:
+        if not line.strip():
+            return
+        name, _, value = line.partition(":")
+        yield name.strip(), value.strip()

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from xpulab.record import Record, worse
+from xpulab.record import Record, Setting, worse
 
 
 class Ledger:
-    """Of one kernel. records: by name. sources: of the cells, in the order in which they ran. device: where Paddle computes."""
+    """Of one kernel. records: by name. sources: of the cells, in the order in which they ran.
+
+    setting: where the notebook runs, as use_device noted it; None before.
+    """
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.sources: list[str] = []
-        self.device = "cpu"
+        self.setting: Setting | None = None
         self._made_in: dict[str, int | None] = {}
+
+    @property
+    def device(self) -> str:
+        """Where Paddle computes, which is the CPU until a device is chosen."""
+        return self.setting.device if self.setting else "cpu"
 
     def keep(self, record: Record) -> None:
         """Keep the record in place of an earlier one of that name, which a cell that is run again leaves behind.

@@ -1,0 +1,118 @@
+"""References are made of several green runs of one machine, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from xpulab import references
+from xpulab.errors import InputError
+from xpulab.harness import baseline
+from xpulab.harness import run as harness
+from xpulab.harness.execute import Target
+from xpulab.harness.judge import Verdict
+from xpulab.harness.plan import read_plan
+from xpulab.record import Measurement, Record, Setting
+
+HERE = Setting("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
+DEVICE = "from xpulab.notebook.device import use_device\nuse_device(device, cards)"
+MEASURES = """import math
+with check.references("demo.reference", level=level, conditions={"seed": seed}, means="as before") as rows:
+    rows.rate("copy", math.sqrt(100), "GB/s", control=math.sqrt(100) / 20)
+    rows.losses("losses", [3.0, 2.0, 1.0], control=[3.0, 3.0, 3.0])"""
+GOOD = 'check.equal("demo.good", 2, 2, control=3)'
+BAD = 'check.equal("demo.bad", 1, 2, control=3)'
+
+
+def run_of(speed, setting=HERE, case="copy"):
+    """The verdicts on a run that measured this speed."""
+    record = Record("demo.reference", "skipped", "", measurements=(Measurement(case, "rate", "GB/s", (speed,), {}),))
+    return [Verdict("demo", "A demo", "passed", None, (record,), setting, (), (), None)]
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """An empty folder for references."""
+    folder = tmp_path / "references"
+    monkeypatch.setenv(references.FOLDER, str(folder))
+    references.load_all.cache_clear()
+    yield folder
+    references.load_all.cache_clear()
+
+
+def test_only_notebooks_that_measure_are_run(put):
+    plans = [read_plan(put(name, *cells), "quick") for name, cells in (("one", [GOOD]), ("two", [DEVICE, MEASURES, GOOD]))]
+    assert [plan.name for plan in baseline.measuring(plans)] == ["two"]
+
+
+def test_the_value_is_the_median_of_the_runs():
+    reference = baseline.summed_up([run_of(10.0), run_of(14.0), run_of(11.0)], "quick")
+    assert [(entry.value, entry.spread) for entry in reference.entries] == [((11.0,), 4.0)]
+
+
+def test_it_says_where_it_comes_from():
+    reference = baseline.summed_up([run_of(10.0), run_of(14.0)], "quick")
+    assert (reference.device, reference.hardware, reference.wheel) == ("cpu", "Quick CPU, 4 cores", "paddlepaddle")
+    assert (reference.runs, reference.driver, reference.versions) == (2, "none", HERE.versions)
+
+
+def test_the_driver_of_a_card_is_kept():
+    card = replace(HERE, device="gpu", machine={"card": "A100", "driver": "550"}, versions={"paddlepaddle-gpu": "3.3.1"})
+    reference = baseline.summed_up([run_of(10.0, card)] * 2, "quick")
+    assert (reference.hardware, reference.driver) == ("A100", "550")
+
+
+def test_runs_with_other_versions_are_not_mixed():
+    with pytest.raises(InputError, match="not of one machine with the same versions"):
+        baseline.summed_up([run_of(10.0), run_of(10.0, replace(HERE, versions={"paddlepaddle": "3.3.0"}))], "quick")
+
+
+def test_what_only_one_run_measured_is_refused():
+    with pytest.raises(InputError, match=r"demo\.reference, (add|copy): not every run measured it alike"):
+        baseline.summed_up([run_of(10.0), run_of(10.0, case="add")], "quick")
+
+
+def test_nothing_measured_is_refused():
+    nothing = [Verdict("demo", "A demo", "passed", None, (), HERE, (), (), None)]
+    with pytest.raises(InputError, match="nothing was measured"):
+        baseline.summed_up([nothing, nothing], "quick")
+
+
+def test_outside_a_repository_the_commit_is_unknown(tmp_path):
+    assert baseline._commit(tmp_path) == "unknown"
+
+
+@pytest.mark.timeout(280)
+class TestMeasuredAndHeldAgainst:
+    """Real runs of a demo notebook."""
+
+    def measure(self, plan, folder):
+        return baseline.measure([plan], Target("cpu", "quick", 1), 2, folder, Console(quiet=True))
+
+    def test_what_was_measured_is_what_the_next_run_is_held_against(self, put, kept, tmp_path):
+        plan = read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick")
+        references.store(self.measure(plan, tmp_path / "out"), kept)
+        harness.prepare(tmp_path / "after")
+        after = harness.run([plan], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)
+        assert [(check["name"], check["outcome"]) for check in after.result["notebooks"][0]["checks"]] == [
+            ("demo.reference", "passed"),
+            ("demo.good", "passed"),
+        ]
+
+    def test_a_slower_machine_is_red_and_its_own_baseline_is_not(self, put, kept, tmp_path):
+        references.store(self.measure(read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick"), tmp_path / "out"), kept)
+        slower = read_plan(put("demo", DEVICE, MEASURES.replace("sqrt(100)", "sqrt(1)"), GOOD), "quick")
+        harness.prepare(tmp_path / "after")
+        after = harness.run([slower], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)
+        (first, _) = after.result["notebooks"][0]["checks"]
+        assert (first["name"], first["outcome"]) == ("demo.reference", "failed")
+        assert self.measure(slower, tmp_path / "again").entries[0].value == (1.0,)
+
+    def test_nothing_is_kept_of_a_run_that_is_red(self, put, kept, tmp_path):
+        plan = read_plan(put("demo", DEVICE, MEASURES, BAD), "quick")
+        with pytest.raises(baseline.NotGreen) as red:
+            self.measure(plan, tmp_path / "out")
+        assert red.value.result["outcome"] == "failed"
+        assert (red.value.folder / "index.html").exists() and not kept.exists()

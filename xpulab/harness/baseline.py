@@ -1,0 +1,138 @@
+"""References for this machine: the notebooks that measure are run several times, and what they measured is summed up.
+
+All is read from the executed notebooks, as a verdict is. Nothing is summed up unless every run was green.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from xpulab import files, references
+from xpulab.errors import InputError
+from xpulab.harness import run as harness
+from xpulab.harness.execute import Target
+from xpulab.harness.judge import Verdict
+from xpulab.harness.plan import Plan
+from xpulab.record import Measurement
+from xpulab.references import Entry, Reference
+
+METHOD = "references"
+"""The method of `check` whose measurements are kept."""
+
+Runs = Sequence[Sequence[Verdict]]
+"""For each run the verdicts on its notebooks."""
+
+
+class NotGreen(Exception):
+    """A run was red, so nothing is kept. result: of that run, as in result.json. folder: where its reports are."""
+
+    def __init__(self, result: dict[str, Any], folder: Path) -> None:
+        super().__init__(f"a run was not green; its report is {folder / 'index.html'}")
+        self.result = result
+        self.folder = folder
+
+
+def measuring(plans: Sequence[Plan]) -> list[Plan]:
+    """The plans of those notebooks that have a check against references."""
+    return [plan for plan in plans if any(check.method == METHOD for check in plan.checks)]
+
+
+def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, console: Console) -> Reference:
+    """Run the notebooks so many times, one at a time, and sum up what they measured; reports go into folders of `folder`.
+
+    Raises NotGreen, and KeyboardInterrupt on Ctrl-C.
+    """
+    verdicts = []
+    with _without_references(folder):
+        for number in range(1, runs + 1):
+            of_this = folder / f"run-{number}"
+            harness.prepare(of_this)
+            outcome = harness.run(plans, target, 1, of_this, console)
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            if outcome.result["outcome"] != "passed":
+                raise NotGreen(outcome.result, of_this)
+            verdicts.append(outcome.verdicts)
+    return summed_up(verdicts, target.level)
+
+
+@contextmanager
+def _without_references(folder: Path) -> Iterator[None]:
+    """The kernels find no references: the old ones have no say in the new ones."""
+    before = os.environ.get(references.FOLDER)
+    os.environ[references.FOLDER] = str(folder / "none")
+    try:
+        yield
+    finally:
+        os.environ.pop(references.FOLDER)
+        if before is not None:
+            os.environ[references.FOLDER] = before
+
+
+def summed_up(runs: Runs, level: str) -> Reference:
+    """One reference from what all runs measured.
+
+    Raises InputError when they are not of one machine, or when one did not measure what the others did.
+    """
+    settings = [verdict.setting for run in runs for verdict in run if verdict.setting]
+    if not settings:
+        raise InputError("no notebook said where it ran, so nothing can be kept as a reference")
+    setting = settings[0]
+    if any(
+        (each.device, each.machine, each.versions) != (setting.device, setting.machine, setting.versions) for each in settings
+    ):
+        raise InputError("the runs are not of one machine with the same versions, so they make no reference")
+    entries = tuple(_entries(runs, setting.device))
+    if not entries:
+        raise InputError("nothing was measured: a card, or a notebook that has a check against references, is missing")
+    return Reference(
+        device=setting.device,
+        hardware=references.hardware(setting),
+        wheel=references.wheel(setting),
+        level=level,
+        machine={name: value for name, value in setting.machine.items() if name != "driver"},
+        driver=str(setting.machine.get("driver", "none")),
+        versions=setting.versions,
+        commit=_commit(),
+        date=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        runs=len(runs),
+        entries=entries,
+    )
+
+
+def _entries(runs: Runs, device: str) -> Iterator[Entry]:
+    measured = [dict(_measured(run)) for run in runs]
+    cases = dict.fromkeys(case for run in measured for case in run)
+    for check, case in cases:
+        of_each_run = [run.get((check, case)) for run in measured]
+        if None in of_each_run or len({(len(each.values), str(each.conditions)) for each in of_each_run}) != 1:
+            raise InputError(f"{check}, {case}: not every run measured it alike, so it makes no reference")
+        yield references.summarise(check, of_each_run, device)
+
+
+def _measured(run: Sequence[Verdict]) -> Iterator[tuple[tuple[str, str], Measurement]]:
+    for verdict in run:
+        for record in verdict.records:
+            for measurement in record.measurements:
+                yield (record.name, measurement.case), measurement
+
+
+def _commit(root: Path = files.ROOT) -> str:
+    """Of this repository, with a plus behind it when something was changed; "unknown" outside one."""
+    try:
+        asked = [
+            subprocess.run(["git", "-C", str(root), *what], capture_output=True, text=True, timeout=20, check=True)
+            for what in (("rev-parse", "--short=10", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    commit, changes = (each.stdout.strip() for each in asked)
+    return commit + ("+" if changes else "")
