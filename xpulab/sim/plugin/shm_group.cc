@@ -725,6 +725,14 @@ bool Group::deliver() {
   return !is_delivering();
 }
 
+void Group::has_moved(Transfer& transfer, Lane& lane) {
+  slot(transfer.message.peer).bell.ring();
+  transfer.finished = transfer.passed == aligned(transfer.bytes);
+  if (!transfer.finished) return;
+  lane.done.fetch_add(1);
+  slot(rank_).bell.ring();
+}
+
 bool Group::step_out(Transfer& transfer) {
   const Message& message = transfer.message;
   Lane& lane = outgoing_[message.peer];
@@ -753,12 +761,7 @@ bool Group::step_out(Transfer& transfer) {
   }
   if (!moved) return false;
   mail.written.store(written);
-  slot(message.peer).bell.ring();
-  transfer.finished = transfer.passed == whole;
-  if (transfer.finished) {
-    lane.done.fetch_add(1);
-    slot(rank_).bell.ring();
-  }
+  has_moved(transfer, lane);
   return true;
 }
 
@@ -794,12 +797,7 @@ bool Group::step_in(Transfer& transfer) {
   }
   if (!moved) return false;
   mail.read.store(read);
-  slot(message.peer).bell.ring();
-  transfer.finished = transfer.passed == whole;
-  if (transfer.finished) {
-    lane.done.fetch_add(1);
-    slot(rank_).bell.ring();
-  }
+  has_moved(transfer, lane);
   return true;
 }
 

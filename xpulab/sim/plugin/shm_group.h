@@ -139,6 +139,8 @@ class Group {
   void carry();
   bool step_out(Transfer& transfer);
   bool step_in(Transfer& transfer);
+  // After a step that moved something: wakes the peer, and at the transfer's end lets the next one of its lane begin.
+  void has_moved(Transfer& transfer, Lane& lane);
 
   // Sleeps on the bell until ready, or until the roll shows that it is no use.
   void wait(Bell& bell, const Question& ready, const Roll& roll);
