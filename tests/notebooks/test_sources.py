@@ -11,6 +11,7 @@ import pytest
 
 from xpulab import files
 from xpulab.harness.plan import make_plans
+from xpulab.notebook.measured import Measured
 from xpulab.planned import COMPARING
 
 NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
@@ -35,16 +36,41 @@ def test_the_parameters_are_the_four_that_all_share_and_perhaps_more(notebook):
     assert names[:4] == ["device", "level", "cards", "seed"]
 
 
+TABLES = {"table", "references"}
+ROWS = (COMPARING - TABLES) | {"rate", "losses", "memory"}
+"""The methods of a table that compare; its others are named in the test below."""
+
+
 def test_every_comparison_has_a_control(notebook):
     without = []
     for cell in code(notebook):
-        for node in ast.walk(ast.parse(cell.source)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                owner = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
-                compares = owner in ("check", "rows") and node.func.attr in COMPARING - {"table"}
-                if compares and "control" not in {keyword.arg for keyword in node.keywords}:
-                    without.append(ast.unparse(node)[:60])
+        tree = ast.parse(cell.source)
+        for owner, call in method_calls(tree):
+            compares = (owner == "check" and call.func.attr in COMPARING - TABLES) or (
+                owner in tables_in(tree) and call.func.attr in ROWS
+            )
+            if compares and "control" not in {keyword.arg for keyword in call.keywords}:
+                without.append(ast.unparse(call)[:60])
     assert without == []
+
+
+def test_every_method_of_a_table_that_adds_a_row_is_known_here():
+    methods = {name for name in dir(Measured) if name[0] != "_" and callable(getattr(Measured, name))}
+    assert methods - ROWS == {"skip", "stopped_by", "record"}
+
+
+def method_calls(tree):
+    """Every `name.method(...)`, as the name and the call."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            yield node.func.value.id, node
+
+
+def tables_in(tree):
+    """The names that tables have here, and the one that they have where a function is given one."""
+    opened = [item for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items]
+    names = {item.optional_vars.id for item in opened if isinstance(item.optional_vars, ast.Name)}
+    return names | {"rows"}
 
 
 def test_the_last_cell_is_the_verdict(notebook):
