@@ -210,6 +210,13 @@ def test_the_page_names_every_check_and_every_reason(everything):
     assert "since broken" in text and "slow" in text and "float32" in text and "3.3.1" in text
 
 
+def test_the_page_says_why_a_row_was_skipped(reported):
+    skipped = Row("memory", "skipped", None, "", "not tried", "Paddle counts no memory there")
+    rows = (Row("rate", "passed", 3.0, "from 1 to 9", "rejected"), skipped)
+    page = reported(verdict("n", record("n.one", rows=rows)))[2]
+    assert "<td>Paddle counts no memory there</td>" in page
+
+
 def test_the_page_says_ready_only_when_it_is(reported, everything):
     assert "Not ready" in Tags(everything[2]).text
     assert "Not ready" not in Tags(reported(verdict("n", record("n.one")))[2]).text
