@@ -95,5 +95,22 @@ def test_it_says_what_is_wrong_and_exits_with_2(wrong, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == set(holds)
 
 
+@pytest.mark.parametrize("command", ["run", "baseline"])
+def test_a_file_of_references_that_cannot_be_read_is_named_before_anything_runs(command, tmp_path, monkeypatch):
+    (tmp_path / "cpu.json").write_text('{"schema": 1, "device": "cpu",\n "references": []}')
+    monkeypatch.setenv("XPULAB_REFERENCES", str(tmp_path))
+    done = xpulab(command, "--device", "cpu", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cpu.json line 2: [] should be non-empty" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"cpu.json"}
+
+
+def test_a_baseline_of_one_run_has_no_spread(tmp_path):
+    done = xpulab("baseline", "--runs", "1", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--runs" in done.stderr
+
+
 def test_the_doctor_speaks_json(tmp_path):
     assert json.loads(xpulab("doctor", "--json", cwd=tmp_path).stdout)["device"] == "cpu"

@@ -171,7 +171,6 @@ def baseline(
 
     from xpulab import references
     from xpulab.harness import baseline as measurement
-    from xpulab.harness import run as harness
     from xpulab.harness.execute import Target
     from xpulab.harness.plan import make_plans
     from xpulab.harness.report.text import as_text
@@ -181,7 +180,6 @@ def baseline(
     device = _device(device)
     folder = _folder(out)
     target = Target(device, level, _cards(device, cards, plans))
-    harness.prepare(folder)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     console = Console()
     names = ", ".join(plan.name for plan in plans)
