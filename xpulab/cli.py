@@ -125,6 +125,9 @@ def doctor(
 def selftest(
     names: Annotated[list[str] | None, typer.Option("--fault", help="Only this fault; may be given several times.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the faults; try none.")] = False,
+    control: Annotated[
+        bool, typer.Option("--control", help="Run what would catch them, without a fault: all is well.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The outcome as JSON.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: one a core.")] = None,
 ) -> None:
@@ -146,6 +149,8 @@ def selftest(
         sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
     at_once = jobs or _jobs("cpu", len(faults))
     said = Console(stderr=True)
+    if control:
+        _control_of_selftest(faults, at_once, as_json)
     said.print(f"{len(faults)} faults, {at_once} at a time", highlight=False)
     tried = []
     with surroundings("cpu") as environment:
@@ -155,6 +160,20 @@ def selftest(
             said.print(line, highlight=False, markup=False, soft_wrap=True)
     print(json.dumps(table.to_json(tried), indent=2) if as_json else table.as_text(tried))
     raise typer.Exit(1 if any(trial.survived for trial in tried) else 0)
+
+
+def _control_of_selftest(faults: Sequence, jobs: int, as_json: bool) -> None:
+    """Run the sections that the faults are tried in without them, say what came of it, and exit."""
+    from xpulab.faults import selftest, table
+    from xpulab.harness.run import surroundings
+
+    ran = []
+    with surroundings("cpu") as environment:
+        for control in selftest.controls(faults, jobs, environment):
+            ran.append(control)
+            print(table.controls_as_text([control]).splitlines()[0], file=sys.stderr)
+    print(json.dumps(table.controls_to_json(ran), indent=2) if as_json else table.controls_as_text(ran))
+    raise typer.Exit(1 if any(control.wrong for control in ran) else 0)
 
 
 @app.command()

@@ -6,22 +6,29 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import nbformat
 import pytest
 from nbformat import v4
+from typer.testing import CliRunner
 
-from xpulab import files
+from xpulab import cli, files
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, selftest, table
 from xpulab.faults.fault import Fault, in_every_rank
+from xpulab.faults.sections import Slice
 
 CELLS = (
     'device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0',
     "import math\nfrom xpulab.notebook import check\nfrom xpulab.notebook.verdict import verdict",
+    "nine = 9\nunused = open({mark!r} + '-not-needed', 'w')",
     'check.equal("demo.root", math.sqrt(9), 3.0, control=4.0)',
+    'check.equal("demo.nine", lambda: math.sqrt(nine), 3.0, control=4.0)',
     'check.equal("demo.sine", math.sin(0), 0.0, control=1.0)',
     'import pathlib\npathlib.Path({mark!r}).touch()\ncheck.equal("demo.text", "a".upper(), "A", control="B")',
+    'check.equal("demo.wrong", 1.0, 2.0, control=3.0)',
+    'if cards > 100:\n    check.equal("demo.never", 1.0, 1.0, control=2.0)',
     "verdict()",
 )
 WRONG_ROOT = "import math; math.sqrt = lambda x: 4.0"
@@ -58,6 +65,34 @@ def test_all_that_must_see_it_do_and_nothing_less_counts(fault, tmp_path):
     assert trial.seen_by == ("demo.root",)
     assert trial.survived.startswith("not seen by demo.text; ")
     assert (tmp_path / "reached").exists()
+
+
+def test_what_these_checks_do_not_need_is_not_run(fault, tmp_path):
+    selftest.try_fault(fault(breaks="pass"), os.environ)
+    assert not (tmp_path / "reached-not-needed").exists()
+
+
+def test_a_fault_that_ends_the_notebook_is_tried_in_all_of_it(fault, tmp_path):
+    selftest.try_fault(fault(breaks="pass", says="no roots"), os.environ)
+    assert (tmp_path / "reached-not-needed").exists()
+
+
+@pytest.fixture
+def without_nine(monkeypatch):
+    """The sections of `demo.nine` lack what it needs."""
+    whole = selftest.sliced
+
+    def lacking(cells, checks):
+        part = whole(cells, checks)
+        return Slice(tuple(source.replace("nine = 9", "") for source in part.sources), part.cut | {"nine"})
+
+    monkeypatch.setattr(selftest, "sliced", lacking)
+
+
+def test_sections_that_break_by_themselves_are_no_proof(fault, without_nine):
+    trial = selftest.try_fault(fault(breaks=WRONG_ROOT, seen_by=("demo.nine",)), os.environ)
+    assert trial.seen_by == ("demo.nine",)
+    assert trial.survived == "its sections lack nine, so that they break by themselves"
 
 
 def test_a_notebook_that_breaks_down_has_not_seen_the_fault(fault):
@@ -97,6 +132,53 @@ def test_several_are_tried_at_a_time(fault):
     faults = [fault(name="good", breaks=WRONG_ROOT), fault(name="bad", breaks="pass")]
     outcomes = {trial.fault.name: bool(trial.survived) for trial in selftest.trials(faults, 2, os.environ)}
     assert outcomes == {"good": False, "bad": True}
+
+
+def the_control(*faults):
+    (control,) = selftest.controls(faults, 1, os.environ)
+    return control
+
+
+def test_without_the_fault_all_is_well(fault):
+    control = the_control(fault(breaks=WRONG_ROOT))
+    assert (control.wrong, control.faults, control.checks, control.cells) == (None, ("demo",), ("demo.root",), (3, 10))
+
+
+def test_a_check_that_is_red_without_the_fault_proves_nothing(fault):
+    assert the_control(fault(seen_by=("demo.root", "demo.wrong"))).wrong.startswith("demo.wrong is failed; ")
+
+
+def test_a_check_that_does_not_come_proves_nothing(fault):
+    assert the_control(fault(seen_by=("demo.never",))).wrong.startswith("demo.never is missing; ")
+
+
+def test_sections_that_lack_a_name_are_wrong_without_a_fault(fault, without_nine):
+    assert the_control(fault(seen_by=("demo.nine",))).wrong == "its sections lack nine, so that they break by themselves"
+
+
+def test_the_same_sections_run_once_without_a_fault(fault):
+    assert the_control(fault(name="one"), fault(name="other")).faults == ("one", "other")
+
+
+def test_a_fault_that_ends_the_notebook_has_no_control(fault):
+    assert list(selftest.controls([fault(says="no roots")], 1, os.environ)) == []
+
+
+@pytest.mark.parametrize(("check", "exit_code", "said"), [("demo.root", 0, "1 of 1 well"), ("demo.wrong", 1, "0 of 1 well")])
+def test_the_command_runs_the_control(fault, monkeypatch, check, exit_code, said):
+    monkeypatch.setattr(selftest, "CATALOGUE", (fault(breaks=WRONG_ROOT, seen_by=(check,)),))
+    monkeypatch.setattr("xpulab.harness.run.surroundings", lambda device: nullcontext(dict(os.environ)))
+    done = CliRunner().invoke(cli.app, ["selftest", "--control"])
+    assert (done.exit_code, said in done.stdout) == (exit_code, True), done.output
+
+
+def test_what_is_wrong_without_a_fault_comes_first():
+    well, wrong = (
+        selftest.Control("demo", "cpu", (name,), ("demo.root",), (2, 4), why, 1.0) for name, why in (("a", None), ("b", "red"))
+    )
+    lines = table.controls_as_text([well, wrong]).splitlines()
+    assert lines[0].startswith("WRONG  demo.root (demo, cpu, 2 of 4 cells") and lines[-1] == "1 of 2 well without a fault"
+    assert table.controls_to_json([well, wrong])["well"] == 1
 
 
 def test_survivors_come_first():

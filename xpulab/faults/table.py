@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xpulab.faults.fault import Fault
-from xpulab.faults.selftest import Trial
+from xpulab.faults.selftest import Control, Trial
 
 
 def outcome(trial: Trial) -> str:
@@ -39,3 +39,22 @@ def to_json(trials: Sequence[Trial]) -> dict[str, Any]:
     """All trials as a JSON object."""
     caught = sum(not trial.survived for trial in trials)
     return {"schema": 1, "caught": caught, "faults": [trial.to_json() for trial in trials]}
+
+
+def controls_as_text(controls: Sequence[Control]) -> str:
+    """A line for the sections that some faults share, those that prove nothing first; then how many are well."""
+    ordered = sorted(controls, key=lambda control: (not control.wrong, control.notebook, control.checks))
+    lines = []
+    for control in ordered:
+        outcome = "WRONG" if control.wrong else "well "
+        ran = f"{control.notebook}, {control.device}, {control.cells[0]} of {control.cells[1]} cells, {control.seconds:.0f} s"
+        lines.append(f"{outcome}  {', '.join(control.checks)} ({ran}): {', '.join(control.faults)}")
+        if control.wrong:
+            lines.append(f"       {control.wrong}")
+    well = sum(not control.wrong for control in controls)
+    return "\n".join([*lines, f"{well} of {len(controls)} well without a fault"])
+
+
+def controls_to_json(controls: Sequence[Control]) -> dict[str, Any]:
+    """All controls as a JSON object."""
+    return {"schema": 1, "well": sum(not each.wrong for each in controls), "controls": [each.to_json() for each in controls]}
