@@ -1,6 +1,6 @@
 """The catalogue of faults: each breaks one thing that training relies on, and names the checks that must see it.
 
-A module holds the faults of one notebook. xpulab.faults.selftest runs the notebook with each of them.
+A module holds the faults of one notebook. xpulab.faults.selftest runs what they concern of the notebook with each of them.
 """
 
 from __future__ import annotations
