@@ -140,4 +140,173 @@ FAULTS = (
         seen_by=("collectives.values",),
         says="rank 1",
     ),
+    Fault(
+        name="slow-card",
+        what="each task of one card takes 3 ms longer",
+        notebook="05_collectives",
+        device="sim",
+        sim_faults="delay task rank=1 seconds=0.003",
+        seen_by=("hang.slow",),
+    ),
+    Fault(
+        name="slow-link",
+        what="the copies of one card take a hundred times as long",
+        notebook="05_collectives",
+        device="sim",
+        sim_faults="slow copy rank=1 factor=100",
+        seen_by=("hang.slow",),
+    ),
+    Fault(
+        name="slow-rank",
+        what="one rank needs five times as long for a product of matrices",
+        notebook="05_collectives",
+        breaks=in_every_rank("""
+            import paddle, paddle.distributed as dist
+            real = paddle.Tensor.__matmul__
+            def slow(self, other):
+                if dist.get_rank() == 1:
+                    for _ in range(4):
+                        real(self, other)
+                return real(self, other)
+            paddle.Tensor.__matmul__ = slow
+        """),
+        seen_by=("hang.slow",),
+    ),
+    Fault(
+        name="victim-is-blamed",
+        what="when one rank is lost, another one is named",
+        notebook="05_collectives",
+        breaks="""
+from xpulab.notebook import ranks
+run = ranks.run
+def unjust(function, n, *arguments, **options):
+    try:
+        return run(function, n, *arguments, **options)
+    except ranks.RanksFailed as failed:
+        failed.blamed = (failed.blamed + 1) % n
+        raise
+ranks.run = unjust
+""",
+        seen_by=("hang.blame",),
+    ),
+    Fault(
+        name="stack-is-not-told",
+        what="nobody says where a lost rank is, nor why another one failed",
+        notebook="05_collectives",
+        breaks="""
+from dataclasses import replace
+from xpulab.notebook import ranks
+run = ranks.run
+def silent(function, n, *arguments, **options):
+    try:
+        return run(function, n, *arguments, **options)
+    except ranks.RanksFailed as failed:
+        failed.reports = tuple(replace(report, detail="", reason="it failed") for report in failed.reports)
+        raise
+ranks.run = silent
+""",
+        seen_by=("hang.stack", "hang.reason"),
+    ),
+    Fault(
+        name="sent-in-half-the-bits",
+        what="all_reduce sends float32 as bfloat16",
+        notebook="05_collectives",
+        breaks=in_every_rank("""
+            import paddle, paddle.distributed as dist
+            real = dist.all_reduce
+            def narrow(tensor, *given, **named):
+                if tensor.dtype == paddle.float32:
+                    tensor.set_value(tensor.astype("bfloat16").astype("float32"))
+                return real(tensor, *given, **named)
+            dist.all_reduce = narrow
+        """),
+        seen_by=("collectives.types",),
+    ),
+    Fault(
+        name="double-added-as-single",
+        what="all_reduce adds float64 and int64 in float32",
+        notebook="05_collectives",
+        breaks=in_every_rank("""
+            import paddle, paddle.distributed as dist
+            real = dist.all_reduce
+            def narrow(tensor, *given, **named):
+                if tensor.dtype in (paddle.float64, paddle.int64):
+                    tensor.set_value(tensor.astype("float32").astype(tensor.dtype))
+                return real(tensor, *given, **named)
+            dist.all_reduce = narrow
+        """),
+        seen_by=("collectives.types",),
+    ),
+    Fault(
+        name="chunks-in-another-order",
+        what="a large sum is put together in the wrong order",
+        notebook="05_collectives",
+        breaks=in_every_rank("""
+            import paddle, paddle.distributed as dist
+            real = dist.all_reduce
+            def mixed(tensor, *given, **named):
+                task = real(tensor, *given, **named)
+                if tensor.size >= 4096:
+                    tensor.set_value(paddle.roll(tensor, tensor.size // 2))
+                return task
+            dist.all_reduce = mixed
+        """),
+        seen_by=("collectives.sizes",),
+    ),
+    Fault(
+        name="barrier-that-is-open",
+        what="barrier returns at once",
+        notebook="05_collectives",
+        device="sim",
+        breaks=in_every_rank("import paddle.distributed as dist; dist.barrier = lambda *given, **named: None"),
+        seen_by=("collectives.barrier",),
+    ),
+    Fault(
+        name="another-source-in-a-group",
+        what="broadcast in a group sends what the next rank has",
+        notebook="05_collectives",
+        breaks=in_every_rank("""
+            import paddle.distributed as dist
+            real = dist.broadcast
+            def shifted(tensor, src, group=None, **named):
+                if group is not None:
+                    src = group.ranks[(group.ranks.index(src) + 1) % group.nranks]
+                return real(tensor, src, group=group, **named)
+            dist.broadcast = shifted
+        """),
+        seen_by=("collectives.groups",),
+    ),
+    Fault(
+        name="group-in-another-order",
+        what="all_gather in a group returns the parts in reverse order",
+        notebook="05_collectives",
+        breaks=in_every_rank("""
+            import paddle.distributed as dist
+            real = dist.all_gather
+            def reversed_gather(parts, *given, group=None, **named):
+                task = real(parts, *given, group=group, **named)
+                if group is not None:
+                    parts.reverse()
+                return task
+            dist.all_gather = reversed_gather
+        """),
+        seen_by=("collectives.groups",),
+    ),
+    Fault(
+        name="wait-that-does-not-wait",
+        what="an asynchronous sum has not arrived when wait returns",
+        notebook="05_collectives",
+        breaks=in_every_rank("""
+            import paddle.distributed as dist
+            from types import SimpleNamespace
+            real = dist.all_reduce
+            def not_awaited(tensor, *given, sync_op=True, **named):
+                if sync_op:
+                    return real(tensor, *given, **named)
+                real(tensor.clone(), *given, **named)
+                return SimpleNamespace(wait=lambda: True)
+            dist.all_reduce = not_awaited
+        """),
+        seen_by=("collectives.values",),
+    ),
 )

@@ -98,4 +98,113 @@ LoRALinear.__init__ = rescaled
 """,
         seen_by=("lora.formula",),
     ),
+    Fault(
+        name="rslora-scaled-like-lora",
+        what="rsLoRA is scaled by alpha over the rank",
+        notebook="02_lora",
+        breaks="""
+from paddlenlp.peft.lora.lora_layers import LoRALinear
+start = LoRALinear.__init__
+def without(self, *given, **named):
+    start(self, *given, **{**named, "rslora": False})
+LoRALinear.__init__ = without
+""",
+        seen_by=("lora.variants-scale",),
+    ),
+    Fault(
+        name="lora-plus-is-plain",
+        what="in LoRA+ the matrices B learn no faster than A",
+        notebook="02_lora",
+        breaks="""
+from paddlenlp.peft.lora.lora_layers import LoRALinear
+start = LoRALinear.__init__
+def without(self, *given, **named):
+    start(self, *given, **{**named, "lora_plus_scale": 1.0})
+LoRALinear.__init__ = without
+""",
+        seen_by=("lora.plus-rate",),
+    ),
+    Fault(
+        name="pissa-counts-twice",
+        what="PiSSA leaves in the weight what it puts into the adapter",
+        notebook="02_lora",
+        breaks="""
+from paddlenlp.peft.lora.lora_layers import LoRALinear
+initialise = LoRALinear.pissa_init
+def without_residual(self, rank):
+    weight = self.weight.clone()
+    initialise(self, rank)
+    self.weight.set_value(weight)
+LoRALinear.pissa_init = without_residual
+""",
+        seen_by=("lora.variants-start",),
+    ),
+    Fault(
+        name="pissa-is-plain",
+        what="PiSSA starts from random numbers, like LoRA",
+        notebook="02_lora",
+        breaks="""
+from paddlenlp.peft.lora.lora_layers import LoRALinear
+start = LoRALinear.__init__
+def without(self, *given, **named):
+    start(self, *given, **{**named, "pissa": False})
+LoRALinear.__init__ = without
+""",
+        seen_by=("lora.pissa-start",),
+    ),
+    Fault(
+        name="pissa-starts-again-when-loaded",
+        what="PiSSA initialises itself once more after loading, also when a first pass has been made: the way round is closed",
+        notebook="02_lora",
+        breaks="""
+from paddlenlp.peft import LoRAModel
+load = LoRAModel.set_state_dict
+def load_and_forget(self, weights):
+    load(self, weights)
+    for layer in self.model.sublayers():
+        if getattr(layer, "pissa", False):
+            layer.apply_pissa = False
+LoRAModel.set_state_dict = load_and_forget
+""",
+        seen_by=("lora.pissa-loaded-late",),
+    ),
+    Fault(
+        name="mora-loads-transposed",
+        what="a MoRA adapter is loaded transposed, so that serving it unmerged is no way round its merge",
+        notebook="02_lora",
+        breaks="""
+from paddlenlp.peft import LoRAModel
+load = LoRAModel.set_state_dict
+def turned(self, weights):
+    square = {name: value for name, value in weights.items() if len(value.shape) == 2 and value.shape[0] == value.shape[1]}
+    load(self, {**weights, **{name: value.T for name, value in square.items()}})
+LoRAModel.set_state_dict = turned
+""",
+        seen_by=("lora.variants-reload",),
+    ),
+    Fault(
+        name="merged-twice",
+        what="merging what is merged already adds the adapter once more",
+        notebook="02_lora",
+        breaks="""
+from paddlenlp.peft.lora.lora_layers import LoRALinear
+def merge(self):
+    self.weight.set_value(self.weight + self.get_delta_weight())
+    self.merged = True
+LoRALinear.merge = merge
+""",
+        seen_by=("lora.merge",),
+    ),
+    Fault(
+        name="adapter-trains-on-the-cpu",
+        what="model and adapter are on the CPU, whatever device was asked for",
+        notebook="02_lora",
+        device="sim",
+        breaks="""
+from xpulab.notebook import tiny
+new = tiny.new_model
+tiny.new_model = lambda *given: new(*given).to("cpu")
+""",
+        seen_by=("device-proof.lora-places",),
+    ),
 )

@@ -91,4 +91,36 @@ schedules.Schedule1F1B = schedules.ScheduleFThenB
         """),
         seen_by=("pipeline.gradients",),
     ),
+    Fault(
+        name="inputs-of-the-step-before",
+        what="from the second step on a schedule hands out the first step's micro-batches",
+        notebook="07_pipeline",
+        breaks=in_every_rank("""
+            from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
+            real = _PipelineSchedule._split_inputs
+            def kept(self, args, kwargs=None):
+                if args or kwargs:
+                    self.first = self.__dict__.get("first") or real(self, args, kwargs)
+                    return self.first
+                return real(self, args, kwargs)
+            _PipelineSchedule._split_inputs = kept
+        """),
+        seen_by=("pipeline.second-step",),
+    ),
+    Fault(
+        name="losses-of-the-step-before",
+        what="a schedule reports the first step's losses for ever",
+        notebook="07_pipeline",
+        breaks=in_every_rank("""
+            from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
+            real = _PipelineSchedule._update_losses
+            def kept(self, stages, losses):
+                real(self, stages, losses)
+                if losses:
+                    self.first = self.__dict__.get("first") or list(losses)
+                    losses[:] = self.first
+            _PipelineSchedule._update_losses = kept
+        """),
+        seen_by=("pipeline.second-step",),
+    ),
 )
