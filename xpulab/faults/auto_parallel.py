@@ -234,4 +234,52 @@ FAULTS = (
         """,
         seen_by=("auto-parallel-config.arguments",),
     ),
+    Fault(
+        name="smaller-axis-keeps-its-cut",
+        what="where rows cannot stay cut along two axes, the smaller axis keeps its cut",
+        notebook=_NOTEBOOK,
+        breaks=in_every_rank("""
+            import paddle, paddle.distributed as dist
+            real = paddle.cumsum
+            def cumsum(x, axis=None, **named):
+                if x.is_dist():
+                    sizes = x.process_mesh.shape
+                    keeps = sizes.index(min(sizes))
+                    placements = [dist.Shard(0) if index == keeps else dist.Replicate() for index in range(2)]
+                    x = dist.reshard(x, x.process_mesh, placements)
+                return real(x, axis=axis, **named)
+            paddle.cumsum = cumsum
+        """),
+        seen_by=("mesh-fallback.placements",),
+    ),
+    Fault(
+        name="norm-of-rows-cut-twice",
+        what="layer norm of rows that are cut along two axes is off by a thousandth",
+        notebook=_NOTEBOOK,
+        breaks=in_every_rank("""
+            import paddle.nn.functional as F
+            real = F.layer_norm
+            def layer_norm(x, *given, **named):
+                result = real(x, *given, **named)
+                if x.is_dist():
+                    result._local_value().scale_(1.001)
+                return result
+            F.layer_norm = layer_norm
+        """),
+        seen_by=("mesh-fallback.values",),
+    ),
+    Fault(
+        name="wrong-row-of-a-cut-embedding",
+        what="an embedding whose rows are cut gives the next token's row",
+        notebook=_NOTEBOOK,
+        breaks=in_every_rank("""
+            import paddle.nn.functional as F
+            real = F.embedding
+            def embedding(x, weight, *given, **named):
+                cut = weight.is_dist() and weight.placements[0].is_shard(0)
+                return real((x + 1) % weight.shape[0] if cut else x, weight, *given, **named)
+            F.embedding = embedding
+        """),
+        seen_by=("parallel-loss.values",),
+    ),
 )

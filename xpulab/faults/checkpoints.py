@@ -293,4 +293,34 @@ FAULTS = (
         "checkpoint-damage.stays-quiet",
         "checkpoint-damage.refused",
     ),
+    _fault(
+        "float64-loses-bits",
+        "float64 comes back as if it had been float32",
+        """
+        import paddle
+        real = paddle.load
+        def narrow(value):
+            if isinstance(value, dict):
+                return {key: narrow(item) for key, item in value.items()}
+            double = isinstance(value, paddle.Tensor) and value.dtype == paddle.float64
+            return value.astype("float32").astype("float64") if double else value
+        paddle.load = lambda *given, **named: narrow(real(*given, **named))
+        """,
+        "checkpoint.special-values",
+    ),
+    _fault(
+        "int64-loses-bits",
+        "only 32 bits of int64 are saved",
+        """
+        import paddle
+        real = paddle.save
+        def narrow(value):
+            if isinstance(value, dict):
+                return {key: narrow(item) for key, item in value.items()}
+            long = isinstance(value, paddle.Tensor) and value.dtype == paddle.int64 and value.size
+            return value.astype("int32").astype("int64") if long else value
+        paddle.save = lambda state, *given, **named: real(narrow(state), *given, **named)
+        """,
+        "checkpoint.special-values",
+    ),
 )

@@ -145,4 +145,20 @@ paddle.Tensor.backward = lambda self, *given, **named: backward(self * 2, *given
 """,
         seen_by=("dpo.first-gradients", "dpo.gradients"),
     ),
+    Fault(
+        name="reference-on-the-cpu",
+        what="the reference model stays on the CPU",
+        notebook="03_dpo",
+        device="sim",
+        breaks="""
+from paddlenlp.trl import DPOTrainer
+start = DPOTrainer.__init__
+def left_behind(self, *given, **named):
+    start(self, *given, **named)
+    if self.ref_model is not None:
+        self.ref_model.to("cpu")
+DPOTrainer.__init__ = left_behind
+""",
+        seen_by=("device-proof.dpo-places",),
+    ),
 )

@@ -157,4 +157,41 @@ paddle.to_tensor = on_the_cpu
 """,
         seen_by=("numerics.place",),
     ),
+    Fault(
+        name="value-set-without-gradient",
+        what="the gradient of the values that are set under a mask is 0, as in Paddle 3.1.0",
+        notebook="00_environment",
+        breaks="""
+import paddle
+put = paddle.Tensor.__setitem__
+def without(self, where, value):
+    if isinstance(value, paddle.Tensor) and not value.stop_gradient:
+        value = value.detach() + 0 * value
+    put(self, where, value)
+paddle.Tensor.__setitem__ = without
+""",
+        seen_by=("numerics.gradients",),
+    ),
+    Fault(
+        name="card-that-paddle-does-not-see",
+        what="Paddle sees one card less than there are",
+        notebook="00_environment",
+        device="sim",
+        breaks="""
+from xpulab.notebook import device
+count = device.card_count
+device.card_count = lambda name: count(name) - 1
+""",
+        seen_by=("hardware.cards",),
+    ),
+    Fault(
+        name="wheel-of-another-device",
+        what="the wheel that is installed was built for another device",
+        notebook="00_environment",
+        breaks="""
+import paddle
+paddle.is_compiled_with_cuda = lambda: True
+""",
+        seen_by=("hardware.diagnosis",),
+    ),
 )
