@@ -268,4 +268,20 @@ AOAEngine.split = lambda self, tensor, axis, sizes: split(self, tensor, axis, si
         ),
         seen_by=("zero-cost-checkpoint.error-is-told",),
     ),
+    Fault(
+        name="newest-by-its-name",
+        what="step-8 counts as newer than step-10",
+        notebook=NOTEBOOK,
+        breaks=once_there(
+            "newest",
+            """
+            damage = cells["damage"]
+            def by_name(to):
+                complete = [path for path in to.glob("step-*") if not damage(path)]
+                return max(complete, key=lambda path: path.name, default=None)
+            cells["newest"] = by_name
+            """,
+        ),
+        seen_by=("zero-cost-checkpoint.newest",),
+    ),
 )
