@@ -282,4 +282,24 @@ FAULTS = (
         """),
         seen_by=("parallel-loss.values",),
     ),
+    Fault(
+        name="ring-goes-round-once",
+        what="an all-reduce is counted as if each card sent its message once",
+        notebook=_NOTEBOOK,
+        breaks="""
+            from xpulab.notebook import degrees
+            degrees._all_reduce = degrees._ring
+        """,
+        seen_by=("auto-parallel-config.traffic",),
+    ),
+    Fault(
+        name="bubble-forgotten",
+        what="the stages of a pipeline are thought never to wait",
+        notebook=_NOTEBOOK,
+        breaks="""
+            from xpulab.notebook import degrees
+            degrees.bubble = lambda training, each: 0.0
+        """,
+        seen_by=("auto-parallel-config.traffic",),
+    ),
 )

@@ -189,8 +189,10 @@ device.card_count = lambda name: count(name) - 1
         what="the wheel that is installed was built for another device",
         notebook="00_environment",
         breaks="""
-import paddle
-paddle.is_compiled_with_cuda = lambda: True
+from dataclasses import replace
+from xpulab.doctor import paddle_facts
+facts = paddle_facts.paddle_facts
+paddle_facts.paddle_facts = lambda: replace(facts(), built_for="gpu")
 """,
         seen_by=("hardware.diagnosis",),
     ),
