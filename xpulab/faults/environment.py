@@ -188,6 +188,7 @@ device.card_count = lambda name: count(name) - 1
         name="wheel-of-another-device",
         what="the wheel that is installed was built for another device",
         notebook="00_environment",
+        device="sim",
         breaks="""
 from dataclasses import replace
 from xpulab.doctor import paddle_facts
