@@ -173,14 +173,14 @@ paddle.Tensor.__setitem__ = without
         seen_by=("numerics.gradients",),
     ),
     Fault(
-        name="card-that-paddle-does-not-see",
-        what="Paddle sees one card less than there are",
+        name="card-that-the-tool-does-not-see",
+        what="the vendor's tool lists one card less than Paddle sees",
         notebook="00_environment",
         device="sim",
         breaks="""
-from xpulab.notebook import device
-count = device.card_count
-device.card_count = lambda name: count(name) - 1
+from xpulab import sim
+count = sim.loaded_cards
+sim.loaded_cards = lambda: max(0, count() - 1)
 """,
         seen_by=("hardware.cards",),
     ),
