@@ -197,4 +197,145 @@ paddle_facts.paddle_facts = lambda: replace(facts(), built_for="gpu")
 """,
         seen_by=("hardware.diagnosis",),
     ),
+    Fault(
+        name="softmax-overflows",
+        what="softmax does not subtract the largest score, so large ones overflow",
+        notebook="00_environment",
+        breaks="""
+import paddle
+def softmax(x, axis=-1, *given):
+    powers = paddle.exp(x)
+    return powers / powers.sum(axis=-1, keepdim=True)
+paddle.nn.functional.softmax = softmax
+""",
+        seen_by=("numerics.edges",),
+    ),
+    Fault(
+        name="activations-in-half-the-bits",
+        what="silu, sigmoid, gelu and erf are computed in bfloat16 where float32 was asked for",
+        notebook="00_environment",
+        breaks="""
+import paddle
+def coarse(function):
+    return lambda x, *given, **named: function(x.astype("bfloat16"), *given, **named).astype(x.dtype)
+for room in (paddle, paddle.nn.functional):
+    for name in ("silu", "sigmoid", "gelu", "erf"):
+        if hasattr(room, name):
+            setattr(room, name, coarse(getattr(room, name)))
+""",
+        seen_by=("numerics.functions",),
+    ),
+    Fault(
+        name="norm-gradient-without-mean",
+        what="the gradient of layer norm leaves the mean's part out",
+        notebook="00_environment",
+        breaks="""
+import paddle
+def layer_norm(x, shape, weight=None, bias=None, epsilon=1e-5, name=None):
+    mean = x.mean(axis=-1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(axis=-1, keepdim=True)
+    normal = (x - mean.detach()) / paddle.sqrt(variance + epsilon)
+    normal = normal if weight is None else normal * weight
+    return normal if bias is None else normal + bias
+paddle.nn.functional.layer_norm = layer_norm
+""",
+        seen_by=("numerics.gradients",),
+    ),
+    Fault(
+        name="bfloat16-cuts-off",
+        what="a cast to bfloat16 cuts bits off instead of rounding",
+        notebook="00_environment",
+        breaks="""
+import paddle
+cast = paddle.Tensor.astype
+def astype(self, dtype):
+    if str(dtype).endswith("bfloat16") and str(self.dtype).endswith("float32"):
+        return cast(paddle.to_tensor((self.numpy().view("uint32") & 0xFFFF0000).view("float32")), dtype)
+    return cast(self, dtype)
+paddle.Tensor.astype = astype
+""",
+        seen_by=("numerics.edges",),
+    ),
+    Fault(
+        name="transposed-copy-in-memory-order",
+        what="a transposed tensor is copied to the host in the order in which it lies in memory",
+        notebook="00_environment",
+        breaks="""
+import paddle
+real = paddle.Tensor.numpy
+def numpy(self, *given):
+    if self.is_contiguous():
+        return real(self, *given)
+    return real(self.contiguous()).reshape(-1, order="F").reshape(self.shape)
+paddle.Tensor.numpy = numpy
+""",
+        seen_by=("bandwidth.round-trip",),
+    ),
+    Fault(
+        name="places-in-another-order",
+        what="topk and argsort give the right places in the wrong order",
+        notebook="00_environment",
+        breaks="""
+import paddle
+topk, argsort = paddle.topk, paddle.argsort
+paddle.topk = lambda *given, **named: tuple(part.flip(-1) for part in topk(*given, **named))
+paddle.argsort = lambda *given, **named: argsort(*given, **named).flip(-1)
+""",
+        seen_by=("numerics.edges",),
+    ),
+    Fault(
+        name="embedding-gradient-of-the-last",
+        what="of a token that comes several times only the last adds to the embedding's gradient",
+        notebook="00_environment",
+        breaks="""
+import paddle
+class Embedding(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, tokens, weight):
+        ctx.save_for_backward(tokens, weight)
+        return paddle.gather(weight, tokens.reshape([-1])).reshape([*tokens.shape, weight.shape[1]])
+    @staticmethod
+    def backward(ctx, slope):
+        tokens, weight = ctx.saved_tensor()
+        rows = slope.reshape([-1, weight.shape[1]])
+        return None, paddle.scatter(paddle.zeros_like(weight), tokens.reshape([-1]), rows, overwrite=True)
+paddle.nn.functional.embedding = lambda tokens, weight, *given, **named: Embedding.apply(tokens, weight)
+""",
+        seen_by=("numerics.gradients",),
+    ),
+    Fault(
+        name="transpose-ignored",
+        what="matmul ignores transpose_y where the shapes allow it",
+        notebook="00_environment",
+        breaks="""
+import paddle
+matmul = paddle.matmul
+def careless(x, y, transpose_x=False, transpose_y=False, name=None):
+    return matmul(x, y, transpose_x, transpose_y and y.shape[-1] != y.shape[-2])
+paddle.matmul = paddle.Tensor.matmul = careless
+""",
+        seen_by=("numerics.matmul",),
+    ),
+    Fault(
+        name="running-sum-without-its-own",
+        what="cumsum leaves the element itself out",
+        notebook="00_environment",
+        breaks="""
+import paddle
+cumsum = paddle.cumsum
+paddle.cumsum = lambda x, *given, **named: cumsum(x, *given, **named) - x
+""",
+        seen_by=("numerics.edges",),
+    ),
+    Fault(
+        name="hidden-values-get-gradients",
+        what="masked_fill passes on the gradient of what it hides",
+        notebook="00_environment",
+        breaks="""
+import paddle
+fill = paddle.masked_fill
+paddle.masked_fill = lambda x, mask, value: fill(x, mask, value).detach() + (x - x.detach())
+""",
+        seen_by=("numerics.gradients",),
+    ),
 )

@@ -207,4 +207,58 @@ tiny.new_model = lambda *given: new(*given).to("cpu")
 """,
         seen_by=("device-proof.sft-places",),
     ),
+    Fault(
+        name="no-weight-decay",
+        what="weight decay is ignored",
+        notebook="01_sft",
+        breaks="""
+import paddle
+begin = paddle.optimizer.AdamW.__init__
+paddle.optimizer.AdamW.__init__ = lambda self, *given, **named: begin(self, *given, **{**named, "weight_decay": 0.0})
+""",
+        seen_by=("sft.decay",),
+    ),
+    Fault(
+        name="decay-on-norms",
+        what="weight decay reaches norms and biases too",
+        notebook="01_sft",
+        breaks="""
+import paddle
+begin = paddle.optimizer.AdamW.__init__
+everything = {"apply_decay_param_fun": lambda name: True}
+paddle.optimizer.AdamW.__init__ = lambda self, *given, **named: begin(self, *given, **{**named, **everything})
+""",
+        seen_by=("sft.decay-spares-norms",),
+    ),
+    Fault(
+        name="not-shuffled",
+        what="the training data are never shuffled",
+        notebook="01_sft",
+        breaks="""
+import paddle.io
+import paddlenlp.utils.batch_sampler as paddlenlp
+def never_shuffles(sampler):
+    begin = sampler.__init__
+    sampler.__init__ = lambda self, *given, **named: begin(self, *given, **{**named, "shuffle": False})
+for sampler in (paddle.io.BatchSampler, paddle.io.DistributedBatchSampler, paddlenlp.DistributedBatchSampler):
+    never_shuffles(sampler)
+""",
+        seen_by=("sft.shuffled",),
+    ),
+    Fault(
+        name="moments-in-half-the-bits",
+        what="the optimizer's moments are rounded to bfloat16",
+        notebook="01_sft",
+        breaks="""
+import paddle
+step = paddle.optimizer.AdamW.step
+def rounding(self):
+    step(self)
+    for kind, of_each in self._accumulators.items():
+        for value in of_each.values() if "moment" in kind else ():
+            value.set_value(value.astype("bfloat16").astype("float32"))
+paddle.optimizer.AdamW.step = rounding
+""",
+        seen_by=("device-proof.sft-bits",),
+    ),
 )
