@@ -1,0 +1,63 @@
+"""docs/faults.md says what the selftest said, of all faults that there are."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+from xpulab import files
+from xpulab.faults import CATALOGUE
+
+SPEC = importlib.util.spec_from_file_location("publish_faults", files.ROOT / "tests" / "publish_faults.py")
+publish_faults = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(publish_faults)
+
+TRIAL = {
+    "fault": "a-fault",
+    "what": "something | breaks",
+    "notebook": "01_sft",
+    "device": "cpu",
+    "expected": ["sft.recall"],
+    "says": "",
+    "seen_by": ["sft.recall", "sft.loss-falls"],
+    "survived": None,
+    "seconds": 12.3,
+}
+
+
+def page(*changes):
+    trials = [{**TRIAL, **changed} for changed in changes]
+    return publish_faults.as_page({"caught": sum(not trial["survived"] for trial in trials), "faults": trials})
+
+
+def test_the_page_names_every_fault_of_the_catalogue_and_no_other():
+    rows = [line.split("|") for line in publish_faults.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert sorted(row[1].strip() for row in rows if row[1].strip() != "fault") == sorted(fault.name for fault in CATALOGUE)
+
+
+def test_a_row_says_what_breaks_where_and_who_saw_it():
+    assert "| a-fault | something \\| breaks | cpu | sft.recall, sft.loss-falls | 12 |" in page({})
+
+
+def test_survivors_come_first():
+    lines = page({}, {"fault": "another", "survived": "not seen", "seen_by": []}).splitlines()
+    assert lines.index("## Survivors") < lines.index("## 01_sft")
+    assert "| another | something \\| breaks | cpu | - | 12 |" in lines
+
+
+def test_it_counts_those_that_were_caught():
+    assert "1 of 2 were caught" in page({}, {"fault": "another", "survived": "not seen"})
+
+
+@pytest.mark.parametrize("content", ["", "[]", json.dumps({"faults": [{}]})])
+def test_another_file_is_refused_and_the_page_stays(content, tmp_path):
+    file = tmp_path / "other.json"
+    file.write_text(content)
+    before = publish_faults.PAGE.read_bytes()
+    done = subprocess.run([sys.executable, publish_faults.__file__, str(file)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, publish_faults.PAGE.read_bytes()) == (2, before)
+    assert "other.json: not what `xpulab selftest --json` prints" in done.stderr
