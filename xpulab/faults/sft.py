@@ -261,4 +261,18 @@ paddle.optimizer.AdamW.step = rounding
 """,
         seen_by=("device-proof.sft-bits",),
     ),
+    Fault(
+        name="same-order-in-every-epoch",
+        what="every epoch has the order of the first",
+        notebook="01_sft",
+        breaks="""
+from paddle.io import RandomSampler
+draw = RandomSampler.__iter__
+def as_before(self):
+    self.drawn = getattr(self, "drawn", None) or list(draw(self))
+    return iter(self.drawn)
+RandomSampler.__iter__ = as_before
+""",
+        seen_by=("sft.shuffled",),
+    ),
 )
