@@ -112,6 +112,19 @@ class TestACopiedOne:
         references.store(replace(reference(), hardware=references.hardware(other)), folder)
         assert "so one was copied" in why_none(other)
 
+    def test_for_another_wheel_is_refused(self, folder):
+        other = replace(HERE, versions={"paddlepaddle-gpu": "3.3.1"})
+        references.store(reference(), folder)
+        references.store(replace(reference(), wheel="paddlepaddle-gpu"), folder)
+        assert "so one was copied" in why_none(other)
+
+    def test_of_which_one_rate_is_left_is_refused(self, folder):
+        sim = replace(HERE, device="sim")
+        own = references.summarise("demo.reference", [rate(3.0, "add"), rate(4.0, "add")], "sim")
+        references.store(reference(), folder)
+        references.store(replace(reference(), device="sim", entries=(*reference().entries, own)), folder)
+        assert "so one was copied" in why_none(sim)
+
     def test_file_is_refused(self, folder):
         path = references.store(reference(), folder)
         copy = folder / "sim.json"
@@ -220,6 +233,12 @@ class TestTheFile:
         path.write_text(text)
         line = 1 + next(number for number, each in enumerate(text.splitlines()) if '"three"' in each)
         with pytest.raises(InputError, match=rf"cpu\.json line {line}: 'three' is not of type 'integer'"):
+            references.load(path)
+
+    def test_with_a_rate_of_nothing_is_refused_with_the_line(self, folder):
+        path = references.store(reference(), folder)
+        path.write_text(path.read_text().replace('"value": [11.0]', '"value": [0.0]'))
+        with pytest.raises(InputError, match=r"cpu\.json line \d+: 0\.0 is less than or equal to the minimum of 0"):
             references.load(path)
 
     def test_has_an_entry_a_line(self, folder):

@@ -21,6 +21,7 @@ from xpulab.devices import SIMULATED, wheel_device
 from xpulab.errors import InputError
 
 if TYPE_CHECKING:
+    from xpulab.faults.fault import Fault
     from xpulab.harness.plan import Plan
 
 app = typer.Typer(
@@ -150,7 +151,7 @@ def selftest(
     at_once = jobs or _jobs("cpu", len(faults))
     said = Console(stderr=True)
     if control:
-        _control_of_selftest(faults, at_once, as_json)
+        raise typer.Exit(_control_of_selftest(faults, at_once, as_json))
     said.print(f"{len(faults)} faults, {at_once} at a time", highlight=False)
     tried = []
     with surroundings("cpu") as environment:
@@ -162,8 +163,8 @@ def selftest(
     raise typer.Exit(1 if any(trial.survived for trial in tried) else 0)
 
 
-def _control_of_selftest(faults: Sequence, jobs: int, as_json: bool) -> None:
-    """Run the sections that the faults are tried in without them, say what came of it, and exit."""
+def _control_of_selftest(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
+    """Run the sections that the faults are tried in without them, and say what came of it; returns the exit code."""
     from xpulab.faults import selftest, table
     from xpulab.harness.run import surroundings
 
@@ -173,7 +174,7 @@ def _control_of_selftest(faults: Sequence, jobs: int, as_json: bool) -> None:
             ran.append(control)
             print(table.controls_as_text([control]).splitlines()[0], file=sys.stderr)
     print(json.dumps(table.controls_to_json(ran), indent=2) if as_json else table.controls_as_text(ran))
-    raise typer.Exit(1 if any(control.wrong for control in ran) else 0)
+    return 1 if any(control.wrong for control in ran) else 0
 
 
 @app.command()

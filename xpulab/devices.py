@@ -10,6 +10,9 @@ SIMULATED = "sim"
 
 DEVICES = (*REAL, SIMULATED)
 
+WHEELS = ("paddlepaddle", "paddlepaddle-xpu", "paddlepaddle-gpu")
+"""The distributions of Paddle, one for each family of devices; an environment must hold one of them and no other."""
+
 
 def wheel_device(device: str) -> str:
     """The device whose wheel serves `device`: the simulated accelerator is a plug-in for the CPU's."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from xpulab import files
+from xpulab.devices import WHEELS
 from xpulab.errors import InputError, line_of
 
 
@@ -81,7 +82,7 @@ def _check_specifier(wanted: str, path: Path) -> None:
 
 
 def _installed(package: str) -> str | None:
-    names = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu") if package == "paddle" else (package,)
+    names = WHEELS if package == "paddle" else (package,)
     for name in names:
         try:
             return metadata.version(name)

@@ -94,7 +94,7 @@ class Record:
 class Setting:
     """Where a notebook ran.
 
-    device: "cpu", "gpu" or "xpu". cards: how many cards the notebook may use.
+    device: "cpu", "gpu", "xpu" or "sim". cards: how many cards the notebook may use.
     machine: what a person would say of it (processor, cores, memory; model and driver of its cards).
     versions: package name to version.
     """

@@ -18,15 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from xpulab import files
-from xpulab.devices import DEVICES, wheel_device
+from xpulab.devices import DEVICES, WHEELS, wheel_device
 from xpulab.errors import InputError, line_of
 from xpulab.record import Measurement, Setting
 
 SCHEMA = 1
 FOLDER = "XPULAB_REFERENCES"
 """The environment variable that names another folder than data/references."""
-
-WHEELS = {"cpu": "paddlepaddle", "gpu": "paddlepaddle-gpu", "xpu": "paddlepaddle-xpu"}
 
 _SPREADS = 4
 """How many times the spread of its runs a value may be off: five runs hardly ever show all that there is."""
@@ -118,7 +116,7 @@ def hardware(setting: Setting) -> str:
 
 def wheel(setting: Setting) -> str:
     """The Paddle wheel that a notebook ran with, of which there must be one. Raises InputError."""
-    installed = [name for name in WHEELS.values() if name in setting.versions]
+    installed = [name for name in WHEELS if name in setting.versions]
     if len(installed) != 1:
         raise InputError(f"there must be one Paddle wheel, and there are {len(installed)}; `xpulab doctor` says what to do")
     return installed[0]
@@ -163,11 +161,10 @@ def find(setting: Setting, level: str) -> Reference:
 
 
 def copies(reference: Reference, others: Iterable[Reference]) -> str | None:
-    """The other device or hardware that has the very same rates, which no two machines measure; None when there is none."""
-    mine = _rates(reference)
+    """The other reference that has one of the very same rates, which is never measured twice; None when there is none."""
     for other in others:
-        elsewhere = (other.device, other.hardware) != (reference.device, reference.hardware)
-        if elsewhere and mine and mine == _rates(other):
+        elsewhere = (other.device, *_key(other)) != (reference.device, *_key(reference))
+        if elsewhere and _rates(reference) & _rates(other):
             return f"{other.hardware} in {other.device}.json"
     return None
 
@@ -212,9 +209,9 @@ def _key(reference: Reference) -> tuple[str, str, str]:
     return reference.hardware, reference.wheel, reference.level
 
 
-def _rates(reference: Reference) -> list[tuple[str, str, tuple[float, ...], float]]:
+def _rates(reference: Reference) -> set[tuple[str, str, tuple[float, ...], float]]:
     rates = (entry for entry in reference.entries if entry.kind == "rate")
-    return sorted((entry.check, entry.case, entry.value, entry.spread) for entry in rates)
+    return {(entry.check, entry.case, entry.value, entry.spread) for entry in rates}
 
 
 def _reference(path: Path, device: str, stored: dict[str, Any]) -> Reference:

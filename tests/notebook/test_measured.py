@@ -113,8 +113,8 @@ class TestHeldAgainstAReference:
         measure(copy(10.0, control=9.0))
         assert shown.record.outcome == "broken"
 
-    @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_what_is_no_number_is_broken_and_is_not_kept(self, shown, value):
+    @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
+    def test_what_is_no_rate_is_broken_and_is_not_kept(self, shown, value):
         measure(copy(value))
         assert (shown.record.outcome, shown.record.measurements) == ("broken", ())
 

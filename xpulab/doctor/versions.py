@@ -15,12 +15,11 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from xpulab import files
-from xpulab.devices import REAL, wheel_device
+from xpulab.devices import REAL, WHEELS, wheel_device
 from xpulab.doctor.cards import Reading
 from xpulab.doctor.yaml_rows import read_rows
 from xpulab.errors import InputError
 
-FRAMEWORKS = ("paddlepaddle", "paddlepaddle-xpu", "paddlepaddle-gpu")
 KINDS = ("framework", "package", "python", "driver", "firmware")
 
 
@@ -88,7 +87,7 @@ def version_rows(device: str, xpu_smi: Reading, search_path: Sequence[str] | Non
 
 def installed_frameworks(search_path: Sequence[str] | None = None) -> dict[str, str]:
     """Of paddlepaddle, paddlepaddle-xpu and paddlepaddle-gpu those that are installed, with their versions."""
-    found = {name: installed_version(name, search_path) for name in FRAMEWORKS}
+    found = {name: installed_version(name, search_path) for name in WHEELS}
     return {name: version for name, version in found.items() if version is not None}
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -154,10 +155,10 @@ def _at_a_time(run: Callable, faults: Iterable[Fault], jobs: int, environment: M
 
 def _try(fault: Fault, environment: Mapping[str, str], running: list[Execution]) -> Trial:
     def enough(seen: Mapping[str, Record]) -> bool:
-        return not fault.says and _red(seen) >= set(fault.seen_by)
+        return not fault.says and set(_red(seen)) >= set(fault.seen_by)
 
     ran = _run(fault, environment, running, enough)
-    red = tuple(name for name, record in ran.seen.items() if record.outcome in _SEEN)
+    red = _red(ran.seen)
     return Trial(fault, red, ran.proves_nothing or _why_survived(fault, red, " ".join(ran.reasons)), ran.seconds)
 
 
@@ -221,9 +222,14 @@ def _path(fault: Fault) -> Path:
 
 def _slice(fault: Fault) -> Slice:
     """What the fault is tried in: all of its notebook when it ends that."""
-    cells = [cell for cell in read_notebook(_path(fault)).cells if cell.cell_type == "code"]
-    sources = tuple(cell.source for cell in cells)
+    sources = _sources(_path(fault))
     return Slice(sources, frozenset()) if fault.says else sliced(sources, frozenset(fault.seen_by))
+
+
+@lru_cache(maxsize=16)
+def _sources(path: Path) -> tuple[str, ...]:
+    """Those of a notebook's code cells; it is read once for all its faults."""
+    return tuple(cell.source for cell in read_notebook(path).cells if cell.cell_type == "code")
 
 
 def _sections(fault: Fault, folder: Path) -> Plan:
@@ -246,8 +252,8 @@ def _expected_seconds(fault: Fault) -> float:
     return read_plan(_path(fault), "quick").budget_seconds * sum(map(bool, sources)) / len(sources)
 
 
-def _red(seen: Mapping[str, Record]) -> set[str]:
-    return {name for name, record in seen.items() if record.outcome in _SEEN}
+def _red(seen: Mapping[str, Record]) -> tuple[str, ...]:
+    return tuple(name for name, record in seen.items() if record.outcome in _SEEN)
 
 
 def _outcome(record: Record | None) -> str:

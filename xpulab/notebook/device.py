@@ -17,14 +17,14 @@ from typing import Any
 import paddle
 import psutil
 
-from xpulab.devices import DEVICES, REAL, SIMULATED
+from xpulab.devices import DEVICES, REAL, SIMULATED, WHEELS
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
 from xpulab.notebook.ledger import ledger
 from xpulab.record import Setting
 
-_PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu", "paddlenlp", "numpy")
+_PACKAGES = (*WHEELS, "paddlenlp", "numpy")
 
 
 @dataclass(frozen=True)

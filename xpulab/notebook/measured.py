@@ -62,7 +62,8 @@ class Measured(Table):
         return record
 
     def _hold(self, measured: Measurement, control: tuple[float, ...]) -> None:
-        if not measured.values or not all(map(math.isfinite, measured.values)):
+        numbers = measured.values and all(map(math.isfinite, measured.values))
+        if not numbers or (measured.kind == "rate" and min(measured.values) <= 0):
             raise ValueError(f"{measured.case}: measured {measured.values or 'nothing'}, which is no measurement")
         self._measurements.append(measured)
         try:
