@@ -287,7 +287,11 @@ def _within(value: Any, bound: float, wanted: str, inside: Callable, extreme: Ca
         return Finding(False, None, wanted, misfit, misfit=True)
     outside = int((~inside(got)).sum())
     measured = float(extreme(got))
-    return Finding(outside == 0, measured, wanted, f"{measured:.6g} is not {wanted}" if outside else "")
+    if not outside:
+        return Finding(True, measured, wanted)
+    where = np.argwhere(got == extreme(got))[0]
+    at = f" at {tuple(map(int, where))}" if where.size else ""
+    return Finding(False, measured, wanted, f"{measured:.6g}{at} is not {wanted}")
 
 
 def _misfit(got: np.ndarray, want: np.ndarray, nonfinite: bool) -> str:
