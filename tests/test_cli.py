@@ -31,7 +31,7 @@ COMMAND = [sys.executable, "-m", "xpulab"]
 def put(folder, name, *cells, budget=30):
     """Saves a small notebook of ours, whose checks belong to the capability `name`."""
     head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
-    imports = "from xpulab.notebook import check\nfrom xpulab.notebook.verdict import verdict"
+    imports = "from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
     code = [imports, *(cell.replace("{name}", name) for cell in cells), "verdict()"]
     notebook = v4.new_notebook(cells=[head, *map(v4.new_code_cell, code)])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}

@@ -7,9 +7,10 @@ import json
 
 import pytest
 
-from xpulab import files, known_issues
+from xpulab import files
 from xpulab.harness.plan import make_plans
-from xpulab.notebook import tiny
+from xpulab.notebook import models
+from xpulab.records import known_issues
 
 SPLITS = {"train": 72, "heldout": 24, "xpu_train": 16, "xpu_heldout": 8}
 
@@ -32,7 +33,7 @@ def test_no_held_out_question_is_trained_on_but_every_answer_is(split, heldout):
 
 @pytest.mark.parametrize(("split", "size"), [("train", 48), ("heldout", 24)])
 def test_a_preference_is_the_same_answer_in_two_styles(split, size):
-    pairs = tiny.preferences(split)
+    pairs = models.preferences(split)
     known = {row["answer"] for row in rows("train")}
     assert len({pair["question"] for pair in pairs}) == len(pairs) == size
     assert {pair["chosen"] for pair in pairs} == known
@@ -41,7 +42,9 @@ def test_a_preference_is_the_same_answer_in_two_styles(split, size):
 
 
 def test_no_held_out_question_has_a_preference_to_train_on():
-    assert not {row["question"] for row in tiny.preferences("train")} & {row["question"] for row in tiny.preferences("heldout")}
+    assert not {row["question"] for row in models.preferences("train")} & {
+        row["question"] for row in models.preferences("heldout")
+    }
 
 
 def test_the_tokenizer_script_makes_the_committed_files_again(tmp_path):

@@ -17,7 +17,7 @@ TOOLS = {
     "nbmake": ["pytest", *PLAIN, "--nbmake", "notebook.ipynb"],
     "nbval": ["pytest", *PLAIN, "--nbval", "notebook.ipynb"],
 }
-IMPORTS = "from xpulab.notebook import check\nfrom xpulab.notebook.verdict import verdict"
+IMPORTS = "from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
 GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
 

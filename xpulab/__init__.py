@@ -1,7 +1,7 @@
 """Tutorials that are tests: PaddlePaddle training on Kunlun XPU, NVIDIA GPU and CPU, with a verdict at the end.
 
 Inside a kernel a notebook imports `xpulab.notebook`; outside it `xpulab.harness` runs, judges and reports. The two meet
-in one format only, `xpulab.record`.
+in one format only, `xpulab.records.record`.
 """
 
 __version__ = "0.1.0"

@@ -85,12 +85,12 @@ def run(
             print("\n".join(f"    {check.name}" for check in plan.checks))
         return
 
-    from xpulab import references
     from xpulab.harness import run as harness
     from xpulab.harness.execute import Target
     from xpulab.harness.report.text import as_text
+    from xpulab.records import baselines
 
-    references.load_all(references.folder())  # what is wrong in them is said now, not by each notebook
+    baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
     device = _device(device)
     folder = _folder(out)
     target = Target(device, level, _cards(device, cards, plans))
@@ -189,14 +189,14 @@ def baseline(
     """Measure losses, rates and memory on this machine, idle as it should be, and keep them as its references."""
     from rich.console import Console
 
-    from xpulab import references
     from xpulab.harness import baseline as measurement
     from xpulab.harness.execute import Target
     from xpulab.harness.plan import make_plans
     from xpulab.harness.report.text import as_text
+    from xpulab.records import baselines
 
     plans = measurement.measuring(make_plans([], level))
-    references.load_all(references.folder())  # what is wrong there is said now, not after the runs
+    baselines.load_all(baselines.folder())  # what is wrong there is said now, not after the runs
     device = _device(device)
     folder = _folder(out)
     target = Target(device, level, _cards(device, cards, plans))
@@ -210,7 +210,7 @@ def baseline(
         console.print(as_text(red.result), highlight=False, markup=False, soft_wrap=True)
         console.print(f"nothing was kept: {red}", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
-    path = references.store(reference, references.folder())
+    path = baselines.store(reference, baselines.folder())
     console.print(f"{path}: {len(reference.entries)} references, {reference.origin}", highlight=False, soft_wrap=True)
 
 
@@ -219,7 +219,7 @@ def baseline(
 def lab() -> None:
     """Open JupyterLab on the notebooks, where the kernel "Python 3 (xpulab, warm)" starts within a second."""
     from xpulab import files
-    from xpulab.harness import kernels
+    from xpulab.warm import kernels
 
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", str(files.NOTEBOOKS)]
     raise typer.Exit(kernels.run_command(command))

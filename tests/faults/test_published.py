@@ -12,7 +12,7 @@ import pytest
 from xpulab import files
 from xpulab.faults import CATALOGUE
 
-SPEC = importlib.util.spec_from_file_location("publish_faults", files.ROOT / "tests" / "publish_faults.py")
+SPEC = importlib.util.spec_from_file_location("publish_faults", files.ROOT / "tools" / "publish_faults.py")
 publish_faults = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(publish_faults)
 

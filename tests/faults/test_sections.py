@@ -10,7 +10,7 @@ import pytest
 from xpulab import files
 from xpulab.faults import CATALOGUE
 from xpulab.faults.sections import sliced
-from xpulab.planned import planned_checks
+from xpulab.records.planned import planned_checks
 
 SET_UP = (
     "seed = 0",

@@ -21,7 +21,7 @@ from xpulab.faults.sections import Slice
 
 CELLS = (
     'device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0',
-    "import math\nfrom xpulab.notebook import check\nfrom xpulab.notebook.verdict import verdict",
+    "import math\nfrom xpulab.checks import check\nfrom xpulab.checks.verdict import verdict",
     "nine = 9\nunused = open({mark!r} + '-not-needed', 'w')",
     'check.equal("demo.root", math.sqrt(9), 3.0, control=4.0)',
     'check.equal("demo.nine", lambda: math.sqrt(nine), 3.0, control=4.0)',
@@ -201,7 +201,7 @@ def test_without_names_all_are_tried():
 
 
 def test_what_runs_in_every_rank_runs_before_the_function(monkeypatch):
-    from xpulab.notebook import ranks
+    from xpulab import ranks
 
     given = []
     monkeypatch.setattr(ranks, "run", lambda function, n, *arguments: given.append(function(*arguments)))

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode, v4
 
-IMPORTS = "from xpulab.notebook import check\nfrom xpulab.notebook.verdict import verdict"
+IMPORTS = "from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
 PARAMETERS = 'device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0'
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 METADATA = {"title": "A demo", "capabilities": ["demo"], "cards": 1, "budget_seconds": {"quick": 30, "standard": 60}}

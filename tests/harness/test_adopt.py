@@ -16,7 +16,7 @@ from xpulab.harness import report
 from xpulab.harness.execute import Run, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
-from xpulab.record import Record, Setting
+from xpulab.records.record import Record, Setting
 
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 PASSED = Record("demo.good", "passed", "two is two", control="rejected")
@@ -24,7 +24,7 @@ PASSED = Record("demo.good", "passed", "two is two", control="rejected")
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("adopt_outputs", files.ROOT / "tests" / "adopt_outputs.py")
+    spec = importlib.util.spec_from_file_location("adopt_outputs", files.ROOT / "tools" / "adopt_outputs.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from xpulab import references
 from xpulab.errors import InputError
 from xpulab.harness import baseline
 from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import read_plan
-from xpulab.record import Measurement, Record, Setting
+from xpulab.records import baselines
+from xpulab.records.record import Measurement, Record, Setting
 
 HERE = Setting("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
 DEVICE = "from xpulab.notebook.device import use_device\nuse_device(device, cards)"
@@ -36,10 +36,10 @@ def run_of(speed, setting=HERE, case="copy"):
 def kept(tmp_path, monkeypatch):
     """An empty folder for references."""
     folder = tmp_path / "references"
-    monkeypatch.setenv(references.FOLDER, str(folder))
-    references.load_all.cache_clear()
+    monkeypatch.setenv(baselines.FOLDER, str(folder))
+    baselines.load_all.cache_clear()
     yield folder
-    references.load_all.cache_clear()
+    baselines.load_all.cache_clear()
 
 
 def test_only_notebooks_that_measure_are_run(put):
@@ -93,7 +93,7 @@ class TestMeasuredAndHeldAgainst:
 
     def test_what_was_measured_is_what_the_next_run_is_held_against(self, put, kept, tmp_path):
         plan = read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick")
-        references.store(self.measure(plan, tmp_path / "out"), kept)
+        baselines.store(self.measure(plan, tmp_path / "out"), kept)
         harness.prepare(tmp_path / "after")
         after = harness.run([plan], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)
         assert [(check["name"], check["outcome"]) for check in after.result["notebooks"][0]["checks"]] == [
@@ -102,7 +102,7 @@ class TestMeasuredAndHeldAgainst:
         ]
 
     def test_a_slower_machine_is_red_and_its_own_baseline_is_not(self, put, kept, tmp_path):
-        references.store(self.measure(read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick"), tmp_path / "out"), kept)
+        baselines.store(self.measure(read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick"), tmp_path / "out"), kept)
         slower = read_plan(put("demo", DEVICE, MEASURES.replace("sqrt(100)", "sqrt(1)"), GOOD), "quick")
         harness.prepare(tmp_path / "after")
         after = harness.run([slower], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)

@@ -14,14 +14,14 @@ from xpulab.errors import InputError
 from xpulab.harness.execute import Run
 from xpulab.harness.judge import judge, not_run
 from xpulab.harness.plan import read_plan
-from xpulab.record import Record, Setting
+from xpulab.records.record import Record, Setting
 
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 PASSED = Record("demo.good", "passed", "two is two", control="rejected")
 
 
 def shows(record, detail=""):
-    """The output of a check, as xpulab.notebook.check writes it."""
+    """The output of a check, as xpulab.checks.check writes it."""
     text = f"{record.outcome:<8}{record.name}  {record.means}{detail}"
     return v4.new_output("display_data", data={"text/plain": text}, metadata=record.to_metadata())
 

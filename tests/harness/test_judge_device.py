@@ -11,7 +11,7 @@ from nbformat import v4
 from xpulab.harness.execute import Execution, Run, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
-from xpulab.record import Record
+from xpulab.records.record import Record
 
 GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 

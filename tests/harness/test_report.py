@@ -17,7 +17,7 @@ from xpulab.harness import report
 from xpulab.harness.execute import Run, Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.report.text import as_text
-from xpulab.record import OUTCOMES, Record, Row, Setting
+from xpulab.records.record import OUTCOMES, Record, Row, Setting
 
 RUN = Run("cpu", "quick", 1, 2.0, 30.0, None)
 NASTY = "<script>alert('1')</script> & \x1b[31mred\x1b[0m \x00 \ufffe \uffff \udc80 \r ü"

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from xpulab import files, known_issues
+from xpulab import files
+from xpulab.records import known_issues
 
 SECONDS = 280
 LONG_SECONDS = 1200
@@ -131,11 +132,11 @@ class TestTheCommittedModel:
 
 MAKE_CHECKPOINT = """
 from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM
-from xpulab.notebook import tiny
+from xpulab.notebook import models
 import paddle
 paddle.seed(3)
-config = LlamaConfig.from_pretrained(tiny.folder_of("tiny-llama"))
+config = LlamaConfig.from_pretrained(models.folder_of("tiny-llama"))
 config.hidden_size, config.intermediate_size = 96, 160
 LlamaForCausalLM.from_config(config, dtype="float32").save_pretrained(r"{folder}", safe_serialization=True)
-tiny.new_tokenizer("tiny-llama").save_pretrained(r"{folder}")
+models.new_tokenizer("tiny-llama").save_pretrained(r"{folder}")
 """

@@ -10,9 +10,9 @@ import nbformat
 import pytest
 
 from xpulab import files
+from xpulab.checks.measured import Measured
 from xpulab.harness.plan import make_plans
-from xpulab.notebook.measured import Measured
-from xpulab.planned import COMPARING
+from xpulab.records.planned import COMPARING
 
 NOTEBOOKS = sorted(files.NOTEBOOKS.glob("*.ipynb"))
 

@@ -20,14 +20,14 @@ SECONDS = 60.0
 
 
 @pytest.fixture(scope="session")
-def parent() -> Iterator[warm.Parent]:
+def parent() -> Iterator[warm.ForkServer]:
     """The warm parent of all ranks here."""
-    with warm.Parent() as running:
+    with warm.ForkServer() as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def given_parent(parent: warm.Parent, monkeypatch: pytest.MonkeyPatch) -> None:
+def given_parent(parent: warm.ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks find the parent as in a notebook that the harness runs; the tests of other folders do not."""
     monkeypatch.setenv(warm.ADDRESS, parent.address)
 

@@ -8,8 +8,8 @@ import threading
 import cloudpickle
 import pytest
 
+from xpulab import ranks
 from xpulab.errors import InputError
-from xpulab.notebook import ranks
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

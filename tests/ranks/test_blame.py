@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from xpulab.notebook.ranks.blame import ABSENT, KILLED, LATE, RAISED, RETURNED, End, blamed
-from xpulab.notebook.ranks.stacks import Frame, Stack, in_collective
+from xpulab.ranks.blame import ABSENT, KILLED, LATE, RAISED, RETURNED, End, blamed
+from xpulab.ranks.stacks import Frame, Stack, in_collective
 
 PADDLE = "/site-packages/paddle"
 ALL_REDUCE = (f"{PADDLE}/distributed/communication/stream/all_reduce.py", "_all_reduce_in_dygraph")

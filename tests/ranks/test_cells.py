@@ -20,7 +20,7 @@ SECONDS = 200.0
 SETUP = """
 import os, signal, warnings
 warnings.simplefilter("ignore")
-from xpulab.notebook import ranks
+from xpulab import ranks
 FACTOR = 3
 """
 HELPER = """
@@ -90,7 +90,7 @@ class Kernel:
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory, parent: warm.Parent) -> Iterator[Kernel]:
+def kernel(tmp_path_factory: pytest.TempPathFactory, parent: warm.ForkServer) -> Iterator[Kernel]:
     folder = tmp_path_factory.mktemp("kernel")
     manager = KernelManager(transport="ipc", ip=str(folder / "kernel"), kernel_name="python3")
     root = str(Path(__file__).parents[2])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xpulab.notebook.ranks import environment
+from xpulab.ranks import environment
 
 
 def test_what_another_job_left_in_the_environment_does_not_reach_the_launcher():

@@ -18,8 +18,8 @@ import paddle
 import paddle.distributed as dist
 import pytest
 
-from xpulab.notebook import ranks
-from xpulab.notebook.ranks import watch
+from xpulab import ranks
+from xpulab.ranks import watch
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -50,7 +50,7 @@ def test_an_exception_is_shown_with_its_rank_its_line_and_its_traceback():
     assert str(failed).startswith("rank 1 is to blame: ValueError: no such thing")
     assert outcomes(failed) == ["returned", "raised"]
     assert 'raise ValueError("no such thing")  # here' in failed.reports[1].detail
-    assert "xpulab/notebook/ranks" not in str(failed)
+    assert "xpulab/ranks" not in str(failed)
 
 
 def test_the_cause_of_an_exception_is_shown_too():

@@ -12,8 +12,8 @@ import paddle
 import paddle.distributed as dist
 import pytest
 
-from xpulab.notebook import ranks
-from xpulab.notebook.ranks import launched
+from xpulab import ranks
+from xpulab.ranks import launched
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -14,7 +14,7 @@ import cloudpickle
 import psutil
 import pytest
 
-from xpulab.notebook import ranks
+from xpulab import ranks
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -80,7 +80,7 @@ NOTEBOOK = (
     + """
 import os, signal, sys
 from xpulab import warm
-from xpulab.notebook import ranks
+from xpulab import ranks
 
 warm.PRELOAD = ("paddle",)
 

@@ -15,7 +15,7 @@ import paddle
 import paddle.distributed as dist
 import pytest
 
-from xpulab.notebook import ranks
+from xpulab import ranks
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the ranks cannot import this file, as they cannot a cell
 

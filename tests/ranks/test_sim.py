@@ -13,8 +13,7 @@ import paddle
 import paddle.distributed as dist
 import pytest
 
-from xpulab import sim
-from xpulab.notebook import ranks
+from xpulab import ranks, sim
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

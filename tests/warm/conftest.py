@@ -41,14 +41,14 @@ class Started:
 
 
 @pytest.fixture(scope="module")
-def parent() -> Iterator[warm.Parent]:
+def parent() -> Iterator[warm.ForkServer]:
     """A parent that has imported json."""
-    with warm.Parent(("json",)) as running:
+    with warm.ForkServer(("json",)) as running:
         yield running
 
 
 @pytest.fixture
-def start(parent: warm.Parent) -> Iterator[Callable[..., Started]]:
+def start(parent: warm.ForkServer) -> Iterator[Callable[..., Started]]:
     """start(entry, payload, cwd=..., NAME="value") forks a child of `parent`, or of the one given as address=...."""
     children = []
 

@@ -23,7 +23,7 @@ def parent():
         patch.setenv("CUSTOM_DEVICE_ROOT", "/nowhere")
         patch.setenv("FLAGS_check_nan_inf", "1")
         patch.delenv("OMP_NUM_THREADS", raising=False)
-        running = warm.Parent()
+        running = warm.ForkServer()
     with running:
         yield running
 

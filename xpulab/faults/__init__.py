@@ -1,32 +1,8 @@
-"""The catalogue of faults: each breaks one thing that training relies on, and names the checks that must see it.
+"""Faults that training really has, and the proof that the notebooks detect them.
 
-A module holds the faults of one notebook. xpulab.faults.selftest runs what they concern of the notebook with each of them.
+fault: what a fault is. catalogue: all of them, a module for each notebook. selftest: injects each and judges what was seen.
 """
 
-from __future__ import annotations
+from xpulab.faults.catalogue import CATALOGUE
 
-from xpulab.faults import (
-    auto_parallel,
-    checkpoints,
-    collectives,
-    distributed_checkpoints,
-    dpo,
-    environment,
-    lora,
-    pipeline,
-    sft,
-)
-from xpulab.faults.fault import Fault
-
-CATALOGUE: tuple[Fault, ...] = (
-    *environment.FAULTS,
-    *sft.FAULTS,
-    *lora.FAULTS,
-    *dpo.FAULTS,
-    *checkpoints.FAULTS,
-    *collectives.FAULTS,
-    *auto_parallel.FAULTS,
-    *pipeline.FAULTS,
-    *distributed_checkpoints.FAULTS,
-)
-"""All faults, in the order of the notebooks."""
+__all__ = ["CATALOGUE"]

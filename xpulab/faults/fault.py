@@ -29,7 +29,7 @@ class Fault:
 
 
 _IN_EVERY_RANK = """
-from xpulab.notebook import ranks
+from xpulab import ranks
 run = ranks.run
 def run_with_fault(function, n, *arguments, **options):
     def in_a_rank(*given):

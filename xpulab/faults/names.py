@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xpulab.planned import planned_checks
+from xpulab.records.planned import planned_checks
 
 SETS_UP = "use_device"
 """The cell that calls it, and all cells before it, are always needed whole; what it returns does not change."""

@@ -29,7 +29,7 @@ from xpulab.faults.sections import Slice, sliced
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import Plan, read_notebook, read_plan
-from xpulab.record import Record, record_in, worse
+from xpulab.records.record import Record, record_in, worse
 
 CARDS = 2
 """What each notebook gets, unless it needs more."""

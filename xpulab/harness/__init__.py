@@ -1,0 +1,1 @@
+"""Plan, execute, judge, report: everything that happens outside the kernel."""

@@ -15,14 +15,15 @@ from typing import Any
 
 from rich.console import Console
 
-from xpulab import files, references
+from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
-from xpulab.record import Measurement
-from xpulab.references import Entry, Reference
+from xpulab.records import baselines
+from xpulab.records.baselines import Entry, Reference
+from xpulab.records.record import Measurement
 
 METHOD = "references"
 """The method of `check` whose measurements are kept."""
@@ -67,14 +68,14 @@ def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, cons
 @contextmanager
 def _without_references(folder: Path) -> Iterator[None]:
     """The kernels find no references: the old ones have no say in the new ones."""
-    before = os.environ.get(references.FOLDER)
-    os.environ[references.FOLDER] = str(folder / "none")
+    before = os.environ.get(baselines.FOLDER)
+    os.environ[baselines.FOLDER] = str(folder / "none")
     try:
         yield
     finally:
-        os.environ.pop(references.FOLDER)
+        os.environ.pop(baselines.FOLDER)
         if before is not None:
-            os.environ[references.FOLDER] = before
+            os.environ[baselines.FOLDER] = before
 
 
 def summed_up(runs: Runs, level: str) -> Reference:
@@ -95,8 +96,8 @@ def summed_up(runs: Runs, level: str) -> Reference:
         raise InputError("nothing was measured: a card, or a notebook that has a check against references, is missing")
     return Reference(
         device=setting.device,
-        hardware=references.hardware(setting),
-        wheel=references.wheel(setting),
+        hardware=baselines.hardware(setting),
+        wheel=baselines.wheel(setting),
         level=level,
         machine={name: value for name, value in setting.machine.items() if name != "driver"},
         driver=str(setting.machine.get("driver", "none")),
@@ -115,7 +116,7 @@ def _entries(runs: Runs, device: str) -> Iterator[Entry]:
         of_each_run = [run.get((check, case)) for run in measured]
         if None in of_each_run or len({(len(each.values), str(each.conditions)) for each in of_each_run}) != 1:
             raise InputError(f"{check}, {case}: not every run measured it alike, so it makes no reference")
-        yield references.summarise(check, of_each_run, device)
+        yield baselines.summarise(check, of_each_run, device)
 
 
 def _measured(run: Sequence[Verdict]) -> Iterator[tuple[tuple[str, str], Measurement]]:

@@ -22,9 +22,9 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from xpulab import warm
-from xpulab.harness import kernels
 from xpulab.harness.plan import Plan
-from xpulab.record import METADATA_KEY
+from xpulab.records.record import METADATA_KEY
+from xpulab.warm import kernels
 
 LIMIT_IN_BUDGETS = 5.0
 """A notebook is stopped after this many times its budget: a slow machine gets there, a cell that never ends does not."""

@@ -18,7 +18,7 @@ from nbval import plugin as nbval
 from xpulab import files
 from xpulab.harness.execute import Run
 from xpulab.harness.plan import Plan, read_notebook
-from xpulab.record import METADATA_KEY, RED, Record, Setting, is_compared, is_green, record_in, setting_in, settle
+from xpulab.records.record import METADATA_KEY, RED, Record, Setting, is_compared, is_green, record_in, setting_in, settle
 
 _REFERENCE_DEVICE = "cpu"
 _ADDED_BY_PAPERMILL = {"injected-parameters", "papermill-error-cell-tag"}
@@ -141,7 +141,7 @@ class _Comparison:
     """nbval's comparison of a cell's outputs, without pytest around it.
 
     On the device that the committed outputs were made on nothing is sanitized; elsewhere a check may be skipped or known
-    that passes there, and tests/nbval-sanitize.cfg makes those lines look alike.
+    that passes there, and data/nbval-sanitize.cfg makes those lines look alike.
     """
 
     colors = nbval.nocolors
@@ -149,7 +149,7 @@ class _Comparison:
     compare_outputs = nbval.IPyNbCell.compare_outputs
 
     def __init__(self, device: str) -> None:
-        config = files.ROOT / "tests" / "nbval-sanitize.cfg"
+        config = files.data("nbval-sanitize.cfg")
         patterns = [] if device == _REFERENCE_DEVICE else nbval.get_sanitize_patterns(config.read_text(encoding="utf-8"))
         skipped = ("metadata", "traceback", "output_type", "name", "execution_count", "image/png", "image/jpeg")
         self.parent = SimpleNamespace(sanitize_patterns=dict(patterns), skip_compare=skipped)

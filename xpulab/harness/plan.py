@@ -16,8 +16,8 @@ from nbformat import NotebookNode
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.planned import PlannedCheck, planned_checks
-from xpulab.record import METADATA_KEY
+from xpulab.records.planned import PlannedCheck, planned_checks
+from xpulab.records.record import METADATA_KEY
 
 LEVELS = ("quick", "standard")
 """quick: does it work at all. standard: does it work right."""

@@ -15,11 +15,12 @@ from rich.console import Console
 from xpulab import warm
 from xpulab.devices import wheel_device
 from xpulab.errors import InputError
-from xpulab.harness import kernels, report
+from xpulab.harness import report
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan
 from xpulab.harness.progress import progress_on
+from xpulab.warm import kernels
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,16 @@ def surroundings(device: str, cold: bool = False) -> Iterator[dict[str, str]]:
     if cold or wheel_device(device) != "cpu":
         yield cold_ones
         return
-    with warm.Parent() as parent:
+    with warm.ForkServer() as parent:
         yield kernels.environment(parent, os.environ) if _is_warm(parent) else cold_ones
 
 
-def _is_warm(parent: warm.Parent) -> bool:
+def _is_warm(parent: warm.ForkServer) -> bool:
     """Waits until it has imported everything, so that this is on no notebook's clock; False when it cannot."""
     try:
         with warm.fork(parent.address, "builtins:len", b"", environment=os.environ, cwd=".", stdout=1, stderr=2) as child:
             return child.wait() == 0
-    except warm.ParentGone:  # an installation that is broken: each notebook says so itself
+    except warm.ForkServerGone:  # an installation that is broken: each notebook says so itself
         return False
 
 

@@ -1,0 +1,1 @@
+"""What else a notebook imports: the device, models and data, figures, workarounds."""

@@ -1,6 +1,6 @@
 """Kill this process at a chosen point of its writing, so that what a crash leaves behind can be looked at.
 
-It is for a process of its own (xpulab.notebook.ranks): it does not come back, and it writes no last words. What is counted
+It is for a process of its own (xpulab.ranks): it does not come back, and it writes no last words. What is counted
 are the bytes that Python writes through open(); a library that writes in another language's code goes uncounted.
 """
 

@@ -17,12 +17,12 @@ from typing import Any
 import paddle
 import psutil
 
+from xpulab.checks.ledger import ledger
 from xpulab.devices import DEVICES, REAL, SIMULATED, WHEELS
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
-from xpulab.notebook.ledger import ledger
-from xpulab.record import Setting
+from xpulab.records.record import Setting
 
 _PACKAGES = (*WHEELS, "paddlenlp", "numpy")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
-from xpulab.record import Record
+from xpulab.records.record import Record
 
 SCHEMA = 1
 

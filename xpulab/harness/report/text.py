@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xpulab.record import RED
+from xpulab.records.record import RED
 
 _TOLD = RED - {"missing"} | {"known", "fixed"}
 """The outcomes that get lines of their own; what is missing is listed in the notebook's reason."""

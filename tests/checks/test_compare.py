@@ -1,0 +1,732 @@
+"""Comparisons accept what is right, reject what is wrong, and never let nothing pass."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections import OrderedDict
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xpulab.checks import compare
+
+NAN, INF = math.nan, math.inf
+BIG = 2**53
+
+
+def close(value, expected, atol=0.1, rtol=0.0, nonfinite=False):
+    return compare.close(value, expected, atol, rtol, nonfinite)
+
+
+EMPTIES = {
+    "list": [],
+    "tuple": (),
+    "dict": {},
+    "set": set(),
+    "text": "",
+    "bytes": b"",
+    "numpy text": np.str_(""),
+    "array": np.zeros(0),
+    "array with a zero in its shape": np.zeros((3, 0)),
+    "array of nothing but empty texts": np.array(["", ""]),
+    "array of texts without any": np.array([], dtype=str),
+    "list in a list": [[]],
+    "text in a list": [""],
+    "dict in a dict": {"a": {}},
+    "array in a dict": {"a": np.zeros(0)},
+    "keys of a dict": {}.keys(),
+    "range": range(0),
+    "None": None,
+    "None in a list": [None],
+    "None in a dict": {"a": None},
+    "None in an array": np.array([None]),
+    "a full entry beside an empty one": {"a": 1, "b": []},
+    "a full item beside an empty one": [["x"], []],
+}
+
+
+@pytest.mark.parametrize("comparison", [compare.equal, compare.bitwise])
+@pytest.mark.parametrize("nothing", EMPTIES.values(), ids=EMPTIES.keys())
+def test_empty_equals_nothing_not_even_itself(comparison, nothing):
+    assert not comparison(nothing, nothing).accepted
+
+
+@pytest.mark.parametrize("nothing", EMPTIES.values(), ids=EMPTIES.keys())
+def test_what_is_empty_is_no_candidate(nothing):
+    assert compare.equal(nothing, nothing).misfit
+
+
+@pytest.mark.parametrize("nothing", EMPTIES.values(), ids=EMPTIES.keys())
+def test_a_value_does_not_equal_empty(nothing):
+    assert not compare.equal("something", nothing).accepted
+
+
+@pytest.mark.parametrize("nothing", EMPTIES.values(), ids=EMPTIES.keys())
+def test_empty_does_not_equal_a_value(nothing):
+    assert not compare.equal(nothing, "something").accepted
+
+
+@pytest.mark.parametrize("value", [[], (), np.zeros(0), np.zeros((2, 0)), [[]]], ids=repr)
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        lambda value: close(value, value),
+        lambda value: compare.below(value, 1.0),
+        lambda value: compare.above(value, -1.0),
+        lambda value: compare.between(value, -1.0, 1.0),
+        compare.finite,
+    ],
+    ids=["close", "below", "above", "between", "finite"],
+)
+def test_no_numbers_pass_no_comparison_of_numbers(comparison, value):
+    finding = comparison(value)
+    assert (finding.accepted, finding.misfit) == (False, True)
+
+
+NOT_FINITE = {"NaN": NAN, "infinity": INF, "minus infinity": -INF}
+
+
+@pytest.mark.parametrize("number", NOT_FINITE.values(), ids=NOT_FINITE.keys())
+@pytest.mark.parametrize(
+    "holding",
+    [
+        lambda number: number,
+        lambda number: np.float32(number),
+        lambda number: np.array([1.0, number]),
+        lambda number: [1.0, number],
+        lambda number: complex(0.0, number),
+    ],
+    ids=["number", "numpy scalar", "array", "list", "complex"],
+)
+@pytest.mark.parametrize("comparison", [close, compare.equal, compare.bitwise], ids=["close", "equal", "bitwise"])
+def test_nan_and_infinity_do_not_pass_even_against_themselves(comparison, holding, number):
+    assert not comparison(holding(number), holding(number)).accepted
+
+
+@pytest.mark.parametrize("number", NOT_FINITE.values(), ids=NOT_FINITE.keys())
+@pytest.mark.parametrize(
+    "holding",
+    [
+        lambda number: {"a": 1.0, "b": number},
+        lambda number: {1.0, number},
+        lambda number: np.array([number], object),
+        lambda number: np.array([number], ml_dtypes.bfloat16),
+        lambda number: np.array([number], np.float16),
+    ],
+    ids=["dict", "set", "array of objects", "bfloat16", "float16"],
+)
+def test_nan_and_infinity_do_not_equal_themselves_wherever_they_hide(holding, number):
+    assert not compare.equal(holding(number), holding(number)).accepted
+
+
+@pytest.mark.parametrize("number", NOT_FINITE.values(), ids=NOT_FINITE.keys())
+@pytest.mark.parametrize(
+    "comparison",
+    [
+        lambda value: compare.below(value, 1e300),
+        lambda value: compare.above(value, -1e300),
+        lambda value: compare.between(value, -1e300, 1e300),
+    ],
+    ids=["below", "above", "between"],
+)
+def test_nan_and_infinity_are_within_no_bound_and_no_candidates(comparison, number):
+    finding = comparison([0.0, number])
+    assert (finding.accepted, finding.misfit) == (False, True)
+
+
+@pytest.mark.parametrize("comparison", [close, compare.equal, compare.bitwise], ids=["close", "equal", "bitwise"])
+def test_a_value_against_nan_is_rejected_as_no_candidate(comparison):
+    finding = comparison(np.array([1.0, 2.0]), np.array([1.0, NAN]))
+    assert (finding.accepted, finding.misfit) == (False, True)
+
+
+@pytest.mark.parametrize("comparison", [close, compare.equal, compare.bitwise], ids=["close", "equal", "bitwise"])
+def test_a_check_about_them_accepts_nan_and_infinity_in_the_same_places(comparison):
+    value = np.array([1.0, NAN, INF, -INF])
+    assert comparison(value, value.copy(), nonfinite=True).accepted
+
+
+@pytest.mark.parametrize("comparison", [close, compare.equal, compare.bitwise], ids=["close", "equal", "bitwise"])
+@pytest.mark.parametrize("other", [[1.0, 1.0], [NAN, NAN], [INF, 1.0], [1.0, -INF], [NAN, 1.0]], ids=repr)
+@pytest.mark.parametrize("wanted", [[1.0, NAN], [1.0, INF]], ids=repr)
+def test_a_check_about_them_rejects_nan_and_infinity_in_other_places(comparison, wanted, other):
+    finding = comparison(np.array(other), np.array(wanted), nonfinite=True)
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+def test_an_infinite_expectation_does_not_widen_its_own_relative_bound():
+    assert not close(5.0, INF, atol=0.0, rtol=0.5, nonfinite=True).accepted
+
+
+def test_a_check_about_infinity_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        close([INF, 1.0], [INF, 1.0], rtol=0.1, nonfinite=True)
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [close(NAN, 1.0, nonfinite=True), close(INF, 1.0, nonfinite=True), compare.equal(INF, INF, nonfinite=True)],
+)
+def test_what_was_measured_is_json_even_when_it_is_not_finite(finding):
+    json.dumps(finding.measured, allow_nan=False)
+
+
+# --------------------------------------------------------------------------------------------------------------- close
+
+
+@pytest.mark.parametrize("value", [1.0, 1.0999, 0.9001])
+def test_close_accepts_what_is_within_its_bound(value):
+    assert close(value, 1.0).accepted
+
+
+def test_close_accepts_a_difference_of_exactly_its_bound():
+    assert close(1.5, 1.0, atol=0.5).accepted
+
+
+@pytest.mark.parametrize("value", [1.1001, 0.8999, -1.0, 1e300])
+def test_close_rejects_what_is_outside_its_bound(value):
+    finding = close(value, 1.0)
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+def test_close_rejects_a_single_element_outside():
+    assert not close([1.0, 2.0, 3.2], [1.0, 2.0, 3.0]).accepted
+
+
+def test_close_says_how_far_off_the_worst_is():
+    assert close([1.0, 2.5], [1.0, 2.0]).measured == pytest.approx(0.5)
+
+
+def test_close_names_the_worst_element():
+    assert "(1, 0) is 9, expected 3" in close([[1.0, 2.0], [9.0, 5.0]], [[1.0, 2.0], [3.0, 4.0]]).why
+
+
+def test_the_relative_bound_grows_with_the_expected_value():
+    assert close([109.0], [100.0], atol=0.0, rtol=0.1).accepted
+
+
+def test_the_relative_bound_does_not_grow_with_the_measured_value():
+    assert not close([100.0], [90.5], atol=0.0, rtol=0.1).accepted
+
+
+def test_the_relative_bound_of_a_negative_value_is_positive():
+    assert close([-109.0], [-100.0], atol=0.0, rtol=0.1).accepted
+
+
+def test_both_bounds_add_up():
+    assert close(112.0, 100.0, atol=3.0, rtol=0.1).accepted
+
+
+@pytest.mark.parametrize(
+    ("atol", "rtol", "words"),
+    [(0.1, 0.0, "within 0.1"), (0, 0.2, "within 0.2 of it"), (0.1, 0.2, "within 0.1 + 0.2 of it")],
+)
+def test_the_bound_is_said_in_words(atol, rtol, words):
+    assert close(1.0, 1.0, atol, rtol).expected == words
+
+
+def test_close_computes_in_double_precision():
+    assert not close(np.float32(16777216), 16777217, atol=0.5).accepted
+
+
+def test_close_takes_the_difference_of_unsigned_integers_without_wrapping():
+    assert not close(np.array([250], np.uint8), np.array([4], np.uint8), atol=20).accepted
+
+
+def test_close_compares_both_parts_of_complex_numbers():
+    assert not close(1 + 2j, 1 + 3j).accepted
+
+
+def test_close_accepts_complex_numbers_within_its_bound():
+    assert close(1 + 2j, 1 + 2.05j).accepted
+
+
+@pytest.mark.parametrize("value", [BIG + 1, np.int64(BIG + 1), np.uint64(2**64 - 1), np.array([2**63 - 1]), [1, BIG + 1]])
+def test_close_refuses_integers_that_double_precision_would_round(value):
+    with pytest.raises(TypeError, match="rounded"):
+        close(value, value, atol=0.5)
+
+
+def test_close_refuses_a_list_in_which_numpy_would_round_an_integer_beside_a_float():
+    with pytest.raises(TypeError, match="numpy would round"):
+        close([BIG + 1, 0.5], [BIG, 0.5])
+
+
+def test_close_takes_a_large_integer_that_double_precision_holds():
+    assert close(2**60, 2**60).accepted
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1.0", ["1.0"], {"a": 1.0}, {1.0}, pytest.param(object(), id="object"), np.datetime64("2024-01-01")],
+    ids=repr,
+)
+def test_close_compares_nothing_but_numbers(value):
+    with pytest.raises(TypeError):
+        close(value, value)
+
+
+SHAPES = {
+    "number against one element": (1.0, [1.0]),
+    "one element against many": ([1.0], [1.0, 1.0]),
+    "row against column": (np.ones((1, 3)), np.ones((3, 1))),
+    "row against matrix": (np.ones(3), np.ones((2, 3))),
+    "flat against matrix": (np.ones(4), np.ones((2, 2))),
+    "one element against a 0-d array": (np.ones(1), np.array(1.0)),
+}
+
+
+@pytest.mark.parametrize("comparison", [close, compare.equal, compare.bitwise], ids=["close", "equal", "bitwise"])
+@pytest.mark.parametrize(("value", "expected"), SHAPES.values(), ids=SHAPES.keys())
+def test_shapes_are_not_broadcast(comparison, value, expected):
+    assert not comparison(value, expected).accepted
+    assert not comparison(expected, value).accepted
+
+
+@pytest.mark.parametrize(("value", "expected"), SHAPES.values(), ids=SHAPES.keys())
+def test_another_shape_is_no_candidate_for_being_close(value, expected):
+    assert close(value, expected).misfit
+
+
+@pytest.mark.parametrize("comparison", [compare.equal, compare.bitwise], ids=["equal", "bitwise"])
+def test_an_array_of_another_shape_is_no_candidate(comparison):
+    assert comparison(np.ones(3), np.ones((2, 3))).misfit
+
+
+# --------------------------------------------------------------------------------------------------------------- equal
+
+
+SAME = {
+    "numbers": (3, 3),
+    "integer and float": (3, 3.0),
+    "numpy scalar and number": (np.int32(3), 3),
+    "numpy scalars of two types": (np.float32(0.5), np.float64(0.5)),
+    "bools": (True, np.bool_(True)),
+    "zeros of both signs": (-0.0, 0.0),
+    "complex": (1 + 2j, np.complex64(1 + 2j)),
+    "large integers": (BIG + 1, np.int64(BIG + 1)),
+    "integers beyond every numpy type": (2**70, 2**70),
+    "signed and unsigned beyond 2**53": (np.array([BIG + 1]), np.array([BIG + 1], np.uint64)),
+    "float and fraction": (0.5, Fraction(1, 2)),
+    "texts": ("Beijing", "Beijing"),
+    "numpy text": (np.str_("Beijing"), "Beijing"),
+    "bytes": (b"ab", b"ab"),
+    "lists": ([1, "a", [2.0]], [1, "a", [2.0]]),
+    "list and tuple": ([1, 2], (1, 2)),
+    "sets": ({"a", "b"}, {"b", "a"}),
+    "dicts in another order": ({"a": 1, "b": 2}, OrderedDict(b=2, a=1)),
+    "dicts in lists": ([{"a": [1]}], [{"a": [1]}]),
+    "array and list": (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+    "list and array": ([1.0, 2.0], np.array([1.0, 2.0])),
+    "array of texts and list": (np.array(["a", "b"]), ["a", "b"]),
+    "array of objects and list": (np.array([1, 2.5, "a"], object), [1, 2.5, "a"]),
+    "array of objects and array": (np.array([1, 2], object), np.array([1, 2])),
+    "arrays of two types": (np.array([1, 2], np.int8), np.array([1.0, 2.0], np.float16)),
+    "bfloat16 and float32": (np.array([1.5], ml_dtypes.bfloat16), np.array([1.5], np.float32)),
+    "arrays in dicts": ({"w": np.ones(2)}, {"w": np.ones(2)}),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), SAME.values(), ids=SAME.keys())
+def test_equal_accepts_the_same_values(value, expected):
+    assert compare.equal(value, expected).accepted
+
+
+@pytest.mark.parametrize(("value", "expected"), SAME.values(), ids=SAME.keys())
+def test_equal_is_the_same_both_ways_round(value, expected):
+    assert compare.equal(expected, value).accepted
+
+
+DIFFERENT = {
+    "numbers": (3, 4),
+    "numbers that differ in the last bit": (1.0, 1.0 + 2**-52),
+    "single and double precision": (np.float32(0.1), 0.1),
+    "bools": (True, False),
+    "complex, imaginary part": (1 + 2j, 1 + 3j),
+    "large integers": (BIG + 1, BIG),
+    "large integer and float": (BIG + 1, float(BIG)),
+    "large integers and floats in arrays": (np.array([BIG + 1]), np.array([float(BIG)])),
+    "largest integer and the float above it": (np.int64(2**63 - 1), 2.0**63),
+    "largest unsigned integer and the float above it": (np.uint64(2**64 - 1), 2.0**64),
+    "signed and unsigned": (np.array([-1]), np.array([2**64 - 1], np.uint64)),
+    "large integers, array and list": (np.array([BIG + 1, 1]), [BIG, 1]),
+    "texts": ("Beijing", "Shanghai"),
+    "text with a blank": ("Beijing", "Beijing "),
+    "bytes with a zero": (b"a\0", b"a"),
+    "lists, last item": ([1, 2, 3], [1, 2, 4]),
+    "lists, order": ([1, 2], [2, 1]),
+    "lists, length": ([1, 2], [1, 2, 3]),
+    "lists, nesting": ([[1, 2], [3]], [[1], [2, 3]]),
+    "sets": ({"a", "b"}, {"a", "c"}),
+    "dicts, value": ({"a": 1, "b": 2}, {"a": 1, "b": 3}),
+    "arrays, one element": (np.array([1, 2, 3]), np.array([1, 2, 4])),
+    "array and list": (np.array([1, 2]), [1, 3]),
+    "arrays of texts": (np.array(["a", "b"]), np.array(["a", "c"])),
+    "an empty item more": ([1, []], [1]),
+    "an empty item more at the front": ([[], 1], [1]),
+    "keys that are spelled alike": ({1: 5, "1": 6}, {1: 99, "1": 6}),
+    "keys that are nested and dotted": ({"a": {"b": 1}, "a.b": 2}, {"a": {"b": 9}, "a.b": 2}),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_equal_rejects_other_values(value, expected):
+    assert not compare.equal(value, expected).accepted
+
+
+@pytest.mark.parametrize(("value", "expected"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_equal_rejects_other_values_both_ways_round(value, expected):
+    assert not compare.equal(expected, value).accepted
+
+
+@pytest.mark.parametrize(("value", "expected"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_equal_says_why_it_rejects(value, expected):
+    assert compare.equal(value, expected).why
+
+
+PROPER_CONTROLS = {name: pair for name, pair in DIFFERENT.items() if "empty" not in name}
+
+
+@pytest.mark.parametrize(("value", "expected"), PROPER_CONTROLS.values(), ids=PROPER_CONTROLS.keys())
+def test_another_value_of_the_same_kind_is_a_candidate(value, expected):
+    assert not compare.equal(value, expected).misfit
+
+
+UNLIKE = {
+    "text and number": ("3", 3),
+    "text and numpy number": ("3", np.float64(3.0)),
+    "text and bytes": ("a", b"a"),
+    "text and list": ("ab", ["a", "b"]),
+    "number and list": (1, [1]),
+    "list and dict": ([1], {"[0]": 1}),
+    "list and dict of numbers": ([1], {0: 1}),
+    "number and dict with an empty key": (5, {"": 5}),
+    "list and set": (["a"], {"a"}),
+    "dicts with other keys": ({"a": 1}, {"b": 1}),
+    "dicts of other sizes": ({"a": 1}, {"a": 1, "b": 2}),
+    "array and dict": (np.ones(2), {"a": 1}),
+    "array of texts and of numbers": (np.array(["a", "b"]), np.array([1.0, 2.0])),
+    "texts and array of numbers": (["a", "b"], np.array([1.0, 2.0])),
+    "None and number": (None, 3),
+    "None and numpy number": (None, np.float64(3.0)),
+    "None and list": (None, ["a", "b"]),
+    "number in a list and None in a list": ([1], [None]),
+    "None and text": (None, "a"),
+    "list of None and longer list": ([None], ["a", "b"]),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), UNLIKE.values(), ids=UNLIKE.keys())
+def test_a_value_of_another_kind_is_rejected_as_no_candidate(value, expected):
+    finding = compare.equal(value, expected)
+    assert (finding.accepted, finding.misfit) == (False, True)
+
+
+def test_one_real_difference_makes_a_candidate_of_a_structure_with_a_misfit():
+    assert not compare.equal(["x", None], ["a", "b"]).misfit
+
+
+def test_equal_names_the_entry_that_differs():
+    assert compare.equal({"layers": [1, 2]}, {"layers": [1, 3]}).why.startswith("layers[1]: ")
+
+
+def test_equal_names_entries_that_are_missing_and_those_too_many():
+    assert compare.equal({"a": 1, "c": 1}, {"a": 1, "b": 1}).why == "missing: b; unexpected: c"
+
+
+@pytest.mark.parametrize(("names", "why"), [("abc", "missing: a, b, c"), ("abcd", "missing: a, b, c ...")])
+def test_equal_names_the_first_three_that_are_missing(names, why):
+    assert compare.equal({"x": 1}, dict.fromkeys(["x", *names], 1)).why == why
+
+
+@pytest.mark.parametrize(("nothing", "word"), [([], "empty"), (None, "None")])
+def test_equal_says_which_kind_of_nothing_it_met(nothing, word):
+    assert compare.equal(nothing, [1]).why == f"what was measured is {word}, and {word} equals nothing"
+
+
+def test_equal_counts_all_entries_when_all_are_as_expected():
+    assert compare.equal([1, 2, 3], [1, 2, 3]).measured == "3 of 3"
+
+
+def test_equal_counts_the_entries_that_are_as_expected():
+    assert compare.equal([1, 2, 4], [1, 2, 3]).measured == "2 of 3"
+
+
+@pytest.mark.parametrize(("value", "expected"), [(3, 4), ("left", "right")])
+def test_equal_measures_a_single_value_as_itself(value, expected):
+    assert compare.equal(value, expected).measured == value
+
+
+def test_equal_shows_the_first_element_that_differs():
+    assert "1 of 3 differ; the first: 5, not 2" in compare.equal(np.array([1, 5, 3]), np.array([1, 2, 3])).why
+
+
+# ------------------------------------------------------------------------------------------------------------- bitwise
+
+
+BITS = [
+    np.array([1.0, -0.0]),
+    np.array([1, 2], np.int8),
+    np.array([True]),
+    np.array([1 + 2j]),
+    np.array([1.5], ml_dtypes.bfloat16),
+    np.float32(1.5),
+    3,
+    True,
+    "text",
+    {"w": np.ones(2, np.float16)},
+    [np.ones(2), np.zeros(3)],
+]
+
+
+@pytest.mark.parametrize("value", BITS, ids=repr)
+def test_bitwise_accepts_the_same_bits(value):
+    assert compare.bitwise(value, value).accepted
+
+
+OTHER_BITS = {
+    "zeros of both signs": (np.array([-0.0]), np.array([0.0])),
+    "zeros of both signs as numbers": (-0.0, 0.0),
+    "the last bit": (np.array([1.0]), np.array([1.0 + 2**-52])),
+    "one of many": (np.array([1.0, 2.0, 3.0]), np.array([1.0, 9.0, 3.0])),
+    "in a dict": ({"a": np.ones(2), "b": np.ones(2)}, {"a": np.ones(2), "b": np.zeros(2)}),
+    "texts": ("a", "b"),
+    "bytes": (b"a\0", b"a"),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), OTHER_BITS.values(), ids=OTHER_BITS.keys())
+def test_bitwise_rejects_other_bits(value, expected):
+    finding = compare.bitwise(value, expected)
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+OTHER_TYPES = {
+    "float32 and float64": (np.float32(1), np.float64(1)),
+    "signed and unsigned": (np.array([1], np.int32), np.array([1], np.uint32)),
+    "float and integer": (0.0, 0),
+    "bool and integer": (np.array([True]), np.array([1], np.uint8)),
+    "float16 and bfloat16": (np.zeros(1, np.float16), np.zeros(1, ml_dtypes.bfloat16)),
+}
+
+
+@pytest.mark.parametrize(("value", "expected"), OTHER_TYPES.values(), ids=OTHER_TYPES.keys())
+def test_bitwise_rejects_another_type_as_no_candidate(value, expected):
+    finding = compare.bitwise(value, expected)
+    assert (finding.accepted, finding.misfit) == (False, True)
+
+
+def test_bitwise_counts_the_values_that_differ():
+    assert compare.bitwise(np.array([1.0, 2.0, 3.0]), np.array([1.0, 9.0, 9.0])).measured == "2 of 3 differ"
+
+
+def test_bitwise_reads_an_array_in_its_order_not_in_that_of_memory():
+    matrix = np.arange(6.0).reshape(2, 3)
+    assert compare.bitwise(np.asfortranarray(matrix), matrix).accepted
+
+
+@pytest.mark.parametrize(
+    "value",
+    [pytest.param(object(), id="object"), 2**70, np.array([{"a": 1}, 2**70])],
+    ids=["object", "integer", "array"],
+)
+def test_bitwise_refuses_what_has_no_bits(value):
+    with pytest.raises(TypeError, match="no bits"):
+        compare.bitwise([value], [value])
+
+
+# ------------------------------------------------------------------------------------------------ below, above, between
+
+
+@pytest.mark.parametrize("value", [0.9, -5, np.float32(0.5), [0.1, 0.9], np.zeros((2, 2)), False])
+def test_below_accepts_what_is_smaller(value):
+    assert compare.below(value, 1.0).accepted
+
+
+@pytest.mark.parametrize("value", [1.0, 1.1, [0.0, 1.0], np.array([[0.0], [2.0]])])
+def test_below_rejects_the_bound_itself_and_anything_larger(value):
+    finding = compare.below(value, 1.0)
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+@pytest.mark.parametrize("value", [1.1, 5, [1.1, 9.0]])
+def test_above_accepts_what_is_larger(value):
+    assert compare.above(value, 1.0).accepted
+
+
+@pytest.mark.parametrize("value", [1.0, 0.9, [2.0, 1.0], np.array([[2.0], [0.0]])])
+def test_above_rejects_the_bound_itself_and_anything_smaller(value):
+    finding = compare.above(value, 1.0)
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+@pytest.mark.parametrize("value", [1.0, 2.0, [1.0, 1.5, 2.0]])
+def test_between_accepts_both_bounds_and_what_lies_inside(value):
+    assert compare.between(value, 1.0, 2.0).accepted
+
+
+@pytest.mark.parametrize("value", [0.999, 2.001, [1.5, 0.9], [1.5, 2.1]])
+def test_between_rejects_what_is_outside_on_either_side(value):
+    finding = compare.between(value, 1.0, 2.0)
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("finding", "measured"),
+    [
+        (compare.below([1.0, 3.0, 2.0], 5.0), 3.0),
+        (compare.above([1.0, 3.0, 2.0], 0.0), 1.0),
+        (compare.between([1.0, 5.0, 2.0], 0.0, 4.0), 5.0),
+        (compare.between([-1.0, 3.0, 2.0], 0.0, 4.0), -1.0),
+    ],
+    ids=["below: the largest", "above: the smallest", "between: the highest", "between: the lowest"],
+)
+def test_the_most_extreme_element_is_what_was_measured(finding, measured):
+    assert finding.measured == measured
+
+
+@pytest.mark.parametrize("bound", NOT_FINITE.values(), ids=NOT_FINITE.keys())
+@pytest.mark.parametrize("comparison", [compare.below, compare.above], ids=["below", "above"])
+def test_a_bound_that_is_not_finite_is_refused(comparison, bound):
+    with pytest.raises(ValueError, match="bound"):
+        comparison(0.0, bound)
+
+
+@pytest.mark.parametrize(("low", "high"), [(2.0, 1.0), (1.0, 1.0), (NAN, 1.0), (1.0, NAN), (0.0, INF), (-INF, 0.0)])
+def test_between_refuses_bounds_that_enclose_nothing_or_everything(low, high):
+    with pytest.raises(ValueError, match=r"between|bound"):
+        compare.between(1.0, low, high)
+
+
+@pytest.mark.parametrize("comparison", [compare.below, compare.above], ids=["below", "above"])
+def test_complex_numbers_have_no_order(comparison):
+    with pytest.raises(TypeError, match="complex"):
+        comparison(1 + 100j, 2.0)
+
+
+@pytest.mark.parametrize("value", [None, "0.5", [None], {"a": 0.5}], ids=repr)
+@pytest.mark.parametrize("comparison", [lambda value: compare.below(value, 1.0), compare.finite], ids=["below", "finite"])
+def test_what_is_no_number_is_refused(comparison, value):
+    with pytest.raises(TypeError):
+        comparison(value)
+
+
+# --------------------------------------------------------------------------------------------------------- finite, true
+
+
+@pytest.mark.parametrize("value", [0.0, 3, [1.0, -1e308], np.zeros((2, 2)), 1 + 2j, np.float16(65504)])
+def test_finite_accepts_numbers(value):
+    assert compare.finite(value).accepted
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF, [1.0, NAN], np.array([[INF]]), complex(0, NAN), np.float16(INF)])
+def test_finite_rejects_nan_and_infinity_which_are_candidates(value):
+    finding = compare.finite(value)
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+def test_finite_counts_what_is_not():
+    assert compare.finite([1.0, NAN, INF]).measured == "2 of 3 not finite"
+
+
+@pytest.mark.parametrize("value", [True, np.bool_(True), np.array(True), np.array([True])], ids=repr)
+def test_true_accepts_one_true_value(value):
+    assert compare.true(value).accepted
+
+
+@pytest.mark.parametrize("value", [False, np.bool_(False), np.array(False), np.array([False])], ids=repr)
+def test_true_rejects_one_false_value_which_is_a_candidate(value):
+    finding = compare.true(value)
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+NO_TRUTH = [
+    1,
+    1.0,
+    "True",
+    None,
+    [True],
+    (),
+    pytest.param(object(), id="object"),
+    np.array([1]),
+    np.array([True, True]),
+    np.array([], bool),
+]
+
+
+@pytest.mark.parametrize("value", NO_TRUTH, ids=repr)
+def test_what_is_not_one_truth_value_is_no_candidate(value):
+    finding = compare.true(value)
+    assert (finding.accepted, finding.misfit) == (False, True)
+
+
+# -------------------------------------------------------------------------------------------------------------- raises
+
+
+def raising(error):
+    def call():
+        raise error
+
+    return call
+
+
+def test_raises_accepts_the_expected_exception():
+    assert compare.raises(raising(KeyError("x")), KeyError).accepted
+
+
+def test_raises_accepts_a_subclass():
+    assert compare.raises(raising(FileNotFoundError("x")), OSError).accepted
+
+
+def test_raises_accepts_a_text_that_the_expression_finds():
+    assert compare.raises(raising(ValueError("shape [2, 3]")), ValueError, match=r"\[2, \d\]").accepted
+
+
+def test_raises_rejects_a_call_that_does_not_raise():
+    finding = compare.raises(lambda: None, ValueError)
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+def test_raises_rejects_another_text():
+    finding = compare.raises(raising(ValueError("something else")), ValueError, match="shape")
+    assert (finding.accepted, finding.misfit) == (False, False)
+
+
+def test_raises_rejects_another_exception_as_no_candidate():
+    finding = compare.raises(raising(KeyError("x")), ValueError)
+    assert (finding.accepted, finding.misfit) == (False, True)
+
+
+@pytest.mark.parametrize("kind", [Exception, TypeError])
+@pytest.mark.parametrize("value", [5, None, "text"])
+def test_raises_does_not_take_a_value_that_cannot_be_called_for_a_call_that_raised(kind, value):
+    with pytest.raises(TypeError, match="lambda"):
+        compare.raises(value, kind)
+
+
+def test_raises_lets_an_interrupt_through():
+    with pytest.raises(KeyboardInterrupt):
+        compare.raises(raising(KeyboardInterrupt()), Exception)
+
+
+def test_the_line_that_tells_most_of_a_paddle_error_is_taken():
+    text = "\n\n----------------\nC++ Traceback\n----------------\nInvalidArgumentError: shapes differ\n  [Hint: 3]"
+    assert compare.first_line(RuntimeError(text)) == "InvalidArgumentError: shapes differ"
+
+
+def test_an_error_without_text_has_an_empty_line():
+    assert compare.first_line(RuntimeError()) == ""
+
+
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def test_an_error_whose_text_cannot_be_read_is_told_all_the_same():
+    assert compare.first_line(Speechless()) == "an error that cannot say what it is"

@@ -1,0 +1,142 @@
+"""A listed defect makes a failing check known, a passing one fixed, and leaves all others alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from xpulab import files
+from xpulab.checks import check
+from xpulab.records import known_issues
+from xpulab.records.record import Setting
+
+ENTRY = """
+- id: wrong-sum
+  check: {check}
+  versions: {{numpy: "{numpy}"}}
+  devices: [{device}]
+  symptom: sums are wrong
+  reference: measured here
+  workaround: add them up by hand
+"""
+
+
+@pytest.fixture
+def listed(monkeypatch, tmp_path):
+    """A function that makes one entry the list of known issues."""
+
+    def use(check="a.b", numpy=">=1", device="cpu", case=None):
+        path = tmp_path / "known_issues.yaml"
+        path.write_text(ENTRY.format(check=check, numpy=numpy, device=device) + (f"  case: {case}\n" if case else ""))
+        issues = known_issues.load(path)
+        monkeypatch.setattr(known_issues, "load", lambda: issues)
+
+    return use
+
+
+def test_a_listed_check_that_fails_is_known(listed, shown):
+    listed()
+    check.equal("a.b", 3, 1, control=2)
+    assert shown.record.outcome == "known"
+
+
+def test_a_known_defect_tells_the_way_round(listed, shown):
+    listed()
+    check.equal("a.b", 3, 1, control=2)
+    assert shown.record.reason == "sums are wrong (measured here). Way round: add them up by hand"
+
+
+def test_a_listed_check_that_passes_is_fixed(listed, shown):
+    listed()
+    check.equal("a.b", 1, 1, control=2)
+    assert shown.record.outcome == "fixed"
+
+
+def test_what_is_fixed_says_which_entry_to_remove(listed, shown):
+    listed()
+    check.equal("a.b", 1, 1, control=2)
+    assert "wrong-sum" in shown.record.reason
+
+
+def test_raises_can_be_known_too(listed, shown):
+    listed()
+    check.raises("a.b", ValueError, lambda: None, control=lambda: None)
+    assert shown.record.outcome == "known"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: check.equal("a.b", 3, 1, control=1),
+        lambda: check.equal("a.b", 1, 1, control=1),
+        lambda: check.equal("a.b", 3, 1, control=None),
+        lambda: check.equal("a.b", lambda: 1 / 0, 1, control=2),
+    ],
+    ids=["failed, control accepted", "passed, control accepted", "control proves nothing", "value raises"],
+)
+def test_a_known_defect_does_not_excuse_a_broken_check(listed, shown, make):
+    listed()
+    make()
+    assert shown.record.outcome == "broken"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"check": "a.other"},
+        {"device": "xpu"},
+        {"numpy": "<1"},
+        {"case": "float16"},
+    ],
+    ids=["another check", "another device", "another version", "only one case of it"],
+)
+def test_a_defect_listed_for_something_else_excuses_nothing(listed, shown, entry):
+    listed(**entry)
+    check.equal("a.b", 3, 1, control=2)
+    assert shown.record.outcome == "failed"
+
+
+def test_the_device_in_use_decides(listed, shown):
+    listed(device="xpu")
+    check.ledger.setting = Setting("xpu", 1)
+    check.equal("a.b", 3, 1, control=2)
+    assert shown.record.outcome == "known"
+
+
+def rows_of_a_table(measured):
+    with check.table("a.b", means="it holds") as rows:
+        rows.equal("float16", measured, 1, control=2)
+        rows.equal("float32", 1, 1, control=2)
+
+
+def test_a_defect_of_one_case_makes_that_row_known(listed, shown):
+    listed(case="float16")
+    rows_of_a_table(3)
+    assert [row.outcome for row in shown.record.rows] == ["known", "passed"]
+
+
+def test_a_table_with_a_known_row_is_known(listed, shown):
+    listed(case="float16")
+    rows_of_a_table(3)
+    assert shown.record.outcome == "known"
+
+
+def test_a_table_with_a_row_that_was_fixed_is_fixed(listed, shown):
+    listed(case="float16")
+    rows_of_a_table(1)
+    assert shown.record.outcome == "fixed"
+
+
+def test_a_known_row_does_not_excuse_a_failing_one(listed, shown):
+    listed(case="float32")
+    rows_of_a_table(3)
+    assert shown.record.outcome == "failed"
+
+
+def test_a_defect_without_a_case_excuses_no_row(listed, shown):
+    listed()
+    rows_of_a_table(3)
+    assert shown.record.outcome == "failed"
+
+
+def test_the_real_list_is_where_it_is_looked_for():
+    assert known_issues.load() == known_issues.load(files.DATA / "known_issues.yaml")

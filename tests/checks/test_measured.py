@@ -1,0 +1,143 @@
+"""What a device measures is held against what the very same device measured before; without that it is skipped, not passed."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from xpulab.checks import check
+from xpulab.records import baselines
+from xpulab.records.baselines import Reference
+from xpulab.records.record import Measurement, Setting, record_in
+
+HERE = Setting("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
+CONDITIONS = {"seed": 0}
+KEPT = (
+    Measurement("copy", "rate", "GB/s", (10.0,), {"seed": "0"}),
+    Measurement("losses", "loss", "nats", (3.0, 2.0), {"seed": "0"}),
+    Measurement("memory", "memory", "bytes", (1000.0,), {"seed": "0"}),
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty folder for references; a device was chosen."""
+    monkeypatch.setenv(baselines.FOLDER, str(tmp_path))
+    baselines.load_all.cache_clear()
+    check.ledger.setting = HERE
+    yield tmp_path
+    baselines.load_all.cache_clear()
+
+
+@pytest.fixture
+def measured_before(folder):
+    """There is a reference for what KEPT holds."""
+    entries = tuple(baselines.summarise("demo.reference", [each, each], "cpu") for each in KEPT)
+    origin = dict(machine=HERE.machine, driver="none", versions=HERE.versions, commit="0123456789", date="2026-11-21", runs=2)
+    hardware = baselines.hardware(HERE)
+    baselines.store(Reference("cpu", hardware, "paddlepaddle", "quick", entries=entries, **origin), folder)
+
+
+def measure(fill, level="quick"):
+    with check.references("demo.reference", level=level, conditions=CONDITIONS, means="as before") as rows:
+        fill(rows)
+
+
+def row(shown):
+    """The only row of the check."""
+    (only,) = shown.record.rows
+    return only
+
+
+def copy(value, control=1.0):
+    return lambda rows: rows.rate("copy", value, "GB/s", control=control)
+
+
+def test_without_a_reference_it_is_skipped_and_says_so_once(shown, folder):
+    def fill(rows):
+        rows.rate("copy", 10.0, "GB/s", control=1.0)
+        rows.memory("memory", 1000, control=2000)
+
+    measure(fill)
+    reason = f"no reference: there is no cpu.json in {folder.name}; `xpulab baseline` measures one"
+    assert (shown.record.outcome, shown.record.reason) == ("skipped", reason)
+    assert shown.text == f"skipped demo.reference  {reason}"
+
+
+def test_what_was_measured_is_kept_without_a_reference(shown):
+    measure(copy(10.0))
+    stored = record_in(json.loads(json.dumps(shown.outputs[-1][1], allow_nan=False)))
+    assert stored.measurements == (KEPT[0],)
+
+
+@pytest.mark.usefixtures("measured_before")
+class TestHeldAgainstAReference:
+    @pytest.mark.parametrize("value", [10.0, 2.0, 55.0])
+    def test_a_rate_within_its_factor_passes(self, shown, value):
+        measure(copy(value))
+        assert (shown.record.outcome, row(shown).measured) == ("passed", value)
+
+    def test_a_rate_that_is_too_low_fails_and_says_where_to_look(self, shown):
+        measure(copy(1.5))
+        assert shown.record.outcome == "failed"
+        assert "slower than before: look for another program" in row(shown).reason
+
+    def test_a_rate_that_is_too_good_fails_too(self, shown):
+        measure(copy(61.0))
+        assert shown.record.outcome == "failed"
+        assert "too good: is there work that nobody waits for" in row(shown).reason
+
+    def test_losses_that_are_the_same_pass(self, shown):
+        measure(lambda rows: rows.losses("losses", [3.0, 2.001], control=[2.0, 2.0]))
+        assert shown.record.outcome == "passed"
+
+    def test_one_other_loss_fails(self, shown):
+        measure(lambda rows: rows.losses("losses", [3.0, 2.01], control=[2.0, 2.0]))
+        assert shown.record.outcome == "failed"
+        assert "another loss than before" in row(shown).reason
+
+    @pytest.mark.parametrize("value", [900, 1100])
+    def test_less_memory_is_reported_like_more(self, shown, value):
+        measure(lambda rows: rows.memory("memory", value, control=5000))
+        assert shown.record.outcome == "failed"
+        assert "another amount of memory than before" in row(shown).reason
+
+    def test_it_says_where_the_reference_comes_from(self, shown):
+        measure(copy(10.0))
+        origin = "2 runs of 2026-11-21 on Quick CPU, 4 cores, paddlepaddle 3.3.1, commit 0123456789"
+        assert shown.record.expected == f"as in {origin}"
+
+    def test_a_control_that_would_pass_makes_it_broken(self, shown):
+        measure(copy(10.0, control=9.0))
+        assert shown.record.outcome == "broken"
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
+    def test_what_is_no_rate_is_broken_and_is_not_kept(self, shown, value):
+        measure(copy(value))
+        assert (shown.record.outcome, shown.record.measurements) == ("broken", ())
+
+    def test_no_losses_are_no_measurement(self, shown):
+        measure(lambda rows: rows.losses("losses", [], control=[1.0]))
+        assert shown.record.outcome == "broken"
+
+    def test_another_number_of_losses_has_no_reference(self, shown):
+        measure(lambda rows: rows.losses("losses", [3.0], control=[1.0]))
+        assert shown.record.outcome == "skipped"
+
+    def test_another_level_has_no_reference(self, shown):
+        measure(copy(10.0), level="standard")
+        assert shown.record.outcome == "skipped"
+
+    def test_before_a_device_was_chosen_it_is_broken(self, shown):
+        check.ledger.setting = None
+        measure(copy(10.0))
+        assert shown.record.outcome == "broken"
+        assert "choose a device first" in shown.record.reason
+
+    def test_a_file_that_cannot_be_read_is_broken_not_skipped(self, shown, folder):
+        (folder / "cpu.json").write_text("{")
+        measure(copy(10.0))
+        assert shown.record.outcome == "broken"
+        assert "cpu.json line 1: not JSON" in shown.record.reason

@@ -1,0 +1,119 @@
+"""What a check prints is one line, the same on every machine, unless it is red."""
+
+from __future__ import annotations
+
+import pytest
+
+from xpulab.checks import check
+from xpulab.records import known_issues
+
+
+def make_all(measured: float):
+    """One check of each kind that prints numbers somewhere, given `measured`, which lies between 0.1 and 0.4."""
+    check.close("a.close", measured, 0.25, atol=0.2, control=1.0, means="close")
+    check.equal("a.equal", measured, measured, control=2.0, means="equal")
+    check.bitwise("a.bitwise", measured, measured, control=2.0, means="the same")
+    check.below("a.below", measured, 2 * measured, control=1.0, means="small")
+    check.above("a.above", measured, measured / 2, control=0.0, means="large")
+    check.between("a.between", measured, measured / 2, 0.5, control=1.0, means="between")
+    check.finite("a.finite", [measured], control=[float("nan")], means="finite")
+    check.raises("a.raises", ValueError, lambda: int(f"x{measured}"), control=lambda: None, means="refused")
+    with check.table("a.table", means="all of them") as rows:
+        rows.below("case", measured, 2 * measured, control=1.0)
+
+
+def texts(shown):
+    return [data["text/plain"] for data, _ in shown.outputs]
+
+
+def test_what_passes_prints_the_same_whatever_the_numbers_are(shown):
+    make_all(0.2)
+    first = texts(shown)
+    shown.outputs.clear()
+    make_all(0.3)
+    assert texts(shown) == first
+
+
+def test_the_numbers_are_in_the_metadata(shown):
+    check.below("a.b", 0.25, 1.0, control=1.0)
+    assert (shown.record.measured, shown.record.expected) == (0.25, "< 1")
+
+
+def test_what_passes_is_one_line_each(shown):
+    make_all(0.2)
+    assert not any("\n" in text for text in texts(shown))
+
+
+def test_what_passes_is_plain_text_only(shown):
+    make_all(0.2)
+    assert all(data.keys() == {"text/plain"} for data, _ in shown.outputs)
+
+
+def test_a_passed_line_has_outcome_name_and_meaning(shown):
+    check.below("sft.loss-falls", 0.25, 1.0, control=1.0, means="the loss falls")
+    assert shown.text == "passed  sft.loss-falls  the loss falls"
+
+
+def test_a_skipped_line_has_the_reason(shown):
+    check.skip("collectives.all-to-all", "gloo has no all_to_all")
+    assert shown.text == "skipped collectives.all-to-all  gloo has no all_to_all"
+
+
+@pytest.mark.parametrize("measured", [5, 1])
+def test_a_known_or_fixed_line_has_no_numbers_and_no_html(shown, monkeypatch, measured):
+    issue = known_issues.KnownIssue("it", "a.b", {"numpy": ">=1"}, ("cpu",), "it is wrong", "here", "go round it")
+    monkeypatch.setattr(known_issues, "load", lambda: (issue,))
+    check.equal("a.b", measured, 1, control=2, means="equal")
+    assert (shown.text, shown.html) == ({5: "known   a.b  equal", 1: "fixed   a.b  equal"}[measured], None)
+
+
+def test_a_failed_check_shows_what_was_measured_and_expected(shown):
+    check.below("a.b", 2.5, 1.0, control=1.0, means="small")
+    assert shown.text.splitlines() == [
+        "failed  a.b  small",
+        "        measured 2.5, expected < 1, control rejected",
+        "        2.5 is not < 1",
+    ]
+
+
+RED = {
+    "failed": lambda: check.equal("a.b", 3, 1, control=2),
+    "broken": lambda: check.equal("a.b", 1, 1, control=1),
+    "raised": lambda: check.equal("a.b", lambda: 1 / 0, 1, control=1),
+}
+
+
+@pytest.mark.parametrize("make", RED.values(), ids=RED.keys())
+def test_what_is_red_is_shown_in_red(make, shown):
+    make()
+    assert shown.html.startswith('<pre style="color:#b00020">')
+
+
+def test_what_was_measured_cannot_inject_html(shown):
+    check.equal("a.b", "<script>", "x", control="y")
+    assert "<script>" not in shown.html
+
+
+def test_a_red_text_is_the_same_with_and_without_html(shown):
+    check.equal("a.b", 3, 1, control=2)
+    assert shown.html.removeprefix('<pre style="color:#b00020">').removesuffix("</pre>") == shown.text
+
+
+def test_a_failed_check_that_measured_no_number_says_nothing_was_measured(shown):
+    check.below("a.b", float("nan"), 1.0, control=1.0, means="small")
+    assert "measured nothing, expected < 1, control rejected" in shown.text
+
+
+def test_a_check_whose_value_raised_has_neither_measured_nor_expected_anything(shown):
+    check.equal("a.b", lambda: 1 / 0, 1, control=2, means="equal")
+    assert "measured nothing, expected -, control not tried" in shown.text
+
+
+def test_a_failed_check_that_measured_a_text_shows_it(shown):
+    check.equal("a.b", "left", "right", control="other", means="equal")
+    assert "measured left, expected equal, control rejected" in shown.text
+
+
+def test_a_failed_check_shows_a_number_with_six_digits(shown):
+    check.below("a.b", 1.23456789, 1.0, control=1.0, means="small")
+    assert "measured 1.23457, expected < 1" in shown.text

@@ -1,0 +1,236 @@
+"""A table is one check over many cases: it is as good as its worst row, and no row at all is red."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from xpulab.checks import check
+from xpulab.records.record import RED, is_compared, is_green, record_in
+
+
+def one_table(*fill):
+    with check.table("a.b", means="it holds") as rows:
+        for add in fill:
+            add(rows)
+
+
+def passing(rows):
+    rows.equal("passing", 1, 1, control=2)
+
+
+def failing(rows):
+    rows.equal("failing", 3, 1, control=2)
+
+
+def breaking(rows):
+    rows.equal("breaking", 1, 1, control=1)
+
+
+def skipping(rows):
+    rows.skip("skipping", "no bfloat16 here")
+
+
+def stopping(rows):
+    raise RuntimeError("out of memory")
+
+
+ROWS = {
+    "close": (lambda rows, v: rows.close("case", v, 1.0, atol=0.5, control=3.0), 1.4, 1.6),
+    "close, relative": (lambda rows, v: rows.close("case", v, 10.0, rtol=0.5, control=30.0), 14.0, 16.0),
+    "equal": (lambda rows, v: rows.equal("case", v, 1, control=3), 1, 2),
+    "bitwise": (lambda rows, v: rows.bitwise("case", v, np.zeros(1), control=np.ones(1)), np.zeros(1), -np.zeros(1)),
+    "below": (lambda rows, v: rows.below("case", v, 1.0, control=3.0), 0.5, 1.0),
+    "above": (lambda rows, v: rows.above("case", v, 1.0, control=0.5), 1.5, 1.0),
+    "between": (lambda rows, v: rows.between("case", v, 1.0, 2.0, control=3.0), 1.5, 2.5),
+}
+
+
+@pytest.mark.parametrize(("add", "right", "wrong"), ROWS.values(), ids=ROWS.keys())
+def test_a_row_passes_on_the_right_value(add, right, wrong, shown):
+    one_table(lambda rows: add(rows, right))
+    assert shown.record.rows[0].outcome == "passed"
+
+
+@pytest.mark.parametrize(("add", "right", "wrong"), ROWS.values(), ids=ROWS.keys())
+def test_a_row_fails_on_a_wrong_value(add, right, wrong, shown):
+    one_table(lambda rows: add(rows, wrong))
+    assert shown.record.rows[0].outcome == "failed"
+
+
+@pytest.mark.parametrize(("add", "right", "wrong"), ROWS.values(), ids=ROWS.keys())
+def test_a_row_fails_on_nan(add, right, wrong, shown):
+    one_table(lambda rows: add(rows, np.array([math.nan]) if isinstance(right, np.ndarray) else math.nan))
+    assert shown.record.rows[0].outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda rows: rows.close("case", [1.0, math.nan], [1.0, math.nan], atol=0.1, control=[2.0, math.nan]),
+        lambda rows: rows.equal("case", [1.0, math.inf], [1.0, math.inf], control=[2.0, math.inf]),
+        lambda rows: rows.bitwise("case", [1.0, math.nan], [1.0, math.nan], control=[2.0, math.nan]),
+    ],
+    ids=["close", "equal", "bitwise"],
+)
+def test_a_row_does_not_pass_on_nan_or_infinity_that_was_expected(add, shown):
+    one_table(add)
+    assert shown.record.rows[0].outcome in RED
+
+
+@pytest.mark.parametrize(
+    ("fill", "outcome"),
+    [
+        ([passing], "passed"),
+        ([passing, skipping], "passed"),
+        ([skipping, passing], "passed"),
+        ([passing, failing], "failed"),
+        ([failing, passing], "failed"),
+        ([failing, breaking], "broken"),
+        ([passing, stopping], "broken"),
+        ([stopping], "broken"),
+        ([skipping, stopping], "broken"),
+        ([], "failed"),
+        ([skipping], "skipped"),
+    ],
+)
+def test_a_table_is_as_good_as_its_worst_row(fill, outcome, shown):
+    one_table(*fill)
+    assert shown.record.outcome == outcome
+
+
+def test_a_table_without_rows_says_that_nothing_was_compared(shown):
+    one_table()
+    assert shown.record.reason == "the table has no row: nothing was compared"
+
+
+def test_a_table_of_skipped_rows_compared_nothing(shown):
+    one_table(skipping)
+    assert not is_compared(shown.record)
+
+
+def test_a_table_of_skipped_rows_alone_is_not_green(shown):
+    one_table(skipping)
+    assert not is_green([shown.record])
+
+
+def test_a_table_of_skipped_rows_does_not_claim_that_controls_were_rejected(shown):
+    one_table(skipping)
+    assert (shown.record.control, shown.record.measured) == ("not tried", None)
+
+
+def test_a_table_of_skipped_rows_prints_their_reasons_and_not_what_it_would_have_proved(shown):
+    one_table(skipping, lambda rows: rows.skip("more", "no float16"))
+    assert shown.text == "skipped a.b  skipping: no bfloat16 here; more: no float16"
+
+
+def test_an_exception_in_the_block_stays_inside(shown):
+    one_table(passing, stopping)
+    assert shown.record.rows[-1].reason.startswith("RuntimeError: out of memory; no row after this one")
+
+
+def test_rows_before_the_exception_are_kept(shown):
+    one_table(passing, stopping)
+    assert [row.case for row in shown.record.rows] == ["passing", "after 1 rows"]
+
+
+def test_an_exception_is_recorded_even_when_a_row_has_its_name(shown):
+    one_table(lambda rows: rows.equal("after 1 rows", 1, 1, control=2), stopping)
+    assert shown.record.outcome == "broken"
+
+
+def test_an_interrupt_is_not_swallowed(shown):
+    def interrupt(rows):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        one_table(passing, interrupt)
+
+
+def test_a_row_whose_value_raises_is_broken_and_the_next_is_compared(shown):
+    one_table(lambda rows: rows.equal("raising", lambda: 1 / 0, 1, control=2), passing)
+    assert [row.outcome for row in shown.record.rows] == ["broken", "passed"]
+
+
+def test_a_row_without_a_bound_breaks_the_table(shown):
+    one_table(lambda rows: rows.close("case", 1.0, 1.0, control=2.0))
+    assert shown.record.outcome == "broken"
+
+
+def test_two_rows_of_one_name_break_the_table(shown):
+    one_table(passing, passing)
+    assert "has a row 'passing' already" in shown.record.rows[-1].reason
+
+
+def test_a_skip_does_not_hide_a_row_of_the_same_name(shown):
+    one_table(failing, lambda rows: rows.skip("failing", "never mind"))
+    assert shown.record.outcome == "broken"
+
+
+def test_a_row_after_the_end_of_the_block_is_refused_since_nobody_would_see_it(shown):
+    with check.table("a.b", means="it holds") as rows:
+        passing(rows)
+    with pytest.raises(ValueError, match="inside its with block"):
+        failing(rows)
+
+
+def test_the_rows_that_are_compared_are_counted(shown):
+    one_table(passing, failing, skipping)
+    assert shown.record.measured == "1 of 2 rows"
+
+
+def test_a_control_is_rejected_only_when_every_row_has_rejected_its_own(shown):
+    one_table(passing, breaking)
+    assert shown.record.control == "rejected in 1 of 2"
+
+
+def test_skipped_rows_need_no_control(shown):
+    one_table(passing, skipping)
+    assert shown.record.control == "rejected"
+
+
+def test_the_reason_names_the_rows_that_are_not_well(shown):
+    one_table(passing, failing)
+    assert shown.record.reason.startswith("failing: ")
+
+
+def test_only_red_rows_are_shown_in_detail(shown):
+    one_table(passing, failing, skipping)
+    assert ("failing: measured 3" in shown.text, "passing" in shown.text) == (True, False)
+
+
+def test_a_table_survives_its_way_through_json(shown):
+    one_table(passing, failing, skipping, stopping)
+    assert record_in(json.loads(json.dumps(shown.outputs[-1][1], allow_nan=False))) == check.ledger.records["a.b"]
+
+
+def test_a_table_that_is_not_entered_records_nothing(shown):
+    check.table("a.b", means="it holds")
+    assert check.ledger.records == {}
+
+
+def test_an_error_whose_text_cannot_be_read_stays_inside_the_block(shown):
+    class Speechless(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    def stop(rows):
+        raise Speechless
+
+    one_table(passing, stop)
+    assert [row.outcome for row in shown.record.rows] == ["passed", "broken"]
+
+
+def test_a_table_that_passed_has_no_reason(shown):
+    one_table(passing, skipping)
+    assert shown.record.reason is None
+
+
+def test_a_table_says_how_long_its_block_took(shown, monkeypatch):
+    ticks = iter([10.0, 12.5])
+    monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
+    one_table(passing)
+    assert shown.record.seconds == 2.5

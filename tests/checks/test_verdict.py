@@ -1,0 +1,244 @@
+"""The last cell turns a notebook red unless every planned check ran and none is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from traitlets.config import Config
+
+from xpulab.checks.verdict import NotebookIsRed
+from xpulab.errors import InputError
+
+IMPORTS = "from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
+GOOD = 'check.equal("a.good", 1, 1, control=2)'
+BAD = 'check.equal("a.bad", 3, 1, control=2)'
+BROKEN = 'check.equal("a.broken", 1, 1, control=1)'
+SKIP = 'check.skip("a.skip", "no card")'
+
+
+class Notebook:
+    """Cells run one after the other in a real IPython, as a kernel runs them."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self.error: BaseException | None = None
+        self.store_history = True
+        self.run(IMPORTS)
+
+    def run(self, *cells: str) -> Notebook:
+        for cell in cells:
+            with capture_output() as self.captured:
+                done = self._shell.run_cell(cell, store_history=self.store_history)
+            self.error = done.error_before_exec or done.error_in_exec
+        return self
+
+    @property
+    def printed(self) -> str:
+        """What the last cell printed, traceback included."""
+        return self.captured.stdout
+
+    @property
+    def table(self) -> str:
+        """The first HTML that the last cell displayed."""
+        return self.captured.outputs[0].data["text/html"]
+
+
+@pytest.fixture
+def notebook() -> Iterator[Notebook]:
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "NoColor"
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(config=config)
+    yield Notebook(shell)
+    shell.restore_sys_module_state()
+    InteractiveShell.clear_instance()
+
+
+def test_a_notebook_whose_checks_passed_is_green(notebook):
+    assert notebook.run(GOOD, "verdict()").error is None
+
+
+def test_the_verdict_counts_what_was_compared(notebook):
+    notebook.run(GOOD, SKIP, "verdict()")
+    assert notebook.printed == "1 passed, 1 skipped. 1 of 2 planned checks compared; 1 controls rejected.\n"
+
+
+def test_a_skip_beside_a_passed_check_is_green(notebook):
+    assert notebook.run(GOOD, SKIP, "verdict()").error is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ([GOOD, BAD], "1 of 2 checks are not well: a.bad (failed)"),
+        ([GOOD, BROKEN], "1 of 2 checks are not well: a.broken (broken)"),
+        ([GOOD, f"if False:\n    {BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
+        ([GOOD, f"def later():\n    {BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
+        ([GOOD, f"for _ in []:\n    {BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
+        ([GOOD, f"raise RuntimeError\n{BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
+        ([SKIP], "nothing was compared, and nothing compared is not green"),
+        (["1 + 1"], "nothing was compared, and nothing compared is not green"),
+        (
+            [GOOD, 'same = check\nsame.equal("a.alias", 1, 1, control=2)'],
+            "1 of 2 checks are not well: a.alias (broken)",
+        ),
+        ([GOOD, '%%time\ncheck.equal("a.magic", 1, 1, control=2)'], "1 of 2 checks are not well: a.magic (broken)"),
+        (
+            [GOOD, 'with check.table("a.table", means="it holds") as rows:\n    pass'],
+            "1 of 2 checks are not well: a.table (failed)",
+        ),
+        ([GOOD, 'with check.table("a.table", means="it holds") as rows:\n    rows.skip("x", "y")'], None),
+        (
+            ['with check.table("a.table", means="it holds") as rows:\n    rows.skip("x", "y")'],
+            "nothing was compared, and nothing compared is not green",
+        ),
+    ],
+    ids=[
+        "failed",
+        "broken",
+        "in a branch",
+        "in a function",
+        "in a loop over nothing",
+        "after an error",
+        "all skipped",
+        "no check",
+        "under another name",
+        "in a cell magic",
+        "table without rows",
+        "skipped table",
+        "only a skipped table",
+    ],
+)
+def test_a_notebook_is_red_unless_all_that_was_planned_is_well(notebook, cells, why):
+    error = notebook.run(*cells, "verdict()").error
+    assert (str(error) if error else None) == why
+
+
+def test_the_error_is_of_its_own_kind(notebook):
+    assert isinstance(notebook.run(BAD, "verdict()").error, NotebookIsRed)
+
+
+def test_the_notebook_goes_on_after_a_failing_check(notebook):
+    assert notebook.run(BAD, GOOD).error is None
+
+
+def test_the_traceback_is_one_line(notebook):
+    notebook.run(BAD, "verdict()")
+    assert notebook.printed.splitlines()[-1] == "NotebookIsRed: 1 of 1 checks are not well: a.bad (failed)"
+
+
+def test_no_code_is_shown_in_the_traceback(notebook):
+    notebook.run(BAD, "verdict()")
+    assert "Traceback" not in notebook.printed and "verdict()" not in notebook.printed
+
+
+def test_the_table_is_shown_before_the_error(notebook):
+    notebook.run(BAD, "verdict()")
+    assert "a.bad" in notebook.table
+
+
+def test_the_table_has_the_numbers(notebook):
+    notebook.run('check.below("a.loss", 0.123456789, 1.0, control=1.0)', "verdict()")
+    assert ">0.123457<" in notebook.table and ">&lt; 1<" in notebook.table
+
+
+def test_the_table_shows_a_measured_zero(notebook):
+    notebook.run('check.close("a.zero", 1.0, 1.0, atol=0.1, control=2.0)', "verdict()")
+    assert ">0<" in notebook.table
+
+
+def test_what_was_measured_cannot_inject_html_into_the_table(notebook):
+    notebook.run('check.equal("a.text", "<script>", "x", control="y")', "verdict()")
+    assert "<script>" not in notebook.table
+
+
+def test_a_missing_check_stands_where_it_was_planned(notebook):
+    notebook.run(f"if False:\n    {BAD}", GOOD, "verdict()")
+    assert notebook.table.index("a.bad") < notebook.table.index("a.good")
+
+
+def test_a_cell_that_is_mended_and_run_again_counts_as_it_is_last(notebook):
+    assert notebook.run(BAD, BAD.replace("3", "1"), "verdict()").error is None
+
+
+def test_a_cell_that_is_spoiled_and_run_again_counts_as_it_is_last(notebook):
+    assert isinstance(notebook.run(GOOD, GOOD.replace("1, 1", "3, 1"), "verdict()").error, NotebookIsRed)
+
+
+def test_a_cell_may_be_run_again_as_it_is(notebook):
+    assert notebook.run(GOOD, GOOD, "verdict()").error is None
+
+
+def test_the_verdict_may_be_asked_for_again(notebook):
+    assert notebook.run(GOOD, "verdict()", "verdict()").error is None
+
+
+def test_in_a_loop_the_last_run_of_a_check_does_not_hide_an_earlier_one(notebook):
+    loop = 'for value in (3, 1):\n    check.equal("a.loop", value, 1, control=2)'
+    assert str(notebook.run(loop, "verdict()").error).endswith("a.loop (failed)")
+
+
+def test_in_a_loop_the_first_run_of_a_check_does_not_hide_a_later_one(notebook):
+    loop = 'for value in (1, 3):\n    check.equal("a.loop", value, 1, control=2)'
+    assert str(notebook.run(loop, "verdict()").error).endswith("a.loop (failed)")
+
+
+def test_a_loop_that_is_mended_and_run_again_counts_as_it_is_last(notebook):
+    loop = 'for value in (3, 1):\n    check.equal("a.loop", value, 1, control=2)'
+    assert notebook.run(loop, loop.replace("3", "1"), "verdict()").error is None
+
+
+def test_a_skip_may_replace_the_comparison_in_another_branch(notebook):
+    cell = 'if True:\n    check.equal("a.either", 1, 1, control=2)\nelse:\n    check.skip("a.either", "no card")'
+    assert notebook.run(cell, "verdict()").error is None
+
+
+def test_a_check_with_a_computed_name_is_refused_with_its_cell_and_line(notebook):
+    error = notebook.run(GOOD, 'x = 1\ncheck.equal(f"a.{x}", 1, 1, control=2)', "verdict()").error
+    assert isinstance(error, InputError) and str(error).startswith("this notebook cell 3 line 2: ")
+
+
+def test_magics_and_shell_lines_do_not_disturb_the_plan(notebook):
+    notebook.run("%matplotlib --list\nfiles = !true\n" + GOOD, "verdict()")
+    assert notebook.error is None
+
+
+def test_a_skip_in_a_later_cell_does_not_take_a_failure_back(notebook):
+    error = notebook.run(GOOD, BAD, 'check.skip("a.bad", "never mind")', "verdict()").error
+    assert str(error) == "1 of 2 checks are not well: a.bad (failed)"
+
+
+def test_a_comparison_in_a_later_cell_replaces_a_skip(notebook):
+    error = notebook.run(GOOD, 'check.skip("a.bad", "never mind")', BAD, "verdict()").error
+    assert str(error) == "1 of 2 checks are not well: a.bad (failed)"
+
+
+def test_a_failure_that_was_skipped_and_is_then_mended_counts_as_it_is_last(notebook):
+    skip = 'check.skip("a.bad", "never mind")'
+    assert notebook.run(BAD, skip, BAD.replace("3", "1"), "verdict()").error is None
+
+
+@pytest.fixture
+def without_history(notebook):
+    """As under nbval, whose kernels keep no history."""
+    notebook.store_history = False
+    return notebook.run("In.clear()", "check.ledger.watch_cells()")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [[GOOD, f"if False:\n    {BAD}", "verdict()"], [GOOD, f"if False:\n    {BAD}\nverdict()"]],
+    ids=["in a cell before", "in the cell of the verdict"],
+)
+def test_without_history_the_cells_that_ran_are_the_plan(without_history, cells):
+    assert str(without_history.run(*cells).error) == "1 of 2 checks are not well: a.bad (missing)"
+
+
+def test_without_history_the_cell_that_imports_check_is_in_the_plan_too(notebook):
+    notebook.store_history = False
+    importing = f"In.clear()\ncheck.ledger.watch_cells()\n{GOOD}\nif False:\n    {BAD}"
+    assert str(notebook.run(importing, "verdict()").error) == "1 of 2 checks are not well: a.bad (missing)"

@@ -1,0 +1,184 @@
+"""A known issue applies to the devices and versions that it was seen on, and to no others."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+
+from xpulab.errors import InputError
+from xpulab.records import known_issues
+from xpulab.records.known_issues import KnownIssue, known_issue, load
+
+ENTRY = """\
+- id: wrong-sum
+  check: numerics.sum
+  versions: {numpy: "==1.26.4"}
+  devices: [cpu, xpu]
+  symptom: sums are wrong
+  reference: measured here
+  workaround: add them up by hand
+"""
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """A function that loads a list of known issues from text."""
+
+    def load_text(text):
+        path = tmp_path / "known_issues.yaml"
+        path.write_text(text)
+        return load(path)
+
+    return load_text
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Versions by package: what the test pretends is installed."""
+    versions = {"numpy": "1.26.4", "paddlepaddle-xpu": "3.3.1"}
+
+    def version(package):
+        if package not in versions:
+            raise metadata.PackageNotFoundError(package)
+        return versions[package]
+
+    monkeypatch.setattr(metadata, "version", version)
+    return versions
+
+
+def an_issue(versions=None, devices=("cpu",), check="a.b", case=None):
+    return KnownIssue("it", check, versions or {"numpy": ">=1"}, devices, "symptom", "reference", "workaround", case)
+
+
+def test_an_entry_is_loaded_with_all_it_says(listed):
+    (issue,) = listed(ENTRY)
+    assert issue == KnownIssue(
+        "wrong-sum",
+        "numerics.sum",
+        {"numpy": "==1.26.4"},
+        ("cpu", "xpu"),
+        "sums are wrong",
+        "measured here",
+        "add them up by hand",
+    )
+
+
+def test_an_entry_may_be_for_one_case(listed):
+    (issue,) = listed(ENTRY + "  case: float16\n")
+    assert issue.case == "float16"
+
+
+def test_an_empty_list_is_a_list(listed):
+    assert listed("[]\n") == ()
+
+
+WRONG = {
+    "a field is missing": (
+        ENTRY.replace("  symptom: sums are wrong\n", ""),
+        "line 1: 'symptom' is a required property",
+    ),
+    "a field too many": (
+        ENTRY + "  since: 2024\n",
+        "line 1: Additional properties are not allowed ('since' was unexpected)",
+    ),
+    "an unknown device": (ENTRY.replace("xpu]", "tpu]"), "line 4: 'tpu' is not one of ['cpu', 'gpu', 'xpu', 'sim']"),
+    "no device": (ENTRY.replace("[cpu, xpu]", "[]"), "line 4: [] should be non-empty"),
+    "no version": (ENTRY.replace('{numpy: "==1.26.4"}', "{}"), "line 3: {} should be non-empty"),
+    "a version without comparison": (
+        ENTRY.replace("==1.26.4", "1.26.4"),
+        "line 3: '1.26.4' does not match '^[<>=!~]=?'",
+    ),
+    "a check without capability": (ENTRY.replace("numerics.sum", "sum"), "line 2: 'sum' does not match"),
+    "a symptom that says nothing": (ENTRY.replace("sums are wrong", "bad"), "line 5: 'bad' is too short"),
+    "a version that is none": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' is no version specifier"),
+    "not YAML": (ENTRY + "  - oops\n", "line 8: not YAML: expected <block end>, but found '-'"),
+    "the second entry": (ENTRY + ENTRY.replace("[cpu, xpu]", "cpu"), "line 11: 'cpu' is not of type 'array'"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_malformed_list_is_refused_with_file_and_line(listed, tmp_path, text, message):
+    with pytest.raises(InputError) as refused:
+        listed(text)
+    assert str(refused.value).startswith(f"{tmp_path / 'known_issues.yaml'} {message}")
+
+
+def test_the_list_of_this_repository_fits_its_schema():
+    assert all(isinstance(issue, KnownIssue) for issue in load())
+
+
+def test_no_two_entries_of_this_repository_are_for_the_same_check_and_case():
+    places = [(issue.check, issue.case) for issue in load()]
+    assert len(places) == len(set(places))
+
+
+@pytest.mark.parametrize(("device", "applies"), [("cpu", True), ("xpu", True), ("gpu", False), ("auto", False)])
+def test_an_issue_applies_on_the_devices_it_was_seen_on(installed, device, applies):
+    assert an_issue(devices=("cpu", "xpu")).applies(device) is applies
+
+
+@pytest.mark.parametrize(
+    ("versions", "applies"),
+    [
+        ({"numpy": "==1.26.4"}, True),
+        ({"numpy": ">=1,<2"}, True),
+        ({"numpy": "<1.26"}, False),
+        ({"numpy": "!=1.26.4"}, False),
+        ({"paddlenlp": ">=0"}, False),
+        ({"numpy": "==1.26.4", "paddlepaddle-xpu": "==3.3.1"}, True),
+        ({"numpy": "==1.26.4", "paddlepaddle-xpu": "==3.3.2"}, False),
+        ({"paddle": "==3.3.1"}, True),
+        ({"paddle": "<3"}, False),
+    ],
+    ids=str,
+)
+def test_an_issue_applies_to_the_versions_it_was_seen_with(installed, versions, applies):
+    assert an_issue(versions).applies("cpu") is applies
+
+
+@pytest.mark.parametrize("wheel", ["paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu"])
+def test_paddle_stands_for_whichever_wheel_is_there(installed, wheel):
+    installed.clear()
+    installed[wheel] = "3.3.1"
+    assert an_issue({"paddle": "==3.3.1"}).applies("cpu")
+
+
+def test_without_any_paddle_no_issue_of_paddle_applies(installed):
+    installed.clear()
+    assert not an_issue({"paddle": ">=0"}).applies("cpu")
+
+
+def test_an_issue_applies_to_a_release_candidate_that_its_range_covers(installed):
+    installed["numpy"] = "2.0.0rc1"
+    assert an_issue({"numpy": ">=1.26"}).applies("cpu")
+
+
+@pytest.fixture
+def the_list(monkeypatch):
+    """The issues that known_issue searches."""
+    issues = []
+    monkeypatch.setattr(known_issues, "load", lambda: issues)
+    known_issue.cache_clear()
+    yield issues
+    known_issue.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("check", "device", "case", "found"),
+    [
+        ("a.b", "cpu", "float16", True),
+        ("a.b", "cpu", None, False),
+        ("a.b", "cpu", "float32", False),
+        ("a.c", "cpu", "float16", False),
+        ("a.b", "xpu", "float16", False),
+    ],
+)
+def test_the_issue_of_a_check_and_case_is_found_for_no_other(the_list, check, device, case, found):
+    the_list.append(an_issue(case="float16"))
+    assert (known_issue(check, device, case) is not None) is found
+
+
+def test_of_two_entries_for_one_check_the_one_that_applies_is_found(the_list):
+    the_list += [an_issue({"numpy": "<1"}), an_issue(devices=("cpu", "gpu"))]
+    assert known_issue("a.b", "cpu") is the_list[1]

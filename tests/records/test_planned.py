@@ -1,0 +1,157 @@
+"""Which checks a notebook plans is read from its source, and a name that cannot be read is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from xpulab.checks import check
+from xpulab.errors import InputError
+from xpulab.records.planned import COMPARING, PlannedCheck, planned_checks
+
+
+def names(*cells):
+    return [check.name for check in planned_checks(cells, "05.ipynb")]
+
+
+def refusal(*cells, **options):
+    with pytest.raises(InputError) as refused:
+        planned_checks(cells, "05.ipynb", **options)
+    return str(refused.value)
+
+
+def test_a_check_is_planned_with_its_method_cell_and_line():
+    cells = ["import paddle", 'x = 1\ncheck.close("sft.loss", x, 1, atol=0.1, control=2)']
+    assert planned_checks(cells, "05.ipynb") == (PlannedCheck("sft.loss", "close", 2, 2),)
+
+
+@pytest.mark.parametrize("method", [*sorted(COMPARING), "skip"])
+def test_every_method_plans(method):
+    assert names(f'check.{method}("a.b")') == ["a.b"]
+
+
+@pytest.mark.parametrize("method", [*sorted(COMPARING), "skip"])
+def test_every_method_that_plans_exists(method):
+    assert callable(getattr(check, method))
+
+
+def test_every_comparison_that_check_offers_plans():
+    of_its_own = (value for value in vars(check).values() if getattr(value, "__module__", "") == check.__name__)
+    offered = {
+        value.__name__ for value in of_its_own if callable(value) and value.__name__.islower() and value.__name__[0] != "_"
+    }
+    assert offered - {"skip"} == COMPARING
+
+
+WHERE = {
+    "in a branch": 'if device == "xpu":\n    check.equal("a.b", 1, 1, control=2)',
+    "in the other branch": 'if device == "xpu":\n    pass\nelse:\n    check.equal("a.b", 1, 1, control=2)',
+    "in a function": 'def later():\n    check.equal("a.b", 1, 1, control=2)',
+    "in a with block": 'with paddle.no_grad():\n    check.equal("a.b", 1, 1, control=2)',
+    "in a loop": 'for _ in range(0):\n    check.equal("a.b", 1, 1, control=2)',
+    "in an except clause": 'try:\n    pass\nexcept ValueError:\n    check.equal("a.b", 1, 1, control=2)',
+    "in a lambda": 'later = lambda: check.equal("a.b", 1, 1, control=2)',
+    "in a condition": 'ready and check.equal("a.b", 1, 1, control=2)',
+    "over several lines": 'check.equal(\n    "a.b",\n    1,\n    1,\n    control=2,\n)',
+    "as a table": 'with check.table("a.b", means="it holds") as rows:\n    rows.equal("case", 1, 1, control=2)',
+    "after a line magic": '%matplotlib inline\ncheck.equal("a.b", 1, 1, control=2)',
+    "after a shell line": '!ls\nfiles = !ls\ncheck.equal("a.b", 1, 1, control=2)',
+    "after a question": 'len?\ncheck.equal("a.b", 1, 1, control=2)',
+    "beside an await": 'await something()\ncheck.equal("a.b", 1, 1, control=2)',
+    "in two pieces that are one literal": 'check.equal("a" ".b", 1, 1, control=2)',
+}
+
+
+@pytest.mark.parametrize("cell", WHERE.values(), ids=WHERE.keys())
+def test_a_check_is_planned_wherever_it_stands(cell):
+    assert names(cell) == ["a.b"]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "",
+        "# check.equal('a.b', 1, 1, control=2)",
+        "'''check.equal('a.b', 1, 1, control=2)'''",
+        "check",
+        "check.ledger.records",
+        "other.equal('a.b', 1, 1)",
+        "rows.check.equal('a.b', 1, 1)",
+        "check.is_nothing_of_ours('a.b')",
+        "%%bash\ncheck.equal('a.b', 1, 1, control=2)",
+    ],
+)
+def test_what_is_no_check_plans_nothing(cell):
+    assert names(cell) == []
+
+
+def test_checks_are_planned_in_reading_order():
+    cells = [
+        'check.true("a.one", x, control=y); check.true("a.two", x, control=y)',
+        'check.true("a.three", x, control=y)',
+    ]
+    assert names(*cells) == ["a.one", "a.two", "a.three"]
+
+
+def test_a_check_in_a_branch_comes_before_what_stands_below_it():
+    assert names('if x:\n    check.true("a.one", x, control=y)\ncheck.true("a.two", x, control=y)') == [
+        "a.one",
+        "a.two",
+    ]
+
+
+NOT_LITERAL = ['f"a.{x}"', "name", '"a." + x', '"a.{}".format(x)', "*names", "1", "None", 'b"a.b"', "", 'name="a.b"']
+
+
+@pytest.mark.parametrize("argument", NOT_LITERAL)
+def test_a_name_that_is_not_a_literal_is_refused_with_its_cell_and_line(argument):
+    assert refusal("x = 1", f"\ncheck.equal({argument})").startswith("05.ipynb cell 2 line 2: a check's name must be a literal")
+
+
+def test_a_refused_name_leads_to_the_table():
+    assert "use one check.table with a row a case" in refusal("check.equal(name, 1, 1, control=2)")
+
+
+@pytest.mark.parametrize("name", ["loss", "", ".", "sft.", ".loss"])
+def test_a_name_without_capability_or_subject_is_refused(name):
+    assert refusal(f'\n\ncheck.skip("{name}", "x")').startswith(f"05.ipynb cell 1 line 3: check {name!r} has no capability")
+
+
+def test_a_name_that_is_there_twice_is_refused_with_both_places():
+    message = refusal('check.true("a.b", x, control=y)', "", '\ncheck.equal("a.b", 1, 1, control=2)')
+    assert message == "05.ipynb cell 3 line 2: check 'a.b' is planned already in cell 1 line 1; give it a name of its own"
+
+
+def test_a_name_that_is_there_twice_in_one_cell_is_refused():
+    assert "planned already" in refusal('check.true("a.b", x, control=y)\ncheck.true("a.b", x, control=y)')
+
+
+EITHER = {
+    "comparison first": 'if x:\n    check.true("a.b", x, control=y)\nelse:\n    check.skip("a.b", "why")',
+    "skip first": 'if x:\n    check.skip("a.b", "why")\nelse:\n    check.true("a.b", x, control=y)',
+    "two skips": 'check.skip("a.b", "why")\ncheck.true("a.b", x, control=y)\ncheck.skip("a.b", "why else")',
+}
+
+
+@pytest.mark.parametrize("cell", EITHER.values(), ids=EITHER.keys())
+def test_a_skip_may_stand_beside_the_comparison_that_it_replaces(cell):
+    assert [check.method for check in planned_checks([cell], "05.ipynb")] == ["true"]
+
+
+@pytest.mark.parametrize("order", [("true", "skip", "equal"), ("skip", "true", "equal"), ("true", "equal", "skip")])
+def test_a_skip_does_not_excuse_a_name_that_two_comparisons_share(order):
+    assert "planned already" in refusal("\n".join(f'check.{method}("a.b")' for method in order))
+
+
+def test_a_check_that_is_only_skipped_is_planned():
+    assert names('check.skip("a.b", "why")') == ["a.b"]
+
+
+@pytest.mark.parametrize(("cell", "line"), [("x = (\n", 1), ("x = 1\ny = = 2", 2), ("def f():\nreturn", 2)])
+def test_a_cell_that_is_not_python_is_refused_with_its_line(cell, line):
+    assert re.match(rf"05.ipynb cell 1 line {line}: not Python: .+", refusal(cell))
+
+
+def test_cells_may_be_counted_from_another_number():
+    assert refusal("", "check.equal(name)", first=7).startswith("05.ipynb cell 8 line 1")

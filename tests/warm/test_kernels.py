@@ -1,0 +1,373 @@
+"""A warm kernel is dealt with as any other: by papermill, nbval and Jupyter's own manager, in peace and when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_client import KernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import DeadKernelError
+from nbformat import v4
+
+from xpulab import warm
+from xpulab.warm import kernels
+
+LOGS_WHEN_IMPORTED = "import logging\nlogger = logging.getLogger('early')\nlogger.addHandler(logging.StreamHandler())\n"
+STATE = """
+import json, os, signal, sys
+import matplotlib.pyplot as plt
+state = {
+    "path": sys.path,
+    "arguments": sys.argv[:-1],
+    "environment": dict(os.environ),
+    "folder": os.getcwd(),
+    "backend": plt.get_backend(),
+    "name": __name__,
+    "main module": sys.modules["__main__"].__dict__ is globals(),
+    "stdout": type(sys.stdout).__module__,
+    "signals": {number: str(signal.getsignal(number)) for number in range(1, 32)},
+}
+state["environment"].pop("PYTEST_CURRENT_TEST", None)
+print(json.dumps(state))
+"""
+BESIDE = """
+import os, sys
+sys.path.append({root!r})
+from xpulab.warm.kernels import run_command
+sys.exit(run_command(sys.argv[1:], ("ipykernel.kernelapp",)))
+"""
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory):
+    """A parent that has imported ipykernel, matplotlib, and a module that keeps hold of stderr."""
+    early = tmp_path_factory.mktemp("early")
+    (early / "logs_early.py").write_text(LOGS_WHEN_IMPORTED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(early))
+        patch.setenv("PYTHONPATH", os.pathsep.join((str(early), os.environ.get("PYTHONPATH", ""))))
+        running = warm.ForkServer(("ipykernel.ipkernel", "ipykernel.kernelapp", "matplotlib.pyplot", "logs_early"))
+    with running:
+        yield running
+
+
+@pytest.fixture
+def beside(parent, monkeypatch):
+    """From here on the warm kernelspec is known, and finds the parent."""
+    for name, value in kernels.environment(parent, os.environ).items():
+        monkeypatch.setenv(name, value)
+
+
+class Kernel:
+    """A kernel that Jupyter's own manager has started; what its process prints goes to a file."""
+
+    def __init__(self, log: Path, name: str = kernels.NAME) -> None:
+        self.manager = KernelManager(kernel_name=name, transport="ipc", ip=f"{log}-ipc")
+        self.log = log.open("wb")
+        self.manager.start_kernel(stdout=self.log, stderr=self.log, cwd=str(log.parent))
+        self.connect()
+
+    def connect(self) -> None:
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=100)
+
+    @property
+    def pid(self) -> int:
+        """The client's process, which leads the group that the manager signals."""
+        return self.manager.provisioner.pid
+
+    def run(self, source: str, *during: Callable[[], None]) -> tuple[str, str, list[dict]]:
+        """Run a cell: its reply's status or exception, its text, its outputs; during[n]() is called at its n-th text."""
+        outputs = []
+
+        def take(message: dict) -> None:
+            outputs.append(message["content"])
+            if "text" in message["content"] and len(texts()) <= len(during):
+                during[len(texts()) - 1]()
+
+        def texts() -> list[str]:
+            return [output["text"] for output in outputs if "text" in output]
+
+        reply = self.client.execute_interactive(source, output_hook=take, timeout=100)["content"]
+        return reply.get("ename", reply["status"]), "".join(texts()), outputs
+
+    def end(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+        self.log.close()
+
+
+@pytest.fixture
+def kernel(beside, tmp_path):
+    """A warm kernel."""
+    running = Kernel(tmp_path / "log")
+    yield running
+    running.end()
+
+
+def gone(pid):
+    """Whether the process ends within a minute; waits for it."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([pidfd], [], [], 60)[0])
+    finally:
+        os.close(pidfd)
+
+
+def numbers(kernel):
+    """The kernel's own process, and one that it has started."""
+    said = kernel.run("import os, subprocess\nprint(os.getpid(), subprocess.Popen(['sleep', '1000']).pid)")[1]
+    return [int(number) for number in said.split()]
+
+
+def test_it_is_forked_from_the_parent(kernel, parent, tmp_path):
+    status, said, _ = kernel.run("import os, sys\nprint(os.getppid(), 'logs_early' in sys.modules, os.getcwd())")
+    assert (status, said) == ("ok", f"{parent.pid} True {tmp_path}\n")
+
+
+def test_its_state_is_that_of_a_cold_kernel(kernel, beside, tmp_path):
+    own = Kernel(tmp_path / "cold.log", "python3")
+    try:
+        warm_state, cold_state = (json.loads(either.run(STATE)[1]) for either in (kernel, own))
+    finally:
+        own.end()
+    assert warm_state == cold_state
+
+
+def test_figures_are_shown_inline(kernel):
+    _, _, outputs = kernel.run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+
+
+def test_a_log_that_was_set_up_before_the_fork_goes_into_the_notebook_while_its_cell_runs(kernel):
+    _, _, outputs = kernel.run("import logs_early\nlogs_early.logger.error('early bird')\nprint('after')")
+    said = [(output["name"], output["text"]) for output in outputs if "text" in output]
+    assert said == [("stderr", "early bird\n"), ("stdout", "after\n")]
+
+
+def test_what_the_process_prints_when_it_dies_is_in_its_log(kernel, tmp_path):
+    kernel.client.execute("import faulthandler, os, signal\nos.write(2, b'')\nfaulthandler.enable(2)\nos.kill(os.getpid(), 11)")
+    assert kernel.manager.provisioner.process.wait(60) == -signal.SIGSEGV
+    assert "Segmentation fault" in (tmp_path / "log").read_text()
+
+
+def test_kernels_share_no_state(kernel, tmp_path):
+    other = Kernel(tmp_path / "other.log")
+    try:
+        draw = "import random\nprint(random.random())"
+        assert kernel.run("x = 1\n" + draw)[1] != other.run(draw)[1]
+        assert other.run("x")[0] == "NameError"
+        assert kernel.run("x")[0] == "ok"
+    finally:
+        other.end()
+
+
+def test_an_interrupt_ends_the_cell_and_not_the_kernel(kernel):
+    source = "print('in')\nimport select\nselect.select([], [], [])"
+    assert kernel.run(source, kernel.manager.interrupt_kernel)[0] == "KeyboardInterrupt"
+    assert kernel.run("print('on')")[:2] == ("ok", "on\n")
+
+
+def test_an_interrupt_arrives_once(kernel):
+    source = (
+        "import signal, threading\n"
+        "seen, over = [], threading.Event()\n"
+        "signal.signal(signal.SIGINT, lambda *_: (seen.append(1), print('interrupted', flush=True)))\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: over.set())\n"
+        "print('in', flush=True)\n"
+        "over.wait()\n"
+        "print(len(seen))"
+    )
+    fence = partial(os.killpg, kernel.pid, signal.SIGUSR1)
+    assert kernel.run(source, kernel.manager.interrupt_kernel, fence)[:2] == ("ok", "in\ninterrupted\n1\n")
+
+
+def test_an_interrupt_reaches_what_the_cell_runs(kernel):
+    source = "import subprocess\nown = subprocess.Popen(['sleep', '1000'])\nprint(own.pid, flush=True)\nown.wait()"
+    status, said, _ = kernel.run(source, kernel.manager.interrupt_kernel)
+    assert status == "KeyboardInterrupt"
+    assert gone(int(said))
+
+
+def test_killing_its_group_ends_it_and_what_it_started(kernel):
+    own = numbers(kernel)
+    os.killpg(kernel.pid, signal.SIGKILL)
+    assert all(map(gone, own))
+    assert not kernel.manager.is_alive()
+
+
+@pytest.mark.parametrize("now", [True, False])
+def test_shutting_it_down_ends_it_and_what_it_started(now, kernel):
+    own = numbers(kernel)
+    kernel.manager.shutdown_kernel(now=now)
+    assert all(map(gone, own))
+
+
+def test_a_restart_gives_a_new_kernel(kernel):
+    before = numbers(kernel)
+    kernel.client.stop_channels()
+    kernel.manager.restart_kernel(now=True)
+    kernel.connect()
+    assert kernel.run("subprocess")[0] == "NameError"
+    assert numbers(kernel)[0] not in before
+    assert all(map(gone, before))
+
+
+@pytest.mark.parametrize("last", ["os._exit(3)", "os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 15)"])
+def test_it_is_seen_to_end_as_it_ended(last, kernel):
+    kernel.client.execute(f"import os\n{last}")
+    assert kernel.manager.provisioner.process.wait(60) == {"3)": 3, "9)": -9, "5)": -15}[last[-2:]]
+
+
+def test_a_notebook_whose_parent_dies_has_a_dead_kernel(monkeypatch):
+    with warm.ForkServer(("ipykernel.kernelapp",)) as parent:
+        for name, value in kernels.environment(parent, os.environ).items():
+            monkeypatch.setenv(name, value)
+        source = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nsignal.pause()"
+        notebook = v4.new_notebook(cells=[v4.new_code_cell(source)])
+        with pytest.raises(DeadKernelError):
+            NotebookClient(notebook, kernel_name=kernels.NAME, startup_timeout=100).execute()
+
+
+def test_when_the_process_that_started_it_is_killed_it_ends(beside, tmp_path):
+    source = (
+        "import os, signal\nfrom jupyter_client import KernelManager\n"
+        f"manager = KernelManager(kernel_name={kernels.NAME!r}, transport='ipc', ip={str(tmp_path / 'ipc')!r})\n"
+        "manager.start_kernel()\nclient = manager.client()\nclient.start_channels()\nclient.wait_for_ready(timeout=100)\n"
+        "client.execute_interactive('import os\\nprint(os.getpid(), flush=True)')\n"
+        "print(manager.provisioner.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    dead = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=200)
+    assert dead.returncode == -signal.SIGKILL, dead.stderr
+    pids = [int(line) for line in dead.stdout.splitlines() if line.isdigit()]
+    assert len(pids) == 2
+    assert all(map(gone, pids))
+
+
+@pytest.mark.parametrize("address", [None, "nobody is here"])
+def test_without_a_parent_it_starts_cold_and_says_so(address, tmp_path, monkeypatch):
+    kernels.install(tmp_path)
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    monkeypatch.delenv(warm.ADDRESS, raising=False)
+    if address:
+        monkeypatch.setenv(warm.ADDRESS, str(tmp_path / address))
+    cold = Kernel(tmp_path / "log")
+    try:
+        assert cold.run("import os\nprint(os.getpid())")[1] == f"{cold.pid}\n"
+        assert cold.run("print('in')\nimport signal\nsignal.pause()", cold.manager.interrupt_kernel)[0] == "KeyboardInterrupt"
+    finally:
+        cold.end()
+    first = (tmp_path / "log").read_text().splitlines()[0]
+    assert first.startswith(f"{kernels.NAME}: ") and first.endswith(": this kernel starts cold")
+
+
+@pytest.fixture
+def tool(tmp_path):
+    """tool(*command): run a Jupyter tool as anybody would; returns what it did."""
+
+    def run(*command):
+        return subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+
+    return run
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    """A notebook that says whose child its kernel is; returns where it is, and what it would say under the parent."""
+
+    def make(says):
+        output = v4.new_output("stream", name="stdout", text=f"{says}\n")
+        cell = v4.new_code_cell("import os\nprint(os.getppid())", outputs=[output], execution_count=1)
+        nbformat.write(v4.new_notebook(cells=[cell]), tmp_path / "notebook.ipynb")
+        return str(tmp_path / "notebook.ipynb")
+
+    return make
+
+
+def test_papermill_can_name_it(beside, parent, notebook, tmp_path, tool):
+    done = tool("papermill", "-k", kernels.NAME, "--no-progress-bar", notebook(0), str(tmp_path / "out.ipynb"))
+    assert done.returncode == 0, done.stderr
+    [cell] = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
+    assert cell.outputs[0].text == f"{parent.pid}\n"
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_nbval_can_name_it(right, beside, parent, notebook, tool):
+    given = notebook(parent.pid if right else 0)
+    plain = ("-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, "--rootdir=.")
+    done = tool("pytest", *plain, "--nbval", "--nbval-kernel-name", kernels.NAME, given)
+    assert done.returncode == (0 if right else 1), done.stdout
+
+
+def test_jupyterlab_lists_it(beside, tool):
+    listed = json.loads(tool("jupyter", "kernelspec", "list", "--json").stdout)["kernelspecs"]
+    assert listed[kernels.NAME]["spec"]["language"] == "python"
+
+
+def test_installed_below_a_prefix_it_is_found_there(tmp_path, monkeypatch, tool):
+    kernels.install(tmp_path / "share" / "jupyter")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
+    listed = json.loads(tool("jupyter", "kernelspec", "list", "--json").stdout)["kernelspecs"]
+    assert listed[kernels.NAME]["resource_dir"] == str(tmp_path / "share" / "jupyter" / "kernels" / kernels.NAME)
+
+
+@pytest.fixture
+def command():
+    """command(*arguments): run_command in a process of its own, with a light parent."""
+    source = BESIDE.format(root=str(Path(kernels.__file__).parents[2]))
+    started = []
+
+    def start(*arguments):
+        command = [sys.executable, "-c", source, *arguments]
+        started.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["sh", "-c", "exit 3"], 3, ""),
+        (["sh", "-c", "kill -9 $$"], 137, ""),
+        (["no-such-command"], 127, "xpulab: no-such-command: No such file or directory\n"),
+        ([], 2, "usage: python -m xpulab.warm COMMAND [ARGUMENT ...]\n"),
+    ],
+)
+def test_a_command_beside_a_parent_gives_its_exit_code(arguments, code, complaint, command):
+    done = command(*arguments)
+    assert (done.communicate(timeout=100)[1], done.returncode) == (complaint, code)
+
+
+def test_a_command_beside_a_parent_finds_it_and_leaves_nothing(command):
+    said, _ = command("sh", "-c", "echo $XPULAB_WARM $JUPYTER_PATH").communicate(timeout=100)
+    address, path = said.split()
+    assert path.split(os.pathsep)[0] == os.path.dirname(address)
+    assert not os.path.exists(os.path.dirname(address))
+
+
+def test_a_signal_to_the_command_beside_a_parent_is_the_commands(command):
+    done = command("sh", "-c", "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.1; done")
+    assert done.stdout.readline() == "ready\n"
+    done.terminate()
+    assert done.communicate(timeout=100)[0] == "got it\n"
+    assert done.returncode == 5

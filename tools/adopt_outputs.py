@@ -1,0 +1,60 @@
+"""Takes the outputs of a green run on the CPU over into notebooks/, to be committed.
+
+    .venv/bin/python -m xpulab run --device cpu --out /tmp/run
+    .venv/bin/python tools/adopt_outputs.py /tmp/run
+
+A run is refused that is not green for any other reason than that the committed outputs are missing or differ.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import nbformat
+
+from xpulab import files
+from xpulab.harness.judge import judge
+from xpulab.harness.plan import read_plan
+
+ADDED_BY_PAPERMILL = {"injected-parameters"}
+ANOTHER_TEXT = "shows another text than the committed notebook"
+
+
+def adopt(executed: Path, committed: Path) -> None:
+    """Put the executed notebook's outputs into the committed one, whose sources must be the same."""
+    run, source = nbformat.read(executed, as_version=4), nbformat.read(committed, as_version=4)
+    cells = [cell for cell in run.cells if not ADDED_BY_PAPERMILL & set(cell.metadata.get("tags", []))]
+    if [cell.source for cell in cells] != [cell.source for cell in source.cells]:
+        raise SystemExit(f"{executed}: was made from other cells than {committed} holds")
+    code = [pair for pair in zip(source.cells, cells, strict=True) if pair[0].cell_type == "code"]
+    for count, (cell, ran) in enumerate(code, start=1):
+        cell.outputs, cell.execution_count = ran.outputs, count
+        for output in cell.outputs:
+            if output.output_type == "execute_result":
+                output.execution_count = count
+    nbformat.write(source, committed)
+
+
+def main(folder: Path) -> None:
+    """Adopt every notebook of a run, or none: refuses one that is red, or ran on another device than the CPU."""
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    if result["device"] != "cpu":
+        raise SystemExit(f"{folder}: ran on {result['device']}; outputs are committed from the CPU")
+    pairs = []
+    for notebook in result["notebooks"]:
+        if notebook["executed"] is None:
+            raise SystemExit(f"{notebook['name']}: was not run: {notebook['reason']}")
+        executed, committed = folder / notebook["executed"], files.NOTEBOOKS / f"{notebook['name']}.ipynb"
+        reasons = judge(read_plan(committed, result["level"]), executed).reasons
+        if red := [reason for reason in reasons if ANOTHER_TEXT not in reason]:
+            raise SystemExit(f"{notebook['name']}: not green: {'; '.join(red)}")
+        pairs.append((executed, committed))
+    for executed, committed in pairs:
+        adopt(executed, committed)
+        print(f"{committed.stem}: outputs adopted")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

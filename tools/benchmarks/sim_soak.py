@@ -1,0 +1,164 @@
+"""Many runs of a 4-rank job on simulated cards, one after another: none may hang, none may leave anything behind.
+
+    python tools/benchmarks/sim_soak.py            # 200 runs; --runs N, --kill-every K (0: never)
+
+Each run forks 4 ranks from this process, which has imported Paddle. They set up paddle.distributed, exchange tensors through
+every collective that a training step uses, check the values, and end. In each K-th run one rank is killed in the middle of a
+collective: the others must end by themselves with an error that names it. What is left of a run's
+process group is killed after it. Prints a line every 20 runs, and at the end the figures: segments, shared memory, files
+and processes that are left. Exits with 1 when anything was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "sim" / "collectives"))
+
+os.environ.setdefault("XPULAB_SIM_TIMEOUT", "30")
+
+import paddle_job
+
+from xpulab.sim.shared_memory import FOLDER, segments
+
+RANKS = 4
+SECONDS = 60.0
+"""A run that takes longer hangs."""
+
+
+def work(rank: int, victim: int | None) -> None:
+    """One small job. The victim dies between two collectives, with the others waiting for it."""
+    import numpy as np
+    import paddle
+    import paddle.distributed as dist
+
+    dist.init_parallel_env()
+    for step in range(3):
+        data = paddle.arange(200_000, dtype="float32") % 100 + rank
+        dist.all_reduce(data)
+        np.testing.assert_array_equal(data.numpy(), (np.arange(200_000) % 100) * RANKS + 6)
+        if step == 1 and rank == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        parts = paddle.full([RANKS, 1000], float(rank))
+        got = paddle.empty_like(parts)
+        dist.alltoall_single(got, parts)
+        np.testing.assert_array_equal(got.numpy()[:, 0], np.arange(RANKS))
+        received = paddle.zeros([300_000])
+        asked = [
+            dist.P2POp(dist.isend, paddle.full([300_000], float(rank)), (rank + 1) % RANKS),
+            dist.P2POp(dist.irecv, received, (rank - 1) % RANKS),
+        ]
+        for task in dist.batch_isend_irecv(asked):
+            task.wait()
+        assert (received.numpy() == (rank - 1) % RANKS).all()
+    dist.barrier()
+
+
+def run(log: Any, victim: int | None) -> tuple[list[int], bool]:
+    """The ranks' exit statuses (negative: a signal), and whether all ended in time. Nothing of them runs afterwards."""
+    ports = paddle_job.free_ports(RANKS + 1)
+    processes: list[int] = []
+    for rank in range(RANKS):
+        process = os.fork()
+        if process == 0:
+            status = 1
+            try:
+                os.setpgid(0, processes[0] if processes else 0)
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+                os.environ.update(paddle_job.environment(rank, ports))
+                work(rank, victim)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(status)
+        os.setpgid(process, processes[0] if processes else process)
+        processes.append(process)
+    ends = {os.pidfd_open(process): process for process in processes}
+    statuses: dict[int, int] = {}
+    until = time.monotonic() + SECONDS
+    while ends and (left := until - time.monotonic()) > 0:
+        for end in select.select(list(ends), [], [], left)[0]:
+            process = ends.pop(end)
+            os.close(end)
+            if process != processes[0]:  # the first one's id is the group's: it is reaped last
+                statuses[process] = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    in_time = not ends
+    for end in ends:
+        os.close(end)
+    os.killpg(processes[0], signal.SIGKILL)
+    for process in processes:
+        if process not in statuses:
+            statuses[process] = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return [statuses[process] for process in processes], in_time
+
+
+def taken() -> int:
+    """Bytes of shared memory in use on this machine."""
+    about = os.statvfs(FOLDER)
+    return (about.f_blocks - about.f_bfree) * about.f_frsize
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--kill-every", type=int, default=10)
+    chosen = parser.parse_args()
+
+    names, before, files = segments(), taken(), len(os.listdir("/proc/self/fd"))
+    seconds: list[float] = []
+    killed: list[float] = []
+    problems: list[str] = []
+    with tempfile.TemporaryFile("w+") as log:
+        for number in range(1, chosen.runs + 1):
+            victim = number // chosen.kill_every % RANKS if chosen.kill_every and number % chosen.kill_every == 0 else None
+            log.seek(0)
+            log.truncate()
+            start = time.monotonic()
+            statuses, in_time = run(log, victim)
+            (killed if victim is not None else seconds).append(time.monotonic() - start)
+            log.seek(0)
+            said = log.read()
+            if not in_time:
+                problems.append(f"run {number} hung: {statuses}\n{said[-3000:]}")
+            elif victim is None and statuses != [0] * RANKS:
+                problems.append(f"run {number} failed: {statuses}\n{said[-3000:]}")
+            elif victim is not None and (statuses[victim] != -signal.SIGKILL or 0 in statuses or "has died" not in said):
+                problems.append(f"run {number}, rank {victim} killed: {statuses}\n{said[-3000:]}")
+            if left := [path.name for path in segments() if path not in names]:
+                problems.append(f"run {number} left segments: {left}")
+            if number % 20 == 0:
+                print(f"{number} runs, {len(problems)} problems, median {statistics.median(seconds):.2f} s", flush=True)
+    print(f"{len(seconds)} runs of {RANKS} ranks: median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s")
+    if killed:
+        print(f"{len(killed)} runs with a rank killed: median {statistics.median(killed):.2f} s, longest {max(killed):.2f} s")
+    print(
+        f"shared memory taken before {before:,} bytes, after {taken():,} bytes; segments left: {len(segments()) - len(names)}"
+    )
+    print(f"open files before {files}, after {len(os.listdir('/proc/self/fd'))}; processes left: {len(children())}")
+    for problem in problems:
+        print(problem)
+    if children():
+        problems.append("processes are left")
+    return 1 if problems else 0
+
+
+def children() -> list[str]:
+    """Processes that this one has started and that are still there."""
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""One check over many cases: a row a case, each with a comparison and a control of its own."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from xpulab.checks import compare
+from xpulab.checks.rows import Comparison, close_to, compared, value_of, with_known_issue
+from xpulab.records.record import Record, Row, worst
+
+
+class Table:
+    """The rows of one check. Its methods compare like the functions of the same names; `case` names the row."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._rows: list[Row] = []
+        self._recorded = False
+
+    def close(self, case: str, measured: Any, expected: Any, *, control: Any, atol: float = 0.0, rtol: float = 0.0) -> None:
+        """As check.close."""
+        self._add(case, measured, control, close_to(expected, atol, rtol, nonfinite=False))
+
+    def equal(self, case: str, measured: Any, expected: Any, *, control: Any) -> None:
+        """As check.equal."""
+        self._add(case, measured, control, partial(compare.equal, expected=expected))
+
+    def bitwise(self, case: str, measured: Any, expected: Any, *, control: Any) -> None:
+        """As check.bitwise."""
+        self._add(case, measured, control, partial(compare.bitwise, expected=expected))
+
+    def below(self, case: str, measured: Any, bound: float, *, control: Any) -> None:
+        """As check.below."""
+        self._add(case, measured, control, partial(compare.below, bound=float(bound)))
+
+    def above(self, case: str, measured: Any, bound: float, *, control: Any) -> None:
+        """As check.above."""
+        self._add(case, measured, control, partial(compare.above, bound=float(bound)))
+
+    def between(self, case: str, measured: Any, low: float, high: float, *, control: Any) -> None:
+        """As check.between."""
+        self._add(case, measured, control, partial(compare.between, low=float(low), high=float(high)))
+
+    def skip(self, case: str, reason: str) -> None:
+        """This case cannot be made here."""
+        self._append(Row(case, "skipped", None, "", "not tried", reason))
+
+    def stopped_by(self, error: BaseException) -> None:
+        """An exception ended the block: what came after it was not compared."""
+        reason = f"{type(error).__name__}: {compare.first_line(error)}; no row after this one was compared"
+        self._rows.append(Row(f"after {len(self._rows)} rows", "broken", None, "", "not tried", reason))
+
+    def record(self, means: str, seconds: float) -> Record:
+        """All rows as one record, whose outcome is that of the worst row."""
+        name, rows, self._recorded = self._name, tuple(self._rows), True
+        if not rows:
+            return Record(name, "failed", means, seconds=seconds, reason="the table has no row: nothing was compared")
+        outcome = worst(row.outcome for row in rows)
+        worth_saying = [row for row in rows if row.outcome not in ("passed", "skipped")]
+        reason = "; ".join(f"{row.case}: {row.reason}" for row in worth_saying) or None
+        good = sum(row.outcome == "passed" for row in rows)
+        compared = sum(row.outcome != "skipped" for row in rows)
+        if not compared:
+            reason = "; ".join(f"{row.case}: {row.reason}" for row in rows)
+            return Record(name, "skipped", reason, seconds=seconds, reason=reason)
+        rejected = sum(row.control == "rejected" for row in rows)
+        control = "rejected" if rejected == compared else f"rejected in {rejected} of {compared}"
+        return Record(
+            name, outcome, means, f"{good} of {compared} rows", "every row as its bound asks", control, seconds, reason, rows
+        )
+
+    def _add(self, case: str, measured: Any, control: Any, comparison: Comparison) -> None:
+        row = compared(case, comparison, lambda: value_of(measured), lambda: value_of(control))
+        self._append(with_known_issue(row, self._name, case))
+
+    def _append(self, row: Row) -> None:
+        if self._recorded:
+            raise ValueError(f"table {self._name!r} is recorded already: compare {row.case!r} inside its with block")
+        if any(row.case == earlier.case for earlier in self._rows):
+            raise ValueError(f"table {self._name!r} has a row {row.case!r} already")
+        self._rows.append(row)

@@ -1,0 +1,126 @@
+"""Run a function that is defined in a cell on several ranks, as paddle.distributed.launch would run a script.
+
+    def work(factor):
+        dist.init_parallel_env()
+        ...
+        ranks.step("entered step 3")
+        return losses
+
+    losses_of_rank = ranks.run(work, 4, 2.0, device=here.name)
+
+On the CPU and on simulated cards the ranks are forked from a process that has imported Paddle already (xpulab.warm); on a
+GPU or an XPU paddle.distributed.launch starts them, a way that was run here on the CPU and on simulated cards only. Both
+give the function the same environment. Whatever happens, no process is left.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from xpulab.devices import DEVICES, REAL, SIMULATED
+from xpulab.errors import InputError
+from xpulab.ranks import parcel
+from xpulab.ranks.inside import step
+from xpulab.ranks.report import RankReport, RanksFailed, RanksInterrupted, reports_of
+
+__all__ = ["MOST_RANKS", "RankReport", "RanksFailed", "RanksInterrupted", "Results", "run", "step"]
+
+MOST_RANKS = 16
+_FORKED = ("cpu", SIMULATED)
+
+
+class Results(list):
+    """What each rank returned, in the order of the ranks. printed: what each wrote to standard output and error.
+
+    It is not shown by itself: how the lines of several processes mix differs from run to run.
+    """
+
+    def __init__(self, values: list[Any], printed: list[str]) -> None:
+        super().__init__(values)
+        self.printed = printed
+
+
+def run(
+    function: Callable[..., Any],
+    n: int,
+    *arguments: Any,
+    device: str = "cpu",
+    time_limit: float = 60.0,
+    launch: bool | None = None,
+) -> Results:
+    """Call function(*arguments) on n ranks, and return what each returned, in the order of the ranks.
+
+    function: may be defined in a cell, and use what other cells define. It finds the environment of
+    paddle.distributed.launch and its device chosen, and calls dist.init_parallel_env() itself where it needs it.
+    time_limit: seconds, from when the first rank has entered the function. launch: start the ranks with
+    paddle.distributed.launch, or fork them; by default what suits the device.
+    Tensors arrive at the ranks, and come back, on the device that is in use there.
+    Raises RanksFailed when not every rank returned, RanksInterrupted at an interrupt, and InputError for arguments that
+    cannot be.
+    """
+    launch = _checked(n, device, time_limit, launch)
+    from xpulab.ranks.watch import Watch
+
+    job = _job(function, arguments, n, device)
+    outcome = Watch(n, time_limit, job).run(lambda address: _starter(launch)(address, n, device, _base(n, device)))
+    if outcome.values is None or outcome.interrupted:
+        failure = RanksInterrupted if outcome.interrupted else RanksFailed
+        raise failure(*reports_of(outcome)) from None
+    return Results([parcel.received(rank, value) for rank, value in enumerate(outcome.values)], outcome.printed)
+
+
+def _checked(n: int, device: str, time_limit: float, launch: bool | None) -> bool:
+    """Whether to launch; raises InputError for what no run can be made of."""
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_RANKS:
+        raise InputError(f"{n!r} ranks: give a whole number from 1 to {MOST_RANKS}")
+    if device not in DEVICES:
+        raise InputError(f"no device {device!r}: choose {', '.join(DEVICES)}, or give use_device(...).name")
+    if not time_limit > 0:
+        raise InputError(f"a time limit of {time_limit!r} s: give a number of seconds above 0")
+    if device in _FORKED:
+        return bool(launch)
+    if launch is False:
+        raise InputError(f"ranks on {device} cannot be forked, only launched: leave launch out")
+    if device in REAL:
+        from xpulab.notebook.device import card_count
+
+        if (available := card_count(device)) < n:
+            raise InputError(f"{n} ranks on {device}: Paddle sees {available} cards here; give fewer ranks or another device")
+    return True
+
+
+def _starter(launch: bool) -> type:
+    if launch:
+        from xpulab.ranks.launched import Launched
+
+        return Launched
+    from xpulab.ranks.forked import Forked
+
+    return Forked
+
+
+def _base(n: int, device: str) -> dict[str, str]:
+    """The variables that the launcher would be started with."""
+    from xpulab.ranks import environment
+
+    if device != SIMULATED:
+        return environment.before_launch(os.environ)
+    from xpulab import sim
+
+    return {**environment.before_launch(os.environ), **sim.environment(n)}
+
+
+def _job(function: Callable[..., Any], arguments: tuple, n: int, device: str) -> bytes:
+    import sys
+    from dataclasses import asdict
+
+    from xpulab.ranks import stacks
+    from xpulab.ranks.inside import Job
+    from xpulab.ranks.launched import PORT_RANGE
+
+    environment = {PORT_RANGE: os.environ.get(PORT_RANGE)}
+    job = Job(parcel.packed_call(function, arguments), device, n, list(sys.path), stacks.sources_of_cells(), environment)
+    return pickle.dumps(asdict(job))

@@ -1,0 +1,174 @@
+"""What runs in a rank: it takes its job, calls the function and hands back what came of it.
+
+A rank that has returned waits until all have, as a script that ends with a barrier does; a rank that raised waits to be
+ended. So no rank sees another one vanish because of the order in which they are done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import linecache
+import os
+import pickle
+import signal
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from xpulab.ranks import channel, leftovers, parcel, rendezvous
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_OF_A_CARD = "CustomDevice error"
+_HERE = str(Path(__file__).parent)
+_line: channel.Line | None = None
+_stack: TextIO | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every rank of a run is given.
+
+    function: the pickled function and its arguments. device: cpu, gpu, xpu or sim. cards: how many ranks there are. path:
+    the notebook's sys.path. sources: the lines of its cells by file name, so that a traceback can show them. environment:
+    variables that only starting the rank needed, with the value they have in the notebook (None: not set).
+    """
+
+    function: bytes
+    device: str
+    cards: int
+    path: list[str]
+    sources: dict[str, tuple]
+    environment: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception that left a rank's function.
+
+    kind: its type's name. message: its text. trace: the traceback as text. frames: file and function of each frame, the
+    innermost first.
+    """
+
+    kind: str
+    message: str
+    trace: str
+    frames: tuple[tuple[str, str], ...]
+
+
+def forked(address: bytes) -> None:
+    """Where a rank begins that was forked from the warm parent."""
+    main(address.decode())
+
+
+def step(text: str) -> None:
+    """Called in the function: where it stands, to be shown when the run fails. Outside a rank nothing happens."""
+    if _line is not None:
+        with contextlib.suppress(OSError):  # the notebook is gone, and this rank will be in a moment
+            _line.send(channel.STEP, str(text).encode())
+
+
+def main(address: str) -> None:
+    """Be one rank of the run that listens at `address`. Returns when all ranks have returned; else the process ends."""
+    global _line, _stack
+    _adopt_orphans()
+    _stack = open(os.memfd_create("stack"), "w")  # noqa: SIM115 it is written to until the process has ended
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        faulthandler.register(number, file=_stack, all_threads=True, chain=number == signal.SIGTERM)
+    _line = channel.Line(address)
+    _line.hello(json.dumps({"rank": int(os.environ["PADDLE_TRAINER_ID"])}).encode(), _stack.fileno())
+    kind, body = _line.receive()
+    if kind != channel.JOB:
+        os._exit(1)
+    _line.send(*_outcome(Job(**pickle.loads(body)), address, _line, _stack))
+    if _line.receive() != (channel.END, b"returned"):
+        os._exit(1)
+
+
+def _outcome(job: Job, address: str, line: channel.Line, crash: TextIO) -> tuple[bytes, bytes]:
+    """Run the job; the message that tells what came of it."""
+    try:
+        _take_surroundings(job, address)
+        _take_card(job)
+        faulthandler.enable(file=crash)  # after Paddle, whose own handler prints C++ frames only
+        function, arguments = pickle.loads(job.function)
+        line.send(channel.ENTERED)
+        value = function(*arguments)
+    except BaseException as error:
+        _flush()
+        return channel.RAISED, pickle.dumps(_raised(error))
+    _flush()
+    try:
+        return channel.RETURNED, parcel.packed(value)
+    except Exception as error:
+        unfit = TypeError(
+            f"what this rank returned, a {type(value).__name__}, cannot be sent to the notebook: {error}. {parcel.REMEDY}"
+        )
+        return channel.RAISED, pickle.dumps(_raised(unfit))
+
+
+def _take_surroundings(job: Job, address: str) -> None:
+    """The notebook's path, sources and environment, before anything is imported or unpickled."""
+    sys.path[:] = job.path
+    sys.argv[:] = [""]
+    linecache.cache.update(job.sources)
+    os.environ[leftovers.MARK] = address
+    for name, value in job.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # what was printed before a kill must be there after it
+
+
+def _take_card(job: Job) -> None:
+    """Make this rank's card the device of everything that Paddle computes."""
+    import paddle
+
+    rank = int(os.environ["PADDLE_TRAINER_ID"])
+    if job.device == "cpu":
+        paddle.set_device("cpu")
+    else:
+        if job.device == "sim":
+            from xpulab import sim
+
+            sim.load(job.cards)
+        selected = os.environ.get(f"FLAGS_selected_{job.device}s", str(rank))
+        paddle.set_device(f"{job.device}:{selected.split(',')[0]}")  # a single rank is offered all cards
+    if rank > 0:
+        rendezvous.wait_for_rank_0()
+
+
+def _raised(error: BaseException) -> Raised:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE) and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = None  # it was raised here: there is nothing of the reader's to show
+    frames = tuple((frame.f_code.co_filename, frame.f_code.co_name) for frame, _ in traceback.walk_tb(trace))[::-1]
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    said = _of_card(str(error))
+    return Raised(type(error).__qualname__, f"{error}{said}", f"{text}{said.lstrip(':')}", frames)
+
+
+def _of_card(message: str) -> str:
+    """What a simulated card has complained about, when Paddle only says that it has."""
+    sim = sys.modules.get("xpulab.sim")
+    cause = sim.last_error() if sim and _OF_A_CARD in message else ""
+    return f": the simulated card said: {cause}" if cause else ""
+
+
+def _adopt_orphans() -> None:
+    """Whatever this rank's children leave behind becomes its own child, so that it can be found and ended with it."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
