@@ -97,8 +97,8 @@ def test_it_says_what_is_wrong_and_exits_with_2(wrong, tmp_path):
 
 @pytest.mark.parametrize("command", ["run", "baseline"])
 def test_a_file_of_references_that_cannot_be_read_is_named_before_anything_runs(command, tmp_path, monkeypatch):
-    (tmp_path / "cpu.json").write_text('{"schema": 1, "device": "cpu",\n "references": []}')
-    monkeypatch.setenv("XPULAB_REFERENCES", str(tmp_path))
+    (tmp_path / "cpu.json").write_text('{"schema": 1, "device": "cpu",\n "baselines": []}')
+    monkeypatch.setenv("XPULAB_BASELINES", str(tmp_path))
     done = xpulab(command, "--device", "cpu", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "cpu.json line 2: [] should be non-empty" in done.stderr

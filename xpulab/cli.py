@@ -144,7 +144,7 @@ def selftest(
         return
 
     from xpulab import sim
-    from xpulab.harness.run import surroundings
+    from xpulab.harness.run import kernel_environment
 
     if any(fault.device == SIMULATED for fault in faults):
         sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
@@ -154,7 +154,7 @@ def selftest(
         raise typer.Exit(_control_of_selftest(faults, at_once, as_json))
     said.print(f"{len(faults)} faults, {at_once} at a time", highlight=False)
     tried = []
-    with surroundings("cpu") as environment:
+    with kernel_environment("cpu") as environment:
         for trial in proof.trials(faults, at_once, environment):
             tried.append(trial)
             line = f"{len(tried):>3} of {len(faults)}  {table.outcome(trial)}  {trial.fault.name}, {trial.seconds:.0f} s"
@@ -166,10 +166,10 @@ def selftest(
 def _control_of_selftest(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
     """Run the sections that the faults are tried in without them, and say what came of it; returns the exit code."""
     from xpulab.faults import selftest, table
-    from xpulab.harness.run import surroundings
+    from xpulab.harness.run import kernel_environment
 
     ran = []
-    with surroundings("cpu") as environment:
+    with kernel_environment("cpu") as environment:
         for control in selftest.controls(faults, jobs, environment):
             ran.append(control)
             print(table.controls_as_text([control]).splitlines()[0], file=sys.stderr)
@@ -183,10 +183,10 @@ def baseline(
     runs: Annotated[int, typer.Option(min=2, help="How many times it is measured; tolerances come from their spread.")] = 5,
     device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
     cards: Annotated[int | None, typer.Option(min=1, max=16, help="As for xpulab run.")] = None,
-    level: Annotated[str, typer.Option(help="As for xpulab run; each level has references of its own.")] = "quick",
+    level: Annotated[str, typer.Option(help="As for xpulab run; each level has baselines of its own.")] = "quick",
     out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
 ) -> None:
-    """Measure losses, rates and memory on this machine, idle as it should be, and keep them as its references."""
+    """Measure losses, rates and memory on this machine, idle as it should be, and keep them as its baselines."""
     from rich.console import Console
 
     from xpulab.harness import baseline as measurement
@@ -205,13 +205,13 @@ def baseline(
     names = ", ".join(plan.name for plan in plans)
     console.print(f"device {device}, level {level}, {runs} runs of {names}, one at a time", highlight=False)
     try:
-        reference = measurement.measure(plans, target, runs, folder, console)
+        baseline = measurement.measure(plans, target, runs, folder, console)
     except measurement.NotGreen as red:
         console.print(as_text(red.result), highlight=False, markup=False, soft_wrap=True)
         console.print(f"nothing was kept: {red}", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
-    path = baselines.store(reference, baselines.folder())
-    console.print(f"{path}: {len(reference.entries)} references, {reference.origin}", highlight=False, soft_wrap=True)
+    path = baselines.store(baseline, baselines.folder())
+    console.print(f"{path}: {len(baseline.entries)} baselines, {baseline.origin}", highlight=False, soft_wrap=True)
 
 
 @app.command()

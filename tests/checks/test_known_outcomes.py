@@ -7,7 +7,7 @@ import pytest
 from xpulab import files
 from xpulab.checks import check
 from xpulab.records import known_issues
-from xpulab.records.record import Setting
+from xpulab.records.record import RunContext
 
 ENTRY = """
 - id: wrong-sum
@@ -97,7 +97,7 @@ def test_a_defect_listed_for_something_else_excuses_nothing(listed, shown, entry
 
 def test_the_device_in_use_decides(listed, shown):
     listed(device="xpu")
-    check.ledger.setting = Setting("xpu", 1)
+    check.ledger.run_context = RunContext("xpu", 1)
     check.equal("a.b", 3, 1, control=2)
     assert shown.record.outcome == "known"
 

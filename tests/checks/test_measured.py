@@ -9,10 +9,10 @@ import pytest
 
 from xpulab.checks import check
 from xpulab.records import baselines
-from xpulab.records.baselines import Reference
-from xpulab.records.record import Measurement, Setting, record_in
+from xpulab.records.baselines import Baseline
+from xpulab.records.record import Measurement, RunContext, record_in
 
-HERE = Setting("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
+HERE = RunContext("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
 CONDITIONS = {"seed": 0}
 KEPT = (
     Measurement("copy", "rate", "GB/s", (10.0,), {"seed": "0"}),
@@ -23,25 +23,25 @@ KEPT = (
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """An empty folder for references; a device was chosen."""
+    """An empty folder for baselines; a device was chosen."""
     monkeypatch.setenv(baselines.FOLDER, str(tmp_path))
     baselines.load_all.cache_clear()
-    check.ledger.setting = HERE
+    check.ledger.run_context = HERE
     yield tmp_path
     baselines.load_all.cache_clear()
 
 
 @pytest.fixture
 def measured_before(folder):
-    """There is a reference for what KEPT holds."""
-    entries = tuple(baselines.summarise("demo.reference", [each, each], "cpu") for each in KEPT)
+    """There is a baseline for what KEPT holds."""
+    entries = tuple(baselines.summarise("demo.baseline", [each, each], "cpu") for each in KEPT)
     origin = dict(machine=HERE.machine, driver="none", versions=HERE.versions, commit="0123456789", date="2026-11-21", runs=2)
     hardware = baselines.hardware(HERE)
-    baselines.store(Reference("cpu", hardware, "paddlepaddle", "quick", entries=entries, **origin), folder)
+    baselines.store(Baseline("cpu", hardware, "paddlepaddle", "quick", entries=entries, **origin), folder)
 
 
 def measure(fill, level="quick"):
-    with check.references("demo.reference", level=level, conditions=CONDITIONS, means="as before") as rows:
+    with check.baseline("demo.baseline", level=level, conditions=CONDITIONS, means="as before") as rows:
         fill(rows)
 
 
@@ -61,9 +61,9 @@ def test_without_a_reference_it_is_skipped_and_says_so_once(shown, folder):
         rows.memory("memory", 1000, control=2000)
 
     measure(fill)
-    reason = f"no reference: there is no cpu.json in {folder.name}; `xpulab baseline` measures one"
+    reason = f"no baseline: there is no cpu.json in {folder.name}; `xpulab baseline` measures one"
     assert (shown.record.outcome, shown.record.reason) == ("skipped", reason)
-    assert shown.text == f"skipped demo.reference  {reason}"
+    assert shown.text == f"skipped demo.baseline  {reason}"
 
 
 def test_what_was_measured_is_kept_without_a_reference(shown):
@@ -131,7 +131,7 @@ class TestHeldAgainstAReference:
         assert shown.record.outcome == "skipped"
 
     def test_before_a_device_was_chosen_it_is_broken(self, shown):
-        check.ledger.setting = None
+        check.ledger.run_context = None
         measure(copy(10.0))
         assert shown.record.outcome == "broken"
         assert "choose a device first" in shown.record.reason

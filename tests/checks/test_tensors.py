@@ -9,7 +9,7 @@ import pytest
 
 from xpulab.checks import check, compare
 from xpulab.errors import InputError
-from xpulab.records.record import Setting
+from xpulab.records.record import RunContext
 
 paddle = pytest.importorskip("paddle")
 
@@ -147,17 +147,17 @@ def test_a_bound_may_be_a_0d_tensor(shown):
 
 def test_using_a_device_says_where_the_notebook_runs(shown):
     from xpulab.notebook.device import use_device
-    from xpulab.records.record import setting_in
+    from xpulab.records.record import run_context_in
 
     use_device("cpu")
-    setting = setting_in(shown.outputs[-1][1])
-    assert (setting.device, setting.cards) == ("cpu", 1)
+    run_context = run_context_in(shown.outputs[-1][1])
+    assert (run_context.device, run_context.cards) == ("cpu", 1)
 
 
 def test_using_a_device_decides_which_known_issues_count(shown):
     from xpulab.notebook import device
 
-    check.ledger.setting = Setting("another", 1)
+    check.ledger.run_context = RunContext("another", 1)
     device.use_device("cpu")
     assert check.ledger.device == "cpu"
 

@@ -16,7 +16,7 @@ from xpulab.harness import report
 from xpulab.harness.execute import Run, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
-from xpulab.records.record import Record, Setting
+from xpulab.records.record import Record, RunContext
 
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 PASSED = Record("demo.good", "passed", "two is two", control="rejected")
@@ -50,7 +50,7 @@ class Adoption:
         executed.metadata["papermill"] = {"duration": 5.0}
         executed.metadata["xpulab"]["run"] = asdict(Run("cpu", "quick", 1, 2.0, 30.0, None))
         line = {"text/plain": "passed  demo.good  two is two"}
-        executed.cells[2].outputs = [v4.new_output("display_data", data={}, metadata=Setting("cpu", 1).to_metadata())]
+        executed.cells[2].outputs = [v4.new_output("display_data", data={}, metadata=RunContext("cpu", 1).to_metadata())]
         executed.cells[3].outputs = [
             v4.new_output("display_data", data=line, metadata=PASSED.to_metadata()),
             v4.new_output("execute_result", data={"text/plain": "4"}, execution_count=4),

@@ -1,4 +1,4 @@
-"""References are made of several green runs of one machine, or not at all."""
+"""Baselines are made of several green runs of one machine, or not at all."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import read_plan
 from xpulab.records import baselines
-from xpulab.records.record import Measurement, Record, Setting
+from xpulab.records.record import Measurement, Record, RunContext
 
-HERE = Setting("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
+HERE = RunContext("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
 DEVICE = "from xpulab.notebook.device import use_device\nuse_device(device, cards)"
 MEASURES = """import math
-with check.references("demo.reference", level=level, conditions={"seed": seed}, means="as before") as rows:
+with check.baseline("demo.baseline", level=level, conditions={"seed": seed}, means="as before") as rows:
     rows.rate("copy", math.sqrt(100), "GB/s", control=math.sqrt(100) / 20)
     rows.losses("losses", [3.0, 2.0, 1.0], control=[3.0, 3.0, 3.0])"""
 GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 BAD = 'check.equal("demo.bad", 1, 2, control=3)'
 
 
-def run_of(speed, setting=HERE, case="copy"):
+def run_of(speed, run_context=HERE, case="copy"):
     """The verdicts on a run that measured this speed."""
-    record = Record("demo.reference", "skipped", "", measurements=(Measurement(case, "rate", "GB/s", (speed,), {}),))
-    return [Verdict("demo", "A demo", "passed", None, (record,), setting, (), (), None)]
+    record = Record("demo.baseline", "skipped", "", measurements=(Measurement(case, "rate", "GB/s", (speed,), {}),))
+    return [Verdict("demo", "A demo", "passed", None, (record,), run_context, (), (), None)]
 
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """An empty folder for references."""
-    folder = tmp_path / "references"
+    """An empty folder for baselines."""
+    folder = tmp_path / "baselines"
     monkeypatch.setenv(baselines.FOLDER, str(folder))
     baselines.load_all.cache_clear()
     yield folder
@@ -48,20 +48,20 @@ def test_only_notebooks_that_measure_are_run(put):
 
 
 def test_the_value_is_the_median_of_the_runs():
-    reference = baseline.summed_up([run_of(10.0), run_of(14.0), run_of(11.0)], "quick")
-    assert [(entry.value, entry.spread) for entry in reference.entries] == [((11.0,), 4.0)]
+    summary = baseline.summed_up([run_of(10.0), run_of(14.0), run_of(11.0)], "quick")
+    assert [(entry.value, entry.spread) for entry in summary.entries] == [((11.0,), 4.0)]
 
 
 def test_it_says_where_it_comes_from():
-    reference = baseline.summed_up([run_of(10.0), run_of(14.0)], "quick")
-    assert (reference.device, reference.hardware, reference.wheel) == ("cpu", "Quick CPU, 4 cores", "paddlepaddle")
-    assert (reference.runs, reference.driver, reference.versions) == (2, "none", HERE.versions)
+    summary = baseline.summed_up([run_of(10.0), run_of(14.0)], "quick")
+    assert (summary.device, summary.hardware, summary.wheel) == ("cpu", "Quick CPU, 4 cores", "paddlepaddle")
+    assert (summary.runs, summary.driver, summary.versions) == (2, "none", HERE.versions)
 
 
 def test_the_driver_of_a_card_is_kept():
     card = replace(HERE, device="gpu", machine={"card": "A100", "driver": "550"}, versions={"paddlepaddle-gpu": "3.3.1"})
-    reference = baseline.summed_up([run_of(10.0, card)] * 2, "quick")
-    assert (reference.hardware, reference.driver) == ("A100", "550")
+    summary = baseline.summed_up([run_of(10.0, card)] * 2, "quick")
+    assert (summary.hardware, summary.driver) == ("A100", "550")
 
 
 def test_runs_with_other_versions_are_not_mixed():
@@ -70,7 +70,7 @@ def test_runs_with_other_versions_are_not_mixed():
 
 
 def test_what_only_one_run_measured_is_refused():
-    with pytest.raises(InputError, match=r"demo\.reference, (add|copy): not every run measured it alike"):
+    with pytest.raises(InputError, match=r"demo\.baseline, (add|copy): not every run measured it alike"):
         baseline.summed_up([run_of(10.0), run_of(10.0, case="add")], "quick")
 
 
@@ -97,7 +97,7 @@ class TestMeasuredAndHeldAgainst:
         harness.prepare(tmp_path / "after")
         after = harness.run([plan], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)
         assert [(check["name"], check["outcome"]) for check in after.result["notebooks"][0]["checks"]] == [
-            ("demo.reference", "passed"),
+            ("demo.baseline", "passed"),
             ("demo.good", "passed"),
         ]
 
@@ -107,7 +107,7 @@ class TestMeasuredAndHeldAgainst:
         harness.prepare(tmp_path / "after")
         after = harness.run([slower], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)
         (first, _) = after.result["notebooks"][0]["checks"]
-        assert (first["name"], first["outcome"]) == ("demo.reference", "failed")
+        assert (first["name"], first["outcome"]) == ("demo.baseline", "failed")
         assert self.measure(slower, tmp_path / "again").entries[0].value == (1.0,)
 
     def test_nothing_is_kept_of_a_run_that_is_red(self, put, kept, tmp_path):

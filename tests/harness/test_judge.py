@@ -14,7 +14,7 @@ from xpulab.errors import InputError
 from xpulab.harness.execute import Run
 from xpulab.harness.judge import judge, not_run
 from xpulab.harness.plan import read_plan
-from xpulab.records.record import Record, Setting
+from xpulab.records.record import Record, RunContext
 
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 PASSED = Record("demo.good", "passed", "two is two", control="rejected")
@@ -27,7 +27,7 @@ def shows(record, detail=""):
 
 
 def ran_on(device):
-    return v4.new_output("display_data", data={"text/plain": "the device"}, metadata=Setting(device, 1).to_metadata())
+    return v4.new_output("display_data", data={"text/plain": "the device"}, metadata=RunContext(device, 1).to_metadata())
 
 
 class Case:
@@ -37,17 +37,17 @@ class Case:
         self.folder, self.committed = folder, notebook
         for count, cell in enumerate(self._code(notebook), start=1):
             cell.execution_count = count
-        self.parameters, self.setting, self.time, self.check, self.last = self._code(notebook)
+        self.parameters, self.run_context, self.time, self.check, self.last = self._code(notebook)
         self.executed = self.show(PASSED)
 
     def show(self, record, device="cpu"):
         """Makes the committed outputs, and the executed ones with this record from this device."""
-        self.setting.outputs = [ran_on("cpu")]
+        self.run_context.outputs = [ran_on("cpu")]
         self.time.outputs = [v4.new_output("stream", text="took 3 s\n")]
         self.check.outputs = [shows(PASSED)]
         self.executed = copy.deepcopy(self.committed)
-        _, setting, time, check, _ = self._code(self.executed)
-        setting.outputs, time.outputs = [ran_on(device)], [v4.new_output("stream", text="took 5 s\n")]
+        _, run_context, time, check, _ = self._code(self.executed)
+        run_context.outputs, time.outputs = [ran_on(device)], [v4.new_output("stream", text="took 5 s\n")]
         check.outputs = [shows(record)]
         return self.executed
 
@@ -89,7 +89,7 @@ def red(verdict):
 def test_an_executed_notebook_from_elsewhere_is_judged(case):
     verdict = case.verdict()
     assert (verdict.outcome, verdict.reasons, verdict.run) == ("passed", (), None)
-    assert (verdict.records, verdict.compared, verdict.setting) == ((PASSED,), 1, Setting("cpu", 1))
+    assert (verdict.records, verdict.compared, verdict.run_context) == ((PASSED,), 1, RunContext("cpu", 1))
     assert verdict.notes == ("it was not run by xpulab: no time and no device are on record",)
 
 
@@ -238,7 +238,7 @@ def test_an_output_of_the_same_kind_too_many_is_red(case):
 
 
 def test_an_output_too_few_is_red(case):
-    case.setting.outputs.append(v4.new_output("stream", text="committed\n"))
+    case.run_context.outputs.append(v4.new_output("stream", text="committed\n"))
     assert red(case.verdict()).startswith("cell 2 shows another text than the committed notebook")
 
 
@@ -254,7 +254,7 @@ def test_without_that_tag_the_same_text_is_red(case):
 
 
 def test_a_cell_whose_outputs_were_never_committed_is_not_compared(case):
-    case.setting.outputs, case.setting.execution_count = [], None
+    case.run_context.outputs, case.run_context.execution_count = [], None
     assert case.verdict().outcome == "passed"
 
 

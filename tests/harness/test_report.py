@@ -17,7 +17,7 @@ from xpulab.harness import report
 from xpulab.harness.execute import Run, Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.report.text import as_text
-from xpulab.records.record import OUTCOMES, Record, Row, Setting
+from xpulab.records.record import OUTCOMES, Record, Row, RunContext
 
 RUN = Run("cpu", "quick", 1, 2.0, 30.0, None)
 NASTY = "<script>alert('1')</script> & \x1b[31mred\x1b[0m \x00 \ufffe \uffff \udc80 \r ü"
@@ -29,10 +29,10 @@ def record(name, outcome="passed", **changed):
     return Record(name, outcome, **values)
 
 
-def verdict(name, *records, outcome="passed", reasons=(), folder=None, setting=None, notes=(), title=None):
+def verdict(name, *records, outcome="passed", reasons=(), folder=None, run_context=None, notes=(), title=None):
     executed = folder / "notebooks" / f"{name}.ipynb" if folder else None
     run = RUN if folder else None
-    return Verdict(name, title or f"On {name}", outcome, run, records, setting, tuple(reasons), tuple(notes), executed)
+    return Verdict(name, title or f"On {name}", outcome, run, records, run_context, tuple(reasons), tuple(notes), executed)
 
 
 @pytest.fixture
@@ -55,11 +55,18 @@ def reported(tmp_path):
 def everything(reported, tmp_path):
     """A run in which each outcome there is came up, and each way that a notebook ends."""
     rows = (Row("float16", "passed", 0.1, "< 1", "rejected"), Row("float32", "known", 3.0, "< 1", "rejected", "a defect"))
-    setting = Setting("cpu", 1, {"cores": 4, "load": math.nan}, {"paddlepaddle": "3.3.1"})
+    run_context = RunContext("cpu", 1, {"cores": 4, "load": math.nan}, {"paddlepaddle": "3.3.1"})
     records = [record(f"mixed.{outcome}", outcome, reason=f"since {outcome}") for outcome in OUTCOMES]
     gone = record("gone.one", "missing", reason="interrupted before it started")
     return reported(
-        verdict("green", record("green.one"), record("green.two", rows=rows), folder=tmp_path, setting=setting, notes=["slow"]),
+        verdict(
+            "green",
+            record("green.one"),
+            record("green.two", rows=rows),
+            folder=tmp_path,
+            run_context=run_context,
+            notes=["slow"],
+        ),
         verdict("mixed", *records, outcome="failed", reasons=["3 of 7 checks are not well", "a cell raised"], folder=tmp_path),
         verdict("text", record("text.one"), outcome="failed", reasons=["it shows another text"], folder=tmp_path),
         verdict("cards", record("cards.one", "skipped", reason="2 cards"), outcome="skipped", reasons=["it needs 2 cards"]),
@@ -237,9 +244,9 @@ def test_the_page_links_the_executed_notebooks(everything):
 def test_the_page_shows_markup_in_messages_as_text(reported):
     evil = record("n.one", "failed", means=NASTY, reason=NASTY, measured=NASTY, expected=NASTY, control=NASTY)
     rows = (Row(NASTY, "failed", NASTY, NASTY, NASTY, NASTY),)
-    setting = Setting("cpu", 1, {NASTY: NASTY}, {NASTY: NASTY})
+    run_context = RunContext("cpu", 1, {NASTY: NASTY}, {NASTY: NASTY})
     _, _, page = reported(
-        verdict("n", evil, record("n.two", rows=rows), title=NASTY, reasons=[NASTY], notes=[NASTY], setting=setting)
+        verdict("n", evil, record("n.two", rows=rows), title=NASTY, reasons=[NASTY], notes=[NASTY], run_context=run_context)
     )
     assert "script" not in {tag for tag, _ in Tags(page).tags}
     assert page.count("&lt;script&gt;alert") >= 15

@@ -24,7 +24,7 @@ def test_auto_trainer_cannot_be_imported_without_the_cure():
 
 def test_auto_trainer_can_be_imported_with_the_cure():
     cured = ran(
-        "from xpulab.notebook import workarounds; workarounds.no_module_named_paddle_distributed_checkpoint()\n"
+        "from xpulab.notebook import workarounds; workarounds.restore_distributed_checkpoint()\n"
         "import paddlenlp.trainer.auto_trainer"
     )
     assert cured.returncode == 0, cured.stderr
@@ -33,7 +33,7 @@ def test_auto_trainer_can_be_imported_with_the_cure():
 def test_imports_print_warnings_without_the_cure_and_none_with_it():
     imports = "import paddle; from paddlenlp.trl import SFTTrainer"
     assert "Warning" in ran(imports).stderr
-    assert ran(f"from xpulab.notebook import workarounds; workarounds.imports_print_warnings(); {imports}").stderr == ""
+    assert ran(f"from xpulab.notebook import workarounds; workarounds.silence_import_warnings(); {imports}").stderr == ""
 
 
 def test_the_log_history_of_a_trainer_is_empty_and_the_callback_has_it():
@@ -46,8 +46,8 @@ def test_the_log_history_of_a_trainer_is_empty_and_the_callback_has_it():
     ("cures", "order", "random"),
     [
         ("", False, False),
-        ("resume_replays_the_first_epoch", True, False),
-        ("resume_replays_the_first_epoch resume_after_an_epoch_forgets_the_random_state", True, True),
+        ("resume_data_order", True, False),
+        ("resume_data_order resume_random_state", True, True),
     ],
 )
 def test_a_resumed_run_repeats_the_order_and_the_random_numbers_with_its_cures_only(cures, order, random):
@@ -58,7 +58,7 @@ def test_a_resumed_run_repeats_the_order_and_the_random_numbers_with_its_cures_o
 
 RESUME = """
 from xpulab.notebook import workarounds
-workarounds.imports_print_warnings()
+workarounds.silence_import_warnings()
 import random, tempfile
 import numpy as np
 import paddle
@@ -66,7 +66,7 @@ from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.trainer import TrainerCallback
 from paddlenlp.trl import SFTConfig, SFTTrainer
 from xpulab.notebook import models
-workarounds.log_prints_colours_and_times()
+workarounds.silence_paddlenlp_log()
 for cure in "{cures}".split():
     SFTTrainer = getattr(workarounds, cure)(SFTTrainer)
 
@@ -98,13 +98,13 @@ print(all(rest.batch[step] == whole.batch[step] for step in (3, 4, 5)),
 
 TRAIN = """
 from xpulab.notebook import workarounds
-workarounds.imports_print_warnings()
+workarounds.silence_import_warnings()
 import tempfile
 from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.trl import SFTConfig, SFTTrainer
 from xpulab.notebook import models
-workarounds.log_prints_colours_and_times()
-tokenizer, history = models.new_tokenizer("tiny-qwen2"), workarounds.log_history_stays_empty()
+workarounds.silence_paddlenlp_log()
+tokenizer, history = models.new_tokenizer("tiny-qwen2"), workarounds.log_history()
 arguments = SFTConfig(output_dir=tempfile.mkdtemp(), device="cpu", max_steps=3, logging_steps=1, report_to=[],
                       disable_tqdm=True, save_strategy="no")
 trainer = SFTTrainer(model=models.new_model("tiny-qwen2", 0), args=arguments, tokenizer=tokenizer, callbacks=[history],
@@ -117,20 +117,20 @@ print(f"{len(trainer.state.log_history)} kept by the trainer, {len(history.losse
 
 def test_dpo_fails_in_one_process_without_the_cure_and_trains_with_it():
     assert "'Fleet' object has no attribute '_user_defined_strategy'" in ran(PREFER).stderr
-    cured = ran("from xpulab.notebook import workarounds; workarounds.one_process_is_wrapped_as_if_it_were_many()\n" + PREFER)
+    cured = ran("from xpulab.notebook import workarounds; workarounds.unwrap_single_process_models()\n" + PREFER)
     assert cured.stdout.splitlines()[-1:] == ["evaluated and trained"], cured.stderr
 
 
 PREFER = """
 from xpulab.notebook import workarounds
-workarounds.imports_print_warnings()
+workarounds.silence_import_warnings()
 import tempfile
 from types import SimpleNamespace
 import paddle
 from paddlenlp.trainer import TrainingArguments
 from paddlenlp.trl import DPOTrainer, preference_collate_fn, preprocess_preference_data
 from xpulab.notebook import models
-workarounds.log_prints_colours_and_times()
+workarounds.silence_paddlenlp_log()
 tokenizer = models.new_tokenizer("tiny-qwen2")
 record = {"src": ["a"], "tgt": [], "response": ["b", "c"], "sort": [1, 0]}
 limits = SimpleNamespace(max_seq_len=16, max_prompt_len=8)
@@ -152,14 +152,14 @@ print("evaluated and trained")
 
 
 def test_loading_on_two_ranks_of_a_cpu_finds_no_device_without_the_cure_and_loads_with_it():
-    cures = ("pass", "workarounds.no_available_device_found()")
+    cures = ("pass", "workarounds.load_checkpoints_on_cpu()")
     uncured, cured = (ran(LOAD_ON_TWO_RANKS.replace("CURE", cure)) for cure in cures)
     assert "No available device found" in uncured.stderr
     assert "[True, True]" in cured.stdout.splitlines(), cured.stderr
 
 
 def test_loading_writes_a_log_without_the_cure_and_none_with_it():
-    cures = ("pass", "workarounds.loading_checkpoints_prints_a_log()")
+    cures = ("pass", "workarounds.silence_checkpoint_log()")
     uncured, cured = (ran(LOAD_ALONE.replace("CURE", cure)) for cure in cures)
     assert "INFO" in uncured.stdout + uncured.stderr
     assert cured.stdout + cured.stderr == ""
@@ -167,7 +167,7 @@ def test_loading_writes_a_log_without_the_cure_and_none_with_it():
 
 LOAD_ON_TWO_RANKS = """
 from xpulab.notebook import workarounds
-workarounds.imports_print_warnings()
+workarounds.silence_import_warnings()
 import tempfile, paddle, paddle.distributed as dist
 from xpulab import ranks
 
@@ -193,7 +193,7 @@ if __name__ == "__main__":
 
 LOAD_ALONE = """
 from xpulab.notebook import workarounds
-workarounds.imports_print_warnings()
+workarounds.silence_import_warnings()
 import tempfile, paddle, paddle.distributed as dist
 CURE
 folder = tempfile.mkdtemp()

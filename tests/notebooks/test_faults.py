@@ -9,12 +9,12 @@ from xpulab.faults import CATALOGUE
 from xpulab.faults.fault import Fault
 from xpulab.faults.selftest import try_fault
 from xpulab.harness.plan import read_plan
-from xpulab.harness.run import surroundings
+from xpulab.harness.run import kernel_environment
 
 
 @pytest.fixture(scope="session")
 def environment():
-    with surroundings("cpu") as variables:
+    with kernel_environment("cpu") as variables:
         yield variables
 
 

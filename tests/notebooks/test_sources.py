@@ -36,7 +36,7 @@ def test_the_parameters_are_the_four_that_all_share_and_perhaps_more(notebook):
     assert names[:4] == ["device", "level", "cards", "seed"]
 
 
-TABLES = {"table", "references"}
+TABLES = {"table", "baseline"}
 ROWS = (COMPARING - TABLES) | {"rate", "losses", "memory"}
 """The methods of a table that compare; its others are named in the test below."""
 

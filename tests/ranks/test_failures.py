@@ -46,7 +46,7 @@ def test_an_exception_is_shown_with_its_rank_its_line_and_its_traceback():
 
     failed = failure(work, 2)
 
-    assert failed.blamed == 1
+    assert failed.root_cause == 1
     assert str(failed).startswith("rank 1 is to blame: ValueError: no such thing")
     assert outcomes(failed) == ["returned", "raised"]
     assert 'raise ValueError("no such thing")  # here' in failed.reports[1].detail
@@ -80,7 +80,7 @@ def test_a_rank_whose_peer_raised_is_shown_where_it_waits():
 
     failed = failure(work, 3)
 
-    assert failed.blamed == 1
+    assert failed.root_cause == 1
     assert outcomes(failed) == ["late", "raised", "late"]
     assert "dist.all_reduce(paddle.ones([1]))" in failed.reports[0].detail
     assert failed.reports[2].reason.startswith("waits for other ranks")
@@ -97,7 +97,7 @@ def test_a_rank_that_is_killed_is_to_blame_for_its_peers_errors():
 
     failed = failure(work, 3)
 
-    assert failed.blamed == 2
+    assert failed.root_cause == 2
     assert failed.reports[2].reason == "killed by signal 9 (SIGKILL)"
     assert "before the end" in failed.reports[2].printed
 
@@ -120,7 +120,7 @@ def test_a_rank_that_leaves_without_a_word_is_to_blame(code: int):
 
     failed = failure(work, 2)
 
-    assert failed.blamed == 1
+    assert failed.root_cause == 1
     assert failed.reports[1].reason == f"it ended with exit code {code}, without a word"
 
 
@@ -197,7 +197,7 @@ def test_a_rank_that_never_arrives_is_found_at_the_time_limit(hangs: Callable[[]
 
     failed = failure(work, 2, time_limit=2.0)
 
-    assert failed.blamed == 1
+    assert failed.root_cause == 1
     assert outcomes(failed) == ["late", "late"]
     assert f"in {hangs.__name__}" in failed.reports[1].detail
     assert "dist.barrier()" in failed.reports[0].detail
@@ -212,7 +212,7 @@ def test_a_rank_that_left_too_early_is_to_blame_for_those_that_wait():
 
     failed = failure(work, 3, time_limit=2.0)
 
-    assert failed.blamed == 1
+    assert failed.root_cause == 1
     assert "it has returned, while others still wait for it" in str(failed)
 
 
@@ -226,7 +226,7 @@ def test_a_rank_in_another_collective_is_to_blame_for_those_that_wait():
         else:
             dist.barrier()
 
-    assert failure(work, 3, time_limit=2.0).blamed == 2
+    assert failure(work, 3, time_limit=2.0).root_cause == 2
 
 
 def test_a_rank_that_does_not_meet_the_others_is_to_blame():
@@ -237,7 +237,7 @@ def test_a_rank_that_does_not_meet_the_others_is_to_blame():
 
     failed = failure(work, 3, time_limit=2.0)
 
-    assert failed.blamed == 0
+    assert failed.root_cause == 0
     assert failed.reports[1].reason.startswith("waits for other ranks")
 
 
@@ -250,7 +250,7 @@ def test_a_rank_that_does_not_end_has_not_done_its_work(monkeypatch: pytest.Monk
 
     failed = failure(work, 2)
 
-    assert failed.blamed == 1
+    assert failed.root_cause == 1
     assert failed.reports[1].reason == "it has returned, but its process does not end"
     assert "in sleeps" in failed.reports[1].detail
 

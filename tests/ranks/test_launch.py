@@ -96,7 +96,7 @@ def test_a_launched_rank_that_is_killed_is_to_blame_and_its_folder_is_gone():
         ranks.run(work, 2, launch=True)
 
     failed = raised.value
-    assert failed.blamed == 1
+    assert failed.root_cause == 1
     assert failed.reports[1].reason in ("killed by signal 9 (SIGKILL)", "it ended without a word")
     assert "last words" in failed.reports[1].printed
     assert not Path(failed.reports[1].step).exists()

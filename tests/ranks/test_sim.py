@@ -56,4 +56,4 @@ def test_the_rank_that_the_cards_wait_for_is_to_blame(fails: Callable[[], None])
     with pytest.raises(ranks.RanksFailed) as raised:
         ranks.run(work, 2, device="sim", time_limit=3.0)
 
-    assert raised.value.blamed == 1
+    assert raised.value.root_cause == 1

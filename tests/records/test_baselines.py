@@ -1,4 +1,4 @@
-"""A reference counts on the machine, wheel and level that it was measured with; its bounds come from the spread of its runs."""
+"""A baseline counts on the machine, wheel and level that it was measured with; its bounds come from the spread of its runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.records import baselines
-from xpulab.records.baselines import NoReference, Reference
-from xpulab.records.record import Measurement, Setting
+from xpulab.records.baselines import Baseline, NoBaseline
+from xpulab.records.record import Measurement, RunContext
 
 MACHINE = {"processor": "Quick CPU (6-85-7)", "cores": 4}
-HERE = Setting("cpu", 1, MACHINE, {"paddlepaddle": "3.3.1"})
+HERE = RunContext("cpu", 1, MACHINE, {"paddlepaddle": "3.3.1"})
 CONDITIONS = {"seed": "0"}
 
 
@@ -26,16 +26,16 @@ def losses(*values):
     return Measurement("losses", "loss", "nats", values, CONDITIONS)
 
 
-def reference(setting=HERE, level="quick", measured=(10.0, 11.0, 12.0)):
-    entry = baselines.summarise("demo.reference", [rate(each) for each in measured], setting.device)
-    return Reference(
-        device=setting.device,
-        hardware=baselines.hardware(setting),
-        wheel=baselines.wheel(setting),
+def baseline(run_context=HERE, level="quick", measured=(10.0, 11.0, 12.0)):
+    entry = baselines.summarise("demo.baseline", [rate(each) for each in measured], run_context.device)
+    return Baseline(
+        device=run_context.device,
+        hardware=baselines.hardware(run_context),
+        wheel=baselines.wheel(run_context),
         level=level,
-        machine=setting.machine,
+        machine=run_context.machine,
         driver="none",
-        versions=setting.versions,
+        versions=run_context.versions,
         commit="0123456789",
         date="2026-11-21",
         runs=len(measured),
@@ -45,57 +45,57 @@ def reference(setting=HERE, level="quick", measured=(10.0, 11.0, 12.0)):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty folder that references are read from."""
+    """An empty folder that baselines are read from."""
     monkeypatch.setenv(baselines.FOLDER, str(tmp_path))
     baselines.load_all.cache_clear()
     yield tmp_path
     baselines.load_all.cache_clear()
 
 
-def why_none(setting=HERE, level="quick"):
-    with pytest.raises(NoReference) as none:
-        baselines.find(setting, level)
+def why_none(run_context=HERE, level="quick"):
+    with pytest.raises(NoBaseline) as none:
+        baselines.find(run_context, level)
     return str(none.value)
 
 
 class TestWhereOneCounts:
     def test_on_the_machine_that_measured_it(self, folder):
-        baselines.store(reference(), folder)
-        assert baselines.find(HERE, "quick") == reference()
+        baselines.store(baseline(), folder)
+        assert baselines.find(HERE, "quick") == baseline()
 
     def test_not_where_nobody_measured(self, folder):
-        assert why_none() == f"no reference: there is no cpu.json in {folder.name}; `xpulab baseline` measures one"
+        assert why_none() == f"no baseline: there is no cpu.json in {folder.name}; `xpulab baseline` measures one"
 
     def test_not_on_other_hardware(self, folder):
-        baselines.store(reference(), folder)
+        baselines.store(baseline(), folder)
         other = replace(HERE, machine={"processor": "Slow CPU (6-42-1)", "cores": 4})
         expected = "cpu.json is of hardware Quick CPU (6-85-7), 4 cores, and here is Slow CPU (6-42-1), 4 cores"
-        assert why_none(other) == f"no reference: {expected}"
+        assert why_none(other) == f"no baseline: {expected}"
 
     def test_not_on_another_card(self, folder):
-        gpu = Setting("gpu", 1, {**MACHINE, "card": "A100", "driver": "550"}, {"paddlepaddle-gpu": "3.3.1"})
-        baselines.store(reference(gpu), folder)
+        gpu = RunContext("gpu", 1, {**MACHINE, "card": "A100", "driver": "550"}, {"paddlepaddle-gpu": "3.3.1"})
+        baselines.store(baseline(gpu), folder)
         assert "is of hardware A100, and here is H100" in why_none(replace(gpu, machine={**MACHINE, "card": "H100"}))
 
     def test_not_for_another_family_of_wheels(self, folder):
-        baselines.store(reference(), folder)
+        baselines.store(baseline(), folder)
         other = replace(HERE, versions={"paddlepaddle-gpu": "3.3.1"})
         assert "is of wheel paddlepaddle, and here is paddlepaddle-gpu" in why_none(other)
 
     def test_for_another_release_of_the_wheel(self, folder):
-        baselines.store(reference(), folder)
-        assert baselines.find(replace(HERE, versions={"paddlepaddle": "3.4.0"}), "quick") == reference()
+        baselines.store(baseline(), folder)
+        assert baselines.find(replace(HERE, versions={"paddlepaddle": "3.4.0"}), "quick") == baseline()
 
     def test_not_at_another_level(self, folder):
-        baselines.store(reference(), folder)
+        baselines.store(baseline(), folder)
         assert "is of level quick, and here is standard" in why_none(level="standard")
 
     def test_not_for_another_device(self, folder):
-        baselines.store(reference(), folder)
-        assert why_none(replace(HERE, device="sim")).startswith("no reference: there is no sim.json")
+        baselines.store(baseline(), folder)
+        assert why_none(replace(HERE, device="sim")).startswith("no baseline: there is no sim.json")
 
     def test_not_when_two_wheels_are_installed(self, folder):
-        baselines.store(reference(), folder)
+        baselines.store(baseline(), folder)
         with pytest.raises(InputError, match="there must be one Paddle wheel, and there are 2"):
             baselines.find(replace(HERE, versions={"paddlepaddle": "3.3.1", "paddlepaddle-gpu": "3.3.1"}), "quick")
 
@@ -103,31 +103,31 @@ class TestWhereOneCounts:
 class TestACopiedOne:
     def test_of_another_device_is_refused(self, folder):
         sim = replace(HERE, device="sim")
-        baselines.store(reference(), folder)
-        baselines.store(replace(reference(), device="sim"), folder)
+        baselines.store(baseline(), folder)
+        baselines.store(replace(baseline(), device="sim"), folder)
         assert "has the very rates of Quick CPU (6-85-7), 4 cores in cpu.json, so one was copied" in why_none(sim)
 
     def test_of_other_hardware_is_refused(self, folder):
         other = replace(HERE, machine={"processor": "Slow CPU (6-42-1)", "cores": 4})
-        baselines.store(reference(), folder)
-        baselines.store(replace(reference(), hardware=baselines.hardware(other)), folder)
+        baselines.store(baseline(), folder)
+        baselines.store(replace(baseline(), hardware=baselines.hardware(other)), folder)
         assert "so one was copied" in why_none(other)
 
     def test_for_another_wheel_is_refused(self, folder):
         other = replace(HERE, versions={"paddlepaddle-gpu": "3.3.1"})
-        baselines.store(reference(), folder)
-        baselines.store(replace(reference(), wheel="paddlepaddle-gpu"), folder)
+        baselines.store(baseline(), folder)
+        baselines.store(replace(baseline(), wheel="paddlepaddle-gpu"), folder)
         assert "so one was copied" in why_none(other)
 
     def test_of_which_one_rate_is_left_is_refused(self, folder):
         sim = replace(HERE, device="sim")
-        own = baselines.summarise("demo.reference", [rate(3.0, "add"), rate(4.0, "add")], "sim")
-        baselines.store(reference(), folder)
-        baselines.store(replace(reference(), device="sim", entries=(*reference().entries, own)), folder)
+        own = baselines.summarise("demo.baseline", [rate(3.0, "add"), rate(4.0, "add")], "sim")
+        baselines.store(baseline(), folder)
+        baselines.store(replace(baseline(), device="sim", entries=(*baseline().entries, own)), folder)
         assert "so one was copied" in why_none(sim)
 
     def test_file_is_refused(self, folder):
-        path = baselines.store(reference(), folder)
+        path = baselines.store(baseline(), folder)
         copy = folder / "sim.json"
         copy.write_bytes(path.read_bytes())
         with pytest.raises(InputError, match=r"sim\.json: it is of cpu, so it must be called cpu\.json; was it copied\?"):
@@ -135,40 +135,40 @@ class TestACopiedOne:
 
     def test_equal_losses_are_no_copy(self, folder):
         sim = replace(HERE, device="sim")
-        for setting, speed in ((HERE, 10.0), (sim, 5.0)):
-            loss = baselines.summarise("demo.reference", [losses(1.0, 0.5)] * 2, setting.device)
-            measured = reference(setting, measured=(speed, speed + 1))
+        for run_context, speed in ((HERE, 10.0), (sim, 5.0)):
+            loss = baselines.summarise("demo.baseline", [losses(1.0, 0.5)] * 2, run_context.device)
+            measured = baseline(run_context, measured=(speed, speed + 1))
             baselines.store(replace(measured, entries=(*measured.entries, loss)), folder)
         assert baselines.find(sim, "quick").device == "sim"
 
 
 class TestAnEntry:
     def test_is_found_for_what_was_measured(self):
-        assert reference().entry("demo.reference", rate(99.0)).value == (11.0,)
+        assert baseline().entry("demo.baseline", rate(99.0)).value == (11.0,)
 
     @pytest.mark.parametrize(
         ("check", "measured", "why"),
         [
             ("demo.other", rate(1.0), "it was not measured yet"),
-            ("demo.reference", rate(1.0, case="add"), "it was not measured yet"),
+            ("demo.baseline", rate(1.0, case="add"), "it was not measured yet"),
             (
-                "demo.reference",
+                "demo.baseline",
                 replace(rate(1.0), conditions={"seed": "1"}),
-                "no reference for seed 1: it was measured with seed 0",
+                "no baseline for seed 1: it was measured with seed 0",
             ),
-            ("demo.reference", replace(rate(1.0), unit="MB/s"), "it was measured with seed 0"),
-            ("demo.reference", replace(rate(1.0), values=(1.0, 2.0)), "it was measured with seed 0"),
+            ("demo.baseline", replace(rate(1.0), unit="MB/s"), "it was measured with seed 0"),
+            ("demo.baseline", replace(rate(1.0), values=(1.0, 2.0)), "it was measured with seed 0"),
         ],
         ids=["another check", "another case", "another seed", "another unit", "another length"],
     )
     def test_is_not_for_anything_else(self, check, measured, why):
-        with pytest.raises(NoReference, match=why):
-            reference().entry(check, measured)
+        with pytest.raises(NoBaseline, match=why):
+            baseline().entry(check, measured)
 
 
 class TestWhatSeveralRunsComeTo:
     def test_the_value_is_their_median_step_by_step(self):
-        entry = baselines.summarise("demo.reference", [losses(3.0, 2.0), losses(3.1, 1.0), losses(3.5, 1.5)], "cpu")
+        entry = baselines.summarise("demo.baseline", [losses(3.0, 2.0), losses(3.1, 1.0), losses(3.5, 1.5)], "cpu")
         assert (entry.value, entry.spread) == ((3.1, 1.5), 1.0)
 
     def test_the_tolerance_of_a_loss_is_four_spreads(self):
@@ -188,17 +188,17 @@ class TestWhatSeveralRunsComeTo:
         assert baselines.tolerance_of("rate", (10.0,), 5.0, "gpu") == 3.0
 
     def test_a_rate_has_a_bound_on_either_side(self):
-        assert reference().entries[0].bounds() == ((11.0 / 6,), (66.0,))
+        assert baseline().entries[0].bounds() == ((11.0 / 6,), (66.0,))
 
     def test_a_loss_has_a_bound_on_either_side(self):
-        entry = baselines.summarise("demo.reference", [losses(2.0)] * 2, "cpu")
+        entry = baselines.summarise("demo.baseline", [losses(2.0)] * 2, "cpu")
         assert entry.bounds() == ((1.998,), (2.002,))
 
 
 class TestTheFile:
     def test_keeps_the_references_of_other_machines_and_levels(self, folder):
         other = replace(HERE, machine={"processor": "Slow CPU (6-42-1)", "cores": 2})
-        for each in (reference(), reference(other, measured=(1.0, 2.0)), reference(level="standard", measured=(7.0, 8.0))):
+        for each in (baseline(), baseline(other, measured=(1.0, 2.0)), baseline(level="standard", measured=(7.0, 8.0))):
             path = baselines.store(each, folder)
         assert [(each.hardware[:4], each.level) for each in baselines.load(path)] == [
             ("Quic", "quick"),
@@ -207,29 +207,29 @@ class TestTheFile:
         ]
 
     def test_replaces_the_reference_of_the_same_machine_and_level(self, folder):
-        baselines.store(reference(), folder)
-        path = baselines.store(reference(measured=(20.0, 21.0)), folder)
+        baselines.store(baseline(), folder)
+        path = baselines.store(baseline(measured=(20.0, 21.0)), folder)
         assert [each.entries[0].value for each in baselines.load(path)] == [(20.5,)]
 
     def test_is_left_alone_when_it_cannot_be_read(self, folder):
         path = folder / "cpu.json"
         path.write_text("{")
         with pytest.raises(InputError, match="line 1: not JSON"):
-            baselines.store(reference(), folder)
+            baselines.store(baseline(), folder)
         assert path.read_text() == "{"
 
     def test_whose_bounds_were_widened_by_hand_is_refused_with_the_line(self, folder):
-        path = baselines.store(reference(), folder)
+        path = baselines.store(baseline(), folder)
         text = path.read_text().replace('"tolerance": 6.0', '"tolerance": 600.0')
         path.write_text(text)
         line = 1 + next(number for number, each in enumerate(text.splitlines()) if '"copy"' in each)
         with pytest.raises(
-            InputError, match=rf"cpu\.json line {line}: demo\.reference, copy: a tolerance of 600 does not follow"
+            InputError, match=rf"cpu\.json line {line}: demo\.baseline, copy: a tolerance of 600 does not follow"
         ):
             baselines.load(path)
 
     def test_that_does_not_fit_its_schema_is_refused_with_the_line(self, folder):
-        path = baselines.store(reference(), folder)
+        path = baselines.store(baseline(), folder)
         text = path.read_text().replace('"runs": 3', '"runs": "three"')
         path.write_text(text)
         line = 1 + next(number for number, each in enumerate(text.splitlines()) if '"three"' in each)
@@ -237,17 +237,17 @@ class TestTheFile:
             baselines.load(path)
 
     def test_with_a_rate_of_nothing_is_refused_with_the_line(self, folder):
-        path = baselines.store(reference(), folder)
+        path = baselines.store(baseline(), folder)
         path.write_text(path.read_text().replace('"value": [11.0]', '"value": [0.0]'))
         with pytest.raises(InputError, match=r"cpu\.json line \d+: 0\.0 is less than or equal to the minimum of 0"):
             baselines.load(path)
 
     def test_has_an_entry_a_line(self, folder):
-        path = baselines.store(reference(), folder)
+        path = baselines.store(baseline(), folder)
         lines = [line for line in path.read_text().splitlines() if '"check"' in line]
         assert [json.loads(line)["case"] for line in lines] == ["copy"]
 
 
-@pytest.mark.parametrize("path", sorted((files.DATA / "references").glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((files.DATA / "baselines").glob("*.json")), ids=lambda path: path.stem)
 def test_the_committed_ones_are_what_baseline_writes(path):
     assert all(each.runs >= 5 and each.commit != "unknown" for each in baselines.load(path))

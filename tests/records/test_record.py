@@ -13,12 +13,12 @@ from xpulab.records.record import (
     OUTCOMES,
     Record,
     Row,
-    Setting,
+    RunContext,
     is_compared,
     is_green,
+    reconcile,
     record_in,
-    setting_in,
-    settle,
+    run_context_in,
     worse,
     worst,
 )
@@ -47,18 +47,18 @@ def test_a_record_stands_beside_what_others_store_in_an_outputs_metadata():
     assert record_in({**through_json(FULL.to_metadata()), "tags": ["x"]}) == FULL
 
 
-@pytest.mark.parametrize("metadata", [{}, {"tags": []}, {METADATA_KEY: {}}, {METADATA_KEY: {"setting": {}}}])
+@pytest.mark.parametrize("metadata", [{}, {"tags": []}, {METADATA_KEY: {}}, {METADATA_KEY: {"run_context": {}}}])
 def test_an_output_without_a_record_has_none(metadata):
     assert record_in(metadata) is None
 
 
 def test_a_setting_survives_its_way_through_json():
-    setting = Setting("xpu", 8, {"cores": 64}, {"numpy": "1.26.4"})
-    assert setting_in(through_json(setting.to_metadata())) == setting
+    run_context = RunContext("xpu", 8, {"cores": 64}, {"numpy": "1.26.4"})
+    assert run_context_in(through_json(run_context.to_metadata())) == run_context
 
 
 def test_an_output_with_a_record_has_no_setting():
-    assert setting_in(FULL.to_metadata()) is None
+    assert run_context_in(FULL.to_metadata()) is None
 
 
 @pytest.mark.parametrize(("name", "capability"), [("sft.loss", "sft"), ("device-proof.a.b", "device-proof")])
@@ -66,53 +66,53 @@ def test_the_capability_is_the_name_up_to_the_first_dot(name, capability):
     assert a_record("passed", name).capability == capability
 
 
-# -------------------------------------------------------------------------------------------------------------- settle
+# -------------------------------------------------------------------------------------------------------------- reconcile
 
 
 def test_what_was_seen_is_put_in_the_order_of_the_plan():
     seen = [a_record("passed", "a.two"), a_record("failed", "a.one")]
-    assert settle(["a.one", "a.two"], seen) == (seen[1], seen[0])
+    assert reconcile(["a.one", "a.two"], seen) == (seen[1], seen[0])
 
 
 def test_what_was_planned_and_not_seen_is_missing():
-    (record,) = settle(["a.b"], [])
+    (record,) = reconcile(["a.b"], [])
     assert (record.name, record.outcome) == ("a.b", "missing")
 
 
 def test_what_is_missing_stands_where_it_was_planned():
-    settled = settle(["a.one", "a.two", "a.three"], [a_record("passed", "a.three"), a_record("passed", "a.one")])
+    settled = reconcile(["a.one", "a.two", "a.three"], [a_record("passed", "a.three"), a_record("passed", "a.one")])
     assert [record.outcome for record in settled] == ["passed", "missing", "passed"]
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_what_was_never_planned_is_broken_whatever_came_of_it(outcome):
-    (record,) = settle([], [a_record(outcome)])
+    (record,) = reconcile([], [a_record(outcome)])
     assert record.outcome == "broken"
 
 
 def test_what_was_never_planned_comes_last():
-    settled = settle(["a.two"], [a_record("passed", "a.one"), a_record("passed", "a.two")])
+    settled = reconcile(["a.two"], [a_record("passed", "a.one"), a_record("passed", "a.two")])
     assert [record.name for record in settled] == ["a.two", "a.one"]
 
 
 def test_what_was_never_planned_keeps_its_rows_and_numbers():
-    (record,) = settle([], [FULL])
+    (record,) = reconcile([], [FULL])
     assert record == replace(FULL, outcome="broken", reason=record.reason)
 
 
 def test_what_was_never_planned_says_how_to_plan_it():
-    (record,) = settle([], [a_record("passed")])
+    (record,) = reconcile([], [a_record("passed")])
     assert "write its name as a literal" in record.reason
 
 
 @pytest.mark.parametrize(("one", "other"), itertools.product(OUTCOMES, repeat=2))
 def test_of_two_records_of_one_name_the_worse_counts(one, other):
-    (record,) = settle(["a.b"], [a_record(one), a_record(other)])
+    (record,) = reconcile(["a.b"], [a_record(one), a_record(other)])
     assert record.outcome == worst([one, other])
 
 
 def test_no_plan_and_nothing_seen_settle_to_nothing():
-    assert settle([], []) == ()
+    assert reconcile([], []) == ()
 
 
 # ------------------------------------------------------------------------------------------------------ green and worst

@@ -8,7 +8,7 @@ import pytest
 
 from xpulab.errors import InputError
 from xpulab.reference import cost
-from xpulab.reference.cost import Communication, Degrees, Kept, Memory, Model, Precision, Training
+from xpulab.reference.cost import Communication, Degrees, Memory, Model, Precision, StoredActivations, Training
 
 LLAMA2_7B = Model(layers=32, hidden=4096, intermediate=11008, heads=32, kv_heads=32, vocabulary=32000)
 SMALL = Model(layers=4, hidden=8, intermediate=24, heads=4, kv_heads=2, vocabulary=40)
@@ -88,26 +88,27 @@ class TestStates:
 
 
 class TestActivations:
-    ONE = Kept(whole=1, queries=0, keys=0, wide=0, scores=0, last=0)
+    ONE = StoredActivations(whole=1, queries=0, keys=0, wide=0, scores=0, last=0)
 
     def test_a_layer_by_hand(self):
-        kept = Kept(whole=1, queries=2, keys=3, wide=4, scores=5, last=6)
+        kept = StoredActivations(whole=1, queries=2, keys=3, wide=4, scores=5, last=6)
         layer = 16 * (1 * 8 + 2 * 8 + 3 * 4 + 4 * 24 + 5 * 16 * 4)  # 16 tokens; 4 heads of 16 x 16 scores
-        assert memory(kept=kept).activations == 4 * layer + 16 * 6 * 8 + 16 * 40
+        assert memory(stored=kept).activations == 4 * layer + 16 * 6 * 8 + 16 * 40
 
     def test_recomputation_keeps_inputs_and_one_layer(self):
-        kept = Kept(whole=9, queries=0, keys=0, wide=0, scores=0, last=0)
-        assert memory(kept=kept, recompute=True).activations == 4 * 16 * 8 + max(16 * 9 * 8, 16 * 40)
+        kept = StoredActivations(whole=9, queries=0, keys=0, wide=0, scores=0, last=0)
+        assert memory(stored=kept, recompute=True).activations == 4 * 16 * 8 + max(16 * 9 * 8, 16 * 40)
 
     def test_tensor_parallelism_leaves_norms_whole(self):
-        kept = Kept(whole=1, queries=1, keys=0, wide=0, scores=0, last=1)
-        assert memory(degrees_=Degrees(mp=2), kept=kept).activations == 4 * 16 * (8 + 4) + 16 * 8 + 16 * 20
+        kept = StoredActivations(whole=1, queries=1, keys=0, wide=0, scores=0, last=1)
+        assert memory(degrees_=Degrees(mp=2), stored=kept).activations == 4 * 16 * (8 + 4) + 16 * 8 + 16 * 20
 
     def test_sequence_parallelism_cuts_them_too(self):
         # Korthikanti et al. (arXiv 2205.05198), equation 4: with it everything is divided by t
-        kept = Kept(whole=4, queries=2, keys=2, wide=3, scores=0, last=2)
+        kept = StoredActivations(whole=4, queries=2, keys=2, wide=3, scores=0, last=2)
         assert (
-            memory(degrees_=Degrees(mp=2), kept=kept, sequence_parallel=True).activations == memory(kept=kept).activations / 2
+            memory(degrees_=Degrees(mp=2), stored=kept, sequence_parallel=True).activations
+            == memory(stored=kept).activations / 2
         )
 
     def test_sep_cuts_the_sequence(self):
@@ -117,7 +118,7 @@ class TestActivations:
     @pytest.mark.parametrize(("micro_batches", "alive"), [(64, 4), (4, 4), (2, 2)])
     def test_a_pipeline_keeps_as_many_micro_batches_as_stages_but_no_more_than_there_are(self, micro_batches, alive):
         model = dataclasses.replace(SMALL, vocabulary=4)
-        assert memory(model, Degrees(pp=4), kept=self.ONE, batch=micro_batches).activations == alive * 16 * 8
+        assert memory(model, Degrees(pp=4), stored=self.ONE, batch=micro_batches).activations == alive * 16 * 8
 
     # PaddleNLP, llm/docs/pretrain.md: max_memory_allocated in MB (2**20) on A100 cards, tp2 sd4 stage2, sequences of 4,096;
     # micro-batches from llm/llama/pretrain-llama2_7b-tp2sd4_stage2.json and its neighbours.
@@ -131,7 +132,7 @@ class TestActivations:
         ids=["Llama-2 7B", "Llama-2 13B", "Qwen 7B"],
     )
     def test_near_what_paddlenlp_published(self, model, micro_batch, published):
-        training = Training(4096, 64, micro_batch, sharding_stage=2, kept=cost.PLAIN_NORM, whole_gradients=True)
+        training = Training(4096, 64, micro_batch, sharding_stage=2, stored=cost.PLAIN_NORM, whole_gradients=True)
         needed = cost.memory(model, training, Degrees(mp=2, sharding=4))
         assert needed.total / 2**20 == pytest.approx(published, rel=0.1)
 
@@ -200,10 +201,10 @@ class TestLegal:
     )
     def test_it_says_why_not(self, degrees_, training, reason):
         given = dataclasses.replace(self.TRAINING, **training)
-        assert reason in cost.why_not(SMALL, given, degrees_)
+        assert reason in cost.constraint_violations(SMALL, given, degrees_)
 
     def test_nothing_is_wrong_with_one_card(self):
-        assert cost.why_not(SMALL, self.TRAINING, Degrees()) == []
+        assert cost.constraint_violations(SMALL, self.TRAINING, Degrees()) == []
 
     def test_a_number_of_cards_that_cannot_be_used_is_refused(self):
         with pytest.raises(InputError, match="7 cards cannot be used"):
@@ -234,5 +235,5 @@ class TestArguments:
         assert "sharding" not in cost.as_arguments(SMALL, Training(16, 8), Degrees(dp=2))
 
     def test_float32_names_no_mixed_precision(self):
-        found = cost.as_arguments(SMALL, Training(16, 8, precision=cost.FLOAT32, kept=cost.PLAIN), Degrees())
+        found = cost.as_arguments(SMALL, Training(16, 8, precision=cost.FLOAT32, stored=cost.PLAIN), Degrees())
         assert (found["bf16"], found["use_flash_attention"], "fp16_opt_level" in found) == (False, False, False)

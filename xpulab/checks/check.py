@@ -133,10 +133,10 @@ def table(name: str, *, means: str) -> Iterator[Table]:
 
 
 @contextmanager
-def references(name: str, *, level: str, conditions: Mapping[str, Any], means: str) -> Iterator[Measured]:
+def baseline(name: str, *, level: str, conditions: Mapping[str, Any], means: str) -> Iterator[Measured]:
     """One check of what depends on the device, losses, rates and memory, each a row against what it measured before.
 
-        with check.references("sft.reference", level=level, conditions={"seed": seed}, means="losses as before") as rows:
+        with check.baseline("sft.baseline", level=level, conditions={"seed": seed}, means="losses as before") as rows:
             rows.losses("training", losses, control=slower)
 
     conditions: what must be the same for two measurements to be compared, besides hardware, wheel and level. Rows for which

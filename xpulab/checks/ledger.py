@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from xpulab.records.record import Record, Setting, worse
+from xpulab.records.record import Record, RunContext, worse
 
 
 class Ledger:
     """Of one kernel. records: by name. sources: of the cells, in the order in which they ran.
 
-    setting: where the notebook runs, as use_device noted it; None before.
+    run_context: where the notebook runs, as use_device noted it; None before.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.sources: list[str] = []
-        self.setting: Setting | None = None
+        self.run_context: RunContext | None = None
         self._made_in: dict[str, int | None] = {}
 
     @property
     def device(self) -> str:
         """Where Paddle computes, which is the CPU until a device is chosen."""
-        return self.setting.device if self.setting else "cpu"
+        return self.run_context.device if self.run_context else "cpu"
 
     def keep(self, record: Record) -> None:
         """Keep the record in place of an earlier one of that name, which a cell that is run again leaves behind.

@@ -13,13 +13,13 @@ from xpulab.checks.compare import Finding
 from xpulab.checks.ledger import ledger
 from xpulab.checks.table import Table
 from xpulab.records import baselines
-from xpulab.records.baselines import Entry, NoReference, Reference
+from xpulab.records.baselines import Baseline, Entry, NoBaseline
 from xpulab.records.record import Measurement, Record
 
 _LOOK_AT = {
     "slower": "slower than before: look for another program on the device, a lower clock or a narrower link, operators that "
     "fall back to the CPU",
-    "faster": "too good: is there work that nobody waits for, or that is not done? If the reference was measured on a busy "
+    "faster": "too good: is there work that nobody waits for, or that is not done? If the baseline was measured on a busy "
     "machine, measure it again with `xpulab baseline`",
     "loss": "another loss than before with the same seed and data: look at what changed since, the wheel, the driver or a flag",
     "memory": "another amount of memory than before: look at what is kept or no longer kept, and at the wheel",
@@ -27,9 +27,9 @@ _LOOK_AT = {
 
 
 class Measured(Table):
-    """Rows that are losses, rates or memory. Where there is no reference a row is skipped, and says why.
+    """Rows that are losses, rates or memory. Where there is no baseline a row is skipped, and says why.
 
-    What was measured is kept in the record either way: `xpulab baseline` makes references of it.
+    What was measured is kept in the record either way: `xpulab baseline` makes baselines of it.
     """
 
     def __init__(self, name: str, level: str, conditions: Mapping[str, Any]) -> None:
@@ -52,7 +52,7 @@ class Measured(Table):
         self._hold(Measurement(case, "memory", "bytes", (float(measured),), self._conditions), (float(control),))
 
     def record(self, means: str, seconds: float) -> Record:
-        """As Table.record, with what was measured, and where the references come from."""
+        """As Table.record, with what was measured, and where the baselines come from."""
         record = replace(super().record(means, seconds), measurements=tuple(self._measurements))
         if self._origins:
             return replace(record, expected=f"as in {'; '.join(self._origins)}")
@@ -67,18 +67,18 @@ class Measured(Table):
             raise ValueError(f"{measured.case}: measured {measured.values or 'nothing'}, which is no measurement")
         self._measurements.append(measured)
         try:
-            reference = self._reference()
-            entry = reference.entry(self._name, measured)
-        except NoReference as none:
+            baseline = self._baseline()
+            entry = baseline.entry(self._name, measured)
+        except NoBaseline as none:
             self.skip(measured.case, str(none))
             return
-        self._origins[reference.origin] = None
+        self._origins[baseline.origin] = None
         self._add(measured.case, measured.values, control, partial(_as_before, entry=entry))
 
-    def _reference(self) -> Reference:
-        if ledger.setting is None:
-            raise ValueError("choose a device first, with use_device: a reference is of one")
-        return baselines.find(ledger.setting, self._level)
+    def _baseline(self) -> Baseline:
+        if ledger.run_context is None:
+            raise ValueError("choose a device first, with use_device: a baseline is of one")
+        return baselines.find(ledger.run_context, self._level)
 
 
 def _as_before(values: tuple[float, ...], entry: Entry) -> Finding:

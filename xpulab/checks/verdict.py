@@ -6,7 +6,7 @@ import html
 
 from xpulab.checks.ledger import ledger
 from xpulab.records.planned import planned_checks
-from xpulab.records.record import RED, Record, is_compared, is_green, settle
+from xpulab.records.record import RED, Record, is_compared, is_green, reconcile
 
 _COLOURS = {"failed": "#b00020", "broken": "#b00020", "missing": "#b00020", "known": "#8a6d00", "fixed": "#8a6d00"}
 
@@ -29,7 +29,7 @@ def verdict() -> None:
 
     history = get_ipython().user_ns["In"]
     cells = history if any(history) else ledger.sources
-    records = settle(_planned_names(cells), ledger.records.values())
+    records = reconcile(_planned_names(cells), ledger.records.values())
     display(HTML(_table(records)))
     print(_summary(records))
     if not is_green(records):

@@ -85,7 +85,7 @@ def faults_named(names: Sequence[str]) -> tuple[Fault, ...]:
 def trials(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
     """Try the faults, `jobs` at a time, those that take longest first; yields each trial as it ends.
 
-    environment: what the kernels find, as harness.run.surroundings gives it.
+    environment: what the kernels find, as harness.run.kernel_environment gives it.
     """
     return _at_a_time(_try, faults, jobs, environment)
 

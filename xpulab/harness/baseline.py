@@ -1,4 +1,4 @@
-"""References for this machine: the notebooks that measure are run several times, and what they measured is summed up.
+"""Baselines for this machine: the notebooks that measure are run several times, and what they measured is summed up.
 
 All is read from the executed notebooks, as a verdict is. Nothing is summed up unless every run was green.
 """
@@ -22,10 +22,10 @@ from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
 from xpulab.records import baselines
-from xpulab.records.baselines import Entry, Reference
+from xpulab.records.baselines import Baseline, Entry
 from xpulab.records.record import Measurement
 
-METHOD = "references"
+METHOD = "baseline"
 """The method of `check` whose measurements are kept."""
 
 Runs = Sequence[Sequence[Verdict]]
@@ -42,17 +42,17 @@ class NotGreen(Exception):
 
 
 def measuring(plans: Sequence[Plan]) -> list[Plan]:
-    """The plans of those notebooks that have a check against references."""
+    """The plans of those notebooks that have a check against baselines."""
     return [plan for plan in plans if any(check.method == METHOD for check in plan.checks)]
 
 
-def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, console: Console) -> Reference:
+def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, console: Console) -> Baseline:
     """Run the notebooks so many times, one at a time, and sum up what they measured; reports go into folders of `folder`.
 
     Raises NotGreen, and KeyboardInterrupt on Ctrl-C.
     """
     verdicts = []
-    with _without_references(folder):
+    with _without_baselines(folder):
         for number in range(1, runs + 1):
             of_this = folder / f"run-{number}"
             harness.prepare(of_this)
@@ -66,8 +66,8 @@ def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, cons
 
 
 @contextmanager
-def _without_references(folder: Path) -> Iterator[None]:
-    """The kernels find no references: the old ones have no say in the new ones."""
+def _without_baselines(folder: Path) -> Iterator[None]:
+    """The kernels find no baselines: the old ones have no say in the new ones."""
     before = os.environ.get(baselines.FOLDER)
     os.environ[baselines.FOLDER] = str(folder / "none")
     try:
@@ -78,30 +78,31 @@ def _without_references(folder: Path) -> Iterator[None]:
             os.environ[baselines.FOLDER] = before
 
 
-def summed_up(runs: Runs, level: str) -> Reference:
-    """One reference from what all runs measured.
+def summed_up(runs: Runs, level: str) -> Baseline:
+    """One baseline from what all runs measured.
 
     Raises InputError when they are not of one machine, or when one did not measure what the others did.
     """
-    settings = [verdict.setting for run in runs for verdict in run if verdict.setting]
-    if not settings:
-        raise InputError("no notebook said where it ran, so nothing can be kept as a reference")
-    setting = settings[0]
+    contexts = [verdict.run_context for run in runs for verdict in run if verdict.run_context]
+    if not contexts:
+        raise InputError("no notebook said where it ran, so nothing can be kept as a baseline")
+    run_context = contexts[0]
     if any(
-        (each.device, each.machine, each.versions) != (setting.device, setting.machine, setting.versions) for each in settings
+        (each.device, each.machine, each.versions) != (run_context.device, run_context.machine, run_context.versions)
+        for each in contexts
     ):
-        raise InputError("the runs are not of one machine with the same versions, so they make no reference")
-    entries = tuple(_entries(runs, setting.device))
+        raise InputError("the runs are not of one machine with the same versions, so they make no baseline")
+    entries = tuple(_entries(runs, run_context.device))
     if not entries:
-        raise InputError("nothing was measured: a card, or a notebook that has a check against references, is missing")
-    return Reference(
-        device=setting.device,
-        hardware=baselines.hardware(setting),
-        wheel=baselines.wheel(setting),
+        raise InputError("nothing was measured: a card, or a notebook that has a check against baselines, is missing")
+    return Baseline(
+        device=run_context.device,
+        hardware=baselines.hardware(run_context),
+        wheel=baselines.wheel(run_context),
         level=level,
-        machine={name: value for name, value in setting.machine.items() if name != "driver"},
-        driver=str(setting.machine.get("driver", "none")),
-        versions=setting.versions,
+        machine={name: value for name, value in run_context.machine.items() if name != "driver"},
+        driver=str(run_context.machine.get("driver", "none")),
+        versions=run_context.versions,
         commit=_commit(),
         date=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         runs=len(runs),
@@ -115,7 +116,7 @@ def _entries(runs: Runs, device: str) -> Iterator[Entry]:
     for check, case in cases:
         of_each_run = [run.get((check, case)) for run in measured]
         if None in of_each_run or len({(len(each.values), str(each.conditions)) for each in of_each_run}) != 1:
-            raise InputError(f"{check}, {case}: not every run measured it alike, so it makes no reference")
+            raise InputError(f"{check}, {case}: not every run measured it alike, so it makes no baseline")
         yield baselines.summarise(check, of_each_run, device)
 
 

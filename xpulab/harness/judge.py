@@ -18,7 +18,17 @@ from nbval import plugin as nbval
 from xpulab import files
 from xpulab.harness.execute import Run
 from xpulab.harness.plan import Plan, read_notebook
-from xpulab.records.record import METADATA_KEY, RED, Record, Setting, is_compared, is_green, record_in, setting_in, settle
+from xpulab.records.record import (
+    METADATA_KEY,
+    RED,
+    Record,
+    RunContext,
+    is_compared,
+    is_green,
+    reconcile,
+    record_in,
+    run_context_in,
+)
 
 _REFERENCE_DEVICE = "cpu"
 _ADDED_BY_PAPERMILL = {"injected-parameters", "papermill-error-cell-tag"}
@@ -29,7 +39,7 @@ class Verdict:
     """What came of one notebook.
 
     name, title: the notebook's. outcome: "passed", "failed", "skipped" (it was not to run here) or "missing" (it never
-    ran). run: how it was run, None when it was not. records: one for each planned check. setting: where it ran, None
+    ran). run: how it was run, None when it was not. records: one for each planned check. run_context: where it ran, None
     when it never said so. reasons: why it is not green, one sentence each. notes: what is worth knowing all the same.
     executed: the executed notebook, None when there is none.
     """
@@ -39,7 +49,7 @@ class Verdict:
     outcome: str
     run: Run | None
     records: tuple[Record, ...]
-    setting: Setting | None
+    run_context: RunContext | None
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     executed: Path | None
@@ -56,11 +66,11 @@ def judge(plan: Plan, executed: Path) -> Verdict:
     stored = notebook.metadata.get(METADATA_KEY, {}).get("run")
     run = Run(**stored) if stored else None
     metadata = [output.metadata for cell in notebook.cells for output in cell.get("outputs", []) if "metadata" in output]
-    records = settle([check.name for check in plan.checks], filter(None, map(record_in, metadata)))
-    setting = next(filter(None, map(setting_in, metadata)), None)
-    reasons = tuple(_reasons(run, setting, records, notebook, committed))
+    records = reconcile([check.name for check in plan.checks], filter(None, map(record_in, metadata)))
+    run_context = next(filter(None, map(run_context_in, metadata)), None)
+    reasons = tuple(_reasons(run, run_context, records, notebook, committed))
     outcome = "passed" if is_green(records) and not reasons else "failed"
-    return Verdict(plan.name, plan.title, outcome, run, records, setting, reasons, tuple(_notes(run)), executed)
+    return Verdict(plan.name, plan.title, outcome, run, records, run_context, reasons, tuple(_notes(run)), executed)
 
 
 def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
@@ -70,13 +80,17 @@ def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
 
 
 def _reasons(
-    run: Run | None, setting: Setting | None, records: tuple[Record, ...], notebook: NotebookNode, committed: NotebookNode
+    run: Run | None,
+    run_context: RunContext | None,
+    records: tuple[Record, ...],
+    notebook: NotebookNode,
+    committed: NotebookNode,
 ) -> Iterator[str]:
     if run and run.stopped:
         yield run.stopped
-    if run and setting and setting.device != run.device:
-        yield f"it was to run on {run.device}, but ran on {setting.device}"
-    if run and not setting and not run.stopped and run.device != _REFERENCE_DEVICE:
+    if run and run_context and run_context.device != run.device:
+        yield f"it was to run on {run.device}, but ran on {run_context.device}"
+    if run and not run_context and not run.stopped and run.device != _REFERENCE_DEVICE:
         yield f"it was to run on {run.device}, but never said where it ran"
     red = [record.name for record in records if record.outcome in RED]
     if error := _error(notebook, red):
@@ -86,7 +100,7 @@ def _reasons(
     elif not any(map(is_compared, records)):
         yield "nothing was compared, and nothing compared is not green"
     if not (run and run.stopped) and not error:
-        yield from _differences(notebook, committed, setting.device if setting else _REFERENCE_DEVICE)
+        yield from _differences(notebook, committed, run_context.device if run_context else _REFERENCE_DEVICE)
 
 
 def _notes(run: Run | None) -> Iterator[str]:

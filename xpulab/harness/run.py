@@ -45,7 +45,7 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
     runnable = [plan for plan in plans if plan.name not in verdicts]
     interrupted = False
     notebooks = folder / "notebooks"
-    with progress_on(console, runnable) as progress, surroundings(target.device, cold or not runnable) as environment:
+    with progress_on(console, runnable) as progress, kernel_environment(target.device, cold or not runnable) as environment:
         execution = Execution(target, notebooks, progress.on_cell, environment)
         try:
             for plan, executed in execution.run(runnable, jobs):
@@ -59,7 +59,7 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
 
 
 @contextmanager
-def surroundings(device: str, cold: bool = False) -> Iterator[dict[str, str]]:
+def kernel_environment(device: str, cold: bool = False) -> Iterator[dict[str, str]]:
     """The variables that the kernels find: those of a warm process that is there for the time of the run, where one may be.
 
     On a GPU or an XPU nobody has measured that a fork is safe, so kernels start cold there.

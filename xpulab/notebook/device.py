@@ -22,7 +22,7 @@ from xpulab.devices import DEVICES, REAL, SIMULATED, WHEELS
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
-from xpulab.records.record import Setting
+from xpulab.records.record import RunContext
 
 _PACKAGES = (*WHEELS, "paddlenlp", "numpy")
 
@@ -45,8 +45,8 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
     device = _first_that_works(cards) if name == "auto" else _select(name, cards)
-    ledger.setting = Setting(device.name, device.cards, {**machine(), **_card(device.name)}, versions())
-    _note(ledger.setting)
+    ledger.run_context = RunContext(device.name, device.cards, {**machine(), **_card(device.name)}, versions())
+    _note(ledger.run_context)
     return device
 
 
@@ -150,11 +150,11 @@ def _card(name: str) -> dict[str, str]:
     return {"card": ", ".join(models) or f"unknown, {reading.tool}: {reading.outcome}", "driver": reading.driver or "unknown"}
 
 
-def _note(setting: Setting) -> None:
+def _note(run_context: RunContext) -> None:
     from IPython.display import display
 
-    line = f"{setting.device}, {setting.machine['processor']}, {setting.machine['cores']} cores"
-    display({"text/plain": line}, raw=True, metadata=setting.to_metadata())
+    line = f"{run_context.device}, {run_context.machine['processor']}, {run_context.machine['cores']} cores"
+    display({"text/plain": line}, raw=True, metadata=run_context.to_metadata())
 
 
 def _kind(place: Any) -> str:

@@ -22,7 +22,7 @@ _IMPORT_WARNINGS = (
 )
 
 
-def imports_print_warnings() -> None:
+def silence_import_warnings() -> None:
     """Importing and running PaddleNLP prints warnings about ccache, pkg_resources and swiglu that mean nothing here.
 
     Paddle's C++ adds lines about its executor and about types that it converts. Call it before the first import.
@@ -32,7 +32,7 @@ def imports_print_warnings() -> None:
         warnings.filterwarnings("ignore", message=message)
 
 
-def log_prints_colours_and_times() -> None:
+def silence_paddlenlp_log() -> None:
     """PaddleNLP's log writes colours, times and paths among a notebook's outputs: from here on it is silent.
 
     Whatever matters in it must be checked: a notebook is not judged by its log.
@@ -42,7 +42,7 @@ def log_prints_colours_and_times() -> None:
     logger.set_level("CRITICAL")
 
 
-def log_history_stays_empty() -> Any:
+def log_history() -> Any:
     """trainer.state.log_history is empty after training: returns a callback for Trainer(callbacks=[...]) that keeps it.
 
     Its `losses` holds the training loss of each logged step, its `rates` the learning rate that was logged with it (the
@@ -64,7 +64,7 @@ def log_history_stays_empty() -> Any:
     return LogHistory()
 
 
-def one_process_is_wrapped_as_if_it_were_many() -> None:
+def unwrap_single_process_models() -> None:
     """DPOTrainer and KTOTrainer fail in one process: "'Fleet' object has no attribute '_user_defined_strategy'".
 
     They hand their models to fleet.distributed_model whatever the number of processes, and Paddle 3.3 wants fleet.init for
@@ -84,7 +84,7 @@ def one_process_is_wrapped_as_if_it_were_many() -> None:
     fleet.distributed_model = distributed_model
 
 
-def no_module_named_paddle_distributed_checkpoint() -> None:
+def restore_distributed_checkpoint() -> None:
     """`import paddlenlp.trainer.auto_trainer` fails on Paddle 3.2 and later, which moved that package.
 
     The old names are made to stand for the new ones. Source: Paddle #74593.
@@ -97,7 +97,7 @@ def no_module_named_paddle_distributed_checkpoint() -> None:
         sys.modules.setdefault(f"{old}.{module}", importlib.import_module(f"{new}.{module}"))
 
 
-def resume_replays_the_first_epoch(trainer_class: type) -> type:
+def resume_data_order(trainer_class: type) -> type:
     """A run resumed on one card in epoch 2 or later gets the first epoch's order again: returns a trainer class that does not.
 
     The stock Trainer draws each order from numpy's state, which a new process has at its start. The sampler used here, the
@@ -123,7 +123,7 @@ def resume_replays_the_first_epoch(trainer_class: type) -> type:
     return OrderedByEpoch
 
 
-def resume_after_an_epoch_forgets_the_random_state(trainer_class: type) -> type:
+def resume_random_state(trainer_class: type) -> type:
     """A run resumed where an epoch ends draws other dropout masks: returns a trainer class that does not.
 
     The stock Trainer loads rng_state.pth when it has skipped the last batch that was trained on already; where an epoch
@@ -149,7 +149,7 @@ def resume_after_an_epoch_forgets_the_random_state(trainer_class: type) -> type:
     return RandomStateFirst
 
 
-def no_available_device_found() -> None:
+def load_checkpoints_on_cpu() -> None:
     """`dist.load_state_dict` on several ranks raises this on a CPU: it moves all that ranks send each other by Tensor.cuda().
 
     From here on, in this process, such tensors stay where they are while ranks send them. A device that is not a CPU is left
@@ -176,7 +176,7 @@ def no_available_device_found() -> None:
     BroadcastCommunicator.communicate = communicate
 
 
-def loading_checkpoints_prints_a_log() -> None:
+def silence_checkpoint_log() -> None:
     """Saving and loading on several ranks writes lines of fleet's log, with times, among a notebook's outputs: no more.
 
     Whatever matters in it must be checked. Source: Paddle 3.3.1, distributed/flex_checkpoint/dcp.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xpulab.ranks import blame, stacks
+from xpulab.ranks import root_cause, stacks
 
 if TYPE_CHECKING:
     from xpulab.ranks.watch import Outcome
@@ -41,9 +41,9 @@ class RankReport:
 class _Report:
     """What both exceptions are: the rank to blame (None: no rank can be singled out), and a report of each rank."""
 
-    def __init__(self, blamed: int | None, why: str, reports: Sequence[RankReport], words: str = "") -> None:
-        self.blamed, self.reports = blamed, tuple(reports)
-        super().__init__(_text(blamed, why, self.reports, words))
+    def __init__(self, root_cause: int | None, why: str, reports: Sequence[RankReport], words: str = "") -> None:
+        self.root_cause, self.reports = root_cause, tuple(reports)
+        super().__init__(_text(root_cause, why, self.reports, words))
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows instead of a traceback, which would only lead through this package."""
@@ -53,27 +53,27 @@ class _Report:
 class RanksFailed(_Report, RuntimeError):
     """Not every rank has returned.
 
-    blamed: the rank that is to blame: the earliest that failed for a reason of its own, or that never arrived where the
+    root_cause: the rank that is to blame: the earliest that failed for a reason of its own, or that never arrived where the
     others wait; None when they are all in the same case. reports: one a rank.
     """
 
 
 class RanksInterrupted(_Report, KeyboardInterrupt):
-    """The run was interrupted; reports show where each rank stood, blamed as in RanksFailed."""
+    """The run was interrupted; reports show where each rank stood, root_cause as in RanksFailed."""
 
 
 def reports_of(outcome: Outcome) -> tuple[int | None, str, list[RankReport], str]:
     """What the exceptions are made of."""
-    blamed, why = blame.blamed(outcome.ends)
+    rank, why = root_cause.find(outcome.ends)
     reports = [_report(outcome, end) for end in outcome.ends]
     if outcome.interrupted:
         why = "interrupted" + (f"; {why}" if why else "")
-    started = any(end.outcome != blame.ABSENT for end in outcome.ends)
-    return blamed, why, reports, "" if started else outcome.words[-_WORDS_CHARACTERS:]
+    started = any(end.outcome != root_cause.ABSENT for end in outcome.ends)
+    return rank, why, reports, "" if started else outcome.words[-_WORDS_CHARACTERS:]
 
 
-def _report(outcome: Outcome, end: blame.End) -> RankReport:
-    ended = end.outcome in (blame.RETURNED, blame.RAISED, blame.KILLED)
+def _report(outcome: Outcome, end: root_cause.End) -> RankReport:
+    ended = end.outcome in (root_cause.RETURNED, root_cause.RAISED, root_cause.KILLED)
     return RankReport(
         rank=end.rank,
         outcome=end.outcome,
@@ -85,16 +85,16 @@ def _report(outcome: Outcome, end: blame.End) -> RankReport:
     )
 
 
-def _reason(outcome: Outcome, end: blame.End) -> str:
+def _reason(outcome: Outcome, end: root_cause.End) -> str:
     status = outcome.statuses[end.rank]
-    if end.outcome == blame.RETURNED:
+    if end.outcome == root_cause.RETURNED:
         return "it has returned"
-    if end.outcome == blame.RAISED:
+    if end.outcome == root_cause.RAISED:
         first = next(iter(end.message.strip().splitlines()), "")
         return f"{end.kind}: {first}" if first else end.kind
-    if end.outcome == blame.ABSENT:
+    if end.outcome == root_cause.ABSENT:
         return "it never started" + (f": {_status(status)}" if status else "")
-    if end.outcome == blame.KILLED:
+    if end.outcome == root_cause.KILLED:
         return ("it has returned, and then: " if end.had_returned else "") + _status(status)
     if end.had_returned:
         return "it has returned, but its process does not end"
@@ -114,9 +114,13 @@ def _status(status: int | None) -> str:
         return f"killed by signal {-status}"
 
 
-def _text(blamed: int | None, why: str, reports: tuple[RankReport, ...], words: str) -> str:
+def _text(root_cause: int | None, why: str, reports: tuple[RankReport, ...], words: str) -> str:
     because = f" ({why})" if why else ""
-    culprit = f"rank {blamed} is to blame: {reports[blamed].reason}" if blamed is not None else "no rank can be singled out"
+    culprit = (
+        f"rank {root_cause} is to blame: {reports[root_cause].reason}"
+        if root_cause is not None
+        else "no rank can be singled out"
+    )
     lines = [culprit + because]
     for report in reports:
         lines += ["", f"rank {report.rank} {report.outcome}: {report.reason}"]

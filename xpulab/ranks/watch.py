@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from xpulab.ranks import blame, channel, leftovers, stacks
+from xpulab.ranks import channel, leftovers, root_cause, stacks
 from xpulab.ranks.inside import Raised
 
 _START_SECONDS = 120.0
@@ -70,13 +70,13 @@ class _Rank:
 class Outcome:
     """What came of a run. values: the pickled return values, None unless all ranks have returned. printed: by rank.
 
-    ends and texts: by rank, what blame.py needs and what a reader sees (traceback or stack); steps: the last of each.
+    ends and texts: by rank, what root_cause.py needs and what a reader sees (traceback or stack); steps: the last of each.
     words: what the launcher had to say. started: the time.monotonic() from which the limit counts. interrupted: by Ctrl-C.
     """
 
     values: list[bytes] | None
     printed: list[str]
-    ends: list[blame.End]
+    ends: list[root_cause.End]
     texts: list[str]
     statuses: list[int | None]
     steps: list[str]
@@ -206,7 +206,7 @@ class Watch:
         words = self._starter.words()
         self._end_all(descendants)
         ends = [_end_of_rank(rank, rank in late) for rank in self._ranks]
-        good = all(end.outcome == blame.RETURNED for end in ends)
+        good = all(end.outcome == root_cause.RETURNED for end in ends)
         return Outcome(
             values=[rank.returned for rank in self._ranks if rank.returned is not None] if good else None,
             printed=[_tail(self._starter.folder / f"workerlog.{rank.number}") for rank in self._ranks],
@@ -290,18 +290,20 @@ def _take(rank: _Rank, kind: bytes, at: float, body: bytes) -> None:
         rank.raised, rank.at = pickle.loads(body), at
 
 
-def _end_of_rank(rank: _Rank, late: bool) -> blame.End:
+def _end_of_rank(rank: _Rank, late: bool) -> root_cause.End:
     stack = stacks.read(rank.written)
     returned = rank.returned is not None
     known: Mapping[str, Any] = {"rank": rank.number, "at": rank.at, "steps": len(rank.steps), "had_returned": returned}
     if rank.raised is not None:
         raised = rank.raised
-        return blame.End(outcome=blame.RAISED, kind=raised.kind, message=raised.message, frames=raised.frames, **known)
+        return root_cause.End(
+            outcome=root_cause.RAISED, kind=raised.kind, message=raised.message, frames=raised.frames, **known
+        )
     if returned and not late and rank.status in (0, None):
-        return blame.End(outcome=blame.RETURNED, **known)
+        return root_cause.End(outcome=root_cause.RETURNED, **known)
     if late:
-        return blame.End(outcome=blame.LATE if rank.peer else blame.ABSENT, stack=stack, **known)
-    return blame.End(outcome=blame.KILLED if rank.peer else blame.ABSENT, stack=stack, **known)
+        return root_cause.End(outcome=root_cause.LATE if rank.peer else root_cause.ABSENT, stack=stack, **known)
+    return root_cause.End(outcome=root_cause.KILLED if rank.peer else root_cause.ABSENT, stack=stack, **known)
 
 
 def _text(rank: _Rank) -> str:

@@ -1,7 +1,7 @@
 """What a device measured before, for what it measures now to be held against: losses, rates, memory.
 
-They stand in data/references/<device>.json, or in the folder that XPULAB_REFERENCES names; `xpulab baseline` writes them.
-One file holds those of several machines. A reference counts on the very hardware, for the wheel's family and at the level
+They stand in data/baselines/<device>.json, or in the folder that XPULAB_BASELINES names; `xpulab baseline` writes them.
+One file holds those of several machines. A baseline counts on the very hardware, for the wheel's family and at the level
 that it was measured with, and nowhere else.
 """
 
@@ -20,11 +20,11 @@ from typing import Any
 from xpulab import files
 from xpulab.devices import DEVICES, WHEELS, wheel_device
 from xpulab.errors import InputError, line_of
-from xpulab.records.record import Measurement, Setting
+from xpulab.records.record import Measurement, RunContext
 
 SCHEMA = 1
-FOLDER = "XPULAB_REFERENCES"
-"""The environment variable that names another folder than data/references."""
+FOLDER = "XPULAB_BASELINES"
+"""The environment variable that names another folder than data/baselines."""
 
 _SPREADS = 4
 """How many times the spread of its runs a value may be off: five runs hardly ever show all that there is."""
@@ -36,16 +36,17 @@ _LEAST_SHARE = {"loss": 1e-3, "memory": 0.02}
 """How far a value may be off at least, as a share of the largest: another build of a kernel adds in another order."""
 
 
-class NoReference(Exception):
+class NoBaseline(Exception):
     """There is none to hold a measurement against; the text says why."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One reference value.
+    """One baseline value.
 
     check, case, kind, unit, conditions: as in the measurement (xpulab.records.record).
-    value: the median of the runs, of a trajectory step by step. spread: the largest minus the smallest of the runs; of a trajectory at the step where it is largest.
+    value: the median of the runs, of a trajectory step by step.
+    spread: the largest minus the smallest of the runs; of a trajectory at the step where it is largest.
     tolerance: for a loss or memory how far off a value may be, in its unit; for a rate the factor by which it may be
     slower or faster.
     """
@@ -68,11 +69,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Reference:
+class Baseline:
     """What one machine measured at one level.
 
     device: as in DEVICES. hardware: what decides its numbers, see `hardware`. wheel: the name of Paddle's wheel, which is its
-    family. level: "quick" or "standard". machine, versions: as in a Setting; driver: its version, or "none".
+    family. level: "quick" or "standard". machine, versions: as in a RunContext; driver: its version, or "none".
     commit: of this repository. date: of the first run, UTC, YYYY-MM-DD. runs: how many there were.
     """
 
@@ -95,76 +96,76 @@ class Reference:
         return f"{self.runs} runs of {self.date} on {self.hardware}, {built}, commit {self.commit}"
 
     def entry(self, check: str, measured: Measurement) -> Entry:
-        """The entry for a measurement of a check. Raises NoReference."""
+        """The entry for a measurement of a check. Raises NoBaseline."""
         same_case = [entry for entry in self.entries if (entry.check, entry.case) == (check, measured.case)]
         alike = (measured.kind, measured.unit, measured.conditions, len(measured.values))
         for entry in same_case:
             if (entry.kind, entry.unit, entry.conditions, len(entry.value)) == alike:
                 return entry
         if not same_case:
-            raise NoReference("no reference: it was not measured yet; `xpulab baseline` does")
+            raise NoBaseline("no baseline: it was not measured yet; `xpulab baseline` does")
         there = "; ".join(_in_words(entry.conditions) for entry in same_case)
-        raise NoReference(f"no reference for {_in_words(measured.conditions)}: it was measured with {there}")
+        raise NoBaseline(f"no baseline for {_in_words(measured.conditions)}: it was measured with {there}")
 
 
-def hardware(setting: Setting) -> str:
+def hardware(run_context: RunContext) -> str:
     """What decides a device's numbers: the card's model, or for a CPU its model and the number of its cores."""
-    if wheel_device(setting.device) == "cpu":
-        return f"{setting.machine.get('processor')}, {setting.machine.get('cores')} cores"
-    return str(setting.machine.get("card"))
+    if wheel_device(run_context.device) == "cpu":
+        return f"{run_context.machine.get('processor')}, {run_context.machine.get('cores')} cores"
+    return str(run_context.machine.get("card"))
 
 
-def wheel(setting: Setting) -> str:
+def wheel(run_context: RunContext) -> str:
     """The Paddle wheel that a notebook ran with, of which there must be one. Raises InputError."""
-    installed = [name for name in WHEELS if name in setting.versions]
+    installed = [name for name in WHEELS if name in run_context.versions]
     if len(installed) != 1:
         raise InputError(f"there must be one Paddle wheel, and there are {len(installed)}; `xpulab doctor` says what to do")
     return installed[0]
 
 
 def folder() -> Path:
-    """Where references are read from, and written to."""
-    return Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else files.DATA / "references"
+    """Where baselines are read from, and written to."""
+    return Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else files.DATA / "baselines"
 
 
-def load(path: Path) -> tuple[Reference, ...]:
-    """The references of a file. Raises InputError with the file and the line when it is not what `xpulab baseline` writes."""
-    content = files.load_json(path, files.data("schema", "references.schema.json"))
-    references = tuple(_reference(path, content["device"], each) for each in content["references"])
+def load(path: Path) -> tuple[Baseline, ...]:
+    """The baselines of a file. Raises InputError with the file and the line when it is not what `xpulab baseline` writes."""
+    content = files.load_json(path, files.data("schema", "baselines.schema.json"))
+    baselines = tuple(_baseline(path, content["device"], each) for each in content["baselines"])
     if content["device"] != path.stem:
         raise InputError(f"{path}: it is of {content['device']}, so it must be called {content['device']}.json; was it copied?")
-    return references
+    return baselines
 
 
 @cache
-def load_all(directory: Path) -> tuple[Reference, ...]:
-    """The references of all devices in this folder, read once a process. Raises InputError as `load` does."""
+def load_all(directory: Path) -> tuple[Baseline, ...]:
+    """The baselines of all devices in this folder, read once a process. Raises InputError as `load` does."""
     paths = (directory / f"{device}.json" for device in DEVICES)
-    return tuple(reference for path in paths if path.exists() for reference in load(path))
+    return tuple(baseline for path in paths if path.exists() for baseline in load(path))
 
 
-def find(setting: Setting, level: str) -> Reference:
-    """The reference of this very device. Raises NoReference, which says why there is none; InputError for a bad file."""
-    path = folder() / f"{setting.device}.json"
-    found = [each for each in load_all(folder()) if each.device == setting.device]
+def find(run_context: RunContext, level: str) -> Baseline:
+    """The baseline of this very device. Raises NoBaseline, which says why there is none; InputError for a bad file."""
+    path = folder() / f"{run_context.device}.json"
+    found = [each for each in load_all(folder()) if each.device == run_context.device]
     if not found:
-        raise NoReference(f"no reference: there is no {path.name} in {path.parent.name}; `xpulab baseline` measures one")
-    here, family = hardware(setting), wheel(setting)
+        raise NoBaseline(f"no baseline: there is no {path.name} in {path.parent.name}; `xpulab baseline` measures one")
+    here, family = hardware(run_context), wheel(run_context)
     for what, mine in (("hardware", here), ("wheel", family), ("level", level)):
         others = sorted({getattr(each, what) for each in found})
         found = [each for each in found if getattr(each, what) == mine]
         if not found:
-            raise NoReference(f"no reference: {path.name} is of {what} {' and '.join(others)}, and here is {mine}")
+            raise NoBaseline(f"no baseline: {path.name} is of {what} {' and '.join(others)}, and here is {mine}")
     if copied := copies(found[0], load_all(folder())):
-        raise NoReference(f"no reference: that of {here} in {path.name} has the very rates of {copied}, so one was copied")
+        raise NoBaseline(f"no baseline: that of {here} in {path.name} has the very rates of {copied}, so one was copied")
     return found[0]
 
 
-def copies(reference: Reference, others: Iterable[Reference]) -> str | None:
-    """The other reference that has one of the very same rates, which is never measured twice; None when there is none."""
+def copies(baseline: Baseline, others: Iterable[Baseline]) -> str | None:
+    """The other baseline that has one of the very same rates, which is never measured twice; None when there is none."""
     for other in others:
-        elsewhere = (other.device, *_key(other)) != (reference.device, *_key(reference))
-        if elsewhere and _rates(reference) & _rates(other):
+        elsewhere = (other.device, *_key(other)) != (baseline.device, *_key(baseline))
+        if elsewhere and _rates(baseline) & _rates(other):
             return f"{other.hardware} in {other.device}.json"
     return None
 
@@ -187,14 +188,14 @@ def tolerance_of(kind: str, value: Sequence[float], spread: float, device: str) 
     return _rounded(max(_SPREADS * spread, _LEAST_SHARE[kind] * largest))
 
 
-def store(reference: Reference, target: Path) -> Path:
-    """Write the reference into its device's file in this folder, in place of the one of the same hardware, wheel and level.
+def store(baseline: Baseline, target: Path) -> Path:
+    """Write the baseline into its device's file in this folder, in place of the one of the same hardware, wheel and level.
 
     All others stay. Raises InputError when the file there cannot be read or written.
     """
-    path = target / f"{reference.device}.json"
-    kept = [each for each in (load(path) if path.exists() else ()) if _key(each) != _key(reference)]
-    text = _as_text(reference.device, sorted([*kept, reference], key=_key))
+    path = target / f"{baseline.device}.json"
+    kept = [each for each in (load(path) if path.exists() else ()) if _key(each) != _key(baseline)]
+    text = _as_text(baseline.device, sorted([*kept, baseline], key=_key))
     beside = path.with_suffix(".json.new")
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -205,16 +206,16 @@ def store(reference: Reference, target: Path) -> Path:
     return path
 
 
-def _key(reference: Reference) -> tuple[str, str, str]:
-    return reference.hardware, reference.wheel, reference.level
+def _key(baseline: Baseline) -> tuple[str, str, str]:
+    return baseline.hardware, baseline.wheel, baseline.level
 
 
-def _rates(reference: Reference) -> set[tuple[str, str, tuple[float, ...], float]]:
-    rates = (entry for entry in reference.entries if entry.kind == "rate")
+def _rates(baseline: Baseline) -> set[tuple[str, str, tuple[float, ...], float]]:
+    rates = (entry for entry in baseline.entries if entry.kind == "rate")
     return {(entry.check, entry.case, entry.value, entry.spread) for entry in rates}
 
 
-def _reference(path: Path, device: str, stored: dict[str, Any]) -> Reference:
+def _baseline(path: Path, device: str, stored: dict[str, Any]) -> Baseline:
     entries = tuple(Entry(**{**entry, "value": tuple(entry["value"])}) for entry in stored["entries"])
     for entry in entries:
         if entry.tolerance != (wanted := tolerance_of(entry.kind, entry.value, entry.spread, device)):
@@ -223,18 +224,18 @@ def _reference(path: Path, device: str, stored: dict[str, Any]) -> Reference:
                 f"{path} line {line}: {entry.check}, {entry.case}: a tolerance of {entry.tolerance:g} does not follow from the "
                 f"spread of its runs, {wanted:g} does; measure it again with `xpulab baseline`"
             )
-    return Reference(**{**stored, "device": device, "entries": entries})
+    return Baseline(**{**stored, "device": device, "entries": entries})
 
 
-def _as_text(device: str, references: Sequence[Reference]) -> str:
+def _as_text(device: str, baselines: Sequence[Baseline]) -> str:
     """JSON with an entry a line, so that a change shows which."""
     blocks = []
-    for reference in references:
-        stored = {name: value for name, value in asdict(reference).items() if name not in ("device", "entries")}
+    for baseline in baselines:
+        stored = {name: value for name, value in asdict(baseline).items() if name not in ("device", "entries")}
         head = json.dumps(stored, indent=1).removesuffix("\n}")
-        lines = ",\n".join("  " + json.dumps(asdict(entry)) for entry in reference.entries)
+        lines = ",\n".join("  " + json.dumps(asdict(entry)) for entry in baseline.entries)
         blocks.append(f'{head},\n "entries": [\n{lines}\n ]\n}}')
-    return f'{{"schema": {SCHEMA}, "device": "{device}", "references": [\n' + ",\n".join(blocks) + "\n]}\n"
+    return f'{{"schema": {SCHEMA}, "device": "{device}", "baselines": [\n' + ",\n".join(blocks) + "\n]}\n"
 
 
 def _in_words(conditions: dict[str, str]) -> str:

@@ -12,7 +12,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from xpulab.errors import InputError
 
 COMPARING = frozenset(
-    {"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table", "references"}
+    {"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table", "baseline"}
 )
 """The methods of `check` that compare something."""
 

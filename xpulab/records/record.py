@@ -1,6 +1,6 @@
 """What a check saw: the one format that passes from inside a kernel to the outside.
 
-A check writes its Record into the metadata of the output that it prints, a notebook's first cell writes a Setting there
+A check writes its Record into the metadata of the output that it prints, a notebook's first cell writes a RunContext there
 too, so an executed notebook carries all that a report says. Rules that both sides need (what is red, what is missing,
 when a notebook is green) stand here and nowhere else.
 """
@@ -66,7 +66,7 @@ class Record:
     seconds: how long the comparison itself took, control included.
     reason: why it is not simply passed, and what to look at; None when there is nothing to say.
     rows: the cases of a check that has many, else empty.
-    measurements: what a check against references of this device measured, whether there were any or not; else empty.
+    measurements: what a check against baselines measured, whether there were any or not; else empty.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunContext:
     """Where a notebook ran.
 
     device: "cpu", "gpu", "xpu" or "sim". cards: how many cards the notebook may use.
@@ -105,8 +105,8 @@ class Setting:
     versions: dict[str, str] = field(default_factory=dict)
 
     def to_metadata(self) -> dict[str, Any]:
-        """The setting as JSON values, to be stored in an output's metadata."""
-        return {METADATA_KEY: {"setting": asdict(self)}}
+        """The run_context as JSON values, to be stored in an output's metadata."""
+        return {METADATA_KEY: {"run_context": asdict(self)}}
 
 
 def record_in(metadata: dict[str, Any]) -> Record | None:
@@ -118,13 +118,13 @@ def record_in(metadata: dict[str, Any]) -> Record | None:
     return Record(**{**stored, "rows": tuple(Row(**row) for row in stored["rows"]), "measurements": measurements})
 
 
-def setting_in(metadata: dict[str, Any]) -> Setting | None:
-    """The setting that an output's metadata holds, or None."""
-    stored = metadata.get(METADATA_KEY, {}).get("setting")
-    return None if stored is None else Setting(**stored)
+def run_context_in(metadata: dict[str, Any]) -> RunContext | None:
+    """The run_context that an output's metadata holds, or None."""
+    stored = metadata.get(METADATA_KEY, {}).get("run_context")
+    return None if stored is None else RunContext(**stored)
 
 
-def settle(planned: Sequence[str], seen: Iterable[Record]) -> tuple[Record, ...]:
+def reconcile(planned: Sequence[str], seen: Iterable[Record]) -> tuple[Record, ...]:
     """Hold what was seen against what was planned.
 
     Returns one record for each planned name, in that order, "missing" where a check never ran; then, as broken, whatever

@@ -76,7 +76,7 @@ BFLOAT16_MAIN_GRADIENTS = Precision(weight=2, gradient=4, state=12, activation=2
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredActivations:
     """How many tensors of each kind a layer keeps from its forward pass for its backward pass.
 
     whole: [batch, sequence, hidden] that tensor parallelism does not cut (norms and the residual stream); queries: as wide,
@@ -92,12 +92,12 @@ class Kept:
     last: int
 
 
-FUSED = Kept(whole=4, queries=2, keys=2, wide=3, scores=0, last=2)
+FUSED = StoredActivations(whole=4, queries=2, keys=2, wide=3, scores=0, last=2)
 """With flash attention and fused norms and rotary embedding: two norms keep input and output; q, k, v; what attention
 gives; gate, up and their product."""
-PLAIN_NORM = Kept(whole=8, queries=2, keys=2, wide=3, scores=0, last=4)
+PLAIN_NORM = StoredActivations(whole=8, queries=2, keys=2, wide=3, scores=0, last=4)
 """As FUSED, but with a norm in bf16 that is written out: it keeps a float32 copy and the normalized input, too."""
-PLAIN = Kept(whole=6, queries=6, keys=2, wide=3, scores=1, last=3)
+PLAIN = StoredActivations(whole=6, queries=6, keys=2, wide=3, scores=1, last=3)
 """Everything written out, in one precision, as PaddleNLP runs on the CPU: norms keep input, normalized input and output;
 rotary embedding keeps q and k and both turned by a quarter; the products keep q, k and v for all heads; and the softmax."""
 
@@ -120,7 +120,7 @@ class Training:
     recompute: bool = False
     sequence_parallel: bool = False
     precision: Precision = BFLOAT16
-    kept: Kept = FUSED
+    stored: StoredActivations = FUSED
     whole_gradients: bool = False
 
 
@@ -177,13 +177,13 @@ class Communication:
 
 def legal(model: Model, training: Training, cards: int, cards_a_node: int = 8) -> list[Degrees]:
     """Every way to use exactly this many cards, sorted. Raises InputError when there is none."""
-    found = sorted(each for each in _factored(cards) if not why_not(model, training, each, cards_a_node))
+    found = sorted(each for each in _factored(cards) if not constraint_violations(model, training, each, cards_a_node))
     if not found:
         raise InputError(f"{cards} cards cannot be used for this training: give another batch or another number of cards")
     return found
 
 
-def why_not(model: Model, training: Training, degrees: Degrees, cards_a_node: int = 8) -> list[str]:
+def constraint_violations(model: Model, training: Training, degrees: Degrees, cards_a_node: int = 8) -> list[str]:
     """All that forbids these degrees, a sentence each; empty when they are legal."""
     samples = degrees.dp * degrees.sharding * training.micro_batch
     micro_batches = _micro_batches(training, degrees)
@@ -274,7 +274,7 @@ def as_arguments(model: Model, training: Training, degrees: Degrees) -> dict[str
         "bf16": training.precision.weight == 2,
         **({"fp16_opt_level": "O2"} if training.precision.weight == 2 else {}),
         "amp_master_grad": training.precision.weight == 2 and training.precision.gradient == 4,
-        "use_flash_attention": training.kept.scores == 0,
+        "use_flash_attention": training.stored.scores == 0,
     }
 
 
@@ -306,7 +306,7 @@ def _activations(model: Model, training: Training, degrees: Degrees, stage: int)
 
     With recomputation one layer at a time has its own again, after the logits are gone.
     """
-    precision, kept, last = training.precision, training.kept, stage == degrees.pp - 1
+    precision, kept, last = training.precision, training.stored, stage == degrees.pp - 1
     alive = min(_micro_batches(training, degrees), degrees.pp - stage)
     layers = alive * model.layers // degrees.pp
     tokens = training.micro_batch * training.sequence / degrees.sep
@@ -321,7 +321,7 @@ def _activations(model: Model, training: Training, degrees: Degrees, stage: int)
 
 def _of_a_layer(model: Model, training: Training, degrees: Degrees, tokens: float, stream: float) -> float:
     """Bytes that one layer keeps of one micro-batch. Attention works on whole sequences: sep cuts its heads."""
-    kept = training.kept
+    kept = training.stored
     by_heads = (kept.queries + kept.keys * model.kv_heads / model.heads) * model.hidden
     scores = kept.scores * training.sequence * model.heads
     cut = tokens * (by_heads + kept.wide * model.intermediate + scores) / degrees.mp

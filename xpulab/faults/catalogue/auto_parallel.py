@@ -134,7 +134,7 @@ FAULTS = (
         notebook=_NOTEBOOK,
         breaks=in_every_rank("""
             from xpulab.notebook import workarounds
-            workarounds.no_module_named_paddle_distributed_checkpoint()
+            workarounds.restore_distributed_checkpoint()
             from paddlenlp.trainer.auto_trainer import AutoTrainer
             real = AutoTrainer.dynamic_training
             def undivided(self, model, inputs):

@@ -32,7 +32,7 @@ FAULTS = (
         "the data start again when a run is resumed",
         """
         from xpulab.notebook import workarounds
-        workarounds.resume_replays_the_first_epoch = lambda trainer_class: trainer_class
+        workarounds.resume_data_order = lambda trainer_class: trainer_class
         """,
         "resume.data-order",
         "resume.losses",
@@ -60,7 +60,7 @@ FAULTS = (
         "the random state is not restored where an epoch ends",
         """
         from xpulab.notebook import workarounds
-        workarounds.resume_after_an_epoch_forgets_the_random_state = lambda trainer_class: trainer_class
+        workarounds.resume_random_state = lambda trainer_class: trainer_class
         """,
         "resume.random-numbers",
         "resume.weights",

@@ -173,7 +173,7 @@ FAULTS = (
         seen_by=("hang.slow",),
     ),
     Fault(
-        name="victim-is-blamed",
+        name="victim-named-as-root-cause",
         what="when one rank is lost, another one is named",
         notebook="05_collectives",
         breaks="""
@@ -183,11 +183,11 @@ def unjust(function, n, *arguments, **options):
     try:
         return run(function, n, *arguments, **options)
     except ranks.RanksFailed as failed:
-        failed.blamed = (failed.blamed + 1) % n
+        failed.root_cause = (failed.root_cause + 1) % n
         raise
 ranks.run = unjust
 """,
-        seen_by=("hang.blame",),
+        seen_by=("hang.root-cause",),
     ),
     Fault(
         name="stack-is-not-told",

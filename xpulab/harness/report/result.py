@@ -27,7 +27,7 @@ SCOPE = {
 
 def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder: Path) -> dict[str, Any]:
     """The whole run as JSON values; paths are relative to the folder that holds the report."""
-    settings = [verdict.setting for verdict in verdicts if verdict.setting]
+    contexts = [verdict.run_context for verdict in verdicts if verdict.run_context]
     result = {
         "schema": SCHEMA,
         "outcome": outcome(verdicts),
@@ -36,8 +36,8 @@ def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder:
         "level": target.level,
         "cards": target.cards,
         "seconds": round(seconds, 1),
-        "machine": settings[0].machine if settings else {},
-        "versions": settings[0].versions if settings else {},
+        "machine": contexts[0].machine if contexts else {},
+        "versions": contexts[0].versions if contexts else {},
         "notebooks": [_notebook(verdict, folder) for verdict in verdicts],
     }
     return _storable(result)

@@ -52,25 +52,25 @@ class End:
         return self.outcome == LATE and stacks.waits(self.stack)
 
     @property
-    def suffers(self) -> bool:
+    def is_affected(self) -> bool:
         """Whether what it raised came from a collective that another rank had left or never reached."""
         if self.outcome != RAISED or _OWN.search(self.message) or not _OF_ANOTHER.search(self.message):
             return False
         return stacks.in_collective(self.frames) or _OF_A_CARD in self.message
 
 
-def blamed(ends: Sequence[End]) -> tuple[int | None, str]:
+def find(ends: Sequence[End]) -> tuple[int | None, str]:
     """The rank to blame, and why it and no other; None when all ranks are in the same case. Times decide among equals."""
     if all(end.outcome == RETURNED for end in ends):
         return None, "all have returned"
-    failed = [end for end in ends if end.outcome == KILLED or (end.outcome == RAISED and not end.suffers)]
+    failed = [end for end in ends if end.outcome == KILLED or (end.outcome == RAISED and not end.is_affected)]
     if failed:
         first = min(failed, key=lambda end: end.at)
         return first.rank, "the first that failed for a reason of its own" if len(ends) > 1 else ""
     if absent := [end for end in ends if end.outcome == ABSENT]:
         return absent[0].rank, "it never started"
     busy = [end for end in ends if end.outcome == LATE and not end.waits]
-    others_wait = any(end.waits or end.suffers for end in ends)
+    others_wait = any(end.waits or end.is_affected for end in ends)
     if busy and (others_wait or len(busy) == 1):
         behind = min(busy, key=lambda end: end.steps)
         return behind.rank, "the others wait for it" if others_wait else ""
@@ -90,7 +90,7 @@ def _who_stands_alone(ends: Sequence[End]) -> tuple[int | None, str]:
     alone = [end for end in ends if places[_place(end)] == 1]
     if len(alone) == 1:
         return alone[0].rank, "it is at another place than all others"
-    suffering = [end for end in ends if end.suffers]
+    suffering = [end for end in ends if end.is_affected]
     if suffering:
         return min(suffering, key=lambda end: end.at).rank, "the first that failed"
     return None, "all are in the same case"

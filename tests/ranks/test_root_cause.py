@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xpulab.ranks.blame import ABSENT, KILLED, LATE, RAISED, RETURNED, End, blamed
+from xpulab.ranks.root_cause import ABSENT, KILLED, LATE, RAISED, RETURNED, End, find
 from xpulab.ranks.stacks import Frame, Stack, in_collective
 
 PADDLE = "/site-packages/paddle"
@@ -74,7 +74,7 @@ CASES = {
 def test_who_is_to_blame(case: str):
     ends, culprit = CASES[case]
 
-    assert blamed(ends)[0] == culprit
+    assert find(ends)[0] == culprit
 
 
 STACKS = {
