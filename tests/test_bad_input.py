@@ -17,7 +17,7 @@ def xpulab(*arguments, cwd):
 
 def notebook(*cells, **metadata):
     """A small notebook of ours with these cells between its imports and its verdict."""
-    own = {"title": "T", "capabilities": ["demo"], "cards": 1, "budget_seconds": {"quick": 60, "standard": 60}, **metadata}
+    own = {"title": "T", "capabilities": ["demo"], "cards": 1, "budget_seconds": {"smoke": 60, "quick": 60, "standard": 60}, **metadata}
     head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
     imports = v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
     body = [v4.new_code_cell(cell) for cell in cells]

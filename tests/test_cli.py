@@ -39,7 +39,7 @@ def put(folder, name, *cells, budget=30):
         "title": f"On {name}",
         "capabilities": [name],
         "cards": 1,
-        "budget_seconds": {"quick": budget, "standard": budget},
+        "budget_seconds": {"smoke": budget, "quick": budget, "standard": budget},
     }
     nbformat.write(notebook, folder / f"{name}.ipynb")
 

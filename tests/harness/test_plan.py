@@ -170,8 +170,8 @@ def test_no_metadata_is_refused_with_where_to_read_on(put):
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"budget_seconds": {"quick": -1, "standard": 60}}, "xpulab/budget_seconds/quick: -1"),
-        ({"budget_seconds": {"quick": 3}}, "xpulab/budget_seconds: 'standard' is a required"),
+        ({"budget_seconds": {"smoke": 1, "quick": -1, "standard": 60}}, "xpulab/budget_seconds/quick: -1"),
+        ({"budget_seconds": {"smoke": 1, "quick": 3}}, "xpulab/budget_seconds: 'standard' is a required"),
         ({"cards": "two"}, "xpulab/cards: 'two' is not of type 'integer'"),
         ({"capabilities": []}, "xpulab/capabilities: []"),
         ({"capabilities": ["Demo"]}, "xpulab/capabilities/0: 'Demo'"),
