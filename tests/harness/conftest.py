@@ -15,7 +15,8 @@ from nbformat import NotebookNode, v4
 IMPORTS = "from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
 PARAMETERS = 'device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0'
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
-METADATA = {"title": "A demo", "capabilities": ["demo"], "cards": 1, "budget_seconds": {"smoke": 20, "quick": 30, "standard": 60}}
+BUDGET = {"smoke": 20, "quick": 30, "standard": 60}
+METADATA = {"title": "A demo", "capabilities": ["demo"], "cards": 1, "budget_seconds": BUDGET}
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
