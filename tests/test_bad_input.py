@@ -58,7 +58,7 @@ WRONG = {
     "invalid JSON": (["n.ipynb"], {"n.ipynb": '{"cells": [\n'}, ["n.ipynb line 2", "not JSON"]),
     "JSON that is no notebook": (["n.ipynb"], {"n.ipynb": '{"a": 1}'}, ["n.ipynb", "not a notebook"]),
     "no parameters cell": (["n.ipynb"], {"n.ipynb": no_parameters()}, ["n.ipynb", "parameters"]),
-    "no metadata": (["n.ipynb"], {"n.ipynb": no_metadata()}, ["n.ipynb", "README.md"]),
+    "no metadata": (["n.ipynb"], {"n.ipynb": no_metadata()}, ["n.ipynb", "CONTRIBUTING.md"]),
     "metadata that does not fit": (["n.ipynb"], {"n.ipynb": notebook(GOOD, cards=0)}, ["n.ipynb", "cards"]),
     "a check's name twice": (["n.ipynb"], {"n.ipynb": notebook(GOOD, GOOD)}, ["n.ipynb cell 4 line 1", "demo.good"]),
     "a check's name in two notebooks": (

@@ -170,9 +170,11 @@ def test_list_names_every_notebook_and_every_check(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "one  On one (2 checks, about 7 s)",
+        "  all  All (lesson, smoke)",
         "    one.good",
         "    one.more",
         "two  On two (1 checks, about 30 s)",
+        "  all  All (lesson, smoke)",
         "    two.good",
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.ipynb", "two.ipynb"]

@@ -18,9 +18,10 @@ import psutil
 import pytest
 from nbformat import v4
 
-from xpulab.harness.execute import Execution, Target, _Watch
+from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
+from xpulab.harness.watchdog import Watchdog
 
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 LATER = 'check.equal("demo.later", 2, 2, control=3)'
@@ -47,7 +48,7 @@ def notebooks(make, folder):
         "twin_b": make(MEET.format(folder=str(folder), me="twin_b", other="twin_a"), budget=90),
         "all_parameters": make(SHOW, GOOD, TEMPORARY),
         "device_only": make('level, cards = "mine", 7', SHOW, GOOD, parameters='device = "auto"'),
-        "kills_itself": make("import os, signal\nos.write(2, b'last words\\n')\nos.kill(os.getpid(), signal.SIGKILL)", LATER),
+        "kills_itself": make("import os, signal\nos.write(2, b'last line\\n')\nos.kill(os.getpid(), signal.SIGKILL)", LATER),
         "colourful": make(GOOD, "raise ValueError('\\x1b[31mred\\x1b[0m <script>\\nsecond line')", LATER),
         "endless": make(v4.new_markdown_cell("On and on"), "import time\nwhile True:\n    time.sleep(0.01)", LATER, budget=0.8),
         "unknown_kernel": make(GOOD, kernel={"name": "nowhere", "display_name": "Nowhere", "language": "python"}),
@@ -139,14 +140,14 @@ def test_temporary_files_of_a_notebook_are_in_a_folder_of_its_own_that_is_gone(v
 
 def test_a_notebook_that_comes_up_after_the_stop_is_not_started(put, tmp_path):
     execution = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *cell: pytest.fail("it was started"))
-    execution._stop(())
+    execution.stop()
     assert execution._run_one(read_plan(put("late", GOOD), "quick")) is None
     assert not (tmp_path / "out").exists()
 
 
 def test_a_papermill_that_does_not_come_back_is_left_behind(put, tmp_path, monkeypatch):
-    for name in ("_START_SECONDS", "_GRACE_SECONDS", "_COME_BACK_SECONDS"):
-        monkeypatch.setattr(f"xpulab.harness.execute.{name}", 0.01)
+    for name in ("START_SECONDS", "_GRACE_SECONDS", "_RETURN_SECONDS"):
+        monkeypatch.setattr(f"xpulab.harness.watchdog.{name}", 0.01)
     never = threading.Event()
     monkeypatch.setattr("papermill.execute_notebook", lambda *given, **options: never.wait())
     plan = read_plan(put("stuck", GOOD), "quick")
@@ -155,7 +156,7 @@ def test_a_papermill_that_does_not_come_back_is_left_behind(put, tmp_path, monke
     never.set()
     verdict = judge(plan, executed)
     assert (verdict.outcome, outcomes(verdict)) == ("failed", {"demo.good": "missing"})
-    assert verdict.run.stopped == "no kernel was started; papermill did not come back from it"
+    assert verdict.run.stopped == "no kernel was started; papermill did not return from it"
 
 
 def test_a_kernel_listens_on_no_port_of_the_machine(put, tmp_path):
@@ -175,8 +176,8 @@ def test_a_green_notebook_says_how_it_was_run(verdict_on):
 
 def test_a_killed_kernel_is_named_with_its_cell_and_its_log(verdict_on):
     verdict = verdict_on("kills_itself")
-    assert verdict.run.stopped == "the kernel died in cell 3; its last words are in kills_itself.log"
-    assert "last words" in verdict.executed.with_suffix(".log").read_text()
+    assert verdict.run.stopped == "the kernel died in cell 3; its last log lines are in kills_itself.log"
+    assert "last line" in verdict.executed.with_suffix(".log").read_text()
     assert (verdict.outcome, outcomes(verdict)) == ("failed", {"demo.later": "missing"})
 
 
@@ -229,38 +230,38 @@ def kernel():
 
 
 def test_what_a_kernel_left_running_is_killed_at_the_end(kernel, tmp_path):
-    watch = _Watch(100, tmp_path / "log")
-    watch.kernel_started(kernel[0])
-    watch.end()
+    watchdog = Watchdog(100, tmp_path / "log")
+    watchdog.kernel_started(kernel[0])
+    watchdog.close()
     assert all(map(gone, kernel))
 
 
 def test_a_kernel_that_starts_long_after_the_stop_is_killed(kernel, tmp_path, monkeypatch):
-    monkeypatch.setattr("xpulab.harness.execute._GRACE_SECONDS", 0.0)
-    watch = _Watch(100, tmp_path / "log")
-    watch.stop("interrupted")
-    watch._timers[0].join(10)
-    watch.kernel_started(kernel[0])
+    monkeypatch.setattr("xpulab.harness.watchdog._GRACE_SECONDS", 0.0)
+    watchdog = Watchdog(100, tmp_path / "log")
+    watchdog.stop("interrupted")
+    watchdog._timers[0].join(10)
+    watchdog.kernel_started(kernel[0])
     assert gone(kernel[0])
-    watch.end()
+    watchdog.close()
 
 
 def test_a_kernel_that_does_not_listen_is_killed_after_a_grace(kernel, tmp_path, monkeypatch):
-    monkeypatch.setattr("xpulab.harness.execute._GRACE_SECONDS", 0.1)
-    watch = _Watch(0.1, tmp_path / "log")
-    watch.cell = 4
-    watch.kernel_started(kernel[0])
+    monkeypatch.setattr("xpulab.harness.watchdog._GRACE_SECONDS", 0.1)
+    watchdog = Watchdog(0.1, tmp_path / "log")
+    watchdog.cell = 4
+    watchdog.kernel_started(kernel[0])
     assert all(map(gone, kernel))
-    assert watch.reason == "cell 4 had not ended after 0 s"
-    watch.end()
+    assert watchdog.reason == "cell 4 had not ended after 0 s"
+    watchdog.close()
 
 
 def test_the_first_reason_stays(tmp_path):
-    watch = _Watch(100, tmp_path / "log")
-    watch.stop("interrupted")
-    watch.stop("cell 3 had not ended")
-    assert watch.reason == "interrupted"
-    watch.end()
+    watchdog = Watchdog(100, tmp_path / "log")
+    watchdog.stop("interrupted")
+    watchdog.stop("cell 3 had not ended")
+    assert watchdog.reason == "interrupted"
+    watchdog.close()
 
 
 def test_a_run_that_is_left_early_stops_what_runs_and_starts_nothing_more(put, tmp_path):

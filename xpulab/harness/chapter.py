@@ -9,13 +9,12 @@ from pathlib import Path
 
 import jsonschema
 import nbformat
-from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.sections import Section, closure, read_sections
-from xpulab.records.planned import PlannedCheck, planned_checks
+from xpulab.records.planned import PlannedCheck, planned_checks, python_of
 from xpulab.records.record import METADATA_KEY
 
 
@@ -133,7 +132,7 @@ def _parameters(path: Path, notebook: NotebookNode) -> tuple[str, ...]:
             f'{path}: {len(tagged)} code cells are tagged "parameters", one is needed: papermill puts the device there. Tag '
             "the cell that sets device, level, cards and seed"
         )
-    assigned = ast.parse(TransformerManager().transform_cell(tagged[0].source)).body
+    assigned = ast.parse(python_of(tagged[0].source)).body
     targets = [target for node in assigned for target in _targets(node)]
     return tuple(target.id for target in targets if isinstance(target, ast.Name))
 

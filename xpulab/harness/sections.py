@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
-from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 from pyflakes import checker, messages
 
 from xpulab import files
 from xpulab.errors import InputError
+from xpulab.records.planned import python_of
 from xpulab.records.record import METADATA_KEY
 
 LEVELS = ("smoke", "quick", "standard")
@@ -131,7 +131,7 @@ def undefined_names(notebook: NotebookNode) -> list[str]:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             number += 1
-            source = TransformerManager().transform_cell(cell.source)
+            source = python_of(cell.source)
             sources.append(source)
             lines += [number_of(cell, number)] * source.count("\n")
     text = "".join(sources)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -25,6 +26,12 @@ class PlannedCheck:
     method: str
     cell: int
     line: int
+
+
+@lru_cache(maxsize=1024)
+def python_of(source: str) -> str:
+    """The source of a cell as Python: IPython's magics and shell commands become function calls."""
+    return TransformerManager().transform_cell(source)
 
 
 def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[PlannedCheck, ...]:
@@ -52,7 +59,7 @@ def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[Pl
 def _checks_in(source: str, cell: int, where: str) -> list[PlannedCheck]:
     blank = len(list(takewhile(str.isspace, source.splitlines(keepends=True))))  # IPython takes these lines off
     try:
-        tree = ast.increment_lineno(ast.parse(TransformerManager().transform_cell(source)), blank)
+        tree = ast.increment_lineno(ast.parse(python_of(source)), blank)
     except SyntaxError as error:
         raise InputError(f"{where} cell {cell} line {(error.lineno or 1) + blank}: not Python: {error.msg}") from error
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_check(node.func)]

@@ -1,0 +1,127 @@
+"""One kernel under watch: interrupted at its time limit, killed a little later, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from jupyter_client import AsyncKernelManager
+
+START_SECONDS = 120
+"""How long a kernel may take to start."""
+
+_GRACE_SECONDS = 5.0
+"""Between the interrupt and the kill."""
+
+_RETURN_SECONDS = 30.0
+"""papermill notices a killed kernel within seconds; after this long it never will."""
+
+_SOCKET_PATH_BYTES = 90
+"""Of a Unix socket's path 107 bytes are allowed; the kernel's manager appends to what it is given."""
+
+
+class Watchdog:
+    """Watches one kernel, and is the one place that knows why its notebook did not run to its end.
+
+    cell: the code cell that runs, counted from 1; 0 before the first.
+    reason: why the notebook was stopped or could not be run; None while it runs, and when it ran to its end.
+    log: the file with what the kernel's process prints outside any cell (a crash in C++, for instance).
+    """
+
+    def __init__(self, limit_seconds: float, log: Path) -> None:
+        self.cell = 0
+        self.log = log
+        self.reason: str | None = None
+        self._limit = limit_seconds
+        self._group: int | None = None
+        self._timers: list[threading.Timer] = []
+        self._over = threading.Event()
+
+    def run(self, execute: Callable[[], None], name: str) -> None:
+        """Call execute() in a thread; returns when it does, or some time after its kernel was killed."""
+        returned = threading.Event()
+
+        def call() -> None:
+            try:
+                execute()
+            finally:
+                returned.set()
+                self._over.set()
+
+        self._later(START_SECONDS, lambda: self._group is None and self.stop("no kernel was started"))
+        threading.Thread(target=call, name=name, daemon=True).start()
+        self._over.wait()
+        if not returned.is_set():
+            self.reason = f"{self.reason}; papermill did not return from it"
+
+    def kernel_started(self, pid: int) -> None:
+        """The kernel leads a process group of its own; its time limit counts from now."""
+        self._group = pid
+        if self.reason is not None:  # stopped while it was starting, when there was nothing to interrupt yet
+            self._signal(signal.SIGKILL)
+        self._later(self._limit, self._time_is_up)
+
+    def stop(self, reason: str) -> None:
+        """Interrupt the kernel, so that its cell shows where it stood; kill it when that does not help."""
+        if self.reason is None:
+            self.reason = reason
+            self._signal(signal.SIGINT)
+            self._later(_GRACE_SECONDS, lambda: self._signal(signal.SIGKILL))
+            self._later(_GRACE_SECONDS + _RETURN_SECONDS, self._over.set)
+
+    def ended(self, reason: str) -> None:
+        """The notebook ended by itself before its last cell, for this reason; what stopped it before counts more."""
+        if self.reason is None:
+            self.reason = reason
+
+    def close(self) -> None:
+        """The notebook is done: whatever its kernel left running is killed."""
+        for timer in self._timers:
+            timer.cancel()
+        self._signal(signal.SIGKILL)
+        self._group = None  # from here on the number may belong to another process
+
+    def _time_is_up(self) -> None:
+        what = f"cell {self.cell} had not ended" if self.cell else "the kernel was not ready"
+        self.stop(f"{what} after {self._limit:.0f} s")
+
+    def _later(self, seconds: float, action: Callable[[], object]) -> None:
+        timer = threading.Timer(seconds, action)
+        timer.daemon = True
+        self._timers.append(timer)
+        timer.start()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._group is not None:
+            try:
+                os.killpg(self._group, number)
+            except ProcessLookupError:
+                self._group = None
+
+
+def kernel_manager(watchdog: Watchdog, scratch: str, environment: Mapping[str, str]) -> type[AsyncKernelManager]:
+    """A kernel manager whose kernel is watched and keeps its temporary files and its sockets in the folder `scratch`.
+
+    Ports are chosen before the kernel binds them: when another process takes the one for output in between, the kernel
+    neither answers nor ends. No other process takes a file of its own.
+    """
+    sockets = {"transport": "ipc", "ip": f"{scratch}/kernel"} if len(os.fsencode(scratch)) <= _SOCKET_PATH_BYTES else {}
+
+    class Watched(AsyncKernelManager):
+        def __init__(self, **options: object) -> None:
+            super().__init__(**{**sockets, **options})
+            given = filter(None, environment.get("JUPYTER_PATH", "").split(os.pathsep))
+            self.kernel_spec_manager.kernel_dirs = [
+                *(f"{folder}/kernels" for folder in given),
+                *self.kernel_spec_manager.kernel_dirs,
+            ]
+
+        async def start_kernel(self, **options: object) -> None:
+            with watchdog.log.open("wb") as log:
+                await super().start_kernel(**options, env={**environment, "TMPDIR": scratch}, stdout=log, stderr=log)
+            watchdog.kernel_started(self.provisioner.pid)
+
+    return Watched
