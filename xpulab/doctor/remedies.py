@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 from xpulab import files
-from xpulab.doctor.yaml_rows import YamlRow, read_rows
 from xpulab.errors import InputError
 
 
@@ -52,22 +51,18 @@ def remedies() -> tuple[Remedy, ...]:
 
 
 def read_remedies(path: Path) -> tuple[Remedy, ...]:
-    """The rows of a file. Raises InputError with file and line for whatever is wrong with it."""
-    required = {"id": str, "cause": str, "remedy": str, "source": str, "measured": bool}
-    rows = read_rows(path, required, optional={"pattern": str, "example": str})
-    seen: set[object] = set()
-    for row in rows:
-        if row.values["id"] in seen:
-            raise InputError(f"{row.place}: id {row.values['id']!r} for the second time")
-        seen.add(row.values["id"])
-        _check_pattern(row)
-    return tuple(Remedy(**row.values) for row in rows)
+    """The rows of a file that is written like data/remedies.yaml.
 
-
-def _check_pattern(row: YamlRow) -> None:
-    if ("pattern" in row.values) != ("example" in row.values):
-        raise InputError(f"{row.place}: pattern and example belong together, one of them is missing")
-    try:
-        re.compile(row.values.get("pattern", ""))
-    except re.error as error:
-        raise InputError(f"{row.place}: pattern is not a regular expression: {error}") from error
+    Raises InputError with file and line when it does not fit data/schema/remedies.schema.json, when an id occurs twice,
+    and when a pattern is not a regular expression.
+    """
+    rows = tuple(Remedy(**entry) for entry in files.load_yaml(path, files.data("schema", "remedies.schema.json")))
+    for number, row in enumerate(rows):
+        if row.id in [earlier.id for earlier in rows[:number]]:
+            raise InputError(f"{path} line {files.line_in_yaml(path, number, 'id')}: id {row.id!r} occurs twice")
+        try:
+            re.compile(row.pattern or "")
+        except re.error as error:
+            line = files.line_in_yaml(path, number, "pattern")
+            raise InputError(f"{path} line {line}: the pattern is not a regular expression: {error}") from error
+    return rows

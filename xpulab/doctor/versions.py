@@ -15,12 +15,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from xpulab import files
-from xpulab.devices import REAL, WHEELS, wheel_device
+from xpulab.devices import WHEELS, wheel_device
 from xpulab.doctor.cards import Reading
-from xpulab.doctor.yaml_rows import read_rows
 from xpulab.errors import InputError
-
-KINDS = ("framework", "package", "python", "driver", "firmware")
 
 
 @dataclass(frozen=True)
@@ -116,20 +113,20 @@ def supported_versions() -> tuple[Supported, ...]:
 
 
 def read_supported(path: Path) -> tuple[Supported, ...]:
-    """The rows of a file. Raises InputError with file and line for whatever is wrong with it."""
-    texts = dict.fromkeys(("what", "kind", "wanted", "remedy", "why", "source"), str)
-    rows = read_rows(path, required={**texts, "devices": list}, optional={"tolerated": str})
-    for row in rows:
-        for key in ("wanted", "tolerated"):
+    """The rows of a file that is written like data/supported_versions.yaml.
+
+    Raises InputError with file and line when it does not fit data/schema/supported_versions.schema.json, and for a
+    version specifier that is not one.
+    """
+    entries = files.load_yaml(path, files.data("schema", "supported_versions.schema.json"))
+    for number, entry in enumerate(entries):
+        for key in (key for key in ("wanted", "tolerated") if key in entry):
             try:
-                SpecifierSet(row.values.get(key, ""))
+                SpecifierSet(entry[key])
             except InvalidSpecifier as error:
-                raise InputError(f"{row.place}: {key!r} is not a version specifier: {error}") from error
-        if row.values["kind"] not in KINDS:
-            raise InputError(f"{row.place}: unknown kind {row.values['kind']!r}; known are {', '.join(KINDS)}")
-        if not set(row.values["devices"]) <= set(REAL):
-            raise InputError(f"{row.place}: devices must be of cpu, gpu, xpu, not {row.values['devices']}")
-    return tuple(Supported(**{**row.values, "devices": tuple(row.values["devices"])}) for row in rows)
+                line = files.line_in_yaml(path, number, key)
+                raise InputError(f"{path} line {line}: {entry[key]!r} is not a version specifier: {error}") from error
+    return tuple(Supported(**{**entry, "devices": tuple(entry["devices"])}) for entry in entries)
 
 
 def driver_version(text: str | None) -> str | None:
