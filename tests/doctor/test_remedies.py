@@ -1,4 +1,4 @@
-"""A message that is known leads to its remedy and to no other; a malformed file is refused by line."""
+"""A known message leads to its own remedy only; a malformed file is refused with file and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each form of xpu-smi's output is read as it stands; anything else is refused with a sentence."""
+"""Every output format of xpu-smi is parsed; anything else is refused with a sentence."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_query_states_the_sbl_version_by_name(formats):
     assert [card.firmware for card in parse_query((formats / "kl3_query.txt").read_text()).cards] == ["1.54", "1.39"]
 
 
-def test_query_tells_memory_from_l3(formats):
+def test_query_distinguishes_memory_from_l3(formats):
     card = parse_query((formats / "kl3_query.txt").read_text()).cards[0]
     assert (card.memory_used_mib, card.memory_total_mib) == (2112, 98304)
 

@@ -1,4 +1,4 @@
-"""Known symptoms, what causes them, and what mends them: data/remedies.yaml."""
+"""Known symptoms, their causes and their fixes: data/remedies.yaml."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from xpulab.errors import InputError
 class Remedy:
     """One row of data/remedies.yaml.
 
-    id: unique, in words joined by hyphens
+    id: unique name, lower case, joined by hyphens
     cause: why it happens
     remedy: a command or a sentence
     source: where cause and remedy were read or measured
-    measured: it was reproduced on a machine of ours, not only read
-    pattern: a regular expression searched in an error message or a log; None when only a finding of the
+    measured: whether it was reproduced on one of our machines
+    pattern: regular expression that is searched in an error message or a log; None when only a finding of the
         doctor refers to the row
-    example: a message that the pattern matches; None together with pattern
+    example: a message that the pattern matches; None when there is no pattern
     """
 
     id: str
@@ -35,12 +35,12 @@ class Remedy:
 
 
 def match(text: str) -> list[Remedy]:
-    """The remedies whose pattern is found in an error message or a log, in the order of the file."""
+    """The remedies whose pattern occurs in an error message or a log, in the order of the file."""
     return [row for row in remedies() if row.pattern and re.search(row.pattern, text)]
 
 
 def by_id(id: str) -> Remedy:
-    """The remedy of that id. Raises KeyError: an id that is not in the file is a mistake in this program."""
+    """The remedy of that id. Raises KeyError for an unknown id, which is a programming error."""
     return {row.id: row for row in remedies()}[id]
 
 

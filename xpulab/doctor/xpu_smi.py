@@ -12,7 +12,7 @@ import shlex
 from dataclasses import fields, replace
 from itertools import dropwhile, takewhile
 
-from xpulab.doctor.cards import Card, Reading, Report, count_cards, generation_of, normal_address
+from xpulab.doctor.cards import Card, Reading, Report, format_card_count, generation_of, normal_address
 from xpulab.doctor.tool import TIMEOUT, ToolRun, run_tool
 
 NAMES = ("xpu-smi", "xpu_smi")
@@ -53,7 +53,7 @@ def parse_query(text: str) -> Report:
     )
     attached = _number(_top_level(head, "Attached XPUs"))
     if attached != len(cards):
-        raise ValueError(f"it says 'Attached XPUs : {attached}' and lists {count_cards(len(cards))}")
+        raise ValueError(f"it says 'Attached XPUs : {attached}' and lists {format_card_count(len(cards))}")
     return Report(_unless_absent(driver), _unless_absent(runtime), cards)
 
 
@@ -136,12 +136,12 @@ def _combined(name: str, understood: dict[tuple[str, ...], Report]) -> Reading:
         if _addresses(report) != _addresses(other):
             detail = (
                 f"{' '.join(command)} and {' '.join(other_command)} show different cards: "
-                f"{count_cards(len(report.cards))} {_addresses(report)}, "
-                f"{count_cards(len(other.cards))} {_addresses(other)}"
+                f"{format_card_count(len(report.cards))} {_addresses(report)}, "
+                f"{format_card_count(len(other.cards))} {_addresses(other)}"
             )
             return Reading(name, other_command, "unreadable", detail)
         report = _filled(report, other)
-    detail = f"{name} shows {count_cards(len(report.cards))}, driver {report.driver or 'unknown'}"
+    detail = f"{name} shows {format_card_count(len(report.cards))}, driver {report.driver or 'unknown'}"
     return Reading(name, command, "ok", detail, report.driver, report.runtime, report.cards)
 
 
