@@ -162,9 +162,15 @@ def test_paddle_that_cannot_be_imported_leads_to_its_remedy(machine, examine):
     assert (found.verdict, found.remedy) == ("wrong", "python -m pip install 'setuptools<81'")
 
 
-def test_int16_matmul_is_a_warning_on_xpu(p800, examine):
+def test_matmul_that_is_not_expected_in_fp32_is_a_warning_on_xpu(p800, examine):
     found = finding(examine(p800, environ={}), "matmul-mode")
-    assert (found.verdict, found.seen) == ("warn", "fp32 matmul computes in INT16")
+    assert found.verdict == "warn"
+    assert found.seen == "expected mode of fp32 matmul: TF32 (from environment variables and release, not measured)"
+
+
+def test_matmul_that_is_expected_in_fp32_is_ok(p800, examine):
+    found = finding(examine(p800, environ=EXACT), "matmul-mode")
+    assert (found.verdict, found.remedy) == ("ok", None)
 
 
 def test_matmul_mode_is_no_concern_of_a_cpu(machine, examine):

@@ -61,7 +61,7 @@ class Diagnosis:
     findings: in the order in which to read them: hardware first, then installation, then environment
     versions: installed versions compared with the supported ones
     detection: what was looked for, with the output of the vendors' tools
-    matmul: by dtype the precision of matmul on an XPU; None on other devices
+    matmul: by dtype the expected mode of matmul on an XPU (see matmul_mode); None on other devices
     paddle: version and build of Paddle; None when Paddle was not imported
     """
 
@@ -229,8 +229,9 @@ def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
     if device == "xpu":
         mode = matmul_mode(environ)["float32"]
         exact = mode == "FLOAT"
-        remedy = None if exact else by_id("int16-matmul").remedy
-        yield Finding("matmul-mode", "ok" if exact else "warn", f"fp32 matmul computes in {mode}", remedy)
+        remedy = None if exact else by_id("matmul-precision").remedy
+        seen = f"expected mode of fp32 matmul: {mode} (from environment variables and release, not measured)"
+        yield Finding("matmul-mode", "ok" if exact else "warn", seen, remedy)
     left = [name for name in LAUNCHER_VARIABLES if name in environ]
     if left:
         seen = f"variables of a cluster's launcher are set: {', '.join(left)}"
