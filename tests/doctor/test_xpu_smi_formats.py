@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from xpulab.doctor.cards import generation_of
-from xpulab.doctor.xpu_smi import parse_machine, parse_query, parse_table
+from xpulab.doctor.xpu_smi.machine import parse_machine
+from xpulab.doctor.xpu_smi.query import parse_query
+from xpulab.doctor.xpu_smi.tables import parse_table
 
 
 def test_kl3_table_gives_every_number_of_a_card(formats):
@@ -94,7 +96,7 @@ def test_query_gives_driver_runtime_and_sensors(formats):
 
 def test_query_that_announces_more_cards_than_it_lists_is_refused(formats):
     text = (formats / "kl3_query.txt").read_text().replace("Attached XPUs                             : 2", "Attached XPUs : 8")
-    with pytest.raises(ValueError, match=r"'Attached XPUs : 8.*' and lists 2 cards"):
+    with pytest.raises(ValueError, match=r"'Attached XPUs : 8.*', but it lists 2 cards"):
         parse_query(text)
 
 
