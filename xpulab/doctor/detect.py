@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from xpulab.devices import DEVICES, SIMULATED
+from xpulab.devices import DEVICES, REAL, SIMULATED
 from xpulab.doctor.cards import Reading
 from xpulab.doctor.driver import DeviceNode, card_nodes
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
@@ -85,9 +85,9 @@ def detect(root: Path = Path("/"), timeout: float = TIMEOUT) -> Detection:
     """
     kunlun_pci, nvidia_pci, nodes = kunlun_cards(root), nvidia_cards(root), card_nodes(root)
     xpu_smi, nvidia_smi = read_xpu_smi(timeout), read_nvidia_smi(timeout)
-    troubled = xpu_smi.outcome in ("hung", "failed", "unreadable")
-    has_xpu = bool(nodes) or xpu_smi.outcome == "ok" or (troubled and bool(kunlun_pci))
-    available = [*(["xpu"] if has_xpu else []), *(["gpu"] if nvidia_smi.cards else []), "cpu"]
+    tool_fails = xpu_smi.outcome in ("hung", "failed", "unreadable")
+    has_xpu = bool(nodes) or xpu_smi.outcome == "ok" or (tool_fails and bool(kunlun_pci))
+    found = {"xpu": has_xpu, "gpu": bool(nvidia_smi.cards), "cpu": True}
 
     generations = {card.generation for card in (*kunlun_pci, *xpu_smi.cards)}
     notes = []
@@ -104,7 +104,7 @@ def detect(root: Path = Path("/"), timeout: float = TIMEOUT) -> Detection:
         LookedFor("nvidia-smi", nvidia_smi.outcome == "ok", nvidia_smi.detail),
     )
     return Detection(
-        available=tuple(available),
+        available=tuple(device for device in REAL if found[device]),
         looked_for=looked_for,
         notes=tuple(notes),
         kunlun_pci=kunlun_pci,
@@ -129,13 +129,14 @@ def require(device: str, detection: Detection) -> None:
         raise InputError(f"device {device!r}: unknown; one of {', '.join(DEVICES)}")
     if device in (*detection.available, SIMULATED):
         return
-    report = [
+    lines = [
         f"no {device} on this machine. Looked for:",
         *format_looked_for(detection),
         *detection.notes,
         "To fix it:",
+        *INSTALLATION_STEPS[device],
     ]
-    raise InputError("\n  ".join([*report, *INSTALLATION_STEPS[device]]))
+    raise InputError("\n  ".join(lines))
 
 
 def _format_names(names: list[str]) -> str:

@@ -232,7 +232,7 @@ def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
         remedy = None if exact else by_id("matmul-precision").remedy
         seen = f"expected mode of fp32 matmul: {mode} (from environment variables and release, not measured)"
         yield Finding("matmul-mode", "ok" if exact else "warn", seen, remedy)
-    left = [name for name in LAUNCHER_VARIABLES if name in environ]
-    if left:
-        seen = f"variables of a cluster's launcher are set: {', '.join(left)}"
+    still_set = [name for name in LAUNCHER_VARIABLES if name in environ]
+    if still_set:
+        seen = f"variables of a cluster's launcher are set: {', '.join(still_set)}"
         yield Finding("launcher-variables", "warn", seen, by_id("launcher-variables").remedy)

@@ -142,13 +142,13 @@ def lowest_firmware(xpu_smi: Reading) -> str | None:
 
 
 def _judged(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> VersionRow:
-    found = _found(row, xpu_smi, search_path)
-    verdict = _verdict(row, found)
+    found = _found_version(row, xpu_smi, search_path)
+    verdict = _judge(row, found)
     shown = xpu_smi.driver if row.kind == "driver" else found
     return VersionRow(row.what, shown, row.wanted, verdict, None if verdict == "ok" else _remedy(row, search_path))
 
 
-def _found(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> str | None:
+def _found_version(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> str | None:
     if row.kind == "python":
         return python_version()
     if row.kind == "driver":
@@ -158,7 +158,7 @@ def _found(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) 
     return installed_version(row.what, search_path)
 
 
-def _verdict(row: Supported, found: str | None) -> str:
+def _judge(row: Supported, found: str | None) -> str:
     if found is None:
         return "missing" if row.kind in ("framework", "package") else "unknown"
     try:
@@ -174,8 +174,8 @@ def _verdict(row: Supported, found: str | None) -> str:
 
 def _remedy(row: Supported, search_path: Sequence[str] | None) -> str:
     """The row's command. For a framework, the other installed frameworks are uninstalled first."""
-    others = [name for name in installed_frameworks(search_path) if row.kind == "framework" and name != row.what]
-    return " && ".join([*([f"python -m pip uninstall --yes {' '.join(others)}"] if others else []), row.remedy])
+    others = [name for name in installed_frameworks(search_path) if name != row.what] if row.kind == "framework" else []
+    return f"python -m pip uninstall --yes {' '.join(others)} && {row.remedy}" if others else row.remedy
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:
