@@ -34,7 +34,7 @@ def test_kunluns_tool_alone_makes_an_xpu(machine):
 
 @pytest.mark.parametrize("script", ["exec /bin/sleep 60", "exit 1", "echo garbage"])
 @pytest.mark.parametrize(("on_the_bus", "device"), [(True, "xpu"), (False, "cpu")])
-def test_troubled_tool_makes_an_xpu_only_with_a_card_on_the_bus(machine, script, on_the_bus, device):
+def test_failing_tool_makes_an_xpu_only_with_a_card_on_the_bus(machine, script, on_the_bus, device):
     machine.tool("xpu-smi", script)
     if on_the_bus:
         machine.pci("0000:03:00.0", "1d22", "3688")

@@ -176,7 +176,7 @@ def _xpu_tool(reading: Reading, in_container: bool) -> Iterator[Finding]:
     elif reading.outcome == "foreign":
         yield Finding("xpu-smi", "warn", reading.detail, by_id("xpu-smi-foreign").remedy)
     else:
-        yield Finding("xpu-smi", "wrong", reading.detail, by_id("vendor-tool-trouble").remedy)
+        yield Finding("xpu-smi", "wrong", reading.detail, by_id("vendor-tool-fails").remedy)
 
 
 def _card_counts(
