@@ -1,9 +1,9 @@
-"""Makes data/models/tiny-qwen2-sft, the model that later notebooks start from: what notebooks/01_sft.ipynb trains.
+"""Makes data/models/tiny-qwen2-sft: the model that notebooks/01_sft.ipynb trains and later notebooks start from.
 
     python data/make_sft_model.py [FOLDER]
 
-It runs the notebook at level quick on the CPU with its own defaults, and keeps what its last section saves. Nothing is
-random: on the same processor it gives the same bytes again, on another one the same answers.
+It runs the notebook at level quick on the CPU with its defaults and keeps what its last section saves. Nothing is random:
+the same type of processor gives the same bytes, another one gives the same answers.
 """
 
 from __future__ import annotations

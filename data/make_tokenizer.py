@@ -1,9 +1,9 @@
-"""Makes the tokenizer that all tiny models share, from the instruction set beside this script.
+"""Makes the tokenizer that all tiny models share, from data/instructions.
 
     python data/make_tokenizer.py
 
 A byte-level BPE of 512 tokens, trained with the tokenizers package and saved as PaddleNLP's Qwen2Tokenizer in the folder of
-each tiny model. Nothing is random: running it again writes the same bytes.
+each tiny model. Nothing is random: every run writes the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VOCABULARY = 512
 
 
 def main() -> None:
-    """Train the tokenizer and save it beside each tiny model's config."""
+    """Train the tokenizer and save it next to the config of each tiny model."""
     for model in MODELS:
         save(files.DATA / "models" / model)
 
@@ -33,7 +33,7 @@ def save(folder: Path) -> None:
     bpe = ByteLevelBPETokenizer()
     bpe.train_from_iterator(texts(), vocab_size=VOCABULARY, min_frequency=2, special_tokens=SPECIAL, show_progress=False)
     if bpe.get_vocab_size() != VOCABULARY:
-        raise SystemExit(f"the texts give {bpe.get_vocab_size()} tokens, not {VOCABULARY}: they are too few")
+        raise SystemExit(f"the texts give {bpe.get_vocab_size()} tokens, not {VOCABULARY}: add more texts")
     with tempfile.TemporaryDirectory() as trained:
         bpe.save_model(trained)
         tokenizer = Qwen2Tokenizer(

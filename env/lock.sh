@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Remakes env/requirements/common.txt from common.in: bash env/lock.sh keeps pins that still fit, bash env/lock.sh
-# --upgrade takes the newest of everything. Needs uv and a package index.
+# Updates env/requirements/common.txt from common.in: bash env/lock.sh keeps pins that are still valid, bash env/lock.sh
+# --upgrade takes the newest version of every package. Needs uv and a package index.
 #
-# The CPU framework is resolved along, so that what it depends on is pinned too, and then left out: each device's set
-# names its own framework. "fewest" gives one version of a package for all Pythons, so that a notebook meets the same
-# libraries on an XPU node (Python 3.10) as on the machine that wrote its outputs.
+# The CPU framework is resolved too, so that its dependencies are pinned, and then removed: the set of each device names its
+# own framework. "fewest" selects one version of a package for all Pythons, so that a notebook uses the same libraries on
+# an XPU node (Python 3.10) as on the machine that made its outputs.
 set -euo pipefail
 requirements="$(cd "$(dirname "${BASH_SOURCE[0]}")/requirements" && pwd)"
 
@@ -23,7 +23,7 @@ grep '^paddlepaddle==' "$requirements/cpu.txt" |
         --no-annotate --no-header --no-emit-index-url
 {
     echo "# Everything but the framework, for Python 3.10 to 3.12 on Linux. Made by env/lock.sh from common.in: do not edit."
-    # Every line repeats the condition set above, which env/make_venv.py holds anyway: without it they can be read.
+    # Remove the condition set above from every line, for readability: env/make_venv.py ensures it anyway.
     sed -e "s/ ; python_full_version < '3.13' and sys_platform == 'linux'$//" \
         -e "s/python_full_version < '3.13' and //g" -e "s/ and sys_platform == 'linux'//g" lock.txt
 } >"$requirements/common.txt"

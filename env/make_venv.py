@@ -1,19 +1,20 @@
-"""Makes the virtual environment that everything runs in: .venv in the repository, for the device of this machine.
+"""Creates the virtual environment .venv in the repository, for the device of this machine.
 
     python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu] [-- ARGUMENTS]
 
-It installs env/requirements/<device>.txt and the repository itself, editable, and writes .venv/xpulab.json last: what was
-installed, from what. When that still holds, nothing is touched. Otherwise it says why, and makes the environment anew:
-so an installation that was interrupted is mended by the next run. With ARGUMENTS it then becomes that environment's
-Python, run with them.
+It installs env/requirements/<device>.txt and the repository itself (editable), and writes .venv/xpulab.json last: what was
+installed, and from which files. When that file is still valid, nothing changes. Otherwise the environment is created again,
+and the reason is printed; so the next run also repairs an interrupted installation. With ARGUMENTS, the Python of the
+environment is then executed with them.
 
-A named device must be there; --set installs a set whatever is there, as for an image that is built on another machine.
+A device that is named must exist. --set installs a set without this check, for example to build an image on another machine.
 
-XPULAB_VENV names another folder than .venv (a relative one counts from the repository). Beside the folder stand its
-lock (.venv.lock: of two callers at once one makes it and the other waits) and the installer's output (.venv.log).
+XPULAB_VENV names another folder than .venv (a relative path starts at the repository). Next to the folder are its lock
+(.venv.lock: when two processes run at once, one creates the environment and the other waits) and the output of the
+installer (.venv.log).
 
-Only the standard library is used, and any Python from 3.8 on gets far enough to say what is missing.
-Exit codes: 2 when it could not be made, 128 + n when signal n stopped it.
+Only the standard library is used. Python 3.8 is enough to print which Python is missing.
+Exit codes: 2 when the environment could not be created, 128 + n when signal n stopped it.
 """
 
 from __future__ import annotations
@@ -43,32 +44,34 @@ SUPPORTED = ((3, 12), (3, 11), (3, 10))
 SUPPORTED_FOR = {"xpu": ((3, 10),)}  # Paddle builds its XPU wheels for this one only.
 INSTALL_SECONDS = 30 * 60
 PROBE_SECONDS = 20
+TERM_SECONDS = 5
 NEEDED_GB = 3
+LOG_LINES = 20  # shown of the log when an installation fails
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(BaseException):
-    """A signal asked this process to end; the only argument is the signal's number."""
+    """A signal asked this process to stop; the only argument is the number of the signal."""
 
 
 def main(arguments):
     catch_signals()
-    own, command = split(arguments)
+    own, command = split_arguments(arguments)
     options = parse(own)
     venv = (ROOT / (os.environ.get("XPULAB_VENV") or ".venv")).resolve()
     try:
-        if sys.version_info < (3, 10):  # noqa: UP036 - xpulab.doctor, which finds the device, needs it.
+        if sys.version_info < (3, 10):  # noqa: UP036 - xpulab.doctor, which detects the device, needs 3.10.
             python, _ = find_python(SUPPORTED, venv)
             os.execv(python, [python, "-IS", os.path.abspath(__file__), *arguments])
-        make_if_needed(venv, state_for(options.set or set_for(options.device)))
+        create_if_needed(venv, expected_state(options.set or requirement_set(options.device)))
     except InputError as error:
-        say(error)
+        report(error)
         return 2
     except OSError as error:
-        say(f"{venv}: cannot be made: {error}. XPULAB_VENV=/another/folder puts it elsewhere.")
+        report(f"{venv}: cannot be created: {error}. To use another folder set XPULAB_VENV=/another/folder.")
         return 2
     except Stopped as stopped:
-        say(f"stopped. The next run makes {venv} anew if it is not complete.")
+        report(f"stopped. The next run creates {venv} again if it is not complete.")
         return 128 + stopped.args[0]
     if command:
         python = str(venv / "bin" / "python")
@@ -80,31 +83,31 @@ def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="env/make_venv.py",
         usage="%(prog)s [-h] [--device DEVICE | --set SET] [-- ARGUMENTS]",
-        description="Makes the virtual environment that everything runs in. Details: the head of this file.",
+        description="Creates the virtual environment .venv. Details: see the docstring of this file.",
     )
     which = parser.add_mutually_exclusive_group()
     devices = ("auto", "cpu", "gpu", "xpu", "sim")
-    which.add_argument("--device", choices=devices, default="auto", help="must be there; auto: what this machine has")
-    which.add_argument("--set", choices=("cpu", "gpu", "xpu"), help="install this set, whatever this machine has")
+    which.add_argument("--device", choices=devices, default="auto", help="a device of this machine; auto: detect it")
+    which.add_argument("--set", choices=("cpu", "gpu", "xpu"), help="install this set without looking for the device")
     return parser.parse_args(arguments)
 
 
-def make_if_needed(venv, state):
-    """Makes the environment unless it is already as state says. Raises InputError with what to do when that fails."""
-    if not why_make(venv, state):
+def create_if_needed(venv, state):
+    """Creates the environment unless it already has this state. Raises InputError, with what to do, when that fails."""
+    if not reason_to_create(venv, state):
         return
     with locked(venv) as lock:
-        reason = why_make(venv, state)  # Again: whoever held the lock may have made it.
+        reason = reason_to_create(venv, state)  # Again: another process may have created it while this one waited.
         if reason:
             python, version = find_python(SUPPORTED_FOR.get(state["device"], SUPPORTED), venv)
-            say(f"making {venv} for {state['device']} with Python {version}: {reason}")
-            empty(venv)
+            report(f"creating {venv} for {state['device']} with Python {version}: {reason}")
+            remove_content(venv)
             install(venv, state["device"], python, lock)
             write_marker(venv, dict(state, python=version))
 
 
-def set_for(device):
-    """Which requirement set serves the device: cpu, gpu or xpu. Raises InputError when there is no such device."""
+def requirement_set(device):
+    """The requirement set for the device: cpu, gpu or xpu. Raises InputError when the machine lacks the device."""
     if wheel_device(device) == "cpu":
         return "cpu"
     from xpulab.doctor.detect import detect, require
@@ -116,18 +119,18 @@ def set_for(device):
     return device
 
 
-def state_for(device):
-    """What the marker of a finished environment must say, apart from the Python version."""
+def expected_state(device):
+    """The expected content of the marker of a complete environment, except for the Python version."""
     digest = hashlib.sha256()
     for path in (REQUIREMENTS / f"{device}.txt", REQUIREMENTS / "common.txt", ROOT / "pyproject.toml"):
         digest.update(path.read_bytes() + b"\0")
     return {"device": device, "sources": digest.hexdigest(), "repository": str(ROOT)}
 
 
-def why_make(venv, state):
-    """The reason why the environment must be made, or None when it is ready."""
+def reason_to_create(venv, state):
+    """The reason why the environment must be created, or None when it is ready."""
     if not venv.exists():
-        return "there is none yet"
+        return "it does not exist yet"
     try:
         marker = json.loads((venv / MARKER).read_text())
         changed = [key for key in state if marker[key] != state[key]]
@@ -137,26 +140,26 @@ def why_make(venv, state):
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"its {MARKER} cannot be read"
     if "repository" in changed:
-        return f"it was made for {marker['repository']}"
+        return f"it was created for {marker['repository']}"
     if "device" in changed:
-        return f"it holds the {marker['device']} set and {state['device']} is wanted now"
+        return f"it contains the {marker['device']} set, but {state['device']} is requested"
     if "sources" in changed:
         return "env/requirements or pyproject.toml changed"
-    # The version too: a system upgrade may put another Python behind the link, which looks for packages elsewhere.
+    # Compare the version too: after a system upgrade the link may lead to another Python, which has other package folders.
     if (version_of(venv / "bin" / "python") or "").rpartition(".")[0] != minor:
-        return f"its Python {minor} does not run any more"
+        return f"its Python {minor} no longer runs"
     return None
 
 
 def find_python(versions, venv):
-    """Path and version of a Python of one of the versions: the one that runs this, else the first on PATH that runs.
+    """Path and version of a Python of one of the versions: the running one if it fits, else the first on PATH that runs.
 
-    Raises InputError, naming what was found instead.
+    Raises InputError that names what was found instead.
     """
     running = "{}.{}.{}".format(*sys.version_info)
     found = [running]
     if sys.version_info[:2] in versions:
-        # Not sys.executable: that may be the very environment that is about to be removed.
+        # Not sys.executable: that may belong to the environment that is about to be removed.
         base = Path(sys.base_prefix, "bin", "python{}.{}".format(*sys.version_info))
         return str(base if base.exists() else sys.executable), running
     folders = [Path(folder) for folder in os.get_exec_path() if Path(folder) != venv / "bin"]
@@ -169,18 +172,18 @@ def find_python(versions, venv):
                 found.append(f"{candidate} (does not run)")
     wanted = [".".join(map(str, minor)) for minor in reversed(versions)]
     needs = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
-    raise InputError(f"needs Python {needs}; found {', '.join(found)}. Install one of them and put it on PATH.")
+    raise InputError(f"needs Python {needs}; found {', '.join(found)}. Install one of them and add it to PATH.")
 
 
 def version_of(python):
-    """The version of a Python ("3.11.7"), or None when it does not run: pyenv puts names on PATH that fail."""
+    """The version of a Python ("3.11.7"), or None when it does not run: pyenv puts scripts on PATH that fail."""
     if not python.exists():
         return None
     return output_of([str(python), "-I", "-S", "-c", "import sys; print('{}.{}.{}'.format(*sys.version_info))"])
 
 
 def output_of(command):
-    """What a short command prints, or None when it fails."""
+    """The output of a short command, or None when it fails."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=PROBE_SECONDS
@@ -190,17 +193,17 @@ def output_of(command):
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
 
 
-def empty(venv):
-    """Removes what is in the folder, and keeps the folder: it may be a mount point.
+def remove_content(venv):
+    """Removes the content of the folder and keeps the folder, which may be a mount point.
 
-    The marker goes first, so that nobody takes a half-removed environment for a finished one, and pyvenv.cfg last, so
-    that an interrupted removal still looks like what it is. Raises InputError for a folder that is no environment.
+    The marker is removed first, so that a partly removed environment never counts as complete, and pyvenv.cfg last, so
+    that it is still recognized as an environment. Raises InputError for a folder that is not an environment.
     """
     if not venv.exists():
         return
     names = {path.name for path in venv.iterdir()}
     if names and "pyvenv.cfg" not in names and venv != (ROOT / ".venv").resolve():
-        raise InputError(f"{venv}: not a virtual environment, so it is left alone. Name another folder in XPULAB_VENV.")
+        raise InputError(f"{venv}: not a virtual environment, so it is not changed. Set XPULAB_VENV to another folder.")
     for name in sorted(names, key=lambda name: (name == "pyvenv.cfg", name != MARKER)):
         path = venv / name
         if path.is_dir() and not path.is_symlink():
@@ -210,17 +213,17 @@ def empty(venv):
 
 
 def install(venv, device, python, lock):
-    """Creates the environment and installs the device's set and the repository into it."""
+    """Creates the environment and installs the set of the device and the repository into it."""
     free = shutil.disk_usage(str(venv.parent)).free / 1e9
     if free < NEEDED_GB:
-        raise InputError(f"{venv}: needs {NEEDED_GB} GB, {free:.1f} GB are free. XPULAB_VENV names another folder.")
+        raise InputError(f"{venv}: needs {NEEDED_GB} GB, {free:.1f} GB are free. Set XPULAB_VENV to a folder on another disk.")
     uv = shutil.which("uv")
     uv = uv if uv and output_of([uv, "--version"]) else None
     inside = str(venv / "bin" / "python")
     common = str(REQUIREMENTS / "common.txt")
     if uv:
-        # Paddle's index comes second, and holds other versions of packages that we take from the first. Compiled once
-        # here, paddle and paddlenlp are imported in a third of the time, wherever PYTHONDONTWRITEBYTECODE is set too.
+        # Paddle's index also has other versions of packages that we take from the first index. Compiling the bytecode
+        # here makes the import of paddle and paddlenlp three times as fast, also with PYTHONDONTWRITEBYTECODE.
         installer = [uv, "pip", "install", "--python", inside]
         installer += ["--index-strategy", "unsafe-best-match", "--compile-bytecode"]
         steps = [("created", [python, "-I", "-m", "venv", "--without-pip", str(venv)])]
@@ -230,38 +233,38 @@ def install(venv, device, python, lock):
             ("created", [python, "-I", "-m", "venv", str(venv)]),
             ("updated pip", [*installer, "-c", common, "pip"]),  # It may be too old to build seqeval.
         ]
-    # The framework first: when its index cannot be reached, pip would ask it for each of the other packages too.
-    framework = own_lines(device)
+    # The framework first: if its index is unreachable, pip fails at once instead of asking it for every other package.
+    framework = framework_arguments(device)
     steps += [
         (f"installed {framework[-1]}", [*installer, "-c", common, *framework]),
         ("installed env/requirements/common.txt", [*installer, "-r", common]),
         ("installed xpulab", [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
     ]
-    log = beside(venv, ".log")
-    say(f"installing with {'uv' if uv else 'pip'}; its output goes to {log}")
+    log = sibling(venv, ".log")
+    report(f"installing with {'uv' if uv else 'pip'}; its output goes to {log}")
     with open(str(log), "wb") as out:
         for done, command in steps:
             started = time.monotonic()
-            code = call(command, out, lock)
+            code = run_step(command, out, lock)
             if code != 0:
-                raise InputError(failure(command, code, log))
-            say(f"{done} ({time.monotonic() - started:.1f} s)")
+                raise InputError(format_failure(command, code, log))
+            report(f"{done} ({time.monotonic() - started:.1f} s)")
 
 
-def own_lines(device):
-    """What the device's set adds to common.txt, as arguments of an installer: an index perhaps, and the framework."""
+def framework_arguments(device):
+    """What the set of the device adds to common.txt, as arguments of an installer: the framework, perhaps an index."""
     lines = (REQUIREMENTS / f"{device}.txt").read_text().splitlines()
     return [word for line in lines if line and line[0] != "#" and line != "-r common.txt" for word in line.split()]
 
 
-def call(command, out, lock):
-    """Runs a command to its end, output into the file out; its exit code, or None when it took too long.
+def run_step(command, out, lock):
+    """Runs a command with its output in the file out. Returns its exit code, or None after a timeout.
 
-    Nothing of it outlives this call. It inherits the lock: should this process be killed outright, the next one waits
-    until the orphan is done instead of installing into the same folder.
+    All its processes end with this call. They inherit the lock: if this process is killed, the next one waits until the
+    orphans have ended instead of installing into the same folder.
     """
     child = None
-    # A signal between the fork and the assignment would lose the child: signals wait until it is known.
+    # A signal between fork and assignment would lose the child, so signals are blocked until it is known.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         try:
@@ -282,42 +285,42 @@ def call(command, out, lock):
         return None
     finally:
         if child and child.returncode is None:
-            end(child)
+            terminate(child)
 
 
-def end(child):
-    """Ends a child's whole process group: politely, after 5 s by force.
+def terminate(child):
+    """Terminates the process group of a child: SIGTERM, and SIGKILL after TERM_SECONDS.
 
-    Waits without child.wait(), whose lock stays taken when a signal's exception left it in the wrong moment.
+    Does not use child.wait(): its lock stays locked when the exception of a signal interrupted it.
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
-    until = time.monotonic() + 5
-    while not reaped(child.pid) and time.monotonic() < until:
+    until = time.monotonic() + TERM_SECONDS
+    while not has_ended(child.pid) and time.monotonic() < until:
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    while not reaped(child.pid):
+    while not has_ended(child.pid):
         time.sleep(0.02)
 
 
-def reaped(pid):
-    """Whether this child has ended; its exit status is taken, so that nothing of it is left."""
+def has_ended(pid):
+    """Whether this child has ended. Collects its exit status, so that no zombie remains."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
         return True
 
 
-def failure(command, code, log):
-    """What to tell about a step that failed."""
-    lines = log.read_text(errors="replace").splitlines()[-20:]
+def format_failure(command, code, log):
+    """The error message for a step that failed."""
+    lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
     how = f"did not end within {INSTALL_SECONDS // 60} minutes" if code is None else f"failed with exit code {code}"
     return "\n".join([f"{' '.join(command)}: {how}. The end of {log}:", *(f"    {line}" for line in lines)])
 
 
 def write_marker(venv, state):
-    """Declares the environment finished; the rename makes it all or nothing."""
+    """Marks the environment as complete. The rename makes the file appear atomically."""
     fresh = venv / (MARKER + ".new")
     fresh.write_text(json.dumps(state, indent=1) + "\n")
     fresh.rename(venv / MARKER)
@@ -325,24 +328,24 @@ def write_marker(venv, state):
 
 @contextlib.contextmanager
 def locked(venv):
-    """Holds the environment's lock, after waiting for whoever has it. Gives the open lock file."""
+    """Holds the lock of the environment, after waiting for a process that has it. Yields the open lock file."""
     venv.parent.mkdir(parents=True, exist_ok=True)
-    path = beside(venv, ".lock")
+    path = sibling(venv, ".lock")
     with open(str(path), "a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"waiting for another process that is making {venv}")
+            report(f"waiting for another process that is creating {venv}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
 
 
-def beside(venv, suffix):
+def sibling(venv, suffix):
     return venv.with_name(venv.name + suffix)
 
 
 def catch_signals():
-    """Makes each signal raise Stopped, once: nothing must disturb the clean-up after the first."""
+    """Makes the first of these signals raise Stopped and ignores all later ones, so that they cannot interrupt the cleanup."""
 
     def stop(number, _frame):
         for each in SIGNALS:
@@ -354,13 +357,13 @@ def catch_signals():
             signal.signal(each, stop)
 
 
-def split(arguments):
-    """Our own arguments, and those behind "--"."""
+def split_arguments(arguments):
+    """Our own arguments, and those after "--"."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:at], arguments[at + 1 :]
 
 
-def say(message):
+def report(message):
     print(f"xpulab: {message}", file=sys.stderr, flush=True)
 
 

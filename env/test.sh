@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# env/test.sh [ARGS]: makes .venv for the device of this machine unless it is ready, then runs: pytest ARGS, in the
-# repository. Without -n among ARGS the tests are spread over 2 to 4 processes.
+# env/test.sh [ARGS]: creates .venv for the device of this machine unless it is ready, then runs pytest ARGS in the
+# repository. Without -n in ARGS the tests are distributed over 2 to 4 processes.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
@@ -14,7 +14,7 @@ if [ $spread = yes ]; then
     set -- -n $workers --dist loadscope "$@"
 fi
 
-# One thread a process: the processes share the cores.
+# One thread per process: the processes share the cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 cd "$here/.."
 exec bash "$here/venv.sh" -- -m pytest "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# env/validate.sh [ARGS]: makes .venv for the device of this machine (or for --device X among ARGS) unless it is ready,
-# then runs: xpulab run ARGS. From any folder; paths in ARGS count from there.
+# env/validate.sh [ARGS]: creates .venv for the device of this machine (or for --device X in ARGS) unless it is ready, then
+# runs: xpulab run ARGS. Works from any folder; relative paths in ARGS start there.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 

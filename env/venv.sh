@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs env/make_venv.py, with the arguments given, on the first Python that works: the environment's own when there is
-# one (it starts fastest), else what is on PATH. Names on PATH may be pyenv's, and fail; any of them may be too old.
+# Runs env/make_venv.py with its arguments, on the first Python that works: the one of the environment if it exists (it
+# starts fastest), else one on PATH. Commands on PATH may be scripts of pyenv that fail, or too old.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 
@@ -13,5 +13,5 @@ for python in "$venv/bin/python" "${pythons[@]}"; do
         exec "$python" -IS "$root/env/make_venv.py" "$@"
     fi
 done
-echo "xpulab: needs Python 3.10, 3.11 or 3.12; found ${pythons[*]:-none on PATH}, of which none runs or is 3.8 or newer" >&2
+echo "xpulab: needs Python 3.10, 3.11 or 3.12; found ${pythons[*]:-none on PATH}, but none of them runs and is 3.8 or newer" >&2
 exit 2

@@ -1,4 +1,4 @@
-"""What is wrong in a file is said with the file, the line, the field and what to do."""
+"""Errors in data files name the file, the line and the field."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ MALFORMED = {
     ),
     "two objects": (f"{ROW} {ROW}", " line 2: not JSON: Extra data at column 34"),
     "a blank line": ("", " line 2: not JSON: Expecting value at column 1"),
-    "a list": ("[1]", " line 2: a JSON object with question, answer is expected, not list"),
-    "a text": ('"q"', " line 2: a JSON object with question, answer is expected, not str"),
-    "null": ("null", " line 2: a JSON object with question, answer is expected, not NoneType"),
-    "a field is missing": ('{"question": "q"}', " line 2: no field 'answer'"),
-    "a field is empty": ('{"question": "q", "answer": ""}', " line 2: field 'answer' must be a text that is not blank"),
+    "a list": ("[1]", " line 2: expected a JSON object with question, answer, found list"),
+    "a text": ('"q"', " line 2: expected a JSON object with question, answer, found str"),
+    "null": ("null", " line 2: expected a JSON object with question, answer, found NoneType"),
+    "a field is missing": ('{"question": "q"}', " line 2: field 'answer' is missing"),
+    "a field is empty": ('{"question": "q", "answer": ""}', " line 2: field 'answer' must be a string that is not blank"),
     "a field is blank": (
         '{"question": " \\n", "answer": "a"}',
-        " line 2: field 'question' must be a text that is not blank",
+        " line 2: field 'question' must be a string that is not blank",
     ),
     "a field is a number": (
         '{"question": "q", "answer": 1}',
-        " line 2: field 'answer' must be a text that is not blank",
+        " line 2: field 'answer' must be a string that is not blank",
     ),
     "a field is null": (
         '{"question": null, "answer": "a"}',
-        " line 2: field 'question' must be a text that is not blank",
+        " line 2: field 'question' must be a string that is not blank",
     ),
     "a field too many": (
         '{"question": "q", "answer": "a", "extra": "x"}',
@@ -79,7 +79,7 @@ def test_a_malformed_row_is_refused_with_file_and_line(jsonl, tmp_path, line, me
 
 @pytest.mark.parametrize("content", ["", "\n"])
 def test_a_file_without_rows_is_refused_with_what_is_expected(jsonl, content):
-    with pytest.raises(InputError, match=r"train.jsonl: empty; one JSON object a line with question, answer is expected"):
+    with pytest.raises(InputError, match=r"train.jsonl: empty; expected one JSON object per line with question, answer"):
         jsonl(content)
 
 
@@ -102,7 +102,7 @@ def test_data_finds_a_file_of_the_repository():
     assert files.data("known_issues.yaml") == files.ROOT / "data" / "known_issues.yaml"
 
 
-def test_data_says_where_it_looked_and_what_to_do():
+def test_data_names_the_missing_file_and_the_fix():
     with pytest.raises(InputError, match=r"data/nowhere/x.jsonl: not found. .* run env/validate.sh there"):
         files.data("nowhere", "x.jsonl")
 
@@ -122,7 +122,7 @@ SCHEMA = {
 
 @pytest.fixture
 def load(tmp_path):
-    """A function that loads YAML text written to issues.yaml, held against SCHEMA."""
+    """A function that loads YAML text written to issues.yaml, validated against SCHEMA."""
 
     def load_text(content):
         path, schema = tmp_path / "issues.yaml", tmp_path / "schema.json"
@@ -153,8 +153,9 @@ WRONG_YAML = {
     "a field that is missing": ("- id: a\n- tags: [cpu]\n", " line 2: 'id' is a required property"),
     "a field too many": (
         "- id: a\n- id: b\n  why: x\n",
-        " line 2: Additional properties are not allowed ('why' was unexpected)",
+        " line 3: Additional properties are not allowed ('why' was unexpected)",
     ),
+    "a field for the second time": ("- id: a\n- id: b\n  id: c\n", " line 3: not YAML: key 'id' occurs twice"),
     "a field of another type": ("- id: a\n-\n  id: 5\n", " line 3: 5 is not of type 'string'"),
     "an item of a list in it": (
         "- id: a\n  tags:\n  - cpu\n  - tpu\n",
@@ -168,6 +169,19 @@ def test_yaml_that_is_wrong_is_refused_with_file_and_line(load, tmp_path, conten
     with pytest.raises(InputError) as refused:
         load(content)
     assert str(refused.value) == f"{tmp_path / 'issues.yaml'}{message}"
+
+
+def test_a_long_value_is_shortened_in_the_message(load):
+    entries = "".join(f"entry-{number}: text\n" for number in range(100))
+    with pytest.raises(InputError, match=r"line 1: \{'entry-0': .* \.\.\. .*\} is not of type 'array'$") as refused:
+        load(entries)
+    assert len(str(refused.value)) < 400
+
+
+def test_the_line_of_a_value_is_found_by_its_keys_and_indices(tmp_path):
+    path = tmp_path / "issues.yaml"
+    path.write_text("- id: a\n- id: b\n  tags:\n  - cpu\n  - xpu\n")
+    assert files.line_in_yaml(path, 1, "tags", 1) == 5
 
 
 def test_yaml_runs_no_code(load):

@@ -117,12 +117,12 @@ def run(
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="The diagnosis as JSON.")] = False,
 ) -> None:
-    """Say what is installed, what is wrong, and which command mends it. Exit code 1 when something is wrong."""
+    """Show what is installed, what is wrong, and which command fixes it. Exit code 1 when something is wrong."""
     from xpulab.doctor.diagnosis import diagnose
-    from xpulab.doctor.render import as_text
+    from xpulab.doctor.render import format_diagnosis
 
     diagnosis = diagnose()
-    print(json.dumps(diagnosis.to_json(), indent=2) if as_json else as_text(diagnosis))
+    print(json.dumps(diagnosis.to_json(), indent=2) if as_json else format_diagnosis(diagnosis))
     raise typer.Exit(1 if diagnosis.outcome == "wrong" else 0)
 
 

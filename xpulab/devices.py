@@ -1,19 +1,19 @@
-"""The devices that the suite knows, and which wheel serves each. Standard library only."""
+"""The devices that the suite supports and the wheel for each. Standard library only."""
 
 from __future__ import annotations
 
 REAL = ("xpu", "gpu", "cpu")
-"""In the order in which `auto` tries them."""
+"""Real devices, in the order in which `auto` tries them."""
 
 SIMULATED = "sim"
-"""Cards that are simulated on the CPU (see xpulab.sim): never taken by `auto`, only when somebody asks for them."""
+"""Cards that are simulated on the CPU (see xpulab.sim). `auto` never takes them: they must be requested."""
 
 DEVICES = (*REAL, SIMULATED)
 
 WHEELS = ("paddlepaddle", "paddlepaddle-xpu", "paddlepaddle-gpu")
-"""The distributions of Paddle, one for each family of devices; an environment must hold one of them and no other."""
+"""The distributions of Paddle, one for each kind of device; an environment must contain exactly one of them."""
 
 
 def wheel_device(device: str) -> str:
-    """The device whose wheel serves `device`: the simulated accelerator is a plug-in for the CPU's."""
+    """The device whose wheel `device` needs: the simulated accelerator is a plug-in for the CPU wheel."""
     return "cpu" if device == SIMULATED else device

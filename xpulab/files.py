@@ -1,11 +1,13 @@
-"""Where the repository's own files are, whatever folder a command is run from, and how they are read.
+"""Finds the repository's own files from any working directory, and reads JSON, JSON Lines and YAML files.
 
-What is wrong in a file is said with the file's name and line.
+Every error names the file and the line.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,55 +17,49 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data"
 NOTEBOOKS = ROOT / "notebooks"
 
+LONGEST_MESSAGE = 300
+"""Characters of an error message about a value; the middle of a longer one is left out."""
+
 
 def data(*parts: str) -> Path:
     """The path of a file or folder below data/.
 
-    Raises InputError when it is not there, which happens when the package was copied away from its repository.
+    Raises InputError when it does not exist, which happens when the package was copied without its repository.
     """
     path = DATA.joinpath(*parts)
     if not path.exists():
         raise InputError(
-            f"{path}: not found. xpulab reads its data from the repository it was cloned with: run env/validate.sh "
-            "there, or pip install --editable the clone."
+            f"{path}: not found. xpulab reads its data from its own repository: run env/validate.sh there, or install "
+            "the clone with pip install --editable."
         )
     return path
 
 
 def load_jsonl(path: Path, fields: tuple[str, ...]) -> list[dict[str, str]]:
-    """The rows of a JSON Lines file, each an object with exactly these fields, each a text that is not blank.
+    """The rows of a JSON Lines file: each is an object with exactly these fields, each field a string that is not blank.
 
     Raises InputError with the file, the line and what is wrong there.
     """
-    lines = _text(path).removesuffix("\n").split("\n")  # splitlines would also split at U+2028 within a text
+    lines = _text(path).removesuffix("\n").split("\n")  # splitlines would also split at U+2028 within a string
     if lines == [""]:
-        raise InputError(f"{path}: empty; one JSON object a line with {', '.join(fields)} is expected")
+        raise InputError(f"{path}: empty; expected one JSON object per line with {', '.join(fields)}")
     return [_row(line, fields, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
 
 
 def load_yaml(path: Path, schema: Path) -> Any:
-    """What a YAML file holds, after it was held against a JSON schema.
+    """The content of a YAML file, validated against a JSON schema.
 
-    Raises InputError with the file, the line and what is wrong there.
+    Raises InputError with the file, the line and what is wrong there. A key that occurs twice in a mapping is an error.
     """
-    import yaml
-
     text = _text(path)
-    try:
-        value, tree = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(f"{path} line {line}: not YAML: {error.problem}") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise InputError(f"{path} line {line}: not YAML: {error.reason}") from error
-    if error := _misfit(value, schema):
-        raise InputError(f"{path} line {_line_at(tree, error.absolute_path)}: {error.message}")
+    value, tree = _parse_yaml(path, text)
+    if error := _violation(value, schema):
+        raise _located(error, path, tree)
     return value
 
 
 def load_json(path: Path, schema: Path) -> Any:
-    """What a JSON file holds, after it was held against a JSON schema.
+    """The content of a JSON file, validated against a JSON schema.
 
     Raises InputError with the file, the line and what is wrong there.
     """
@@ -74,18 +70,87 @@ def load_json(path: Path, schema: Path) -> Any:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{path} line {error.lineno}: not JSON: {error.msg} at column {error.colno}") from error
-    if error := _misfit(value, schema):
-        tree = yaml.compose(text, Loader=yaml.SafeLoader)  # JSON is YAML, and YAML knows its lines
-        raise InputError(f"{path} line {_line_at(tree, error.absolute_path)}: {error.message}")
+    if error := _violation(value, schema):
+        raise _located(error, path, yaml.compose(text, Loader=yaml.SafeLoader))  # JSON is YAML, whose nodes have lines
     return value
 
 
-def _misfit(value: Any, schema: Path) -> Any:
-    """Where and why the value does not fit the schema, the worst of it; None when it fits."""
+def line_in_yaml(path: Path, *steps: str | int) -> int:
+    """The 1-based line of a value in a valid YAML file. steps: the keys and indices that lead to it from the top."""
+    _, tree = _parse_yaml(path, _text(path))
+    return _line(_node_at(tree, steps))
+
+
+def _parse_yaml(path: Path, text: str) -> tuple[Any, Any]:
+    """The value of a YAML text, and its tree of nodes, which know their lines. Both are None for an empty text."""
+    import yaml
+
+    try:
+        loader = _loader_with_unique_keys()(text)
+        tree = loader.get_single_node()
+        return (None if tree is None else loader.construct_document(tree)), tree
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InputError(f"{path} line {line}: not YAML: {error.problem}") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(f"{path} line {line}: not YAML: {error.reason}") from error
+
+
+@cache
+def _loader_with_unique_keys() -> Any:
+    """PyYAML's safe loader, which on its own keeps the last of two equal keys and drops the first silently."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if (key.tag, key.value) in seen:
+                    problem = f"key '{key.value}' occurs twice"
+                    raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key.start_mark)
+                seen.add((key.tag, key.value))
+            return super().construct_mapping(node, deep)
+
+    return Loader
+
+
+def _violation(value: Any, schema: Path) -> Any:
+    """jsonschema's error for the most relevant violation of the schema; None when the value is valid."""
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
     return jsonschema.exceptions.best_match(validator.iter_errors(value))
+
+
+def _located(error: Any, path: Path, tree: Any) -> InputError:
+    """The violation with file and line. tree: the YAML nodes of the whole file."""
+    node = _node_at(tree, error.absolute_path)
+    if error.validator == "additionalProperties":
+        node = next(key for key, _ in node.value if key.value not in error.schema.get("properties", {}))
+    return InputError(f"{path} line {_line(node)}: {_shortened(error.message)}")
+
+
+def _node_at(tree: Any, steps: Iterable[str | int]) -> Any:
+    """The YAML node to which keys and indices lead, as far as they lead."""
+    import yaml
+
+    node = tree
+    for step in steps:
+        if isinstance(node, yaml.SequenceNode):
+            node = node.value[step]
+        elif isinstance(node, yaml.MappingNode):
+            node = next((value for key, value in node.value if key.value == str(step)), node)
+    return node
+
+
+def _line(node: Any) -> int:
+    return node.start_mark.line + 1 if node else 1
+
+
+def _shortened(message: str) -> str:
+    """A message of jsonschema begins with the value, which may be the whole file, and ends with what is wrong with it."""
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[:60]} ... {message[-120:]}"
 
 
 def _text(path: Path) -> str:
@@ -104,24 +169,12 @@ def _row(line: str, fields: tuple[str, ...], at: str) -> dict[str, str]:
     except json.JSONDecodeError as error:
         raise InputError(f"{at}: not JSON: {error.msg} at column {error.colno}") from error
     if not isinstance(row, dict):
-        raise InputError(f"{at}: a JSON object with {', '.join(fields)} is expected, not {type(row).__name__}")
+        raise InputError(f"{at}: expected a JSON object with {', '.join(fields)}, found {type(row).__name__}")
     for name in fields:
         if name not in row:
-            raise InputError(f"{at}: no field '{name}'")
+            raise InputError(f"{at}: field '{name}' is missing")
         if not isinstance(row[name], str) or not row[name].strip():
-            raise InputError(f"{at}: field '{name}' must be a text that is not blank")
+            raise InputError(f"{at}: field '{name}' must be a string that is not blank")
     if unknown := sorted(row.keys() - set(fields)):
         raise InputError(f"{at}: unknown field '{unknown[0]}'; the fields are {', '.join(fields)}")
     return row
-
-
-def _line_at(node: Any, path: Any) -> int:
-    """The 1-based line of the YAML node that a path of keys and indices leads to, as far as it leads."""
-    import yaml
-
-    for step in path:
-        if isinstance(node, yaml.SequenceNode):
-            node = node.value[step]
-        elif isinstance(node, yaml.MappingNode):
-            node = next((value for key, value in node.value if key.value == str(step)), node)
-    return node.start_mark.line + 1 if node else 1

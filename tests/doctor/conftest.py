@@ -1,4 +1,4 @@
-"""A machine made of files: a root folder with PCI functions and device nodes, and a PATH with pretended tools."""
+"""A machine made of files: a root folder with PCI functions and device nodes, and a PATH with fake tools."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from xpulab.doctor.detect import KL2_NOTE, MENDING, NO_NODE_NOTE, detect, looked_for_lines, require
+from xpulab.doctor.detect import INSTALLATION_STEPS, KL2_NOTE, NO_NODE_NOTE, detect, format_looked_for, require
 from xpulab.doctor.versions import framework_row
 from xpulab.errors import InputError
 from xpulab.files import ROOT
@@ -34,7 +34,7 @@ def test_kunluns_tool_alone_makes_an_xpu(machine):
 
 @pytest.mark.parametrize("script", ["exec /bin/sleep 60", "exit 1", "echo garbage"])
 @pytest.mark.parametrize(("on_the_bus", "device"), [(True, "xpu"), (False, "cpu")])
-def test_troubled_tool_makes_an_xpu_only_with_a_card_on_the_bus(machine, script, on_the_bus, device):
+def test_failing_tool_makes_an_xpu_only_with_a_card_on_the_bus(machine, script, on_the_bus, device):
     machine.tool("xpu-smi", script)
     if on_the_bus:
         machine.pci("0000:03:00.0", "1d22", "3688")
@@ -80,8 +80,8 @@ def test_p800_has_no_notes(p800):
     assert detect(p800.root).notes == ()
 
 
-def test_every_line_says_what_was_looked_for(p800):
-    assert looked_for_lines(detect(p800.root)) == [
+def test_every_line_names_what_was_looked_for(p800):
+    assert format_looked_for(detect(p800.root)) == [
         "found      Kunlun cards on the PCI bus: 2 (0000:1b:00.0, 0000:1d:00.0)",
         "found      device nodes /dev/xpu[0-9]*: 2 (/dev/xpu0, /dev/xpu1)",
         "found      xpu-smi or xpu_smi: xpu-smi shows 2 cards, driver 5.0.21.26",
@@ -99,10 +99,10 @@ def test_cpu_may_always_be_required(machine):
 
 
 @pytest.mark.parametrize("device", ["xpu", "gpu"])
-def test_device_that_is_missing_is_refused_with_what_mends_it(machine, device):
+def test_device_that_is_missing_is_refused_with_installation_steps(machine, device):
     with pytest.raises(InputError) as refused:
         require(device, detect(machine.root))
-    for part in (f"no {device} on this machine", "neither xpu-smi nor xpu_smi is on PATH", *MENDING[device]):
+    for part in (f"no {device} on this machine", "neither xpu-smi nor xpu_smi is on PATH", *INSTALLATION_STEPS[device]):
         assert part in str(refused.value)
 
 
@@ -113,7 +113,7 @@ def test_unknown_device_is_refused(machine):
 
 @pytest.mark.parametrize("device", ["xpu", "gpu"])
 def test_wheel_that_is_named_is_the_supported_one(device):
-    assert MENDING[device][-1].endswith(framework_row(device).remedy)
+    assert INSTALLATION_STEPS[device][-1].endswith(framework_row(device).remedy)
 
 
 def test_detection_imports_nothing_but_the_standard_library():

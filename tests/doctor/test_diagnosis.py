@@ -8,7 +8,7 @@ import pytest
 
 from xpulab.doctor.diagnosis import Diagnosis, diagnose
 from xpulab.doctor.paddle_facts import PaddleFacts
-from xpulab.doctor.render import as_text
+from xpulab.doctor.render import format_diagnosis
 from xpulab.errors import InputError
 
 EXACT = {"XPU_PADDLE_FC_LOCAL_INT16": "1"}
@@ -38,10 +38,10 @@ def finding(diagnosis: Diagnosis, id: str):
     return next(found for found in diagnosis.findings if found.id == id)
 
 
-def test_healthy_p800_has_only_old_firmware_to_complain_of(p800, examine):
+def test_healthy_p800_has_no_problem_but_old_firmware(p800, examine):
     diagnosis = examine(p800, paddle=PADDLE_FOR_XPU)
-    troubles = [thing for thing in (*diagnosis.findings, *diagnosis.versions) if thing.verdict != "ok"]
-    assert [(thing.what, thing.found, thing.verdict) for thing in troubles] == [("SBL firmware", "1.39", "warn")]
+    problems = [thing for thing in (*diagnosis.findings, *diagnosis.versions) if thing.verdict != "ok"]
+    assert [(thing.what, thing.found, thing.verdict) for thing in problems] == [("SBL firmware", "1.39", "warn")]
 
 
 def test_healthy_cpu_is_ok(machine, examine):
@@ -53,7 +53,7 @@ def test_device_that_is_not_there_is_refused(machine, examine):
         examine(machine, device="xpu")
 
 
-def test_cards_agree_by_all_who_count_them(p800, examine):
+def test_all_counts_of_cards_agree(p800, examine):
     seen = finding(examine(p800, paddle=PADDLE_FOR_XPU), "card-count").seen
     assert seen == "cards by /dev: 2, PCI bus: 2, xpu-smi: 2, Paddle: 2"
 
@@ -89,7 +89,7 @@ def test_node_without_permission_is_wrong(p800, examine, monkeypatch):
     monkeypatch.setattr("xpulab.doctor.driver.os.access", lambda path, mode: not str(path).endswith("/dev/xpu1"))
     found = finding(examine(p800), "node-permissions")
     assert found.verdict == "wrong"
-    assert found.seen.startswith("this user may not read and write /dev/xpu1")
+    assert found.seen.startswith("this user cannot read and write /dev/xpu1")
 
 
 def test_control_node_that_is_missing_is_wrong(p800, examine):
@@ -127,7 +127,7 @@ def test_error_state_in_the_tools_table_is_wrong(machine, examine):
     assert finding(examine(machine), "card-error").seen == "card 1 is in state ERROR"
 
 
-def test_kl2_cards_alone_are_wrong_and_told_what_they_need(machine, examine):
+def test_kl2_cards_alone_are_wrong_and_the_remedy_names_what_they_need(machine, examine):
     machine.nodes("xpu0", "xpu1", "xpuctrl")
     machine.answering("xpu_smi", {"-m": "kl2_machine.txt", "": "kl2_table_narrow.txt"})
     found = finding(examine(machine), "kl2")
@@ -141,7 +141,7 @@ def test_dead_card_is_not_passed_over_by_auto(machine, examine):
     assert finding(diagnosis, "no-device-node").seen.endswith("no kernel module kunlun or xpu_driver is loaded")
 
 
-def test_dead_card_is_a_warning_to_whoever_names_the_cpu(machine, examine):
+def test_dead_card_is_a_warning_when_the_cpu_is_named(machine, examine):
     machine.pci("0000:03:00.0", "1d22", "3688")
     assert examine(machine, frameworks=["paddlepaddle"], device="cpu").outcome == "warn"
 
@@ -162,9 +162,15 @@ def test_paddle_that_cannot_be_imported_leads_to_its_remedy(machine, examine):
     assert (found.verdict, found.remedy) == ("wrong", "python -m pip install 'setuptools<81'")
 
 
-def test_int16_matmul_is_a_warning_on_xpu(p800, examine):
+def test_matmul_that_is_not_expected_in_fp32_is_a_warning_on_xpu(p800, examine):
     found = finding(examine(p800, environ={}), "matmul-mode")
-    assert (found.verdict, found.seen) == ("warn", "fp32 matmul computes in INT16")
+    assert found.verdict == "warn"
+    assert found.seen == "expected mode of fp32 matmul: TF32 (from environment variables and release, not measured)"
+
+
+def test_matmul_that_is_expected_in_fp32_is_ok(p800, examine):
+    found = finding(examine(p800, environ=EXACT), "matmul-mode")
+    assert (found.verdict, found.remedy) == ("ok", None)
 
 
 def test_matmul_mode_is_no_concern_of_a_cpu(machine, examine):
@@ -174,7 +180,7 @@ def test_matmul_mode_is_no_concern_of_a_cpu(machine, examine):
 
 def test_variables_of_a_launcher_are_a_warning(machine, examine):
     diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={"PADDLE_TRAINERS_NUM": "14"})
-    assert finding(diagnosis, "launcher-variables").seen == "set by a cluster's launcher: PADDLE_TRAINERS_NUM"
+    assert finding(diagnosis, "launcher-variables").seen == "variables of a cluster's launcher are set: PADDLE_TRAINERS_NUM"
 
 
 def test_gpu_is_judged_by_its_own_counts(machine, examine, formats):
@@ -190,6 +196,6 @@ def test_diagnosis_is_plain_json(p800, examine):
 
 
 def test_text_begins_with_the_outcome_and_names_each_remedy(p800, examine):
-    text = as_text(examine(p800, environ={}))
+    text = format_diagnosis(examine(p800, environ={}))
     assert text.startswith("warn: 2 of ")
-    assert text.count("mend: ") == 2
+    assert text.count("fix: ") == 2

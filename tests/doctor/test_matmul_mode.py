@@ -1,4 +1,4 @@
-"""The precision of matmul on an XPU follows the first variable that applies."""
+"""The expected precision of matmul on an XPU follows the first variable that applies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xpulab.doctor.matmul_mode import matmul_mode
 @pytest.mark.parametrize(
     ("variables", "float32", "float16", "bfloat16"),
     [
-        ([], "INT16", "INT16", "TF32"),
+        ([], "TF32", "INT16", "TF32"),
         (["LOCAL_INT16"], "FLOAT", "INT16", "FLOAT"),
         (["TF32"], "TF32", "INT16", "TF32"),
         (["FLOAT16"], "FLOAT16", "FLOAT16", "TF32"),

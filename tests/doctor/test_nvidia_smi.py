@@ -1,4 +1,4 @@
-"""nvidia-smi's values are read, with those that a card does not have left out."""
+"""The values of nvidia-smi are read; those that a card does not have become None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Paddle says about itself is taken with care: a CPU build states its missing parts as the string 'False'."""
+"""Facts about Paddle are read correctly: a CPU build reports missing components as the string 'False'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One reading comes out of whatever stands on PATH under the names xpu-smi and xpu_smi."""
+"""The tools xpu-smi and xpu_smi on PATH give one reading, whatever they are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_no_tool_is_missing(machine):
     assert (reading.outcome, reading.detail) == ("missing", "neither xpu-smi nor xpu_smi is on PATH")
 
 
-def test_tool_that_ends_with_an_error_failed_and_its_last_words_are_kept(machine):
+def test_tool_that_ends_with_an_error_failed_and_its_last_line_is_kept(machine):
     machine.tool("xpu-smi", "echo cannot open /dev/xpuctrl >&2; exit 3")
     reading = read_xpu_smi()
     assert (reading.outcome, reading.detail) == ("failed", "xpu-smi ended with status 3: cannot open /dev/xpuctrl")

@@ -1,4 +1,4 @@
-"""A message that is known leads to its remedy and to no other; a malformed file is refused by line."""
+"""A known message leads to its own remedy only; a malformed file is refused with file and line."""
 
 from __future__ import annotations
 
@@ -44,25 +44,32 @@ def test_row_is_found_by_its_id():
     assert by_id("kl2").cause == "Paddle 3 no longer supports K100, K200, R200 and R300"
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("- id: [", r"rows\.yaml line 1: not YAML"),
-        ("- id: !secret one\n", r"rows\.yaml line 1: not YAML"),
-        ("- id: \x00\n", r"rows\.yaml: not YAML"),
-        ("id: one\n", r"rows\.yaml line 1: the file must be a list"),
-        ("- just words\n", r"rows\.yaml line 1: an entry must be 'key: value' lines"),
-        (ROW + "  colour: red\n", r"rows\.yaml line 6: unknown key 'colour'"),
-        (ROW + "  cause: d\n", r"rows\.yaml line 6: key 'cause' for the second time"),
-        (ROW.replace("  source: s\n", ""), r"rows\.yaml line 1: no key 'source'"),
-        (ROW.replace("true", "perhaps"), r"rows\.yaml line 5: 'measured' must be a bool, not 'perhaps'"),
-        (ROW + ROW, r"rows\.yaml line 6: id 'one' for the second time"),
-        (ROW + "  pattern: x\n", r"rows\.yaml line 1: pattern and example belong together"),
-        (ROW + "  pattern: '('\n  example: x\n", r"rows\.yaml line 1: pattern is not a regular expression"),
-    ],
-)
-def test_malformed_file_is_refused_by_line(tmp_path, text, complaint):
+MALFORMED = {
+    "not YAML": ("- id: [", "line 1: not YAML: "),
+    "a tag of its own": ("- id: !secret one\n", "line 1: not YAML: could not determine a constructor"),
+    "a control character": ("- id: \x00\n", "line 1: not YAML: special characters are not allowed"),
+    "no list": ("id: one\n", "line 1: {'id': 'one'} is not of type 'array'"),
+    "no mapping": ("- a text\n", "line 1: 'a text' is not of type 'object'"),
+    "a field too many": (ROW + "  colour: red\n", r"line 6: Additional properties are not allowed ('colour' was unexpected)"),
+    "a field twice": (ROW + "  cause: d\n", "line 6: not YAML: key 'cause' occurs twice"),
+    "a field that is missing": (ROW.replace("  source: s\n", ""), "line 1: 'source' is a required property"),
+    "a field of another type": (ROW.replace("true", "perhaps"), "line 5: 'perhaps' is not of type 'boolean'"),
+    "a blank field": (ROW.replace("cause: c", "cause: ' '"), "line 2: ' ' does not match"),
+    "an id that is no name": (ROW.replace("one", "One row"), "line 1: 'One row' does not match"),
+    "an id twice": (ROW + ROW, "line 6: id 'one' occurs twice"),
+    "a pattern without example": (ROW + "  pattern: x\n", "line 1: 'example' is a dependency of 'pattern'"),
+    "an example without pattern": (ROW + "  example: x\n", "line 1: 'pattern' is a dependency of 'example'"),
+    "a pattern that is none": (
+        ROW + "  pattern: '('\n  example: x\n",
+        "line 6: the pattern is not a regular expression: missing )",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_file_is_refused_by_line(tmp_path, text, message):
     path = tmp_path / "rows.yaml"
     path.write_text(text)
-    with pytest.raises(InputError, match=complaint):
+    with pytest.raises(InputError) as refused:
         read_remedies(path)
+    assert str(refused.value).startswith(f"{path} {message}")

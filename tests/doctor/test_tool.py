@@ -1,4 +1,4 @@
-"""A vendor's tool can neither hang nor flood the doctor, and leaves nothing behind."""
+"""A vendor's tool has limits on time and output, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import select
 from xpulab.doctor.tool import OUTPUT_LIMIT, run_tool
 
 
-def test_output_is_kept_apart_from_complaints(machine):
+def test_standard_output_is_separate_from_standard_error(machine):
     machine.tool("smi", "echo table; echo warning >&2")
     run = run_tool(("smi",))
     assert (run.outcome, run.output) == ("ok", "table\n")

@@ -142,18 +142,25 @@ def test_one_wheel_of_paddle_is_fine(installed):
     require_one_framework("cpu", installed({"paddlepaddle": "3.3.1"}))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "complaint"),
-    [
-        ("kind: package", "kind: wheel", r"versions\.yaml line 1: unknown kind 'wheel'"),
-        ("[cpu]", "[tpu]", r"line 1: devices must be of cpu, gpu, xpu"),
-        ('"<2"', '"below 2"', r"line 1: 'wanted' is not a version specifier"),
-        ("why: w", "", r"line 1: no key 'why'"),
-    ],
-)
-def test_malformed_supported_versions_are_refused_by_line(tmp_path, old, new, complaint):
+MALFORMED = {
+    "an unknown kind": ("kind: package", "kind: wheel", "line 2: 'wheel' is not one of ['framework', 'package', "),
+    "an unknown device": ("[cpu]", "[tpu]", "line 3: 'tpu' is not one of ['cpu', 'gpu', 'xpu']"),
+    "no device": ("[cpu]", "[]", "line 3: [] should be non-empty"),
+    "devices that are no list": ("[cpu]", "cpu", "line 3: 'cpu' is not of type 'array'"),
+    "a version without comparison": ('"<2"', '"below 2"', "line 4: 'below 2' does not match"),
+    "a version that is none": ('"<2"', '"=2"', "line 4: '=2' is not a version specifier"),
+    "a tolerated version that is none": ("why: w", 'why: w\n  tolerated: "=3"', "line 7: '=3' is not a version specifier"),
+    "a field that is missing": ("why: w", "", "line 1: 'why' is a required property"),
+    "a field too many": ("why: w", "why: w\n  since: w", "line 7: Additional properties are not allowed ('since' was"),
+    "a field twice": ("why: w", "why: w\n  why: v", "line 7: not YAML: key 'why' occurs twice"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_supported_versions_are_refused_by_line(tmp_path, old, new, message):
     row = '- what: numpy\n  kind: package\n  devices: [cpu]\n  wanted: "<2"\n  remedy: r\n  why: w\n  source: s\n'
     path = tmp_path / "versions.yaml"
     path.write_text(row.replace(old, new))
-    with pytest.raises(InputError, match=complaint):
+    with pytest.raises(InputError) as refused:
         read_supported(path)
+    assert str(refused.value).startswith(f"{path} {message}")

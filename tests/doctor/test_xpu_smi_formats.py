@@ -1,11 +1,13 @@
-"""Each form of xpu-smi's output is read as it stands; anything else is refused with a sentence."""
+"""Every output format of xpu-smi is parsed; anything else is refused with a sentence."""
 
 from __future__ import annotations
 
 import pytest
 
 from xpulab.doctor.cards import generation_of
-from xpulab.doctor.xpu_smi import parse_machine, parse_query, parse_table
+from xpulab.doctor.xpu_smi.machine import parse_machine
+from xpulab.doctor.xpu_smi.query import parse_query
+from xpulab.doctor.xpu_smi.tables import parse_table
 
 
 def test_kl3_table_gives_every_number_of_a_card(formats):
@@ -81,7 +83,7 @@ def test_query_states_the_sbl_version_by_name(formats):
     assert [card.firmware for card in parse_query((formats / "kl3_query.txt").read_text()).cards] == ["1.54", "1.39"]
 
 
-def test_query_tells_memory_from_l3(formats):
+def test_query_distinguishes_memory_from_l3(formats):
     card = parse_query((formats / "kl3_query.txt").read_text()).cards[0]
     assert (card.memory_used_mib, card.memory_total_mib) == (2112, 98304)
 
@@ -94,7 +96,7 @@ def test_query_gives_driver_runtime_and_sensors(formats):
 
 def test_query_that_announces_more_cards_than_it_lists_is_refused(formats):
     text = (formats / "kl3_query.txt").read_text().replace("Attached XPUs                             : 2", "Attached XPUs : 8")
-    with pytest.raises(ValueError, match=r"'Attached XPUs : 8.*' and lists 2 cards"):
+    with pytest.raises(ValueError, match=r"'Attached XPUs : 8.*', but it lists 2 cards"):
         parse_query(text)
 
 

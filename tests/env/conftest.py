@@ -1,4 +1,4 @@
-"""A repository made of copies, on a machine with a pretended uv: real environments, nothing installed into them."""
+"""A copy of the repository on a machine with a fake uv: environments are real, but nothing is installed into them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from xpulab.files import ROOT
 
-# Writes down how it was called, does what the test wants, and for an editable installation what a real one does.
+# Records its arguments, runs the commands of the test, and performs editable installations like the real uv.
 UV = """#!/bin/sh
 if [ "$1" = --version ]; then echo "uv 0"; exit; fi
 echo "$@" >> '{calls}'
@@ -36,12 +36,12 @@ def detect():
     return SimpleNamespace(device="cpu")
 
 def require(device, detection):
-    raise InputError("no " + device + " on this machine. To mend it: load the driver")
+    raise InputError("no " + device + " on this machine. To fix it: load the driver")
 """
 
 
 class Repository:
-    """folder is the repository; on PATH are a pretended uv and python3, and the system's commands."""
+    """folder is the repository; PATH has a fake uv and python3, and the commands of the system."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "repository"
@@ -89,14 +89,14 @@ class Repository:
         return self.start(sys.executable, "-IS", str(script), *arguments, **changed)
 
     def make(self, *arguments: str, **changed: str) -> tuple[int, str]:
-        """Runs make_venv.py to its end: exit code and what it said."""
+        """Runs make_venv.py to its end: exit code and standard error."""
         process = self.start_make(*arguments, **changed)
-        _, said = process.communicate()
-        return process.returncode, said
+        _, printed = process.communicate()
+        return process.returncode, printed
 
     @property
     def calls(self) -> list[str]:
-        """How the installer was called, in order."""
+        """The arguments of each call of the installer, in order."""
         return self.calls_file.read_text().splitlines()
 
     @property
@@ -111,7 +111,7 @@ def repository(tmp_path: Path) -> Repository:
 
 @pytest.fixture
 def made(repository: Repository) -> Repository:
-    """A repository whose environment is ready, with a file in it that a remake removes."""
+    """A repository whose environment is ready, with an extra file that disappears when it is created again."""
     assert repository.make()[0] == 0
     (repository.venv / "stray").touch()
     repository.calls_file.write_text("")

@@ -1,4 +1,4 @@
-"""env/make_venv.py: makes the environment once, sees when it no longer fits, and leaves nothing half-done unnoticed."""
+"""env/make_venv.py creates the environment once, detects when it is outdated, and repairs interrupted installations."""
 
 from __future__ import annotations
 
@@ -71,39 +71,39 @@ def change_the_project(repository):
     [
         (lose_the_marker, "the last installation was not finished"),
         (garble_the_marker, "its xpulab.json cannot be read"),
-        (break_the_python, "does not run any more"),
+        (break_the_python, "no longer runs"),
         (change_the_common_set, "env/requirements or pyproject.toml changed"),
         (change_the_device_set, "env/requirements or pyproject.toml changed"),
         (change_the_project, "env/requirements or pyproject.toml changed"),
     ],
 )
-def test_what_no_longer_fits_is_made_anew_with_the_reason(made, damage, reason):
+def test_an_outdated_environment_is_created_again_with_the_reason(made, damage, reason):
     damage(made)
-    code, said = made.make()
+    code, printed = made.make()
     assert code == 0
-    assert reason in said.splitlines()[0]
+    assert reason in printed.splitlines()[0]
     assert not (made.venv / "stray").exists()
     assert made.make() == (0, "")
 
 
-def test_another_set_is_a_remake_and_so_is_coming_back(made):
-    assert "holds the cpu set and gpu is wanted now" in made.make("--set", "gpu")[1]
+def test_another_set_creates_it_again_and_so_does_going_back(made):
+    assert "contains the cpu set, but gpu is requested" in made.make("--set", "gpu")[1]
     assert made.marker["device"] == "gpu"
-    assert "holds the gpu set and cpu is wanted now" in made.make()[1]
+    assert "contains the gpu set, but cpu is requested" in made.make()[1]
 
 
 def test_a_repository_that_moved_gets_a_new_environment(made):
     old = made.folder
     made.folder = old.rename(old.with_name("moved"))
     made.venv = made.folder / ".venv"
-    assert f"it was made for {old}" in made.make()[1]
+    assert f"it was created for {old}" in made.make()[1]
     assert made.marker["repository"] == str(made.folder)
 
 
 def test_a_missing_device_leaves_the_environment_alone(made):
-    code, said = made.make("--device", "xpu")
+    code, printed = made.make("--device", "xpu")
     assert code == 2
-    assert said == "xpulab: no xpu on this machine. To mend it: load the driver\n"
+    assert printed == "xpulab: no xpu on this machine. To fix it: load the driver\n"
     assert (made.venv / "stray").exists()
     assert made.calls == []
 
@@ -130,36 +130,36 @@ def test_a_linked_environment_stays_a_link(repository, tmp_path):
 def test_a_folder_that_is_no_environment_is_not_emptied(repository, tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").touch()
-    code, said = repository.make(XPULAB_VENV=str(tmp_path / "precious"))
-    assert (code, "not a virtual environment" in said) == (2, True)
+    code, printed = repository.make(XPULAB_VENV=str(tmp_path / "precious"))
+    assert (code, "not a virtual environment" in printed) == (2, True)
     assert (tmp_path / "precious" / "file").exists()
 
 
 def test_a_failing_installer_shows_its_last_lines_and_keeps_the_log(repository):
     repository.behaviour.write_text('i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo "line <$i>" >&2; done; exit 3\n')
-    code, said = repository.make()
+    code, printed = repository.make()
     assert code == 2
-    assert "failed with exit code 3" in said
-    assert "<11>" in said
-    assert "<10>" not in said
-    assert "Traceback" not in said
+    assert "failed with exit code 3" in printed
+    assert "<11>" in printed
+    assert "<10>" not in printed
+    assert "Traceback" not in printed
     log = repository.folder / ".venv.log"
-    assert str(log) in said
+    assert str(log) in printed
     assert "<1>" in log.read_text()
 
 
-def test_after_a_failed_installation_the_next_run_makes_it_anew(repository):
+def test_after_a_failed_installation_the_next_run_creates_it_again(repository):
     repository.behaviour.write_text("exit 3\n")
     repository.make()
     repository.behaviour.write_text("")
-    code, said = repository.make()
-    assert (code, "was not finished" in said) == (0, True)
+    code, printed = repository.make()
+    assert (code, "was not finished" in printed) == (0, True)
 
 
 def block(repository, tmp_path):
-    """Makes the installer start a child that is deaf to SIGTERM, tell both process ids, and go on once it is told to.
+    """Makes the installer start a child that ignores SIGTERM, write both process ids, and wait until it may continue.
 
-    Gives the two pipes.
+    Returns the two pipes: the first gives the ids, writing to the second lets it continue.
     """
     started, go_on = tmp_path / "started", tmp_path / "go-on"
     os.mkfifo(started)
@@ -170,21 +170,21 @@ def block(repository, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_a_signal_ends_the_installer_and_its_children_and_the_next_run_mends(repository, tmp_path, number, code):
+def test_a_signal_ends_the_installer_and_its_children_and_the_next_run_repairs(repository, tmp_path, number, code):
     started, _ = block(repository, tmp_path)
     process = repository.start_make()
     running = [os.pidfd_open(int(pid)) for pid in started.read_text().split()]
     process.send_signal(number)
-    _, said = process.communicate()
+    _, printed = process.communicate()
     assert process.returncode == code
-    assert "Traceback" not in said
+    assert "Traceback" not in printed
     for handle in running:
         assert select.select([handle], [], [], 10)[0], "a process of the installer is still alive"
         os.close(handle)
 
     repository.behaviour.write_text("")
-    mended, said = repository.make()
-    assert (mended, "was not finished" in said) == (0, True)
+    repaired, printed = repository.make()
+    assert (repaired, "was not finished" in printed) == (0, True)
 
 
 def test_two_callers_make_it_once(repository, tmp_path):
@@ -195,8 +195,8 @@ def test_two_callers_make_it_once(repository, tmp_path):
     assert "waiting for another process" in second.stderr.readline()
     go_on.write_text("")
     first.communicate()
-    _, said = second.communicate()
-    assert (first.returncode, second.returncode, said) == (0, 0, "")
+    _, printed = second.communicate()
+    assert (first.returncode, second.returncode, printed) == (0, 0, "")
     assert len(repository.calls) == 3
 
 
@@ -209,27 +209,27 @@ def test_an_installer_that_outlived_its_caller_is_waited_for(repository, tmp_pat
     assert "waiting for another process" in next_one.stderr.readline()
     go_on.write_text("")
     killed.communicate()
-    _, said = next_one.communicate()
-    assert (next_one.returncode, "was not finished" in said) == (0, True)
+    _, printed = next_one.communicate()
+    assert (next_one.returncode, "was not finished" in printed) == (0, True)
 
 
 def test_an_installer_that_never_ends_is_ended(make_venv, monkeypatch, tmp_path):
     monkeypatch.setattr(make_venv, "INSTALL_SECONDS", 0.01)
     os.mkfifo(tmp_path / "never")
     with open(tmp_path / "lock", "w") as lock:
-        assert make_venv.call(["cat", str(tmp_path / "never")], subprocess.DEVNULL, lock) is None
+        assert make_venv.run_step(["cat", str(tmp_path / "never")], subprocess.DEVNULL, lock) is None
 
 
-def test_too_little_disk_is_said_before_anything_is_installed(make_venv, monkeypatch, tmp_path):
+def test_too_little_disk_is_reported_before_anything_is_installed(make_venv, monkeypatch, tmp_path):
     monkeypatch.setattr(make_venv, "NEEDED_GB", 10**9)
-    monkeypatch.setattr(make_venv, "call", None)
+    monkeypatch.setattr(make_venv, "run_step", None)
     with pytest.raises(InputError, match="needs 1000000000 GB"):
         make_venv.install(tmp_path / "venv", "cpu", sys.executable, None)
 
 
 def test_without_uv_pip_is_updated_to_the_pinned_one_and_installs(make_venv, monkeypatch, tmp_path):
     commands = []
-    monkeypatch.setattr(make_venv, "call", lambda command, out, lock: commands.append(" ".join(command)) or 0)
+    monkeypatch.setattr(make_venv, "run_step", lambda command, out, lock: commands.append(" ".join(command)) or 0)
     monkeypatch.setenv("PATH", str(tmp_path))
     make_venv.install(tmp_path / "venv", "cpu", "python3", None)
     create, update, framework, rest, editable = commands
@@ -258,7 +258,7 @@ def test_an_unsupported_python_is_named(make_venv, monkeypatch, tmp_path, versio
 def test_an_unsupported_python_exits_with_2_before_it_looks_for_devices(make_venv, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(make_venv, "sys", running("3.8.18"))
     monkeypatch.setattr(make_venv, "catch_signals", lambda: None)
-    monkeypatch.setattr(make_venv, "set_for", None)
+    monkeypatch.setattr(make_venv, "requirement_set", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert make_venv.main([]) == 2
     assert capsys.readouterr().err.startswith("xpulab: needs Python 3.10, 3.11 or 3.12; found 3.8.18")
@@ -269,7 +269,7 @@ def test_the_xpu_set_needs_python_3_10(make_venv, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(make_venv, "install", None)
     with pytest.raises(InputError, match=r"^needs Python 3.10; found 3.11.7\. "):
-        make_venv.make_if_needed(tmp_path / "venv", {"device": "xpu"})
+        make_venv.create_if_needed(tmp_path / "venv", {"device": "xpu"})
     assert not (tmp_path / "venv").exists()
 
 

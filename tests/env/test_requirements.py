@@ -88,7 +88,7 @@ def test_conda_users_get_the_same_set(make_venv):
     assert through_pip == {"pip": ["-r env/requirements/cpu.txt", "-e ."]}
 
 
-def test_conda_users_are_told_which_python_the_xpu_wheel_needs(make_venv):
+def test_environment_yml_names_the_python_that_the_xpu_wheel_needs(make_venv):
     ((major, minor),) = make_venv.SUPPORTED_FOR["xpu"]
     assert f"xpu.txt and python={major}.{minor}," in (ROOT / "environment.yml").read_text()
 

@@ -1,4 +1,4 @@
-"""env/validate.sh and env/test.sh: make the environment, pass arguments and exit codes on, from any folder."""
+"""env/validate.sh and env/test.sh create the environment and forward arguments and exit codes, from any folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-# Stands for `python -m xpulab` and `python -m pytest`: says what reached it.
+# Replaces `python -m xpulab` and `python -m pytest`: prints what it received.
 ECHO = """
 import json, os, sys
 print(json.dumps({"arguments": sys.argv[1:], "folder": os.getcwd(), "threads": os.environ.get("OMP_NUM_THREADS")}))
@@ -22,10 +22,10 @@ def scripts(repository):
 
 
 def run(scripts, name, *arguments, **changed):
-    """Exit code, what reached the program, and what was said meanwhile."""
+    """Exit code, what the program received, and standard error."""
     process = scripts.start("bash", str(scripts.folder / "env" / name), *arguments, **changed)
-    out, said = process.communicate()
-    return process.returncode, json.loads(out) if out else None, said
+    out, printed = process.communicate()
+    return process.returncode, json.loads(out) if out else None, printed
 
 
 def test_validate_runs_the_suite_with_its_arguments_in_the_callers_folder(scripts):
@@ -35,16 +35,16 @@ def test_validate_runs_the_suite_with_its_arguments_in_the_callers_folder(script
     assert reached["folder"] == str(scripts.folder.parent)
 
 
-def test_validate_says_nothing_when_the_environment_is_ready(scripts):
+def test_validate_prints_nothing_when_the_environment_is_ready(scripts):
     run(scripts, "validate.sh")
     assert run(scripts, "validate.sh", "--help")[2] == ""
 
 
 @pytest.mark.parametrize("named", [("--device", "xpu"), ("--device=xpu",)])
 def test_validate_makes_the_environment_of_the_named_device(scripts, named):
-    code, reached, said = run(scripts, "validate.sh", *named)
+    code, reached, printed = run(scripts, "validate.sh", *named)
     assert (code, reached) == (2, None)
-    assert "no xpu on this machine" in said
+    assert "no xpu on this machine" in printed
 
 
 def test_test_runs_pytest_in_the_repository_on_several_processes(scripts):
@@ -72,18 +72,18 @@ def test_a_python_that_does_not_run_is_passed_over(scripts):
     assert run(scripts, "validate.sh")[0] == 7
 
 
-def test_no_python_at_all_is_said(scripts):
+def test_no_python_at_all_is_reported(scripts):
     for name in ("python3", "python", "python3.12", "python3.11", "python3.10"):
         scripts.tool(name, "#!/bin/sh\nexit 127\n")
     for name in ("bash", "dirname", "readlink"):
         scripts.tool(name, f'#!/bin/sh\nexec /usr/bin/{name} "$@"\n')
-    code, reached, said = run(scripts, "validate.sh", PATH=str(scripts.bin))
+    code, reached, printed = run(scripts, "validate.sh", PATH=str(scripts.bin))
     assert (code, reached) == (2, None)
-    assert said.startswith("xpulab: needs Python 3.10, 3.11 or 3.12; found ")
+    assert printed.startswith("xpulab: needs Python 3.10, 3.11 or 3.12; found ")
 
 
 def test_a_remake_that_is_run_by_the_environments_own_python_works(scripts):
     run(scripts, "validate.sh")
     scripts.write("env/requirements/common.txt", "# changed\n")
-    code, _, said = run(scripts, "validate.sh", PATH=f"{scripts.venv}/bin:{scripts.bin}:/usr/bin:/bin")
-    assert (code, "requirements or pyproject.toml changed" in said) == (7, True)
+    code, _, printed = run(scripts, "validate.sh", PATH=f"{scripts.venv}/bin:{scripts.bin}:/usr/bin:/bin")
+    assert (code, "requirements or pyproject.toml changed" in printed) == (7, True)

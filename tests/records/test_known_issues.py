@@ -80,7 +80,7 @@ WRONG = {
     ),
     "a field too many": (
         ENTRY + "  since: 2024\n",
-        "line 1: Additional properties are not allowed ('since' was unexpected)",
+        "line 8: Additional properties are not allowed ('since' was unexpected)",
     ),
     "an unknown device": (ENTRY.replace("xpu]", "tpu]"), "line 4: 'tpu' is not one of ['cpu', 'gpu', 'xpu', 'sim']"),
     "no device": (ENTRY.replace("[cpu, xpu]", "[]"), "line 4: [] should be non-empty"),

@@ -1,5 +1,5 @@
-"""What is installed on this machine, what is wrong with it, and which command mends it.
+"""Finds out what is installed on this machine, what is wrong with it, and which command fixes it.
 
-`detect` and everything it imports need the standard library only: env/make_venv.py asks it before a single package is
-installed. `diagnosis` puts all findings together.
+`detect` and everything it imports need the standard library only: env/make_venv.py calls it before any package is
+installed. `diagnosis` collects all findings.
 """

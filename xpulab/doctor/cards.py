@@ -1,4 +1,4 @@
-"""Accelerator cards, and what a vendor's tool says about them."""
+"""Accelerator cards as the vendors' tools describe them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Outcome = Literal["ok", "missing", "failed", "hung", "unreadable", "foreign"]
 
 @dataclass(frozen=True)
 class Card:
-    """One compute device as a vendor's tool shows it. A field is None where the tool's format does not state it.
+    """One compute device as a vendor's tool shows it. A field is None when the tool's output does not contain it.
 
     index: the number in /dev/xpuN, or nvidia-smi's index; a K200 board holds two devices, which share an address
     model: as printed, "P800 OAM", "R200-VF-5G", "NVIDIA A100-SXM4-80GB"
-    generation: of the chip; None for a model this suite has never heard of
+    generation: of the chip; None for a model that this suite does not know
     pci_address: domain:bus:device.function, lower case, four-digit domain
     serial: the board's serial number
     memory_total_mib, memory_used_mib: MiB (the KL1/KL2 tool and `-m` call the same numbers MB)
@@ -43,7 +43,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Report:
-    """What one form of a tool's output says: driver and runtime as printed (None for N/A), and its cards."""
+    """The content of one output format of a tool: driver and runtime as printed (None for N/A), and its cards."""
 
     driver: str | None
     runtime: str | None
@@ -52,15 +52,15 @@ class Report:
 
 @dataclass(frozen=True)
 class Reading:
-    """What became of asking a vendor's tool.
+    """The result of calling a vendor's tool.
 
-    tool: the name that was looked for on PATH
-    command: what was run last
-    outcome: "ok" it answered (with any number of cards, none included); "missing" not on PATH; "failed" it ended with
-        an error; "hung" it was stopped at the time-out; "unreadable" it answered in no known format, or two of its
-        forms contradict each other; "foreign" it is another vendor's tool of the same name
+    tool: the name that was searched on PATH
+    command: the last command that was run
+    outcome: "ok" it answered (with any number of cards, including none); "missing" not on PATH; "failed" it ended with
+        an error; "hung" it was stopped at the timeout; "unreadable" its output has no known format, or two of its
+        formats contradict each other; "foreign" it is another vendor's tool with the same name
     driver, runtime: versions as printed
-    detail: one sentence for a person
+    detail: one sentence for the user
     """
 
     tool: str
@@ -73,7 +73,7 @@ class Reading:
 
 
 def generation_of(model: str) -> Generation | None:
-    """The chip's generation from a Kunlun model name. Source: the device model table of the XRE 4 headers, A.2."""
+    """The chip's generation from a Kunlun model name. Source: the device model table of the XRE 4 headers."""
     for pattern, generation in ((r"K[12]00\b", "KL1"), (r"RG?\d{3}\b", "KL2"), (r"P800\b", "KL3")):
         if re.match(pattern, model):
             return generation
@@ -86,6 +86,6 @@ def normal_address(text: str) -> str:
     return f"{domain[-4:]}:{bus}:{function}"
 
 
-def count_cards(number: int) -> str:
-    """A number of cards in words: "1 card", "8 cards"."""
+def format_card_count(number: int) -> str:
+    """The number with its unit: 1 card, 8 cards."""
     return "1 card" if number == 1 else f"{number} cards"

@@ -1,6 +1,6 @@
-"""Which device this machine has: xpu, gpu or cpu, and what was looked for. Standard library only, quick to import.
+"""Detects the device of this machine: xpu, gpu or cpu. Standard library only, fast to import.
 
-Rules and formats as documented; not run on a card.
+Rules and formats as documented by the vendors; not run on a card.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from xpulab.devices import DEVICES, SIMULATED
+from xpulab.devices import DEVICES, REAL, SIMULATED
 from xpulab.doctor.cards import Reading
 from xpulab.doctor.driver import DeviceNode, card_nodes
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
@@ -20,14 +20,14 @@ from xpulab.errors import InputError
 
 BEFORE_KL3 = ("KL1", "KL2", "KL1 or KL2")
 KL2_NOTE = (
-    "The Kunlun cards here are older than KL3 (K100, K200, R200, R300). Paddle 3 does not support them: it needs "
-    "Paddle 2.6, in an environment of its own; the notebooks of this suite do not run on them."
+    "The Kunlun cards here are older than KL3 (K100, K200, R200, R300). Paddle 3 does not support them: they need "
+    "Paddle 2.6 in a separate environment, and the notebooks of this suite do not run on them."
 )
 NO_NODE_NOTE = (
     "A Kunlun card is on the PCI bus, but there is no /dev/xpu0: the driver is not loaded, or this container was "
     "started without --device=/dev/xpu0 --device=/dev/xpuctrl."
 )
-MENDING = {
+INSTALLATION_STEPS = {
     "xpu": (
         "install the XPU driver (5.0.21.26 or newer) and load it: sudo modprobe kunlun",
         "in a container, pass every card and the control node: --device=/dev/xpu0 --device=/dev/xpuctrl",
@@ -44,7 +44,7 @@ MENDING = {
 
 @dataclass(frozen=True)
 class LookedFor:
-    """One thing that was looked for: what, whether it was found, and what was seen in its place."""
+    """One thing that was looked for, whether it was found, and the details."""
 
     what: str
     found: bool
@@ -55,10 +55,10 @@ class LookedFor:
 class Detection:
     """What this machine has.
 
-    available: in the order that `auto` takes them, of "xpu", "gpu", "cpu"; "cpu" is always there
-    looked_for: everything that was looked at to decide
-    notes: sentences that whoever chooses a device should read
-    kunlun_pci, nvidia_pci, nodes, xpu_smi, nvidia_smi: what was seen, in full
+    available: those of "xpu", "gpu", "cpu" that this machine has, in the order in which `auto` takes them; always with "cpu"
+    looked_for: everything that was examined for the decision
+    notes: sentences to read before choosing a device
+    kunlun_pci, nvidia_pci, nodes, xpu_smi, nvidia_smi: the complete observations
     """
 
     available: tuple[str, ...]
@@ -72,22 +72,22 @@ class Detection:
 
     @property
     def device(self) -> Literal["xpu", "gpu", "cpu"]:
-        """What `auto` means here."""
+        """The device that `auto` stands for on this machine."""
         return self.available[0]
 
 
 def detect(root: Path = Path("/"), timeout: float = TIMEOUT) -> Detection:
-    """Looks at the PCI bus and /dev below root, and asks the vendors' tools on PATH, each for timeout seconds at most.
+    """Examines the PCI bus and /dev below root, and calls the vendors' tools on PATH, each for at most timeout seconds.
 
-    xpu: a node /dev/xpuN is there; or Kunlun's tool answers; or a tool of its name hangs, fails or cannot be read while
-    the PCI bus shows a Kunlun card. gpu: nvidia-smi answers with at least one card. A box with none of it takes
-    milliseconds.
+    xpu: a node /dev/xpuN exists; or Kunlun's tool answers; or a tool of that name hangs, fails or cannot be read while
+    the PCI bus shows a Kunlun card. gpu: nvidia-smi lists at least one card. Takes milliseconds on a machine without
+    cards and tools.
     """
     kunlun_pci, nvidia_pci, nodes = kunlun_cards(root), nvidia_cards(root), card_nodes(root)
     xpu_smi, nvidia_smi = read_xpu_smi(timeout), read_nvidia_smi(timeout)
-    troubled = xpu_smi.outcome in ("hung", "failed", "unreadable")
-    has_xpu = bool(nodes) or xpu_smi.outcome == "ok" or (troubled and bool(kunlun_pci))
-    available = [*(["xpu"] if has_xpu else []), *(["gpu"] if nvidia_smi.cards else []), "cpu"]
+    tool_fails = xpu_smi.outcome in ("hung", "failed", "unreadable")
+    has_xpu = bool(nodes) or xpu_smi.outcome == "ok" or (tool_fails and bool(kunlun_pci))
+    found = {"xpu": has_xpu, "gpu": bool(nvidia_smi.cards), "cpu": True}
 
     generations = {card.generation for card in (*kunlun_pci, *xpu_smi.cards)}
     notes = []
@@ -97,14 +97,14 @@ def detect(root: Path = Path("/"), timeout: float = TIMEOUT) -> Detection:
         notes.append(NO_NODE_NOTE)
 
     looked_for = (
-        LookedFor("Kunlun cards on the PCI bus", bool(kunlun_pci), _shown([card.address for card in kunlun_pci])),
-        LookedFor("device nodes /dev/xpu[0-9]*", bool(nodes), _shown([node.path for node in nodes])),
+        LookedFor("Kunlun cards on the PCI bus", bool(kunlun_pci), _format_names([card.address for card in kunlun_pci])),
+        LookedFor("device nodes /dev/xpu[0-9]*", bool(nodes), _format_names([node.path for node in nodes])),
         LookedFor("xpu-smi or xpu_smi", xpu_smi.outcome == "ok", xpu_smi.detail),
-        LookedFor("NVIDIA cards on the PCI bus", bool(nvidia_pci), _shown([card.address for card in nvidia_pci])),
+        LookedFor("NVIDIA cards on the PCI bus", bool(nvidia_pci), _format_names([card.address for card in nvidia_pci])),
         LookedFor("nvidia-smi", nvidia_smi.outcome == "ok", nvidia_smi.detail),
     )
     return Detection(
-        available=tuple(available),
+        available=tuple(device for device in REAL if found[device]),
         looked_for=looked_for,
         notes=tuple(notes),
         kunlun_pci=kunlun_pci,
@@ -115,28 +115,29 @@ def detect(root: Path = Path("/"), timeout: float = TIMEOUT) -> Detection:
     )
 
 
-def looked_for_lines(detection: Detection) -> list[str]:
-    """What was looked for, a line each: "found" or "not found", what, and what was seen."""
+def format_looked_for(detection: Detection) -> list[str]:
+    """One line for each thing that was looked for: "found" or "not found", its name, the details."""
     return [f"{'found' if thing.found else 'not found':9}  {thing.what}: {thing.detail}" for thing in detection.looked_for]
 
 
 def require(device: str, detection: Detection) -> None:
-    """Raises InputError when device ("xpu", "gpu", "cpu" or "sim") is not there: what was looked for, what mends it.
+    """Raises InputError when device ("xpu", "gpu", "cpu" or "sim") is not available: what was looked for, how to fix it.
 
-    Simulated cards are wherever the CPU is; building them is xpulab.sim's own matter.
+    "sim" is always available: xpulab.sim builds the simulated cards, which run on the CPU.
     """
     if device not in DEVICES:
         raise InputError(f"device {device!r}: unknown; one of {', '.join(DEVICES)}")
     if device in (*detection.available, SIMULATED):
         return
-    report = [
+    lines = [
         f"no {device} on this machine. Looked for:",
-        *looked_for_lines(detection),
+        *format_looked_for(detection),
         *detection.notes,
-        "To mend it:",
+        "To fix it:",
+        *INSTALLATION_STEPS[device],
     ]
-    raise InputError("\n  ".join([*report, *MENDING[device]]))
+    raise InputError("\n  ".join(lines))
 
 
-def _shown(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     return f"{len(names)} ({', '.join(names)})" if names else "none"

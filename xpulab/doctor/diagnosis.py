@@ -1,6 +1,6 @@
-"""Everything the doctor knows about this machine, as findings: what was seen, how bad it is, what mends it.
+"""Diagnoses this machine: a list of findings, each with what was seen, a verdict and a remedy.
 
-Rules for cards as documented; not run on a card.
+Rules for cards as documented by the vendors; not run on a card.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 
 from xpulab.devices import SIMULATED, wheel_device
 from xpulab.doctor import driver
-from xpulab.doctor.cards import Reading, count_cards
+from xpulab.doctor.cards import Reading, format_card_count
 from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
 from xpulab.doctor.matmul_mode import matmul_mode
 from xpulab.doctor.paddle_facts import PaddleFacts
@@ -39,12 +39,12 @@ HEALTHY_STATES = ("RUNNING", "NORMAL")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """One thing that was examined.
 
-    id: what was looked at, in words joined by hyphens
-    verdict: "ok"; "warn" work is possible; "wrong" work is not; "unknown" it cannot be told
+    id: name of what was examined, lower case, joined by hyphens
+    verdict: "ok"; "warn" the device is usable; "wrong" it is not; "unknown" it could not be determined
     seen: one sentence
-    remedy: a command or a sentence, None when there is nothing to mend
+    remedy: a command or a sentence, None when there is nothing to fix
     """
 
     id: str
@@ -57,12 +57,12 @@ class Finding:
 class Diagnosis:
     """All findings for one device.
 
-    device: the one that was judged, "xpu", "gpu", "cpu" or "sim"
-    findings: in the order of reading: hardware first, then installation, then environment
-    versions: what is installed against what is supported
-    detection: what was looked for, with the readings of the vendors' tools
-    matmul: by dtype the precision of matmul on an XPU; None on other devices
-    paddle: what Paddle says about itself; None when it was not asked
+    device: the one that was diagnosed, "xpu", "gpu", "cpu" or "sim"
+    findings: in the order in which to read them: hardware first, then installation, then environment
+    versions: installed versions compared with the supported ones
+    detection: what was looked for, with the output of the vendors' tools
+    matmul: by dtype the expected mode of matmul on an XPU (see matmul_mode); None on other devices
+    paddle: version and build of Paddle; None when Paddle was not imported
     """
 
     device: str
@@ -74,7 +74,7 @@ class Diagnosis:
 
     @property
     def outcome(self) -> Literal["ok", "warn", "wrong"]:
-        """The worst of it: "wrong" when anything is wrong or missing, "warn" when anything is less than ok."""
+        """The worst verdict: "wrong" when anything is wrong or missing, else "warn" when anything is not ok."""
         verdicts = {thing.verdict for thing in (*self.findings, *self.versions)}
         if verdicts & {"wrong", "missing"}:
             return "wrong"
@@ -93,21 +93,21 @@ def diagnose(
     root: Path = Path("/"),
     search_path: Sequence[str] | None = None,
 ) -> Diagnosis:
-    """Looks at everything and judges it for device ("auto", "xpu", "gpu", "cpu" or "sim").
+    """Examines everything that matters for device ("auto", "xpu", "gpu", "cpu" or "sim").
 
-    paddle: what paddle_facts() returned, to compare its cards with the others'; None leaves Paddle unasked
-    detection: an earlier one of this machine; None looks anew
+    paddle: the result of paddle_facts(), to compare its number of cards with the others; None leaves Paddle out
+    detection: an earlier one of this machine; None detects again
     search_path: folders in which distributions are looked up; None is sys.path
-    Raises InputError when the named device is not there.
+    Raises InputError when the named device is not available.
     """
     detection = detection or detect(root)
     hardware = list(_kunlun_hardware(detection, root))
     if device in ("cpu", "gpu", SIMULATED):
-        # Whoever names another device knows about the cards; `auto` must never pass over a dead one in silence.
+        # A user who names another device knows about the cards; `auto` must never skip a defective one silently.
         hardware = [replace(finding, verdict="warn") if finding.verdict == "wrong" else finding for finding in hardware]
     device = detection.device if device == "auto" else device
     require(device, detection)
-    findings = [Finding("device", "ok", f"judged for {device}; this machine has {', '.join(detection.available)}")]
+    findings = [Finding("device", "ok", f"diagnosed for {device}; this machine has {', '.join(detection.available)}")]
     findings += hardware
     if device == "xpu":
         findings += _xpu_tool(detection.xpu_smi, driver.in_container(root))
@@ -135,7 +135,7 @@ def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
         yield Finding("kl2", verdict, f"Kunlun cards older than KL3: {generations}", by_id("kl2").remedy)
     if detection.kunlun_pci and not detection.nodes:
         module = driver.loaded_module(root)
-        seen = f"{count_cards(len(detection.kunlun_pci))} on the PCI bus and no /dev/xpu0; "
+        seen = f"{format_card_count(len(detection.kunlun_pci))} on the PCI bus and no /dev/xpu0; "
         seen += f"kernel module {module} is loaded" if module else "no kernel module kunlun or xpu_driver is loaded"
         yield Finding("no-device-node", "wrong", seen, by_id("no-device-node").remedy)
     if detection.nodes:
@@ -146,26 +146,28 @@ def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
 def _node_access(detection: Detection, control: driver.DeviceNode | None) -> Finding:
     if control is None:
         return Finding("node-permissions", "wrong", "there is no /dev/xpuctrl", by_id("no-device-node").remedy)
-    barred = [node for node in (*detection.nodes, control) if not node.usable]
-    if barred:
-        seen = "this user may not read and write " + ", ".join(f"{node.path} ({node.permissions})" for node in barred)
+    inaccessible = [node for node in (*detection.nodes, control) if not node.usable]
+    if inaccessible:
+        seen = "this user cannot read and write " + ", ".join(f"{node.path} ({node.permissions})" for node in inaccessible)
         return Finding("node-permissions", "wrong", seen, by_id("node-permissions").remedy)
-    return Finding("node-permissions", "ok", f"{len(detection.nodes)} device nodes and /dev/xpuctrl may be used")
+    return Finding("node-permissions", "ok", f"{len(detection.nodes)} device nodes and /dev/xpuctrl are accessible")
 
 
 def _card_state(xpu_smi: Reading, states: Mapping[int, str]) -> Iterator[Finding]:
-    """From /proc/xpu/devN/state and the tool's State column; nothing when neither says anything."""
+    """From /proc/xpu/devN/state and the tool's State column; no finding when neither exists."""
     states = {**{card.index: card.state.upper() for card in xpu_smi.cards if card.state}, **states}
-    sick = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
-    if sick:
-        seen = ", ".join(f"card {index} is in state {state}" for index, state in sorted(sick.items()))
+    unhealthy = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
+    if unhealthy:
+        seen = ", ".join(f"card {index} is in state {state}" for index, state in sorted(unhealthy.items()))
         yield Finding("card-error", "wrong", seen, by_id("card-error").remedy)
     elif states:
-        yield Finding("card-error", "ok", f"{count_cards(len(states))} in state {' or '.join(sorted({*states.values()}))}")
+        yield Finding(
+            "card-error", "ok", f"{format_card_count(len(states))} in state {' or '.join(sorted({*states.values()}))}"
+        )
 
 
 def _xpu_tool(reading: Reading, in_container: bool) -> Iterator[Finding]:
-    """A container lacks the tool unless it is mounted, while its cards work: that is no reason to refuse them."""
+    """A missing tool is only a warning: containers do not have it unless it is mounted, and their cards work."""
     if reading.outcome == "ok":
         yield Finding("xpu-smi", "ok", reading.detail)
     elif reading.outcome == "missing":
@@ -174,16 +176,16 @@ def _xpu_tool(reading: Reading, in_container: bool) -> Iterator[Finding]:
     elif reading.outcome == "foreign":
         yield Finding("xpu-smi", "warn", reading.detail, by_id("xpu-smi-foreign").remedy)
     else:
-        yield Finding("xpu-smi", "wrong", reading.detail, by_id("vendor-tool-trouble").remedy)
+        yield Finding("xpu-smi", "wrong", reading.detail, by_id("vendor-tool-fails").remedy)
 
 
 def _card_counts(
     device: str, detection: Detection, paddle: PaddleFacts | None, environ: Mapping[str, str], in_container: bool
 ) -> Iterator[Finding]:
-    """Cards on the PCI bus, as device nodes, to the vendor's tool and to Paddle: the same number.
+    """PCI bus, device nodes, the vendor's tool and Paddle must show the same number of cards.
 
-    Fewer are legitimate in a container and under a visibility variable, which makes it a warning. The bus is left out
-    when it is hidden, and for old cards: a K200 board is one PCI function and two devices.
+    A container or a visibility variable may hide some cards: then a difference is a warning. The bus is not counted
+    when it is hidden, nor for old cards: a K200 board is one PCI function with two devices.
     """
     on_bus = detection.kunlun_pci if device == "xpu" else detection.nvidia_pci
     counts = {"/dev": len(detection.nodes)} if device == "xpu" else {}
@@ -227,9 +229,10 @@ def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
     if device == "xpu":
         mode = matmul_mode(environ)["float32"]
         exact = mode == "FLOAT"
-        remedy = None if exact else by_id("int16-matmul").remedy
-        yield Finding("matmul-mode", "ok" if exact else "warn", f"fp32 matmul computes in {mode}", remedy)
-    left = [name for name in LAUNCHER_VARIABLES if name in environ]
-    if left:
-        seen = f"set by a cluster's launcher: {', '.join(left)}"
+        remedy = None if exact else by_id("matmul-precision").remedy
+        seen = f"expected mode of fp32 matmul: {mode} (from environment variables and release, not measured)"
+        yield Finding("matmul-mode", "ok" if exact else "warn", seen, remedy)
+    still_set = [name for name in LAUNCHER_VARIABLES if name in environ]
+    if still_set:
+        seen = f"variables of a cluster's launcher are set: {', '.join(still_set)}"
         yield Finding("launcher-variables", "warn", seen, by_id("launcher-variables").remedy)

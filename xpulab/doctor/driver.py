@@ -1,6 +1,6 @@
-"""What Kunlun's driver shows: device nodes, the state of each card, the loaded module.
+"""Reads what Kunlun's driver shows: device nodes, the state of each card, the loaded kernel module.
 
-Read below a root folder, "/" but in tests. Paths as documented (UPSTREAM A.4); not run on a card.
+root is "/" except in tests. Paths as documented by the vendor; not run on a card.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MODULES = ("kunlun", "xpu_driver")
 class DeviceNode:
     """A node below /dev.
 
-    path: as an administrator would type it, "/dev/xpu0"
-    permissions: as `ls -l` prints them; a healthy one is "crw-rw-rw-"
-    usable: this process may read and write it
+    path: "/dev/xpu0"
+    permissions: as `ls -l` prints them; "crw-rw-rw-" when the driver is installed correctly
+    usable: this process can read and write it
     """
 
     path: str
@@ -29,19 +29,19 @@ class DeviceNode:
 
 
 def card_nodes(root: Path = Path("/")) -> tuple[DeviceNode, ...]:
-    """/dev/xpu0, /dev/xpu1, ...: one a compute device, in numerical order."""
+    """/dev/xpu0, /dev/xpu1, ...: one per compute device, in numerical order."""
     nodes = [path for path in (root / "dev").glob("xpu[0-9]*") if path.name[3:].isdigit()]
     return tuple(_node(path, root) for path in sorted(nodes, key=lambda path: int(path.name[3:])))
 
 
 def control_node(root: Path = Path("/")) -> DeviceNode | None:
-    """/dev/xpuctrl, which every process that uses a card opens too; None when it is not there."""
+    """/dev/xpuctrl, which every process that uses a card also opens; None when it does not exist."""
     path = root / "dev/xpuctrl"
     return _node(path, root) if path.exists() else None
 
 
 def card_states(root: Path = Path("/")) -> dict[int, str]:
-    """The word in /proc/xpu/devN/state by N: RUNNING or NORMAL is healthy, ERROR needs a reset."""
+    """The content of /proc/xpu/devN/state by N: RUNNING and NORMAL are healthy, ERROR needs a reset."""
     states = {}
     for file in (root / "proc/xpu").glob("dev*/state"):
         if number := re.fullmatch(r"dev(\d+)", file.parent.name):
@@ -57,11 +57,11 @@ def loaded_module(root: Path = Path("/")) -> str | None:
 
 
 def in_container(root: Path = Path("/")) -> bool:
-    """Docker, podman or a pod of Kubernetes leaves one of these traces."""
-    marks = (root / ".dockerenv", root / "run/.containerenv")
+    """Whether this is a container of Docker, podman or Kubernetes, by the files that they create."""
+    marker_files = (root / ".dockerenv", root / "run/.containerenv")
     groups = root / "proc/1/cgroup"
     traces = groups.read_text() if groups.exists() else ""
-    return any(mark.exists() for mark in marks) or bool(re.search(r"docker|kubepods|containerd", traces))
+    return any(file.exists() for file in marker_files) or bool(re.search(r"docker|kubepods|containerd", traces))
 
 
 def _node(path: Path, root: Path) -> DeviceNode:

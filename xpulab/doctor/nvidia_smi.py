@@ -1,10 +1,10 @@
-"""NVIDIA's nvidia-smi: what its table of comma-separated values says. Format as documented; not run on a card."""
+"""Reads the comma-separated output of NVIDIA's nvidia-smi. Format as documented by NVIDIA; not run on a card."""
 
 from __future__ import annotations
 
 import csv
 
-from xpulab.doctor.cards import Card, Reading, Report, count_cards, normal_address
+from xpulab.doctor.cards import Card, Reading, Report, format_card_count, normal_address
 from xpulab.doctor.tool import TIMEOUT, run_tool
 
 FIELDS = (
@@ -22,28 +22,28 @@ FIELDS = (
 
 
 def read_nvidia_smi(timeout: float = TIMEOUT) -> Reading:
-    """Asks nvidia-smi for its cards. Without a driver it ends with an error, which makes the reading "failed"."""
+    """Asks nvidia-smi for its cards. Without a driver it ends with an error: outcome "failed"."""
     run = run_tool(("nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"), timeout)
     if run.outcome != "ok":
         return Reading("nvidia-smi", run.command, run.outcome, run.detail)
     try:
         report = parse_values(run.output)
     except ValueError as error:
-        return Reading("nvidia-smi", run.command, "unreadable", f"nvidia-smi answered in no known format: {error}")
-    detail = f"nvidia-smi shows {count_cards(len(report.cards))}, driver {report.driver or 'unknown'}"
+        return Reading("nvidia-smi", run.command, "unreadable", f"the output of nvidia-smi has no known format: {error}")
+    detail = f"nvidia-smi shows {format_card_count(len(report.cards))}, driver {report.driver or 'unknown'}"
     return Reading("nvidia-smi", run.command, "ok", detail, report.driver, None, report.cards)
 
 
 def parse_values(text: str) -> Report:
-    """A line a card, the values of FIELDS in order, without units (MiB, C, W, %). "[N/A]" and its like are absent.
+    """One line per card: the values of FIELDS in order, without units (MiB, C, W, %). "[N/A]" and the like become None.
 
-    Raises ValueError, with a sentence, for anything else. Source: `nvidia-smi --help-query-gpu`.
+    Raises ValueError with a sentence for anything else. Source: `nvidia-smi --help-query-gpu`.
     """
     rows = list(csv.reader(text.splitlines(), skipinitialspace=True))
     for row in rows:
         if len(row) != len(FIELDS):
-            raise ValueError(f"a card has {len(FIELDS)} values, not {', '.join(row)[:60]!r}")
-    values = [dict(zip(FIELDS, map(_unless_absent, row), strict=True)) for row in rows]
+            raise ValueError(f"expected {len(FIELDS)} values per card, found {', '.join(row)[:60]!r}")
+    values = [dict(zip(FIELDS, map(_value_or_none, row), strict=True)) for row in rows]
     driver = values[0]["driver_version"] if values else None
     return Report(driver, None, tuple(map(_card, values)))
 
@@ -64,7 +64,7 @@ def _card(values: dict[str, str | None]) -> Card:
     )
 
 
-def _unless_absent(value: str) -> str | None:
+def _value_or_none(value: str) -> str | None:
     return None if value.startswith("[") or value in ("", "N/A") else value
 
 

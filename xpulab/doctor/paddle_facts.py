@@ -1,4 +1,4 @@
-"""What the installed Paddle says about itself. The only place of the doctor that imports it, which takes 5 s."""
+"""Version and build of the installed Paddle. The only module of the doctor that imports Paddle, which takes 5 s."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PaddleFacts:
-    """Of paddle.version and paddle.device; a part that this build was made without is None.
+    """From paddle.version and paddle.device; None for a component that this build does not contain.
 
-    error: what importing it raised, in one line; everything else is then None or 0
-    version, commit: as paddle.version states them
-    built_for: "xpu", "gpu" or "cpu": the build, which says nothing about the hardware
+    error: what the import raised, in one line; everything else is then None or 0
+    version, commit: from paddle.version
+    built_for: "xpu", "gpu" or "cpu": the build, whatever the hardware
     xpu_cards, gpu_cards: how many this process sees
-    xre, xccl, xhpc: Kunlun's runtime, collectives and kernels; a KL2 build states its runtime as `xpu`
+    xre, xccl, xhpc: versions of Kunlun's runtime, collectives and kernels; a KL2 build names its runtime `xpu`
     cuda: version of CUDA
     """
 
@@ -30,11 +30,11 @@ class PaddleFacts:
 
 
 def paddle_facts() -> PaddleFacts:
-    """Imports paddle and asks it. Measured on the CPU build of 3.3.1; XPU and GPU fields as documented."""
+    """Imports paddle and reads its facts. Verified with the CPU build of 3.3.1; XPU and GPU fields as documented."""
     try:
         import paddle
     except Exception as error:
-        # A broken installation is what the doctor is for, and it breaks in many ways: ImportError, OSError, TypeError.
+        # The doctor reports broken installations, which raise anything: ImportError, OSError, TypeError.
         return PaddleFacts(error=f"{type(error).__name__}: {error}".splitlines()[0])
     built_for = "xpu" if paddle.is_compiled_with_xpu() else "gpu" if paddle.is_compiled_with_cuda() else "cpu"
     return PaddleFacts(
@@ -43,15 +43,15 @@ def paddle_facts() -> PaddleFacts:
         built_for=built_for,
         xpu_cards=paddle.device.xpu.device_count(),
         gpu_cards=paddle.device.cuda.device_count(),
-        xre=_stated(paddle.version, "xpu_xre") or _stated(paddle.version, "xpu"),
-        xccl=_stated(paddle.version, "xpu_xccl"),
-        xhpc=_stated(paddle.version, "xpu_xhpc"),
-        cuda=_stated(paddle.version, "cuda"),
+        xre=_version_of(paddle.version, "xpu_xre") or _version_of(paddle.version, "xpu"),
+        xccl=_version_of(paddle.version, "xpu_xccl"),
+        xhpc=_version_of(paddle.version, "xpu_xhpc"),
+        cuda=_version_of(paddle.version, "cuda"),
     )
 
 
-def _stated(version: object, name: str) -> str | None:
-    """What paddle.version.NAME() returns; a build without that part returns the string 'False', which is true."""
-    ask = getattr(version, name, None)
-    stated = str(ask()) if ask else "False"
-    return None if stated in ("False", "None", "0") else stated
+def _version_of(version: object, name: str) -> str | None:
+    """The result of paddle.version.NAME(). A build without that component returns the string 'False': None here."""
+    function = getattr(version, name, None)
+    text = str(function()) if function else "False"
+    return None if text in ("False", "None", "0") else text

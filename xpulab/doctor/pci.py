@@ -1,6 +1,6 @@
-"""Accelerators on the PCI bus: what the operating system sees without a driver and without a tool.
+"""Finds accelerators on the PCI bus, which the operating system shows without a driver and without a tool.
 
-Read from sysfs below a root folder, "/" but in tests. Ids as documented (UPSTREAM A.2); not run on a card.
+Reads sysfs below root, which is "/" except in tests. Ids as documented by the vendors; not run on a card.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PciCard:
 
 
 def kunlun_cards(root: Path = Path("/")) -> tuple[PciCard, ...]:
-    """Kunlun cards by vendor and device id; an unknown id of these vendors counts if it is a processing accelerator."""
+    """Kunlun cards by vendor and device id; an unknown id of these vendors counts if its class is a processing accelerator."""
     return tuple(
         PciCard(address, vendor, device, KUNLUN_DEVICES.get(device))
         for address, vendor, device, kind in _functions(root)
@@ -64,7 +64,7 @@ def _functions(root: Path) -> list[tuple[str, str, str, str]]:
 
 
 def _identity(file: Path) -> str:
-    """The first four digits of 0x1d22 and of 0x120000; empty when the function has just gone or hides it."""
+    """The first four digits of 0x1d22 or 0x120000; empty when the file cannot be read (the device was just removed)."""
     try:
         return file.read_text().strip().removeprefix("0x")[:4].lower()
     except OSError:

@@ -1,4 +1,4 @@
-"""Known symptoms, what causes them, and what mends them: data/remedies.yaml."""
+"""Known symptoms, their causes and their fixes: data/remedies.yaml."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 from xpulab import files
-from xpulab.doctor.yaml_rows import YamlRow, read_rows
 from xpulab.errors import InputError
 
 
@@ -16,14 +15,14 @@ from xpulab.errors import InputError
 class Remedy:
     """One row of data/remedies.yaml.
 
-    id: unique, in words joined by hyphens
+    id: unique name, lower case, joined by hyphens
     cause: why it happens
     remedy: a command or a sentence
     source: where cause and remedy were read or measured
-    measured: it was reproduced on a machine of ours, not only read
-    pattern: a regular expression searched in an error message or a log; None when only a finding of the
+    measured: whether it was reproduced on one of our machines
+    pattern: regular expression that is searched in an error message or a log; None when only a finding of the
         doctor refers to the row
-    example: a message that the pattern matches; None together with pattern
+    example: a message that the pattern matches; None when there is no pattern
     """
 
     id: str
@@ -36,12 +35,12 @@ class Remedy:
 
 
 def match(text: str) -> list[Remedy]:
-    """The remedies whose pattern is found in an error message or a log, in the order of the file."""
+    """The remedies whose pattern occurs in an error message or a log, in the order of the file."""
     return [row for row in remedies() if row.pattern and re.search(row.pattern, text)]
 
 
 def by_id(id: str) -> Remedy:
-    """The remedy of that id. Raises KeyError: an id that is not in the file is a mistake in this program."""
+    """The remedy of that id. Raises KeyError for an unknown id, which is a programming error."""
     return {row.id: row for row in remedies()}[id]
 
 
@@ -52,22 +51,18 @@ def remedies() -> tuple[Remedy, ...]:
 
 
 def read_remedies(path: Path) -> tuple[Remedy, ...]:
-    """The rows of a file. Raises InputError with file and line for whatever is wrong with it."""
-    required = {"id": str, "cause": str, "remedy": str, "source": str, "measured": bool}
-    rows = read_rows(path, required, optional={"pattern": str, "example": str})
-    seen: set[object] = set()
-    for row in rows:
-        if row.values["id"] in seen:
-            raise InputError(f"{row.place}: id {row.values['id']!r} for the second time")
-        seen.add(row.values["id"])
-        _check_pattern(row)
-    return tuple(Remedy(**row.values) for row in rows)
+    """The rows of a file that is written like data/remedies.yaml.
 
-
-def _check_pattern(row: YamlRow) -> None:
-    if ("pattern" in row.values) != ("example" in row.values):
-        raise InputError(f"{row.place}: pattern and example belong together, one of them is missing")
-    try:
-        re.compile(row.values.get("pattern", ""))
-    except re.error as error:
-        raise InputError(f"{row.place}: pattern is not a regular expression: {error}") from error
+    Raises InputError with file and line when it does not fit data/schema/remedies.schema.json, when an id occurs twice,
+    and when a pattern is not a regular expression.
+    """
+    rows = tuple(Remedy(**entry) for entry in files.load_yaml(path, files.data("schema", "remedies.schema.json")))
+    for number, row in enumerate(rows):
+        if row.id in [earlier.id for earlier in rows[:number]]:
+            raise InputError(f"{path} line {files.line_in_yaml(path, number, 'id')}: id {row.id!r} occurs twice")
+        try:
+            re.compile(row.pattern or "")
+        except re.error as error:
+            line = files.line_in_yaml(path, number, "pattern")
+            raise InputError(f"{path} line {line}: the pattern is not a regular expression: {error}") from error
+    return rows

@@ -1,25 +1,25 @@
-"""A diagnosis as plain text: the outcome first, then what is not right with its remedy, then everything else."""
+"""Formats a diagnosis as plain text: the outcome, then the problems with their remedies, then everything else."""
 
 from __future__ import annotations
 
-from xpulab.doctor.detect import looked_for_lines
+from xpulab.doctor.detect import format_looked_for
 from xpulab.doctor.diagnosis import Diagnosis, Finding
 from xpulab.doctor.versions import VersionRow
 
 
-def as_text(diagnosis: Diagnosis) -> str:
-    """Several lines, without colours."""
+def format_diagnosis(diagnosis: Diagnosis) -> str:
+    """Several lines without colours."""
     things = (*diagnosis.findings, *diagnosis.versions)
-    troubles = [thing for thing in things if thing.verdict != "ok"]
-    text = [f"{diagnosis.outcome}: {len(troubles)} of {len(things)} things to look at on device {diagnosis.device}"]
-    for thing in troubles:
+    problems = [thing for thing in things if thing.verdict != "ok"]
+    text = [f"{diagnosis.outcome}: {len(problems)} of {len(things)} findings are not ok on device {diagnosis.device}"]
+    for thing in problems:
         text.append(f"\n{_line(thing)}")
         if thing.remedy:
-            text.append(f"{'':9}mend: {thing.remedy}")
+            text.append(f"{'':9}fix: {thing.remedy}")
     text.append("\nlooked for:")
-    text += [f"  {line}" for line in looked_for_lines(diagnosis.detection)]
+    text += [f"  {line}" for line in format_looked_for(diagnosis.detection)]
     text += [f"  note: {note}" for note in diagnosis.detection.notes]
-    text.append("\nin order:")
+    text.append("\nok:")
     text += [f"  {_line(thing)}" for thing in things if thing.verdict == "ok"]
     return "\n".join(text)
 

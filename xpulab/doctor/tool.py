@@ -1,4 +1,4 @@
-"""Runs a vendor's tool such that it can neither hang nor flood the caller."""
+"""Runs a vendor's tool with limits on its time and its output."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ KILL_GRACE = 1.0
 
 @dataclass(frozen=True)
 class ToolRun:
-    """How one run of a tool ended.
+    """The result of one run of a tool.
 
     outcome: "ok" status 0; "missing" not on PATH; "failed" another status, or it could not be started; "hung" killed
-        at the time-out; "unreadable" killed because it wrote more than OUTPUT_LIMIT bytes
+        at the timeout; "unreadable" killed because it wrote more than OUTPUT_LIMIT bytes
     output: what it wrote to standard output, undecodable bytes replaced
-    detail: one sentence for a person
+    detail: one sentence for the user
     """
 
     command: tuple[str, ...]
@@ -55,13 +55,13 @@ def run_tool(command: tuple[str, ...], timeout: float = TIMEOUT) -> ToolRun:
     received = _collect(process, deadline)
     if sum(map(len, received)) > OUTPUT_LIMIT:
         return ToolRun(command, "unreadable", "", f"{shown} wrote over {OUTPUT_LIMIT} bytes{_kill_group(process)}")
-    output, complaints = (part.decode("utf-8", errors="replace") for part in received)
+    output, errors = (part.decode("utf-8", errors="replace") for part in received)
     try:
         status = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         return ToolRun(command, "hung", output, f"{shown} did not end within {timeout:g} s{_kill_group(process)}")
     if status != 0:
-        return ToolRun(command, "failed", output, f"{shown} ended with status {status}{_last_line(complaints, output)}")
+        return ToolRun(command, "failed", output, f"{shown} ended with status {status}{_last_line(errors, output)}")
     return ToolRun(command, "ok", output, f"{shown} answered")
 
 
@@ -85,19 +85,19 @@ def _collect(process: subprocess.Popen, deadline: float) -> tuple[bytearray, byt
 
 
 def _kill_group(process: subprocess.Popen) -> str:
-    """Kills the tool with all its children and reaps it. Returns what is to be added to the detail."""
+    """Kills the tool with all its children and reaps it. Returns an addition to the detail."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     try:
         process.wait(KILL_GRACE)
     except subprocess.TimeoutExpired:
-        # A process in uninterruptible sleep ignores SIGKILL until the driver lets go of it.
+        # A process in uninterruptible sleep ignores SIGKILL until the driver call returns.
         return " and cannot be killed: it waits inside the driver"
     return " and was killed"
 
 
 def _last_line(*texts: str) -> str:
-    """What the tool said last, as an addition to a sentence; empty when it said nothing."""
+    """The last line of the first text that is not blank, as an addition to the detail; empty when all are blank."""
     for text in texts:
         if text.strip():
             return f": {text.strip().splitlines()[-1].strip()}"

@@ -1,4 +1,4 @@
-"""What is installed against what the suite supports: data/supported_versions.yaml."""
+"""Compares installed versions with the supported ones: data/supported_versions.yaml."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from xpulab import files
-from xpulab.devices import REAL, WHEELS, wheel_device
+from xpulab.devices import WHEELS, wheel_device
 from xpulab.doctor.cards import Reading
-from xpulab.doctor.yaml_rows import read_rows
 from xpulab.errors import InputError
-
-KINDS = ("framework", "package", "python", "driver", "firmware")
 
 
 @dataclass(frozen=True)
@@ -28,11 +25,11 @@ class Supported:
     """One row of data/supported_versions.yaml.
 
     what: a distribution's name, "python", "XPU driver" or "SBL firmware"
-    kind: "framework" (the wheel that brings paddle), "package", "python", "driver" or "firmware"
+    kind: "framework" (the wheel that provides paddle), "package", "python", "driver" or "firmware"
     devices: of "cpu", "gpu", "xpu": where the row applies
-    wanted: version specifier that is right, ">=1.48"
-    tolerated: specifier that only deserves a warning; None when there is no middle
-    remedy: the command that mends it
+    wanted: version specifier of the supported versions, ">=1.48"
+    tolerated: specifier of the versions that only cause a warning; None when there are none
+    remedy: the command that fixes it
     why, source: the reason, and where it was read or measured
     """
 
@@ -48,13 +45,13 @@ class Supported:
 
 @dataclass(frozen=True)
 class VersionRow:
-    """One version judged.
+    """One version with its verdict.
 
-    found: as it was found, None when it was not
-    wanted: what is right, as a version specifier
-    verdict: "ok"; "warn" tolerated; "wrong"; "unknown" the version cannot be found out or compared; "missing" the
+    found: the version as installed or reported; None when there is none
+    wanted: version specifier of the supported versions
+    verdict: "ok"; "warn" tolerated; "wrong"; "unknown" the version cannot be determined or compared; "missing" the
         distribution is not installed
-    remedy: the command that mends it, None when there is nothing to mend
+    remedy: the command that fixes it, None when there is nothing to fix
     """
 
     what: str
@@ -65,28 +62,28 @@ class VersionRow:
 
 
 class SeveralFrameworks(InputError):
-    """More than one distribution that brings the package paddle: the last one installed has overwritten the others.
+    """More than one installed distribution provides the package paddle: the last one has overwritten the others.
 
-    seen: which. commands: the two that mend it, in order.
+    seen: which. commands: the two that fix it, in order.
     """
 
     def __init__(self, found: Sequence[str], device: str) -> None:
-        self.seen = f"{' and '.join(found)} are installed together, and have overwritten each other's package paddle"
+        self.seen = f"{' and '.join(found)} are installed together and have overwritten each other's package paddle"
         self.commands = (f"python -m pip uninstall --yes {' '.join(found)}", framework_row(device).remedy)
         super().__init__("\n  ".join([f"{self.seen}. Remove all, then install the one for {device}:", *self.commands]))
 
 
 def version_rows(device: str, xpu_smi: Reading, search_path: Sequence[str] | None = None) -> tuple[VersionRow, ...]:
-    """Every version that matters on device ("cpu", "gpu", "xpu", "sim"), judged.
+    """Every version that matters on device ("cpu", "gpu", "xpu", "sim"), with its verdict.
 
-    xpu_smi: where driver and firmware are taken from
+    xpu_smi: the source of the driver and firmware versions
     search_path: folders in which distributions are looked up; None is sys.path
     """
-    return tuple(_row(row, xpu_smi, search_path) for row in supported_versions() if wheel_device(device) in row.devices)
+    return tuple(_judged(row, xpu_smi, search_path) for row in supported_versions() if wheel_device(device) in row.devices)
 
 
 def installed_frameworks(search_path: Sequence[str] | None = None) -> dict[str, str]:
-    """Of paddlepaddle, paddlepaddle-xpu and paddlepaddle-gpu those that are installed, with their versions."""
+    """The installed ones of paddlepaddle, paddlepaddle-xpu and paddlepaddle-gpu, with their versions."""
     found = {name: installed_version(name, search_path) for name in WHEELS}
     return {name: version for name, version in found.items() if version is not None}
 
@@ -98,14 +95,14 @@ def installed_version(name: str, search_path: Sequence[str] | None = None) -> st
 
 
 def require_one_framework(device: str, search_path: Sequence[str] | None = None) -> None:
-    """Raises SeveralFrameworks, with the two commands that mend it, when more than one of them is installed."""
+    """Raises SeveralFrameworks, with the two commands that fix it, when more than one framework is installed."""
     found = installed_frameworks(search_path)
     if len(found) > 1:
         raise SeveralFrameworks(tuple(found), device)
 
 
 def framework_row(device: str) -> Supported:
-    """Which wheel brings paddle on device, in which version, and the command that installs it."""
+    """The wheel that provides paddle on device, its version, and the command that installs it."""
     return next(row for row in supported_versions() if row.kind == "framework" and wheel_device(device) in row.devices)
 
 
@@ -116,42 +113,42 @@ def supported_versions() -> tuple[Supported, ...]:
 
 
 def read_supported(path: Path) -> tuple[Supported, ...]:
-    """The rows of a file. Raises InputError with file and line for whatever is wrong with it."""
-    texts = dict.fromkeys(("what", "kind", "wanted", "remedy", "why", "source"), str)
-    rows = read_rows(path, required={**texts, "devices": list}, optional={"tolerated": str})
-    for row in rows:
-        for key in ("wanted", "tolerated"):
+    """The rows of a file that is written like data/supported_versions.yaml.
+
+    Raises InputError with file and line when it does not fit data/schema/supported_versions.schema.json, and for a
+    version specifier that is not one.
+    """
+    entries = files.load_yaml(path, files.data("schema", "supported_versions.schema.json"))
+    for number, entry in enumerate(entries):
+        for key in (key for key in ("wanted", "tolerated") if key in entry):
             try:
-                SpecifierSet(row.values.get(key, ""))
+                SpecifierSet(entry[key])
             except InvalidSpecifier as error:
-                raise InputError(f"{row.place}: {key!r} is not a version specifier: {error}") from error
-        if row.values["kind"] not in KINDS:
-            raise InputError(f"{row.place}: unknown kind {row.values['kind']!r}; known are {', '.join(KINDS)}")
-        if not set(row.values["devices"]) <= set(REAL):
-            raise InputError(f"{row.place}: devices must be of cpu, gpu, xpu, not {row.values['devices']}")
-    return tuple(Supported(**{**row.values, "devices": tuple(row.values["devices"])}) for row in rows)
+                line = files.line_in_yaml(path, number, key)
+                raise InputError(f"{path} line {line}: {entry[key]!r} is not a version specifier: {error}") from error
+    return tuple(Supported(**{**entry, "devices": tuple(entry["devices"])}) for entry in entries)
 
 
 def driver_version(text: str | None) -> str | None:
-    """An XPU driver's version, which has four numbers; None for the others that have been seen (515.58, 10.2, N/A)."""
+    """The text if it is a version of an XPU driver, which has four numbers; None for others that occur (515.58, N/A)."""
     return text if text and re.fullmatch(r"\d+(\.\d+){3}", text) else None
 
 
 def lowest_firmware(xpu_smi: Reading) -> str | None:
-    """The lowest SBL version of the KL3 cards; None when no card states one that can be compared."""
+    """The lowest SBL version of the KL3 cards; None when no card reports one that can be compared."""
     stated = [card.firmware for card in xpu_smi.cards if card.generation == "KL3" and card.firmware]
     comparable = [text for text in stated if re.fullmatch(r"\d+(\.\d+)+", text)]
-    return min(comparable, key=_numbers, default=None)
+    return min(comparable, key=_as_numbers, default=None)
 
 
-def _row(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> VersionRow:
-    found = _found(row, xpu_smi, search_path)
-    verdict = _verdict(row, found)
+def _judged(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> VersionRow:
+    found = _found_version(row, xpu_smi, search_path)
+    verdict = _judge(row, found)
     shown = xpu_smi.driver if row.kind == "driver" else found
     return VersionRow(row.what, shown, row.wanted, verdict, None if verdict == "ok" else _remedy(row, search_path))
 
 
-def _found(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> str | None:
+def _found_version(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> str | None:
     if row.kind == "python":
         return python_version()
     if row.kind == "driver":
@@ -161,7 +158,7 @@ def _found(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) 
     return installed_version(row.what, search_path)
 
 
-def _verdict(row: Supported, found: str | None) -> str:
+def _judge(row: Supported, found: str | None) -> str:
     if found is None:
         return "missing" if row.kind in ("framework", "package") else "unknown"
     try:
@@ -176,10 +173,10 @@ def _verdict(row: Supported, found: str | None) -> str:
 
 
 def _remedy(row: Supported, search_path: Sequence[str] | None) -> str:
-    """The row's command; a framework's is preceded by the removal of what brings paddle now."""
-    others = [name for name in installed_frameworks(search_path) if row.kind == "framework" and name != row.what]
-    return " && ".join([*([f"python -m pip uninstall --yes {' '.join(others)}"] if others else []), row.remedy])
+    """The row's command. For a framework, the other installed frameworks are uninstalled first."""
+    others = [name for name in installed_frameworks(search_path) if name != row.what] if row.kind == "framework" else []
+    return f"python -m pip uninstall --yes {' '.join(others)} && {row.remedy}" if others else row.remedy
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _as_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
