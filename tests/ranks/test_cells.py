@@ -119,7 +119,7 @@ def test_a_failure_names_the_cell_and_shows_its_line(kernel: Kernel):
     answer = kernel.run(FAIL)
 
     assert answer.error == "RanksFailed"
-    assert answer.shown.startswith("RanksFailed: rank 1 is to blame: TypeError: unsupported operand")
+    assert answer.shown.startswith("RanksFailed: root cause: rank 1: TypeError: unsupported operand")
     assert re.search(r"Cell In\[\d+\], line 3, in fails\n    return scaled\(None\)  # nothing to scale", answer.shown)
     assert "ipykernel" not in answer.shown
 

@@ -22,9 +22,9 @@ from typing import Any
 
 from xpulab.devices import DEVICES, REAL, SIMULATED
 from xpulab.errors import InputError
-from xpulab.ranks import parcel
+from xpulab.ranks import serialize
 from xpulab.ranks.inside import step
-from xpulab.ranks.report import RankReport, RanksFailed, RanksInterrupted, reports_of
+from xpulab.ranks.report import RankReport, RanksFailed, RanksInterrupted, failure_of
 
 __all__ = ["MOST_RANKS", "RankReport", "RanksFailed", "RanksInterrupted", "Results", "run", "step"]
 
@@ -66,10 +66,10 @@ def run(
 
     job = _job(function, arguments, n, device)
     outcome = Watch(n, time_limit, job).run(lambda address: _starter(launch)(address, n, device, _base(n, device)))
-    if outcome.values is None or outcome.interrupted:
-        failure = RanksInterrupted if outcome.interrupted else RanksFailed
-        raise failure(*reports_of(outcome)) from None
-    return Results([parcel.received(rank, value) for rank, value in enumerate(outcome.values)], outcome.printed)
+    if not outcome.succeeded:
+        raise failure_of(outcome) from None
+    values = [serialize.loads_result(each.rank, each.value) for each in outcome.ranks]
+    return Results(values, [each.printed for each in outcome.ranks])
 
 
 def _checked(n: int, device: str, time_limit: float, launch: bool | None) -> bool:
@@ -122,5 +122,5 @@ def _job(function: Callable[..., Any], arguments: tuple, n: int, device: str) ->
     from xpulab.ranks.launched import PORT_RANGE
 
     environment = {PORT_RANGE: os.environ.get(PORT_RANGE)}
-    job = Job(parcel.packed_call(function, arguments), device, n, list(sys.path), stacks.sources_of_cells(), environment)
+    job = Job(serialize.dumps_call(function, arguments), device, n, list(sys.path), stacks.sources_of_cells(), environment)
     return pickle.dumps(asdict(job))

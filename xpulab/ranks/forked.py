@@ -41,8 +41,8 @@ class Forked:
         status = self._children[rank].poll()
         return status is not None, status
 
-    def words(self) -> str:
-        """What the starter itself has to say: nothing."""
+    def launcher_log(self) -> str:
+        """Nothing: there is no launcher."""
         return ""
 
     def kill(self) -> None:

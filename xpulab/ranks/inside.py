@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from xpulab.ranks import channel, leftovers, parcel, rendezvous
+from xpulab.ranks import channel, leftovers, rendezvous, serialize
+from xpulab.ranks.outcome import Raised
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _OF_A_CARD = "CustomDevice error"
@@ -44,20 +45,6 @@ class Job:
     path: list[str]
     sources: dict[str, tuple]
     environment: dict[str, str | None]
-
-
-@dataclass(frozen=True)
-class Raised:
-    """An exception that left a rank's function.
-
-    kind: its type's name. message: its text. trace: the traceback as text. frames: file and function of each frame, the
-    innermost first.
-    """
-
-    kind: str
-    message: str
-    trace: str
-    frames: tuple[tuple[str, str], ...]
 
 
 def forked(address: bytes) -> None:
@@ -103,10 +90,10 @@ def _outcome(job: Job, address: str, line: channel.Line, crash: TextIO) -> tuple
         return channel.RAISED, pickle.dumps(_raised(error))
     _flush()
     try:
-        return channel.RETURNED, parcel.packed(value)
+        return channel.RETURNED, serialize.dumps(value)
     except Exception as error:
         unfit = TypeError(
-            f"what this rank returned, a {type(value).__name__}, cannot be sent to the notebook: {error}. {parcel.REMEDY}"
+            f"what this rank returned, a {type(value).__name__}, cannot be sent to the notebook: {error}. {serialize.REMEDY}"
         )
         return channel.RAISED, pickle.dumps(_raised(unfit))
 
