@@ -76,13 +76,13 @@ def test_both_ways_give_the_same_environment_variables(both: tuple[list, list]):
         assert one["PORT_RANGE"] == "40000:50000"
 
 
-def test_both_ways_give_the_same_surroundings(both: tuple[list, list]):
+def test_both_ways_give_the_same_process_state(both: tuple[list, list]):
     for forked, started in zip(*both, strict=True):
         del forked[0]["environment"], started[0]["environment"]
         assert forked[0] == started[0]
 
 
-def test_a_launched_rank_that_is_killed_is_the_root_cause_and_its_folder_is_gone():
+def test_a_launched_rank_that_is_killed_is_the_root_cause_and_its_folder_is_removed():
     def work() -> None:
         dist.init_parallel_env()
         dist.barrier()

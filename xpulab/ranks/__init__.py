@@ -8,9 +8,9 @@
 
     losses_of_rank = ranks.run(work, 4, 2.0, device=here.name)
 
-On the CPU and on simulated cards the ranks are forked from a process that has imported Paddle already (xpulab.warm); on a
-GPU or an XPU paddle.distributed.launch starts them, a way that was run here on the CPU and on simulated cards only. Both
-give the function the same environment. Whatever happens, no process is left.
+On the CPU and on simulated cards the ranks are workers of a fork server that has imported Paddle already (xpulab.warm). On
+a GPU or an XPU paddle.distributed.launch starts them; this was tested on the CPU and on simulated cards only. Both give the
+function the same environment. No process is left, however a run ends.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def run(
     time_limit: seconds, from when the first rank has entered the function. launch: start the ranks with
     paddle.distributed.launch, or fork them; by default what suits the device.
     Tensors arrive at the ranks, and come back, on the device that is in use there.
-    Raises RanksFailed when not every rank returned, RanksInterrupted at an interrupt, and InputError for arguments that
-    cannot be.
+    Raises RanksFailed when not every rank returned, RanksInterrupted at an interrupt, and InputError for invalid arguments.
     """
     launch = _checked(n, device, time_limit, launch)
     from xpulab.ranks.watch import Watch
@@ -73,7 +72,7 @@ def run(
 
 
 def _checked(n: int, device: str, time_limit: float, launch: bool | None) -> bool:
-    """Whether to launch; raises InputError for what no run can be made of."""
+    """Whether to launch; raises InputError for invalid arguments."""
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_RANKS:
         raise InputError(f"{n!r} ranks: give a whole number from 1 to {MOST_RANKS}")
     if device not in DEVICES:

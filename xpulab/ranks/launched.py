@@ -1,6 +1,6 @@
-"""Ranks that are started by paddle.distributed.launch: for gpu and xpu, and for every device when somebody asks for it.
+"""Ranks that are started by paddle.distributed.launch: for gpu and xpu, and for every device on request.
 
-It was run with the CPU and with simulated cards only; nothing here was run on a GPU or an XPU yet.
+It was tested with the CPU and with simulated cards only, not yet on a GPU or an XPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from xpulab.ranks import environment
 
 PORT_RANGE = "PORT_RANGE"
-"""The variable from which the launcher takes its ports. The ranks do not see ours."""
+"""The variable from which the launcher takes its ports. The ranks get the notebook's own value back."""
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _SCRIPT = str(Path(__file__).parent / "launched_rank.py")
@@ -47,7 +47,7 @@ class Launched:
             raise
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
-        """Whether a rank has ended, and its exit status (negative: a signal); None when the launcher took it with it."""
+        """Whether a rank has ended, and its exit status (negative: a signal); None: unknown, reaped by its parent."""
         if pid is None:
             return self._guard.poll() is not None, None
         try:
@@ -66,7 +66,7 @@ class Launched:
             return ""
 
     def kill(self) -> None:
-        """Tell the guard to end everything."""
+        """Close the guard's standard input, at which it ends everything."""
         if not self._guard.stdin.closed:
             self._guard.stdin.close()
 
