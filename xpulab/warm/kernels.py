@@ -1,14 +1,14 @@
-"""Warm kernels: a kernelspec whose kernels are forked from a parent that has imported everything (xpulab.warm).
+"""Warm kernels: a kernelspec whose kernels are workers of a fork server that has imported everything (xpulab.warm).
 
     python -m xpulab.warm papermill -k xpulab-warm notebooks/01_sft.ipynb out.ipynb
     python -m xpulab.warm pytest --nbval --nbval-kernel-name xpulab-warm notebooks
     python -m xpulab.warm jupyter lab
 
-What Jupyter starts is a client of a few milliseconds. It asks the parent for a kernel, hands on the signals that it gets
-to the kernel's group, and ends as the kernel ends; when it is killed, or the process that started it ends, the kernel's
-group is killed. So a kernel manager deals with it as with any other kernel. Without a parent the client becomes a cold
-kernel, and says so in the kernel's log. Signals take a moment longer than to a kernel of one's own: an interrupt that is
-sent between two cells may reach the second.
+What Jupyter starts is a client of a few milliseconds. It asks the fork server for a kernel, forwards the signals that it
+gets to the kernel's group, and ends as the kernel ends; when it is killed, or the process that started it ends, the kernel's
+group is killed. So a kernel manager treats it as any other kernel. Without a fork server the client becomes a cold kernel,
+and writes so to the kernel's log. Signals take a moment longer than to a cold kernel: an interrupt that is sent between two
+cells may reach the second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xpulab import warm
 NAME = "xpulab-warm"
 """The kernelspec's name, for papermill -k, nbval --nbval-kernel-name and JupyterLab's launcher."""
 
-_HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _LOOK_MILLISECONDS = 1000
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Neither site-packages nor the notebook's folder: the client needs the standard library only, and starts twice as fast.
@@ -50,17 +50,17 @@ def install(data_folder: str | os.PathLike[str]) -> str:
     return folder
 
 
-def environment(parent: warm.ForkServer, base: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `base` with those that make Jupyter find the kernelspec, and the kernelspec this parent."""
-    install(parent.folder)
-    path = os.pathsep.join(filter(None, (parent.folder, base.get("JUPYTER_PATH"))))
-    return {**base, "JUPYTER_PATH": path, warm.ADDRESS: parent.address}
+def environment(fork_server: warm.ForkServer, base: Mapping[str, str]) -> dict[str, str]:
+    """The variables of `base` with those that make Jupyter find the kernelspec, and the kernelspec this fork server."""
+    install(fork_server.folder)
+    path = os.pathsep.join(filter(None, (fork_server.folder, base.get("JUPYTER_PATH"))))
+    return {**base, "JUPYTER_PATH": path, warm.ADDRESS: fork_server.address}
 
 
 def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -> int:
-    """Run a command beside a parent, with the warm kernel made known; returns its exit code once no kernel is left.
+    """Run a command with a fork server, where Jupyter finds the warm kernel; returns its exit code once no kernel is left.
 
-    SIGTERM and SIGHUP are handed on to it; SIGINT comes from a terminal to both, and is the command's to answer.
+    SIGTERM and SIGHUP are forwarded to it; SIGINT comes from a terminal to both, and is left to the command.
     """
     import subprocess
 
@@ -70,7 +70,7 @@ def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -
     started: list[subprocess.Popen] = []
     asked: list[int] = []
 
-    def hand_on(number: int, _: object) -> None:
+    def forward(number: int, _: object) -> None:
         asked.append(number)
         deliver()
 
@@ -81,10 +81,10 @@ def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -
 
     signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, hand_on)
-    with warm.ForkServer(preload) as parent:
+        signal.signal(number, forward)
+    with warm.ForkServer(preload) as fork_server:
         try:
-            started.append(subprocess.Popen(command, env=environment(parent, os.environ)))
+            started.append(subprocess.Popen(command, env=environment(fork_server, os.environ)))
         except OSError as error:
             print(f"xpulab: {command[0]}: {error.strerror}", file=sys.stderr)
             return 127
@@ -102,7 +102,7 @@ def client(arguments: Sequence[str]) -> None:
     wake.setblocking(False)
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-    for number in _HANDED_ON:
+    for number in _FORWARDED:
         signal.signal(number, lambda *_: None)
     try:
         kernel = _fork(arguments)
@@ -110,7 +110,7 @@ def client(arguments: Sequence[str]) -> None:
         print(f"{NAME}: {error}: this kernel starts cold", file=sys.stderr, flush=True)
         signal.set_wakeup_fd(-1)
         os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *arguments])
-    status = _hand_on(kernel, wake, starter)
+    status = _forward_until_end(kernel, wake, starter)
     kernel.close()
     if status < 0:
         _end_by(-status)
@@ -118,7 +118,7 @@ def client(arguments: Sequence[str]) -> None:
 
 
 def run_kernel(payload: bytes) -> None:
-    """In a child of the parent: be an ipykernel; payload: its arguments as JSON."""
+    """In a worker: be an ipykernel; payload: its arguments as JSON."""
     import importlib.util
     import logging
 
@@ -156,8 +156,8 @@ def _fork(arguments: Sequence[str]) -> warm.Worker:
     )
 
 
-def _hand_on(kernel: warm.Worker, wake: socket.socket, starter: int) -> int:
-    """Hand signals on until the kernel has ended; returns its status. When the starter ends, so does the kernel."""
+def _forward_until_end(kernel: warm.Worker, wake: socket.socket, starter: int) -> int:
+    """Forward signals until the kernel has ended; returns its status. When the starter ends, so does the kernel."""
     pidfd = _end_of(starter)
     poll = select.poll()
     for watched in (kernel, wake, *([] if pidfd is None else [pidfd])):
