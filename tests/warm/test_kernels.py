@@ -84,7 +84,7 @@ class Kernel:
 
     @property
     def pid(self) -> int:
-        """The client's process, which leads the group that the manager signals."""
+        """The kernel's process, which leads the group that the manager signals."""
         return self.manager.provisioner.pid
 
     def run(self, source: str, *during: Callable[[], None]) -> tuple[str, str, list[dict]]:
@@ -207,6 +207,7 @@ def test_killing_its_group_ends_it_and_what_it_started(kernel):
     own = numbers(kernel)
     os.killpg(kernel.pid, signal.SIGKILL)
     assert all(map(gone, own))
+    assert kernel.manager.provisioner.process.wait(60) == -signal.SIGKILL
     assert not kernel.manager.is_alive()
 
 
@@ -273,6 +274,15 @@ def test_without_a_fork_server_it_starts_cold_and_logs_it(address, tmp_path, mon
         cold.end()
     first = (tmp_path / "log").read_text().splitlines()[0]
     assert first.startswith(f"{kernels.NAME}: ") and first.endswith(": this kernel starts cold")
+
+
+def test_a_pipe_for_its_output_makes_it_start_cold(warm_environment, tmp_path):
+    manager = KernelManager(kernel_name=kernels.NAME, transport="ipc", ip=str(tmp_path / "ipc"))
+    manager.start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert isinstance(manager.provisioner.process, subprocess.Popen)
+    finally:
+        manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture
