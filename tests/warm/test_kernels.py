@@ -297,7 +297,7 @@ def tool(tmp_path):
 
 @pytest.fixture
 def notebook(tmp_path):
-    """make(shown): a notebook that prints its kernel's parent process id, with `shown` as its output; its path."""
+    """make(shown): a notebook that prints the process id of its kernel's parent; output `shown`; its path."""
 
     def make(shown):
         output = v4.new_output("stream", name="stdout", text=f"{shown}\n")

@@ -63,5 +63,5 @@ class RunOutcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether every rank has returned, and nobody has interrupted the run."""
+        """Whether every rank has returned, without an interrupt."""
         return not self.interrupted and all(rank.outcome == RETURNED for rank in self.ranks)
