@@ -1,4 +1,4 @@
-"""What the tests of ranks share: processes that must be gone, and scripts that run ranks in a process of their own."""
+"""What the tests of ranks share: processes that must end, and scripts that run ranks in a process of their own."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ SECONDS = 60.0
 
 
 @pytest.fixture(scope="session")
-def parent() -> Iterator[warm.ForkServer]:
-    """The warm parent of all ranks here."""
+def fork_server() -> Iterator[warm.ForkServer]:
+    """The fork server of all ranks here."""
     with warm.ForkServer() as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def given_parent(parent: warm.ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks find the parent as in a notebook that the harness runs; the tests of other folders do not."""
-    monkeypatch.setenv(warm.ADDRESS, parent.address)
+def fork_server_in_environment(fork_server: warm.ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks find the fork server as in a notebook that the harness runs; the tests of other folders do not."""
+    monkeypatch.setenv(warm.ADDRESS, fork_server.address)
 
 
 @pytest.fixture
-def own_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody gives a warm parent: ranks start one of their own, which imports just Paddle."""
+def own_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fork server is in the environment: ranks start one of their own, which imports just Paddle."""
     monkeypatch.delenv(warm.ADDRESS)
     monkeypatch.setattr(warm, "PRELOAD", ("paddle",))
 
 
-class Told:
-    """A pipe with a name: processes tell numbers by it, and a test waits for them instead of sleeping."""
+class NumberPipe:
+    """A named pipe: processes write numbers to it, and a test waits for them instead of sleeping."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -49,9 +49,9 @@ class Told:
         self._rest = b""
 
     def numbers(self, count: int) -> list[int]:
-        """The next `count` numbers that are told."""
+        """The next `count` numbers that are written."""
         while self._rest.count(b"\n") < count:
-            assert select.select([self._fd], [], [], SECONDS)[0], f"only {self._rest!r} was told"
+            assert select.select([self._fd], [], [], SECONDS)[0], f"only {self._rest!r} was written"
             self._rest += os.read(self._fd, 4096)
         *found, self._rest = self._rest.split(b"\n", count)
         return [int(each) for each in found]
@@ -65,11 +65,11 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[Told]:
-    """Write with: open(told.path, "w").write(f"{os.getpid()}\\n")."""
-    pipe = Told(tmp_path / "told")
-    yield pipe
-    pipe.close()
+def pipe(tmp_path: Path) -> Iterator[NumberPipe]:
+    """Write with: open(pipe.path, "w").write(f"{os.getpid()}\\n")."""
+    opened = NumberPipe(tmp_path / "pipe")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def all_end() -> Callable[[list[psutil.Process]], None]:
 
 @pytest.fixture
 def notebook(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen]]:
-    """notebook(source, *arguments) runs Python in a process of its own, which is gone after the test."""
+    """notebook(source, *arguments) runs Python in a process of its own, which is killed after the test."""
     started: list[subprocess.Popen] = []
 
     def run(source: str, *arguments: str, **variables: str) -> subprocess.Popen:

@@ -1,4 +1,4 @@
-"""Arguments that no run can be made of: one clear line, before anything is started."""
+"""Invalid arguments: one clear line, before anything is started."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LOCK = threading.Lock()
 
 
 @pytest.mark.parametrize("n", [0, -1, 17, 2.0, True, "2"])
-def test_a_number_of_ranks_that_cannot_be(n: object):
+def test_an_invalid_number_of_ranks(n: object):
     with pytest.raises(InputError, match=r"ranks: give a whole number from 1 to 16"):
         ranks.run(int, n)
 
 
-def test_a_device_that_nobody_knows():
+def test_an_unknown_device():
     with pytest.raises(InputError, match=r"no device 'npu': choose xpu, gpu, cpu, sim"):
         ranks.run(int, 2, device="npu")
 
@@ -39,7 +39,7 @@ def test_a_card_cannot_be_shared_with_a_forked_process():
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_time_limit_that_cannot_be(seconds: float):
+def test_an_invalid_time_limit(seconds: float):
     with pytest.raises(InputError, match="give a number of seconds above 0"):
         ranks.run(int, 2, time_limit=seconds)
 

@@ -15,7 +15,7 @@ from jupyter_client import BlockingKernelClient, KernelManager
 from xpulab import warm
 
 SECONDS = 200.0
-"""More than the 120 s after which ranks that do not start are given up, so that the error says which."""
+"""More than the 120 s after which a run fails whose ranks do not start, so that the error names them."""
 
 SETUP = """
 import os, signal, warnings
@@ -90,13 +90,13 @@ class Kernel:
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory, parent: warm.ForkServer) -> Iterator[Kernel]:
+def kernel(tmp_path_factory: pytest.TempPathFactory, fork_server: warm.ForkServer) -> Iterator[Kernel]:
     folder = tmp_path_factory.mktemp("kernel")
     manager = KernelManager(transport="ipc", ip=str(folder / "kernel"), kernel_name="python3")
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     manager.start_kernel(
-        cwd=str(folder), env={**os.environ, warm.ADDRESS: parent.address, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+        cwd=str(folder), env={**os.environ, warm.ADDRESS: fork_server.address, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     )
     client = manager.client()
     try:
@@ -119,16 +119,16 @@ def test_a_failure_names_the_cell_and_shows_its_line(kernel: Kernel):
     answer = kernel.run(FAIL)
 
     assert answer.error == "RanksFailed"
-    assert answer.shown.startswith("RanksFailed: rank 1 is to blame: TypeError: unsupported operand")
+    assert answer.shown.startswith("RanksFailed: root cause: rank 1: TypeError: unsupported operand")
     assert re.search(r"Cell In\[\d+\], line 3, in fails\n    return scaled\(None\)  # nothing to scale", answer.shown)
     assert "ipykernel" not in answer.shown
 
 
-def test_an_interrupted_cell_says_where_its_ranks_were_and_the_next_one_runs(
-    kernel: Kernel, told, all_end: Callable[[list[psutil.Process]], None]
+def test_an_interrupted_cell_shows_where_its_ranks_were_and_the_next_one_runs(
+    kernel: Kernel, pipe, all_end: Callable[[list[psutil.Process]], None]
 ):
-    request = kernel.client.execute(HANG.replace("PATH", repr(told.path)))
-    started = told.processes(2)
+    request = kernel.client.execute(HANG.replace("PATH", repr(pipe.path)))
+    started = pipe.processes(2)
 
     kernel.manager.interrupt_kernel()
     answer = kernel.answer(request)

@@ -1,4 +1,4 @@
-"""The variables of a rank: as the launcher makes them, and with ports that nobody else is given."""
+"""The variables of a rank: as the launcher makes them, and with ports that no other process is given."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_backup_of_the_environment_can_be_read(tmp_path: Path):
     assert backup == of_rank
 
 
-def test_a_held_port_can_be_listened_on_by_the_store_and_by_nobody_else():
+def test_a_held_port_can_be_listened_on_by_the_store_only():
     with environment.held_ports(1) as (port,):
         with socket.socket() as another, pytest.raises(OSError):
             another.bind((environment.HOST, port))

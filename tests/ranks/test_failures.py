@@ -1,4 +1,4 @@
-"""A run that fails: who is to blame, what each rank was at, and that it ends in time whatever a rank does."""
+"""A run that fails: the root cause, where each rank was, and that it ends in time whatever a rank does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_exception_is_shown_with_its_rank_its_line_and_its_traceback():
     failed = failure(work, 2)
 
     assert failed.root_cause == 1
-    assert str(failed).startswith("rank 1 is to blame: ValueError: no such thing")
+    assert str(failed).startswith("root cause: rank 1: ValueError: no such thing")
     assert outcomes(failed) == ["returned", "raised"]
     assert 'raise ValueError("no such thing")  # here' in failed.reports[1].detail
     assert "xpulab/ranks" not in str(failed)
@@ -87,7 +87,7 @@ def test_a_rank_whose_peer_raised_is_shown_where_it_waits():
     assert [report.step for report in failed.reports] == [f"rank {each} entered step 3" for each in range(3)]
 
 
-def test_a_rank_that_is_killed_is_to_blame_for_its_peers_errors():
+def test_a_rank_that_is_killed_is_the_root_cause_of_its_peers_errors():
     def work() -> None:
         dist.init_parallel_env()
         print("before the end")
@@ -113,7 +113,7 @@ def test_a_crash_shows_its_python_stack():
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_rank_that_leaves_without_a_word_is_to_blame(code: int):
+def test_a_rank_that_leaves_without_an_error_message_is_the_root_cause(code: int):
     def work() -> None:
         if rank() == 1:
             os._exit(code)
@@ -121,7 +121,7 @@ def test_a_rank_that_leaves_without_a_word_is_to_blame(code: int):
     failed = failure(work, 2)
 
     assert failed.root_cause == 1
-    assert failed.reports[1].reason == f"it ended with exit code {code}, without a word"
+    assert failed.reports[1].reason == f"it ended with exit code {code}, without an error message"
 
 
 def test_sys_exit_is_an_exception_like_others():
@@ -204,7 +204,7 @@ def test_a_rank_that_never_arrives_is_found_at_the_time_limit(hangs: Callable[[]
     assert failed.reports[0].reason.startswith("waits for other ranks")
 
 
-def test_a_rank_that_left_too_early_is_to_blame_for_those_that_wait():
+def test_a_rank_that_left_too_early_is_the_root_cause_for_those_that_wait():
     def work() -> None:
         dist.init_parallel_env()
         if dist.get_rank() != 1:
@@ -216,7 +216,7 @@ def test_a_rank_that_left_too_early_is_to_blame_for_those_that_wait():
     assert "it has returned, while others still wait for it" in str(failed)
 
 
-def test_a_rank_in_another_collective_is_to_blame_for_those_that_wait():
+def test_a_rank_in_another_collective_is_the_root_cause_for_those_that_wait():
     def work() -> None:
         dist.init_parallel_env()
         value = paddle.ones([1])
@@ -229,7 +229,7 @@ def test_a_rank_in_another_collective_is_to_blame_for_those_that_wait():
     assert failure(work, 3, time_limit=2.0).root_cause == 2
 
 
-def test_a_rank_that_does_not_meet_the_others_is_to_blame():
+def test_a_rank_that_does_not_meet_the_others_is_the_root_cause():
     def work() -> None:
         if rank() == 0:
             sleeps()

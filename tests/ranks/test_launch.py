@@ -76,18 +76,18 @@ def test_both_ways_give_the_same_environment_variables(both: tuple[list, list]):
         assert one["PORT_RANGE"] == "40000:50000"
 
 
-def test_both_ways_give_the_same_surroundings(both: tuple[list, list]):
+def test_both_ways_give_the_same_process_state(both: tuple[list, list]):
     for forked, started in zip(*both, strict=True):
         del forked[0]["environment"], started[0]["environment"]
         assert forked[0] == started[0]
 
 
-def test_a_launched_rank_that_is_killed_is_to_blame_and_its_folder_is_gone():
+def test_a_launched_rank_that_is_killed_is_the_root_cause_and_its_folder_is_removed():
     def work() -> None:
         dist.init_parallel_env()
         dist.barrier()
         ranks.step(os.environ["PADDLE_LOG_DIR"])
-        print("last words")
+        print("last line")
         if dist.get_rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         dist.barrier()
@@ -97,13 +97,13 @@ def test_a_launched_rank_that_is_killed_is_to_blame_and_its_folder_is_gone():
 
     failed = raised.value
     assert failed.root_cause == 1
-    assert failed.reports[1].reason in ("killed by signal 9 (SIGKILL)", "it ended without a word")
-    assert "last words" in failed.reports[1].printed
+    assert failed.reports[1].reason in ("killed by signal 9 (SIGKILL)", "it ended without an error message")
+    assert "last line" in failed.reports[1].printed
     assert not Path(failed.reports[1].step).exists()
 
 
 def test_a_launcher_that_does_not_start_is_quoted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(launched, "_SCRIPT", "/no/such/script.py")
 
-    with pytest.raises(ranks.RanksFailed, match=r"(?s)rank 0 is to blame: it never started.*/no/such/script.py"):
+    with pytest.raises(ranks.RanksFailed, match=r"(?s)root cause: rank 0: it never started.*/no/such/script.py"):
         ranks.run(work, 2, launch=True)

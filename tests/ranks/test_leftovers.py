@@ -1,4 +1,4 @@
-"""Nothing is left running and nothing lies about, however a run ends, and whoever ends it."""
+"""No process and no file is left, however a run ends, and whoever ends it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from xpulab import ranks
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-def tell(path: str, *pids: int) -> None:
-    with open(path, "a") as pipe:
+def write_numbers(path: str, *pids: int) -> None:
+    with open(path, "a") as file:
         for pid in pids or [os.getpid()]:
-            pipe.write(f"{pid}\n")
+            file.write(f"{pid}\n")
 
 
 def starts_helpers(path: str) -> None:
-    """A child in this rank's group, one in a session of its own, and one whose parent has gone."""
+    """A child in this rank's group, one in a session of its own, and one whose parent has ended."""
     near = subprocess.Popen(["sleep", "1000"])
     far = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     orphan = subprocess.run(
         ["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True, check=True
     )
-    tell(path, os.getpid(), near.pid, far.pid, int(orphan.stdout))
+    write_numbers(path, os.getpid(), near.pid, far.pid, int(orphan.stdout))
 
 
 def after_it(how: str) -> None:
@@ -45,16 +45,16 @@ def after_it(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["returns", "raises", "is killed", "hangs"])
-def test_what_a_rank_has_started_ends_with_the_run(told, all_end, how: str):
+def test_what_a_rank_has_started_ends_with_the_run(pipe, all_end, how: str):
     def work() -> None:
         starts_helpers(path)
         after_it(how)
 
-    path = told.path
+    path = pipe.path
     with contextlib.nullcontext() if how == "returns" else pytest.raises(ranks.RanksFailed):
         ranks.run(work, 1, time_limit=1.0 if how == "hangs" else 60.0)
 
-    all_end([psutil.Process(pid) for pid in told.numbers(4) if psutil.pid_exists(pid)])
+    all_end([psutil.Process(pid) for pid in pipe.numbers(4) if psutil.pid_exists(pid)])
 
 
 def test_no_folder_is_left():
@@ -76,7 +76,7 @@ def test_no_folder_is_left_of_a_run_that_failed():
 
 
 NOTEBOOK = (
-    inspect.getsource(tell)
+    inspect.getsource(write_numbers)
     + """
 import os, signal, sys
 from xpulab import warm
@@ -86,20 +86,20 @@ warm.PRELOAD = ("paddle",)
 
 def work(path):
     ranks.step("entered step 1")
-    tell(path)
+    write_numbers(path)
     while True:
         signal.pause()
 
-tell(sys.argv[1])
+write_numbers(sys.argv[1])
 ranks.run(work, 2, sys.argv[1], launch=sys.argv[2] == "launched", time_limit=250)
 """
 )
 
 
 @pytest.mark.parametrize("way", ["forked", "launched"])
-def test_an_interrupt_ends_the_ranks_at_once_and_says_where_they_were(notebook, told, all_end, way: str):
-    process = notebook(NOTEBOOK, told.path, way)
-    _, *ranks_of_it = told.processes(3)
+def test_an_interrupt_ends_the_ranks_at_once_and_shows_where_they_were(notebook, pipe, all_end, way: str):
+    process = notebook(NOTEBOOK, pipe.path, way)
+    _, *ranks_of_it = pipe.processes(3)
 
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
@@ -112,10 +112,10 @@ def test_an_interrupt_ends_the_ranks_at_once_and_says_where_they_were(notebook, 
 
 
 @pytest.mark.parametrize("way", ["forked", "launched"])
-def test_ranks_end_when_the_notebook_is_killed(own_parent, notebook, told, all_end, tmp_path: Path, way: str):
+def test_ranks_end_when_the_notebook_is_killed(own_fork_server, notebook, pipe, all_end, tmp_path: Path, way: str):
     (tmp_path / "scratch").mkdir()
-    process = notebook(NOTEBOOK, told.path, way, TMPDIR=str(tmp_path / "scratch"))
-    _, *ranks_of_it = told.processes(3)
+    process = notebook(NOTEBOOK, pipe.path, way, TMPDIR=str(tmp_path / "scratch"))
+    _, *ranks_of_it = pipe.processes(3)
     all_of_it = [*ranks_of_it, *psutil.Process(process.pid).children(recursive=True)]
 
     process.kill()
@@ -124,10 +124,10 @@ def test_ranks_end_when_the_notebook_is_killed(own_parent, notebook, told, all_e
     assert not list((tmp_path / "scratch").iterdir())
 
 
-def test_an_interrupt_while_the_warm_parent_starts_ends_it(own_parent, notebook, told, tmp_path: Path):
+def test_an_interrupt_while_the_fork_server_starts_ends_it(own_fork_server, notebook, pipe, tmp_path: Path):
     (tmp_path / "scratch").mkdir()
-    process = notebook(NOTEBOOK, told.path, "forked", TMPDIR=str(tmp_path / "scratch"))
-    told.numbers(1)
+    process = notebook(NOTEBOOK, pipe.path, "forked", TMPDIR=str(tmp_path / "scratch"))
+    pipe.numbers(1)
 
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
@@ -147,7 +147,7 @@ def test_a_second_run_follows_one_that_failed():
     assert ranks.run(work, 2, False) == [1, 1]
 
 
-def test_a_warm_parent_that_was_killed_is_replaced(own_parent):
+def test_a_fork_server_that_was_killed_is_replaced(own_fork_server):
     def parent() -> int:
         return os.getppid()
 

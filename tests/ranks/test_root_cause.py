@@ -1,10 +1,11 @@
-"""Who is to blame, case by case: the earliest with a reason of its own, or the one that never arrived."""
+"""The root cause, case by case: the earliest rank with a reason of its own, or the one that never arrived."""
 
 from __future__ import annotations
 
 import pytest
 
-from xpulab.ranks.root_cause import ABSENT, KILLED, LATE, RAISED, RETURNED, End, find
+from xpulab.ranks.outcome import ABSENT, KILLED, LATE, RAISED, RETURNED, Raised, RankOutcome
+from xpulab.ranks.root_cause import find
 from xpulab.ranks.stacks import Frame, Stack, in_collective
 
 PADDLE = "/site-packages/paddle"
@@ -14,67 +15,68 @@ RESET = "[/paddle/third_party/gloo/gloo/transport/tcp/pair.cc:576] Read error [1
 NO_PEER = "[/paddle/third_party/gloo/gloo/transport/tcp/pair.cc:584] TIMEOUT self_rank = 0 pair_rank = 1"
 
 
-def raised(rank: int, at: float, kind: str = "ValueError", message: str = "boom", frames: tuple = (CELL,)) -> End:
-    return End(rank, RAISED, at, kind=kind, message=message, frames=frames)
+def raised(rank: int, at: float, kind: str = "ValueError", message: str = "boom", frames: tuple = (CELL,)) -> RankOutcome:
+    return RankOutcome(rank, RAISED, at, Raised(kind, message, "", frames))
 
 
-def victim(rank: int, at: float, message: str = RESET) -> End:
+def affected(rank: int, at: float, message: str = RESET) -> RankOutcome:
     return raised(rank, at, "RuntimeError", message, (ALL_REDUCE, CELL))
 
 
-def late(rank: int, *frames: tuple[str, str], steps: int = 0, line: int = 5) -> End:
-    return End(rank, LATE, stack=Stack(tuple(Frame(file, line, name) for file, name in frames), "stack"), steps=steps)
+def late(rank: int, *frames: tuple[str, str], steps: int = 0, line: int = 5) -> RankOutcome:
+    stack = Stack(tuple(Frame(file, line, name) for file, name in frames), "stack")
+    return RankOutcome(rank, LATE, stack=stack, steps=("step",) * steps)
 
 
-def waiting(rank: int, steps: int = 0, line: int = 5) -> End:
+def waiting(rank: int, steps: int = 0, line: int = 5) -> RankOutcome:
     return late(rank, ALL_REDUCE, CELL, steps=steps, line=line)
 
 
 CASES = {
-    "the only one that failed": ([End(0, RETURNED), raised(1, 2.0)], 1),
+    "the only one that failed": ([RankOutcome(0, RETURNED), raised(1, 2.0)], 1),
     "the earliest of two with reasons of their own": ([raised(0, 3.0), raised(1, 2.0)], 1),
-    "not the victim that complained first": ([victim(0, 1.0), raised(1, 2.0), victim(2, 1.5)], 1),
-    "not the victim that ran into a time-out": ([victim(0, 1.0, NO_PEER), raised(1, 2.0)], 1),
-    "the one that was killed": ([victim(0, 2.1), End(1, KILLED, 2.0), victim(2, 2.2)], 1),
-    "the first that was killed": ([End(0, KILLED, 2.1), End(1, KILLED, 2.0)], 1),
-    "the killed before those that wait": ([waiting(0), End(1, KILLED, 9.0), waiting(2)], 1),
-    "the one that raised before it, not the one that was killed": ([raised(0, 1.0), End(1, KILLED, 2.0)], 0),
-    "the one that never started": ([waiting(0), waiting(1), End(2, ABSENT)], 2),
-    "never started, with victims": ([victim(0, 1.0), End(1, ABSENT)], 1),
+    "not the affected rank that complained first": ([affected(0, 1.0), raised(1, 2.0), affected(2, 1.5)], 1),
+    "not the affected rank that ran into a time-out": ([affected(0, 1.0, NO_PEER), raised(1, 2.0)], 1),
+    "the one that was killed": ([affected(0, 2.1), RankOutcome(1, KILLED, 2.0), affected(2, 2.2)], 1),
+    "the first that was killed": ([RankOutcome(0, KILLED, 2.1), RankOutcome(1, KILLED, 2.0)], 1),
+    "the killed before those that wait": ([waiting(0), RankOutcome(1, KILLED, 9.0), waiting(2)], 1),
+    "the one that raised before it, not the one that was killed": ([raised(0, 1.0), RankOutcome(1, KILLED, 2.0)], 0),
+    "the one that never started": ([waiting(0), waiting(1), RankOutcome(2, ABSENT)], 2),
+    "never started, with affected ranks": ([affected(0, 1.0), RankOutcome(1, ABSENT)], 1),
     "the one at work outside collectives": ([waiting(0), late(1, CELL), waiting(2)], 1),
-    "the one at work, with victims": ([victim(0, 30.0, "Timeout after 30 s"), late(1, CELL)], 1),
+    "the one at work, with affected ranks": ([affected(0, 30.0, "Timeout after 30 s"), late(1, CELL)], 1),
     "of two at work, the one that has come less far": ([waiting(0), late(1, CELL, steps=4), late(2, CELL, steps=3)], 2),
-    "the one that has left": ([waiting(0), End(1, RETURNED, 1.0), waiting(2)], 1),
-    "at work rather than returned": ([late(0, CELL), End(1, RETURNED, 1.0)], 0),
+    "the one that has left": ([waiting(0), RankOutcome(1, RETURNED, 1.0), waiting(2)], 1),
+    "at work rather than returned": ([late(0, CELL), RankOutcome(1, RETURNED, 1.0)], 0),
     "the one in an earlier collective, by steps": ([waiting(0, steps=3), waiting(1, steps=2), waiting(2, steps=3)], 1),
     "the one in another collective, by place": ([waiting(0), waiting(1, line=9), waiting(2)], 1),
-    "nobody, when all have returned": ([End(0, RETURNED), End(1, RETURNED)], None),
+    "none, when all have returned": ([RankOutcome(0, RETURNED), RankOutcome(1, RETURNED)], None),
     "one rank that works too long": ([late(0, CELL)], 0),
     "one rank that waits": ([waiting(0)], 0),
-    "nobody, when all wait for the same": ([waiting(0), waiting(1)], None),
-    "nobody, when all work too long": ([late(0, CELL), late(1, CELL)], None),
-    "the first victim, when there is nobody else": ([victim(0, 2.0), victim(1, 1.0)], 1),
+    "none, when all wait for the same": ([waiting(0), waiting(1)], None),
+    "none, when all work too long": ([late(0, CELL), late(1, CELL)], None),
+    "the first affected rank, when there is no other": ([affected(0, 2.0), affected(1, 1.0)], 1),
     "a fault that was asked for is its own reason": (
-        [victim(0, 1.0, "rank 1 has died"), victim(1, 2.0, "injected fault: the device timed out")],
+        [affected(0, 1.0, "rank 1 has died"), affected(1, 2.0, "injected fault: the device timed out")],
         1,
     ),
     "a card's error with another rank's name is no reason of its own": (
-        [raised(0, 1.0, "OSError", "CustomDevice error: the simulated card said: rank 1 never came"), late(1, CELL)],
+        [raised(0, 1.0, "OSError", "CustomDevice error: error of the simulated card: rank 1 never came"), late(1, CELL)],
         1,
     ),
     "a time-out of the reader's own is a reason of its own": ([raised(0, 2.0, "TimeoutError", "timed out"), waiting(1)], 0),
     "a wrong argument to a collective is a reason of its own": (
-        [raised(0, 2.0, "TypeError", "reduce op not supported", (ALL_REDUCE, CELL)), victim(1, 1.0)],
+        [raised(0, 2.0, "TypeError", "reduce op not supported", (ALL_REDUCE, CELL)), affected(1, 1.0)],
         0,
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_is_to_blame(case: str):
-    ends, culprit = CASES[case]
+def test_the_root_cause_is_found(case: str):
+    ranks, root_cause = CASES[case]
 
-    assert find(ends)[0] == culprit
+    assert find(ranks)[0] == root_cause
 
 
 STACKS = {

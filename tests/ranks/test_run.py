@@ -114,7 +114,7 @@ def test_a_rank_computes_in_one_thread():
 
 
 def test_steps_outside_a_rank_do_nothing():
-    ranks.step("nobody listens")
+    ranks.step("outside")
 
 
 def test_fifty_runs_in_a_row_leave_nothing_open():

@@ -42,7 +42,7 @@ def is_killed() -> None:
 
 
 @pytest.mark.parametrize("fails", [sleeps, is_killed])
-def test_the_rank_that_the_cards_wait_for_is_to_blame(fails: Callable[[], None]):
+def test_the_rank_that_the_cards_wait_for_is_the_root_cause(fails: Callable[[], None]):
     def work() -> list:
         dist.init_parallel_env()
         value = paddle.to_tensor([1.0])

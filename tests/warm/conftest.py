@@ -1,4 +1,4 @@
-"""A parent that imports next to nothing, children of it, and the end of processes as an event."""
+"""A fork server that imports next to nothing, its workers, and the end of processes as an event."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ HERE = Path(__file__).parent
 
 
 class Started:
-    """A child with its standard output and error as text."""
+    """A worker with its standard output and error as text."""
 
     def __init__(self, address: str, entry: str, payload: bytes = b"", cwd: object = "/", **environment: str) -> None:
         path = os.pathsep.join((str(HERE), environment.pop("PYTHONPATH", "")))
         stdout, stderr = os.pipe(), os.pipe()
         try:
-            self.child = warm.fork(
+            self.worker = warm.fork(
                 address,
                 entry if ":" in entry else f"entries:{entry}",
                 payload,
@@ -36,29 +36,29 @@ class Started:
             self.stdout, self.stderr = (os.fdopen(pipe[0], "r") for pipe in (stdout, stderr))
 
     def ended(self) -> tuple[int | None, str, str]:
-        """Status, standard output, standard error, once it has ended and nobody else holds them."""
-        return self.child.wait(60), self.stdout.read(), self.stderr.read()
+        """Status, standard output, standard error, once it has ended and no other process holds them."""
+        return self.worker.wait(60), self.stdout.read(), self.stderr.read()
 
 
 @pytest.fixture(scope="module")
-def parent() -> Iterator[warm.ForkServer]:
-    """A parent that has imported json."""
+def fork_server() -> Iterator[warm.ForkServer]:
+    """A fork server that has imported json."""
     with warm.ForkServer(("json",)) as running:
         yield running
 
 
 @pytest.fixture
-def start(parent: warm.ForkServer) -> Iterator[Callable[..., Started]]:
-    """start(entry, payload, cwd=..., NAME="value") forks a child of `parent`, or of the one given as address=...."""
-    children = []
+def start(fork_server: warm.ForkServer) -> Iterator[Callable[..., Started]]:
+    """start(entry, payload, cwd=..., NAME="value") forks a worker of `fork_server`, or of the one at address=...."""
+    workers = []
 
     def started(entry: str, payload: bytes = b"", address: str | None = None, **options: object) -> Started:
-        children.append(Started(address or parent.address, entry, payload, **options))
-        return children[-1]
+        workers.append(Started(address or fork_server.address, entry, payload, **options))
+        return workers[-1]
 
     yield started
-    for one in children:
-        one.child.close()
+    for one in workers:
+        one.worker.close()
         one.stdout.close()
         one.stderr.close()
 

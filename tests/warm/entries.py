@@ -1,4 +1,4 @@
-"""What the children of the tests run. The parent is started without this folder on its path: a child finds it by PYTHONPATH."""
+"""What the workers of the tests run. The fork server is started without this folder on its path; PYTHONPATH has it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import time
 
 
 def describe(payload):
-    """All that a child has of its own, as JSON."""
+    """All that a worker has of its own, as JSON."""
     print(
         json.dumps(
             {
@@ -41,12 +41,12 @@ def describe(payload):
 
 
 def run(payload):
-    """Run Python source; what comes to be printed at the end depends on how the child ends."""
+    """Run Python source; what is printed at the end depends on how the worker ends."""
     exec(payload.decode(), globals())
 
 
 def end_late(payload):
-    """Leaves work for the end: a thread, a function at exit, and text that was not flushed."""
+    """Leave work for the end: a thread, a function at exit, and text that was not flushed."""
     sys.stdout.reconfigure(line_buffering=False)
     atexit.register(print, "at exit")
     threading.Thread(target=lambda: (select.select([], [], [], 0.05), print("thread"))).start()
@@ -54,7 +54,7 @@ def end_late(payload):
 
 
 def wait(payload):
-    """Say that it has started, and wait for ever; it has a child of its own in its group, whose number it says."""
+    """Start a child process in its group, print its process id, and wait for ever."""
     own = subprocess.Popen(["sleep", "1000"])
     print(own.pid, flush=True)
     while True:
@@ -78,7 +78,7 @@ def take_signals(payload):
 
 
 def environment_at_import(payload):
-    """What the parent's environment was while it imported."""
+    """The fork server's environment while it imported."""
     import remembers_environment
 
     print(json.dumps(remembers_environment.SEEN))

@@ -1,4 +1,4 @@
-"""What the children of the parent that has imported everything run; the same as a cold process, to compare with."""
+"""What workers of the fork server that has imported everything run; the same as a cold process, to compare with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A warm kernel is dealt with as any other: by papermill, nbval and Jupyter's own manager, in peace and when it is killed."""
+"""papermill, nbval and Jupyter's own manager treat a warm kernel as any other, also when it is killed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ state = {
 state["environment"].pop("PYTEST_CURRENT_TEST", None)
 print(json.dumps(state))
 """
-BESIDE = """
+WITH_FORK_SERVER = """
 import os, sys
 sys.path.append({root!r})
 from xpulab.warm.kernels import run_command
@@ -49,8 +49,8 @@ sys.exit(run_command(sys.argv[1:], ("ipykernel.kernelapp",)))
 
 
 @pytest.fixture(scope="module")
-def parent(tmp_path_factory):
-    """A parent that has imported ipykernel, matplotlib, and a module that keeps hold of stderr."""
+def fork_server(tmp_path_factory):
+    """A fork server that has imported ipykernel, matplotlib, and a module that keeps hold of stderr."""
     early = tmp_path_factory.mktemp("early")
     (early / "logs_early.py").write_text(LOGS_WHEN_IMPORTED)
     with pytest.MonkeyPatch.context() as patch:
@@ -62,9 +62,9 @@ def parent(tmp_path_factory):
 
 
 @pytest.fixture
-def beside(parent, monkeypatch):
-    """From here on the warm kernelspec is known, and finds the parent."""
-    for name, value in kernels.environment(parent, os.environ).items():
+def warm_environment(fork_server, monkeypatch):
+    """From here on Jupyter finds the warm kernelspec, and the kernelspec the fork server."""
+    for name, value in kernels.environment(fork_server, os.environ).items():
         monkeypatch.setenv(name, value)
 
 
@@ -84,7 +84,7 @@ class Kernel:
 
     @property
     def pid(self) -> int:
-        """The client's process, which leads the group that the manager signals."""
+        """The kernel's process, which leads the group that the manager signals."""
         return self.manager.provisioner.pid
 
     def run(self, source: str, *during: Callable[[], None]) -> tuple[str, str, list[dict]]:
@@ -109,7 +109,7 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(beside, tmp_path):
+def kernel(warm_environment, tmp_path):
     """A warm kernel."""
     running = Kernel(tmp_path / "log")
     yield running
@@ -130,16 +130,16 @@ def gone(pid):
 
 def numbers(kernel):
     """The kernel's own process, and one that it has started."""
-    said = kernel.run("import os, subprocess\nprint(os.getpid(), subprocess.Popen(['sleep', '1000']).pid)")[1]
-    return [int(number) for number in said.split()]
+    printed = kernel.run("import os, subprocess\nprint(os.getpid(), subprocess.Popen(['sleep', '1000']).pid)")[1]
+    return [int(number) for number in printed.split()]
 
 
-def test_it_is_forked_from_the_parent(kernel, parent, tmp_path):
-    status, said, _ = kernel.run("import os, sys\nprint(os.getppid(), 'logs_early' in sys.modules, os.getcwd())")
-    assert (status, said) == ("ok", f"{parent.pid} True {tmp_path}\n")
+def test_it_is_forked_from_the_fork_server(kernel, fork_server, tmp_path):
+    status, printed, _ = kernel.run("import os, sys\nprint(os.getppid(), 'logs_early' in sys.modules, os.getcwd())")
+    assert (status, printed) == ("ok", f"{fork_server.pid} True {tmp_path}\n")
 
 
-def test_its_state_is_that_of_a_cold_kernel(kernel, beside, tmp_path):
+def test_its_state_is_that_of_a_cold_kernel(kernel, warm_environment, tmp_path):
     own = Kernel(tmp_path / "cold.log", "python3")
     try:
         warm_state, cold_state = (json.loads(either.run(STATE)[1]) for either in (kernel, own))
@@ -155,8 +155,8 @@ def test_figures_are_shown_inline(kernel):
 
 def test_a_log_that_was_set_up_before_the_fork_goes_into_the_notebook_while_its_cell_runs(kernel):
     _, _, outputs = kernel.run("import logs_early\nlogs_early.logger.error('early bird')\nprint('after')")
-    said = [(output["name"], output["text"]) for output in outputs if "text" in output]
-    assert said == [("stderr", "early bird\n"), ("stdout", "after\n")]
+    printed = [(output["name"], output["text"]) for output in outputs if "text" in output]
+    assert printed == [("stderr", "early bird\n"), ("stdout", "after\n")]
 
 
 def test_what_the_process_prints_when_it_dies_is_in_its_log(kernel, tmp_path):
@@ -198,15 +198,16 @@ def test_an_interrupt_arrives_once(kernel):
 
 def test_an_interrupt_reaches_what_the_cell_runs(kernel):
     source = "import subprocess\nown = subprocess.Popen(['sleep', '1000'])\nprint(own.pid, flush=True)\nown.wait()"
-    status, said, _ = kernel.run(source, kernel.manager.interrupt_kernel)
+    status, printed, _ = kernel.run(source, kernel.manager.interrupt_kernel)
     assert status == "KeyboardInterrupt"
-    assert gone(int(said))
+    assert gone(int(printed))
 
 
 def test_killing_its_group_ends_it_and_what_it_started(kernel):
     own = numbers(kernel)
     os.killpg(kernel.pid, signal.SIGKILL)
     assert all(map(gone, own))
+    assert kernel.manager.provisioner.process.wait(60) == -signal.SIGKILL
     assert not kernel.manager.is_alive()
 
 
@@ -233,9 +234,9 @@ def test_it_is_seen_to_end_as_it_ended(last, kernel):
     assert kernel.manager.provisioner.process.wait(60) == {"3)": 3, "9)": -9, "5)": -15}[last[-2:]]
 
 
-def test_a_notebook_whose_parent_dies_has_a_dead_kernel(monkeypatch):
-    with warm.ForkServer(("ipykernel.kernelapp",)) as parent:
-        for name, value in kernels.environment(parent, os.environ).items():
+def test_a_notebook_whose_fork_server_is_killed_has_a_dead_kernel(monkeypatch):
+    with warm.ForkServer(("ipykernel.kernelapp",)) as fork_server:
+        for name, value in kernels.environment(fork_server, os.environ).items():
             monkeypatch.setenv(name, value)
         source = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nsignal.pause()"
         notebook = v4.new_notebook(cells=[v4.new_code_cell(source)])
@@ -243,7 +244,7 @@ def test_a_notebook_whose_parent_dies_has_a_dead_kernel(monkeypatch):
             NotebookClient(notebook, kernel_name=kernels.NAME, startup_timeout=100).execute()
 
 
-def test_when_the_process_that_started_it_is_killed_it_ends(beside, tmp_path):
+def test_when_the_process_that_started_it_is_killed_it_ends(warm_environment, tmp_path):
     source = (
         "import os, signal\nfrom jupyter_client import KernelManager\n"
         f"manager = KernelManager(kernel_name={kernels.NAME!r}, transport='ipc', ip={str(tmp_path / 'ipc')!r})\n"
@@ -258,8 +259,8 @@ def test_when_the_process_that_started_it_is_killed_it_ends(beside, tmp_path):
     assert all(map(gone, pids))
 
 
-@pytest.mark.parametrize("address", [None, "nobody is here"])
-def test_without_a_parent_it_starts_cold_and_says_so(address, tmp_path, monkeypatch):
+@pytest.mark.parametrize("address", [None, "nothing is here"])
+def test_without_a_fork_server_it_starts_cold_and_logs_it(address, tmp_path, monkeypatch):
     kernels.install(tmp_path)
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     monkeypatch.delenv(warm.ADDRESS, raising=False)
@@ -275,6 +276,15 @@ def test_without_a_parent_it_starts_cold_and_says_so(address, tmp_path, monkeypa
     assert first.startswith(f"{kernels.NAME}: ") and first.endswith(": this kernel starts cold")
 
 
+def test_a_pipe_for_its_output_makes_it_start_cold(warm_environment, tmp_path):
+    manager = KernelManager(kernel_name=kernels.NAME, transport="ipc", ip=str(tmp_path / "ipc"))
+    manager.start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert isinstance(manager.provisioner.process, subprocess.Popen)
+    finally:
+        manager.shutdown_kernel(now=True)
+
+
 @pytest.fixture
 def tool(tmp_path):
     """tool(*command): run a Jupyter tool as anybody would; returns what it did."""
@@ -287,10 +297,10 @@ def tool(tmp_path):
 
 @pytest.fixture
 def notebook(tmp_path):
-    """A notebook that says whose child its kernel is; returns where it is, and what it would say under the parent."""
+    """make(shown): a notebook that prints the process id of its kernel's parent; output `shown`; its path."""
 
-    def make(says):
-        output = v4.new_output("stream", name="stdout", text=f"{says}\n")
+    def make(shown):
+        output = v4.new_output("stream", name="stdout", text=f"{shown}\n")
         cell = v4.new_code_cell("import os\nprint(os.getppid())", outputs=[output], execution_count=1)
         nbformat.write(v4.new_notebook(cells=[cell]), tmp_path / "notebook.ipynb")
         return str(tmp_path / "notebook.ipynb")
@@ -298,22 +308,22 @@ def notebook(tmp_path):
     return make
 
 
-def test_papermill_can_name_it(beside, parent, notebook, tmp_path, tool):
+def test_papermill_can_name_it(warm_environment, fork_server, notebook, tmp_path, tool):
     done = tool("papermill", "-k", kernels.NAME, "--no-progress-bar", notebook(0), str(tmp_path / "out.ipynb"))
     assert done.returncode == 0, done.stderr
     [cell] = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
-    assert cell.outputs[0].text == f"{parent.pid}\n"
+    assert cell.outputs[0].text == f"{fork_server.pid}\n"
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_nbval_can_name_it(right, beside, parent, notebook, tool):
-    given = notebook(parent.pid if right else 0)
+def test_nbval_can_name_it(right, warm_environment, fork_server, notebook, tool):
+    given = notebook(fork_server.pid if right else 0)
     plain = ("-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, "--rootdir=.")
     done = tool("pytest", *plain, "--nbval", "--nbval-kernel-name", kernels.NAME, given)
     assert done.returncode == (0 if right else 1), done.stdout
 
 
-def test_jupyterlab_lists_it(beside, tool):
+def test_jupyterlab_lists_it(warm_environment, tool):
     listed = json.loads(tool("jupyter", "kernelspec", "list", "--json").stdout)["kernelspecs"]
     assert listed[kernels.NAME]["spec"]["language"] == "python"
 
@@ -327,8 +337,8 @@ def test_installed_below_a_prefix_it_is_found_there(tmp_path, monkeypatch, tool)
 
 @pytest.fixture
 def command():
-    """command(*arguments): run_command in a process of its own, with a light parent."""
-    source = BESIDE.format(root=str(Path(kernels.__file__).parents[2]))
+    """command(*arguments): run_command in a process of its own, with a fork server that imports little."""
+    source = WITH_FORK_SERVER.format(root=str(Path(kernels.__file__).parents[2]))
     started = []
 
     def start(*arguments):
@@ -353,19 +363,19 @@ def command():
         ([], 2, "usage: python -m xpulab.warm COMMAND [ARGUMENT ...]\n"),
     ],
 )
-def test_a_command_beside_a_parent_gives_its_exit_code(arguments, code, complaint, command):
+def test_a_command_with_a_fork_server_gives_its_exit_code(arguments, code, complaint, command):
     done = command(*arguments)
     assert (done.communicate(timeout=100)[1], done.returncode) == (complaint, code)
 
 
-def test_a_command_beside_a_parent_finds_it_and_leaves_nothing(command):
-    said, _ = command("sh", "-c", "echo $XPULAB_WARM $JUPYTER_PATH").communicate(timeout=100)
-    address, path = said.split()
+def test_a_command_with_a_fork_server_finds_it_and_leaves_nothing(command):
+    printed, _ = command("sh", "-c", "echo $XPULAB_WARM $JUPYTER_PATH").communicate(timeout=100)
+    address, path = printed.split()
     assert path.split(os.pathsep)[0] == os.path.dirname(address)
     assert not os.path.exists(os.path.dirname(address))
 
 
-def test_a_signal_to_the_command_beside_a_parent_is_the_commands(command):
+def test_a_signal_is_forwarded_to_the_command(command):
     done = command("sh", "-c", "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.1; done")
     assert done.stdout.readline() == "ready\n"
     done.terminate()

@@ -1,4 +1,4 @@
-"""The parent that has imported Paddle and PaddleNLP is safe to fork, and its children compute what a cold process does."""
+"""The fork server that has imported Paddle and PaddleNLP is safe to fork; its workers compute what a cold process does."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ENTRIES = Path(__file__).parent / "preloaded_entries.py"
 
 
 @pytest.fixture(scope="module")
-def parent():
-    """The parent as it is used, started where the environment would have it load a plug-in."""
+def fork_server():
+    """The fork server as it is used, started where the environment would have it load a plug-in."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUSTOM_DEVICE_ROOT", "/nowhere")
         patch.setenv("FLAGS_check_nan_inf", "1")
@@ -30,12 +30,12 @@ def parent():
 
 @pytest.fixture
 def warm_run(start):
-    """What an entry prints in a child, as JSON; options as those of start."""
+    """What an entry prints in a worker, as JSON; options as those of start."""
 
     def run(entry, payload=b"0", **options):
-        status, said, complaint = start(f"preloaded_entries:{entry}", payload, **options).ended()
+        status, printed, complaint = start(f"preloaded_entries:{entry}", payload, **options).ended()
         assert status == 0, complaint
-        return json.loads(said)
+        return json.loads(printed)
 
     return run
 
@@ -49,25 +49,25 @@ def cold_run(entry, **environment):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_it_runs_in_one_thread_and_shares_no_memory(parent, warm_run, tmp_path):
+def test_it_runs_in_one_thread_and_shares_no_memory(fork_server, warm_run, tmp_path):
     seen = warm_run("describe", cwd=tmp_path, OMP_NUM_THREADS="1")
-    assert psutil.Process(parent.pid).num_threads() == 1
+    assert psutil.Process(fork_server.pid).num_threads() == 1
     assert (seen["threads"], seen["shared memory"]) == (1, [])
 
 
-def test_no_file_that_an_import_opened_is_open_in_a_child_or_made_for_it(warm_run, tmp_path):
+def test_no_file_that_an_import_opened_is_open_in_a_worker_or_made_for_it(warm_run, tmp_path):
     seen = warm_run("describe", cwd=tmp_path)
     assert (seen["files"], seen["folder"]) == ([0, 1, 2], [])
 
 
-def test_a_child_trains_to_the_bits_of_a_cold_process(warm_run):
+def test_a_worker_trains_to_the_bits_of_a_cold_process(warm_run):
     cold = cold_run("train", OMP_NUM_THREADS="1")
     assert cold["losses"][0] != cold["losses"][-1]
     assert warm_run("train", OMP_NUM_THREADS="1") == cold
     assert warm_run("train", b"1", OMP_NUM_THREADS="1")["weights"] != cold["weights"]
 
 
-def test_children_draw_different_random_numbers(warm_run):
+def test_workers_draw_different_random_numbers(warm_run):
     first, second = (warm_run("describe")["random"] for _ in range(2))
     assert first[0] != second[0]
     assert first[1] != second[1]
@@ -77,16 +77,16 @@ def test_names_of_layers_start_where_a_cold_process_starts(warm_run):
     assert warm_run("describe")["next name"] == "linear_0.w_0"
 
 
-def test_flags_are_those_of_the_child_and_not_of_the_parents_starter(warm_run):
+def test_flags_are_those_of_the_worker_and_not_of_the_fork_servers_starter(warm_run):
     assert warm_run("describe")["flags"] == {"FLAGS_use_stride_kernel": True, "FLAGS_check_nan_inf": False}
     own = {"FLAGS_use_stride_kernel": "0", "FLAGS_check_nan_inf": "true", "FLAGS_no_such": "1"}
     assert warm_run("describe", **own)["flags"] == {"FLAGS_use_stride_kernel": False, "FLAGS_check_nan_inf": True}
 
 
-def test_the_parent_loads_no_plug_in_for_devices(warm_run):
+def test_the_fork_server_loads_no_plug_in_for_devices(warm_run):
     assert warm_run("describe", CUSTOM_DEVICE_ROOT="/nowhere")["plug-ins"] == []
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])
-def test_the_number_of_threads_is_the_childs(threads, warm_run):
+def test_the_number_of_threads_is_the_workers(threads, warm_run):
     assert set(warm_run("describe", OMP_NUM_THREADS=threads)["pools"].values()) == {int(threads)}

@@ -1,4 +1,4 @@
-"""A forked child is what a process of its own would be: what it has, how it ends, and how it is signalled."""
+"""A worker is what a process of its own would be: what it has, how it ends, and how it is signalled."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 
 @pytest.fixture
 def described(start):
-    """What a child says about itself."""
+    """What a worker finds in itself."""
 
     def describe(**options):
-        status, said, complaint = start("describe", **options).ended()
+        status, printed, complaint = start("describe", **options).ended()
         assert (status, complaint) == (0, "")
-        return json.loads(said)
+        return json.loads(printed)
 
     return describe
 
@@ -36,7 +36,7 @@ def test_it_works_in_the_folder_that_was_given(described, tmp_path):
     assert described(cwd=tmp_path)["cwd"] == str(tmp_path)
 
 
-def test_its_path_is_its_folder_its_pythonpath_and_the_installation(described, parent):
+def test_its_path_is_its_folder_its_pythonpath_and_the_installation(described, fork_server):
     path = described(PYTHONPATH="/a/b:/c")["path"]
     assert path[0] == ""
     assert path[2:4] == ["/a/b", "/c"]
@@ -50,10 +50,10 @@ def test_it_has_no_open_file_but_the_first_three_and_an_empty_stdin(described):
     assert seen["stdin"] == ""
 
 
-def test_it_leads_a_session_and_a_group_of_its_own(described, parent):
+def test_it_leads_a_session_and_a_group_of_its_own(described, fork_server):
     own, group, session, above = described()["ids"]
     assert own == group == session
-    assert above == parent.pid
+    assert above == fork_server.pid
 
 
 def test_its_signals_are_those_of_a_new_process(described):
@@ -62,7 +62,7 @@ def test_its_signals_are_those_of_a_new_process(described):
     assert seen["blocked"] == []
 
 
-def test_two_children_draw_different_random_numbers(described):
+def test_two_workers_draw_different_random_numbers(described):
     assert described()["random"] != described()["random"]
 
 
@@ -80,7 +80,7 @@ ENDS = {
     "sys.exit(3)": (3, ""),
     "sys.exit()": (0, ""),
     "sys.exit(256 + 7)": (7, ""),
-    "sys.exit('said why')": (1, "said why"),
+    "sys.exit('the reason')": (1, "the reason"),
     "raise ValueError('oops')": (1, "ValueError: oops"),
     "raise KeyboardInterrupt": (-signal.SIGINT, "KeyboardInterrupt"),
     "os._exit(5)": (5, ""),
@@ -117,81 +117,81 @@ def test_a_folder_that_is_not_there_is_named(start, tmp_path):
 def test_while_it_runs_it_has_no_status(start):
     waiting = start("wait")
     waiting.stdout.readline()
-    assert waiting.child.poll() is None
-    assert waiting.child.wait(0) is None
-    assert not select.select([waiting.child], [], [], 0)[0]
+    assert waiting.worker.poll() is None
+    assert waiting.worker.wait(0) is None
+    assert not select.select([waiting.worker], [], [], 0)[0]
 
 
 def test_its_end_can_be_waited_for_with_select_and_by_two_threads(start):
     waiting = start("wait")
     with ThreadPoolExecutor(2) as pool:
-        waits = [pool.submit(waiting.child.wait, 60) for _ in range(2)]
-        waiting.child.kill()
+        waits = [pool.submit(waiting.worker.wait, 60) for _ in range(2)]
+        waiting.worker.kill()
         assert [wait.result() for wait in waits] == [-signal.SIGKILL] * 2
-    assert select.select([waiting.child], [], [], 0)[0]
+    assert select.select([waiting.worker], [], [], 0)[0]
 
 
 def test_a_signal_reaches_it_and_not_its_own_children(start):
     taking = start("take_signals")
     assert taking.stdout.readline() == "ready\n"
-    taking.child.send_signal(signal.SIGUSR1)
+    taking.worker.send_signal(signal.SIGUSR1)
     assert taking.stdout.readline() == f"{int(signal.SIGUSR1)}\n"
-    taking.child.send_signal(signal.SIGTERM)
+    taking.worker.send_signal(signal.SIGTERM)
     assert taking.stdout.readline() == "child runs\n"
 
 
 def test_a_group_signal_reaches_its_own_children_too(start, gone):
     waiting = start("run", b"import subprocess\nprint(subprocess.Popen(['sleep', '1000']).pid, flush=True)\nsignal.pause()")
     own = int(waiting.stdout.readline())
-    waiting.child.send_group_signal(signal.SIGINT)
-    assert waiting.child.wait(60) == -signal.SIGINT
+    waiting.worker.send_group_signal(signal.SIGINT)
+    assert waiting.worker.wait(60) == -signal.SIGINT
     assert gone(own)
 
 
 def test_a_signal_that_comes_at_once_is_not_lost(start):
     for _ in range(10):
-        child = start("wait").child
-        child.send_signal(signal.SIGTERM)
-        assert child.wait(60) == -signal.SIGTERM
+        worker = start("wait").worker
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == -signal.SIGTERM
 
 
-def test_a_number_that_is_no_signal_hurts_nobody(start):
+def test_a_number_that_is_no_signal_is_ignored(start):
     waiting = start("wait")
-    waiting.child.send_signal(9999)
-    waiting.child.kill()
-    assert waiting.child.wait(60) == -signal.SIGKILL
+    waiting.worker.send_signal(9999)
+    waiting.worker.kill()
+    assert waiting.worker.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("end", ["kill", "close"])
 def test_killing_and_closing_take_its_children_too(end, start, gone):
     waiting = start("wait")
     own = int(waiting.stdout.readline())
-    getattr(waiting.child, end)()
-    assert waiting.child.wait(60) == -signal.SIGKILL
+    getattr(waiting.worker, end)()
+    assert waiting.worker.wait(60) == -signal.SIGKILL
     assert gone(own)
 
 
-def test_closing_kills_what_a_child_that_has_ended_left_behind(start, gone):
+def test_closing_kills_what_a_worker_that_has_ended_left_behind(start, gone):
     left = start("leave_a_child")
     own = int(left.stdout.readline())
-    assert left.child.wait(60) == 0
-    left.child.close()
+    assert left.worker.wait(60) == 0
+    left.worker.close()
     assert gone(own)
 
 
-def test_its_number_stays_its_own_until_the_handle_is_closed(start):
+def test_its_process_id_stays_its_own_until_the_handle_is_closed(start):
     ended = start("run", b"pass")
-    assert ended.child.wait(60) == 0
-    os.kill(ended.child.pid, 0)
-    ended.child.close()
+    assert ended.worker.wait(60) == 0
+    os.kill(ended.worker.pid, 0)
+    ended.worker.close()
     with pytest.raises(ProcessLookupError):
-        os.kill(ended.child.pid, 0)
-    assert ended.child.poll() == 0
+        os.kill(ended.worker.pid, 0)
+    assert ended.worker.poll() == 0
 
 
 def test_a_closed_handle_can_be_closed_and_signalled_again(start):
-    child = start("wait").child
-    child.close()
-    child.close()
-    child.kill()
-    assert child.poll() == -signal.SIGKILL
+    worker = start("wait").worker
+    worker.close()
+    worker.close()
+    worker.kill()
+    assert worker.poll() == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""A module to preload that takes as long as the test wants: until somebody opens the fifo for writing."""
+"""A module to preload that takes as long as the test wants: until the fifo is opened for writing."""
 
 import os
 

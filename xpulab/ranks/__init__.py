@@ -8,9 +8,9 @@
 
     losses_of_rank = ranks.run(work, 4, 2.0, device=here.name)
 
-On the CPU and on simulated cards the ranks are forked from a process that has imported Paddle already (xpulab.warm); on a
-GPU or an XPU paddle.distributed.launch starts them, a way that was run here on the CPU and on simulated cards only. Both
-give the function the same environment. Whatever happens, no process is left.
+On the CPU and on simulated cards the ranks are workers of a fork server that has imported Paddle already (xpulab.warm). On
+a GPU or an XPU paddle.distributed.launch starts them; this was tested on the CPU and on simulated cards only. Both give the
+function the same environment. No process is left, however a run ends.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 
 from xpulab.devices import DEVICES, REAL, SIMULATED
 from xpulab.errors import InputError
-from xpulab.ranks import parcel
+from xpulab.ranks import serialize
 from xpulab.ranks.inside import step
-from xpulab.ranks.report import RankReport, RanksFailed, RanksInterrupted, reports_of
+from xpulab.ranks.report import RankReport, RanksFailed, RanksInterrupted, failure_of
 
 __all__ = ["MOST_RANKS", "RankReport", "RanksFailed", "RanksInterrupted", "Results", "run", "step"]
 
@@ -58,22 +58,21 @@ def run(
     time_limit: seconds, from when the first rank has entered the function. launch: start the ranks with
     paddle.distributed.launch, or fork them; by default what suits the device.
     Tensors arrive at the ranks, and come back, on the device that is in use there.
-    Raises RanksFailed when not every rank returned, RanksInterrupted at an interrupt, and InputError for arguments that
-    cannot be.
+    Raises RanksFailed when not every rank returned, RanksInterrupted at an interrupt, and InputError for invalid arguments.
     """
     launch = _checked(n, device, time_limit, launch)
     from xpulab.ranks.watch import Watch
 
     job = _job(function, arguments, n, device)
     outcome = Watch(n, time_limit, job).run(lambda address: _starter(launch)(address, n, device, _base(n, device)))
-    if outcome.values is None or outcome.interrupted:
-        failure = RanksInterrupted if outcome.interrupted else RanksFailed
-        raise failure(*reports_of(outcome)) from None
-    return Results([parcel.received(rank, value) for rank, value in enumerate(outcome.values)], outcome.printed)
+    if not outcome.succeeded:
+        raise failure_of(outcome) from None
+    values = [serialize.loads_result(each.rank, each.value) for each in outcome.ranks]
+    return Results(values, [each.printed for each in outcome.ranks])
 
 
 def _checked(n: int, device: str, time_limit: float, launch: bool | None) -> bool:
-    """Whether to launch; raises InputError for what no run can be made of."""
+    """Whether to launch; raises InputError for invalid arguments."""
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_RANKS:
         raise InputError(f"{n!r} ranks: give a whole number from 1 to {MOST_RANKS}")
     if device not in DEVICES:
@@ -122,5 +121,5 @@ def _job(function: Callable[..., Any], arguments: tuple, n: int, device: str) ->
     from xpulab.ranks.launched import PORT_RANGE
 
     environment = {PORT_RANGE: os.environ.get(PORT_RANGE)}
-    job = Job(parcel.packed_call(function, arguments), device, n, list(sys.path), stacks.sources_of_cells(), environment)
+    job = Job(serialize.dumps_call(function, arguments), device, n, list(sys.path), stacks.sources_of_cells(), environment)
     return pickle.dumps(asdict(job))

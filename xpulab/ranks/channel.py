@@ -1,7 +1,7 @@
-"""The line between a notebook and one of its ranks: framed messages over a Unix socket. Standard library only.
+"""The connection between a notebook and one of its ranks: framed messages over a Unix socket. Standard library only.
 
-A rank says hello (and hands over the file that its stack would be written to), is given its job, and then tells when it
-entered the function, which step it has reached, and what came of it. It ends when it is told to, or when the line breaks.
+A rank sends HELLO with the descriptor of the file that faulthandler writes its stack to, and receives its JOB. Then it sends
+ENTERED, a STEP for each call of ranks.step(), and RETURNED or RAISED. It ends at END, or when the connection is closed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _HEAD = struct.Struct("!cdQ")
 _UID = struct.Struct("3i")
 
 
-class Line:
-    """A rank's end of the line: blocking; any of the rank's threads may send, none of its child processes can."""
+class Connection:
+    """A rank's end of the connection: blocking; any of the rank's threads may send, none of its child processes can."""
 
     def __init__(self, address: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -33,13 +33,13 @@ class Line:
         socket.send_fds(self._socket, [frame(HELLO, body)], [stack])
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
-        """Send one message; a process that was forked from the rank is not the rank, and says nothing."""
+        """Send one message; in a process that was forked from the rank nothing is sent."""
         if os.getpid() == self._owner:
             with self._lock:
                 self._socket.sendall(frame(kind, body))
 
     def receive(self) -> tuple[bytes, bytes]:
-        """The next message's kind and body; END when the other side is gone."""
+        """The next message's kind and body; END when the other side has closed."""
         head = self._exactly(_HEAD.size)
         if head is None:
             return END, b""
@@ -59,18 +59,18 @@ class Line:
 
 
 class Peer:
-    """The notebook's end of the line to one rank: never blocks, whatever the rank does or does not do.
+    """The notebook's end of the connection to one rank: never blocks, whatever the rank does.
 
-    pid: the process at the other end, as the operating system names it. stack: a descriptor, once the rank has said hello.
+    pid: the process at the other end, as the operating system names it. stack: a descriptor, once HELLO has come.
     quiet: whether nothing had come when it was last read from.
     """
 
-    def __init__(self, connected: socket.socket) -> None:
-        connected.setblocking(False)
-        self._socket = connected
+    def __init__(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        self._socket = accepted
         self._read = bytearray()
         self._unsent = memoryview(b"")
-        self.pid, self.user, _ = _UID.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UID.size))
+        self.pid, self.user, _ = _UID.unpack(accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UID.size))
         self.stack: int | None = None
         self.quiet = False
 
@@ -89,7 +89,7 @@ class Peer:
         self.pump()
 
     def pump(self) -> None:
-        """Send what there is room for. A rank that is gone is noticed when it is read from."""
+        """Send what there is room for. That a rank has ended is noticed when it is read from."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
@@ -99,8 +99,8 @@ class Peer:
             self._unsent = memoryview(b"")
 
     def receive(self) -> tuple[list[tuple[bytes, float, bytes]], bool]:
-        """What has arrived, as (kind, time.monotonic() at which it was sent, body), and whether the line still stands."""
-        standing, self.quiet = True, False
+        """What has arrived, as (kind, time.monotonic() at which it was sent, body), and whether it is still connected."""
+        connected, self.quiet = True, False
         try:
             data, descriptors, _, _ = socket.recv_fds(self._socket, 1 << 20, 1)
             for descriptor in descriptors:
@@ -108,16 +108,16 @@ class Peer:
                     self.stack = descriptor
                 else:
                     os.close(descriptor)
-            standing = bool(data)
+            connected = bool(data)
             self._read += data
         except BlockingIOError:
             self.quiet = True
         except OSError:
-            standing = False
-        return self._messages(), standing
+            connected = False
+        return self._messages(), connected
 
     def close(self) -> None:
-        """Close the line; the rank takes that as the end."""
+        """Close the connection; the rank takes that as the end."""
         self._socket.close()
         if self.stack is not None:
             os.close(self.stack)

@@ -27,7 +27,7 @@ _OF_A_JOB = re.compile(
 _PROXIES = ("http_proxy", "https_proxy")
 _PORTS_A_RUN = 100
 _FIRST_PORT, _LAST_PORT = 10_000, 32_000
-"""Below the ports that Linux gives away by itself."""
+"""Below the ports that Linux assigns by itself."""
 
 
 def before_launch(notebook: Mapping[str, str]) -> dict[str, str]:
@@ -71,7 +71,7 @@ def of_rank(base: Mapping[str, str], rank: int, ports: list[int], device: str, f
 
 @contextlib.contextmanager
 def held_ports(count: int) -> Iterator[list[int]]:
-    """`count` free ports of this host that nobody else is given inside the block.
+    """`count` free ports of this host that no other process is given inside the block.
 
     They are bound with SO_REUSEADDR and do not listen, as Paddle's store binds its own: so it can take them, and a
     process that asks for any free port, or binds one without that option, cannot.
@@ -90,7 +90,7 @@ def held_ports(count: int) -> Iterator[list[int]]:
 def reserved_range() -> Iterator[str]:
     """A range of ports "first:last" for PORT_RANGE that no other run's launcher on this host is given inside the block.
 
-    The launcher binds a port, lets it go and hands it out, so it cannot be held for it; the range's name can.
+    The launcher binds a port, closes it and gives it to a rank, so the port cannot be held for it; the range's name can.
     """
     starts = list(range(_FIRST_PORT, _LAST_PORT, _PORTS_A_RUN))
     turn = int.from_bytes(os.urandom(4), "big") % len(starts)

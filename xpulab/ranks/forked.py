@@ -1,4 +1,4 @@
-"""Ranks that are forked from a process which has imported Paddle already: for the CPU and for simulated cards."""
+"""Ranks that are workers of a fork server which has imported Paddle already: for the CPU and for simulated cards."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from xpulab.ranks import environment
 
 _ENTRY = "xpulab.ranks.inside:forked"
 _own: tuple[int, warm.ForkServer] | None = None
-"""The parent that this process started, with its process id: a process that was forked from it owns none."""
+"""The fork server that this process started, with its process id: a process that was forked from it owns none."""
 _one_at_a_time = threading.Lock()
 
 
 class Forked:
-    """n ranks as children of the warm parent. folder: where their logs are, workerlog.RANK."""
+    """n ranks as workers of the fork server. folder: where their logs are, workerlog.RANK."""
 
     def __init__(self, address: str, n: int, device: str, base: Mapping[str, str]) -> None:
         """Fork the ranks, rank 0 first; they connect to `address`. Raises what warm.fork does, with nothing left behind."""
         self._cleanup = ExitStack()
-        self._children: list[warm.Worker] = []
+        self._workers: list[warm.Worker] = []
         try:
             self._fork(_address(), address, n, device, base)
         except BaseException:
@@ -36,33 +36,33 @@ class Forked:
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
         """Whether a rank has ended, and its exit status (negative: the signal that ended it)."""
-        if rank >= len(self._children):
+        if rank >= len(self._workers):
             return False, None
-        status = self._children[rank].poll()
+        status = self._workers[rank].poll()
         return status is not None, status
 
-    def words(self) -> str:
-        """What the starter itself has to say: nothing."""
+    def launcher_log(self) -> str:
+        """Nothing: there is no launcher."""
         return ""
 
     def kill(self) -> None:
         """Kill every rank with its process group."""
-        for child in self._children:
-            child.kill()
+        for worker in self._workers:
+            worker.kill()
 
     def close(self) -> None:
         """Leave nothing of the run behind."""
         self._cleanup.close()
 
-    def _fork(self, parent: str, address: str, n: int, device: str, base: Mapping[str, str]) -> None:
-        # The parent's folder goes with the parent, even when this process is killed before it can clean up.
-        self.folder = Path(tempfile.mkdtemp(prefix="ranks-", dir=os.path.dirname(parent)))
+    def _fork(self, fork_server: str, address: str, n: int, device: str, base: Mapping[str, str]) -> None:
+        # The fork server removes its folder when it ends, even when this process is killed before it can clean up.
+        self.folder = Path(tempfile.mkdtemp(prefix="ranks-", dir=os.path.dirname(fork_server)))
         self._cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
         ports = self._cleanup.enter_context(environment.held_ports(n + 1))
         for rank in range(n):
             with (self.folder / f"workerlog.{rank}").open("ab") as log:
-                child = warm.fork(
-                    parent,
+                worker = warm.fork(
+                    fork_server,
                     _ENTRY,
                     address.encode(),
                     environment=environment.of_rank(base, rank, ports, device, self.folder),
@@ -70,19 +70,19 @@ class Forked:
                     stdout=log.fileno(),
                     stderr=log.fileno(),
                 )
-            self._cleanup.callback(child.close)
-            self._children.append(child)
+            self._cleanup.callback(worker.close)
+            self._workers.append(worker)
 
 
 def _address() -> str:
-    """The address of the parent that this process was given, else of its own, which lives as long as it does."""
+    """The address of the fork server in the environment, else of this process's own, which ends with it."""
     global _own
     given = os.environ.get(warm.ADDRESS)
     if given and _answers(given):
         return given
     with _one_at_a_time:
         if _own is None or _own[0] != os.getpid() or not _answers(_own[1].address):
-            _own = (os.getpid(), _start_parent())
+            _own = (os.getpid(), _start_fork_server())
         return _own[1].address
 
 
@@ -91,7 +91,7 @@ def _answers(address: str) -> bool:
         return trial.connect_ex(address) == 0
 
 
-def _start_parent() -> warm.ForkServer:
-    parent = warm.ForkServer()
-    atexit.register(parent.close)
-    return parent
+def _start_fork_server() -> warm.ForkServer:
+    fork_server = warm.ForkServer()
+    atexit.register(fork_server.close)
+    return fork_server

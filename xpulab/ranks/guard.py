@@ -1,7 +1,8 @@
 """The process between a notebook and paddle.distributed.launch: whatever happens, it leaves nothing running.
 
 Every process that the launcher or a rank leaves behind becomes its child. It ends them all, and then itself, when the
-launcher has ended, when the notebook says so, and when the notebook is gone. Standard library and psutil only.
+launcher has ended, when the notebook closes its standard input, and when the notebook has ended. It imports the standard
+library and psutil only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What runs in a rank: it takes its job, calls the function and hands back what came of it.
+"""What runs in a rank: it receives its job, calls the function and sends back what came of it.
 
 A rank that has returned waits until all have, as a script that ends with a barrier does; a rank that raised waits to be
-ended. So no rank sees another one vanish because of the order in which they are done.
+ended. So no rank loses its connection to another one because of the order in which they are done.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from xpulab.ranks import channel, leftovers, parcel, rendezvous
+from xpulab.ranks import channel, leftovers, rendezvous, serialize
+from xpulab.ranks.outcome import Raised
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _OF_A_CARD = "CustomDevice error"
 _HERE = str(Path(__file__).parent)
-_line: channel.Line | None = None
+_connection: channel.Connection | None = None
 _stack: TextIO | None = None
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every rank of a run is given.
+    """The job of every rank of a run.
 
-    function: the pickled function and its arguments. device: cpu, gpu, xpu or sim. cards: how many ranks there are. path:
+    function: the serialized function and its arguments. device: cpu, gpu, xpu or sim. cards: how many ranks there are. path:
     the notebook's sys.path. sources: the lines of its cells by file name, so that a traceback can show them. environment:
     variables that only starting the rank needed, with the value they have in the notebook (None: not set).
     """
@@ -46,72 +47,58 @@ class Job:
     environment: dict[str, str | None]
 
 
-@dataclass(frozen=True)
-class Raised:
-    """An exception that left a rank's function.
-
-    kind: its type's name. message: its text. trace: the traceback as text. frames: file and function of each frame, the
-    innermost first.
-    """
-
-    kind: str
-    message: str
-    trace: str
-    frames: tuple[tuple[str, str], ...]
-
-
 def forked(address: bytes) -> None:
-    """Where a rank begins that was forked from the warm parent."""
+    """The entry of a rank that is a worker of the fork server; address: that of the run."""
     main(address.decode())
 
 
 def step(text: str) -> None:
-    """Called in the function: where it stands, to be shown when the run fails. Outside a rank nothing happens."""
-    if _line is not None:
-        with contextlib.suppress(OSError):  # the notebook is gone, and this rank will be in a moment
-            _line.send(channel.STEP, str(text).encode())
+    """Call it in the function to note how far it is; shown when the run fails. Outside a rank nothing happens."""
+    if _connection is not None:
+        with contextlib.suppress(OSError):  # the notebook has ended, and this rank is about to
+            _connection.send(channel.STEP, str(text).encode())
 
 
 def main(address: str) -> None:
     """Be one rank of the run that listens at `address`. Returns when all ranks have returned; else the process ends."""
-    global _line, _stack
+    global _connection, _stack
     _adopt_orphans()
     _stack = open(os.memfd_create("stack"), "w")  # noqa: SIM115 it is written to until the process has ended
     for number in (signal.SIGUSR1, signal.SIGTERM):
         faulthandler.register(number, file=_stack, all_threads=True, chain=number == signal.SIGTERM)
-    _line = channel.Line(address)
-    _line.hello(json.dumps({"rank": int(os.environ["PADDLE_TRAINER_ID"])}).encode(), _stack.fileno())
-    kind, body = _line.receive()
+    _connection = channel.Connection(address)
+    _connection.hello(json.dumps({"rank": int(os.environ["PADDLE_TRAINER_ID"])}).encode(), _stack.fileno())
+    kind, body = _connection.receive()
     if kind != channel.JOB:
         os._exit(1)
-    _line.send(*_outcome(Job(**pickle.loads(body)), address, _line, _stack))
-    if _line.receive() != (channel.END, b"returned"):
+    _connection.send(*_outcome(Job(**pickle.loads(body)), address, _connection, _stack))
+    if _connection.receive() != (channel.END, b"returned"):
         os._exit(1)
 
 
-def _outcome(job: Job, address: str, line: channel.Line, crash: TextIO) -> tuple[bytes, bytes]:
-    """Run the job; the message that tells what came of it."""
+def _outcome(job: Job, address: str, connection: channel.Connection, crash: TextIO) -> tuple[bytes, bytes]:
+    """Run the job; returns the kind and the body of the message with its result."""
     try:
-        _take_surroundings(job, address)
-        _take_card(job)
+        _take_environment(job, address)
+        _select_card(job)
         faulthandler.enable(file=crash)  # after Paddle, whose own handler prints C++ frames only
         function, arguments = pickle.loads(job.function)
-        line.send(channel.ENTERED)
+        connection.send(channel.ENTERED)
         value = function(*arguments)
     except BaseException as error:
         _flush()
         return channel.RAISED, pickle.dumps(_raised(error))
     _flush()
     try:
-        return channel.RETURNED, parcel.packed(value)
+        return channel.RETURNED, serialize.dumps(value)
     except Exception as error:
-        unfit = TypeError(
-            f"what this rank returned, a {type(value).__name__}, cannot be sent to the notebook: {error}. {parcel.REMEDY}"
+        not_serializable = TypeError(
+            f"what this rank returned, a {type(value).__name__}, cannot be sent to the notebook: {error}. {serialize.REMEDY}"
         )
-        return channel.RAISED, pickle.dumps(_raised(unfit))
+        return channel.RAISED, pickle.dumps(_raised(not_serializable))
 
 
-def _take_surroundings(job: Job, address: str) -> None:
+def _take_environment(job: Job, address: str) -> None:
     """The notebook's path, sources and environment, before anything is imported or unpickled."""
     sys.path[:] = job.path
     sys.argv[:] = [""]
@@ -123,10 +110,10 @@ def _take_surroundings(job: Job, address: str) -> None:
         else:
             os.environ[name] = value
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # what was printed before a kill must be there after it
+        stream.reconfigure(line_buffering=True)  # what was printed before a kill must be in the log
 
 
-def _take_card(job: Job) -> None:
+def _select_card(job: Job) -> None:
     """Make this rank's card the device of everything that Paddle computes."""
     import paddle
 
@@ -149,18 +136,18 @@ def _raised(error: BaseException) -> Raised:
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE) and trace.tb_next is not None:
         trace = trace.tb_next
     if trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = None  # it was raised here: there is nothing of the reader's to show
+        trace = None  # it was raised here: no frame is the reader's
     frames = tuple((frame.f_code.co_filename, frame.f_code.co_name) for frame, _ in traceback.walk_tb(trace))[::-1]
     text = "".join(traceback.format_exception(type(error), error, trace))
-    said = _of_card(str(error))
-    return Raised(type(error).__qualname__, f"{error}{said}", f"{text}{said.lstrip(':')}", frames)
+    card_error = _of_card(str(error))
+    return Raised(type(error).__qualname__, f"{error}{card_error}", f"{text}{card_error.lstrip(':')}", frames)
 
 
 def _of_card(message: str) -> str:
-    """What a simulated card has complained about, when Paddle only says that it has."""
+    """The error message of a simulated card, which Paddle does not pass on."""
     sim = sys.modules.get("xpulab.sim")
     cause = sim.last_error() if sim and _OF_A_CARD in message else ""
-    return f": the simulated card said: {cause}" if cause else ""
+    return f": error of the simulated card: {cause}" if cause else ""
 
 
 def _adopt_orphans() -> None:

@@ -1,6 +1,6 @@
-"""Ranks that are started by paddle.distributed.launch: for gpu and xpu, and for every device when somebody asks for it.
+"""Ranks that are started by paddle.distributed.launch: for gpu and xpu, and for every device on request.
 
-It was run with the CPU and with simulated cards only; nothing here was run on a GPU or an XPU yet.
+It was tested with the CPU and with simulated cards only, not yet on a GPU or an XPU.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from xpulab.ranks import environment
 
 PORT_RANGE = "PORT_RANGE"
-"""The variable from which the launcher takes its ports. The ranks do not see ours."""
+"""The variable from which the launcher takes its ports. The ranks get the notebook's own value back."""
 
-_ROOT = str(Path(__file__).resolve().parents[3])
+_ROOT = str(Path(__file__).resolve().parents[2])
 _SCRIPT = str(Path(__file__).parent / "launched_rank.py")
 _GUARD = (
     "import sys; sys.path[:1] = []; sys.path.append(sys.argv[1])\n"
@@ -39,7 +39,7 @@ class Launched:
         self._cleanup = ExitStack()
         self.folder = Path(tempfile.mkdtemp(prefix="ranks-"))
         self._cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        self._words = self.folder / "launcher.log"
+        self._log = self.folder / "launcher.log"
         try:
             self._start(address, n, base)
         except BaseException:
@@ -47,7 +47,7 @@ class Launched:
             raise
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
-        """Whether a rank has ended, and its exit status (negative: a signal); None when the launcher took it with it."""
+        """Whether a rank has ended, and its exit status (negative: a signal); None: unknown, reaped by its parent."""
         if pid is None:
             return self._guard.poll() is not None, None
         try:
@@ -58,15 +58,15 @@ class Launched:
             return True, os.waitstatus_to_exitcode(int(fields[_EXIT_CODE]))
         return False, None
 
-    def words(self) -> str:
+    def launcher_log(self) -> str:
         """What the launcher has written so far."""
         try:
-            return self._words.read_text(errors="replace")
+            return self._log.read_text(errors="replace")
         except OSError:
             return ""
 
     def kill(self) -> None:
-        """Tell the guard to end everything."""
+        """Close the guard's standard input, at which it ends everything."""
         if not self._guard.stdin.closed:
             self._guard.stdin.close()
 
@@ -78,13 +78,13 @@ class Launched:
         ports = self._cleanup.enter_context(environment.reserved_range())
         guard = [sys.executable, "-c", _GUARD, _ROOT, str(os.getpid()), str(self.folder)]
         launch = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", str(n), "--host", environment.HOST]
-        with self._words.open("wb") as words:
+        with self._log.open("wb") as log:
             self._guard = subprocess.Popen(
                 [*guard, *launch, "--log_dir", str(self.folder), _SCRIPT, address],
                 env={**base, PORT_RANGE: ports},
                 stdin=subprocess.PIPE,
-                stdout=words,
-                stderr=words,
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
             )
         self._cleanup.callback(self._end)

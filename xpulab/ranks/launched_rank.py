@@ -9,7 +9,7 @@ _PR_SET_PDEATHSIG = 1
 
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    sys.path[0] = str(Path(__file__).resolve().parents[3])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
     from xpulab.ranks.inside import main
 
     main(sys.argv[1])

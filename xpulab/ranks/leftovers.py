@@ -27,7 +27,7 @@ def descendants(pids: Iterable[int]) -> list[psutil.Process]:
 
 
 def marked(address: str) -> list[psutil.Process]:
-    """All programs that a rank of this run has started, even when the rank is gone. Those of other users are not ours."""
+    """All programs that a rank of this run has started, even when the rank has ended. Those of other users are not ours."""
     entry = f"{MARK}={address}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 _LIMIT_SECONDS = 30.0
-"""After this long Paddle is left to find out for itself, and to say it in its own words."""
+"""After this long Paddle tries by itself, and raises its own error."""
 _LOOK_SECONDS = 0.01
 _LISTENING = "0A"
 

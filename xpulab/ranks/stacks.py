@@ -100,7 +100,7 @@ def with_cells(trace: str) -> str:
 
 
 def sources_of_cells() -> dict[str, tuple]:
-    """The lines of all cells, by the name of the file that IPython invents for each: linecache knows no others by heart."""
+    """The lines of all cells, by the name of the file that IPython invents for each: linecache cannot read them again."""
     return {name: entry for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None}
 
 

@@ -1,6 +1,7 @@
 """The fork server: a process that has imported everything once, and forks kernels and ranks from itself.
 
-client: start a fork server, ask it for workers. server: the process itself. kernels: Jupyter kernels that it forks.
+client: start a fork server, ask it for workers. server: the process itself. worker: what its forks become. protocol: the
+packets between them. kernels: Jupyter kernels that are workers.
 """
 
 from xpulab.warm.client import ADDRESS, PRELOAD, ForkServer, ForkServerGone, Worker, fork

@@ -1,4 +1,4 @@
-"""python -m xpulab.warm COMMAND [ARGUMENT ...]: run a command beside a fork server, with the warm kernel made known."""
+"""python -m xpulab.warm COMMAND [ARGUMENT ...]: run a command with a fork server, where Jupyter finds the warm kernel."""
 
 import sys
 

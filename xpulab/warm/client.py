@@ -1,22 +1,12 @@
-"""A process that has imported everything once, and forks kernels and ranks from itself.
+"""Start a fork server, and ask it for workers.
 
 Importing Paddle and PaddleNLP takes seconds; forking a process that has done it takes milliseconds. Linux only.
 
-    with warm.ForkServer() as parent:
-        child = warm.fork(parent.address, "package.module:function", b"payload", environment=os.environ, cwd=".", ...)
-        status = child.wait()
+    with warm.ForkServer() as fork_server:
+        worker = warm.fork(fork_server.address, "package.module:function", b"payload", environment=os.environ, cwd=".", ...)
+        status = worker.wait()
 
-What a child shares with a process that was started cold, and what it does not, is in xpulab.warm.server. This module is
-imported by a kernel's client, whose start is part of the kernel's: at its top stands nothing that takes time to import.
-
-Requester, server and child speak over a socket of packets, one socket a child:
-
-    requester -> server   fork, with three file descriptors: the pickled request, standard output, standard error
-    child -> requester    started PID
-    server -> requester   ended PID STATUS, or refused 0 ERRNO when it could not fork
-    requester -> server   signal N (to the child), group N (to its process group), close (kill the group, reap, hang up)
-
-The server reaps a child only when its requester has hung up: until then its number belongs to nobody else.
+What a worker shares with a process that was started cold, and what it does not: xpulab.warm.worker.
 """
 
 from __future__ import annotations
@@ -26,16 +16,20 @@ import io
 import os
 import pickle
 import select
+import shutil
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from xpulab.warm import protocol
 
 ADDRESS = "XPULAB_WARM"
-"""The environment variable that holds the address of a running parent."""
+"""The environment variable that holds the address of a running fork server."""
 
 PRELOAD = (
     "numpy",
@@ -58,37 +52,34 @@ PRELOAD = (
     "paddlenlp.peft",
     "safetensors",
 )
-"""What takes long among the imports of the notebooks. Of xpulab nothing: a child runs the sources that are there now."""
+"""What takes long among the imports of the notebooks. Nothing of xpulab: a worker runs its present sources."""
 
 _START_SECONDS = 120.0
 _END_SECONDS = 10.0
 _SOCKET_PATH_BYTES = 90
 """Of a Unix socket's path 107 bytes are allowed; the socket's own name is appended to the folder."""
-_PACKET_BYTES = 64
 
 
 class ForkServerGone(ConnectionError):
-    """Nobody answers at the address, the parent could not fork, or it ended before it had started the child."""
+    """No fork server answers at the address, it could not fork, or it ended before it had started the worker."""
 
 
 class ForkServer:
-    """A running parent; ends, with all its children, at close(), at the end of the block, or when this process ends.
+    """A running fork server; ends, with all its workers, at close(), at the end of the block, or when this process ends.
 
     address: where fork() finds it; the path of a socket that only this user may use.
-    log: a file with what was printed while it imported; an import that failed ends the parent and stands there.
+    log: a file with what was printed while it imported; a failed import ends the fork server, and its error is there.
     It imports in the background: the first fork waits until it is done.
     """
 
     def __init__(self, preload: Sequence[str] = PRELOAD) -> None:
-        import subprocess
-
         self.folder = _private_folder()
         self.address = os.path.join(self.folder, "socket")
         self.log = os.path.join(self.folder, "log")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, open(self.log, "wb") as log:
             listener.bind(self.address)
             listener.listen(128)
-            read, self._held_open = os.pipe()
+            read, self._keepalive = os.pipe()
             try:
                 fds = (listener.fileno(), read)
                 command = [sys.executable, "-c", _SERVER, _ROOT, self.folder, *map(str, fds), str(os.getpid()), *preload]
@@ -103,7 +94,7 @@ class ForkServer:
                     start_new_session=True,
                 )
             except BaseException:
-                os.close(self._held_open)
+                os.close(self._keepalive)
                 raise
             finally:
                 os.close(read)
@@ -114,14 +105,11 @@ class ForkServer:
         return self._process.pid
 
     def close(self) -> None:
-        """End the parent and all its children; returns when they are gone."""
-        import shutil
-        import subprocess
-
-        if self._held_open < 0:
+        """End the fork server and all its workers; returns when they have ended."""
+        if self._keepalive < 0:
             return
-        os.close(self._held_open)
-        self._held_open = -1
+        os.close(self._keepalive)
+        self._keepalive = -1
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -147,113 +135,109 @@ def fork(
     stderr: int,
     time_limit: float = _START_SECONDS,
 ) -> Worker:
-    """Start entry ("package.module:function") as function(payload) in a new child of the parent at this address.
+    """Start entry ("package.module:function") as function(payload) in a new worker of the fork server at this address.
 
-    environment, cwd: all of the child's environment variables, and its working folder. stdout, stderr: file descriptors.
-    time_limit: seconds until the child must have started, the parent's imports included.
-    A child that cannot be set up says why on its stderr and exits with 1, as one whose entry raises does.
-    Raises ForkServerGone when nobody answers, TimeoutError at the time limit.
+    environment, cwd: all of the worker's environment variables, and its working folder. stdout, stderr: file descriptors.
+    time_limit: seconds until the worker must have started, the fork server's imports included.
+    A worker that cannot be set up writes why to its stderr and exits with 1, as one whose entry raises does.
+    Raises ForkServerGone when no fork server answers, TimeoutError at the time limit.
     """
-    request = {"entry": entry, "payload": payload, "environment": dict(environment), "cwd": os.path.abspath(cwd)}
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
+    request = protocol.Request(entry, payload, dict(environment), os.path.abspath(cwd))
+    with contextlib.ExitStack() as stack:
+        connection = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         connection.settimeout(time_limit)
-        with io.FileIO(os.memfd_create("xpulab-warm"), "r+") as file:
-            _write_all(file, pickle.dumps(request, protocol=4))
-            connection.connect(address)
-            socket.send_fds(connection, [b"fork"], [file.fileno(), stdout, stderr])
-        answer = connection.recv(_PACKET_BYTES, socket.MSG_PEEK).split()
-        if answer[:1] == [b"started"]:
-            connection.recv(_PACKET_BYTES)
-    except TimeoutError as error:
-        connection.close()
-        raise TimeoutError(f"the warm parent at {address} started no child within {time_limit:.0f} s") from error
-    except OSError as error:
-        connection.close()
-        raise ForkServerGone(_why_gone(address)) from error
-    except BaseException:
-        connection.close()
-        raise
-    if not answer:
-        connection.close()
-        raise ForkServerGone(_why_gone(address))
-    if answer[0] == b"refused":
-        connection.close()
-        raise ForkServerGone(f"the warm parent at {address} could not fork: {os.strerror(int(answer[2]))}")
-    return Worker(connection, int(answer[1]))  # which may have ended before it could say that it had started
+        try:
+            with io.FileIO(os.memfd_create("xpulab-warm"), "r+") as file:
+                _write_all(file, pickle.dumps(request, protocol=4))
+                connection.connect(address)
+                socket.send_fds(connection, [protocol.FORK], [file.fileno(), stdout, stderr])
+            received = connection.recv(protocol.PACKET_BYTES, socket.MSG_PEEK)
+            kind, numbers = protocol.parse(received)
+            if kind == protocol.STARTED:
+                connection.recv(protocol.PACKET_BYTES)  # an ENDED is left for the worker's poll(): it may come first
+        except TimeoutError as error:
+            raise TimeoutError(f"the fork server at {address} started no worker within {time_limit:.0f} s") from error
+        except OSError as error:
+            raise ForkServerGone(_no_answer(address)) from error
+        if kind == protocol.REFUSED:
+            raise ForkServerGone(f"the fork server at {address} could not fork: {os.strerror(numbers[0])}")
+        if kind == protocol.CLOSE:
+            raise ForkServerGone(_no_answer(address))
+        stack.pop_all()
+        return Worker(connection, numbers[0])
 
 
 class Worker:
     """A forked process, the leader of a session and a process group of its own. Threads may share a handle.
 
-    When the handle is closed, or the process that holds it ends, the child's whole group is killed.
+    When the handle is closed, or the process that holds it ends, the worker's whole group is killed.
     """
 
     def __init__(self, connection: socket.socket, pid: int) -> None:
         connection.setblocking(False)
         self.pid = pid
-        self._start = _start_of(pid)
+        self._start = _start_time(pid)
         self._connection = connection
         self._status: int | None = None
         self._receiving = threading.Lock()
 
     def fileno(self) -> int:
-        """Readable from the child's end on: for select and selectors. -1 when closed."""
+        """Readable from the worker's end on: for select and selectors. -1 when closed."""
         return self._connection.fileno()
 
     def poll(self) -> int | None:
         """The exit status as subprocess.Popen has it (negative: the signal that ended it); None while it runs.
 
-        A child whose parent died was killed with it: -9.
+        A worker whose fork server ended was killed with it: -9.
         """
         with self._receiving:
             if self._status is None:
                 try:
-                    answer = self._connection.recv(_PACKET_BYTES, socket.MSG_PEEK)  # others may wait for it too
+                    received = self._connection.recv(protocol.PACKET_BYTES, socket.MSG_PEEK)  # others may wait for it too
                 except (BlockingIOError, InterruptedError):
                     return None
                 except OSError:
-                    answer = b""
-                self._take(answer)
+                    received = b""
+                self._take(received)
         return self._status
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until the child has ended; returns its status, or None when it runs on after `timeout` seconds."""
+        """Wait until the worker has ended; returns its status, or None when it runs on after `timeout` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         while (status := self.poll()) is None:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            _readable(self._connection, left)
+            _wait_readable(self._connection, left)
         return status
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the child; nothing happens when it has ended."""
-        self._send(b"signal %d" % number)
+        """Send a signal to the worker; nothing happens when it has ended."""
+        self._send(protocol.SIGNAL, number)
 
     def send_group_signal(self, number: int) -> None:
-        """Send a signal to the child and to the processes that it started and left in its group."""
-        self._send(b"group %d" % number)
+        """Send a signal to the worker and to the processes that it started and left in its group."""
+        self._send(protocol.GROUP, number)
 
     def kill(self) -> None:
-        """Kill the whole group; wait() tells when the child is gone."""
+        """Kill the whole group; wait() returns when the worker has ended."""
         self.send_group_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill what is left of the child's group and forget it; returns when the child was reaped."""
-        self._send(b"close")
+        """Kill what is left of the worker's group and forget it; returns when the worker was reaped."""
+        self._send(protocol.CLOSE)
         end = time.monotonic() + _END_SECONDS
         with self._receiving:
             while self._connection.fileno() >= 0 and (left := end - time.monotonic()) > 0:
-                _readable(self._connection, left)
+                _wait_readable(self._connection, left)
                 try:
-                    answer = self._connection.recv(_PACKET_BYTES)
+                    received = self._connection.recv(protocol.PACKET_BYTES)
                 except (BlockingIOError, InterruptedError):
                     continue
                 except OSError:
-                    answer = b""
-                self._take(answer)
-                if not answer:
+                    received = b""
+                self._take(received)
+                if not received:
                     break
             self._connection.close()
             self._status = -signal.SIGKILL if self._status is None else self._status
@@ -264,19 +248,22 @@ class Worker:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _take(self, answer: bytes) -> None:
-        """Take the status from a packet; none means that the server hung up, which it does unasked only when it died."""
-        if self._status is None and answer:
-            self._status = int(answer.split()[2])
-        elif self._status is None:
-            self._status = -signal.SIGKILL
-            if _start_of(self.pid) in (None, self._start):  # else the number, and so the group's, is somebody else's now
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
+    def _take(self, received: bytes) -> None:
+        """Take the status from a packet; a closed connection means that the fork server has ended."""
+        if self._status is not None:
+            return
+        kind, numbers = protocol.parse(received)
+        if kind == protocol.ENDED:
+            _, self._status = numbers
+            return
+        self._status = -signal.SIGKILL
+        if _start_time(self.pid) in (None, self._start):  # else the process id, and so the group's, is another process's now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
 
-    def _send(self, packet: bytes) -> None:
-        with contextlib.suppress(OSError):  # the server is gone, and the child with it
-            self._connection.send(packet)
+    def _send(self, kind: bytes, *numbers: int) -> None:
+        with contextlib.suppress(OSError):  # the fork server has ended, and the worker with it
+            self._connection.send(protocol.packet(kind, *numbers))
 
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -286,19 +273,17 @@ _READ_AT_IMPORT = ("FLAGS_", "GLOG_", "CUSTOM_DEVICE_", "XPULAB_", "PADDLE_", "J
 
 
 def _server_environment() -> dict[str, str]:
-    """This process's environment without what libraries read while they are imported and a child may want otherwise.
+    """This process's environment without what libraries read while they are imported and a worker may want otherwise.
 
-    One thread each, since only the forking thread lives on in a child: OpenBLAS and Arrow's jemalloc start theirs as soon
-    as they are loaded. Paddle's C++ writes to stderr what is no error, unless it is told before it is loaded.
+    One thread each, since only the forking thread continues in a worker: OpenBLAS and Arrow's jemalloc start theirs as soon
+    as they are loaded. Without GLOG_minloglevel Paddle's C++ writes lines to stderr that are no errors.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_READ_AT_IMPORT) and name != "MPLBACKEND"}
-    alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-    return {**kept, **alone, "GLOG_minloglevel": "2"}
+    single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+    return {**kept, **single, "GLOG_minloglevel": "2"}
 
 
 def _private_folder() -> str:
-    import tempfile
-
     folder = tempfile.mkdtemp(prefix="xpulab-warm-")
     if len(os.fsencode(folder)) > _SOCKET_PATH_BYTES:
         os.rmdir(folder)
@@ -306,17 +291,17 @@ def _private_folder() -> str:
     return folder
 
 
-def _why_gone(address: str) -> str:
+def _no_answer(address: str) -> str:
     try:
         with open(os.path.join(os.path.dirname(address), "log"), encoding="utf-8", errors="replace") as log:
-            said = log.read().strip().splitlines()
+            lines = log.read().strip().splitlines()
     except OSError:
-        said = []
-    return f"no warm parent answers at {address}" + (f"; its last words: {said[-1]}" if said else "")
+        lines = []
+    return f"no fork server answers at {address}" + (f"; the last line of its log: {lines[-1]}" if lines else "")
 
 
-def _start_of(pid: int) -> str | None:
-    """When the process started, in the kernel's ticks; None when there is none with this number."""
+def _start_time(pid: int) -> str | None:
+    """When the process started, in the operating system's ticks; None when there is none with this id."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
             return stat.read().rpartition(")")[2].split()[19]
@@ -331,7 +316,7 @@ def _write_all(file: io.FileIO, data: bytes) -> None:
     file.seek(0)
 
 
-def _readable(connection: socket.socket, seconds: float | None) -> Any:
+def _wait_readable(connection: socket.socket, seconds: float | None) -> None:
     poll = select.poll()
     poll.register(connection, select.POLLIN)
-    return poll.poll(None if seconds is None else max(0, int(seconds * 1000) + 1))
+    poll.poll(None if seconds is None else max(0, int(seconds * 1000) + 1))

@@ -1,48 +1,84 @@
-"""Warm kernels: a kernelspec whose kernels are forked from a parent that has imported everything (xpulab.warm).
+"""Warm kernels: a kernelspec whose kernels are workers of a fork server that has imported everything (xpulab.warm).
 
     python -m xpulab.warm papermill -k xpulab-warm notebooks/01_sft.ipynb out.ipynb
     python -m xpulab.warm pytest --nbval --nbval-kernel-name xpulab-warm notebooks
     python -m xpulab.warm jupyter lab
 
-What Jupyter starts is a client of a few milliseconds. It asks the parent for a kernel, hands on the signals that it gets
-to the kernel's group, and ends as the kernel ends; when it is killed, or the process that started it ends, the kernel's
-group is killed. So a kernel manager deals with it as with any other kernel. Without a parent the client becomes a cold
-kernel, and says so in the kernel's log. Signals take a moment longer than to a kernel of one's own: an interrupt that is
-sent between two cells may reach the second.
+The kernelspec names a kernel provisioner, the part of jupyter_client that starts and signals a kernel's process. A Jupyter
+tool finds it by the entry point in pyproject.toml, so xpulab must be installed beside the tool. The tool's process holds the
+connection to the worker: when it ends, the worker's process group is killed. Without a fork server the kernel starts cold,
+and writes so to its log.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import importlib.util
 import json
+import logging
 import os
-import select
 import signal
-import socket
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 
 from xpulab import warm
 
 NAME = "xpulab-warm"
-"""The kernelspec's name, for papermill -k, nbval --nbval-kernel-name and JupyterLab's launcher."""
+"""The name of the kernelspec, for papermill -k, nbval --nbval-kernel-name and JupyterLab's launcher, and of its provisioner."""
 
-_HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
-_LOOK_MILLISECONDS = 1000
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Neither site-packages nor the notebook's folder: the client needs the standard library only, and starts twice as fast.
-_CLIENT = f"import sys; sys.path.append({_ROOT!r}); from xpulab.warm.kernels import client; client(sys.argv[1:])"
+_POLL_SECONDS = 0.1
+_CONSTANTS = {subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL}
+"""What subprocess.Popen takes in place of a file; a worker needs a file descriptor."""
+_COLD = ["-m", "ipykernel_launcher"]
+
+
+class Provisioner(LocalProvisioner):
+    """Starts a kernel as a worker of the fork server whose address the kernel's environment holds, else cold.
+
+    pid: the kernel's process, which leads a process group of its own. process: a warm.Worker, or a subprocess.Popen.
+    """
+
+    async def launch_kernel(self, cmd: list[str], **options: Any) -> KernelConnectionInfo:
+        """cmd: that of a cold kernel. options: as of subprocess.Popen; a worker takes env, cwd, stdout and stderr from them."""
+        if _CONSTANTS & {options.get("stdout"), options.get("stderr")}:
+            self.log.warning(f"{NAME}: a pipe for its output was asked for: this kernel starts cold")
+            return await super().launch_kernel(cmd, **options)
+        try:
+            self.process = await asyncio.to_thread(_fork, cmd, options)  # it may wait until the fork server has imported
+        except (warm.ForkServerGone, TimeoutError) as error:
+            os.write(_descriptor(options.get("stderr"), 2), f"{NAME}: {error}: this kernel starts cold\n".encode())
+            return await super().launch_kernel(cmd, **options)
+        self.pid = self.pgid = self.process.pid
+        return self.connection_info
+
+    async def wait(self) -> int | None:
+        """Wait for the kernel's end, and kill what is left of its process group; returns its exit status."""
+        kernel = self.process
+        if not isinstance(kernel, warm.Worker):
+            return await super().wait()
+        while (status := kernel.poll()) is None:
+            await asyncio.sleep(_POLL_SECONDS)
+        kernel.close()
+        self.process = None
+        return status
 
 
 def install(data_folder: str | os.PathLike[str]) -> str:
     """Write the kernelspec below a Jupyter data folder (PREFIX/share/jupyter, or one of JUPYTER_PATH); returns its folder."""
     folder = os.path.join(data_folder, "kernels", NAME)
     spec = {
-        "argv": [sys.executable, "-I", "-S", "-c", _CLIENT, "-f", "{connection_file}"],
+        "argv": [sys.executable, *_COLD, "-f", "{connection_file}"],
         "display_name": "Python 3 (xpulab, warm)",
         "language": "python",
         "interrupt_mode": "signal",
-        "metadata": {"debugger": True},
+        "metadata": {"debugger": True, "kernel_provisioner": {"provisioner_name": NAME}},
     }
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "kernel.json"), "w", encoding="utf-8") as file:
@@ -50,27 +86,30 @@ def install(data_folder: str | os.PathLike[str]) -> str:
     return folder
 
 
-def environment(parent: warm.ForkServer, base: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `base` with those that make Jupyter find the kernelspec, and the kernelspec this parent."""
-    install(parent.folder)
-    path = os.pathsep.join(filter(None, (parent.folder, base.get("JUPYTER_PATH"))))
-    return {**base, "JUPYTER_PATH": path, warm.ADDRESS: parent.address}
+def environment(fork_server: warm.ForkServer, base: Mapping[str, str]) -> dict[str, str]:
+    """The variables of `base` with those that make Jupyter find the kernelspec, and the kernelspec this fork server.
+
+    In this process the kernelspec works also where xpulab is not installed, but found by PYTHONPATH.
+    """
+    install(fork_server.folder)
+    entry = EntryPoint(NAME, f"{__name__}:{Provisioner.__name__}", KernelProvisionerFactory.GROUP_NAME)
+    KernelProvisionerFactory.provisioners.setdefault(NAME, entry)
+    path = os.pathsep.join(filter(None, (fork_server.folder, base.get("JUPYTER_PATH"))))
+    return {**base, "JUPYTER_PATH": path, warm.ADDRESS: fork_server.address}
 
 
 def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -> int:
-    """Run a command beside a parent, with the warm kernel made known; returns its exit code once no kernel is left.
+    """Run a command with a fork server, where Jupyter finds the warm kernel; returns its exit code once no kernel is left.
 
-    SIGTERM and SIGHUP are handed on to it; SIGINT comes from a terminal to both, and is the command's to answer.
+    SIGTERM and SIGHUP are forwarded to it; SIGINT comes from a terminal to both, and is left to the command.
     """
-    import subprocess
-
     if not command:
         print("usage: python -m xpulab.warm COMMAND [ARGUMENT ...]", file=sys.stderr)
         return 2
     started: list[subprocess.Popen] = []
     asked: list[int] = []
 
-    def hand_on(number: int, _: object) -> None:
+    def forward(number: int, _: object) -> None:
         asked.append(number)
         deliver()
 
@@ -81,10 +120,10 @@ def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -
 
     signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, hand_on)
-    with warm.ForkServer(preload) as parent:
+        signal.signal(number, forward)
+    with warm.ForkServer(preload) as fork_server:
         try:
-            started.append(subprocess.Popen(command, env=environment(parent, os.environ)))
+            started.append(subprocess.Popen(command, env=environment(fork_server, os.environ)))
         except OSError as error:
             print(f"xpulab: {command[0]}: {error.strerror}", file=sys.stderr)
             return 127
@@ -93,35 +132,8 @@ def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -
     return status if status >= 0 else 128 - status
 
 
-def client(arguments: Sequence[str]) -> None:
-    """Be the kernel that Jupyter sees; `arguments` are those of ipykernel. Does not return."""
-    starter = os.getppid()
-    if starter == 1 and os.environ.get("JPY_PARENT_PID", "1") != "1":  # it has ended already, and init adopted this process
-        sys.exit(1)
-    wake, waker = socket.socketpair()
-    wake.setblocking(False)
-    waker.setblocking(False)
-    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-    for number in _HANDED_ON:
-        signal.signal(number, lambda *_: None)
-    try:
-        kernel = _fork(arguments)
-    except (warm.ForkServerGone, TimeoutError) as error:
-        print(f"{NAME}: {error}: this kernel starts cold", file=sys.stderr, flush=True)
-        signal.set_wakeup_fd(-1)
-        os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *arguments])
-    status = _hand_on(kernel, wake, starter)
-    kernel.close()
-    if status < 0:
-        _end_by(-status)
-    os._exit(status)
-
-
 def run_kernel(payload: bytes) -> None:
-    """In a child of the parent: be an ipykernel; payload: its arguments as JSON."""
-    import importlib.util
-    import logging
-
+    """In a worker: be an ipykernel; payload: its arguments as JSON."""
     import ipykernel.kernelapp
 
     sys.argv[:] = [importlib.util.find_spec("ipykernel_launcher").origin, *json.loads(payload)]
@@ -141,51 +153,24 @@ def run_kernel(payload: bytes) -> None:
     app.start()
 
 
-def _fork(arguments: Sequence[str]) -> warm.Worker:
-    address = os.environ.get(warm.ADDRESS)
+def _fork(cmd: Sequence[str], options: Mapping[str, Any]) -> warm.Worker:
+    environment = {**options["env"], "JPY_PARENT_PID": str(os.getpid())}  # as a cold kernel gets it
+    address = environment.get(warm.ADDRESS)
     if not address:
         raise warm.ForkServerGone(f"{warm.ADDRESS} is not set; `python -m xpulab.warm COMMAND` sets it")
     return warm.fork(
         address,
-        "xpulab.warm.kernels:run_kernel",
-        json.dumps(list(arguments)).encode(),
-        environment=os.environ,
-        cwd=os.getcwd(),
-        stdout=1,
-        stderr=2,
+        f"{__name__}:{run_kernel.__name__}",
+        json.dumps(cmd[1 + len(_COLD) :]).encode(),
+        environment=environment,
+        cwd=options.get("cwd") or os.getcwd(),
+        stdout=_descriptor(options.get("stdout"), 1),
+        stderr=_descriptor(options.get("stderr"), 2),
     )
 
 
-def _hand_on(kernel: warm.Worker, wake: socket.socket, starter: int) -> int:
-    """Hand signals on until the kernel has ended; returns its status. When the starter ends, so does the kernel."""
-    pidfd = _end_of(starter)
-    poll = select.poll()
-    for watched in (kernel, wake, *([] if pidfd is None else [pidfd])):
-        poll.register(watched, select.POLLIN)
-    while (status := kernel.poll()) is None:
-        ready = {fd for fd, _ in poll.poll(_LOOK_MILLISECONDS if pidfd is None else None)}
-        if os.getppid() != starter:
-            return 1  # as ipykernel exits when its own watch of the starter sees it
-        if wake.fileno() in ready:
-            for number in wake.recv(4096):
-                kernel.send_group_signal(number)
-    return status
-
-
-def _end_of(starter: int) -> int | None:
-    """A descriptor that can be read once the process has ended."""
-    try:
-        return os.pidfd_open(starter)
-    except OSError:  # it has just ended, or the system is older than Linux 5.3
-        return None
-
-
-def _end_by(number: int) -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the kernel has left one already, if any
-    if number not in (signal.SIGKILL, signal.SIGSTOP):
-        signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
-    os.kill(os.getpid(), number)
-    signal.pause()
+def _descriptor(stream: Any, default: int) -> int:
+    """The file descriptor of a stream as subprocess.Popen takes it: a file, a descriptor, or None."""
+    if stream is None:
+        return default
+    return stream if isinstance(stream, int) else stream.fileno()

@@ -1,4 +1,4 @@
-"""Functions, arguments and return values on their way between a notebook and its ranks: by value what a cell defines."""
+"""Functions, arguments and return values as bytes between a notebook and its ranks; what a cell defines goes by value."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from xpulab.errors import InputError
 REMEDY = "Return numpy arrays, numbers or text"
 
 
-def packed(value: Any) -> bytes:
+def dumps(value: Any) -> bytes:
     """The value as bytes, for pickle.loads in another process. Raises whatever an object's own pickling raises."""
     with io.BytesIO() as file:
         _Pickler(file).dump(value)
         return file.getvalue()
 
 
-def packed_call(function: Callable[..., Any], arguments: tuple) -> bytes:
-    """A function and its arguments. Raises InputError that names what in them cannot be sent."""
+def dumps_call(function: Callable[..., Any], arguments: tuple) -> bytes:
+    """A function and its arguments. Raises InputError that names what in them cannot be serialized."""
     if not callable(function):
         raise InputError(f"{function!r} is no function: give the function itself, and its arguments after the number of ranks")
     try:
-        return packed((function, arguments))
+        return dumps((function, arguments))
     except Exception as error:
-        raise InputError(f"{_unfit(function, arguments)} cannot be sent to the ranks: {error}") from error
+        raise InputError(f"{_not_serializable(function, arguments)} cannot be sent to the ranks: {error}") from error
 
 
-def received(rank: int, value: bytes) -> Any:
-    """What a rank returned. Raises InputError when it cannot be read here."""
+def loads_result(rank: int, value: bytes) -> Any:
+    """What a rank returned. Raises InputError when it cannot be deserialized here."""
     try:
         return pickle.loads(value)
     except Exception as error:
@@ -53,26 +53,26 @@ class _Pickler(cloudpickle.Pickler):
         return super().reducer_override(obj)
 
 
-def _unfit(function: Callable[..., Any], arguments: tuple) -> str:
-    """Which part of it is to blame, and what to do instead."""
+def _not_serializable(function: Callable[..., Any], arguments: tuple) -> str:
+    """Which part of the call cannot be serialized, and what to do instead."""
     name = getattr(function, "__name__", repr(function))
     for number, argument in enumerate(arguments, start=1):
-        if not _fits(argument):
+        if not _is_serializable(argument):
             return f"argument {number} of {name}(), a {type(argument).__name__}: make it inside the function; as it is it"
     used = getattr(function, "__globals__", {})
     for used_name in getattr(getattr(function, "__code__", None), "co_names", ()):
-        if used_name in used and not _fits(used[used_name]):
+        if used_name in used and not _is_serializable(used[used_name]):
             value = used[used_name]
             if isinstance(value, FunctionType) and value is not function:
-                return _unfit(value, ())
+                return _not_serializable(value, ())
             kind = type(value).__name__
             return f"{name}() uses {used_name!r}, a {kind}, from the notebook: make it inside the function; as it is it"
     return f"the function {name}()"
 
 
-def _fits(value: Any) -> bool:
+def _is_serializable(value: Any) -> bool:
     try:
-        packed(value)
+        dumps(value)
     except Exception:
         return False
     return True
