@@ -42,7 +42,7 @@ def test_a_listed_check_that_fails_is_known(listed, shown):
 def test_a_known_defect_tells_the_way_round(listed, shown):
     listed()
     check.equal("a.b", 3, 1, control=2)
-    assert shown.record.reason == "sums are wrong (measured here). Way round: add them up by hand"
+    assert shown.record.reason == "sums are wrong (measured here). Workaround: add them up by hand"
 
 
 def test_a_listed_check_that_passes_is_fixed(listed, shown):

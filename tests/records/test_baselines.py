@@ -69,18 +69,18 @@ class TestWhereOneCounts:
     def test_not_on_other_hardware(self, folder):
         baselines.store(baseline(), folder)
         other = replace(HERE, machine={"processor": "Slow CPU (6-42-1)", "cores": 4})
-        expected = "cpu.json is of hardware Quick CPU (6-85-7), 4 cores, and here is Slow CPU (6-42-1), 4 cores"
+        expected = "cpu.json was measured with hardware Quick CPU (6-85-7), 4 cores, not with Slow CPU (6-42-1), 4 cores"
         assert why_none(other) == f"no baseline: {expected}"
 
     def test_not_on_another_card(self, folder):
         gpu = RunContext("gpu", 1, {**MACHINE, "card": "A100", "driver": "550"}, {"paddlepaddle-gpu": "3.3.1"})
         baselines.store(baseline(gpu), folder)
-        assert "is of hardware A100, and here is H100" in why_none(replace(gpu, machine={**MACHINE, "card": "H100"}))
+        assert "was measured with hardware A100, not with H100" in why_none(replace(gpu, machine={**MACHINE, "card": "H100"}))
 
     def test_not_for_another_family_of_wheels(self, folder):
         baselines.store(baseline(), folder)
         other = replace(HERE, versions={"paddlepaddle-gpu": "3.3.1"})
-        assert "is of wheel paddlepaddle, and here is paddlepaddle-gpu" in why_none(other)
+        assert "was measured with wheel paddlepaddle, not with paddlepaddle-gpu" in why_none(other)
 
     def test_for_another_release_of_the_wheel(self, folder):
         baselines.store(baseline(), folder)
@@ -88,7 +88,7 @@ class TestWhereOneCounts:
 
     def test_not_at_another_level(self, folder):
         baselines.store(baseline(), folder)
-        assert "is of level quick, and here is standard" in why_none(level="standard")
+        assert "was measured with level quick, not with standard" in why_none(level="standard")
 
     def test_not_for_another_device(self, folder):
         baselines.store(baseline(), folder)
@@ -105,32 +105,32 @@ class TestACopiedOne:
         sim = replace(HERE, device="sim")
         baselines.store(baseline(), folder)
         baselines.store(replace(baseline(), device="sim"), folder)
-        assert "has the very rates of Quick CPU (6-85-7), 4 cores in cpu.json, so one was copied" in why_none(sim)
+        assert "has the same rates as Quick CPU (6-85-7), 4 cores in cpu.json, so one is a copy" in why_none(sim)
 
     def test_of_other_hardware_is_refused(self, folder):
         other = replace(HERE, machine={"processor": "Slow CPU (6-42-1)", "cores": 4})
         baselines.store(baseline(), folder)
         baselines.store(replace(baseline(), hardware=baselines.hardware(other)), folder)
-        assert "so one was copied" in why_none(other)
+        assert "so one is a copy" in why_none(other)
 
     def test_for_another_wheel_is_refused(self, folder):
         other = replace(HERE, versions={"paddlepaddle-gpu": "3.3.1"})
         baselines.store(baseline(), folder)
         baselines.store(replace(baseline(), wheel="paddlepaddle-gpu"), folder)
-        assert "so one was copied" in why_none(other)
+        assert "so one is a copy" in why_none(other)
 
     def test_of_which_one_rate_is_left_is_refused(self, folder):
         sim = replace(HERE, device="sim")
         own = baselines.summarise("demo.baseline", [rate(3.0, "add"), rate(4.0, "add")], "sim")
         baselines.store(baseline(), folder)
         baselines.store(replace(baseline(), device="sim", entries=(*baseline().entries, own)), folder)
-        assert "so one was copied" in why_none(sim)
+        assert "so one is a copy" in why_none(sim)
 
     def test_file_is_refused(self, folder):
         path = baselines.store(baseline(), folder)
         copy = folder / "sim.json"
         copy.write_bytes(path.read_bytes())
-        with pytest.raises(InputError, match=r"sim\.json: it is of cpu, so it must be called cpu\.json; was it copied\?"):
+        with pytest.raises(InputError, match=r"sim\.json: its device is cpu, so its name must be cpu\.json; was it copied\?"):
             baselines.find(HERE, "quick")
 
     def test_equal_losses_are_no_copy(self, folder):

@@ -91,7 +91,7 @@ WRONG = {
     ),
     "a check without capability": (ENTRY.replace("numerics.sum", "sum"), "line 2: 'sum' does not match"),
     "a symptom that says nothing": (ENTRY.replace("sums are wrong", "bad"), "line 5: 'bad' is too short"),
-    "a version that is none": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' is no version specifier"),
+    "a version that is none": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' is not a version specifier"),
     "not YAML": (ENTRY + "  - oops\n", "line 8: not YAML: expected <block end>, but found '-'"),
     "the second entry": (ENTRY + ENTRY.replace("[cpu, xpu]", "cpu"), "line 11: 'cpu' is not of type 'array'"),
 }
