@@ -21,7 +21,7 @@ _WHERE_TO_LOOK = {
     "that fall back to the CPU",
     "faster": "faster than the baseline: look for work that is skipped or not waited for. If the baseline was measured on a "
     "busy machine, measure it again with `xpulab baseline`",
-    "loss": "not the baseline's loss, with the same seed and data: look at what has changed, for instance the wheel, the driver "
+    "loss": "not the baseline's loss, with the same seed and data: look at what has changed, for instance wheel, driver "
     "or a flag",
     "memory": "not the baseline's amount of memory: look at which tensors are kept or no longer kept, and at the wheel",
 }
