@@ -17,12 +17,15 @@ def xpulab(*arguments, cwd):
 
 def notebook(*cells, **metadata):
     """A small notebook of ours with these cells between its imports and its verdict."""
-    own = {"title": "T", "capabilities": ["demo"], "cards": 1, "budget_seconds": {"quick": 60, "standard": 60}, **metadata}
+    budget = {"smoke": 60, "quick": 60, "standard": 60}
+    own = {"title": "T", "capabilities": ["demo"], "cards": 1, "budget_seconds": budget, **metadata}
     head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
     imports = v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
     body = [v4.new_code_cell(cell) for cell in cells]
     last = v4.new_code_cell("verdict()", metadata={"tags": ["nbval-ignore-output"]})
-    whole = v4.new_notebook(cells=[head, imports, *body, last])
+    section = {"section": "all", "needs": [], "part": "lesson", "level": "quick"}
+    heading = v4.new_markdown_cell("## All", metadata={"xpulab": section})
+    whole = v4.new_notebook(cells=[head, imports, heading, *body, last])
     whole.metadata.update({"xpulab": own, "kernelspec": {"name": "python3", "display_name": "Python 3"}})
     return whole
 

@@ -32,14 +32,16 @@ def put(folder, name, *cells, budget=30):
     """Saves a small notebook of ours, whose checks belong to the capability `name`."""
     head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
     imports = "from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
-    code = [imports, *(cell.replace("{name}", name) for cell in cells), "verdict()"]
-    notebook = v4.new_notebook(cells=[head, *map(v4.new_code_cell, code)])
+    section = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
+    heading = v4.new_markdown_cell("## All", metadata={"xpulab": section})
+    code = [*(cell.replace("{name}", name) for cell in cells), "verdict()"]
+    notebook = v4.new_notebook(cells=[head, v4.new_code_cell(imports), heading, *map(v4.new_code_cell, code)])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook.metadata["xpulab"] = {
         "title": f"On {name}",
         "capabilities": [name],
         "cards": 1,
-        "budget_seconds": {"quick": budget, "standard": budget},
+        "budget_seconds": {"smoke": budget, "quick": budget, "standard": budget},
     }
     nbformat.write(notebook, folder / f"{name}.ipynb")
 

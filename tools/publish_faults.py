@@ -1,4 +1,4 @@
-"""Write docs/faults.md: which faults the suite catches, from a run of the whole catalogue.
+"""Write docs/faults.md: which faults the suite detects, from a run of the whole catalogue.
 
 .venv/bin/xpulab selftest --json > build/selftest.json
 .venv/bin/python tools/publish_faults.py build/selftest.json
@@ -34,36 +34,43 @@ def main(arguments: list[str]) -> None:
 
 
 def as_page(result: dict[str, Any]) -> str:
-    """The whole page, survivors first."""
+    """The whole page, missed faults first."""
     trials = result["faults"]
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("paddlepaddle", "paddlenlp"))
-    ran = f"{result['caught']} of {len(trials)} were caught when `xpulab selftest` ran on {date} with {versions}."
+    ran = f"{result['detected']} of {len(trials)} were detected when `xpulab selftest` ran on {date} with {versions}."
     head = [
-        "# Which faults the suite catches",
+        "# Which faults the suite detects",
         "",
         ran,
-        "Each was let loose in its notebook alone, on the lane named: *cpu* is a CPU, *sim* stands for simulated cards.",
+        "Each was injected into its notebook alone, on the lane named: *cpu* is a CPU, *sim* stands for simulated cards.",
+        "A row with *smoke* ran the notebook at level smoke, all others ran the sections of the checks named, at level quick.",
         "**Nothing here was run on a real card.** Made by `tools/publish_faults.py`; the catalogue is",
         "[xpulab/faults](../xpulab/faults).",
     ]
-    survivors = [trial for trial in trials if trial["survived"]]
-    body = ["", "## Survivors", "", *_table(survivors)] if survivors else []
-    caught = sorted((trial for trial in trials if not trial["survived"]), key=lambda trial: (trial["notebook"], trial["fault"]))
-    for notebook, of_it in groupby(caught, key=lambda trial: trial["notebook"]):
+    missed = [trial for trial in trials if trial["missed"]]
+    body = ["", "## Missed", "", *_table(missed)] if missed else []
+    detected = sorted((trial for trial in trials if not trial["missed"]), key=_order)
+    for notebook, of_it in groupby(detected, key=lambda trial: trial["notebook"]):
         body += ["", f"## {notebook}", "", *_table(list(of_it))]
     return "\n".join([*head, *body]) + "\n"
 
 
 def _table(trials: list[dict[str, Any]]) -> list[str]:
-    head = ["| fault | what breaks | lane | seen by | s |", "|---|---|---|---|---|"]
+    head = ["| fault | what breaks | lane | detected by | s |", "|---|---|---|---|---|"]
     return [*head, *map(_row, trials)]
 
 
 def _row(trial: dict[str, Any]) -> str:
-    seen = ", ".join(trial["seen_by"]) if not trial["says"] or trial["survived"] else f"the notebook's end: *{trial['says']}*"
-    cells = (trial["fault"], trial["what"], trial["device"], seen or "-", f"{trial['seconds']:.0f}")
+    reason = trial["reason_contains"]
+    detected = f"the notebook's end: *{reason}*" if reason and not trial["missed"] else ", ".join(trial["detected_by"])
+    lane = trial["device"] if trial["level"] == "quick" else f"{trial['device']}, {trial['level']}"
+    cells = (trial["fault"], trial["what"], lane, detected or "-", f"{trial['seconds']:.0f}")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _order(trial: dict[str, Any]) -> tuple[str, str, str]:
+    return trial["notebook"], trial["fault"], trial["level"]
 
 
 if __name__ == "__main__":

@@ -66,7 +66,13 @@ def run(
         int | None,
         typer.Option(min=1, max=16, help="How many cards a notebook may use. Default: 1; sim: as many as one asks for."),
     ] = None,
-    level: Annotated[str, typer.Option(help="quick: does it work at all. standard: does it work right.")] = "quick",
+    level: Annotated[
+        str, typer.Option(help="smoke: is it obviously broken. quick: does it work at all. standard: does it work right.")
+    ] = "quick",
+    checks: Annotated[
+        list[str] | None,
+        typer.Option("--check", help="Run only what the checks with this name or glob need; may be given several times."),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Notebooks at a time. Default: one a core, on a card one.")] = None,
     cold: Annotated[
         bool, typer.Option("--cold", help="Start every kernel anew instead of forking it from a warm process.")
@@ -76,13 +82,12 @@ def run(
     """Run the notebooks on this machine and say whether it is ready."""
     from rich.console import Console
 
-    from xpulab.harness.plan import make_plans
+    from xpulab.harness.plan import format_plan, make_plans
 
-    plans = make_plans(notebooks or [], level)
+    plans = make_plans(notebooks or [], level, checks or [])
     if show_list:
         for plan in plans:
-            print(f"{plan.name}  {plan.title} ({len(plan.checks)} checks, about {plan.budget_seconds:.0f} s)")
-            print("\n".join(f"    {check.name}" for check in plan.checks))
+            print(format_plan(plan))
         return
 
     from xpulab.harness import run as harness
@@ -104,7 +109,7 @@ def run(
     console.print(f"report: {folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    raise typer.Exit(0 if outcome.result["outcome"] == "passed" else 1)
+    raise typer.Exit(0 if outcome.result["green"] else 1)
 
 
 @app.command()
@@ -127,12 +132,12 @@ def selftest(
     names: Annotated[list[str] | None, typer.Option("--fault", help="Only this fault; may be given several times.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the faults; try none.")] = False,
     control: Annotated[
-        bool, typer.Option("--control", help="Run what would catch them, without a fault: all is well.")
+        bool, typer.Option("--control", help="Run the same sections without a fault: every check must be green.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The outcome as JSON.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: one a core.")] = None,
 ) -> None:
-    """Let known faults loose, one at a time, and show that the notebooks catch each. Exit code 1 when one survives."""
+    """Inject known faults, one at a time, and show that the notebooks detect each. Exit code 1 when one is missed."""
     from rich.console import Console
 
     from xpulab.faults import selftest as proof
@@ -140,7 +145,7 @@ def selftest(
 
     faults = proof.faults_named(names or [])
     if show_list:
-        print(table.catalogue(faults))
+        print(table.format_catalogue(faults))
         return
 
     from xpulab import sim
@@ -149,18 +154,19 @@ def selftest(
     if any(fault.device == SIMULATED for fault in faults):
         sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
     at_once = jobs or _jobs("cpu", len(faults))
-    said = Console(stderr=True)
+    progress = Console(stderr=True)
     if control:
         raise typer.Exit(_control_of_selftest(faults, at_once, as_json))
-    said.print(f"{len(faults)} faults, {at_once} at a time", highlight=False)
+    trials = proof.count(faults)
+    progress.print(f"{len(faults)} faults, {trials} trials, {at_once} at a time", highlight=False)
     tried = []
     with kernel_environment("cpu") as environment:
         for trial in proof.trials(faults, at_once, environment):
             tried.append(trial)
-            line = f"{len(tried):>3} of {len(faults)}  {table.outcome(trial)}  {trial.fault.name}, {trial.seconds:.0f} s"
-            said.print(line, highlight=False, markup=False, soft_wrap=True)
-    print(json.dumps(table.to_json(tried), indent=2) if as_json else table.as_text(tried))
-    raise typer.Exit(1 if any(trial.survived for trial in tried) else 0)
+            outcome = f"{table.format_outcome(trial)}  {table.format_name(trial)}, {trial.seconds:.0f} s"
+            progress.print(f"{len(tried):>3} of {trials}  {outcome}", highlight=False, markup=False, soft_wrap=True)
+    print(json.dumps(table.trials_to_json(tried), indent=2) if as_json else table.format_trials(tried))
+    raise typer.Exit(1 if any(trial.missed for trial in tried) else 0)
 
 
 def _control_of_selftest(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
@@ -172,8 +178,8 @@ def _control_of_selftest(faults: Sequence[Fault], jobs: int, as_json: bool) -> i
     with kernel_environment("cpu") as environment:
         for control in selftest.controls(faults, jobs, environment):
             ran.append(control)
-            print(table.controls_as_text([control]).splitlines()[0], file=sys.stderr)
-    print(json.dumps(table.controls_to_json(ran), indent=2) if as_json else table.controls_as_text(ran))
+            print(table.format_controls([control]).splitlines()[0], file=sys.stderr)
+    print(json.dumps(table.controls_to_json(ran), indent=2) if as_json else table.format_controls(ran))
     return 1 if any(control.wrong for control in ran) else 0
 
 

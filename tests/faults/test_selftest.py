@@ -1,4 +1,4 @@
-"""The proof itself can fail: a fault that nobody sees is reported, and being red for another reason proves nothing."""
+"""The proof itself can fail: a fault that nothing detects is reported, and red for another reason proves nothing."""
 
 from __future__ import annotations
 
@@ -17,120 +17,141 @@ from xpulab import cli, files
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, selftest, table
 from xpulab.faults.fault import Fault, in_every_rank
-from xpulab.faults.sections import Slice
+from xpulab.faults.fault import fault as declare
 
-CELLS = (
-    'device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0',
-    "import math\nfrom xpulab.checks import check\nfrom xpulab.checks.verdict import verdict",
-    "nine = 9\nunused = open({mark!r} + '-not-needed', 'w')",
-    'check.equal("demo.root", math.sqrt(9), 3.0, control=4.0)',
-    'check.equal("demo.nine", lambda: math.sqrt(nine), 3.0, control=4.0)',
-    'check.equal("demo.sine", math.sin(0), 0.0, control=1.0)',
-    'import pathlib\npathlib.Path({mark!r}).touch()\ncheck.equal("demo.text", "a".upper(), "A", control="B")',
-    'check.equal("demo.wrong", 1.0, 2.0, control=3.0)',
-    'if cards > 100:\n    check.equal("demo.never", 1.0, 1.0, control=2.0)',
-    "verdict()",
-)
-WRONG_ROOT = "import math; math.sqrt = lambda x: 4.0"
+IMPORTS = "import math\nfrom xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
+SECTIONS = {
+    "root": ['check.equal("demo.root", math.sqrt(9), 3.0, control=4.0)'],
+    "other": ["unused = open({mark!r} + '-not-needed', 'w')", 'check.equal("demo.sine", math.sin(0), 0.0, control=1.0)'],
+    "text": ['import pathlib\npathlib.Path({mark!r}).touch()\ncheck.equal("demo.text", "a".upper(), "A", control="B")'],
+    "wrong": ['check.equal("demo.wrong", 1.0, 2.0, control=3.0)'],
+    "never": ['if cards > 100:\n    check.equal("demo.never", 1.0, 1.0, control=2.0)'],
+    "smoke": ['check.equal("demo.smoke", math.sqrt(4), 2.0, control=4.0)'],
+}
+
+
+def wrong_root():
+    import math
+
+    math.sqrt = lambda x: 4.0
+
+
+def nothing():
+    pass
 
 
 @pytest.fixture
 def fault(tmp_path, monkeypatch):
-    """Makes a fault of the notebook `demo`; tmp_path / "reached" is there once its last check has run."""
-    cells = [v4.new_code_cell(source.replace("{mark!r}", repr(str(tmp_path / "reached")))) for source in CELLS]
-    cells[0].metadata["tags"] = ["parameters"]
-    notebook = v4.new_notebook(cells=cells)
-    budget = {"quick": 30, "standard": 30}
+    """Makes a fault of the notebook `demo`; tmp_path / "reached" is there once the section of demo.text has run."""
+    parameters = v4.new_code_cell('device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0', metadata={"tags": ["parameters"]})
+    cells = [parameters, v4.new_code_cell(IMPORTS)]
+    for name, sources in SECTIONS.items():
+        declared = {"section": name, "needs": [], "part": "lesson", "level": "smoke" if name == "smoke" else "quick"}
+        cells.append(v4.new_markdown_cell(f"## {name}", metadata={"xpulab": declared}))
+        cells += [v4.new_code_cell(source.replace("{mark!r}", repr(str(tmp_path / "reached")))) for source in sources]
+    notebook = v4.new_notebook(cells=[*cells, v4.new_code_cell("verdict()")])
+    budget = {"smoke": 30, "quick": 30, "standard": 30}
     notebook.metadata["xpulab"] = {"title": "A demo", "capabilities": ["demo"], "cards": 1, "budget_seconds": budget}
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, tmp_path / "demo.ipynb")
     monkeypatch.setattr(files, "NOTEBOOKS", tmp_path)
-    return lambda **given: Fault(**{"name": "demo", "what": "a demo", "notebook": "demo", "seen_by": ("demo.root",), **given})
+    selftest._chapter.cache_clear()
+
+    def make(inject=nothing, *, name="demo", detected_by=("demo.root",), **given):
+        # nested, so that it is pickled by value: the kernel cannot import this file
+        return Fault(name, "a demo", "demo", "cpu", detected_by, lambda: by_value(inject)(), **given)
+
+    return make
 
 
-def test_a_fault_is_caught_and_the_rest_of_the_notebook_is_not_run(fault, tmp_path):
-    trial = selftest.try_fault(fault(breaks=WRONG_ROOT), os.environ)
-    assert (trial.survived, trial.seen_by) == (None, ("demo.root",))
-    assert not (tmp_path / "reached").exists()
+def by_value(function):
+    """The same function as one that no module has."""
+    from types import FunctionType
+
+    return FunctionType(function.__code__, {"__builtins__": __builtins__})
 
 
-def test_a_fault_that_changes_nothing_survives(fault):
-    trial = selftest.try_fault(fault(breaks="pass"), os.environ)
-    assert trial.seen_by == ()
-    assert trial.survived.startswith("not seen by demo.root; ")
+def test_a_fault_is_detected_and_the_rest_of_the_notebook_is_not_run(fault, tmp_path):
+    trial = selftest.try_fault(fault(wrong_root), os.environ)
+    assert (trial.missed, trial.detected_by) == (None, ("demo.root",))
+    assert not (tmp_path / "reached").exists() and not (tmp_path / "reached-not-needed").exists()
 
 
-def test_all_that_must_see_it_do_and_nothing_less_counts(fault, tmp_path):
-    trial = selftest.try_fault(fault(breaks=WRONG_ROOT, seen_by=("demo.root", "demo.text")), os.environ)
-    assert trial.seen_by == ("demo.root",)
-    assert trial.survived.startswith("not seen by demo.text; ")
+def test_a_fault_that_changes_nothing_is_missed(fault):
+    trial = selftest.try_fault(fault(), os.environ)
+    assert trial.detected_by == ()
+    assert trial.missed.startswith("not detected by demo.root; ")
+
+
+def test_every_check_that_must_detect_it_counts(fault, tmp_path):
+    trial = selftest.try_fault(fault(wrong_root, detected_by=("demo.root", "demo.text")), os.environ)
+    assert trial.detected_by == ("demo.root",)
+    assert trial.missed.startswith("not detected by demo.text; ")
     assert (tmp_path / "reached").exists()
 
 
-def test_what_these_checks_do_not_need_is_not_run(fault, tmp_path):
-    selftest.try_fault(fault(breaks="pass"), os.environ)
-    assert not (tmp_path / "reached-not-needed").exists()
+def test_at_level_smoke_the_smoke_sections_must_detect_it(fault):
+    of_both = fault(wrong_root, smoke=("demo.smoke",))
+    trials = {trial.level: (trial.detected_by, trial.missed) for trial in selftest.trials([of_both], 1, os.environ)}
+    assert trials == {"quick": (("demo.root",), None), "smoke": (("demo.smoke",), None)}
+    assert selftest.count([of_both, fault()]) == 3
 
 
 def test_a_fault_that_ends_the_notebook_is_tried_in_all_of_it(fault, tmp_path):
-    selftest.try_fault(fault(breaks="pass", says="no roots"), os.environ)
+    selftest.try_fault(fault(reason_contains="no roots"), os.environ)
     assert (tmp_path / "reached-not-needed").exists()
 
 
-@pytest.fixture
-def without_nine(monkeypatch):
-    """The sections of `demo.nine` lack what it needs."""
-    whole = selftest.sliced
-
-    def lacking(cells, checks):
-        part = whole(cells, checks)
-        return Slice(tuple(source.replace("nine = 9", "") for source in part.sources), part.cut | {"nine"})
-
-    monkeypatch.setattr(selftest, "sliced", lacking)
-
-
-def test_sections_that_break_by_themselves_are_no_proof(fault, without_nine):
-    trial = selftest.try_fault(fault(breaks=WRONG_ROOT, seen_by=("demo.nine",)), os.environ)
-    assert trial.seen_by == ("demo.nine",)
-    assert trial.survived == "its sections lack nine, so that they break by themselves"
-
-
-def test_a_notebook_that_breaks_down_has_not_seen_the_fault(fault):
-    trial = selftest.try_fault(fault(breaks="import math; del math.sqrt"), os.environ)
-    assert trial.survived.startswith("not seen by demo.root; ")
-
-
-@pytest.mark.parametrize("breaks", ["import no_such_module", "if:", "raise KeyboardInterrupt"])
-def test_a_fault_that_cannot_be_let_loose_is_no_proof(fault, breaks):
-    assert selftest.try_fault(fault(breaks=breaks), os.environ).survived.startswith("it could not be let loose: ")
-
-
-def test_a_fault_may_be_indented_like_its_surroundings(fault):
-    indented = """
+def test_a_notebook_that_breaks_down_has_not_detected_the_fault(fault):
+    def without():
         import math
-        def sqrt(x):
-            return 4.0
-        math.sqrt = sqrt
-    """
-    assert selftest.try_fault(fault(breaks=indented), os.environ).survived is None
+
+        del math.sqrt
+
+    assert selftest.try_fault(fault(without), os.environ).missed.startswith("not detected by demo.root; ")
+
+
+def raises_import_error():
+    import no_such_module  # noqa: F401
+
+
+def raises_keyboard_interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("inject", [raises_import_error, raises_keyboard_interrupt])
+def test_a_fault_that_cannot_be_injected_is_no_proof(fault, inject):
+    assert selftest.try_fault(fault(inject), os.environ).missed.startswith("it could not be injected: ")
 
 
 def test_a_fault_leaves_no_name_in_the_notebook(fault):
-    looks = "import math\nmath.sqrt = lambda x: 0.0 if 'fault' in vars(__import__('__main__')) else 3.0"
-    trial = selftest.try_fault(fault(breaks=looks), os.environ)
-    assert trial.survived.startswith("not seen by demo.root; ")
+    def looks():
+        import math
+
+        names = vars(__import__("__main__"))
+        math.sqrt = lambda x: 0.0 if "inject_from" in names or "looks" in names else 3.0
+
+    assert selftest.try_fault(fault(looks), os.environ).missed.startswith("not detected by demo.root; ")
+
+
+def no_roots():
+    import math
+
+    def sqrt(x):
+        raise ArithmeticError("no roots today")
+
+    math.sqrt = sqrt
 
 
 def test_a_fault_that_ends_the_notebook_must_be_named(fault):
-    breaks = "import math\ndef sqrt(x):\n    raise ArithmeticError('no roots today')\nmath.sqrt = sqrt"
-    assert selftest.try_fault(fault(breaks=breaks, says="no roots"), os.environ).survived is None
-    survived = selftest.try_fault(fault(breaks=breaks, says="overflow"), os.environ).survived
-    assert survived.startswith("the notebook does not say 'overflow' but: ")
+    assert selftest.try_fault(fault(no_roots, reason_contains="no roots"), os.environ).missed is None
+    missed = selftest.try_fault(fault(no_roots, reason_contains="overflow"), os.environ).missed
+    assert missed.startswith("the notebook's reason does not contain 'overflow' but is: ")
 
 
 def test_several_are_tried_at_a_time(fault):
-    faults = [fault(name="good", breaks=WRONG_ROOT), fault(name="bad", breaks="pass")]
-    outcomes = {trial.fault.name: bool(trial.survived) for trial in selftest.trials(faults, 2, os.environ)}
+    faults = [fault(wrong_root, name="good"), fault(name="bad")]
+    outcomes = {trial.fault.name: bool(trial.missed) for trial in selftest.trials(faults, 2, os.environ)}
     assert outcomes == {"good": False, "bad": True}
 
 
@@ -139,21 +160,17 @@ def the_control(*faults):
     return control
 
 
-def test_without_the_fault_all_is_well(fault):
-    control = the_control(fault(breaks=WRONG_ROOT))
-    assert (control.wrong, control.faults, control.checks, control.cells) == (None, ("demo",), ("demo.root",), (3, 10))
+def test_without_the_fault_every_check_is_green(fault):
+    control = the_control(fault(wrong_root))
+    assert (control.wrong, control.faults, control.checks, control.cells) == (None, ("demo",), ("demo.root",), (4, 10))
 
 
 def test_a_check_that_is_red_without_the_fault_proves_nothing(fault):
-    assert the_control(fault(seen_by=("demo.root", "demo.wrong"))).wrong.startswith("demo.wrong is failed; ")
+    assert the_control(fault(detected_by=("demo.root", "demo.wrong"))).wrong.startswith("demo.wrong is failed; ")
 
 
-def test_a_check_that_does_not_come_proves_nothing(fault):
-    assert the_control(fault(seen_by=("demo.never",))).wrong.startswith("demo.never is missing; ")
-
-
-def test_sections_that_lack_a_name_are_wrong_without_a_fault(fault, without_nine):
-    assert the_control(fault(seen_by=("demo.nine",))).wrong == "its sections lack nine, so that they break by themselves"
+def test_a_check_that_does_not_run_proves_nothing(fault):
+    assert the_control(fault(detected_by=("demo.never",))).wrong.startswith("demo.never is missing; ")
 
 
 def test_the_same_sections_run_once_without_a_fault(fault):
@@ -161,39 +178,58 @@ def test_the_same_sections_run_once_without_a_fault(fault):
 
 
 def test_a_fault_that_ends_the_notebook_has_no_control(fault):
-    assert list(selftest.controls([fault(says="no roots")], 1, os.environ)) == []
+    assert list(selftest.controls([fault(reason_contains="no roots")], 1, os.environ)) == []
 
 
-@pytest.mark.parametrize(("check", "exit_code", "said"), [("demo.root", 0, "1 of 1 well"), ("demo.wrong", 1, "0 of 1 well")])
-def test_the_command_runs_the_control(fault, monkeypatch, check, exit_code, said):
-    monkeypatch.setattr(selftest, "CATALOGUE", (fault(breaks=WRONG_ROOT, seen_by=(check,)),))
+@pytest.mark.parametrize(("check", "exit_code", "shown"), [("demo.root", 0, "1 of 1 green"), ("demo.wrong", 1, "0 of 1 green")])
+def test_the_command_runs_the_control(fault, monkeypatch, check, exit_code, shown):
+    monkeypatch.setattr(selftest, "CATALOGUE", (fault(wrong_root, detected_by=(check,)),))
     monkeypatch.setattr("xpulab.harness.run.kernel_environment", lambda device: nullcontext(dict(os.environ)))
     done = CliRunner().invoke(cli.app, ["selftest", "--control"])
-    assert (done.exit_code, said in done.stdout) == (exit_code, True), done.output
+    assert (done.exit_code, shown in done.stdout) == (exit_code, True), done.output
 
 
 def test_what_is_wrong_without_a_fault_comes_first():
-    well, wrong = (
-        selftest.Control("demo", "cpu", (name,), ("demo.root",), (2, 4), why, 1.0) for name, why in (("a", None), ("b", "red"))
+    green, wrong = (
+        selftest.Control("demo", "cpu", "quick", (name,), ("demo.root",), (2, 4), why, 1.0)
+        for name, why in (("a", None), ("b", "red"))
     )
-    lines = table.controls_as_text([well, wrong]).splitlines()
-    assert lines[0].startswith("WRONG  demo.root (demo, cpu, 2 of 4 cells") and lines[-1] == "1 of 2 well without a fault"
-    assert table.controls_to_json([well, wrong])["well"] == 1
+    lines = table.format_controls([green, wrong]).splitlines()
+    assert (
+        lines[0].startswith("WRONG  demo.root (demo, cpu, quick, 2 of 4 cells") and lines[-1] == "1 of 2 green without a fault"
+    )
+    assert table.controls_to_json([green, wrong])["green"] == 1
 
 
-def test_survivors_come_first():
-    caught, survivor = (
-        selftest.Trial(Fault(name, "what", "demo", ("demo.root",)), (), survived, 1.0)
-        for name, survived in (("a", None), ("b", "not seen"))
+def test_missed_faults_come_first():
+    detected, missed = (
+        selftest.Trial(Fault(name, "what", "demo", "cpu", ("demo.root",), nothing), "quick", (), why, 1.0)
+        for name, why in (("a", None), ("b", "not detected"))
     )
-    lines = table.as_text([caught, survivor]).splitlines()
-    assert lines[0].startswith("SURVIVED  b") and lines[-1] == "1 of 2 faults caught"
-    assert table.to_json([caught, survivor])["caught"] == 1
+    lines = table.format_trials([detected, missed]).splitlines()
+    assert lines[0].startswith("MISSED    b") and lines[-1] == "1 of 2 faults detected"
+    assert table.trials_to_json([detected, missed])["detected"] == 1
+
+
+def test_a_fault_has_the_name_and_the_sentence_of_its_function():
+    @declare("demo", detected_by=("demo.root",))
+    def something_breaks():
+        """Something breaks.
+
+        And more.
+        """
+
+    assert (something_breaks.name, something_breaks.what) == ("something-breaks", "Something breaks.")
+
+
+def test_a_fault_without_a_docstring_is_refused():
+    with pytest.raises(ValueError, match="needs a docstring"):
+        declare("demo", detected_by=("demo.root",))(nothing)
 
 
 def test_a_name_that_no_fault_has_is_refused():
-    with pytest.raises(InputError, match=r"no fault 'nobody'.*--list"):
-        selftest.faults_named(["nobody"])
+    with pytest.raises(InputError, match=r"no fault 'none'.*--list"):
+        selftest.faults_named(["none"])
 
 
 def test_without_names_all_are_tried():
@@ -205,10 +241,10 @@ def test_what_runs_in_every_rank_runs_before_the_function(monkeypatch):
 
     given = []
     monkeypatch.setattr(ranks, "run", lambda function, n, *arguments: given.append(function(*arguments)))
-    exec(in_every_rank("import math\nmath.tau = 6"), {})
     import math
 
     monkeypatch.setattr(math, "tau", math.tau)
+    in_every_rank(lambda: setattr(math, "tau", 6))
     ranks.run(lambda x: (x, math.tau), 2, "argument")
     assert given == [("argument", 6)]
 
@@ -218,18 +254,18 @@ def command(*arguments):
     return subprocess.run(done, capture_output=True, text=True, timeout=250)
 
 
-def test_the_command_says_which_check_saw_a_fault():
+def test_the_command_says_which_check_detected_a_fault():
     done = command("--fault", "inputs-held-on-to", "--json")
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert (said["caught"], said["faults"][0]["fault"]) == (1, "inputs-held-on-to")
-    assert "pipeline.released" in said["faults"][0]["seen_by"]
+    result = json.loads(done.stdout)
+    assert (result["detected"], result["faults"][0]["fault"]) == (1, "inputs-held-on-to")
+    assert "pipeline.released" in result["faults"][0]["detected_by"]
 
 
 def test_the_command_refuses_a_name_that_no_fault_has():
-    done = command("--fault", "nobody")
+    done = command("--fault", "none")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no fault 'nobody'" in done.stderr and "Traceback" not in done.stderr
+    assert "no fault 'none'" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_command_lists_all_faults():

@@ -15,7 +15,8 @@ from nbformat import NotebookNode, v4
 IMPORTS = "from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
 PARAMETERS = 'device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0'
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
-METADATA = {"title": "A demo", "capabilities": ["demo"], "cards": 1, "budget_seconds": {"quick": 30, "standard": 60}}
+BUDGET = {"smoke": 20, "quick": 30, "standard": 60}
+METADATA = {"title": "A demo", "capabilities": ["demo"], "cards": 1, "budget_seconds": BUDGET}
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
@@ -34,14 +35,20 @@ def make(
     head = [] if parameters is None else [v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})]
     body = [cell if isinstance(cell, NotebookNode) else v4.new_code_cell(cell) for cell in cells]
     tail = [v4.new_code_cell("verdict()", metadata={"tags": ["nbval-ignore-output"]})] if ends else []
-    notebook = v4.new_notebook(cells=[*head, v4.new_code_cell(IMPORTS), *body, *tail])
+    notebook = v4.new_notebook(cells=[*head, v4.new_code_cell(IMPORTS), section("all"), *body, *tail])
     if "budget" in changed:
         budget = changed.pop("budget")
-        changed["budget_seconds"] = {"quick": budget, "standard": budget}
+        changed["budget_seconds"] = {"smoke": budget, "quick": budget, "standard": budget}
     if isinstance(metadata, dict):
         metadata = {**metadata, **changed}
     notebook.metadata.update({key: value for key, value in {"kernelspec": kernel, "xpulab": metadata}.items() if value})
     return notebook
+
+
+def section(name: str, *needs: str, level: str = "quick") -> NotebookNode:
+    """A heading cell that declares a section."""
+    declared = {"section": name, "needs": list(needs), "part": "lesson", "level": level}
+    return v4.new_markdown_cell(f"## {name}", metadata={"xpulab": declared})
 
 
 def save(notebook: NotebookNode, path: Path) -> Path:

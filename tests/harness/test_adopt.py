@@ -44,14 +44,15 @@ class Adoption:
         executed = copy.deepcopy(notebook)
         injected = v4.new_code_cell('device = "cpu"', metadata={"tags": ["injected-parameters"]}, execution_count=2)
         executed.cells.insert(1, injected)
-        for count, cell in enumerate(executed.cells, start=1):
+        code = [cell for cell in executed.cells if cell.cell_type == "code"]
+        for count, cell in enumerate(code, start=1):
             cell.metadata["papermill"] = {"duration": 1.0, "status": "completed"}
             cell.execution_count = count
         executed.metadata["papermill"] = {"duration": 5.0}
         executed.metadata["xpulab"]["run"] = asdict(Run("cpu", "quick", 1, 2.0, 30.0, None))
         line = {"text/plain": "passed  demo.good  two is two"}
         executed.cells[2].outputs = [v4.new_output("display_data", data={}, metadata=RunContext("cpu", 1).to_metadata())]
-        executed.cells[3].outputs = [
+        executed.cells[4].outputs = [
             v4.new_output("display_data", data=line, metadata=PASSED.to_metadata()),
             v4.new_output("execute_result", data={"text/plain": "4"}, execution_count=4),
         ]
@@ -89,9 +90,9 @@ def test_outputs_of_a_green_run_are_taken_over_without_papermills_traces(adoptio
     for notebook, before in zip(adoption.committed(), sources, strict=True):
         assert [cell.source for cell in notebook.cells] == before
         assert "papermill" not in json.dumps(notebook) and "run" not in notebook.metadata.xpulab
-        assert [cell.execution_count for cell in notebook.cells] == [1, 2, 3, 4]
-        assert notebook.cells[2].outputs[0].data["text/plain"] == "passed  demo.good  two is two"
-        assert notebook.cells[2].outputs[1].execution_count == 3
+        assert [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"] == [1, 2, 3, 4]
+        assert notebook.cells[3].outputs[0].data["text/plain"] == "passed  demo.good  two is two"
+        assert notebook.cells[3].outputs[1].execution_count == 3
 
 
 def test_what_was_adopted_is_judged_green(adoption):
@@ -102,13 +103,13 @@ def test_what_was_adopted_is_judged_green(adoption):
 
 def test_outputs_that_differ_from_the_committed_ones_are_taken_over(adoption):
     adoption.adopt()
-    adoption.executed["02_two"].cells[3].outputs[1].data["text/plain"] = "5"
+    adoption.executed["02_two"].cells[4].outputs[1].data["text/plain"] = "5"
     adoption.adopt()
-    assert adoption.committed()[1].cells[2].outputs[1].data["text/plain"] == "5"
+    assert adoption.committed()[1].cells[3].outputs[1].data["text/plain"] == "5"
 
 
 def test_other_sources_are_refused(adoption):
-    adoption.executed["02_two"].cells[3].source += "  # edited"
+    adoption.executed["02_two"].cells[4].source += "  # edited"
     assert "02_two" in adoption.refusal()
 
 
@@ -116,7 +117,7 @@ def test_other_sources_are_refused_by_the_step_itself(adoption, script):
     adoption.adopt()
     one, two = (adoption.folder / "run" / "notebooks" / "01_one.ipynb", adoption.notebooks / "02_two.ipynb")
     notebook = nbformat.read(two, as_version=4)
-    notebook.cells[2].source += "  # edited"
+    notebook.cells[3].source += "  # edited"
     nbformat.write(notebook, two)
     with pytest.raises(SystemExit, match="made from other cells"):
         script.adopt(one, two)
@@ -124,24 +125,24 @@ def test_other_sources_are_refused_by_the_step_itself(adoption, script):
 
 def test_a_red_check_is_refused_and_nothing_at_all_is_taken_over(adoption):
     failed = Record("demo.good", "failed", "two is two", control="rejected")
-    adoption.executed["02_two"].cells[3].outputs[0].metadata = failed.to_metadata()
+    adoption.executed["02_two"].cells[4].outputs[0].metadata = failed.to_metadata()
     assert "02_two" in adoption.refusal() and "demo.good" in adoption.refusal()
 
 
 def test_a_missing_check_is_refused(adoption):
-    adoption.executed["02_two"].cells[3].outputs = []
+    adoption.executed["02_two"].cells[4].outputs = []
     assert "demo.good" in adoption.refusal()
 
 
 def test_a_cell_that_raised_is_refused_though_its_checks_passed(adoption):
     error = v4.new_output("error", ename="OSError", evalue="disk full", traceback=[])
-    adoption.executed["02_two"].cells[4].outputs = [error]
+    adoption.executed["02_two"].cells[5].outputs = [error]
     assert "OSError" in adoption.refusal()
 
 
 def test_a_run_that_compared_nothing_is_refused(adoption):
     skipped = Record("demo.good", "skipped", "no reason")
-    adoption.executed["02_two"].cells[3].outputs[0].metadata = skipped.to_metadata()
+    adoption.executed["02_two"].cells[4].outputs[0].metadata = skipped.to_metadata()
     assert "nothing was compared" in adoption.refusal()
 
 

@@ -57,7 +57,7 @@ CASES = {
     ),
     "never_ends": (
         ["while True:\n    pass", 'check.equal("demo.k", 2, 2, control=3)'],
-        {"budget_seconds": {"quick": 0.8, "standard": 1}},
+        {"budget_seconds": {"smoke": 0.8, "quick": 0.8, "standard": 1}},
         "failed",
         "had not ended after 4 s",
         {"demo.k": "missing"},
@@ -67,7 +67,7 @@ CASES = {
             "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True:\n    pass",
             'check.equal("demo.l", 2, 2, control=3)',
         ],
-        {"budget_seconds": {"quick": 0.8, "standard": 1}},
+        {"budget_seconds": {"smoke": 0.8, "quick": 0.8, "standard": 1}},
         "failed",
         "had not ended after 4 s",
         {"demo.l": "missing"},
@@ -94,7 +94,7 @@ CASES = {
     "two_cards_on_a_cpu": (['check.equal("demo.n", 2, 2, control=3)'], {"cards": 2}, "passed", None, {"demo.n": "passed"}),
     "slow": (
         ["import time; time.sleep(4.5)", 'check.equal("demo.o", 2, 2, control=3)'],
-        {"budget_seconds": {"quick": 3, "standard": 3}},
+        {"budget_seconds": {"smoke": 3, "quick": 3, "standard": 3}},
         "passed",
         None,
         {"demo.o": "passed"},

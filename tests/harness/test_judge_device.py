@@ -24,7 +24,7 @@ def shown():
 @pytest.mark.parametrize(("device", "outcome"), [("cpu", "passed"), ("gpu", "failed"), ("xpu", "failed")])
 def test_a_notebook_that_was_to_run_on_a_card_must_say_where_it_ran(book, tmp_path, device, outcome):
     notebook = book(GOOD)
-    notebook.cells[2].outputs = [shown()]
+    notebook.cells[3].outputs = [shown()]
     nbformat.write(notebook, tmp_path / "demo.ipynb")
     notebook.metadata["xpulab"]["run"] = asdict(Run(device, "quick", 1, 1.0, 30.0, None))
     nbformat.write(notebook, tmp_path / "executed.ipynb")
@@ -35,7 +35,7 @@ def test_a_notebook_that_was_to_run_on_a_card_must_say_where_it_ran(book, tmp_pa
 
 def test_what_was_committed_does_not_count_as_seen_when_nothing_ran(book, tmp_path):
     notebook = book(GOOD, kernel=None)
-    notebook.cells[2].outputs = [shown()]
+    notebook.cells[3].outputs = [shown()]
     nbformat.write(notebook, tmp_path / "demo.ipynb")
     (tmp_path / "out").mkdir()
     plan = read_plan(tmp_path / "demo.ipynb", "quick")

@@ -11,7 +11,8 @@ from nbformat import v4
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.harness.plan import find_notebooks, make_plans, read_notebook, read_plan
+from xpulab.harness.chapter import read_notebook
+from xpulab.harness.plan import find_notebooks, make_plans, read_plan
 
 GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
@@ -76,7 +77,7 @@ def test_an_empty_folder_is_refused(tmp_path, monkeypatch):
 
 
 def test_an_unknown_level_is_refused_with_those_there_are(folder):
-    assert refusal("01_one", "deep") == "no level 'deep': choose quick or standard"
+    assert refusal("01_one", "deep") == "no level 'deep': choose smoke, quick or standard"
 
 
 def test_a_plan_says_what_the_notebook_says_of_itself(put):
@@ -90,7 +91,7 @@ def test_a_plan_says_what_the_notebook_says_of_itself(put):
         parameters='device = "auto"\ncards: int = 1',
     )
     quick, standard = read_plan(path, "quick"), read_plan(path, "standard")
-    assert (quick.name, quick.title, quick.cards, quick.capabilities) == ("03_three", "Three", 2, ("demo", "other"))
+    assert (quick.name, quick.title, quick.cards, quick.chapter.capabilities) == ("03_three", "Three", 2, ("demo", "other"))
     assert [(check.name, check.cell, check.line) for check in quick.checks] == [("demo.good", 3, 1), ("demo.more", 4, 2)]
     assert (quick.budget_seconds, standard.budget_seconds) == (30.0, 60.0)
     assert quick.parameters == ("device", "cards")
@@ -164,14 +165,14 @@ def test_a_parameters_cell_may_hold_a_magic(put):
 
 def test_no_metadata_is_refused_with_where_to_read_on(put):
     path = put("plain", GOOD, metadata=None)
-    assert refusal(path).startswith(f"{path}: its metadata holds no 'xpulab'") and "README.md" in refusal(path)
+    assert refusal(path).startswith(f"{path}: its metadata has no 'xpulab'") and "CONTRIBUTING.md" in refusal(path)
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"budget_seconds": {"quick": -1, "standard": 60}}, "xpulab/budget_seconds/quick: -1"),
-        ({"budget_seconds": {"quick": 3}}, "xpulab/budget_seconds: 'standard' is a required"),
+        ({"budget_seconds": {"smoke": 1, "quick": -1, "standard": 60}}, "xpulab/budget_seconds/quick: -1"),
+        ({"budget_seconds": {"smoke": 1, "quick": 3}}, "xpulab/budget_seconds: 'standard' is a required"),
         ({"cards": "two"}, "xpulab/cards: 'two' is not of type 'integer'"),
         ({"capabilities": []}, "xpulab/capabilities: []"),
         ({"capabilities": ["Demo"]}, "xpulab/capabilities/0: 'Demo'"),

@@ -275,7 +275,7 @@ def test_the_terminal_shows_what_is_wrong_and_the_verdict(everything):
 def test_every_report_says_what_its_device_does_not_prove(reported, device):
     result, root, page = reported(verdict("n", record("n.one")), device=device)
     stated = {each.get("name"): each.get("value") for each in root[0].iter("property")}
-    assert stated == {"device": device, "scope": result["scope"]}
+    assert stated == {"device": device, "level": "quick", "scope": result["scope"]}
     assert result["scope"] in html.unescape(page) and result["scope"] in as_text(result)
     assert {"cpu": "the CPU", "gpu": "a GPU", "xpu": "Kunlun XPU", "sim": "simulated cards"}[device] in result["scope"]
 

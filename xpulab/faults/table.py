@@ -1,4 +1,4 @@
-"""What `xpulab selftest` prints: a line a fault, survivors first."""
+"""What `xpulab selftest` prints: a block for each trial, missed faults first."""
 
 from __future__ import annotations
 
@@ -9,52 +9,64 @@ from xpulab.faults.fault import Fault
 from xpulab.faults.selftest import Control, Trial
 
 
-def outcome(trial: Trial) -> str:
-    """One word."""
-    return "SURVIVED" if trial.survived else "caught  "
+def format_outcome(trial: Trial) -> str:
+    """One word of eight characters."""
+    return "MISSED  " if trial.missed else "detected"
 
 
-def as_text(trials: Sequence[Trial]) -> str:
-    """A block a fault: what was expected to see it, what did and after how long; then how many were caught."""
-    ordered = sorted(trials, key=lambda trial: (not trial.survived, trial.fault.notebook, trial.fault.name))
+def format_name(trial: Trial) -> str:
+    """The fault's name, with the level where it is not quick."""
+    return trial.fault.name if trial.level == "quick" else f"{trial.fault.name} ({trial.level})"
+
+
+def format_trials(trials: Sequence[Trial]) -> str:
+    """A block for each trial: what had to detect the fault, what did and after how long; then how many were detected."""
+    ordered = sorted(trials, key=lambda trial: (not trial.missed, trial.fault.notebook, trial.fault.name, trial.level))
     lines = []
     for trial in ordered:
         fault = trial.fault
-        lines.append(f"{outcome(trial)}  {fault.name}: {fault.what} ({fault.notebook}, {fault.device}, {trial.seconds:.0f} s)")
-        end = [f"the notebook's end, which says {fault.says!r}"] if fault.says else []
-        lines.append(f"          expected  {', '.join(end or fault.seen_by)}")
-        lines.append(f"          seen by   {', '.join([] if trial.survived else end) or ', '.join(trial.seen_by) or '-'}")
-        if trial.survived:
-            lines.append(f"          {trial.survived}")
-    caught = sum(not trial.survived for trial in trials)
-    return "\n".join([*lines, f"{caught} of {len(trials)} faults caught"])
+        where = f"{fault.notebook}, {fault.device}, {trial.level}, {trial.seconds:.0f} s"
+        lines.append(f"{format_outcome(trial)}  {format_name(trial)}: {fault.what} ({where})")
+        end = [f"the notebook's end, with a reason that contains {fault.reason_contains!r}"] if fault.reason_contains else []
+        lines.append(f"          expected     {', '.join(end or trial.expected)}")
+        lines.append(f"          detected by  {', '.join([] if trial.missed else end) or ', '.join(trial.detected_by) or '-'}")
+        if trial.missed:
+            lines.append(f"          {trial.missed}")
+    return "\n".join([*lines, f"{_detected(trials)} of {len(trials)} faults detected"])
 
 
-def catalogue(faults: Iterable[Fault]) -> str:
-    """A line a fault."""
+def format_catalogue(faults: Iterable[Fault]) -> str:
+    """A line for each fault."""
     return "\n".join(f"{fault.name:<36} {fault.notebook:<28} {fault.device:<4} {fault.what}" for fault in faults)
 
 
-def to_json(trials: Sequence[Trial]) -> dict[str, Any]:
+def trials_to_json(trials: Sequence[Trial]) -> dict[str, Any]:
     """All trials as a JSON object."""
-    caught = sum(not trial.survived for trial in trials)
-    return {"schema": 1, "caught": caught, "faults": [trial.to_json() for trial in trials]}
+    return {"schema": 2, "detected": _detected(trials), "faults": [trial.to_json() for trial in trials]}
 
 
-def controls_as_text(controls: Sequence[Control]) -> str:
-    """A line for the sections that some faults share, those that prove nothing first; then how many are well."""
+def format_controls(controls: Sequence[Control]) -> str:
+    """A line for the sections that some faults share, those that prove nothing first; then how many are green."""
     ordered = sorted(controls, key=lambda control: (not control.wrong, control.notebook, control.checks))
     lines = []
     for control in ordered:
-        outcome = "WRONG" if control.wrong else "well "
-        ran = f"{control.notebook}, {control.device}, {control.cells[0]} of {control.cells[1]} cells, {control.seconds:.0f} s"
+        outcome = "WRONG" if control.wrong else "green"
+        where = f"{control.notebook}, {control.device}, {control.level}"
+        ran = f"{where}, {control.cells[0]} of {control.cells[1]} cells, {control.seconds:.0f} s"
         lines.append(f"{outcome}  {', '.join(control.checks)} ({ran}): {', '.join(control.faults)}")
         if control.wrong:
             lines.append(f"       {control.wrong}")
-    well = sum(not control.wrong for control in controls)
-    return "\n".join([*lines, f"{well} of {len(controls)} well without a fault"])
+    return "\n".join([*lines, f"{_green(controls)} of {len(controls)} green without a fault"])
 
 
 def controls_to_json(controls: Sequence[Control]) -> dict[str, Any]:
     """All controls as a JSON object."""
-    return {"schema": 1, "well": sum(not each.wrong for each in controls), "controls": [each.to_json() for each in controls]}
+    return {"schema": 2, "green": _green(controls), "controls": [each.to_json() for each in controls]}
+
+
+def _detected(trials: Sequence[Trial]) -> int:
+    return sum(not trial.missed for trial in trials)
+
+
+def _green(controls: Sequence[Control]) -> int:
+    return sum(not control.wrong for control in controls)

@@ -59,7 +59,7 @@ def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, cons
             outcome = harness.run(plans, target, 1, of_this, console)
             if outcome.interrupted:
                 raise KeyboardInterrupt
-            if outcome.result["outcome"] != "passed":
+            if not outcome.result["green"]:
                 raise NotGreen(outcome.result, of_this)
             verdicts.append(outcome.verdicts)
     return summed_up(verdicts, target.level)

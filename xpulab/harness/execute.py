@@ -5,6 +5,7 @@ All that a later reader needs is written into the executed notebook: xpulab.harn
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import tempfile
@@ -22,6 +23,7 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from xpulab import warm
+from xpulab.harness.chapter import code_cells
 from xpulab.harness.plan import Plan
 from xpulab.records.record import METADATA_KEY
 from xpulab.warm import kernels
@@ -94,7 +96,7 @@ class Execution:
 
     def run(self, plans: Sequence[Plan], jobs: int) -> Iterable[tuple[Plan, Path]]:
         """Execute the plans, the longest first, `jobs` at a time; yields each with its executed notebook as it ends."""
-        longest_first = sorted(plans, key=lambda plan: plan.budget_seconds, reverse=True)
+        longest_first = sorted(plans, key=lambda plan: plan.expected_seconds, reverse=True)
         with ThreadPoolExecutor(jobs) as pool:
             started = {pool.submit(self._run_one, plan): plan for plan in longest_first}
             try:
@@ -131,7 +133,7 @@ class Execution:
         seconds = round(time.monotonic() - started, 2)
         target = self._target
         run = Run(target.device, target.level, target.cards, seconds, plan.budget_seconds, stopped)
-        _note(run, executed, plan.path)
+        _note(run, executed, plan.notebook)
         return executed
 
     def _papermill_or_given_up(
@@ -163,17 +165,17 @@ class Execution:
             if self._enough(cell):
                 raise _SeenEnough
 
-        cells = sum(cell.cell_type == "code" for cell in nbformat.read(plan.path, as_version=4).cells)
+        cells = len(code_cells(plan.notebook))
         parameters = {name: value for name, value in asdict(self._target).items() if name in plan.parameters}
         try:
             papermill.execute_notebook(
-                plan.path,
+                _source_of(plan, executed),
                 executed,
                 parameters=parameters,
                 language="python",
                 progress_bar=False,
                 start_timeout=_START_SECONDS,
-                kernel_name=self._kernel_name(plan.path),
+                kernel_name=self._kernel_name(plan.notebook),
                 kernel_manager_class=manager,
                 shutdown_kernel="immediate",
                 on_cell_start=on_cell_start,
@@ -189,9 +191,9 @@ class Execution:
             return watch.reason or f"it could not be run: {type(error).__name__}: {error}"
         return watch.reason
 
-    def _kernel_name(self, path: Path) -> str | None:
-        """A warm kernel in place of the ordinary one when there is a warm process; None leaves it to the notebook."""
-        spec = nbformat.read(path, as_version=4).metadata.get("kernelspec", {})
+    def _kernel_name(self, notebook: nbformat.NotebookNode) -> str | None:
+        """A warm kernel in place of the ordinary one when there is a fork server; None leaves it to the notebook."""
+        spec = notebook.metadata.get("kernelspec", {})
         return kernels.NAME if warm.ADDRESS in self._environment and spec.get("name") == _ORDINARY_KERNEL else None
 
 
@@ -284,13 +286,24 @@ def _watched_by(watch: _Watch, scratch: str, environment: Mapping[str, str]) -> 
     return Watched
 
 
-def _note(run: Run, executed: Path, source: Path) -> None:
+def _source_of(plan: Plan, executed: Path) -> Path:
+    """The file that papermill reads: the committed notebook, or an excerpt of it that is written beside the executed one."""
+    if plan.is_whole:
+        return plan.path
+    source = executed.with_suffix(".source.ipynb")
+    nbformat.write(plan.notebook, source)
+    return source
+
+
+def _note(run: Run, executed: Path, source: nbformat.NotebookNode) -> None:
     """Write how it was run into the executed notebook, or into a copy of the source when nothing was executed.
 
     The copy has no outputs: what they hold was seen in another run.
     """
-    notebook = nbformat.read(executed if executed.exists() else source, as_version=4)
-    if not executed.exists():
+    if executed.exists():
+        notebook = nbformat.read(executed, as_version=4)
+    else:
+        notebook = copy.deepcopy(source)
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None

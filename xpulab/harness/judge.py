@@ -16,8 +16,10 @@ from nbformat import NotebookNode
 from nbval import plugin as nbval
 
 from xpulab import files
+from xpulab.harness.chapter import read_notebook
 from xpulab.harness.execute import Run
-from xpulab.harness.plan import Plan, read_notebook
+from xpulab.harness.plan import Plan
+from xpulab.harness.sections import number_of
 from xpulab.records.record import (
     METADATA_KEY,
     RED,
@@ -36,12 +38,18 @@ _ADDED_BY_PAPERMILL = {"injected-parameters", "papermill-error-cell-tag"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one notebook.
+    """The judgement of one notebook.
 
-    name, title: the notebook's. outcome: "passed", "failed", "skipped" (it was not to run here) or "missing" (it never
-    ran). run: how it was run, None when it was not. records: one for each planned check. run_context: where it ran, None
-    when it never said so. reasons: why it is not green, one sentence each. notes: what is worth knowing all the same.
+    name, title: the notebook's.
+    outcome: "passed", "failed", "partial" (green, but only some of its sections were asked for), "skipped" (it was not to
+    run here) or "missing" (it never ran).
+    run: how it was run, None when it was not.
+    records: one for each planned check.
+    run_context: where it ran, None when the notebook did not record it.
+    reasons: why it is not green, one sentence each.
+    notes: what is worth knowing although it is no failure.
     executed: the executed notebook, None when there is none.
+    partial: whether only some of its sections were asked for, whatever the outcome.
     """
 
     name: str
@@ -53,6 +61,7 @@ class Verdict:
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     executed: Path | None
+    partial: bool = False
 
     @property
     def compared(self) -> int:
@@ -62,21 +71,23 @@ class Verdict:
 
 def judge(plan: Plan, executed: Path) -> Verdict:
     """Judge an executed notebook against the committed one that `plan` was read from."""
-    notebook, committed = read_notebook(executed), read_notebook(plan.path)
+    notebook, committed = read_notebook(executed), plan.notebook
     stored = notebook.metadata.get(METADATA_KEY, {}).get("run")
     run = Run(**stored) if stored else None
     metadata = [output.metadata for cell in notebook.cells for output in cell.get("outputs", []) if "metadata" in output]
     records = reconcile([check.name for check in plan.checks], filter(None, map(record_in, metadata)))
     run_context = next(filter(None, map(run_context_in, metadata)), None)
     reasons = tuple(_reasons(run, run_context, records, notebook, committed))
-    outcome = "passed" if is_green(records) and not reasons else "failed"
-    return Verdict(plan.name, plan.title, outcome, run, records, run_context, reasons, tuple(_notes(run)), executed)
+    outcome = ("partial" if plan.partial else "passed") if is_green(records) and not reasons else "failed"
+    return Verdict(
+        plan.name, plan.title, outcome, run, records, run_context, reasons, tuple(_notes(run)), executed, plan.partial
+    )
 
 
 def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
     """The verdict on a notebook that was planned but not executed; its checks have the outcome of the notebook."""
     records = tuple(Record(check.name, outcome, means="not run", reason=reason) for check in plan.checks)
-    return Verdict(plan.name, plan.title, outcome, None, records, None, (reason,), (), None)
+    return Verdict(plan.name, plan.title, outcome, None, records, None, (reason,), (), None, plan.partial)
 
 
 def _reasons(
@@ -116,7 +127,7 @@ def _error(notebook: NotebookNode, red: list[str]) -> str | None:
         for output in cell.outputs:
             if output.output_type == "error" and not (red and output.ename == "NotebookIsRed"):
                 told = output.evalue.strip().splitlines() or [""]
-                return f"cell {number} raised {output.ename}: {told[0][:300]}"
+                return f"cell {number_of(cell, number)} raised {output.ename}: {told[0][:300]}"
     return None
 
 
@@ -142,7 +153,7 @@ def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -
         if not comparison.applies(theirs) or _holds_red(mine):
             continue
         if difference := comparison.difference(mine, theirs):
-            yield f"cell {number} shows another text than the committed notebook: {difference}"
+            yield f"cell {number_of(mine, number)} shows another text than the committed notebook: {difference}"
 
 
 def _holds_red(cell: NotebookNode) -> bool:

@@ -1,63 +1,142 @@
-"""Which notebooks run, at which level, on which cards, and which checks each of them plans."""
+"""What a run executes: which notebooks, at which level, which of their sections, and which checks that plans."""
 
 from __future__ import annotations
 
-import ast
 import glob
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 
-import jsonschema
-import nbformat
-from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.records.planned import PlannedCheck, planned_checks
-from xpulab.records.record import METADATA_KEY
-
-LEVELS = ("quick", "standard")
-"""quick: does it work at all. standard: does it work right."""
+from xpulab.harness.chapter import Chapter, code_cells, read_chapter
+from xpulab.harness.sections import LEVELS, Section, closure, excerpt, refuse_undefined_names, up_to
+from xpulab.records.planned import PlannedCheck
 
 
 @dataclass(frozen=True)
 class Plan:
     """One notebook that will be run.
 
-    path: where it is. title: what it is called in reports. capabilities: what it covers, the first part of its checks'
-    names. cards: how many it needs. budget_seconds: how long it should take at the level asked for.
-    checks: what it plans, in reading order. parameters: the names that its parameters cell sets.
+    chapter: the notebook. level: one of LEVELS. sections: those that run, in reading order.
+    partial: whether less runs than the level asks for, so that the verdict is none on the whole notebook.
     """
 
-    path: Path
-    title: str
-    capabilities: tuple[str, ...]
-    cards: int
-    budget_seconds: float
-    checks: tuple[PlannedCheck, ...]
-    parameters: tuple[str, ...]
+    chapter: Chapter = field(repr=False)
+    level: str
+    sections: tuple[Section, ...]
+    partial: bool = False
 
     @property
     def name(self) -> str:
         """The file's name without its ending: "01_sft"."""
-        return self.path.stem
+        return self.chapter.path.stem
+
+    @property
+    def path(self) -> Path:
+        """The committed notebook."""
+        return self.chapter.path
+
+    @property
+    def title(self) -> str:
+        """What it is called in reports."""
+        return self.chapter.title
+
+    @property
+    def cards(self) -> int:
+        """How many cards it needs."""
+        return self.chapter.cards
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names that its parameters cell sets."""
+        return self.chapter.parameters
+
+    @property
+    def budget_seconds(self) -> float:
+        """How long the whole notebook should take at this level."""
+        return self.chapter.budget_seconds[self.level]
+
+    @property
+    def expected_seconds(self) -> float:
+        """An estimate for what runs: the budget by the share of the code cells that do."""
+        return self.budget_seconds * len(code_cells(self.notebook)) / len(code_cells(self.chapter.notebook))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every section of the notebook runs."""
+        return len(self.sections) == len(self.chapter.sections)
+
+    @cached_property
+    def notebook(self) -> NotebookNode:
+        """What is executed: the whole notebook, or the cells of the sections that run."""
+        chapter = self.chapter
+        return chapter.notebook if self.is_whole else excerpt(chapter.notebook, chapter.sections, self.sections)
+
+    @cached_property
+    def checks(self) -> tuple[PlannedCheck, ...]:
+        """The checks of the sections that run, in reading order."""
+        running = {section.name for section in self.sections}
+        return tuple(check for check in self.chapter.checks if self.chapter.section_of(check).name in running)
 
 
-def make_plans(notebooks: Sequence[str], level: str) -> list[Plan]:
+def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ()) -> list[Plan]:
     """The plans for these notebooks (names, paths or globs), or for all in notebooks/ when none is given.
 
-    Raises InputError for a level or notebook that is not there, a notebook that cannot be run, and a file's or check's name
-    that two notebooks share.
+    checks: globs of checks' names; when there are any, only the sections of these checks run, with all that they need.
+    Raises InputError for a level, notebook or check that is not there, a notebook that cannot be run, and a file's or
+    check's name that two notebooks share.
     """
     if level not in LEVELS:
-        raise InputError(f"no level {level!r}: choose {' or '.join(LEVELS)}")
-    plans = [read_plan(path, level) for path in find_notebooks(notebooks)]
-    _refuse_shared_file_names(plans)
-    _refuse_shared_names(plans)
-    return plans
+        raise InputError(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
+    chapters = [read_chapter(path) for path in find_notebooks(notebooks)]
+    _refuse_shared_file_names(chapters)
+    _refuse_shared_names(chapters)
+    if checks:
+        return plans_of_checks(chapters, level, checks)
+    return [plan for plan in (plan_of(chapter, level) for chapter in chapters) if plan.checks or plan.is_whole]
+
+
+def plan_of(chapter: Chapter, level: str) -> Plan:
+    """The plan for all sections of a notebook that run at this level."""
+    names = {section.name for section in chapter.sections if section.level in up_to(level)}
+    plan = Plan(chapter, level, closure(chapter.sections, names))
+    return _checked(plan)
+
+
+def plan_of_checks(chapter: Chapter, level: str, names: Sequence[str]) -> Plan:
+    """The plan for the sections of these checks, which the notebook must plan, with all that they need."""
+    checks = tuple(check for check in chapter.checks if check.name in names)
+    return _checked(Plan(chapter, level, chapter.closure_of(checks), partial=True))
+
+
+def plans_of_checks(chapters: Sequence[Chapter], level: str, globs: Sequence[str]) -> list[Plan]:
+    """The plans for the checks that the globs match, of the notebooks that have any.
+
+    Raises InputError for a glob that matches no check.
+    """
+    matched: dict[str, list[str]] = {}
+    for pattern in globs:
+        found = [(chapter, check) for chapter in chapters for check in chapter.checks if fnmatchcase(check.name, pattern)]
+        if not found:
+            raise InputError(f"no check {pattern!r}: neither a name nor a glob that matches; `xpulab run --list` shows them")
+        for chapter, check in found:
+            matched.setdefault(chapter.path.stem, []).append(check.name)
+    return [plan_of_checks(each, level, matched[each.path.stem]) for each in chapters if each.path.stem in matched]
+
+
+def format_plan(plan: Plan) -> str:
+    """What a plan runs, for a reader: a line for the notebook, one for each section, its checks below."""
+    lines = [f"{plan.name}  {plan.title} ({len(plan.checks)} checks, about {plan.expected_seconds:.0f} s)"]
+    for section in plan.sections:
+        needs = f", needs {', '.join(section.needs)}" if section.needs else ""
+        lines.append(f"  {section.name}  {section.title} ({section.part}, {section.level}{needs})")
+        lines += [f"    {check.name}" for check in plan.checks if plan.chapter.section_of(check) is section]
+    return "\n".join(lines)
 
 
 def find_notebooks(notebooks: Sequence[str]) -> list[Path]:
@@ -71,44 +150,14 @@ def find_notebooks(notebooks: Sequence[str]) -> list[Path]:
 
 
 def read_plan(path: Path, level: str) -> Plan:
-    """Read one notebook's plan at this level; raises InputError when it cannot be run as one of ours."""
-    notebook = read_notebook(path)
-    metadata = _own_metadata(path, notebook)
-    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    checks = planned_checks(sources, str(path))
-    for check in checks:
-        if check.name.split(".", 1)[0] not in metadata["capabilities"]:
-            raise InputError(
-                f"{path} cell {check.cell} line {check.line}: check {check.name!r} belongs to no capability of the "
-                f"notebook, which lists {', '.join(metadata['capabilities'])}"
-            )
-    return Plan(
-        path=path,
-        title=metadata["title"],
-        capabilities=tuple(metadata["capabilities"]),
-        cards=metadata["cards"],
-        budget_seconds=float(metadata["budget_seconds"][level]),
-        checks=checks,
-        parameters=_parameters(path, notebook),
-    )
+    """Read one notebook and plan it at this level; raises InputError when it cannot be run as one of the suite's."""
+    return plan_of(read_chapter(path), level)
 
 
-def read_notebook(path: Path) -> NotebookNode:
-    """The notebook in a file; raises InputError with the file and line when it is not one."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    try:
-        json.loads(text)
-        notebook = nbformat.reads(text, as_version=4)
-        nbformat.validate(notebook)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} line {error.lineno}: not JSON: {error.msg}; restore the file from git") from error
-    except (nbformat.ValidationError, ValueError, AttributeError, KeyError, TypeError) as error:
-        told = str(error).strip().splitlines() or [type(error).__name__]
-        raise InputError(f"{path}: JSON, but not a notebook: {told[0]}; restore the file from git") from error
-    return notebook
+def _checked(plan: Plan) -> Plan:
+    if not plan.is_whole:
+        refuse_undefined_names(plan.path, plan.notebook, plan.sections)
+    return plan
 
 
 def _matching(given: str) -> list[Path]:
@@ -124,52 +173,20 @@ def _matching(given: str) -> list[Path]:
     raise InputError(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or 'none'}")
 
 
-def _own_metadata(path: Path, notebook: NotebookNode) -> dict:
-    schema = json.loads(files.data("schema", "notebook_metadata.schema.json").read_text(encoding="utf-8"))
-    metadata = notebook.metadata.get(METADATA_KEY)
-    if metadata is None:
-        raise InputError(
-            f'{path}: its metadata holds no {METADATA_KEY!r}; see "Add a notebook" in README.md for what belongs there'
-        )
-    if error := jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(metadata)):
-        at = "/".join(map(str, error.absolute_path))
-        raise InputError(f"{path}: metadata {METADATA_KEY}{'/' if at else ''}{at}: {error.message}")
-    return metadata
-
-
-def _parameters(path: Path, notebook: NotebookNode) -> tuple[str, ...]:
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    tagged = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
-    if len(tagged) != 1:
-        raise InputError(
-            f'{path}: {len(tagged)} code cells are tagged "parameters", one is needed: papermill puts the device there. Tag '
-            "the cell that sets device, level, cards and seed"
-        )
-    assigned = ast.parse(TransformerManager().transform_cell(tagged[0].source)).body
-    targets = [target for node in assigned for target in _targets(node)]
-    return tuple(target.id for target in targets if isinstance(target, ast.Name))
-
-
-def _targets(node: ast.stmt) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AnnAssign) and node.value is not None else []
-
-
-def _refuse_shared_file_names(plans: Sequence[Plan]) -> None:
-    owners: dict[str, Plan] = {}
-    for plan in plans:
-        owner = owners.setdefault(plan.name, plan)
-        if owner is not plan:
+def _refuse_shared_file_names(chapters: Sequence[Chapter]) -> None:
+    owners: dict[str, Chapter] = {}
+    for chapter in chapters:
+        owner = owners.setdefault(chapter.path.stem, chapter)
+        if owner is not chapter:
             raise InputError(
-                f"{plan.path}: has the name of {owner.path}, and one report cannot hold both; rename one, or run them apart"
+                f"{chapter.path}: has the name of {owner.path}, and one report cannot hold both; rename one, or run them apart"
             )
 
 
-def _refuse_shared_names(plans: Sequence[Plan]) -> None:
-    owners: dict[str, Plan] = {}
-    for plan in plans:
-        for check in plan.checks:
-            owner = owners.setdefault(check.name, plan)
-            if owner is not plan:
-                raise InputError(f"{plan.path} cell {check.cell}: check {check.name!r} is planned in {owner.path} too")
+def _refuse_shared_names(chapters: Sequence[Chapter]) -> None:
+    owners: dict[str, Chapter] = {}
+    for chapter in chapters:
+        for check in chapter.checks:
+            owner = owners.setdefault(check.name, chapter)
+            if owner is not chapter:
+                raise InputError(f"{chapter.path} cell {check.cell}: check {check.name!r} is planned in {owner.path} too")

@@ -5,6 +5,8 @@ A module holds the faults of one notebook. xpulab.faults.selftest runs the noteb
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from xpulab.faults.catalogue import (
     auto_parallel,
     checkpoints,
@@ -18,15 +20,25 @@ from xpulab.faults.catalogue import (
 )
 from xpulab.faults.fault import Fault
 
-CATALOGUE: tuple[Fault, ...] = (
-    *environment.FAULTS,
-    *sft.FAULTS,
-    *lora.FAULTS,
-    *dpo.FAULTS,
-    *checkpoints.FAULTS,
-    *collectives.FAULTS,
-    *auto_parallel.FAULTS,
-    *pipeline.FAULTS,
-    *distributed_checkpoints.FAULTS,
+
+def faults_in(module: ModuleType) -> tuple[Fault, ...]:
+    """The faults that a module defines, in the order of its source."""
+    return tuple(value for value in vars(module).values() if isinstance(value, Fault))
+
+
+CATALOGUE: tuple[Fault, ...] = tuple(
+    fault
+    for module in (
+        environment,
+        sft,
+        lora,
+        dpo,
+        checkpoints,
+        collectives,
+        auto_parallel,
+        pipeline,
+        distributed_checkpoints,
+    )
+    for fault in faults_in(module)
 )
 """All faults, in the order of the notebooks."""

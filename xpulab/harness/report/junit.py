@@ -6,6 +6,7 @@ import re
 from typing import Any
 from xml.etree import ElementTree
 
+from xpulab.harness.report.result import PARTIAL
 from xpulab.records.record import RED
 
 _FORBIDDEN = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -13,9 +14,13 @@ _FORBIDDEN = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def as_xml(result: dict[str, Any]) -> str:
     """The JUnit report of a run, from the values of its result.json."""
-    root = ElementTree.Element("testsuites", name="xpulab", time=str(result["seconds"]))
+    partial = result["outcome"] == "partial"
+    root = ElementTree.Element("testsuites", name="xpulab (partial)" if partial else "xpulab", time=str(result["seconds"]))
+    properties = {"device": result["device"], "level": result["level"], "scope": result["scope"]}
+    if partial:
+        properties["partial"] = PARTIAL
     for notebook in result["notebooks"]:
-        root.append(_suite(notebook, {"device": result["device"], "scope": result["scope"]}))
+        root.append(_suite(notebook, properties))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 

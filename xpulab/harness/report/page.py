@@ -8,6 +8,7 @@ from typing import Any
 import jinja2
 
 import xpulab
+from xpulab.harness.report.result import PARTIAL
 
 
 def as_html(result: dict[str, Any]) -> str:
@@ -15,7 +16,7 @@ def as_html(result: dict[str, Any]) -> str:
     environment = jinja2.Environment(loader=jinja2.PackageLoader("xpulab.harness.report", "."), autoescape=True)
     environment.filters["number"] = _number
     page = environment.get_template("page.html")
-    return page.render(result=result, totals=_totals(result), version=xpulab.__version__)
+    return page.render(result=result, totals=_totals(result), partial=PARTIAL, version=xpulab.__version__)
 
 
 def _totals(result: dict[str, Any]) -> dict[str, Any]:

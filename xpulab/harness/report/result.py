@@ -12,6 +12,13 @@ from xpulab.harness.judge import Verdict
 from xpulab.records.record import Record
 
 SCHEMA = 1
+_GREEN = {"passed", "partial"}
+
+PARTIAL = (
+    "Partial run: only the sections of the checks that --check named, and what these need, were run. "
+    "It does not say whether this machine is ready."
+)
+"""Stands in every report of a partial run."""
 
 SCOPE = {
     "cpu": "This ran on the CPU. It says that the software fits together and trains correctly there; it says nothing about "
@@ -31,6 +38,7 @@ def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder:
     result = {
         "schema": SCHEMA,
         "outcome": outcome(verdicts),
+        "green": is_green(verdicts),
         "device": target.device,
         "scope": SCOPE[target.device],
         "level": target.level,
@@ -44,9 +52,16 @@ def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder:
 
 
 def outcome(verdicts: Sequence[Verdict]) -> str:
-    """passed when at least one notebook passed, and every other one passed or was not to run here; else failed."""
+    """ "partial" when only some sections were asked for, so that it says nothing of the machine; else "passed" or "failed"."""
+    if any(verdict.partial for verdict in verdicts):
+        return "partial"
+    return "passed" if is_green(verdicts) else "failed"
+
+
+def is_green(verdicts: Sequence[Verdict]) -> bool:
+    """Whether at least one notebook is green, and every other one is green or was not to run here."""
     outcomes = {verdict.outcome for verdict in verdicts}
-    return "passed" if "passed" in outcomes and outcomes <= {"passed", "skipped"} else "failed"
+    return bool(outcomes & _GREEN) and outcomes <= {*_GREEN, "skipped"}
 
 
 def _notebook(verdict: Verdict, folder: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xpulab.harness.report.result import PARTIAL
 from xpulab.records.record import RED
 
 _TOLD = RED - {"missing"} | {"known", "fixed"}
@@ -13,11 +14,14 @@ _TOLD = RED - {"missing"} | {"known", "fixed"}
 def as_text(result: dict[str, Any]) -> str:
     """What came of a run, from the values of its result.json."""
     lines = [line for notebook in result["notebooks"] for line in _notebook(notebook)]
-    passed = sum(notebook["outcome"] == "passed" for notebook in result["notebooks"])
+    green = sum(notebook["outcome"] in ("passed", "partial") for notebook in result["notebooks"])
     compared = sum(notebook["compared"] for notebook in result["notebooks"])
     rejected = sum(notebook["controls_rejected"] for notebook in result["notebooks"])
-    verdict = "green" if result["outcome"] == "passed" else "RED"
-    total = f"{passed} of {len(result['notebooks'])} notebooks passed, {compared} checks compared, {rejected} controls rejected"
+    verdict = "green" if result["green"] else "RED"
+    if result["outcome"] == "partial":
+        lines.append(PARTIAL)
+        verdict = f"partial, {verdict}"
+    total = f"{green} of {len(result['notebooks'])} notebooks passed, {compared} checks compared, {rejected} controls rejected"
     where = f"on {result['device']} in {result['seconds']:.0f} s"
     return "\n".join([*lines, result["scope"], f"{verdict}: {total}, {where}"])
 
