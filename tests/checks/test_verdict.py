@@ -74,27 +74,27 @@ def test_a_skip_beside_a_passed_check_is_green(notebook):
 @pytest.mark.parametrize(
     ("cells", "why"),
     [
-        ([GOOD, BAD], "1 of 2 checks are not well: a.bad (failed)"),
-        ([GOOD, BROKEN], "1 of 2 checks are not well: a.broken (broken)"),
-        ([GOOD, f"if False:\n    {BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
-        ([GOOD, f"def later():\n    {BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
-        ([GOOD, f"for _ in []:\n    {BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
-        ([GOOD, f"raise RuntimeError\n{BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
-        ([SKIP], "nothing was compared, and nothing compared is not green"),
-        (["1 + 1"], "nothing was compared, and nothing compared is not green"),
+        ([GOOD, BAD], "1 of 2 checks are red: a.bad (failed)"),
+        ([GOOD, BROKEN], "1 of 2 checks are red: a.broken (broken)"),
+        ([GOOD, f"if False:\n    {BAD}"], "1 of 2 checks are red: a.bad (missing)"),
+        ([GOOD, f"def later():\n    {BAD}"], "1 of 2 checks are red: a.bad (missing)"),
+        ([GOOD, f"for _ in []:\n    {BAD}"], "1 of 2 checks are red: a.bad (missing)"),
+        ([GOOD, f"raise RuntimeError\n{BAD}"], "1 of 2 checks are red: a.bad (missing)"),
+        ([SKIP], "nothing was compared, so the notebook is not green"),
+        (["1 + 1"], "nothing was compared, so the notebook is not green"),
         (
             [GOOD, 'same = check\nsame.equal("a.alias", 1, 1, control=2)'],
-            "1 of 2 checks are not well: a.alias (broken)",
+            "1 of 2 checks are red: a.alias (broken)",
         ),
-        ([GOOD, '%%time\ncheck.equal("a.magic", 1, 1, control=2)'], "1 of 2 checks are not well: a.magic (broken)"),
+        ([GOOD, '%%time\ncheck.equal("a.magic", 1, 1, control=2)'], "1 of 2 checks are red: a.magic (broken)"),
         (
             [GOOD, 'with check.table("a.table", means="it holds") as rows:\n    pass'],
-            "1 of 2 checks are not well: a.table (failed)",
+            "1 of 2 checks are red: a.table (failed)",
         ),
         ([GOOD, 'with check.table("a.table", means="it holds") as rows:\n    rows.skip("x", "y")'], None),
         (
             ['with check.table("a.table", means="it holds") as rows:\n    rows.skip("x", "y")'],
-            "nothing was compared, and nothing compared is not green",
+            "nothing was compared, so the notebook is not green",
         ),
     ],
     ids=[
@@ -128,7 +128,7 @@ def test_the_notebook_continues_after_a_failed_check(notebook):
 
 def test_the_traceback_is_one_line(notebook):
     notebook.run(BAD, "verdict()")
-    assert notebook.printed.splitlines()[-1] == "NotebookIsRed: 1 of 1 checks are not well: a.bad (failed)"
+    assert notebook.printed.splitlines()[-1] == "NotebookIsRed: 1 of 1 checks are red: a.bad (failed)"
 
 
 def test_no_code_is_shown_in_the_traceback(notebook):
@@ -209,12 +209,12 @@ def test_magics_and_shell_lines_are_not_errors(notebook):
 
 def test_a_skip_in_a_later_cell_does_not_replace_a_failure(notebook):
     error = notebook.run(GOOD, BAD, 'check.skip("a.bad", "never mind")', "verdict()").error
-    assert str(error) == "1 of 2 checks are not well: a.bad (failed)"
+    assert str(error) == "1 of 2 checks are red: a.bad (failed)"
 
 
 def test_a_comparison_in_a_later_cell_replaces_a_skip(notebook):
     error = notebook.run(GOOD, 'check.skip("a.bad", "never mind")', BAD, "verdict()").error
-    assert str(error) == "1 of 2 checks are not well: a.bad (failed)"
+    assert str(error) == "1 of 2 checks are red: a.bad (failed)"
 
 
 def test_a_fixed_cell_replaces_a_failure_with_a_later_skip(notebook):
@@ -235,10 +235,10 @@ def without_history(notebook):
     ids=["in a cell before", "in the cell of the verdict"],
 )
 def test_without_history_checks_are_planned_by_the_cells_that_ran(without_history, cells):
-    assert str(without_history.run(*cells).error) == "1 of 2 checks are not well: a.bad (missing)"
+    assert str(without_history.run(*cells).error) == "1 of 2 checks are red: a.bad (missing)"
 
 
 def test_without_history_the_cell_that_imports_check_counts_too(notebook):
     notebook.store_history = False
     importing = f"In.clear()\ncheck.ledger.watch_cells()\n{GOOD}\nif False:\n    {BAD}"
-    assert str(notebook.run(importing, "verdict()").error) == "1 of 2 checks are not well: a.bad (missing)"
+    assert str(notebook.run(importing, "verdict()").error) == "1 of 2 checks are red: a.bad (missing)"

@@ -59,8 +59,8 @@ def _outcomes(records: tuple[Record, ...]) -> list[str]:
 def _why_red(records: tuple[Record, ...]) -> str:
     red = [f"{record.name} ({record.outcome})" for record in records if record.outcome in RED]
     if red:
-        return f"{len(red)} of {len(records)} checks are not well: {', '.join(red)}"
-    return "nothing was compared, and nothing compared is not green"
+        return f"{len(red)} of {len(records)} checks are red: {', '.join(red)}"
+    return "nothing was compared, so the notebook is not green"
 
 
 def _table(records: tuple[Record, ...]) -> str:
