@@ -260,8 +260,11 @@ def test_gradients_of_log_probabilities_weight_the_rows_and_may_be_asked_for_twi
     weights, batch = random_weights(config), a_batch()
     _, gradients_of = reference.log_probabilities(weights, config, batch, IGNORED)
     for factors in (np.array([2.0, -3.0]), np.array([0.0, 1.0])):
-        weighted = lambda changed, factors=factors: factors @ log_probability_sums(changed, config, batch)  # noqa: E731
-        assert_finite_differences(weighted, weights, gradients_of(factors))
+
+        def weighted_sum(changed, factors=factors):
+            return factors @ log_probability_sums(changed, config, batch)
+
+        assert_finite_differences(weighted_sum, weights, gradients_of(factors))
 
 
 def test_ignored_labels_do_not_change_the_loss():
