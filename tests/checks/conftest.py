@@ -1,4 +1,4 @@
-"""A ledger of its own for each test, and a display that keeps what is shown instead of showing it."""
+"""A new ledger for each test, and a display that stores the outputs of checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xpulab.records.record import Record, record_in
 
 
 class Shown:
-    """What checks displayed: each output's data (by media type) and metadata."""
+    """The displayed outputs: data by media type, and metadata."""
 
     def __init__(self) -> None:
         self.outputs: list[tuple[dict[str, str], dict[str, Any]]] = []
@@ -42,7 +42,7 @@ class Shown:
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
-    """What the test's checks show."""
+    """The outputs of the checks in a test."""
     shown = Shown()
     monkeypatch.setattr("IPython.display.display", shown.display)
     return shown
@@ -50,7 +50,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
 
 @pytest.fixture(autouse=True)
 def _own_ledger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No test sees the records, the device or the known issues of another."""
+    """Each test has its own records, device and known issues."""
     monkeypatch.setattr(ledger, "__dict__", vars(Ledger()))
     known_issues.known_issue.cache_clear()
     yield

@@ -1,4 +1,4 @@
-"""What a check prints is one line, the same on every machine, unless it is red."""
+"""A check prints one line, the same on every machine, unless it is red."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xpulab.records import known_issues
 
 
 def make_all(measured: float):
-    """One check of each kind that prints numbers somewhere, given `measured`, which lies between 0.1 and 0.4."""
+    """One check of each kind, with numbers that depend on `measured`, between 0.1 and 0.4."""
     check.close("a.close", measured, 0.25, atol=0.2, control=1.0, means="close")
     check.equal("a.equal", measured, measured, control=2.0, means="equal")
     check.bitwise("a.bitwise", measured, measured, control=2.0, means="the same")
@@ -26,7 +26,7 @@ def texts(shown):
     return [data["text/plain"] for data, _ in shown.outputs]
 
 
-def test_what_passes_prints_the_same_whatever_the_numbers_are(shown):
+def test_a_passed_check_prints_the_same_for_all_numbers(shown):
     make_all(0.2)
     first = texts(shown)
     shown.outputs.clear()
@@ -39,13 +39,9 @@ def test_the_numbers_are_in_the_metadata(shown):
     assert (shown.record.measured, shown.record.expected) == (0.25, "< 1")
 
 
-def test_what_passes_is_one_line_each(shown):
+def test_a_passed_check_prints_one_line_of_plain_text(shown):
     make_all(0.2)
     assert not any("\n" in text for text in texts(shown))
-
-
-def test_what_passes_is_plain_text_only(shown):
-    make_all(0.2)
     assert all(data.keys() == {"text/plain"} for data, _ in shown.outputs)
 
 
@@ -61,13 +57,13 @@ def test_a_skipped_line_has_the_reason(shown):
 
 @pytest.mark.parametrize("measured", [5, 1])
 def test_a_known_or_fixed_line_has_no_numbers_and_no_html(shown, monkeypatch, measured):
-    issue = known_issues.KnownIssue("it", "a.b", {"numpy": ">=1"}, ("cpu",), "it is wrong", "here", "go round it")
+    issue = known_issues.KnownIssue("it", "a.b", {"numpy": ">=1"}, ("cpu",), "it is wrong", "here", "use another")
     monkeypatch.setattr(known_issues, "load", lambda: (issue,))
     check.equal("a.b", measured, 1, control=2, means="equal")
     assert (shown.text, shown.html) == ({5: "known   a.b  equal", 1: "fixed   a.b  equal"}[measured], None)
 
 
-def test_a_failed_check_shows_what_was_measured_and_expected(shown):
+def test_a_failed_check_shows_measured_and_expected_values(shown):
     check.below("a.b", 2.5, 1.0, control=1.0, means="small")
     assert shown.text.splitlines() == [
         "failed  a.b  small",
@@ -84,12 +80,12 @@ RED = {
 
 
 @pytest.mark.parametrize("make", RED.values(), ids=RED.keys())
-def test_what_is_red_is_shown_in_red(make, shown):
+def test_a_red_check_is_shown_in_red(make, shown):
     make()
     assert shown.html.startswith('<pre style="color:#b00020">')
 
 
-def test_what_was_measured_cannot_inject_html(shown):
+def test_a_measured_value_cannot_inject_html(shown):
     check.equal("a.b", "<script>", "x", control="y")
     assert "<script>" not in shown.html
 
@@ -99,17 +95,17 @@ def test_a_red_text_is_the_same_with_and_without_html(shown):
     assert shown.html.removeprefix('<pre style="color:#b00020">').removesuffix("</pre>") == shown.text
 
 
-def test_a_failed_check_that_measured_no_number_says_nothing_was_measured(shown):
+def test_a_failed_check_without_a_measured_number(shown):
     check.below("a.b", float("nan"), 1.0, control=1.0, means="small")
     assert "measured nothing, expected < 1, control rejected" in shown.text
 
 
-def test_a_check_whose_value_raised_has_neither_measured_nor_expected_anything(shown):
+def test_a_check_whose_value_raised_shows_no_values(shown):
     check.equal("a.b", lambda: 1 / 0, 1, control=2, means="equal")
     assert "measured nothing, expected -, control not tried" in shown.text
 
 
-def test_a_failed_check_that_measured_a_text_shows_it(shown):
+def test_a_failed_check_shows_a_measured_text(shown):
     check.equal("a.b", "left", "right", control="other", means="equal")
     assert "measured left, expected equal, control rejected" in shown.text
 

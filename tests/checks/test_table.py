@@ -1,4 +1,4 @@
-"""A table is one check over many cases: it is as good as its worst row, and no row at all is red."""
+"""A table is one check of many cases: its outcome is that of its worst row, and a table without rows is red."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_row_fails_on_nan(add, right, wrong, shown):
     ],
     ids=["close", "equal", "bitwise"],
 )
-def test_a_row_does_not_pass_on_nan_or_infinity_that_was_expected(add, shown):
+def test_a_row_is_red_for_nan_or_infinity_that_is_expected(add, shown):
     one_table(add)
     assert shown.record.rows[0].outcome in RED
 
@@ -97,37 +97,29 @@ def test_a_row_does_not_pass_on_nan_or_infinity_that_was_expected(add, shown):
         ([skipping], "skipped"),
     ],
 )
-def test_a_table_is_as_good_as_its_worst_row(fill, outcome, shown):
+def test_the_outcome_of_a_table_is_that_of_its_worst_row(fill, outcome, shown):
     one_table(*fill)
     assert shown.record.outcome == outcome
 
 
-def test_a_table_without_rows_says_that_nothing_was_compared(shown):
+def test_the_reason_of_a_table_without_rows(shown):
     one_table()
     assert shown.record.reason == "the table has no row: nothing was compared"
 
 
-def test_a_table_of_skipped_rows_compared_nothing(shown):
+def test_a_table_of_skipped_rows_compared_nothing_and_is_not_green_alone(shown):
     one_table(skipping)
+    assert (shown.record.control, shown.record.measured) == ("not tried", None)
     assert not is_compared(shown.record)
-
-
-def test_a_table_of_skipped_rows_alone_is_not_green(shown):
-    one_table(skipping)
     assert not is_green([shown.record])
 
 
-def test_a_table_of_skipped_rows_does_not_claim_that_controls_were_rejected(shown):
-    one_table(skipping)
-    assert (shown.record.control, shown.record.measured) == ("not tried", None)
-
-
-def test_a_table_of_skipped_rows_prints_their_reasons_and_not_what_it_would_have_proved(shown):
+def test_a_table_of_skipped_rows_prints_their_reasons(shown):
     one_table(skipping, lambda rows: rows.skip("more", "no float16"))
     assert shown.text == "skipped a.b  skipping: no bfloat16 here; more: no float16"
 
 
-def test_an_exception_in_the_block_stays_inside(shown):
+def test_an_exception_in_the_block_becomes_a_row(shown):
     one_table(passing, stopping)
     assert shown.record.rows[-1].reason.startswith("RuntimeError: out of memory; no row after this one")
 
@@ -137,12 +129,12 @@ def test_rows_before_the_exception_are_kept(shown):
     assert [row.case for row in shown.record.rows] == ["passing", "after 1 rows"]
 
 
-def test_an_exception_is_recorded_even_when_a_row_has_its_name(shown):
+def test_an_exception_is_recorded_even_when_another_row_has_that_name(shown):
     one_table(lambda rows: rows.equal("after 1 rows", 1, 1, control=2), stopping)
     assert shown.record.outcome == "broken"
 
 
-def test_an_interrupt_is_not_swallowed(shown):
+def test_an_interrupt_is_not_caught(shown):
     def interrupt(rows):
         raise KeyboardInterrupt
 
@@ -155,12 +147,12 @@ def test_a_row_whose_value_raises_is_broken_and_the_next_is_compared(shown):
     assert [row.outcome for row in shown.record.rows] == ["broken", "passed"]
 
 
-def test_a_row_without_a_bound_breaks_the_table(shown):
+def test_a_table_with_a_row_without_a_bound_is_broken(shown):
     one_table(lambda rows: rows.close("case", 1.0, 1.0, control=2.0))
     assert shown.record.outcome == "broken"
 
 
-def test_two_rows_of_one_name_break_the_table(shown):
+def test_a_table_with_two_rows_of_one_name_is_broken(shown):
     one_table(passing, passing)
     assert "has a row 'passing' already" in shown.record.rows[-1].reason
 
@@ -170,19 +162,19 @@ def test_a_skip_does_not_hide_a_row_of_the_same_name(shown):
     assert shown.record.outcome == "broken"
 
 
-def test_a_row_after_the_end_of_the_block_is_refused_since_nobody_would_see_it(shown):
+def test_a_row_after_the_end_of_the_block_is_refused(shown):
     with check.table("a.b", means="it holds") as rows:
         passing(rows)
     with pytest.raises(ValueError, match="inside its with block"):
         failing(rows)
 
 
-def test_the_rows_that_are_compared_are_counted(shown):
+def test_compared_rows_are_counted(shown):
     one_table(passing, failing, skipping)
     assert shown.record.measured == "1 of 2 rows"
 
 
-def test_a_control_is_rejected_only_when_every_row_has_rejected_its_own(shown):
+def test_the_rejected_controls_of_a_broken_table_are_counted(shown):
     one_table(passing, breaking)
     assert shown.record.control == "rejected in 1 of 2"
 
@@ -192,7 +184,7 @@ def test_skipped_rows_need_no_control(shown):
     assert shown.record.control == "rejected"
 
 
-def test_the_reason_names_the_rows_that_are_not_well(shown):
+def test_the_reason_names_the_failed_rows(shown):
     one_table(passing, failing)
     assert shown.record.reason.startswith("failing: ")
 
@@ -202,7 +194,7 @@ def test_only_red_rows_are_shown_in_detail(shown):
     assert ("failing: measured 3" in shown.text, "passing" in shown.text) == (True, False)
 
 
-def test_a_table_survives_its_way_through_json(shown):
+def test_a_table_is_the_same_after_json(shown):
     one_table(passing, failing, skipping, stopping)
     assert record_in(json.loads(json.dumps(shown.outputs[-1][1], allow_nan=False))) == check.ledger.records["a.b"]
 
@@ -212,13 +204,13 @@ def test_a_table_that_is_not_entered_records_nothing(shown):
     assert check.ledger.records == {}
 
 
-def test_an_error_whose_text_cannot_be_read_stays_inside_the_block(shown):
-    class Speechless(Exception):
+def test_an_error_whose_text_cannot_be_read_becomes_a_row(shown):
+    class UnreadableError(Exception):
         def __str__(self):
             raise RuntimeError("no text")
 
     def stop(rows):
-        raise Speechless
+        raise UnreadableError
 
     one_table(passing, stop)
     assert [row.outcome for row in shown.record.rows] == ["passed", "broken"]
@@ -229,7 +221,7 @@ def test_a_table_that_passed_has_no_reason(shown):
     assert shown.record.reason is None
 
 
-def test_a_table_says_how_long_its_block_took(shown, monkeypatch):
+def test_a_table_has_the_duration_of_its_block(shown, monkeypatch):
     ticks = iter([10.0, 12.5])
     monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
     one_table(passing)

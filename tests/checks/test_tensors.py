@@ -37,7 +37,7 @@ def test_a_tensor_equals_its_copy_in_every_type(comparison, dtype):
 @pytest.mark.parametrize("comparison", [compare.equal, compare.bitwise])
 def test_a_tensor_differs_from_another_in_every_type(comparison, dtype):
     finding = comparison(tensor([1.0, 0.0], dtype), tensor([1.0, 1.0], dtype))
-    assert (finding.accepted, finding.misfit) == (False, False)
+    assert (finding.accepted, finding.incomparable) == (False, False)
 
 
 def test_a_tensor_equals_a_list():
@@ -65,29 +65,29 @@ def test_a_0d_tensor_equals_a_number():
 
 
 def test_a_0d_tensor_differs_from_a_tensor_of_one_element():
-    assert compare.equal(tensor(1.0), tensor([1.0])).misfit
+    assert compare.equal(tensor(1.0), tensor([1.0])).incomparable
 
 
-def test_integer_tensors_are_compared_beyond_double_precision():
+def test_integer_tensors_are_compared_exactly():
     assert not compare.equal(paddle.to_tensor([2**53 + 1]), [2**53]).accepted
 
 
-def test_a_tensor_without_elements_equals_nothing():
-    assert compare.equal(paddle.zeros([0, 3]), paddle.zeros([0, 3])).misfit
+def test_a_tensor_without_elements_is_incomparable():
+    assert compare.equal(paddle.zeros([0, 3]), paddle.zeros([0, 3])).incomparable
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_nan_and_infinity_in_a_tensor_pass_nothing(number, dtype):
+def test_nan_and_infinity_in_a_tensor_never_pass(number, dtype):
     value = tensor([1.0, number], dtype)
     findings = [compare.equal(value, value), compare.bitwise(value, value), compare.close(value, value, 0.1, 0)]
     assert not any(finding.accepted for finding in [*findings, compare.below(value, 9.0), compare.finite(value)])
 
 
-@pytest.mark.parametrize("nothing", [None, "abc", {}, {"a": 1.0}, [], ["a", "b"]], ids=repr)
-def test_what_is_no_tensor_is_no_candidate_for_one(nothing):
-    finding = compare.equal(nothing, tensor([1.0, 2.0]))
-    assert (finding.accepted, finding.misfit) == (False, True)
+@pytest.mark.parametrize("value", [None, "abc", {}, {"a": 1.0}, [], ["a", "b"]], ids=repr)
+def test_other_values_are_incomparable_with_a_tensor(value):
+    finding = compare.equal(value, tensor([1.0, 2.0]))
+    assert (finding.accepted, finding.incomparable) == (False, True)
 
 
 def test_tensors_in_dicts_are_compared_bit_by_bit():
@@ -102,13 +102,13 @@ def test_an_array_and_its_tensor_have_the_same_bits():
     assert compare.bitwise(np.ones(1, np.float32), tensor([1.0])).accepted
 
 
-def test_bitwise_tells_bfloat16_from_float32():
-    assert compare.bitwise(tensor([1.0], "bfloat16"), tensor([1.0])).misfit
+def test_bitwise_distinguishes_bfloat16_and_float32():
+    assert compare.bitwise(tensor([1.0], "bfloat16"), tensor([1.0])).incomparable
 
 
-def test_bitwise_tells_two_kinds_of_float8_apart():
+def test_bitwise_distinguishes_two_kinds_of_float8():
     zeros = tensor([0.0])
-    assert compare.bitwise(zeros.astype("float8_e4m3fn"), zeros.astype("float8_e5m2")).misfit
+    assert compare.bitwise(zeros.astype("float8_e4m3fn"), zeros.astype("float8_e5m2")).incomparable
 
 
 def test_close_reads_bfloat16_as_numbers():
@@ -116,23 +116,23 @@ def test_close_reads_bfloat16_as_numbers():
 
 
 def test_close_does_not_broadcast_a_tensor():
-    assert compare.close(tensor([1.0]), tensor([1.0, 1.0]), 0.1, 0).misfit
+    assert compare.close(tensor([1.0]), tensor([1.0, 1.0]), 0.1, 0).incomparable
 
 
-@pytest.mark.parametrize("grown", [tensor(0.5), tensor([0.5, 0.9], "bfloat16")], ids=["0-d", "bfloat16"])
-def test_below_reads_tensors(grown):
-    assert compare.below(grown, 1.0).accepted
+@pytest.mark.parametrize("value", [tensor(0.5), tensor([0.5, 0.9], "bfloat16")], ids=["0-d", "bfloat16"])
+def test_below_reads_tensors(value):
+    assert compare.below(value, 1.0).accepted
 
 
-def test_true_takes_a_tensor_of_one_truth_value():
+def test_true_accepts_a_tensor_of_one_truth_value():
     assert compare.true(paddle.to_tensor([True]).all()).accepted
 
 
-def test_true_does_not_take_a_tensor_of_a_number():
-    assert compare.true(tensor(1.0)).misfit
+def test_true_finds_a_tensor_of_a_number_incomparable():
+    assert compare.true(tensor(1.0)).incomparable
 
 
-def test_a_tensor_is_a_value_and_not_called(shown):
+def test_a_tensor_is_not_called_like_a_function(shown):
     check.equal("a.b", tensor([1.0]), tensor([1.0]), control=tensor([2.0]))
     assert shown.record.outcome == "passed"
 
@@ -145,7 +145,7 @@ def test_a_bound_may_be_a_0d_tensor(shown):
 # ------------------------------------------------------------------------------------------------------------- devices
 
 
-def test_using_a_device_says_where_the_notebook_runs(shown):
+def test_use_device_displays_the_run_context(shown):
     from xpulab.notebook.device import use_device
     from xpulab.records.record import run_context_in
 
@@ -154,7 +154,7 @@ def test_using_a_device_says_where_the_notebook_runs(shown):
     assert (run_context.device, run_context.cards) == ("cpu", 1)
 
 
-def test_using_a_device_decides_which_known_issues_count(shown):
+def test_use_device_sets_the_device_of_the_ledger(shown):
     from xpulab.notebook import device
 
     check.ledger.run_context = RunContext("another", 1)
@@ -163,7 +163,7 @@ def test_using_a_device_decides_which_known_issues_count(shown):
 
 
 @pytest.mark.parametrize(("name", "tool"), [("gpu", "read_nvidia_smi"), ("xpu", "read_xpu_smi")])
-def test_a_card_is_told_with_its_driver(monkeypatch, name, tool):
+def test_a_card_is_described_by_model_and_driver(monkeypatch, name, tool):
     from xpulab.doctor.cards import Card, Reading
     from xpulab.notebook import device
 
@@ -172,7 +172,7 @@ def test_a_card_is_told_with_its_driver(monkeypatch, name, tool):
     assert device._card(name) == {"card": "P800 OAM", "driver": "5.0.21"}
 
 
-def test_a_card_that_no_tool_knows_is_called_unknown(monkeypatch):
+def test_a_card_without_a_vendor_tool_is_unknown(monkeypatch):
     from xpulab.doctor.cards import Reading
     from xpulab.notebook import device
 
@@ -180,7 +180,7 @@ def test_a_card_that_no_tool_knows_is_called_unknown(monkeypatch):
     assert device._card("xpu") == {"card": "unknown, xpu-smi: missing", "driver": "unknown"}
 
 
-def test_a_device_that_does_not_exist_is_refused_with_those_that_do():
+def test_a_device_that_does_not_exist_is_refused():
     from xpulab.notebook.device import use_device
 
     with pytest.raises(InputError, match="no device 'tpu': choose auto, xpu, gpu, cpu, sim"):
@@ -195,19 +195,19 @@ def test_a_device_that_paddle_was_not_built_for_is_refused():
         use_device("xpu")
 
 
-def test_places_names_each_kind_of_device_once():
+def test_places_lists_each_kind_of_device_once():
     from xpulab.notebook.device import places
 
     assert places({"a": tensor([1.0]), "b": tensor([2.0])}) == ["cpu"]
 
 
-def test_places_of_nothing_on_a_device_cannot_pass_a_check():
+def test_places_of_arrays_without_a_device_cannot_pass_a_check():
     from xpulab.notebook.device import places
 
     assert not compare.equal(places([np.ones(2)]), ["cpu"]).accepted
 
 
-def test_inside_the_block_nothing_falls_back_and_after_it_the_flag_is_as_before():
+def test_no_fallback_changes_the_flag_inside_the_block_only():
     from xpulab.notebook.device import no_fallback
 
     flag = "FLAGS_enable_api_kernel_fallback"
@@ -217,7 +217,7 @@ def test_inside_the_block_nothing_falls_back_and_after_it_the_flag_is_as_before(
     assert (inside, paddle.get_flags(flag)) == ({flag: False}, before)
 
 
-def test_the_flag_is_as_before_when_the_block_raises():
+def test_no_fallback_restores_the_flag_when_the_block_raises():
     from xpulab.notebook.device import no_fallback
 
     flag = "FLAGS_enable_api_kernel_fallback"

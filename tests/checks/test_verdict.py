@@ -1,4 +1,4 @@
-"""The last cell turns a notebook red unless every planned check ran and none is wrong."""
+"""The last cell makes a notebook red unless every planned check ran and none is red."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def notebook() -> Iterator[Notebook]:
     InteractiveShell.clear_instance()
 
 
-def test_a_notebook_whose_checks_passed_is_green(notebook):
+def test_a_notebook_whose_checks_pass_is_green(notebook):
     assert notebook.run(GOOD, "verdict()").error is None
 
 
-def test_the_verdict_counts_what_was_compared(notebook):
+def test_the_verdict_counts_compared_checks_and_rejected_controls(notebook):
     notebook.run(GOOD, SKIP, "verdict()")
     assert notebook.printed == "1 passed, 1 skipped. 1 of 2 planned checks compared; 1 controls rejected.\n"
 
@@ -74,27 +74,27 @@ def test_a_skip_beside_a_passed_check_is_green(notebook):
 @pytest.mark.parametrize(
     ("cells", "why"),
     [
-        ([GOOD, BAD], "1 of 2 checks are not well: a.bad (failed)"),
-        ([GOOD, BROKEN], "1 of 2 checks are not well: a.broken (broken)"),
-        ([GOOD, f"if False:\n    {BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
-        ([GOOD, f"def later():\n    {BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
-        ([GOOD, f"for _ in []:\n    {BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
-        ([GOOD, f"raise RuntimeError\n{BAD}"], "1 of 2 checks are not well: a.bad (missing)"),
-        ([SKIP], "nothing was compared, and nothing compared is not green"),
-        (["1 + 1"], "nothing was compared, and nothing compared is not green"),
+        ([GOOD, BAD], "1 of 2 checks are red: a.bad (failed)"),
+        ([GOOD, BROKEN], "1 of 2 checks are red: a.broken (broken)"),
+        ([GOOD, f"if False:\n    {BAD}"], "1 of 2 checks are red: a.bad (missing)"),
+        ([GOOD, f"def later():\n    {BAD}"], "1 of 2 checks are red: a.bad (missing)"),
+        ([GOOD, f"for _ in []:\n    {BAD}"], "1 of 2 checks are red: a.bad (missing)"),
+        ([GOOD, f"raise RuntimeError\n{BAD}"], "1 of 2 checks are red: a.bad (missing)"),
+        ([SKIP], "nothing was compared, so the notebook is not green"),
+        (["1 + 1"], "nothing was compared, so the notebook is not green"),
         (
             [GOOD, 'same = check\nsame.equal("a.alias", 1, 1, control=2)'],
-            "1 of 2 checks are not well: a.alias (broken)",
+            "1 of 2 checks are red: a.alias (broken)",
         ),
-        ([GOOD, '%%time\ncheck.equal("a.magic", 1, 1, control=2)'], "1 of 2 checks are not well: a.magic (broken)"),
+        ([GOOD, '%%time\ncheck.equal("a.magic", 1, 1, control=2)'], "1 of 2 checks are red: a.magic (broken)"),
         (
             [GOOD, 'with check.table("a.table", means="it holds") as rows:\n    pass'],
-            "1 of 2 checks are not well: a.table (failed)",
+            "1 of 2 checks are red: a.table (failed)",
         ),
         ([GOOD, 'with check.table("a.table", means="it holds") as rows:\n    rows.skip("x", "y")'], None),
         (
             ['with check.table("a.table", means="it holds") as rows:\n    rows.skip("x", "y")'],
-            "nothing was compared, and nothing compared is not green",
+            "nothing was compared, so the notebook is not green",
         ),
     ],
     ids=[
@@ -113,22 +113,22 @@ def test_a_skip_beside_a_passed_check_is_green(notebook):
         "only a skipped table",
     ],
 )
-def test_a_notebook_is_red_unless_all_that_was_planned_is_well(notebook, cells, why):
+def test_the_reason_why_a_notebook_is_red(notebook, cells, why):
     error = notebook.run(*cells, "verdict()").error
     assert (str(error) if error else None) == why
 
 
-def test_the_error_is_of_its_own_kind(notebook):
+def test_a_red_notebook_raises_notebook_is_red(notebook):
     assert isinstance(notebook.run(BAD, "verdict()").error, NotebookIsRed)
 
 
-def test_the_notebook_goes_on_after_a_failing_check(notebook):
+def test_the_notebook_continues_after_a_failed_check(notebook):
     assert notebook.run(BAD, GOOD).error is None
 
 
 def test_the_traceback_is_one_line(notebook):
     notebook.run(BAD, "verdict()")
-    assert notebook.printed.splitlines()[-1] == "NotebookIsRed: 1 of 1 checks are not well: a.bad (failed)"
+    assert notebook.printed.splitlines()[-1] == "NotebookIsRed: 1 of 1 checks are red: a.bad (failed)"
 
 
 def test_no_code_is_shown_in_the_traceback(notebook):
@@ -141,7 +141,7 @@ def test_the_table_is_shown_before_the_error(notebook):
     assert "a.bad" in notebook.table
 
 
-def test_the_table_has_the_numbers(notebook):
+def test_the_table_has_measured_and_expected_values(notebook):
     notebook.run('check.below("a.loss", 0.123456789, 1.0, control=1.0)', "verdict()")
     assert ">0.123457<" in notebook.table and ">&lt; 1<" in notebook.table
 
@@ -151,29 +151,29 @@ def test_the_table_shows_a_measured_zero(notebook):
     assert ">0<" in notebook.table
 
 
-def test_what_was_measured_cannot_inject_html_into_the_table(notebook):
+def test_a_measured_value_cannot_inject_html_into_the_table(notebook):
     notebook.run('check.equal("a.text", "<script>", "x", control="y")', "verdict()")
     assert "<script>" not in notebook.table
 
 
-def test_a_missing_check_stands_where_it_was_planned(notebook):
+def test_a_missing_check_is_at_its_planned_position(notebook):
     notebook.run(f"if False:\n    {BAD}", GOOD, "verdict()")
     assert notebook.table.index("a.bad") < notebook.table.index("a.good")
 
 
-def test_a_cell_that_is_mended_and_run_again_counts_as_it_is_last(notebook):
+def test_a_fixed_cell_that_is_run_again_replaces_its_failure(notebook):
     assert notebook.run(BAD, BAD.replace("3", "1"), "verdict()").error is None
 
 
-def test_a_cell_that_is_spoiled_and_run_again_counts_as_it_is_last(notebook):
+def test_a_broken_cell_that_is_run_again_replaces_its_pass(notebook):
     assert isinstance(notebook.run(GOOD, GOOD.replace("1, 1", "3, 1"), "verdict()").error, NotebookIsRed)
 
 
-def test_a_cell_may_be_run_again_as_it_is(notebook):
+def test_an_unchanged_cell_may_be_run_again(notebook):
     assert notebook.run(GOOD, GOOD, "verdict()").error is None
 
 
-def test_the_verdict_may_be_asked_for_again(notebook):
+def test_the_verdict_may_be_run_again(notebook):
     assert notebook.run(GOOD, "verdict()", "verdict()").error is None
 
 
@@ -187,7 +187,7 @@ def test_in_a_loop_the_first_run_of_a_check_does_not_hide_a_later_one(notebook):
     assert str(notebook.run(loop, "verdict()").error).endswith("a.loop (failed)")
 
 
-def test_a_loop_that_is_mended_and_run_again_counts_as_it_is_last(notebook):
+def test_a_fixed_loop_that_is_run_again_replaces_its_failure(notebook):
     loop = 'for value in (3, 1):\n    check.equal("a.loop", value, 1, control=2)'
     assert notebook.run(loop, loop.replace("3", "1"), "verdict()").error is None
 
@@ -202,29 +202,29 @@ def test_a_check_with_a_computed_name_is_refused_with_its_cell_and_line(notebook
     assert isinstance(error, InputError) and str(error).startswith("this notebook cell 3 line 2: ")
 
 
-def test_magics_and_shell_lines_do_not_disturb_the_plan(notebook):
+def test_magics_and_shell_lines_are_not_errors(notebook):
     notebook.run("%matplotlib --list\nfiles = !true\n" + GOOD, "verdict()")
     assert notebook.error is None
 
 
-def test_a_skip_in_a_later_cell_does_not_take_a_failure_back(notebook):
+def test_a_skip_in_a_later_cell_does_not_replace_a_failure(notebook):
     error = notebook.run(GOOD, BAD, 'check.skip("a.bad", "never mind")', "verdict()").error
-    assert str(error) == "1 of 2 checks are not well: a.bad (failed)"
+    assert str(error) == "1 of 2 checks are red: a.bad (failed)"
 
 
 def test_a_comparison_in_a_later_cell_replaces_a_skip(notebook):
     error = notebook.run(GOOD, 'check.skip("a.bad", "never mind")', BAD, "verdict()").error
-    assert str(error) == "1 of 2 checks are not well: a.bad (failed)"
+    assert str(error) == "1 of 2 checks are red: a.bad (failed)"
 
 
-def test_a_failure_that_was_skipped_and_is_then_mended_counts_as_it_is_last(notebook):
+def test_a_fixed_cell_replaces_a_failure_with_a_later_skip(notebook):
     skip = 'check.skip("a.bad", "never mind")'
     assert notebook.run(BAD, skip, BAD.replace("3", "1"), "verdict()").error is None
 
 
 @pytest.fixture
 def without_history(notebook):
-    """As under nbval, whose kernels keep no history."""
+    """The notebook without history, as in a kernel driven by nbval."""
     notebook.store_history = False
     return notebook.run("In.clear()", "check.ledger.watch_cells()")
 
@@ -234,11 +234,11 @@ def without_history(notebook):
     [[GOOD, f"if False:\n    {BAD}", "verdict()"], [GOOD, f"if False:\n    {BAD}\nverdict()"]],
     ids=["in a cell before", "in the cell of the verdict"],
 )
-def test_without_history_the_cells_that_ran_are_the_plan(without_history, cells):
-    assert str(without_history.run(*cells).error) == "1 of 2 checks are not well: a.bad (missing)"
+def test_without_history_checks_are_planned_by_the_cells_that_ran(without_history, cells):
+    assert str(without_history.run(*cells).error) == "1 of 2 checks are red: a.bad (missing)"
 
 
-def test_without_history_the_cell_that_imports_check_is_in_the_plan_too(notebook):
+def test_without_history_the_cell_that_imports_check_counts_too(notebook):
     notebook.store_history = False
     importing = f"In.clear()\ncheck.ledger.watch_cells()\n{GOOD}\nif False:\n    {BAD}"
-    assert str(notebook.run(importing, "verdict()").error) == "1 of 2 checks are not well: a.bad (missing)"
+    assert str(notebook.run(importing, "verdict()").error) == "1 of 2 checks are red: a.bad (missing)"

@@ -97,7 +97,7 @@ def test_a_check_whose_record_was_removed_is_missing(case):
     case.code(4).outputs = []
     verdict = case.verdict()
     assert [(record.name, record.outcome) for record in verdict.records] == [("demo.good", "missing")]
-    assert "1 of 1 checks are not well: demo.good" in red(verdict)
+    assert "1 of 1 checks are red: demo.good" in red(verdict)
 
 
 def test_a_check_whose_record_lost_its_metadata_is_missing_however_its_text_reads(case):
@@ -115,7 +115,7 @@ def test_a_record_that_was_never_planned_is_broken(case):
 @pytest.mark.parametrize("outcome", ["failed", "broken", "missing"])
 def test_a_red_record_makes_the_notebook_red_and_its_text_is_not_compared_on_top(case, outcome):
     case.show(Record("demo.good", outcome, "two is two"))
-    assert red(case.verdict()) == "1 of 1 checks are not well: demo.good"
+    assert red(case.verdict()) == "1 of 1 checks are red: demo.good"
 
 
 @pytest.mark.parametrize("outcome", ["known", "fixed"])
@@ -132,13 +132,13 @@ def test_a_record_with_an_outcome_that_no_one_knows_is_red(case):
 
 def test_nothing_but_skips_is_red(case):
     case.show(Record("demo.good", "skipped", "no card", reason="no card"), device="gpu")
-    assert red(case.verdict()) == "nothing was compared, and nothing compared is not green"
+    assert red(case.verdict()) == "nothing was compared, so the notebook is not green"
 
 
 def test_a_notebook_without_any_check_is_red(book, tmp_path):
     nbformat.write(book("x = 1"), tmp_path / "none.ipynb")
     verdict = judge(read_plan(tmp_path / "none.ipynb", "quick"), tmp_path / "none.ipynb")
-    assert red(verdict) == "nothing was compared, and nothing compared is not green"
+    assert red(verdict) == "nothing was compared, so the notebook is not green"
 
 
 @pytest.mark.parametrize("outcome", ["skipped", "missing"])
@@ -185,7 +185,7 @@ def test_an_exception_without_words_is_told(case):
 def test_the_verdicts_own_error_is_not_told_twice(case):
     case.show(Record("demo.good", "failed", "two is two"))
     case.code(5).outputs = [v4.new_output("error", ename="NotebookIsRed", evalue="1 of 1", traceback=[])]
-    assert red(case.verdict()) == "1 of 1 checks are not well: demo.good"
+    assert red(case.verdict()) == "1 of 1 checks are red: demo.good"
 
 
 def test_the_verdicts_own_error_counts_when_no_check_is_red(case):
@@ -288,7 +288,7 @@ def test_on_another_device_a_check_may_be_skipped_or_known(case, outcome):
 
 def test_on_another_device_a_failed_check_is_red(case):
     with_another_check(case, Record("demo.good", "failed", "two is two"), "gpu")
-    assert red(case.verdict()) == "1 of 2 checks are not well: demo.good"
+    assert red(case.verdict()) == "1 of 2 checks are red: demo.good"
 
 
 def test_on_another_device_a_line_that_reads_failed_is_red_whatever_its_record_says(case):

@@ -67,7 +67,7 @@ def everything(reported, tmp_path):
             run_context=run_context,
             notes=["slow"],
         ),
-        verdict("mixed", *records, outcome="failed", reasons=["3 of 7 checks are not well", "a cell raised"], folder=tmp_path),
+        verdict("mixed", *records, outcome="failed", reasons=["3 of 7 checks are red", "a cell raised"], folder=tmp_path),
         verdict("text", record("text.one"), outcome="failed", reasons=["it shows another text"], folder=tmp_path),
         verdict("cards", record("cards.one", "skipped", reason="2 cards"), outcome="skipped", reasons=["it needs 2 cards"]),
         verdict("gone", gone, outcome="missing", reasons=["interrupted before it started"]),
@@ -100,7 +100,7 @@ def test_the_result_holds_what_the_verdicts_say(everything):
     green, mixed, text, cards, gone, empty = result["notebooks"]
     assert (green["planned"], green["compared"], green["controls_rejected"], green["seconds"]) == (2, 2, 2, 2.0)
     assert (green["executed"], green["reason"], green["notes"]) == ("notebooks/green.ipynb", None, ["slow"])
-    assert (mixed["planned"], mixed["compared"], mixed["reason"]) == (7, 5, "3 of 7 checks are not well; a cell raised")
+    assert (mixed["planned"], mixed["compared"], mixed["reason"]) == (7, 5, "3 of 7 checks are red; a cell raised")
     assert [check["outcome"] for check in mixed["checks"]] == list(OUTCOMES)
     assert (text["outcome"], cards["outcome"], gone["outcome"]) == ("failed", "skipped", "missing")
     assert (cards["executed"], cards["compared"], cards["seconds"], empty["checks"]) == (None, 0, 0.0, [])

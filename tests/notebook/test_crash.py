@@ -1,70 +1,122 @@
-"""A process dies where it was told to, and leaves what a crash there leaves."""
+"""A process is killed at the chosen byte or call, and leaves the files that a crash there leaves."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
+from xpulab.notebook import crash
+
+
+def exit_code(function):
+    """Call the function in its own process; the exit code of that process."""
+    process = multiprocessing.get_context("fork").Process(target=function)
+    process.start()
+    process.join(60)
+    return process.exitcode
+
 
 @pytest.fixture
-def run(tmp_path):
-    """A function that runs Python in a process of its own, with `folder` and `crash` in reach; its exit status."""
-
-    def run(code):
-        head = f"import json, os, pathlib\nfrom xpulab.notebook import crash\nfolder = pathlib.Path({str(tmp_path)!r})\n"
-        done = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, timeout=60)
-        assert not done.stderr, done.stderr
-        run.printed = done.stdout.strip()
-        return done.returncode
-
-    return run
+def folder(tmp_path):
+    """The folder in which bytes are counted."""
+    path = tmp_path / "counted"
+    path.mkdir()
+    return path
 
 
-TWO_FILES = """
-(folder / "a").write_bytes(bytes(100_000))
-with open(folder / "b", "w") as file:
-    file.write("x" * 50)
-print(written.total)
-"""
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A folder in which no bytes are counted."""
+    path = tmp_path / "elsewhere"
+    path.mkdir()
+    return path
 
 
-def test_all_bytes_below_the_folder_are_counted_and_no_others(run, tmp_path_factory):
-    elsewhere = tmp_path_factory.mktemp("elsewhere") / "c"
-    assert run(f"written = crash.count_bytes(folder)\nopen({str(elsewhere)!r}, 'w').write('y')\n" + TWO_FILES) == 0
-    assert run.printed == "100050"
+def write_two_files(folder):
+    """100,000 bytes as "a", then 50 as "b"."""
+    (folder / "a").write_bytes(bytes(100_000))
+    with open(folder / "b", "w") as file:
+        file.write("x" * 50)
 
 
-def test_it_dies_by_sigkill_in_the_middle_of_a_file(run, tmp_path):
-    assert run("written = crash.kill_at_byte(folder, 60_000)\n" + TWO_FILES) == -signal.SIGKILL
-    assert (tmp_path / "a").stat().st_size == 60_000
-    assert not (tmp_path / "b").exists()
+def test_all_bytes_below_the_folder_are_counted_and_no_others(folder, elsewhere):
+    def write():
+        counter = crash.count_bytes(folder)
+        (elsewhere / "c").write_text("y")
+        write_two_files(folder)
+        (elsewhere / "total").write_text(str(counter.total))
+
+    assert exit_code(write) == 0
+    assert (elsewhere / "total").read_text() == "100050"
 
 
-def test_what_is_in_a_buffer_is_lost(run, tmp_path):
-    code = "crash.kill_at_byte(folder, 10)\nfile = open(folder / 'a', 'w')\nfile.write('x' * 10)\nprint('alive', flush=True)\n"
-    assert run(code + "file.close()") == -signal.SIGKILL
-    assert run.printed == "alive"
-    assert (tmp_path / "a").read_text() == "x" * 10
+def test_the_process_is_killed_in_the_middle_of_a_file(folder):
+    def write():
+        crash.kill_at_byte(folder, 60_000)
+        write_two_files(folder)
+
+    assert exit_code(write) == -signal.SIGKILL
+    assert (folder / "a").stat().st_size == 60_000
+    assert not (folder / "b").exists()
 
 
-def test_it_does_not_die_before_its_byte(run):
-    assert run("written = crash.kill_at_byte(folder, 100_051)\n" + TWO_FILES) == 0
+def test_bytes_in_a_buffer_are_not_counted(folder, elsewhere):
+    def write():
+        crash.kill_at_byte(folder, 10)
+        file = open(folder / "a", "w")  # noqa: SIM115
+        file.write("x" * 10)
+        (elsewhere / "alive").touch()
+        file.close()
+
+    assert exit_code(write) == -signal.SIGKILL
+    assert (elsewhere / "alive").exists()
+    assert (folder / "a").read_text() == "x" * 10
 
 
-def test_a_file_that_is_only_read_is_left_alone(run, tmp_path):
-    (tmp_path / "given").write_text("as it was")
-    assert run("crash.kill_at_byte(folder, 1)\nprint(open(folder / 'given').read())") == 0
-    assert run.printed == "as it was"
+def test_bytes_in_a_buffer_are_lost_when_the_process_is_killed(folder):
+    def write():
+        crash.kill_at_byte(folder, 20)
+        file = open(folder / "a", "w")  # noqa: SIM115
+        file.write("x" * 10)
+        (folder / "b").write_bytes(bytes(20))
+
+    assert exit_code(write) == -signal.SIGKILL
+    assert ((folder / "a").stat().st_size, (folder / "b").stat().st_size) == (0, 20)
 
 
-@pytest.mark.parametrize(("when", "there"), [("before", "old"), ("after", "new")])
-def test_it_dies_before_or_after_a_rename(run, tmp_path, when, there):
-    (tmp_path / "name").write_text("old")
-    (tmp_path / "partial").write_text("new")
-    code = f"crash.kill_{when}('replace')\nos.replace(folder / 'partial', folder / 'name')\nprint('alive')"
-    assert run(code) == -signal.SIGKILL
-    assert run.printed == ""
-    assert (tmp_path / "name").read_text() == there
+def test_the_process_is_not_killed_before_its_byte(folder):
+    def write():
+        crash.kill_at_byte(folder, 100_051)
+        write_two_files(folder)
+
+    assert exit_code(write) == 0
+    assert (folder / "b").read_text() == "x" * 50
+
+
+def test_reading_a_file_is_not_counted(folder, elsewhere):
+    (folder / "given").write_text("unchanged")
+
+    def read():
+        crash.kill_at_byte(folder, 1)
+        (elsewhere / "read").write_text((folder / "given").read_text())
+
+    assert exit_code(read) == 0
+    assert (elsewhere / "read").read_text() == "unchanged"
+
+
+@pytest.mark.parametrize(("kill", "content"), [(crash.kill_before, "old"), (crash.kill_after, "new")], ids=["before", "after"])
+def test_the_process_is_killed_before_or_after_a_rename(folder, elsewhere, kill, content):
+    (folder / "name").write_text("old")
+    (folder / "partial").write_text("new")
+
+    def rename():
+        kill("replace")
+        os.replace(folder / "partial", folder / "name")
+        (elsewhere / "alive").touch()
+
+    assert exit_code(rename) == -signal.SIGKILL
+    assert not (elsewhere / "alive").exists()
+    assert (folder / "name").read_text() == content

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from xpulab import files
-from xpulab.checks.measured import Measured
+from xpulab.checks.baseline_table import BaselineTable
 from xpulab.harness.plan import make_plans
 from xpulab.records.planned import COMPARING
 
@@ -55,7 +55,7 @@ def test_every_comparison_has_a_control(notebook):
 
 
 def test_every_method_of_a_table_that_adds_a_row_is_known_here():
-    methods = {name for name in dir(Measured) if name[0] != "_" and callable(getattr(Measured, name))}
+    methods = {name for name in dir(BaselineTable) if name[0] != "_" and callable(getattr(BaselineTable, name))}
     assert methods - ROWS == {"skip", "stopped_by", "record"}
 
 

@@ -1,4 +1,4 @@
-"""A baseline counts on the machine, wheel and level that it was measured with; its bounds come from the spread of its runs."""
+"""A baseline is valid for the hardware, wheel and level it was measured with; its bounds follow from the spread of its runs."""
 
 from __future__ import annotations
 
@@ -52,35 +52,35 @@ def folder(tmp_path, monkeypatch):
     baselines.load_all.cache_clear()
 
 
-def why_none(run_context=HERE, level="quick"):
+def refusal(run_context=HERE, level="quick"):
     with pytest.raises(NoBaseline) as none:
         baselines.find(run_context, level)
     return str(none.value)
 
 
-class TestWhereOneCounts:
+class TestABaselineIsFound:
     def test_on_the_machine_that_measured_it(self, folder):
         baselines.store(baseline(), folder)
         assert baselines.find(HERE, "quick") == baseline()
 
-    def test_not_where_nobody_measured(self, folder):
-        assert why_none() == f"no baseline: there is no cpu.json in {folder.name}; `xpulab baseline` measures one"
+    def test_not_without_a_file(self, folder):
+        assert refusal() == f"no baseline: there is no cpu.json in {folder.name}; `xpulab baseline` measures one"
 
     def test_not_on_other_hardware(self, folder):
         baselines.store(baseline(), folder)
         other = replace(HERE, machine={"processor": "Slow CPU (6-42-1)", "cores": 4})
-        expected = "cpu.json is of hardware Quick CPU (6-85-7), 4 cores, and here is Slow CPU (6-42-1), 4 cores"
-        assert why_none(other) == f"no baseline: {expected}"
+        expected = "cpu.json was measured with hardware Quick CPU (6-85-7), 4 cores, not with Slow CPU (6-42-1), 4 cores"
+        assert refusal(other) == f"no baseline: {expected}"
 
     def test_not_on_another_card(self, folder):
         gpu = RunContext("gpu", 1, {**MACHINE, "card": "A100", "driver": "550"}, {"paddlepaddle-gpu": "3.3.1"})
         baselines.store(baseline(gpu), folder)
-        assert "is of hardware A100, and here is H100" in why_none(replace(gpu, machine={**MACHINE, "card": "H100"}))
+        assert "was measured with hardware A100, not with H100" in refusal(replace(gpu, machine={**MACHINE, "card": "H100"}))
 
     def test_not_for_another_family_of_wheels(self, folder):
         baselines.store(baseline(), folder)
         other = replace(HERE, versions={"paddlepaddle-gpu": "3.3.1"})
-        assert "is of wheel paddlepaddle, and here is paddlepaddle-gpu" in why_none(other)
+        assert "was measured with wheel paddlepaddle, not with paddlepaddle-gpu" in refusal(other)
 
     def test_for_another_release_of_the_wheel(self, folder):
         baselines.store(baseline(), folder)
@@ -88,11 +88,11 @@ class TestWhereOneCounts:
 
     def test_not_at_another_level(self, folder):
         baselines.store(baseline(), folder)
-        assert "is of level quick, and here is standard" in why_none(level="standard")
+        assert "was measured with level quick, not with standard" in refusal(level="standard")
 
     def test_not_for_another_device(self, folder):
         baselines.store(baseline(), folder)
-        assert why_none(replace(HERE, device="sim")).startswith("no baseline: there is no sim.json")
+        assert refusal(replace(HERE, device="sim")).startswith("no baseline: there is no sim.json")
 
     def test_not_when_two_wheels_are_installed(self, folder):
         baselines.store(baseline(), folder)
@@ -100,40 +100,40 @@ class TestWhereOneCounts:
             baselines.find(replace(HERE, versions={"paddlepaddle": "3.3.1", "paddlepaddle-gpu": "3.3.1"}), "quick")
 
 
-class TestACopiedOne:
+class TestACopy:
     def test_of_another_device_is_refused(self, folder):
         sim = replace(HERE, device="sim")
         baselines.store(baseline(), folder)
         baselines.store(replace(baseline(), device="sim"), folder)
-        assert "has the very rates of Quick CPU (6-85-7), 4 cores in cpu.json, so one was copied" in why_none(sim)
+        assert "has the same rates as Quick CPU (6-85-7), 4 cores in cpu.json, so one is a copy" in refusal(sim)
 
     def test_of_other_hardware_is_refused(self, folder):
         other = replace(HERE, machine={"processor": "Slow CPU (6-42-1)", "cores": 4})
         baselines.store(baseline(), folder)
         baselines.store(replace(baseline(), hardware=baselines.hardware(other)), folder)
-        assert "so one was copied" in why_none(other)
+        assert "so one is a copy" in refusal(other)
 
     def test_for_another_wheel_is_refused(self, folder):
         other = replace(HERE, versions={"paddlepaddle-gpu": "3.3.1"})
         baselines.store(baseline(), folder)
         baselines.store(replace(baseline(), wheel="paddlepaddle-gpu"), folder)
-        assert "so one was copied" in why_none(other)
+        assert "so one is a copy" in refusal(other)
 
-    def test_of_which_one_rate_is_left_is_refused(self, folder):
+    def test_with_only_one_copied_rate_is_refused(self, folder):
         sim = replace(HERE, device="sim")
         own = baselines.summarise("demo.baseline", [rate(3.0, "add"), rate(4.0, "add")], "sim")
         baselines.store(baseline(), folder)
         baselines.store(replace(baseline(), device="sim", entries=(*baseline().entries, own)), folder)
-        assert "so one was copied" in why_none(sim)
+        assert "so one is a copy" in refusal(sim)
 
     def test_file_is_refused(self, folder):
         path = baselines.store(baseline(), folder)
         copy = folder / "sim.json"
         copy.write_bytes(path.read_bytes())
-        with pytest.raises(InputError, match=r"sim\.json: it is of cpu, so it must be called cpu\.json; was it copied\?"):
+        with pytest.raises(InputError, match=r"sim\.json: its device is cpu, so its name must be cpu\.json; was it copied\?"):
             baselines.find(HERE, "quick")
 
-    def test_equal_losses_are_no_copy(self, folder):
+    def test_is_not_found_for_equal_losses(self, folder):
         sim = replace(HERE, device="sim")
         for run_context, speed in ((HERE, 10.0), (sim, 5.0)):
             loss = baselines.summarise("demo.baseline", [losses(1.0, 0.5)] * 2, run_context.device)
@@ -143,7 +143,7 @@ class TestACopiedOne:
 
 
 class TestAnEntry:
-    def test_is_found_for_what_was_measured(self):
+    def test_is_found_for_its_measurement(self):
         assert baseline().entry("demo.baseline", rate(99.0)).value == (11.0,)
 
     @pytest.mark.parametrize(
@@ -161,42 +161,42 @@ class TestAnEntry:
         ],
         ids=["another check", "another case", "another seed", "another unit", "another length"],
     )
-    def test_is_not_for_anything_else(self, check, measured, why):
+    def test_is_not_found_for_another_measurement(self, check, measured, why):
         with pytest.raises(NoBaseline, match=why):
             baseline().entry(check, measured)
 
 
-class TestWhatSeveralRunsComeTo:
-    def test_the_value_is_their_median_step_by_step(self):
+class TestSummaryOfSeveralRuns:
+    def test_the_value_is_the_median_of_each_step(self):
         entry = baselines.summarise("demo.baseline", [losses(3.0, 2.0), losses(3.1, 1.0), losses(3.5, 1.5)], "cpu")
         assert (entry.value, entry.spread) == ((3.1, 1.5), 1.0)
 
     def test_the_tolerance_of_a_loss_is_four_spreads(self):
         assert baselines.tolerance_of("loss", (3.0, 2.0), 0.1, "cpu") == 0.4
 
-    def test_the_tolerance_of_a_loss_that_repeats_to_the_bit_is_a_thousandth_of_the_largest(self):
+    def test_the_tolerance_of_a_loss_without_spread_is_a_thousandth_of_the_largest(self):
         assert baselines.tolerance_of("loss", (3.0, 2.0), 0.0, "cpu") == 0.003
 
     def test_the_tolerance_of_memory_is_at_least_two_percent(self):
         assert baselines.tolerance_of("memory", (1000.0,), 1.0, "gpu") == 20.0
 
     @pytest.mark.parametrize(("device", "factor"), [("cpu", 6.0), ("sim", 6.0), ("gpu", 1.25), ("xpu", 1.25)])
-    def test_a_rate_may_differ_by_a_factor_that_depends_on_whether_the_device_is_shared(self, device, factor):
+    def test_the_smallest_factor_of_a_rate_depends_on_the_device(self, device, factor):
         assert baselines.tolerance_of("rate", (10.0,), 0.1, device) == factor
 
-    def test_a_rate_that_varies_more_may_differ_more(self):
+    def test_the_factor_of_a_rate_grows_with_its_spread(self):
         assert baselines.tolerance_of("rate", (10.0,), 5.0, "gpu") == 3.0
 
-    def test_a_rate_has_a_bound_on_either_side(self):
+    def test_a_rate_has_a_lower_and_an_upper_bound(self):
         assert baseline().entries[0].bounds() == ((11.0 / 6,), (66.0,))
 
-    def test_a_loss_has_a_bound_on_either_side(self):
+    def test_a_loss_has_a_lower_and_an_upper_bound(self):
         entry = baselines.summarise("demo.baseline", [losses(2.0)] * 2, "cpu")
         assert entry.bounds() == ((1.998,), (2.002,))
 
 
 class TestTheFile:
-    def test_keeps_the_references_of_other_machines_and_levels(self, folder):
+    def test_keeps_the_baselines_of_other_machines_and_levels(self, folder):
         other = replace(HERE, machine={"processor": "Slow CPU (6-42-1)", "cores": 2})
         for each in (baseline(), baseline(other, measured=(1.0, 2.0)), baseline(level="standard", measured=(7.0, 8.0))):
             path = baselines.store(each, folder)
@@ -206,19 +206,19 @@ class TestTheFile:
             ("Slow", "quick"),
         ]
 
-    def test_replaces_the_reference_of_the_same_machine_and_level(self, folder):
+    def test_replaces_the_baseline_of_the_same_machine_and_level(self, folder):
         baselines.store(baseline(), folder)
         path = baselines.store(baseline(measured=(20.0, 21.0)), folder)
         assert [each.entries[0].value for each in baselines.load(path)] == [(20.5,)]
 
-    def test_is_left_alone_when_it_cannot_be_read(self, folder):
+    def test_is_not_changed_when_it_cannot_be_read(self, folder):
         path = folder / "cpu.json"
         path.write_text("{")
         with pytest.raises(InputError, match="line 1: not JSON"):
             baselines.store(baseline(), folder)
         assert path.read_text() == "{"
 
-    def test_whose_bounds_were_widened_by_hand_is_refused_with_the_line(self, folder):
+    def test_with_a_tolerance_changed_by_hand_is_refused_with_the_line(self, folder):
         path = baselines.store(baseline(), folder)
         text = path.read_text().replace('"tolerance": 6.0', '"tolerance": 600.0')
         path.write_text(text)
@@ -236,18 +236,18 @@ class TestTheFile:
         with pytest.raises(InputError, match=rf"cpu\.json line {line}: 'three' is not of type 'integer'"):
             baselines.load(path)
 
-    def test_with_a_rate_of_nothing_is_refused_with_the_line(self, folder):
+    def test_with_a_rate_of_zero_is_refused_with_the_line(self, folder):
         path = baselines.store(baseline(), folder)
         path.write_text(path.read_text().replace('"value": [11.0]', '"value": [0.0]'))
         with pytest.raises(InputError, match=r"cpu\.json line \d+: 0\.0 is less than or equal to the minimum of 0"):
             baselines.load(path)
 
-    def test_has_an_entry_a_line(self, folder):
+    def test_has_one_entry_on_each_line(self, folder):
         path = baselines.store(baseline(), folder)
         lines = [line for line in path.read_text().splitlines() if '"check"' in line]
         assert [json.loads(line)["case"] for line in lines] == ["copy"]
 
 
 @pytest.mark.parametrize("path", sorted((files.DATA / "baselines").glob("*.json")), ids=lambda path: path.stem)
-def test_the_committed_ones_are_what_baseline_writes(path):
+def test_the_committed_baselines_are_valid(path):
     assert all(each.runs >= 5 and each.commit != "unknown" for each in baselines.load(path))

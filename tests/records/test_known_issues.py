@@ -1,4 +1,4 @@
-"""A known issue applies to the devices and versions that it was seen on, and to no others."""
+"""A known issue applies to the devices and versions on which it was seen, and to no others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def listed(tmp_path):
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Versions by package: what the test pretends is installed."""
+    """The versions that are installed in the test, by package."""
     versions = {"numpy": "1.26.4", "paddlepaddle-xpu": "3.3.1"}
 
     def version(package):
@@ -51,7 +51,7 @@ def an_issue(versions=None, devices=("cpu",), check="a.b", case=None):
     return KnownIssue("it", check, versions or {"numpy": ">=1"}, devices, "symptom", "reference", "workaround", case)
 
 
-def test_an_entry_is_loaded_with_all_it_says(listed):
+def test_an_entry_is_loaded_with_all_its_fields(listed):
     (issue,) = listed(ENTRY)
     assert issue == KnownIssue(
         "wrong-sum",
@@ -69,7 +69,7 @@ def test_an_entry_may_be_for_one_case(listed):
     assert issue.case == "float16"
 
 
-def test_an_empty_list_is_a_list(listed):
+def test_the_list_may_be_empty(listed):
     assert listed("[]\n") == ()
 
 
@@ -78,7 +78,7 @@ WRONG = {
         ENTRY.replace("  symptom: sums are wrong\n", ""),
         "line 1: 'symptom' is a required property",
     ),
-    "a field too many": (
+    "an unknown field": (
         ENTRY + "  since: 2024\n",
         "line 8: Additional properties are not allowed ('since' was unexpected)",
     ),
@@ -90,8 +90,8 @@ WRONG = {
         "line 3: '1.26.4' does not match '^[<>=!~]=?'",
     ),
     "a check without capability": (ENTRY.replace("numerics.sum", "sum"), "line 2: 'sum' does not match"),
-    "a symptom that says nothing": (ENTRY.replace("sums are wrong", "bad"), "line 5: 'bad' is too short"),
-    "a version that is none": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' is no version specifier"),
+    "a symptom that is too short": (ENTRY.replace("sums are wrong", "bad"), "line 5: 'bad' is too short"),
+    "an invalid version": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' is not a version specifier"),
     "not YAML": (ENTRY + "  - oops\n", "line 8: not YAML: expected <block end>, but found '-'"),
     "the second entry": (ENTRY + ENTRY.replace("[cpu, xpu]", "cpu"), "line 11: 'cpu' is not of type 'array'"),
 }
@@ -114,7 +114,7 @@ def test_no_two_entries_of_this_repository_are_for_the_same_check_and_case():
 
 
 @pytest.mark.parametrize(("device", "applies"), [("cpu", True), ("xpu", True), ("gpu", False), ("auto", False)])
-def test_an_issue_applies_on_the_devices_it_was_seen_on(installed, device, applies):
+def test_an_issue_applies_to_its_devices(installed, device, applies):
     assert an_issue(devices=("cpu", "xpu")).applies(device) is applies
 
 
@@ -133,18 +133,18 @@ def test_an_issue_applies_on_the_devices_it_was_seen_on(installed, device, appli
     ],
     ids=str,
 )
-def test_an_issue_applies_to_the_versions_it_was_seen_with(installed, versions, applies):
+def test_an_issue_applies_to_its_versions(installed, versions, applies):
     assert an_issue(versions).applies("cpu") is applies
 
 
 @pytest.mark.parametrize("wheel", ["paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu"])
-def test_paddle_stands_for_whichever_wheel_is_there(installed, wheel):
+def test_paddle_means_the_installed_wheel(installed, wheel):
     installed.clear()
     installed[wheel] = "3.3.1"
     assert an_issue({"paddle": "==3.3.1"}).applies("cpu")
 
 
-def test_without_any_paddle_no_issue_of_paddle_applies(installed):
+def test_without_paddle_no_issue_of_paddle_applies(installed):
     installed.clear()
     assert not an_issue({"paddle": ">=0"}).applies("cpu")
 

@@ -1,4 +1,4 @@
-"""Which checks a notebook plans is read from its source, and a name that cannot be read is refused."""
+"""The planned checks of a notebook are read from its source; a name that is not a literal is refused."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ WHERE = {
     "after a shell line": '!ls\nfiles = !ls\ncheck.equal("a.b", 1, 1, control=2)',
     "after a question": 'len?\ncheck.equal("a.b", 1, 1, control=2)',
     "beside an await": 'await something()\ncheck.equal("a.b", 1, 1, control=2)',
-    "in two pieces that are one literal": 'check.equal("a" ".b", 1, 1, control=2)',
+    "as a literal in two parts": 'check.equal("a" ".b", 1, 1, control=2)',
 }
 
 
 @pytest.mark.parametrize("cell", WHERE.values(), ids=WHERE.keys())
-def test_a_check_is_planned_wherever_it_stands(cell):
+def test_a_check_is_planned_anywhere_in_a_cell(cell):
     assert names(cell) == ["a.b"]
 
 
@@ -78,11 +78,11 @@ def test_a_check_is_planned_wherever_it_stands(cell):
         "check.ledger.records",
         "other.equal('a.b', 1, 1)",
         "rows.check.equal('a.b', 1, 1)",
-        "check.is_nothing_of_ours('a.b')",
+        "check.unknown_method('a.b')",
         "%%bash\ncheck.equal('a.b', 1, 1, control=2)",
     ],
 )
-def test_what_is_no_check_plans_nothing(cell):
+def test_other_code_plans_nothing(cell):
     assert names(cell) == []
 
 
@@ -94,7 +94,7 @@ def test_checks_are_planned_in_reading_order():
     assert names(*cells) == ["a.one", "a.two", "a.three"]
 
 
-def test_a_check_in_a_branch_comes_before_what_stands_below_it():
+def test_a_check_in_a_branch_comes_before_a_check_below_it():
     assert names('if x:\n    check.true("a.one", x, control=y)\ncheck.true("a.two", x, control=y)') == [
         "a.one",
         "a.two",
@@ -109,7 +109,7 @@ def test_a_name_that_is_not_a_literal_is_refused_with_its_cell_and_line(argument
     assert refusal("x = 1", f"\ncheck.equal({argument})").startswith("05.ipynb cell 2 line 2: a check's name must be a literal")
 
 
-def test_a_refused_name_leads_to_the_table():
+def test_a_refused_name_recommends_a_table():
     assert "use one check.table with a row a case" in refusal("check.equal(name, 1, 1, control=2)")
 
 
@@ -118,12 +118,12 @@ def test_a_name_without_capability_or_subject_is_refused(name):
     assert refusal(f'\n\ncheck.skip("{name}", "x")').startswith(f"05.ipynb cell 1 line 3: check {name!r} has no capability")
 
 
-def test_a_name_that_is_there_twice_is_refused_with_both_places():
+def test_a_name_used_twice_is_refused_with_both_positions():
     message = refusal('check.true("a.b", x, control=y)', "", '\ncheck.equal("a.b", 1, 1, control=2)')
     assert message == "05.ipynb cell 3 line 2: check 'a.b' is planned already in cell 1 line 1; give it a name of its own"
 
 
-def test_a_name_that_is_there_twice_in_one_cell_is_refused():
+def test_a_name_used_twice_in_one_cell_is_refused():
     assert "planned already" in refusal('check.true("a.b", x, control=y)\ncheck.true("a.b", x, control=y)')
 
 
@@ -135,12 +135,12 @@ EITHER = {
 
 
 @pytest.mark.parametrize("cell", EITHER.values(), ids=EITHER.keys())
-def test_a_skip_may_stand_beside_the_comparison_that_it_replaces(cell):
+def test_a_skip_may_have_the_name_of_the_comparison_that_it_replaces(cell):
     assert [check.method for check in planned_checks([cell], "05.ipynb")] == ["true"]
 
 
 @pytest.mark.parametrize("order", [("true", "skip", "equal"), ("skip", "true", "equal"), ("true", "equal", "skip")])
-def test_a_skip_does_not_excuse_a_name_that_two_comparisons_share(order):
+def test_two_comparisons_of_one_name_are_refused_even_with_a_skip(order):
     assert "planned already" in refusal("\n".join(f'check.{method}("a.b")' for method in order))
 
 

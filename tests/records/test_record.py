@@ -1,4 +1,4 @@
-"""The record that passes from a kernel to the outside, and the rules that both sides share."""
+"""The record that passes from a kernel to the outside, and the rules that both sides use."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from xpulab.records.record import (
     worst,
 )
 
+WORST_FIRST = ("broken", "failed", "missing", "fixed", "known", "passed", "skipped")
 ROWS = (
     Row("float16", "failed", 0.5, "< 0.1", "rejected", "0.5 is not < 0.1"),
     Row("float32", "passed", "3 of 3", "equal", "rejected"),
@@ -39,11 +40,11 @@ def through_json(metadata):
 
 
 @pytest.mark.parametrize("record", [FULL, a_record("passed")], ids=["full", "bare"])
-def test_a_record_survives_its_way_through_json(record):
+def test_a_record_is_the_same_after_json(record):
     assert record_in(through_json(record.to_metadata())) == record
 
 
-def test_a_record_stands_beside_what_others_store_in_an_outputs_metadata():
+def test_an_output_may_have_other_metadata_besides_the_record():
     assert record_in({**through_json(FULL.to_metadata()), "tags": ["x"]}) == FULL
 
 
@@ -52,12 +53,12 @@ def test_an_output_without_a_record_has_none(metadata):
     assert record_in(metadata) is None
 
 
-def test_a_setting_survives_its_way_through_json():
+def test_a_run_context_is_the_same_after_json():
     run_context = RunContext("xpu", 8, {"cores": 64}, {"numpy": "1.26.4"})
     assert run_context_in(through_json(run_context.to_metadata())) == run_context
 
 
-def test_an_output_with_a_record_has_no_setting():
+def test_an_output_with_a_record_has_no_run_context():
     assert run_context_in(FULL.to_metadata()) is None
 
 
@@ -69,49 +70,50 @@ def test_the_capability_is_the_name_up_to_the_first_dot(name, capability):
 # -------------------------------------------------------------------------------------------------------------- reconcile
 
 
-def test_what_was_seen_is_put_in_the_order_of_the_plan():
+def test_records_are_in_planned_order():
     seen = [a_record("passed", "a.two"), a_record("failed", "a.one")]
     assert reconcile(["a.one", "a.two"], seen) == (seen[1], seen[0])
 
 
-def test_what_was_planned_and_not_seen_is_missing():
+def test_a_planned_check_without_a_record_is_missing():
     (record,) = reconcile(["a.b"], [])
     assert (record.name, record.outcome) == ("a.b", "missing")
 
 
-def test_what_is_missing_stands_where_it_was_planned():
-    settled = reconcile(["a.one", "a.two", "a.three"], [a_record("passed", "a.three"), a_record("passed", "a.one")])
-    assert [record.outcome for record in settled] == ["passed", "missing", "passed"]
+def test_a_missing_check_is_at_its_planned_position():
+    reconciled = reconcile(["a.one", "a.two", "a.three"], [a_record("passed", "a.three"), a_record("passed", "a.one")])
+    assert [record.outcome for record in reconciled] == ["passed", "missing", "passed"]
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_what_was_never_planned_is_broken_whatever_came_of_it(outcome):
-    (record,) = reconcile([], [a_record(outcome)])
-    assert record.outcome == "broken"
+def test_an_unplanned_record_is_broken_for_every_outcome():
+    for outcome in OUTCOMES:
+        (record,) = reconcile([], [a_record(outcome)])
+        assert record.outcome == "broken", outcome
 
 
-def test_what_was_never_planned_comes_last():
-    settled = reconcile(["a.two"], [a_record("passed", "a.one"), a_record("passed", "a.two")])
-    assert [record.name for record in settled] == ["a.two", "a.one"]
+def test_unplanned_records_are_last():
+    reconciled = reconcile(["a.two"], [a_record("passed", "a.one"), a_record("passed", "a.two")])
+    assert [record.name for record in reconciled] == ["a.two", "a.one"]
 
 
-def test_what_was_never_planned_keeps_its_rows_and_numbers():
+def test_an_unplanned_record_keeps_its_rows_and_values():
     (record,) = reconcile([], [FULL])
     assert record == replace(FULL, outcome="broken", reason=record.reason)
 
 
-def test_what_was_never_planned_says_how_to_plan_it():
+def test_the_reason_of_an_unplanned_record_is_how_to_plan_it():
     (record,) = reconcile([], [a_record("passed")])
     assert "write its name as a literal" in record.reason
 
 
-@pytest.mark.parametrize(("one", "other"), itertools.product(OUTCOMES, repeat=2))
-def test_of_two_records_of_one_name_the_worse_counts(one, other):
-    (record,) = reconcile(["a.b"], [a_record(one), a_record(other)])
-    assert record.outcome == worst([one, other])
+def test_of_two_records_of_one_name_the_worse_counts():
+    for worse_one, better_one in itertools.combinations_with_replacement(WORST_FIRST, 2):
+        for outcomes in ((worse_one, better_one), (better_one, worse_one)):
+            (record,) = reconcile(["a.b"], [a_record(outcome) for outcome in outcomes])
+            assert record.outcome == worse_one, outcomes
 
 
-def test_no_plan_and_nothing_seen_settle_to_nothing():
+def test_without_a_plan_and_records_there_is_nothing():
     assert reconcile([], []) == ()
 
 
@@ -160,22 +162,20 @@ def test_skipped_and_missing_checks_compared_nothing(outcome, compared):
         (["PASSED"], False),
     ],
 )
-def test_green_is_at_least_one_comparison_and_nothing_that_is_not_well(outcomes, green):
+def test_green_needs_a_comparison_and_no_red_check(outcomes, green):
     assert is_green([a_record(outcome) for outcome in outcomes]) is green
 
 
-@pytest.mark.parametrize(
-    ("worse_one", "better_one"),
-    itertools.combinations(["broken", "failed", "missing", "fixed", "known", "passed", "skipped"], 2),
-)
-def test_the_worst_outcome_speaks_for_several(worse_one, better_one):
-    assert worst([better_one, worse_one, better_one]) == worse_one
+def test_the_worst_of_several_outcomes():
+    for worse_one, better_one in itertools.combinations(WORST_FIRST, 2):
+        assert worst([better_one, worse_one, better_one]) == worse_one, (worse_one, better_one)
 
 
-def test_every_outcome_has_its_place_among_the_worst():
+def test_every_outcome_has_a_place_in_the_order():
+    assert sorted(WORST_FIRST) == sorted(OUTCOMES)
     assert [worst([outcome]) for outcome in OUTCOMES] == list(OUTCOMES)
 
 
-def test_of_two_equally_bad_records_the_later_speaks():
+def test_of_two_records_with_the_same_outcome_the_later_counts():
     later = replace(FULL, reason="later")
     assert worse(FULL, later) is later

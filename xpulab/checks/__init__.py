@@ -1,1 +1,1 @@
-"""State an expectation, try its control, record what was seen, and reach a verdict: what the cells of a notebook call."""
+"""The checks that the cells of a notebook call: compare a value, try the control, record the result, reach the verdict."""

@@ -1,13 +1,13 @@
-"""State an expectation, try its control, record what was seen.
+"""Compare a measured value with what is expected, try the control, and record the result.
 
     check.close("lora.merge", merged, adapter_logits, atol=1e-4, control=base_logits,
                 means="merged weights answer like base and adapter")
 
-The control is a value that is wrong on purpose: the same comparison must reject it. A check whose control is accepted,
-or is no candidate at all (another shape, empty, NaN), cannot fail, and is reported as broken. A value or control may be
-given as a function without arguments; an exception in it is reported, not raised, and the notebook goes on.
+The control is a value that is wrong on purpose: the same comparison must reject it. A check whose control is accepted, or
+is incomparable (another shape, empty, NaN), is reported as broken, because it shows nothing. A value or a control may be a
+function without arguments. An exception in it is reported and not raised, so that the notebook continues.
 
-What is printed is one line, the same on every machine; the numbers go into that output's metadata as an xpulab.records.record.
+A check prints one line, the same on every machine. The numbers are in that output's metadata, as xpulab.records.record.Record.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from xpulab.checks import compare
+from xpulab.checks.baseline_table import BaselineTable
 from xpulab.checks.ledger import ledger
-from xpulab.checks.measured import Measured
-from xpulab.checks.rows import Comparison, close_to, compared, value_of, with_known_issue
+from xpulab.checks.rows import Comparison, close_to, evaluate, value_of, with_known_issue
 from xpulab.checks.table import Table
 from xpulab.records.record import RED, Record, Row
 
@@ -42,7 +42,7 @@ def close(
 ) -> None:
     """Every element of `measured` is within atol + rtol * |expected| of `expected`; the shapes are the same.
 
-    about_nonfinite: NaN and infinity are what the check is about: they must stand in the same places on both sides.
+    about_nonfinite: the check is about NaN and infinity; they must be in the same places on both sides.
     """
     _record(name, measured, control, means, close_to(expected, atol, rtol, about_nonfinite))
 
@@ -56,7 +56,7 @@ def equal(
     means: str = "equal to the expected value",
     about_nonfinite: bool = False,
 ) -> None:
-    """`measured` has the values of `expected`: numbers, texts, tensors, or lists and dicts of these."""
+    """`measured` equals `expected`: numbers, strings, tensors, or lists and dicts of these; 3 equals 3.0."""
     _record(name, measured, control, means, partial(compare.equal, expected=expected, nonfinite=about_nonfinite))
 
 
@@ -69,7 +69,7 @@ def bitwise(
     means: str = "the same to the last bit",
     about_nonfinite: bool = False,
 ) -> None:
-    """`measured` has the bytes, type and shape of `expected`: arrays, tensors, or lists and dicts of these."""
+    """`measured` has the same bytes, type and shape as `expected`: arrays, tensors, or lists and dicts of these."""
     _record(name, measured, control, means, partial(compare.bitwise, expected=expected, nonfinite=about_nonfinite))
 
 
@@ -94,7 +94,7 @@ def finite(name: str, measured: Any, *, control: Any, means: str = "free of NaN 
 
 
 def true(name: str, measured: Any, *, control: Any, means: str = "it holds") -> None:
-    """`measured` is True. Prefer a check that compares numbers: it can say how far off they are."""
+    """`measured` is True. Prefer a check that compares numbers, because it shows how large the difference is."""
     _record(name, measured, control, means, compare.true)
 
 
@@ -107,48 +107,50 @@ def raises(
     match: str = "",
     means: str = "refused with an error",
 ) -> None:
-    """Calling `call` raises `kind` with a text that `match` (a regular expression) finds; calling `control` does not."""
+    """`call` raises `kind` with a text in which the regular expression `match` is found; `control` does not."""
     started = time.perf_counter()
-    row = compared("", partial(compare.raises, kind=kind, match=match), lambda: call, lambda: control)
-    _show(_as_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
+    row = evaluate("", partial(compare.raises, kind=kind, match=match), lambda: call, lambda: control)
+    _show(_to_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
 
 
 def skip(name: str, reason: str) -> None:
-    """The check cannot be made here. The reason must read the same on every machine of this device."""
+    """The check cannot run on this device. `reason` must be the same text on every machine with this device."""
     _show(Record(name=name, outcome="skipped", means=reason, reason=reason))
 
 
 @contextmanager
 def table(name: str, *, means: str) -> Iterator[Table]:
-    """One check over many cases, each a row with a comparison and a control of its own.
+    """One check of many cases: each row has its own comparison and control.
 
         with check.table("numerics.sum", means="sums agree with double precision") as rows:
             for dtype in dtypes:
                 rows.close(dtype, measured[dtype], expected, atol=..., control=...)
 
-    No rows at all is a failure. An exception inside the block is recorded as a broken row, and the notebook goes on.
+    A table without rows fails. An exception inside the block is recorded as a broken row, and the notebook continues.
     """
     with _recorded(Table(name), means) as rows:
         yield rows
 
 
 @contextmanager
-def baseline(name: str, *, level: str, conditions: Mapping[str, Any], means: str) -> Iterator[Measured]:
-    """One check of what depends on the device, losses, rates and memory, each a row against what it measured before.
+def baseline(name: str, *, level: str, conditions: Mapping[str, Any], means: str) -> Iterator[BaselineTable]:
+    """One check of losses, rates and memory: each row is compared with the baseline of this device.
 
         with check.baseline("sft.baseline", level=level, conditions={"seed": seed}, means="losses as before") as rows:
             rows.losses("training", losses, control=slower)
 
-    conditions: what must be the same for two measurements to be compared, besides hardware, wheel and level. Rows for which
-    there is no reference are skipped, so its text differs between machines: tag its cell nbval-ignore-output.
+    level: the level at which the notebook runs; it must be that of the baseline.
+    conditions: what else must be equal for two measurements to be comparable, besides hardware, wheel and level.
+
+    Rows without a baseline are skipped, so the printed text differs between machines: tag the cell nbval-ignore-output.
     """
-    with _recorded(Measured(name, level, conditions), means) as rows:
+    with _recorded(BaselineTable(name, level, conditions), means) as rows:
         yield rows
 
 
 @contextmanager
 def _recorded(rows: Rows, means: str) -> Iterator[Rows]:
-    """The table while it is filled; then its record, whatever ended the block."""
+    """Yield the table to be filled; then show its record, also when an exception ended the block."""
     started = time.perf_counter()
     try:
         yield rows
@@ -157,24 +159,24 @@ def _recorded(rows: Rows, means: str) -> Iterator[Rows]:
     _show(rows.record(means, time.perf_counter() - started))
 
 
-# -------------------------------------------------------------------------------------------------- how a check is made
+# ----------------------------------------------------------------------------------------------------- making the record
 
 
 def _record(name: str, measured: Any, control: Any, means: str, comparison: Comparison) -> None:
     started = time.perf_counter()
-    row = compared("", comparison, lambda: value_of(measured), lambda: value_of(control))
-    _show(_as_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
+    row = evaluate("", comparison, lambda: value_of(measured), lambda: value_of(control))
+    _show(_to_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
 
 
-def _as_record(name: str, means: str, row: Row, seconds: float) -> Record:
+def _to_record(name: str, means: str, row: Row, seconds: float) -> Record:
     return Record(name, row.outcome, means, row.measured, row.expected, row.control, seconds, row.reason)
 
 
-# ------------------------------------------------------------------------------------------------- what the reader sees
+# ---------------------------------------------------------------------------------------------------- showing the record
 
 
 def _show(record: Record) -> None:
-    """Keep the record, and print its line with the record in the output's metadata."""
+    """Add the record to the ledger, and display its line with the record in the output's metadata."""
     from IPython.display import display
 
     ledger.keep(record)
@@ -192,12 +194,12 @@ def _details(record: Record) -> list[str]:
     return [_detail("", record)]
 
 
-def _detail(case: str, seen: Row | Record) -> str:
-    parts = [f"measured {_in_words(seen.measured)}", f"expected {seen.expected or '-'}", f"control {seen.control}"]
-    return f"        {case + ': ' if case else ''}{', '.join(parts)}\n        {seen.reason}"
+def _detail(case: str, result: Row | Record) -> str:
+    parts = [f"measured {_format_measured(result.measured)}", f"expected {result.expected or '-'}", f"control {result.control}"]
+    return f"        {case + ': ' if case else ''}{', '.join(parts)}\n        {result.reason}"
 
 
-def _in_words(measured: float | str | None) -> str:
+def _format_measured(measured: float | str | None) -> str:
     if isinstance(measured, float):
         return f"{measured:.6g}"
     return "nothing" if measured is None else str(measured)

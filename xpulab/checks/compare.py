@@ -1,7 +1,7 @@
-"""Compare one value with what was expected: pure functions that say what they saw, and never let nothing pass.
+"""Compare one value with the expected one: pure functions that return a Finding.
 
-A value may be a number, a string, a paddle tensor, a numpy array, or lists, tuples, sets and dicts of these. NaN, infinity
-and emptiness never pass, here or in any function below, unless the caller says that the comparison is about NaN and infinity.
+A value may be a number, a string, a paddle tensor, a numpy array, or lists, tuples, sets and dicts of these. Empty values
+never pass. NaN and infinity pass only where the caller states that the comparison is about them (`nonfinite`).
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Finding:
-    """What one comparison saw.
+    """The result of one comparison.
 
     accepted: whether the value is as expected.
-    measured: the number that was held against the bound (a largest difference, a largest value), or a sentence.
-    expected: the bound in words.
-    why: why it was not accepted, else "".
-    misfit: not accepted because the value is no candidate at all (another shape or type, empty, not finite), so nothing
-        was compared. A control that is a misfit proves nothing about the comparison.
+    measured: the number that was compared with the bound (the largest difference, the largest value), or a sentence.
+    expected: the bound or the expected value as text.
+    why: why the value was not accepted; "" when it was.
+    incomparable: the value was not accepted because it cannot be compared at all (another shape or type, empty, not finite).
+        A control that is incomparable shows nothing about the comparison.
     """
 
     accepted: bool
     measured: float | str | None
     expected: str
     why: str = ""
-    misfit: bool = False
+    incomparable: bool = False
 
 
 def close(value: Any, expected: Any, atol: float, rtol: float, nonfinite: bool = False) -> Finding:
-    """Every element within atol + rtol * |expected|, computed in double precision. Shapes must be the same."""
-    wanted = f"within {_bound_in_words(atol, rtol)}"
-    got, want = _numbers(value), _numbers(expected)
-    if misfit := _misfit(got, want, nonfinite):
-        return Finding(False, None, wanted, misfit, misfit=True)
+    """Every element is within atol + rtol * |expected|, computed in double precision. Shapes must be the same."""
+    requirement = f"within {_format_bound(atol, rtol)}"
+    got, want = _as_doubles(value), _as_doubles(expected)
+    if why := _why_incomparable(got, want, nonfinite):
+        return Finding(False, None, requirement, why, incomparable=True)
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore", over="ignore"):  # infinity minus infinity, where the check is about them
         difference = np.where(same, 0.0, np.abs(got - want))
         excess = np.where(same, -1.0, difference - (atol + rtol * np.abs(want)))
     outside = ~(excess <= 0)
-    largest = _storable(np.max(difference))
+    largest = _as_json_number(np.max(difference))
     if not outside.any():
-        return Finding(True, largest, wanted)
+        return Finding(True, largest, requirement)
     where = np.unravel_index(int(np.argmax(np.nan_to_num(excess, nan=np.inf))), got.shape)
     at = f" at {tuple(map(int, where))}" if where else ""
     why = f"{int(outside.sum())} of {got.size} outside; the worst{at} is {got[where]:.8g}, expected {want[where]:.8g}"
-    return Finding(False, largest, wanted, why)
+    return Finding(False, largest, requirement, why)
 
 
 def equal(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
     """The same values in the same places; tensors and arrays may differ in type (3 equals 3.0), not in shape.
 
-    A tensor or array may be held against a list of numbers.
+    A tensor or array may be compared with a list of numbers.
     """
     if hasattr(value, "shape") or hasattr(expected, "shape"):
-        arrays = _array(value), _array(expected)
+        arrays = _as_array(value), _as_array(expected)
         of_numbers = not any(array.dtype.kind in "OSU" for array in arrays)
-        value, expected = arrays if of_numbers else (_listed(value), _listed(expected))
+        value, expected = arrays if of_numbers else (_to_list(value), _to_list(expected))
     return _compare_leaves(value, expected, "equal", lambda got, want: _leaf_equal(got, want, nonfinite))
 
 
@@ -72,21 +72,21 @@ def bitwise(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
 
 
 def below(value: Any, bound: float) -> Finding:
-    """Every element smaller than the bound."""
-    return _within(value, bound, f"< {bound:.6g}", lambda got: got < bound, np.max)
+    """Every element is smaller than the bound."""
+    return _compare_with_bound(value, bound, f"< {bound:.6g}", lambda got: got < bound, np.max)
 
 
 def above(value: Any, bound: float) -> Finding:
-    """Every element larger than the bound."""
-    return _within(value, bound, f"> {bound:.6g}", lambda got: got > bound, np.min)
+    """Every element is larger than the bound."""
+    return _compare_with_bound(value, bound, f"> {bound:.6g}", lambda got: got > bound, np.min)
 
 
 def between(value: Any, low: float, high: float) -> Finding:
-    """Every element from low to high, both included."""
+    """Every element is at least `low` and at most `high`. Raises ValueError unless low < high."""
     if not low < high:
         raise ValueError(f"between needs low < high, got {low} and {high}")
     middle = (low + high) / 2
-    return _within(
+    return _compare_with_bound(
         value,
         middle,
         f"from {low:.6g} to {high:.6g}",
@@ -96,90 +96,94 @@ def between(value: Any, low: float, high: float) -> Finding:
 
 
 def finite(value: Any) -> Finding:
-    """Every element a number: no NaN, no infinity."""
-    got = _numbers(value)
+    """No element is NaN or infinite."""
+    got = _as_doubles(value)
     if got.size == 0:
-        return Finding(False, None, "all finite", "there is nothing in it", misfit=True)
+        return Finding(False, None, "all finite", "the value has no elements", incomparable=True)
     bad = int((~np.isfinite(got)).sum())
     return Finding(bad == 0, f"{bad} of {got.size} not finite", "all finite", f"{bad} are NaN or infinite" if bad else "")
 
 
 def true(value: Any) -> Finding:
-    """A single truth value that is True. A number, a string or None is not a truth value."""
+    """A single truth value that is True. A number, a string or None is incomparable."""
     if hasattr(value, "numpy"):
         value = value.numpy()
     if not isinstance(value, bool | np.bool_) and not (isinstance(value, np.ndarray) and value.dtype == bool):
-        return Finding(False, None, "True", f"{value!r} is no truth value", misfit=True)
+        return Finding(False, None, "True", f"{value!r} is not a truth value", incomparable=True)
     if np.size(value) != 1:
-        return Finding(False, None, "True", f"{np.size(value)} truth values where one is expected", misfit=True)
+        return Finding(False, None, "True", f"{np.size(value)} truth values where one is expected", incomparable=True)
     return Finding(bool(value), str(bool(value)), "True", "" if value else "it is False")
 
 
 def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") -> Finding:
-    """Calling it raises an exception of that kind, whose text the regular expression finds."""
+    """`call` raises an exception of type `kind` whose text the regular expression `match` finds.
+
+    Raises TypeError when `call` is not callable. KeyboardInterrupt and SystemExit are not caught.
+    """
     if not callable(call):
-        raise TypeError(f"a function to call is expected, not {type(call).__name__}: write lambda: ... before it")
-    wanted = f"{kind.__name__}" + (f" matching {match!r}" if match else "")
+        raise TypeError(f"a function is expected, not {type(call).__name__}: write `lambda: ...`")
+    requirement = f"{kind.__name__}" + (f" matching {match!r}" if match else "")
     try:
         call()
     except kind as error:
-        said = f"{type(error).__name__}: {first_line(error)}"
+        raised = f"{type(error).__name__}: {first_line(error)}"
         found = re.search(match, str(error)) is not None
-        return Finding(found, said, wanted, "" if found else f"it raised, but said {first_line(error)!r}")
+        return Finding(found, raised, requirement, "" if found else f"the exception has another text: {first_line(error)!r}")
     except Exception as error:
-        said = f"{type(error).__name__}: {first_line(error)}"
-        return Finding(False, said, wanted, f"it raised something else: {said}", misfit=True)
-    return Finding(False, "nothing was raised", wanted, "nothing was raised")
+        raised = f"{type(error).__name__}: {first_line(error)}"
+        return Finding(False, raised, requirement, f"it raised another exception: {raised}", incomparable=True)
+    return Finding(False, "nothing was raised", requirement, "nothing was raised")
 
 
 def first_line(error: BaseException) -> str:
-    """The line of an exception's text that says the most: Paddle puts a C++ traceback before it."""
+    """The most informative line of an exception's text, at most 300 characters: Paddle puts a C++ traceback before it."""
     try:
         text = str(error)
     except Exception:
-        return "an error that cannot say what it is"
+        return "an error whose text cannot be read"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"\(?\w*(Error|NotFound|InvalidArgument|Unimplemented|OutOfRange)", line)]
-    return (telling or lines or [""])[0][:300]
+    informative = [line for line in lines if re.match(r"\(?\w*(Error|NotFound|InvalidArgument|Unimplemented|OutOfRange)", line)]
+    return (informative or lines or [""])[0][:300]
 
 
 # ----------------------------------------------------------------------------------------------- leaves of a structure
 
 
 Path = tuple[tuple[str, Any], ...]
-"""Where a leaf stands: for each container from the outside in, its kind ("dict", "list", "set") and the key in it."""
+"""The position of a leaf: for each container, outermost first, its kind ("dict", "list", "set") and the key in it."""
 
 
-def _compare_leaves(value: Any, expected: Any, wanted: str, compare: Callable[[Any, Any], Finding]) -> Finding:
-    for what, side in (("what was expected", expected), ("what was measured", value)):
-        if _is_nothing(side):
-            return Finding(False, None, wanted, f"{what} is {_nothing_in_words(side)}", misfit=True)
+def _compare_leaves(value: Any, expected: Any, requirement: str, compare_leaf: Callable[[Any, Any], Finding]) -> Finding:
+    for what, side in (("the expected value", expected), ("the measured value", value)):
+        if _is_empty(side):
+            return Finding(False, None, requirement, f"{what} is {_format_empty(side)}", incomparable=True)
     got, want = dict(_leaves(value)), dict(_leaves(expected))
     if got.keys() != want.keys():
-        missing, extra = (sorted(map(_name, paths)) for paths in (want.keys() - got.keys(), got.keys() - want.keys()))
+        missing, extra = (sorted(map(_format_path, paths)) for paths in (want.keys() - got.keys(), got.keys() - want.keys()))
         why = "; ".join(
             f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
             for what, names in (("missing", missing), ("unexpected", extra))
             if names
         )
-        candidate = _kind(got) == _kind(want) != "dict" and not all(map(_is_nothing, got.values()))
-        return Finding(False, f"{len(got)} entries, not {len(want)}", wanted, why, misfit=not candidate)
-    findings = {path: compare(got[path], want[path]) for path in want}
+        comparable = _container_kind(got) == _container_kind(want) != "dict" and not all(map(_is_empty, got.values()))
+        return Finding(False, f"{len(got)} entries, not {len(want)}", requirement, why, incomparable=not comparable)
+    findings = {path: compare_leaf(got[path], want[path]) for path in want}
     wrong = {path: finding for path, finding in findings.items() if not finding.accepted}
     if not wrong:
         alone = len(want) == 1
-        return Finding(True, next(iter(findings.values())).measured if alone else f"{len(want)} of {len(want)}", wanted)
+        return Finding(True, next(iter(findings.values())).measured if alone else f"{len(want)} of {len(want)}", requirement)
     path, worst = next(iter(wrong.items()))
-    at = f"{_name(path)}: " if path else ""
+    at = f"{_format_path(path)}: " if path else ""
     measured = f"{len(want) - len(wrong)} of {len(want)}" if len(want) > 1 else worst.measured
-    return Finding(False, measured, wanted, at + worst.why, misfit=all(finding.misfit for finding in wrong.values()))
+    incomparable = all(finding.incomparable for finding in wrong.values())
+    return Finding(False, measured, requirement, at + worst.why, incomparable)
 
 
 def _leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
     """A structure's leaves with their paths, in order: tensors, arrays, numbers, strings, and whatever is empty."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "OSU":
-        value = _listed(value)
-    if _is_nothing(value):
+        value = _to_list(value)
+    if _is_empty(value):
         return [(path, value)]
     if isinstance(value, Mapping):
         return [leaf for key in value for leaf in _leaves(value[key], (*path, ("dict", key)))]
@@ -190,119 +194,119 @@ def _leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
     return [(path, value)]
 
 
-def _name(path: Path) -> str:
+def _format_path(path: Path) -> str:
     return "".join(f".{key}" if kind == "dict" else f"[{key}]" for kind, key in path).removeprefix(".")
 
 
-def _kind(leaves: dict[Path, Any]) -> str:
+def _container_kind(leaves: dict[Path, Any]) -> str:
     path = next(iter(leaves))
     return path[0][0] if path else "leaf"
 
 
-def _listed(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _is_nothing(value: Any) -> bool:
-    """None, or empty; arrays and tensors are asked elsewhere."""
+def _is_empty(value: Any) -> bool:
+    """Whether the value is None or has no items. Arrays and tensors are handled in _why_unusable."""
     if value is None:
         return True
     return isinstance(value, Sized) and (isinstance(value, str) or not hasattr(value, "shape")) and len(value) == 0
 
 
-def _nothing_in_words(value: Any) -> str:
-    return "None, and None equals nothing" if value is None else "empty, and empty equals nothing"
+def _format_empty(value: Any) -> str:
+    return "None, which never passes" if value is None else "empty, which never passes"
 
 
 def _leaf_equal(got: Any, want: Any, nonfinite: bool) -> Finding:
-    if unlike := _not_comparable(got, want):
-        return unlike
+    if finding := _incomparable_leaves(got, want):
+        return finding
     if isinstance(want, str | bytes):
-        return Finding(got == want, repr(got) if isinstance(got, bytes) else got, repr(want), _differ(got, want))
-    got, want = _array(got), _array(want)
-    if misfit := _misfit(got, want, nonfinite):
-        return Finding(False, None, "equal", misfit, misfit=True)
-    alike = _same_values(got, want) | _both_nan(got, want)
+        return Finding(got == want, repr(got) if isinstance(got, bytes) else got, repr(want), _format_difference(got, want))
+    got, want = _as_array(got), _as_array(want)
+    if why := _why_incomparable(got, want, nonfinite):
+        return Finding(False, None, "equal", why, incomparable=True)
+    alike = _equal_elements(got, want) | _both_nan(got, want)
     different = int(np.size(alike) - np.count_nonzero(alike))
     if not different:
-        return Finding(True, _short(got), _short(want))
+        return Finding(True, _summarize(got), _summarize(want))
     where = np.unravel_index(int(np.argmin(alike)), np.shape(alike))
     why = f"{different} of {got.size} differ; the first: {got[where]!s}, not {want[where]!s}"
-    return Finding(False, _short(got) if got.size == 1 else f"{different} of {got.size} differ", _short(want), why)
+    return Finding(False, _summarize(got) if got.size == 1 else f"{different} of {got.size} differ", _summarize(want), why)
 
 
 def _leaf_bitwise(got: Any, want: Any, nonfinite: bool) -> Finding:
-    if unlike := _not_comparable(got, want):
-        return unlike
+    if finding := _incomparable_leaves(got, want):
+        return finding
     if isinstance(want, str | bytes):
-        return Finding(got == want, repr(got), repr(want), _differ(got, want))
-    if misfit := _misfit(_array(got), _array(want), nonfinite):
-        return Finding(False, None, "the same bits", misfit, misfit=True)
-    mine, theirs = _types(got, want)
-    if mine != theirs:
-        return Finding(False, None, theirs, f"type {mine}, not {theirs}", misfit=True)
-    got, want = _raw(got), _raw(want)
+        return Finding(got == want, repr(got), repr(want), _format_difference(got, want))
+    if why := _why_incomparable(_as_array(got), _as_array(want), nonfinite):
+        return Finding(False, None, "the same bits", why, incomparable=True)
+    got_type, want_type = _type_names(got, want)
+    if got_type != want_type:
+        return Finding(False, None, want_type, f"type {got_type}, not {want_type}", incomparable=True)
+    got, want = _raw_bits(got), _raw_bits(want)
     if want.dtype.hasobject:
-        raise TypeError(f"{want.item()!r} has no bits to compare: give numbers, tensors or arrays")
-    mine, theirs = (np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1) for array in (got, want))
-    different = int((mine != theirs).any(axis=1).sum())
+        raise TypeError(f"{want.item()!r} has no bits to compare: use numbers, tensors or arrays")
+    got_bytes, want_bytes = (np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1) for array in (got, want))
+    different = int((got_bytes != want_bytes).any(axis=1).sum())
     why = f"{different} of {got.size} values differ in their bits" if different else ""
     return Finding(not different, f"{different} of {got.size} differ", "0 differ", why)
 
 
-def _not_comparable(got: Any, want: Any) -> Finding | None:
-    """The finding when one of two leaves is nothing, or when a text meets what is no text."""
+def _incomparable_leaves(got: Any, want: Any) -> Finding | None:
+    """The finding when one of two leaves is None or empty, or when only one of them is text; None otherwise."""
     for leaf in (want, got):
-        if _is_nothing(leaf):
-            return Finding(False, repr(got), repr(want), f"it is {_nothing_in_words(leaf)}", misfit=True)
+        if _is_empty(leaf):
+            return Finding(False, repr(got), repr(want), f"a value is {_format_empty(leaf)}", incomparable=True)
     for text in (str, bytes):
         if isinstance(want, text) != isinstance(got, text):
-            return Finding(False, repr(got), repr(want), f"{got!r}, not {want!r}", misfit=True)
+            return Finding(False, repr(got), repr(want), f"{got!r}, not {want!r}", incomparable=True)
     return None
 
 
-def _differ(got: Any, want: Any) -> str:
+def _format_difference(got: Any, want: Any) -> str:
     return "" if got == want else f"{got!r}, not {want!r}"
 
 
-def _same_values(got: np.ndarray, want: np.ndarray) -> Any:
-    """Where the values are the same; numpy rounds an integer before it compares it with a float, this does not."""
+def _equal_elements(got: np.ndarray, want: np.ndarray) -> Any:
+    """Where the elements are equal. numpy rounds an integer before it compares it with a float; this function does not."""
     same = got == want
-    for whole, other in ((got, want), (want, got)):
-        if whole.dtype.kind in "iu" and other.dtype.kind in "fc":
-            same = same & _fits_double(whole)
+    for integers, other in ((got, want), (want, got)):
+        if integers.dtype.kind in "iu" and other.dtype.kind in "fc":
+            same = same & _fits_in_double(integers)
     return same
 
 
 # ------------------------------------------------------------------------------------------------------ values as arrays
 
 
-def _within(value: Any, bound: float, wanted: str, inside: Callable, extreme: Callable) -> Finding:
+def _compare_with_bound(value: Any, bound: float, requirement: str, inside: Callable, extreme: Callable) -> Finding:
     if not math.isfinite(bound):
-        raise ValueError(f"the bound is {bound}: nothing can be held against it")
-    got = _numbers(value)
+        raise ValueError(f"the bound is {bound}: a bound must be finite")
+    got = _as_doubles(value)
     if got.dtype.kind == "c":
-        raise TypeError("complex numbers are neither below nor above anything: compare np.abs of them")
-    if misfit := _unusable(got, "what was measured", nonfinite=False):
-        return Finding(False, None, wanted, misfit, misfit=True)
+        raise TypeError("complex numbers have no order: compare their np.abs")
+    if why := _why_unusable(got, "the measured value", nonfinite=False):
+        return Finding(False, None, requirement, why, incomparable=True)
     outside = int((~inside(got)).sum())
     measured = float(extreme(got))
     if not outside:
-        return Finding(True, measured, wanted)
+        return Finding(True, measured, requirement)
     where = np.argwhere(got == extreme(got))[0]
     at = f" at {tuple(map(int, where))}" if where.size else ""
-    return Finding(False, measured, wanted, f"{measured:.6g}{at} is not {wanted}")
+    return Finding(False, measured, requirement, f"{measured:.6g}{at} is not {requirement}")
 
 
-def _misfit(got: np.ndarray, want: np.ndarray, nonfinite: bool) -> str:
+def _why_incomparable(got: np.ndarray, want: np.ndarray, nonfinite: bool) -> str:
     if got.shape != want.shape:
         return f"shape {got.shape}, not {want.shape}"
-    return _unusable(want, "what was expected", nonfinite) or _unusable(got, "what was measured", nonfinite)
+    return _why_unusable(want, "the expected value", nonfinite) or _why_unusable(got, "the measured value", nonfinite)
 
 
-def _unusable(array: np.ndarray, what: str, nonfinite: bool) -> str:
+def _why_unusable(array: np.ndarray, what: str, nonfinite: bool) -> str:
     if array.size == 0:
-        return f"{what} is empty, and empty equals nothing"
+        return f"{what} is empty, which never passes"
     if not nonfinite and array.dtype.kind in "fc":
         bad = int((~np.isfinite(array)).sum())
         if bad:
@@ -316,63 +320,63 @@ def _both_nan(got: np.ndarray, want: np.ndarray) -> Any:
     return False
 
 
-def _numbers(value: Any) -> np.ndarray:
+def _as_doubles(value: Any) -> np.ndarray:
     """The value as an array in double precision (complex where it is complex)."""
-    array = _array(value)
+    array = _as_array(value)
     if array.dtype.kind not in "biufc":
-        raise TypeError(f"numbers are expected here, not {array.dtype}")
-    if array.dtype.kind in "iu" and not _fits_double(array).all():
-        raise TypeError("an integer this large is rounded in double precision: hold it against an integer with check.equal")
+        raise TypeError(f"numbers are expected, not {array.dtype}")
+    if array.dtype.kind in "iu" and not _fits_in_double(array).all():
+        raise TypeError("an integer this large is rounded in double precision: compare it with an integer by check.equal")
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def _array(value: Any) -> np.ndarray:
+def _as_array(value: Any) -> np.ndarray:
     """The value as an array of numbers: a low-precision type that numpy lacks (bfloat16, float8) becomes float32."""
     if isinstance(value, list | tuple):
-        items = [_array(item) for item in value]
+        items = [_as_array(item) for item in value]
         array = np.asarray(items)
-        if array.dtype.kind in "fc" and not all(item.dtype.kind not in "iu" or _fits_double(item).all() for item in items):
+        if array.dtype.kind in "fc" and not all(item.dtype.kind not in "iu" or _fits_in_double(item).all() for item in items):
             raise TypeError("numpy would round an integer of this list to a float: give an array of integers")
         return array
     if hasattr(value, "numpy") and hasattr(value, "astype"):
-        return value.astype("float32").numpy() if _is_foreign(value) else value.numpy()
+        return value.astype("float32").numpy() if _lacks_numpy_type(value) else value.numpy()
     array = np.asarray(value)
-    return array.astype(np.float32) if array.dtype.kind == "V" and _is_foreign(array) else array
+    return array.astype(np.float32) if array.dtype.kind == "V" and _lacks_numpy_type(array) else array
 
 
-def _raw(value: Any) -> np.ndarray:
-    """The value's own bits as an array: paddle shows bfloat16 as uint16 and float8 as int8, which is what is wanted."""
+def _raw_bits(value: Any) -> np.ndarray:
+    """The value as an array that has its bits: paddle returns bfloat16 as uint16 and float8 as int8."""
     return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
 
 
-def _types(got: Any, want: Any) -> tuple[str, str]:
-    """The types by name. Two tensors are asked themselves, since numpy shows both kinds of float8 alike."""
+def _type_names(got: Any, want: Any) -> tuple[str, str]:
+    """The names of both types. For two tensors these are paddle's, since numpy gives both kinds of float8 the same name."""
     if hasattr(got, "numpy") and hasattr(want, "numpy"):
         return str(got.dtype), str(want.dtype)
-    return str(_raw(got).dtype), str(_raw(want).dtype)
+    return str(_raw_bits(got).dtype), str(_raw_bits(want).dtype)
 
 
-def _fits_double(whole: np.ndarray) -> Any:
-    """Where integers keep their value in double precision."""
-    if whole.dtype.itemsize < 8:
-        return np.ones(whole.shape, bool)
-    turned = whole.astype(np.float64)
-    within = turned < float(np.iinfo(whole.dtype).max)
-    return within & (np.where(within, turned, 0.0).astype(whole.dtype) == whole)
+def _fits_in_double(integers: np.ndarray) -> Any:
+    """Where double precision represents the integers exactly."""
+    if integers.dtype.itemsize < 8:
+        return np.ones(integers.shape, bool)
+    as_double = integers.astype(np.float64)
+    within = as_double < float(np.iinfo(integers.dtype).max)
+    return within & (np.where(within, as_double, 0.0).astype(integers.dtype) == integers)
 
 
-def _is_foreign(tensor: Any) -> bool:
+def _lacks_numpy_type(tensor: Any) -> bool:
     return any(name in str(tensor.dtype) for name in ("bfloat16", "float8"))
 
 
-def _short(array: np.ndarray) -> float | str:
-    return _storable(array.item()) if array.size == 1 and array.dtype.kind in "iufb" else f"{array.size} values"
+def _summarize(array: np.ndarray) -> float | str:
+    return _as_json_number(array.item()) if array.size == 1 and array.dtype.kind in "iufb" else f"{array.size} values"
 
 
-def _storable(number: Any) -> float | str:
-    """The number as JSON can hold it, which has neither NaN nor infinity."""
+def _as_json_number(number: Any) -> float | str:
+    """The number as a JSON value; text for NaN and infinity, which JSON lacks."""
     return float(number) if math.isfinite(number) else str(float(number))
 
 
-def _bound_in_words(atol: float, rtol: float) -> str:
-    return " + ".join(words for words in (f"{atol:g}" if atol else "", f"{rtol:g} of it" if rtol else "") if words)
+def _format_bound(atol: float, rtol: float) -> str:
+    return " + ".join(term for term in (f"{atol:g}" if atol else "", f"{rtol:g} * |expected|" if rtol else "") if term)

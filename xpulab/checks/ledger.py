@@ -1,4 +1,4 @@
-"""What this kernel's checks have seen so far, from which cells and on which device; the verdict reads it."""
+"""The session of this kernel: the records of its checks so far, the sources of its cells and its device."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from xpulab.records.record import Record, RunContext, worse
 
 
 class Ledger:
-    """Of one kernel. records: by name. sources: of the cells, in the order in which they ran.
+    """What the verdict needs to know about one kernel.
 
-    run_context: where the notebook runs, as use_device noted it; None before.
+    records: the record of each check, by name.
+    sources: the sources of the cells, in the order in which they ran.
+    run_context: where the notebook runs; use_device sets it, and it is None before.
     """
 
     def __init__(self) -> None:
@@ -19,14 +21,14 @@ class Ledger:
 
     @property
     def device(self) -> str:
-        """Where Paddle computes, which is the CPU until a device is chosen."""
+        """The device on which Paddle computes: "cpu" until use_device chooses another one."""
         return self.run_context.device if self.run_context else "cpu"
 
     def keep(self, record: Record) -> None:
-        """Keep the record in place of an earlier one of that name, which a cell that is run again leaves behind.
+        """Store the record. It replaces an earlier one of the same name, which is there when a cell is run again.
 
-        Within one run of a cell the worse of the two stays: in a loop, the last must not hide the others. A skip takes no
-        comparison back, whenever it comes.
+        Within one run of a cell the worse record stays, so that the last pass of a loop cannot hide an earlier failure.
+        A skip never replaces a comparison.
         """
         from IPython import get_ipython
 
@@ -38,7 +40,7 @@ class Ledger:
         self.records[record.name], self._made_in[record.name] = record, run
 
     def watch_cells(self) -> None:
-        """Keep the source of every cell from the one that is running on: a kernel that nbval drives has no history."""
+        """Store the source of every cell, starting with the running one, because a kernel driven by nbval has no history."""
         from IPython import get_ipython
 
         if shell := get_ipython():

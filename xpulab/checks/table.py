@@ -1,4 +1,4 @@
-"""One check over many cases: a row a case, each with a comparison and a control of its own."""
+"""One check of many cases: one row for each case, with its own comparison and control."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from xpulab.checks import compare
-from xpulab.checks.rows import Comparison, close_to, compared, value_of, with_known_issue
+from xpulab.checks.rows import Comparison, close_to, evaluate, value_of, with_known_issue
 from xpulab.records.record import Record, Row, worst
 
 
 class Table:
-    """The rows of one check. Its methods compare like the functions of the same names; `case` names the row."""
+    """The rows of one check. Its methods compare like the functions of the same names in check.py; `case` names the row."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -43,23 +43,23 @@ class Table:
         self._add(case, measured, control, partial(compare.between, low=float(low), high=float(high)))
 
     def skip(self, case: str, reason: str) -> None:
-        """This case cannot be made here."""
+        """This case cannot run on this device."""
         self._append(Row(case, "skipped", None, "", "not tried", reason))
 
     def stopped_by(self, error: BaseException) -> None:
-        """An exception ended the block: what came after it was not compared."""
+        """Record the exception that ended the block as a broken row: no later row was compared."""
         reason = f"{type(error).__name__}: {compare.first_line(error)}; no row after this one was compared"
         self._rows.append(Row(f"after {len(self._rows)} rows", "broken", None, "", "not tried", reason))
 
     def record(self, means: str, seconds: float) -> Record:
-        """All rows as one record, whose outcome is that of the worst row."""
+        """All rows as one record, whose outcome is that of the worst row. No row may be added afterwards."""
         name, rows, self._recorded = self._name, tuple(self._rows), True
         if not rows:
             return Record(name, "failed", means, seconds=seconds, reason="the table has no row: nothing was compared")
         outcome = worst(row.outcome for row in rows)
-        worth_saying = [row for row in rows if row.outcome not in ("passed", "skipped")]
-        reason = "; ".join(f"{row.case}: {row.reason}" for row in worth_saying) or None
-        good = sum(row.outcome == "passed" for row in rows)
+        notable = [row for row in rows if row.outcome not in ("passed", "skipped")]
+        reason = "; ".join(f"{row.case}: {row.reason}" for row in notable) or None
+        passed = sum(row.outcome == "passed" for row in rows)
         compared = sum(row.outcome != "skipped" for row in rows)
         if not compared:
             reason = "; ".join(f"{row.case}: {row.reason}" for row in rows)
@@ -67,11 +67,11 @@ class Table:
         rejected = sum(row.control == "rejected" for row in rows)
         control = "rejected" if rejected == compared else f"rejected in {rejected} of {compared}"
         return Record(
-            name, outcome, means, f"{good} of {compared} rows", "every row as its bound asks", control, seconds, reason, rows
+            name, outcome, means, f"{passed} of {compared} rows", "every row as expected", control, seconds, reason, rows
         )
 
     def _add(self, case: str, measured: Any, control: Any, comparison: Comparison) -> None:
-        row = compared(case, comparison, lambda: value_of(measured), lambda: value_of(control))
+        row = evaluate(case, comparison, lambda: value_of(measured), lambda: value_of(control))
         self._append(with_known_issue(row, self._name, case))
 
     def _append(self, row: Row) -> None:

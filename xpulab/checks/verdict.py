@@ -1,4 +1,4 @@
-"""The last cell of every notebook: all that was checked in one table, and an error when not all of it is well."""
+"""The last cell of every notebook: one table of all checks, and an error unless the notebook is green."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _COLOURS = {"failed": "#b00020", "broken": "#b00020", "missing": "#b00020", "kno
 
 
 class NotebookIsRed(Exception):
-    """A check failed, was broken or never ran, or nothing was compared at all."""
+    """A check failed, was broken or never ran, or nothing was compared."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows instead of a traceback."""
+        """The lines that IPython shows instead of a traceback."""
         return [f"{type(self).__name__}: {self}"]
 
 
 def verdict() -> None:
     """Show every check with its numbers; raise NotebookIsRed when the notebook is not green.
 
-    Planned is what the sources of the cells that ran until now contain; run all cells before you trust it.
+    A check is planned when its name is in the source of a cell that has run. Run all cells before you rely on the verdict.
     """
     from IPython import get_ipython
     from IPython.display import HTML, display
@@ -33,11 +33,11 @@ def verdict() -> None:
     display(HTML(_table(records)))
     print(_summary(records))
     if not is_green(records):
-        raise NotebookIsRed(_why(records))
+        raise NotebookIsRed(_why_red(records))
 
 
 def _planned_names(cells: list[str]) -> list[str]:
-    """The names planned in the cells; a cell that was run again, edited or not, counts as it was last."""
+    """The names planned in the cells, in order, each once; `cells` has every cell that ran, with repetitions."""
     names: dict[str, None] = {}
     for number, cell in enumerate(cells):
         names.update(dict.fromkeys(check.name for check in planned_checks([cell], "this notebook", first=number)))
@@ -47,20 +47,20 @@ def _planned_names(cells: list[str]) -> list[str]:
 def _summary(records: tuple[Record, ...]) -> str:
     compared = [record for record in records if is_compared(record)]
     rejected = sum(record.control == "rejected" for record in compared)
-    counts = {outcome: sum(record.outcome == outcome for record in records) for outcome in _order(records)}
+    counts = {outcome: sum(record.outcome == outcome for record in records) for outcome in _outcomes(records)}
     listed = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     return f"{listed}. {len(compared)} of {len(records)} planned checks compared; {rejected} controls rejected."
 
 
-def _order(records: tuple[Record, ...]) -> list[str]:
+def _outcomes(records: tuple[Record, ...]) -> list[str]:
     return list(dict.fromkeys(record.outcome for record in records))
 
 
-def _why(records: tuple[Record, ...]) -> str:
+def _why_red(records: tuple[Record, ...]) -> str:
     red = [f"{record.name} ({record.outcome})" for record in records if record.outcome in RED]
     if red:
-        return f"{len(red)} of {len(records)} checks are not well: {', '.join(red)}"
-    return "nothing was compared, and nothing compared is not green"
+        return f"{len(red)} of {len(records)} checks are red: {', '.join(red)}"
+    return "nothing was compared, so the notebook is not green"
 
 
 def _table(records: tuple[Record, ...]) -> str:

@@ -107,9 +107,9 @@ def _reasons(
     if error := _error(notebook, red):
         yield error
     if red:
-        yield f"{len(red)} of {len(records)} checks are not well: {', '.join(red)}"
+        yield f"{len(red)} of {len(records)} checks are red: {', '.join(red)}"
     elif not any(map(is_compared, records)):
-        yield "nothing was compared, and nothing compared is not green"
+        yield "nothing was compared, so the notebook is not green"
     if not (run and run.stopped) and not error:
         yield from _differences(notebook, committed, run_context.device if run_context else _REFERENCE_DEVICE)
 

@@ -1,1 +1,1 @@
-"""What else a notebook imports: the device, models and data, figures, workarounds."""
+"""What a notebook imports besides checks: the device, models and data, figures, crashes and workarounds."""

@@ -1,7 +1,7 @@
-"""Kill this process at a chosen point of its writing, so that what a crash leaves behind can be looked at.
+"""Kill this process at a chosen point while it writes files, to see what a crash leaves behind.
 
-It is for a process of its own (xpulab.ranks): it does not come back, and it writes no last words. What is counted
-are the bytes that Python writes through open(); a library that writes in another language's code goes uncounted.
+Use it in a process of its own (xpulab.ranks): the process ends by SIGKILL, without an error message. Only bytes that Python
+writes through open() are counted; what a library writes in C or C++ is not.
 """
 
 from __future__ import annotations
@@ -14,71 +14,76 @@ from pathlib import Path
 from typing import Any
 
 
-def count_bytes(folder: str | Path) -> Written:
-    """From here on count the bytes that this process writes below the folder."""
-    return Written(folder, None)
+def count_bytes(folder: str | Path) -> WriteCounter:
+    """Count the bytes that this process writes to files below the folder from now on; see WriteCounter.total."""
+    return WriteCounter(folder, None)
 
 
-def kill_at_byte(folder: str | Path, number: int) -> Written:
-    """Kill this process as soon as it has written `number` bytes below the folder, in the middle of a file or between two.
+def kill_at_byte(folder: str | Path, number: int) -> WriteCounter:
+    """Kill this process when it has written `number` bytes below the folder, in the middle of a file or between two files.
 
-    Bytes that are in a buffer still are not written: they are lost, as they are when a process dies.
+    Bytes that are still in a buffer do not count; they are lost, as in a real crash.
     """
-    return Written(folder, number)
+    return WriteCounter(folder, number)
 
 
 def kill_before(function: str) -> None:
-    """Kill this process when it calls os.<function>, before anything has happened."""
+    """Kill this process when it calls os.<function>, before the call has any effect."""
     setattr(os, function, lambda *_, **__: die())
 
 
 def kill_after(function: str) -> None:
-    """Kill this process when its first call of os.<function> has returned."""
+    """Kill this process after its first call of os.<function>."""
     real = getattr(os, function)
 
-    def last(*arguments: Any, **named: Any) -> None:
+    def call_and_die(*arguments: Any, **named: Any) -> None:
         real(*arguments, **named)
         die()
 
-    setattr(os, function, last)
+    setattr(os, function, call_and_die)
 
 
 def die() -> None:
-    """End this process at once, as the kernel does when memory runs out."""
+    """End this process at once with SIGKILL, as Linux does when memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Written:
-    """total: the bytes that were written below a folder so far. limit: at how many the process dies; None: never."""
+class WriteCounter:
+    """Counts the bytes that this process writes below a folder, by replacing open().
+
+    total: the number of bytes so far. limit: the number of bytes at which the process is killed; None for never.
+    """
 
     def __init__(self, folder: str | Path, limit: int | None) -> None:
         self.total = 0
         self._folder, self._limit, self._open = os.path.realpath(folder), limit, io.open
-        builtins.open = io.open = self._opened
+        builtins.open = io.open = self._open_counted
 
-    def _opened(self, file: Any, mode: str = "r", buffering: int = -1, *arguments: Any, **named: Any) -> Any:
-        """As open(); a file below the folder that is opened to be written counts what it writes."""
-        if not set(mode) & set("wax") or not isinstance(file, str | os.PathLike) or not self._holds(file):
+    def _open_counted(self, file: Any, mode: str = "r", buffering: int = -1, *arguments: Any, **named: Any) -> Any:
+        """As open(), but a file below the folder that is opened for writing counts the bytes written."""
+        if not set(mode) & set("wax") or not isinstance(file, str | os.PathLike) or not self._is_below(file):
             return self._open(file, mode, buffering, *arguments, **named)
-        raw = _Counting(os.fspath(file), mode.translate({ord(letter): None for letter in "bt"}))
+        raw = _CountedFile(os.fspath(file), mode.translate({ord(letter): None for letter in "bt"}))
         raw.count = self._write
         buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
         return buffered if "b" in mode else io.TextIOWrapper(buffered, *arguments, **named)
 
-    def _holds(self, file: str | os.PathLike[str]) -> bool:
+    def _is_below(self, file: str | os.PathLike[str]) -> bool:
         return os.path.realpath(file).startswith(self._folder + os.sep)
 
     def _write(self, raw: io.FileIO, data: Any) -> int:
-        """Write what may be written, and die at the limit."""
+        """Write the data up to the limit and add its size to the total; kill the process at the limit."""
         data = memoryview(data).cast("B")
-        left = len(data) if self._limit is None else self._limit - self.total
-        done = io.FileIO.write(raw, data[:left]) if left > 0 else 0
-        self.total += done
+        allowed = len(data) if self._limit is None else self._limit - self.total
+        written = io.FileIO.write(raw, data[:allowed]) if allowed > 0 else 0
+        self.total += written
         if self._limit is not None and self.total >= self._limit:
             die()
-        return done
+        return written
 
 
-class _Counting(io.FileIO):
+class _CountedFile(io.FileIO):
+    """A file whose write() is the function `count`, called with the file and the data; it returns the bytes written."""
+
     def write(self, data: Any) -> int:
         return self.count(self, data)

@@ -1,7 +1,7 @@
-"""Choose a device, describe it, and show what landed on it.
+"""Choose a device, describe it, and show which device tensors are on.
 
-`auto` takes the first of xpu, gpu and cpu that works. Nothing here was run on a GPU or an XPU yet; what those lanes do is
-written against Paddle's documented interface.
+`auto` takes the first of xpu, gpu and cpu that works. The code for GPU and XPU follows Paddle's documented interface and has
+not been run on such a card yet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ _PACKAGES = (*WHEELS, "paddlenlp", "numpy")
 
 @dataclass(frozen=True)
 class Device:
-    """A device in use. name: "cpu", "gpu", "xpu" or "sim"; cards: how many may be used; place: what paddle.set_device took."""
+    """The device in use.
+
+    name: "cpu", "gpu", "xpu" or "sim".
+    cards: how many cards may be used.
+    place: the argument of paddle.set_device.
+    """
 
     name: str
     cards: int
@@ -37,28 +42,28 @@ class Device:
 
 
 def use_device(name: str = "auto", cards: int = 1) -> Device:
-    """Make `name` the device of everything that Paddle computes from here on, and note where this notebook ran.
+    """Make `name` the device on which Paddle computes from now on, and record the run context of this notebook.
 
-    Prints one line that says where. Raises InputError when there is no such device, it has fewer cards, or the first
-    computation on it is wrong.
+    Prints one line with the device and the machine. Raises InputError when there is no such device, when it has fewer cards,
+    or when the first computation on it is wrong.
     """
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
     device = _first_that_works(cards) if name == "auto" else _select(name, cards)
     ledger.run_context = RunContext(device.name, device.cards, {**machine(), **_card(device.name)}, versions())
-    _note(ledger.run_context)
+    _display(ledger.run_context)
     return device
 
 
 def places(tensors: Iterable[Any] | Mapping[str, Any]) -> list[str]:
-    """On which kinds of device these tensors live, sorted, each once: ["cpu"], or ["cpu", "xpu"] when they are split."""
+    """The kinds of device that these tensors are on, sorted, each once: ["cpu"], or ["cpu", "xpu"] for tensors on both."""
     values = tensors.values() if isinstance(tensors, Mapping) else tensors
     return sorted({_kind(value.place) for value in values if hasattr(value, "place")})
 
 
 @contextmanager
 def no_fallback() -> Iterator[None]:
-    """Inside the block an operator that has no kernel for the device raises instead of running on the CPU in silence.
+    """Inside the block an operator without a kernel for the device raises instead of running silently on the CPU.
 
     Source: FLAGS_enable_api_kernel_fallback in paddle/phi/core/kernel_factory.cc.
     """
@@ -72,13 +77,13 @@ def no_fallback() -> Iterator[None]:
 
 
 def synchronize(device: Device) -> None:
-    """Wait until the device has done all that was asked of it; without it a clock measures only the asking."""
+    """Wait until the device has finished all work; without it a timer measures only how long launching the work takes."""
     if device.name != "cpu":
         paddle.device.synchronize()
 
 
 def card_count(name: str) -> int:
-    """How many cards of this kind Paddle sees. The CPU counts as one for each core, since ranks are processes there."""
+    """How many cards of this kind Paddle sees; for the CPU the number of cores, because ranks are processes there."""
     if name == "cpu":
         return os.cpu_count() or 1
     if name == SIMULATED:
@@ -88,7 +93,7 @@ def card_count(name: str) -> int:
 
 
 def machine() -> dict[str, Any]:
-    """The machine in a person's words: operating system, processor, cores, memory in GiB."""
+    """The operating system, processor, cores, memory in GiB and Python version, in readable form."""
     return {
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": _processor(),
@@ -99,7 +104,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The installed version of each package that decides what is computed."""
+    """The installed version of each package that influences the results, by name."""
     found = {}
     for package in _PACKAGES:
         try:
@@ -110,13 +115,13 @@ def versions() -> dict[str, str]:
 
 
 def _first_that_works(cards: int) -> Device:
-    refused = []
+    errors = []
     for name in REAL:
         try:
             return _select(name, cards)
         except InputError as error:
-            refused.append(str(error))
-    raise InputError("no device works here: " + "; ".join(refused))
+            errors.append(str(error))
+    raise InputError("no device works here: " + "; ".join(errors))
 
 
 def _select(name: str, cards: int) -> Device:
@@ -126,22 +131,24 @@ def _select(name: str, cards: int) -> Device:
         sim.load(cards)
     available = card_count(name)
     if available == 0:
-        raise InputError(f"Paddle sees no {name} here. `xpulab doctor` says what the machine has and which wheel belongs to it")
+        raise InputError(
+            f"Paddle sees no {name} here; run `xpulab doctor`, which shows the devices and the wheel that they need"
+        )
     if name != "cpu" and cards > available:
-        raise InputError(f"{cards} cards of {name} were asked for, Paddle sees {available}")
+        raise InputError(f"{cards} cards of {name} were requested, Paddle sees {available}")
     place = name if name == "cpu" else f"{name}:0"
     try:
         paddle.set_device(place)
         total = float(paddle.arange(8, dtype="float32").sum())
     except (ValueError, RuntimeError, OSError) as error:
-        raise InputError(f"{place} is there, but the first computation on it raised: {error}") from error
+        raise InputError(f"{place} exists, but the first computation on it raised: {error}") from error
     if total != 28.0:
-        raise InputError(f"{place} is there, but adds 0 to 7 up to {total}, not 28")
+        raise InputError(f"{place} exists, but computes {total} as the sum of 0 to 7, not 28")
     return Device(name, cards, place)
 
 
 def _card(name: str) -> dict[str, str]:
-    """The model of the cards and the version of their driver, as the vendor's tool tells them; nothing without cards."""
+    """The model of the cards and the version of their driver from the vendor's tool; {} for a device without cards."""
     tool = {"gpu": read_nvidia_smi, "xpu": read_xpu_smi}.get(name)
     if tool is None:
         return {}
@@ -150,7 +157,7 @@ def _card(name: str) -> dict[str, str]:
     return {"card": ", ".join(models) or f"unknown, {reading.tool}: {reading.outcome}", "driver": reading.driver or "unknown"}
 
 
-def _note(run_context: RunContext) -> None:
+def _display(run_context: RunContext) -> None:
     from IPython.display import display
 
     line = f"{run_context.device}, {run_context.machine['processor']}, {run_context.machine['cores']} cores"
@@ -163,7 +170,7 @@ def _kind(place: Any) -> str:
 
 
 def _processor() -> str:
-    """The processor's name; on x86 with family, model and stepping, since virtual machines call many by one name."""
+    """The processor's name; on x86 with family, model and stepping, because virtual machines use one name for many."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
             one_core = dict(_fields(lines))
@@ -175,7 +182,7 @@ def _processor() -> str:
 
 
 def _fields(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The fields of /proc/cpuinfo's first core."""
+    """The names and values of the first core in /proc/cpuinfo."""
     for line in lines:
         if not line.strip():
             return

@@ -1,4 +1,4 @@
-"""One style for all figures: readable in black and white, axes with units, a title that says what to see."""
+"""One style for all figures: readable in black and white, axes with units, a title that states what the figure shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 STYLES = ({"linestyle": "-"}, {"linestyle": "--"}, {"linestyle": ":"}, {"linestyle": "-."})
-"""Line styles in the order in which curves take them: curves differ by more than colour."""
+"""Line styles, in the order in which curves use them, so that curves differ by more than colour."""
 
 plt.rcParams.update(
     {
@@ -27,17 +27,20 @@ plt.rcParams.update(
 
 
 def new_axes() -> plt.Axes:
-    """Empty axes in the suite's style."""
+    """Empty axes in this style."""
     return plt.subplots()[1]
 
 
 def new_panels(rows: int, columns: int = 1, height: float = 1.3) -> tuple[plt.Figure, np.ndarray]:
-    """Empty axes below and beside each other, `height` inches each, as an array of this many rows and columns."""
+    """A figure with a grid of empty axes, each row `height` inches high; the axes as an array, [rows, columns]."""
     return plt.subplots(rows, columns, figsize=(7.0, height * rows), squeeze=False, layout="constrained")
 
 
 def curves(series: Mapping[str, Sequence[float]], *, x: str, y: str, title: str, log: bool = False) -> None:
-    """Draw each series over its index, counted from 1, with a legend when there are several."""
+    """Show each series over its index, counted from 1, with a legend when there are several.
+
+    x, y: the labels of the axes, with units. log: a logarithmic y axis.
+    """
     axes = new_axes()
     for (label, values), style in zip(series.items(), cycle(STYLES)):
         axes.plot(range(1, len(values) + 1), values, label=label, **style)

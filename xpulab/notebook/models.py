@@ -1,7 +1,7 @@
-"""Tiny models, their tokenizer, instructions and preferences, from data/; any other model goes through the same functions.
+"""Tiny models, their tokenizer, instructions and preferences from data/; the same functions work for any other model.
 
-A model is named by a folder below data/models ("tiny-qwen2"), by any local folder, or by a name that PaddleNLP knows.
-A folder that holds only a config gives a model with random weights.
+The name of a model is a folder below data/models ("tiny-qwen2"), any local folder, or a name that PaddleNLP knows. A folder
+with only a config gives a model with random weights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xpulab import files
 from xpulab.errors import InputError
 
 IGNORED = -100
-"""The label that every loss of PaddleNLP leaves out."""
+"""The label that every loss of PaddleNLP ignores."""
 
 
 def instructions(split: str) -> list[dict[str, str]]:
@@ -31,15 +31,15 @@ def preferences(split: str) -> list[dict[str, str]]:
 
 
 def folder_of(model: str) -> str:
-    """The folder of a tiny model; any other name unchanged, for PaddleNLP to find."""
-    own = files.DATA / "models" / model
-    return str(own) if own.is_dir() else model
+    """The folder of a model in data/models; any other name unchanged, for PaddleNLP to find."""
+    folder = files.DATA / "models" / model
+    return str(folder) if folder.is_dir() else model
 
 
 def new_model(model: str, seed: int) -> Any:
-    """The model in single precision, on the device in use: its weights when it has any, else random ones from `seed`.
+    """The model in single precision on the device in use, with its weights, or with random ones from `seed` if it has none.
 
-    Raises InputError when PaddleNLP can load no such model.
+    Raises InputError when PaddleNLP cannot load the model.
     """
     source = folder_of(model)
     paddle.seed(seed)
@@ -49,17 +49,20 @@ def new_model(model: str, seed: int) -> Any:
 
 
 def new_tokenizer(model: str) -> Any:
-    """The model's tokenizer, padding on the left, as generation needs it. Raises InputError when there is none."""
+    """The model's tokenizer. It pads on the left, as generation needs. Raises InputError when there is none."""
     return _load(AutoTokenizer, folder_of(model), padding_side="left")
 
 
 def prompt(question: str) -> str:
-    """What the model reads before it answers."""
+    """The prompt of a question: the text that the model reads before it answers."""
     return f"Question: {question}\nAnswer:"
 
 
 def encode(tokenizer: Any, row: dict[str, str]) -> dict[str, list[int]]:
-    """One example for training: token ids, and labels moved one place forward, with the prompt left out of the loss."""
+    """One training example: input_ids, attention_mask and labels, of the same length.
+
+    The labels are shifted: each is the next token. Those within the prompt are IGNORED.
+    """
     asked = tokenizer(prompt(row["question"]))["input_ids"]
     answered = [*tokenizer(" " + row["answer"], add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
     labels = [*[IGNORED] * (len(asked) - 1), *answered, IGNORED]
@@ -82,7 +85,7 @@ class Examples(paddle.io.Dataset):
 
 @paddle.no_grad()
 def answers(network: Any, tokenizer: Any, rows: Sequence[dict[str, str]], at_most: int = 24) -> list[str]:
-    """What the network answers to each row's question, the likeliest token each time, at most `at_most` tokens."""
+    """The network's answer to the question of each row: greedy search, at most `at_most` tokens."""
     network.eval()
     asked = [prompt(row["question"]) for row in rows]
     batch = tokenizer(asked, padding=True, return_attention_mask=True, return_tensors="pd")

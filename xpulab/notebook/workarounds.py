@@ -1,7 +1,7 @@
-"""Cures for defects of the pinned Paddle 3.3 and PaddleNLP 3.0.0b4, each named after its symptom.
+"""Workarounds for defects of the pinned Paddle 3.3 and PaddleNLP 3.0.0b4, each named after what it does.
 
-A notebook calls the cure where a reader can see it. tests/test_compat.py shows for each that the symptom is still there
-without it, so that a cure which is no longer needed is noticed.
+A notebook calls a workaround where a reader can see it. tests/notebook/test_workarounds.py shows for each that the defect is
+still there without it, so that a workaround which is no longer needed is noticed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _IMPORT_WARNINGS = (
 
 
 def silence_import_warnings() -> None:
-    """Importing and running PaddleNLP prints warnings about ccache, pkg_resources and swiglu that mean nothing here.
+    """Hide irrelevant warnings of PaddleNLP about ccache, pkg_resources and swiglu.
 
-    Paddle's C++ adds lines about its executor and about types that it converts. Call it before the first import.
+    It also hides the lines of Paddle's C++ code about its executor and type conversions. Call it before the first import.
     """
     os.environ.setdefault("GLOG_minloglevel", "2")
     for message in _IMPORT_WARNINGS:
@@ -33,9 +33,9 @@ def silence_import_warnings() -> None:
 
 
 def silence_paddlenlp_log() -> None:
-    """PaddleNLP's log writes colours, times and paths among a notebook's outputs: from here on it is silent.
+    """Silence PaddleNLP's log, which writes colours, times and paths into a notebook's outputs.
 
-    Whatever matters in it must be checked: a notebook is not judged by its log.
+    What matters in the log must be a check: a notebook is not judged by its log.
     """
     from paddlenlp.utils.log import logger
 
@@ -43,10 +43,11 @@ def silence_paddlenlp_log() -> None:
 
 
 def log_history() -> Any:
-    """trainer.state.log_history is empty after training: returns a callback for Trainer(callbacks=[...]) that keeps it.
+    """A callback for Trainer(callbacks=[...]) that keeps the log history; trainer.state.log_history is empty after training.
 
-    Its `losses` holds the training loss of each logged step, its `rates` the learning rate that was logged with it (the
-    one of the step that follows: PaddleNLP logs after the scheduler has moved on).
+    losses: the training loss of each logged step.
+    rates: the learning rate logged with each loss. It is that of the next step, because PaddleNLP logs after the scheduler's
+        step.
     Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._maybe_log_save_evaluate.
     """
     from paddlenlp.trainer import TrainerCallback
@@ -65,29 +66,29 @@ def log_history() -> Any:
 
 
 def unwrap_single_process_models() -> None:
-    """DPOTrainer and KTOTrainer fail in one process: "'Fleet' object has no attribute '_user_defined_strategy'".
+    """Let DPOTrainer and KTOTrainer run in one process, where fleet.distributed_model then returns the model unchanged.
 
-    They hand their models to fleet.distributed_model whatever the number of processes, and Paddle 3.3 wants fleet.init for
-    that. From here on one process gets back the model that it gave. Source: PaddleNLP 3.0.0b4, trl/dpo_trainer.py,
-    DPOTrainer._wrap_ref_model and evaluate.
+    Without it they fail with "'Fleet' object has no attribute '_user_defined_strategy'": they pass their models to
+    fleet.distributed_model for any number of processes, and Paddle 3.3 requires fleet.init before that.
+    Source: PaddleNLP 3.0.0b4, trl/dpo_trainer.py, DPOTrainer._wrap_ref_model and evaluate.
     """
     from paddle.distributed import fleet, get_world_size
 
-    if hasattr(fleet.distributed_model, "cured"):
+    if hasattr(fleet.distributed_model, "unwraps_single_process"):
         return
     wrap = fleet.distributed_model
 
     def distributed_model(model: Any) -> Any:
         return wrap(model) if get_world_size() > 1 else model
 
-    distributed_model.cured = True
+    distributed_model.unwraps_single_process = True
     fleet.distributed_model = distributed_model
 
 
 def restore_distributed_checkpoint() -> None:
-    """`import paddlenlp.trainer.auto_trainer` fails on Paddle 3.2 and later, which moved that package.
+    """Make `import paddlenlp.trainer.auto_trainer` work on Paddle 3.2 and later, which moved paddle.distributed.checkpoint.
 
-    The old names are made to stand for the new ones. Source: Paddle #74593.
+    The old module names become aliases of the new ones. Source: Paddle #74593.
     """
     old, new = "paddle.distributed.checkpoint", "paddle.distributed.flex_checkpoint.dcp"
     if importlib.util.find_spec(old):  # Paddle 3.1 and earlier
@@ -98,10 +99,11 @@ def restore_distributed_checkpoint() -> None:
 
 
 def resume_data_order(trainer_class: type) -> type:
-    """A run resumed on one card in epoch 2 or later gets the first epoch's order again: returns a trainer class that does not.
+    """A trainer class whose runs, resumed on one card in epoch 2 or later, have the data order of that epoch.
 
-    The stock Trainer draws each order from numpy's state, which a new process has at its start. The sampler used here, the
-    one that several cards get, computes the order from the epoch's number (so it is the same for every seed).
+    The stock Trainer repeats the order of the first epoch: it takes each order from numpy's random state, which is new in a new
+    process. The sampler used here, which the stock Trainer uses on several cards, computes the order from the epoch's number,
+    so it is the same for every seed.
     Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._get_train_sampler.
     """
     from paddle.io import DistributedBatchSampler
@@ -124,10 +126,10 @@ def resume_data_order(trainer_class: type) -> type:
 
 
 def resume_random_state(trainer_class: type) -> type:
-    """A run resumed where an epoch ends draws other dropout masks: returns a trainer class that does not.
+    """A trainer class whose runs, resumed at the end of an epoch, have the dropout masks of an uninterrupted run.
 
-    The stock Trainer loads rng_state.pth when it has skipped the last batch that was trained on already; where an epoch
-    ends there is none to skip. Here it is loaded before the first batch too.
+    The stock Trainer loads rng_state.pth after it has skipped the last batch that was already trained on; at the end of an
+    epoch there is none to skip. Here it is also loaded before the first batch.
     Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._inner_training_loop.
     """
     from paddlenlp.trainer import TrainerCallback
@@ -150,10 +152,11 @@ def resume_random_state(trainer_class: type) -> type:
 
 
 def load_checkpoints_on_cpu() -> None:
-    """`dist.load_state_dict` on several ranks raises this on a CPU: it moves all that ranks send each other by Tensor.cuda().
+    """Let dist.load_state_dict work on several ranks of a CPU; other devices are not changed.
 
-    From here on, in this process, such tensors stay where they are while ranks send them. A device that is not a CPU is left
-    alone. Source: Paddle 3.3.1, distributed/flex_checkpoint/dcp/reshard_comm.py, BroadcastCommunicator.communicate.
+    Without it "No available device found" is raised, because tensors that ranks send to each other are moved by Tensor.cuda().
+    With it, in this process, these tensors stay on their device while they are sent.
+    Source: Paddle 3.3.1, distributed/flex_checkpoint/dcp/reshard_comm.py, BroadcastCommunicator.communicate.
     """
     import paddle
     from paddle.distributed.flex_checkpoint.dcp.reshard_comm import BroadcastCommunicator
@@ -177,9 +180,9 @@ def load_checkpoints_on_cpu() -> None:
 
 
 def silence_checkpoint_log() -> None:
-    """Saving and loading on several ranks writes lines of fleet's log, with times, among a notebook's outputs: no more.
+    """Silence fleet's log, which writes lines with times into a notebook's outputs when ranks save and load.
 
-    Whatever matters in it must be checked. Source: Paddle 3.3.1, distributed/flex_checkpoint/dcp.
+    What matters in the log must be a check. Source: Paddle 3.3.1, distributed/flex_checkpoint/dcp.
     """
     from paddle.distributed.fleet.utils.log_util import logger
 

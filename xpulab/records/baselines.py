@@ -1,8 +1,8 @@
-"""What a device measured before, for what it measures now to be held against: losses, rates, memory.
+"""Baselines: the losses, rates and memory that a device measured before, with which new measurements are compared.
 
-They stand in data/baselines/<device>.json, or in the folder that XPULAB_BASELINES names; `xpulab baseline` writes them.
-One file holds those of several machines. A baseline counts on the very hardware, for the wheel's family and at the level
-that it was measured with, and nowhere else.
+They are in data/baselines/<device>.json, or in the folder that XPULAB_BASELINES names; `xpulab baseline` writes them. One
+file has the baselines of several machines. A baseline is valid only for the hardware, the family of the wheel and the level
+with which it was measured.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ FOLDER = "XPULAB_BASELINES"
 """The environment variable that names another folder than data/baselines."""
 
 _SPREADS = 4
-"""How many times the spread of its runs a value may be off: five runs hardly ever show all that there is."""
+"""The tolerance as a multiple of the spread of the runs: five runs rarely show the whole spread."""
 
-_LEAST_FACTOR = {"cpu": 6.0, "sim": 6.0, "gpu": 1.25, "xpu": 1.25}
-"""By how much a rate may differ at least. The CPU's cores are shared, and simulated cards are computed by them."""
+_MINIMUM_FACTOR = {"cpu": 6.0, "sim": 6.0, "gpu": 1.25, "xpu": 1.25}
+"""The smallest factor by which a rate may differ. A CPU's cores are shared, and they compute for simulated cards too."""
 
-_LEAST_SHARE = {"loss": 1e-3, "memory": 0.02}
-"""How far a value may be off at least, as a share of the largest: another build of a kernel adds in another order."""
+_MINIMUM_FRACTION = {"loss": 1e-3, "memory": 0.02}
+"""The smallest tolerance as a fraction of the largest value: another build of a kernel adds in another order."""
 
 
 class NoBaseline(Exception):
-    """There is none to hold a measurement against; the text says why."""
+    """There is no baseline for a measurement; the text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Entry:
     """One baseline value.
 
     check, case, kind, unit, conditions: as in the measurement (xpulab.records.record).
-    value: the median of the runs, of a trajectory step by step.
-    spread: the largest minus the smallest of the runs; of a trajectory at the step where it is largest.
-    tolerance: for a loss or memory how far off a value may be, in its unit; for a rate the factor by which it may be
-    slower or faster.
+    value: the median of the runs; for a trajectory, of each step.
+    spread: the largest minus the smallest of the runs; for a trajectory, at the step where this is largest.
+    tolerance: for a loss or memory the largest allowed difference, in its unit; for a rate the largest allowed factor, in
+        either direction.
     """
 
     check: str
@@ -61,7 +61,7 @@ class Entry:
     tolerance: float
 
     def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The least and the most that each number of a measurement may be."""
+        """The smallest and the largest allowed value of each number of a measurement."""
         if self.kind == "rate":
             factor = self.tolerance
             return tuple(each / factor for each in self.value), tuple(each * factor for each in self.value)
@@ -70,11 +70,18 @@ class Entry:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What one machine measured at one level.
+    """The baseline of one machine at one level.
 
-    device: as in DEVICES. hardware: what decides its numbers, see `hardware`. wheel: the name of Paddle's wheel, which is its
-    family. level: "quick" or "standard". machine, versions: as in a RunContext; driver: its version, or "none".
-    commit: of this repository. date: of the first run, UTC, YYYY-MM-DD. runs: how many there were.
+    device: one of DEVICES.
+    hardware: what determines the numbers of the device, see `hardware`.
+    wheel: the name of the Paddle wheel, which is its family.
+    level: "quick" or "standard".
+    machine, versions: as in RunContext.
+    driver: the version of the driver, or "none".
+    commit: of this repository.
+    date: of the first run, UTC, YYYY-MM-DD.
+    runs: the number of runs.
+    entries: the values.
     """
 
     device: str
@@ -91,61 +98,62 @@ class Baseline:
 
     @property
     def origin(self) -> str:
-        """Where it comes from, in words."""
+        """Where the baseline comes from, as text for a report."""
         built = f"{self.wheel} {self.versions.get(self.wheel, '')}"
         return f"{self.runs} runs of {self.date} on {self.hardware}, {built}, commit {self.commit}"
 
     def entry(self, check: str, measured: Measurement) -> Entry:
         """The entry for a measurement of a check. Raises NoBaseline."""
         same_case = [entry for entry in self.entries if (entry.check, entry.case) == (check, measured.case)]
-        alike = (measured.kind, measured.unit, measured.conditions, len(measured.values))
+        wanted = (measured.kind, measured.unit, measured.conditions, len(measured.values))
         for entry in same_case:
-            if (entry.kind, entry.unit, entry.conditions, len(entry.value)) == alike:
+            if (entry.kind, entry.unit, entry.conditions, len(entry.value)) == wanted:
                 return entry
         if not same_case:
-            raise NoBaseline("no baseline: it was not measured yet; `xpulab baseline` does")
-        there = "; ".join(_in_words(entry.conditions) for entry in same_case)
-        raise NoBaseline(f"no baseline for {_in_words(measured.conditions)}: it was measured with {there}")
+            raise NoBaseline("no baseline: it was not measured yet; run `xpulab baseline`")
+        available = "; ".join(_format_conditions(entry.conditions) for entry in same_case)
+        raise NoBaseline(f"no baseline for {_format_conditions(measured.conditions)}: it was measured with {available}")
 
 
 def hardware(run_context: RunContext) -> str:
-    """What decides a device's numbers: the card's model, or for a CPU its model and the number of its cores."""
+    """What determines the numbers of a device: the model of the card, or of the CPU with its number of cores."""
     if wheel_device(run_context.device) == "cpu":
         return f"{run_context.machine.get('processor')}, {run_context.machine.get('cores')} cores"
     return str(run_context.machine.get("card"))
 
 
 def wheel(run_context: RunContext) -> str:
-    """The Paddle wheel that a notebook ran with, of which there must be one. Raises InputError."""
+    """The name of the Paddle wheel with which a notebook ran. Raises InputError unless exactly one is installed."""
     installed = [name for name in WHEELS if name in run_context.versions]
     if len(installed) != 1:
-        raise InputError(f"there must be one Paddle wheel, and there are {len(installed)}; `xpulab doctor` says what to do")
+        raise InputError(f"there must be one Paddle wheel, and there are {len(installed)}; run `xpulab doctor`")
     return installed[0]
 
 
 def folder() -> Path:
-    """Where baselines are read from, and written to."""
+    """The folder from which baselines are read and to which they are written."""
     return Path(os.environ[FOLDER]) if os.environ.get(FOLDER) else files.DATA / "baselines"
 
 
 def load(path: Path) -> tuple[Baseline, ...]:
-    """The baselines of a file. Raises InputError with the file and the line when it is not what `xpulab baseline` writes."""
+    """The baselines in a file. Raises InputError with file and line when `xpulab baseline` cannot have written it."""
     content = files.load_json(path, files.data("schema", "baselines.schema.json"))
-    baselines = tuple(_baseline(path, content["device"], each) for each in content["baselines"])
-    if content["device"] != path.stem:
-        raise InputError(f"{path}: it is of {content['device']}, so it must be called {content['device']}.json; was it copied?")
+    device = content["device"]
+    baselines = tuple(_baseline(path, device, each) for each in content["baselines"])
+    if device != path.stem:
+        raise InputError(f"{path}: its device is {device}, so its name must be {device}.json; was it copied?")
     return baselines
 
 
 @cache
 def load_all(directory: Path) -> tuple[Baseline, ...]:
-    """The baselines of all devices in this folder, read once a process. Raises InputError as `load` does."""
+    """The baselines of all devices in this folder, read once in a process. Raises InputError as `load` does."""
     paths = (directory / f"{device}.json" for device in DEVICES)
     return tuple(baseline for path in paths if path.exists() for baseline in load(path))
 
 
 def find(run_context: RunContext, level: str) -> Baseline:
-    """The baseline of this very device. Raises NoBaseline, which says why there is none; InputError for a bad file."""
+    """The baseline of this device. Raises NoBaseline with the reason when there is none, and InputError for an invalid file."""
     path = folder() / f"{run_context.device}.json"
     found = [each for each in load_all(folder()) if each.device == run_context.device]
     if not found:
@@ -155,23 +163,23 @@ def find(run_context: RunContext, level: str) -> Baseline:
         others = sorted({getattr(each, what) for each in found})
         found = [each for each in found if getattr(each, what) == mine]
         if not found:
-            raise NoBaseline(f"no baseline: {path.name} is of {what} {' and '.join(others)}, and here is {mine}")
+            raise NoBaseline(f"no baseline: {path.name} was measured with {what} {' and '.join(others)}, not with {mine}")
     if copied := copies(found[0], load_all(folder())):
-        raise NoBaseline(f"no baseline: that of {here} in {path.name} has the very rates of {copied}, so one was copied")
+        raise NoBaseline(f"no baseline: that of {here} in {path.name} has the same rates as {copied}, so one is a copy")
     return found[0]
 
 
 def copies(baseline: Baseline, others: Iterable[Baseline]) -> str | None:
-    """The other baseline that has one of the very same rates, which is never measured twice; None when there is none."""
+    """The hardware and file of another baseline with an identical rate, which no two measurements give; None without one."""
     for other in others:
-        elsewhere = (other.device, *_key(other)) != (baseline.device, *_key(baseline))
-        if elsewhere and _rates(baseline) & _rates(other):
+        is_another = (other.device, *_key(other)) != (baseline.device, *_key(baseline))
+        if is_another and _rates(baseline) & _rates(other):
             return f"{other.hardware} in {other.device}.json"
     return None
 
 
 def summarise(check: str, runs: Sequence[Measurement], device: str) -> Entry:
-    """One entry from what several runs measured; all are of the same case."""
+    """The entry made from the measurements of several runs, all of the same case."""
     first = runs[0]
     steps = list(zip(*(run.values for run in runs), strict=True))
     value = tuple(_rounded(statistics.median(step)) for step in steps)
@@ -181,26 +189,27 @@ def summarise(check: str, runs: Sequence[Measurement], device: str) -> Entry:
 
 
 def tolerance_of(kind: str, value: Sequence[float], spread: float, device: str) -> float:
-    """From the spread of the runs, but never less than what differs from day to day; in the unit of Entry.tolerance."""
+    """The tolerance that follows from the spread of the runs, with a minimum for what differs between days; see Entry."""
     largest = max(abs(each) for each in value)
     if kind == "rate":
-        return _rounded(max(1 + _SPREADS * spread / min(value), _LEAST_FACTOR[device]))
-    return _rounded(max(_SPREADS * spread, _LEAST_SHARE[kind] * largest))
+        return _rounded(max(1 + _SPREADS * spread / min(value), _MINIMUM_FACTOR[device]))
+    return _rounded(max(_SPREADS * spread, _MINIMUM_FRACTION[kind] * largest))
 
 
 def store(baseline: Baseline, target: Path) -> Path:
-    """Write the baseline into its device's file in this folder, in place of the one of the same hardware, wheel and level.
+    """Write the baseline into its device's file in this folder; return the path of the file.
 
-    All others stay. Raises InputError when the file there cannot be read or written.
+    It replaces the one with the same hardware, wheel and level; all others stay. Raises InputError when the file cannot be
+    read or written.
     """
     path = target / f"{baseline.device}.json"
     kept = [each for each in (load(path) if path.exists() else ()) if _key(each) != _key(baseline)]
     text = _as_text(baseline.device, sorted([*kept, baseline], key=_key))
-    beside = path.with_suffix(".json.new")
+    temporary = path.with_suffix(".json.new")
     try:
         target.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}; name another folder with {FOLDER}") from error
     return path
@@ -228,7 +237,7 @@ def _baseline(path: Path, device: str, stored: dict[str, Any]) -> Baseline:
 
 
 def _as_text(device: str, baselines: Sequence[Baseline]) -> str:
-    """JSON with an entry a line, so that a change shows which."""
+    """JSON with one entry on each line, so that a diff shows which entry changed."""
     blocks = []
     for baseline in baselines:
         stored = {name: value for name, value in asdict(baseline).items() if name not in ("device", "entries")}
@@ -238,10 +247,10 @@ def _as_text(device: str, baselines: Sequence[Baseline]) -> str:
     return f'{{"schema": {SCHEMA}, "device": "{device}", "baselines": [\n' + ",\n".join(blocks) + "\n]}\n"
 
 
-def _in_words(conditions: dict[str, str]) -> str:
+def _format_conditions(conditions: dict[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in conditions.items()) or "no conditions"
 
 
 def _rounded(value: float) -> float:
-    """To six digits: more say nothing."""
+    """Rounded to six digits, which is more than any measurement repeats."""
     return float(f"{value:.6g}")

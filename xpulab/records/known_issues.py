@@ -1,7 +1,7 @@
 """Known defects of the pinned releases: a check that fails because of one is reported as known, not as failed.
 
-They are listed in data/known_issues.yaml. A listed check that passes is reported as fixed, so the list cannot go stale in
-silence.
+They are listed in data/known_issues.yaml. A listed check that passes is reported as fixed, so that an outdated entry is
+noticed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from xpulab.errors import InputError, line_of
 class KnownIssue:
     """One defect.
 
-    id: a short name. check: the check that sees it; case: which row of it, when the check has many, else None.
-    versions: package name to version specifier, all of which must hold ("paddle" stands for whichever wheel is there).
-    devices: where it was seen, of cpu, gpu, xpu, sim. symptom, workaround: sentences. reference: where it is documented, or
-    "measured here".
+    id: a short name.
+    check: the name of the check that fails because of it.
+    versions: package name to version specifier, all of which must match ("paddle" means the installed Paddle wheel).
+    devices: the devices on which it was seen, of cpu, gpu, xpu, sim.
+    symptom, workaround: sentences.
+    reference: where it is documented, or "measured here".
+    case: the row of the check, when the check has many; else None.
     """
 
     id: str
@@ -40,7 +43,7 @@ class KnownIssue:
     case: str | None = None
 
     def applies(self, device: str) -> bool:
-        """Whether this machine's versions and the device in use are ones that the defect was seen on."""
+        """Whether the defect was seen on `device` and with the installed versions."""
         return device in self.devices and all(
             (found := _installed(package)) is not None and SpecifierSet(wanted).contains(found, prereleases=True)
             for package, wanted in self.versions.items()
@@ -61,14 +64,14 @@ def load(path: Path | None = None) -> tuple[KnownIssue, ...]:
 
 @cache
 def known_issue(check: str, device: str, case: str | None = None) -> KnownIssue | None:
-    """The defect that this check (or this row of it) is listed for on this device with these versions, or None."""
+    """The known issue for the check (or this row of it) on this device with the installed versions, or None."""
     found = (issue for issue in _listed(load) if (issue.check, issue.case) == (check, case) and issue.applies(device))
     return next(found, None)
 
 
 @cache
 def _listed(load_list: Callable[[], Sequence[KnownIssue]]) -> tuple[KnownIssue, ...]:
-    """What it loads, once a process: to read and validate the file takes as long as a hundred comparisons."""
+    """The list, loaded once in a process: reading and validating the file takes as long as a hundred comparisons."""
     return tuple(load_list())
 
 
@@ -78,7 +81,7 @@ def _check_specifier(wanted: str, path: Path) -> None:
     except InvalidSpecifier as error:
         line = line_of(path.read_text(encoding="utf-8"), re.escape(wanted))
         remedy = 'write it like "==3.0.0b4"'
-        raise InputError(f"{path} line {line}: {wanted!r} is no version specifier; {remedy}") from error
+        raise InputError(f"{path} line {line}: {wanted!r} is not a version specifier; {remedy}") from error
 
 
 def _installed(package: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Which checks a notebook plans, read from its source: so that a branch that silently goes round one shows."""
+"""The checks that a notebook plans, read from its source, so that a check which a branch silently skips is reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,12 @@ COMPARING = frozenset(
 
 @dataclass(frozen=True)
 class PlannedCheck:
-    """A check as it stands in a cell: its name, its method, and the cell (counted from 1) and line that hold it."""
+    """A check in a cell's source.
+
+    name: "<capability>.<what>".
+    method: the method of `check` that is called.
+    cell, line: where the call is, both counted from 1.
+    """
 
     name: str
     method: str
@@ -37,10 +42,12 @@ def python_of(source: str) -> str:
 def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[PlannedCheck, ...]:
     """The checks that the sources of a notebook's code cells plan, in reading order, each name once.
 
-    A skip may stand beside the comparison that it replaces; two comparisons must not share a name. Raises InputError,
-    naming `where`, the cell and the line, for a name that is not a literal, has no capability, or is there twice.
+    A skip may have the name of the comparison that it replaces; two comparisons must not have the same name.
 
+    cells: the sources of the code cells.
+    where: the name of the notebook, for error messages.
     first: the number of the first cell.
+    Raises InputError with `where`, cell and line for a name that is not a literal, has no capability, or is used twice.
     """
     planned: dict[str, PlannedCheck] = {}
     for number, source in enumerate(cells, start=first):
@@ -57,7 +64,7 @@ def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[Pl
 
 
 def _checks_in(source: str, cell: int, where: str) -> list[PlannedCheck]:
-    blank = len(list(takewhile(str.isspace, source.splitlines(keepends=True))))  # IPython takes these lines off
+    blank = len(list(takewhile(str.isspace, source.splitlines(keepends=True))))  # IPython removes these lines
     try:
         tree = ast.increment_lineno(ast.parse(python_of(source)), blank)
     except SyntaxError as error:

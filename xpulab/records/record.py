@@ -1,8 +1,8 @@
-"""What a check saw: the one format that passes from inside a kernel to the outside.
+"""The result of a check: the one format that passes from inside a kernel to the outside.
 
-A check writes its Record into the metadata of the output that it prints, a notebook's first cell writes a RunContext there
-too, so an executed notebook carries all that a report says. Rules that both sides need (what is red, what is missing,
-when a notebook is green) stand here and nowhere else.
+A check writes its Record into the metadata of the output that it prints, and use_device writes a RunContext there, so an
+executed notebook contains everything that a report shows. The rules that both sides need (what is red, what is missing, when a
+notebook is green) are defined here and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 METADATA_KEY = "xpulab"
-"""The key, in a notebook's, an output's and an executed notebook's metadata, under which everything of ours stands."""
+"""The key, in a notebook's, an output's and an executed notebook's metadata, under which xpulab stores its data."""
 
 OUTCOMES = ("passed", "failed", "broken", "skipped", "missing", "known", "fixed")
+"""The outcomes of a check, the same in the notebook, on the console and in every report."""
+
+CONTROL_OUTCOMES = ("rejected", "accepted", "raised", "incomparable", "not tried")
+"""The outcomes of a control. Only "rejected" shows that the check can fail; "not tried": there was no measured value."""
+
 RED = frozenset({"failed", "broken", "missing"})
 COMPARED = frozenset({"passed", "failed", "broken", "known", "fixed"})
 
-_WELL = frozenset(OUTCOMES) - RED
+_GREEN = frozenset(OUTCOMES) - RED
 _WORST_FIRST = ("broken", "failed", "missing", "fixed", "known", "passed", "skipped")
 
 
@@ -26,7 +31,8 @@ _WORST_FIRST = ("broken", "failed", "missing", "fixed", "known", "passed", "skip
 class Row:
     """One case of a check that has many.
 
-    case: what the case is called, "float16" for instance. The other fields are as in Record.
+    case: the name of the case, for instance "float16".
+    outcome, measured, expected, control, reason: as in Record.
     """
 
     case: str
@@ -39,11 +45,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A number that depends on the device, which is held against what the device measured before.
+    """A value that depends on the device and is compared with the device's baseline.
 
-    case: what it is called, "host to device". kind: "loss", "rate" or "memory". unit: "GB/s", "nats per token".
-    values: the number, or all of a trajectory, in order.
-    conditions: what must be the same for two of them to be compared: {"seed": "0"}.
+    case: the name of the case, for instance "host to device".
+    kind: "loss", "rate" or "memory".
+    unit: of the values, for instance "GB/s", "nats" or "bytes".
+    values: one number, or the numbers of a trajectory in order.
+    conditions: what must be equal for two measurements to be comparable, for instance {"seed": "0"}.
     """
 
     case: str
@@ -55,18 +63,18 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Record:
-    """What one check saw.
+    """The result of one check.
 
     name: "<capability>.<what>", unique in the suite.
     outcome: one of OUTCOMES.
-    means: what it means that the check passes, the same words on every machine.
-    measured: a number in the unit that `means` implies (a largest difference, a loss), a sentence, or None.
-    expected: what the number was held against, in words: "< 0.63".
-    control: "rejected", "accepted", "raised" or "proves nothing" (only the first is sound), or "not tried" for a skip.
-    seconds: how long the comparison itself took, control included.
-    reason: why it is not simply passed, and what to look at; None when there is nothing to say.
+    means: what a pass means; the same text on every machine.
+    measured: a number in the unit that `means` implies (a largest difference, a loss), a text, or None.
+    expected: what the value was compared with, as text: "< 0.63".
+    control: one of CONTROL_OUTCOMES; for a table "rejected" or, for instance, "rejected in 1 of 2".
+    seconds: the duration of the comparison, including the control.
+    reason: why the outcome is not passed, and what to look at; None for a passed check.
     rows: the cases of a check that has many, else empty.
-    measurements: what a check against baselines measured, whether there were any or not; else empty.
+    measurements: the measurements of a check against baselines, whether there is a baseline or not; else empty.
     """
 
     name: str
@@ -94,8 +102,9 @@ class Record:
 class RunContext:
     """Where a notebook ran.
 
-    device: "cpu", "gpu", "xpu" or "sim". cards: how many cards the notebook may use.
-    machine: what a person would say of it (processor, cores, memory; model and driver of its cards).
+    device: "cpu", "gpu", "xpu" or "sim".
+    cards: how many cards the notebook may use.
+    machine: processor, cores, memory, and the model and driver of its cards, in readable form.
     versions: package name to version.
     """
 
@@ -105,7 +114,7 @@ class RunContext:
     versions: dict[str, str] = field(default_factory=dict)
 
     def to_metadata(self) -> dict[str, Any]:
-        """The run_context as JSON values, to be stored in an output's metadata."""
+        """The run context as JSON values, to be stored in an output's metadata."""
         return {METADATA_KEY: {"run_context": asdict(self)}}
 
 
@@ -119,43 +128,43 @@ def record_in(metadata: dict[str, Any]) -> Record | None:
 
 
 def run_context_in(metadata: dict[str, Any]) -> RunContext | None:
-    """The run_context that an output's metadata holds, or None."""
+    """The run context that an output's metadata holds, or None."""
     stored = metadata.get(METADATA_KEY, {}).get("run_context")
     return None if stored is None else RunContext(**stored)
 
 
-def reconcile(planned: Sequence[str], seen: Iterable[Record]) -> tuple[Record, ...]:
-    """Hold what was seen against what was planned.
+def reconcile(planned: Sequence[str], recorded: Iterable[Record]) -> tuple[Record, ...]:
+    """Match the records with the planned names.
 
-    Returns one record for each planned name, in that order, "missing" where a check never ran; then, as broken, whatever
-    was recorded but never planned, since nobody would miss it. Of several records of one name the worst counts.
+    Returns one record for each planned name, in that order, "missing" where a check never ran; then, as broken, every record
+    that was not planned, because nothing would report it as missing. Of several records of one name the worst counts.
     """
     by_name: dict[str, Record] = {}
-    for record in seen:
+    for record in recorded:
         earlier = by_name.get(record.name)
         by_name[record.name] = worse(earlier, record) if earlier else record
-    settled = [by_name.pop(name, None) or _missing(name) for name in planned]
-    settled += [_unplanned(record) for record in by_name.values()]
-    return tuple(settled)
+    reconciled = [by_name.pop(name, None) or _missing(name) for name in planned]
+    reconciled += [_unplanned(record) for record in by_name.values()]
+    return tuple(reconciled)
 
 
 def is_compared(record: Record) -> bool:
-    """Whether the check held something against something, whatever came of it."""
+    """Whether the check compared a value, whatever the outcome."""
     return record.outcome in COMPARED
 
 
 def is_green(records: Sequence[Record]) -> bool:
-    """Green is earned: at least one check compared, and none failed, broken or missing."""
-    return any(map(is_compared, records)) and all(record.outcome in _WELL for record in records)
+    """Whether at least one check compared a value and none is failed, broken or missing."""
+    return any(map(is_compared, records)) and all(record.outcome in _GREEN for record in records)
 
 
 def worst(outcomes: Iterable[str]) -> str:
-    """The outcome that speaks for several: broken before failed before missing before fixed, known, passed, skipped."""
+    """The worst of several outcomes, in the order broken, failed, missing, fixed, known, passed, skipped."""
     return min(outcomes, key=_WORST_FIRST.index)
 
 
 def worse(one: Record, other: Record) -> Record:
-    """The one of two records that speaks for both; the other when they are equally bad."""
+    """The record with the worse outcome; `other` when both are equal."""
     return other if worst((one.outcome, other.outcome)) == other.outcome else one
 
 
@@ -164,10 +173,10 @@ def _missing(name: str) -> Record:
         name=name,
         outcome="missing",
         means="planned in the notebook's source, but it never ran",
-        reason="the cell was never reached, or a branch went round the check",
+        reason="the cell was never reached, or a branch skipped the check",
     )
 
 
 def _unplanned(record: Record) -> Record:
-    reason = 'it ran without being planned: write its name as a literal in a cell, check.close("...", ...)'
+    reason = 'it was not planned: write its name as a literal in a cell, check.close("...", ...)'
     return replace(record, outcome="broken", reason=reason)

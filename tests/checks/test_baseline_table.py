@@ -1,4 +1,4 @@
-"""What a device measures is held against what the very same device measured before; without that it is skipped, not passed."""
+"""A measurement is compared with the baseline of the device; without a baseline it is skipped, not passed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpulab.records.record import Measurement, RunContext, record_in
 
 HERE = RunContext("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
 CONDITIONS = {"seed": 0}
-KEPT = (
+MEASUREMENTS = (
     Measurement("copy", "rate", "GB/s", (10.0,), {"seed": "0"}),
     Measurement("losses", "loss", "nats", (3.0, 2.0), {"seed": "0"}),
     Measurement("memory", "memory", "bytes", (1000.0,), {"seed": "0"}),
@@ -32,16 +32,16 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def measured_before(folder):
-    """There is a baseline for what KEPT holds."""
-    entries = tuple(baselines.summarise("demo.baseline", [each, each], "cpu") for each in KEPT)
+def with_baseline(folder):
+    """There is a baseline for MEASUREMENTS."""
+    entries = tuple(baselines.summarise("demo.baseline", [each, each], "cpu") for each in MEASUREMENTS)
     origin = dict(machine=HERE.machine, driver="none", versions=HERE.versions, commit="0123456789", date="2026-11-21", runs=2)
     hardware = baselines.hardware(HERE)
     baselines.store(Baseline("cpu", hardware, "paddlepaddle", "quick", entries=entries, **origin), folder)
 
 
 def measure(fill, level="quick"):
-    with check.baseline("demo.baseline", level=level, conditions=CONDITIONS, means="as before") as rows:
+    with check.baseline("demo.baseline", level=level, conditions=CONDITIONS, means="as in the baseline") as rows:
         fill(rows)
 
 
@@ -55,7 +55,7 @@ def copy(value, control=1.0):
     return lambda rows: rows.rate("copy", value, "GB/s", control=control)
 
 
-def test_without_a_reference_it_is_skipped_and_says_so_once(shown, folder):
+def test_without_a_baseline_it_is_skipped_with_one_reason(shown, folder):
     def fill(rows):
         rows.rate("copy", 10.0, "GB/s", control=1.0)
         rows.memory("memory", 1000, control=2000)
@@ -66,77 +66,77 @@ def test_without_a_reference_it_is_skipped_and_says_so_once(shown, folder):
     assert shown.text == f"skipped demo.baseline  {reason}"
 
 
-def test_what_was_measured_is_kept_without_a_reference(shown):
+def test_without_a_baseline_the_record_has_the_measurements(shown):
     measure(copy(10.0))
     stored = record_in(json.loads(json.dumps(shown.outputs[-1][1], allow_nan=False)))
-    assert stored.measurements == (KEPT[0],)
+    assert stored.measurements == (MEASUREMENTS[0],)
 
 
-@pytest.mark.usefixtures("measured_before")
-class TestHeldAgainstAReference:
+@pytest.mark.usefixtures("with_baseline")
+class TestComparedWithABaseline:
     @pytest.mark.parametrize("value", [10.0, 2.0, 55.0])
     def test_a_rate_within_its_factor_passes(self, shown, value):
         measure(copy(value))
         assert (shown.record.outcome, row(shown).measured) == ("passed", value)
 
-    def test_a_rate_that_is_too_low_fails_and_says_where_to_look(self, shown):
+    def test_a_rate_that_is_too_low_fails_with_a_hint(self, shown):
         measure(copy(1.5))
         assert shown.record.outcome == "failed"
-        assert "slower than before: look for another program" in row(shown).reason
+        assert "slower than the baseline: look for another program" in row(shown).reason
 
-    def test_a_rate_that_is_too_good_fails_too(self, shown):
+    def test_a_rate_that_is_too_high_fails_with_a_hint(self, shown):
         measure(copy(61.0))
         assert shown.record.outcome == "failed"
-        assert "too good: is there work that nobody waits for" in row(shown).reason
+        assert "faster than the baseline: look for work that is skipped or not waited for" in row(shown).reason
 
-    def test_losses_that_are_the_same_pass(self, shown):
+    def test_losses_within_the_tolerance_pass(self, shown):
         measure(lambda rows: rows.losses("losses", [3.0, 2.001], control=[2.0, 2.0]))
         assert shown.record.outcome == "passed"
 
-    def test_one_other_loss_fails(self, shown):
+    def test_one_different_loss_fails(self, shown):
         measure(lambda rows: rows.losses("losses", [3.0, 2.01], control=[2.0, 2.0]))
         assert shown.record.outcome == "failed"
-        assert "another loss than before" in row(shown).reason
+        assert "not the baseline's loss" in row(shown).reason
 
     @pytest.mark.parametrize("value", [900, 1100])
-    def test_less_memory_is_reported_like_more(self, shown, value):
+    def test_less_memory_fails_like_more(self, shown, value):
         measure(lambda rows: rows.memory("memory", value, control=5000))
         assert shown.record.outcome == "failed"
-        assert "another amount of memory than before" in row(shown).reason
+        assert "not the baseline's amount of memory" in row(shown).reason
 
-    def test_it_says_where_the_reference_comes_from(self, shown):
+    def test_the_record_has_the_origin_of_the_baseline(self, shown):
         measure(copy(10.0))
         origin = "2 runs of 2026-11-21 on Quick CPU, 4 cores, paddlepaddle 3.3.1, commit 0123456789"
         assert shown.record.expected == f"as in {origin}"
 
-    def test_a_control_that_would_pass_makes_it_broken(self, shown):
+    def test_a_control_that_is_accepted_makes_it_broken(self, shown):
         measure(copy(10.0, control=9.0))
         assert shown.record.outcome == "broken"
 
     @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
-    def test_what_is_no_rate_is_broken_and_is_not_kept(self, shown, value):
+    def test_a_value_that_is_not_a_rate_is_broken_and_not_recorded(self, shown, value):
         measure(copy(value))
         assert (shown.record.outcome, shown.record.measurements) == ("broken", ())
 
-    def test_no_losses_are_no_measurement(self, shown):
+    def test_an_empty_list_of_losses_is_broken(self, shown):
         measure(lambda rows: rows.losses("losses", [], control=[1.0]))
         assert shown.record.outcome == "broken"
 
-    def test_another_number_of_losses_has_no_reference(self, shown):
+    def test_another_number_of_losses_has_no_baseline(self, shown):
         measure(lambda rows: rows.losses("losses", [3.0], control=[1.0]))
         assert shown.record.outcome == "skipped"
 
-    def test_another_level_has_no_reference(self, shown):
+    def test_another_level_has_no_baseline(self, shown):
         measure(copy(10.0), level="standard")
         assert shown.record.outcome == "skipped"
 
-    def test_before_a_device_was_chosen_it_is_broken(self, shown):
+    def test_without_a_device_it_is_broken(self, shown):
         check.ledger.run_context = None
         measure(copy(10.0))
         assert shown.record.outcome == "broken"
         assert "choose a device first" in shown.record.reason
 
-    def test_a_file_that_cannot_be_read_is_broken_not_skipped(self, shown, folder):
+    def test_with_an_invalid_file_it_is_broken_not_skipped(self, shown, folder):
         (folder / "cpu.json").write_text("{")
         measure(copy(10.0))
         assert shown.record.outcome == "broken"

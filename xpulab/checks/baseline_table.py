@@ -1,0 +1,97 @@
+"""A table of losses, rates and memory: each row is compared with the baseline of the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from xpulab.checks import compare
+from xpulab.checks.compare import Finding
+from xpulab.checks.ledger import ledger
+from xpulab.checks.table import Table
+from xpulab.records import baselines
+from xpulab.records.baselines import Baseline, Entry, NoBaseline
+from xpulab.records.record import Measurement, Record
+
+_WHERE_TO_LOOK = {
+    "slower": "slower than the baseline: look for another program on the device, a lower clock, a narrower link, or operators "
+    "that fall back to the CPU",
+    "faster": "faster than the baseline: look for work that is skipped or not waited for. If the baseline was measured on a "
+    "busy machine, measure it again with `xpulab baseline`",
+    "loss": "not the baseline's loss, with the same seed and data: look at what has changed, for instance wheel, driver "
+    "or a flag",
+    "memory": "not the baseline's amount of memory: look at which tensors are kept or no longer kept, and at the wheel",
+}
+
+
+class BaselineTable(Table):
+    """Rows that are losses, rates or memory. A row without a baseline is skipped, with the reason.
+
+    The record contains the measurements in both cases: `xpulab baseline` makes baselines of them.
+    """
+
+    def __init__(self, name: str, level: str, conditions: Mapping[str, Any]) -> None:
+        super().__init__(name)
+        self._level = level
+        self._conditions = {name: str(value) for name, value in conditions.items()}
+        self._measurements: list[Measurement] = []
+        self._origins: dict[str, None] = {}
+
+    def rate(self, case: str, measured: float, unit: str, *, control: float) -> None:
+        """A rate in `unit`, for instance "GB/s": neither much lower nor much higher than the baseline. Must be above 0."""
+        self._compare(Measurement(case, "rate", unit, (float(measured),), self._conditions), (float(control),))
+
+    def losses(self, case: str, measured: Sequence[float], *, control: Sequence[float]) -> None:
+        """The losses of a training run, one for each step, in nats; the run must be repeatable."""
+        measurement = Measurement(case, "loss", "nats", tuple(map(float, measured)), self._conditions)
+        self._compare(measurement, tuple(map(float, control)))
+
+    def memory(self, case: str, measured: int, *, control: int) -> None:
+        """The peak memory, in bytes."""
+        self._compare(Measurement(case, "memory", "bytes", (float(measured),), self._conditions), (float(control),))
+
+    def record(self, means: str, seconds: float) -> Record:
+        """As Table.record, with the measurements and the origin of the baselines."""
+        record = replace(super().record(means, seconds), measurements=tuple(self._measurements))
+        if self._origins:
+            return replace(record, expected=f"as in {'; '.join(self._origins)}")
+        reasons = {row.reason for row in self._rows}
+        if record.outcome == "skipped" and len(reasons) == 1:  # one reason for all rows is shown once
+            return replace(record, means=(reason := reasons.pop()), reason=reason)
+        return record
+
+    def _compare(self, measured: Measurement, control: tuple[float, ...]) -> None:
+        """Add the row. Raises ValueError when the values are not a measurement."""
+        finite = measured.values and all(map(math.isfinite, measured.values))
+        if not finite or (measured.kind == "rate" and min(measured.values) <= 0):
+            raise ValueError(f"{measured.case}: measured {measured.values or 'nothing'}, which is not a measurement")
+        self._measurements.append(measured)
+        try:
+            baseline = self._baseline()
+            entry = baseline.entry(self._name, measured)
+        except NoBaseline as none:
+            self.skip(measured.case, str(none))
+            return
+        self._origins[baseline.origin] = None
+        self._add(measured.case, measured.values, control, partial(_compare_with_entry, entry=entry))
+
+    def _baseline(self) -> Baseline:
+        if ledger.run_context is None:
+            raise ValueError("choose a device first, with use_device: a baseline belongs to a device")
+        return baselines.find(ledger.run_context, self._level)
+
+
+def _compare_with_entry(values: tuple[float, ...], entry: Entry) -> Finding:
+    """Every value is within the bounds of the entry."""
+    if entry.kind == "loss":
+        finding = compare.close(values, entry.value, atol=entry.tolerance, rtol=0.0)
+    else:
+        (low,), (high,) = entry.bounds()
+        finding = compare.between(values, low, high)
+    if finding.accepted:
+        return finding
+    deviation = entry.kind if entry.kind != "rate" else "slower" if values < entry.value else "faster"
+    return replace(finding, why=f"{finding.why}; {_WHERE_TO_LOOK[deviation]}")
