@@ -19,7 +19,7 @@ from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
 
 ADDED_BY_PAPERMILL = {"injected-parameters"}
-ANOTHER_TEXT = "shows another text than the committed notebook"
+OTHER_TEXT = "shows text that differs from the committed notebook"
 
 
 def adopt(executed: Path, committed: Path) -> None:
@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
             raise SystemExit(f"{notebook['name']}: was not run: {notebook['reason']}")
         executed, committed = folder / notebook["executed"], files.NOTEBOOKS / f"{notebook['name']}.ipynb"
         reasons = judge(read_plan(committed, result["level"]), executed).reasons
-        if red := [reason for reason in reasons if ANOTHER_TEXT not in reason]:
+        if red := [reason for reason in reasons if OTHER_TEXT not in reason]:
             raise SystemExit(f"{notebook['name']}: not green: {'; '.join(red)}")
         pairs.append((executed, committed))
     for executed, committed in pairs:

@@ -92,7 +92,7 @@ def run(
 
     from xpulab.harness import run as harness
     from xpulab.harness.execute import Target
-    from xpulab.harness.report.text import as_text
+    from xpulab.harness.report.text import format_result
     from xpulab.records import baselines
 
     baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
@@ -105,11 +105,11 @@ def run(
     console = Console()
     console.print(f"device {device}, level {level}, {len(plans)} notebooks, {at_once} at a time", highlight=False)
     outcome = harness.run(plans, target, at_once, folder, console, cold)
-    console.print(as_text(outcome.result), highlight=False, markup=False, soft_wrap=True)
+    console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)
     console.print(f"report: {folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    raise typer.Exit(0 if outcome.result["green"] else 1)
+    raise typer.Exit(0 if outcome.result.is_green else 1)
 
 
 @app.command()
@@ -198,7 +198,7 @@ def baseline(
     from xpulab.harness import baseline as measurement
     from xpulab.harness.execute import Target
     from xpulab.harness.plan import make_plans
-    from xpulab.harness.report.text import as_text
+    from xpulab.harness.report.text import format_result
     from xpulab.records import baselines
 
     plans = measurement.measuring(make_plans([], level))
@@ -213,7 +213,7 @@ def baseline(
     try:
         baseline = measurement.measure(plans, target, runs, folder, console)
     except measurement.NotGreen as red:
-        console.print(as_text(red.result), highlight=False, markup=False, soft_wrap=True)
+        console.print(format_result(red.result), highlight=False, markup=False, soft_wrap=True)
         console.print(f"nothing was kept: {red}", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
     path = baselines.store(baseline, baselines.folder())

@@ -16,6 +16,7 @@ from xpulab.harness import report
 from xpulab.harness.execute import Run, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
+from xpulab.harness.report.result import Result
 from xpulab.records.record import Record, RunContext
 
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
@@ -64,7 +65,7 @@ class Adoption:
             executed = self.folder / "run" / "notebooks" / f"{name}.ipynb"
             nbformat.write(notebook, executed)
             verdicts.append(judge(read_plan(self.notebooks / f"{name}.ipynb", "quick"), executed))
-        report.write(verdicts, Target(device, "quick", 1), 3.0, self.folder / "run")
+        report.write(Result(Target(device, "quick", 1), tuple(verdicts), 3.0, self.folder / "run"))
         self.script.main(self.folder / "run")
 
     def committed(self):

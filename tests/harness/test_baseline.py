@@ -48,36 +48,36 @@ def test_only_notebooks_that_measure_are_run(put):
 
 
 def test_the_value_is_the_median_of_the_runs():
-    summary = baseline.summed_up([run_of(10.0), run_of(14.0), run_of(11.0)], "quick")
+    summary = baseline.summarize([run_of(10.0), run_of(14.0), run_of(11.0)], "quick")
     assert [(entry.value, entry.spread) for entry in summary.entries] == [((11.0,), 4.0)]
 
 
 def test_it_says_where_it_comes_from():
-    summary = baseline.summed_up([run_of(10.0), run_of(14.0)], "quick")
+    summary = baseline.summarize([run_of(10.0), run_of(14.0)], "quick")
     assert (summary.device, summary.hardware, summary.wheel) == ("cpu", "Quick CPU, 4 cores", "paddlepaddle")
     assert (summary.runs, summary.driver, summary.versions) == (2, "none", HERE.versions)
 
 
 def test_the_driver_of_a_card_is_kept():
     card = replace(HERE, device="gpu", machine={"card": "A100", "driver": "550"}, versions={"paddlepaddle-gpu": "3.3.1"})
-    summary = baseline.summed_up([run_of(10.0, card)] * 2, "quick")
+    summary = baseline.summarize([run_of(10.0, card)] * 2, "quick")
     assert (summary.hardware, summary.driver) == ("A100", "550")
 
 
 def test_runs_with_other_versions_are_not_mixed():
     with pytest.raises(InputError, match="not of one machine with the same versions"):
-        baseline.summed_up([run_of(10.0), run_of(10.0, replace(HERE, versions={"paddlepaddle": "3.3.0"}))], "quick")
+        baseline.summarize([run_of(10.0), run_of(10.0, replace(HERE, versions={"paddlepaddle": "3.3.0"}))], "quick")
 
 
 def test_what_only_one_run_measured_is_refused():
-    with pytest.raises(InputError, match=r"demo\.baseline, (add|copy): not every run measured it alike"):
-        baseline.summed_up([run_of(10.0), run_of(10.0, case="add")], "quick")
+    with pytest.raises(InputError, match=r"demo\.baseline, (add|copy): not every run measured it in the same way"):
+        baseline.summarize([run_of(10.0), run_of(10.0, case="add")], "quick")
 
 
 def test_nothing_measured_is_refused():
     nothing = [Verdict("demo", "A demo", "passed", None, (), HERE, (), (), None)]
     with pytest.raises(InputError, match="nothing was measured"):
-        baseline.summed_up([nothing, nothing], "quick")
+        baseline.summarize([nothing, nothing], "quick")
 
 
 def test_outside_a_repository_the_commit_is_unknown(tmp_path):
@@ -85,18 +85,18 @@ def test_outside_a_repository_the_commit_is_unknown(tmp_path):
 
 
 @pytest.mark.timeout(280)
-class TestMeasuredAndHeldAgainst:
+class TestMeasuredAndCompared:
     """Real runs of a demo notebook."""
 
     def measure(self, plan, folder):
         return baseline.measure([plan], Target("cpu", "quick", 1), 2, folder, Console(quiet=True))
 
-    def test_what_was_measured_is_what_the_next_run_is_held_against(self, put, kept, tmp_path):
+    def test_what_was_measured_is_what_the_next_run_is_compared_with(self, put, kept, tmp_path):
         plan = read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick")
         baselines.store(self.measure(plan, tmp_path / "out"), kept)
         harness.prepare(tmp_path / "after")
         after = harness.run([plan], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)
-        assert [(check["name"], check["outcome"]) for check in after.result["notebooks"][0]["checks"]] == [
+        assert [(record.name, record.outcome) for record in after.result.verdicts[0].records] == [
             ("demo.baseline", "passed"),
             ("demo.good", "passed"),
         ]
@@ -106,13 +106,13 @@ class TestMeasuredAndHeldAgainst:
         slower = read_plan(put("demo", DEVICE, MEASURES.replace("sqrt(100)", "sqrt(1)"), GOOD), "quick")
         harness.prepare(tmp_path / "after")
         after = harness.run([slower], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)
-        (first, _) = after.result["notebooks"][0]["checks"]
-        assert (first["name"], first["outcome"]) == ("demo.baseline", "failed")
+        (first, _) = after.result.verdicts[0].records
+        assert (first.name, first.outcome) == ("demo.baseline", "failed")
         assert self.measure(slower, tmp_path / "again").entries[0].value == (1.0,)
 
     def test_nothing_is_kept_of_a_run_that_is_red(self, put, kept, tmp_path):
         plan = read_plan(put("demo", DEVICE, MEASURES, BAD), "quick")
         with pytest.raises(baseline.NotGreen) as red:
             self.measure(plan, tmp_path / "out")
-        assert red.value.result["outcome"] == "failed"
-        assert (red.value.folder / "index.html").exists() and not kept.exists()
+        assert red.value.result.outcome == "failed"
+        assert (red.value.result.folder / "index.html").exists() and not kept.exists()

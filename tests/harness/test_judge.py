@@ -224,22 +224,24 @@ def test_an_executed_cell_that_was_dropped_is_red(case):
 
 def test_another_text_is_red_with_what_both_say(case):
     case.code(2).outputs[0].data["text/plain"] = "another device"
-    assert red(case.verdict()) == ("cell 2 shows another text than the committed notebook: 'another device', not 'the device'")
+    assert red(case.verdict()) == (
+        "cell 2 shows text that differs from the committed notebook: 'another device', not 'the device'"
+    )
 
 
 def test_an_output_too_many_is_red(case):
     case.code(2).outputs.append(v4.new_output("stream", text="a warning\n"))
-    assert red(case.verdict()).startswith("cell 2 shows another text than the committed notebook")
+    assert red(case.verdict()).startswith("cell 2 shows text that differs from the committed notebook")
 
 
 def test_an_output_of_the_same_kind_too_many_is_red(case):
     case.code(2).outputs.append(v4.new_output("display_data", data={"text/plain": "more"}))
-    assert red(case.verdict()).startswith("cell 2 shows another text than the committed notebook")
+    assert red(case.verdict()).startswith("cell 2 shows text that differs from the committed notebook")
 
 
 def test_an_output_too_few_is_red(case):
     case.run_context.outputs.append(v4.new_output("stream", text="committed\n"))
-    assert red(case.verdict()).startswith("cell 2 shows another text than the committed notebook")
+    assert red(case.verdict()).startswith("cell 2 shows text that differs from the committed notebook")
 
 
 def test_text_in_a_cell_tagged_nbval_ignore_output_is_not_compared(case):
@@ -250,7 +252,7 @@ def test_text_in_a_cell_tagged_nbval_ignore_output_is_not_compared(case):
 def test_without_that_tag_the_same_text_is_red(case):
     for cell in (case.time, case.code(3)):
         cell.metadata = {}
-    assert red(case.verdict()) == "cell 3 shows another text than the committed notebook: 'took 5 s', not 'took 3 s'"
+    assert red(case.verdict()) == "cell 3 shows text that differs from the committed notebook: 'took 5 s', not 'took 3 s'"
 
 
 def test_a_cell_whose_outputs_were_never_committed_is_not_compared(case):
@@ -268,7 +270,7 @@ def test_metadata_pictures_and_counts_are_not_compared(case):
 @pytest.mark.parametrize("outcome", ["skipped", "known", "fixed"])
 def test_on_the_cpu_a_check_that_came_out_otherwise_than_committed_is_red(case, outcome):
     case.show(Record("demo.good", outcome, "another reason"))
-    assert "cell 4 shows another text than the committed notebook" in red(case.verdict())
+    assert "cell 4 shows text that differs from the committed notebook" in red(case.verdict())
 
 
 def with_another_check(case, record, device):
@@ -294,7 +296,7 @@ def test_on_another_device_a_failed_check_is_red(case):
 def test_on_another_device_a_line_that_reads_failed_is_red_whatever_its_record_says(case):
     with_another_check(case, PASSED, "gpu")
     case.code(4).outputs[0].data["text/plain"] = "failed  demo.good  two is two"
-    assert "cell 4 shows another text than the committed notebook" in red(case.verdict())
+    assert "cell 4 shows text that differs from the committed notebook" in red(case.verdict())
 
 
 def test_on_another_device_all_other_text_is_compared_as_ever(case):

@@ -30,7 +30,7 @@ def test_a_notebook_that_was_to_run_on_a_card_must_say_where_it_ran(book, tmp_pa
     nbformat.write(notebook, tmp_path / "executed.ipynb")
     verdict = judge(read_plan(tmp_path / "demo.ipynb", "quick"), tmp_path / "executed.ipynb")
     assert verdict.outcome == outcome
-    assert device == "cpu" or f"it was to run on {device}, but never said where it ran" in verdict.reasons
+    assert device == "cpu" or f"it was to run on {device}, but did not record where it ran" in verdict.reasons
 
 
 def test_what_was_committed_does_not_count_as_seen_when_nothing_ran(book, tmp_path):
@@ -48,10 +48,10 @@ def test_a_notebook_that_is_about_to_start_when_the_run_is_stopped_does_not_star
     execution = Execution(Target("cpu", "quick", 1), tmp_path, lambda *at: None)
 
     class StoppedJustThen(set):
-        def add(self, watch):
-            execution._stop([])
-            super().add(watch)
+        def add(self, watchdog):
+            execution.stop()
+            super().add(watchdog)
 
-    execution._watches = StoppedJustThen()
+    execution._watchdogs = StoppedJustThen()
     assert list(execution.run([read_plan(put("late", GOOD), "quick")], 1)) == []
     assert not (tmp_path / "late.log").exists()

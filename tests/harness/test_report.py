@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -16,7 +17,8 @@ from xpulab.devices import DEVICES
 from xpulab.harness import report
 from xpulab.harness.execute import Run, Target
 from xpulab.harness.judge import Verdict
-from xpulab.harness.report.text import as_text
+from xpulab.harness.report.result import PARTIAL, Result
+from xpulab.harness.report.text import format_result
 from xpulab.records.record import OUTCOMES, Record, Row, RunContext
 
 RUN = Run("cpu", "quick", 1, 2.0, 30.0, None)
@@ -35,12 +37,16 @@ def verdict(name, *records, outcome="passed", reasons=(), folder=None, run_conte
     return Verdict(name, title or f"On {name}", outcome, run, records, run_context, tuple(reasons), tuple(notes), executed)
 
 
+def result_of(*verdicts, device="cpu", folder=None):
+    return Result(Target(device, "quick", 1), verdicts, 12.34, folder)
+
+
 @pytest.fixture
 def reported(tmp_path):
     """Writes the reports on these verdicts; returns result.json, junit.xml's root and the page."""
 
     def write(*verdicts, device="cpu"):
-        report.write(verdicts, Target(device, "quick", 1), 12.34, tmp_path)
+        report.write(result_of(*verdicts, device=device, folder=tmp_path))
         text = (tmp_path / "result.json").read_text(encoding="utf-8")
         result = json.loads(text, parse_constant=lambda name: pytest.fail(f"result.json holds {name}"))
         schema = json.loads(files.data("schema", "result.schema.json").read_text(encoding="utf-8"))
@@ -52,13 +58,18 @@ def reported(tmp_path):
 
 
 @pytest.fixture
-def everything(reported, tmp_path):
-    """A run in which each outcome there is came up, and each way that a notebook ends."""
+def everything(reported, verdicts):
+    """The reports on a run in which each outcome came up, and each way that a notebook ends."""
+    return reported(*verdicts)
+
+
+@pytest.fixture
+def verdicts(tmp_path):
     rows = (Row("float16", "passed", 0.1, "< 1", "rejected"), Row("float32", "known", 3.0, "< 1", "rejected", "a defect"))
     run_context = RunContext("cpu", 1, {"cores": 4, "load": math.nan}, {"paddlepaddle": "3.3.1"})
     records = [record(f"mixed.{outcome}", outcome, reason=f"since {outcome}") for outcome in OUTCOMES]
     gone = record("gone.one", "missing", reason="interrupted before it started")
-    return reported(
+    return (
         verdict(
             "green",
             record("green.one"),
@@ -261,8 +272,8 @@ def test_all_reports_work_without_any_record(reported):
 # -------------------------------------------------------------------------------------------------------------- terminal
 
 
-def test_the_terminal_shows_what_is_wrong_and_the_verdict(everything):
-    text = as_text(everything[0])
+def test_the_terminal_shows_what_is_wrong_and_the_verdict(verdicts):
+    text = format_result(result_of(*verdicts))
     assert "passed  green  2 of 2 checks compared, 2.0 s" in text.splitlines()
     for outcome in ("failed", "broken", "known", "fixed"):
         assert f"        {outcome} mixed.{outcome}: what mixed.{outcome} means" in text.splitlines()
@@ -276,10 +287,31 @@ def test_every_report_says_what_its_device_does_not_prove(reported, device):
     result, root, page = reported(verdict("n", record("n.one")), device=device)
     stated = {each.get("name"): each.get("value") for each in root[0].iter("property")}
     assert stated == {"device": device, "level": "quick", "scope": result["scope"]}
-    assert result["scope"] in html.unescape(page) and result["scope"] in as_text(result)
+    text = format_result(result_of(verdict("n", record("n.one")), device=device))
+    assert result["scope"] in html.unescape(page) and result["scope"] in text
     assert {"cpu": "the CPU", "gpu": "a GPU", "xpu": "Kunlun XPU", "sim": "simulated cards"}[device] in result["scope"]
 
 
-def test_the_terminal_calls_a_good_run_green(reported):
-    text = as_text(reported(verdict("n", record("n.one")))[0])
+def test_the_terminal_calls_a_good_run_green():
+    text = format_result(result_of(verdict("n", record("n.one"))))
     assert text.splitlines()[-1].startswith("green: 1 of 1 notebooks passed")
+
+
+# --------------------------------------------------------------------------------------------------------- a partial run
+
+
+def partial(outcome, *records):
+    return replace(verdict("part", *records, outcome=outcome), partial=True)
+
+
+@pytest.mark.parametrize(("outcome", "green"), [("partial", True), ("failed", False)])
+def test_a_partial_run_is_never_a_verdict_on_the_machine(reported, outcome, green):
+    run = partial(outcome, record("part.one", "passed" if green else "failed"))
+    result, root, page = reported(run)
+    assert (result["outcome"], result["green"], result_of(run).is_green) == ("partial", green, green)
+    stated = {each.get("name"): each.get("value") for each in root[0].iter("property")}
+    assert root.get("name") == "xpulab (partial)" and stated["partial"] == PARTIAL
+    shown = Tags(page).text
+    assert "Partial run" in shown and PARTIAL in shown and "Ready" not in shown and "Not ready" not in shown
+    lines = format_result(result_of(run)).splitlines()
+    assert PARTIAL in lines and lines[-1].startswith("partial, green: " if green else "partial, RED: ")

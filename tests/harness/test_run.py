@@ -17,10 +17,10 @@ def test_a_notebook_that_needs_more_cards_than_it_may_use_is_skipped_with_the_re
     plan = read_plan(put("two", GOOD, cards=2), "quick")
     harness.prepare(tmp_path / "out")
     outcome = harness.run([plan], Target(device, "quick", 1), 1, tmp_path / "out", Console(quiet=True), cold=True)
-    (notebook,) = outcome.result["notebooks"]
-    assert (notebook["outcome"], notebook["executed"]) == ("skipped", None)
-    assert notebook["reason"] == "it needs 2 cards, and --cards allows 1"
-    assert outcome.result["outcome"] == "failed", "a run that compared nothing is not green"
+    (verdict,) = outcome.result.verdicts
+    assert (verdict.outcome, verdict.executed) == ("skipped", None)
+    assert verdict.reason == "it needs 2 cards, and --cards allows 1"
+    assert outcome.result.outcome == "failed", "a run that compared nothing is not green"
 
 
 @pytest.mark.parametrize(("device", "cards"), [("cpu", 1), ("sim", 2), ("xpu", 4)])

@@ -1,6 +1,6 @@
-"""Baselines for this machine: the notebooks that measure are run several times, and what they measured is summed up.
+"""Baselines for this machine: the notebooks that measure are run several times, and their measurements are summarized.
 
-All is read from the executed notebooks, as a verdict is. Nothing is summed up unless every run was green.
+All is read from the executed notebooks, as a verdict is. Nothing is kept unless every run was green.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -21,6 +20,7 @@ from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
+from xpulab.harness.report.result import Result
 from xpulab.records import baselines
 from xpulab.records.baselines import Baseline, Entry
 from xpulab.records.record import Measurement
@@ -33,12 +33,11 @@ Runs = Sequence[Sequence[Verdict]]
 
 
 class NotGreen(Exception):
-    """A run was red, so nothing is kept. result: of that run, as in result.json. folder: where its reports are."""
+    """A run was red, so nothing is kept. result: of that run, whose reports are in its folder."""
 
-    def __init__(self, result: dict[str, Any], folder: Path) -> None:
-        super().__init__(f"a run was not green; its report is {folder / 'index.html'}")
+    def __init__(self, result: Result) -> None:
+        super().__init__(f"a run was not green; its report is {result.folder / 'index.html'}")
         self.result = result
-        self.folder = folder
 
 
 def measuring(plans: Sequence[Plan]) -> list[Plan]:
@@ -47,7 +46,7 @@ def measuring(plans: Sequence[Plan]) -> list[Plan]:
 
 
 def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, console: Console) -> Baseline:
-    """Run the notebooks so many times, one at a time, and sum up what they measured; reports go into folders of `folder`.
+    """Run the notebooks so many times, one at a time, and summarize their measurements; reports go into folders of `folder`.
 
     Raises NotGreen, and KeyboardInterrupt on Ctrl-C.
     """
@@ -59,15 +58,15 @@ def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, cons
             outcome = harness.run(plans, target, 1, of_this, console)
             if outcome.interrupted:
                 raise KeyboardInterrupt
-            if not outcome.result["green"]:
-                raise NotGreen(outcome.result, of_this)
-            verdicts.append(outcome.verdicts)
-    return summed_up(verdicts, target.level)
+            if not outcome.result.is_green:
+                raise NotGreen(outcome.result)
+            verdicts.append(outcome.result.verdicts)
+    return summarize(verdicts, target.level)
 
 
 @contextmanager
 def _without_baselines(folder: Path) -> Iterator[None]:
-    """The kernels find no baselines: the old ones have no say in the new ones."""
+    """The kernels find no baselines: the old ones do not influence the new ones."""
     before = os.environ.get(baselines.FOLDER)
     os.environ[baselines.FOLDER] = str(folder / "none")
     try:
@@ -78,14 +77,14 @@ def _without_baselines(folder: Path) -> Iterator[None]:
             os.environ[baselines.FOLDER] = before
 
 
-def summed_up(runs: Runs, level: str) -> Baseline:
+def summarize(runs: Runs, level: str) -> Baseline:
     """One baseline from what all runs measured.
 
     Raises InputError when they are not of one machine, or when one did not measure what the others did.
     """
     contexts = [verdict.run_context for run in runs for verdict in run if verdict.run_context]
     if not contexts:
-        raise InputError("no notebook said where it ran, so nothing can be kept as a baseline")
+        raise InputError("no notebook recorded where it ran, so nothing can be kept as a baseline")
     run_context = contexts[0]
     if any(
         (each.device, each.machine, each.versions) != (run_context.device, run_context.machine, run_context.versions)
@@ -116,7 +115,7 @@ def _entries(runs: Runs, device: str) -> Iterator[Entry]:
     for check, case in cases:
         of_each_run = [run.get((check, case)) for run in measured]
         if None in of_each_run or len({(len(each.values), str(each.conditions)) for each in of_each_run}) != 1:
-            raise InputError(f"{check}, {case}: not every run measured it alike, so it makes no baseline")
+            raise InputError(f"{check}, {case}: not every run measured it in the same way, so it makes no baseline")
         yield baselines.summarise(check, of_each_run, device)
 
 

@@ -32,7 +32,7 @@ from xpulab.records.record import (
     run_context_in,
 )
 
-_REFERENCE_DEVICE = "cpu"
+_COMMITTED_DEVICE = "cpu"
 _ADDED_BY_PAPERMILL = {"injected-parameters", "papermill-error-cell-tag"}
 
 
@@ -64,8 +64,23 @@ class Verdict:
     partial: bool = False
 
     @property
+    def seconds(self) -> float:
+        """How long it ran; 0.0 when it did not."""
+        return self.run.seconds if self.run else 0.0
+
+    @property
+    def reason(self) -> str | None:
+        """All reasons in one line; None when there is none."""
+        return "; ".join(self.reasons) or None
+
+    @property
+    def controls_rejected(self) -> int:
+        """How many controls were rejected."""
+        return sum(record.control == "rejected" for record in self.records)
+
+    @property
     def compared(self) -> int:
-        """How many checks held something against something."""
+        """How many checks compared something."""
         return sum(map(is_compared, self.records))
 
 
@@ -101,8 +116,8 @@ def _reasons(
         yield run.stopped
     if run and run_context and run_context.device != run.device:
         yield f"it was to run on {run.device}, but ran on {run_context.device}"
-    if run and not run_context and not run.stopped and run.device != _REFERENCE_DEVICE:
-        yield f"it was to run on {run.device}, but never said where it ran"
+    if run and not run_context and not run.stopped and run.device != _COMMITTED_DEVICE:
+        yield f"it was to run on {run.device}, but did not record where it ran"
     red = [record.name for record in records if record.outcome in RED]
     if error := _error(notebook, red):
         yield error
@@ -111,7 +126,7 @@ def _reasons(
     elif not any(map(is_compared, records)):
         yield "nothing was compared, so the notebook is not green"
     if not (run and run.stopped) and not error:
-        yield from _differences(notebook, committed, run_context.device if run_context else _REFERENCE_DEVICE)
+        yield from _differences(notebook, committed, run_context.device if run_context else _COMMITTED_DEVICE)
 
 
 def _notes(run: Run | None) -> Iterator[str]:
@@ -122,12 +137,12 @@ def _notes(run: Run | None) -> Iterator[str]:
 
 
 def _error(notebook: NotebookNode, red: list[str]) -> str | None:
-    """The first cell that raised, in one line; where checks are red the verdict's own error says nothing more."""
+    """The first cell that raised, in one line; where checks are red the error of verdict() adds nothing."""
     for number, cell in enumerate(_code_cells(notebook), start=1):
         for output in cell.outputs:
             if output.output_type == "error" and not (red and output.ename == "NotebookIsRed"):
-                told = output.evalue.strip().splitlines() or [""]
-                return f"cell {number_of(cell, number)} raised {output.ename}: {told[0][:300]}"
+                first = (output.evalue.strip().splitlines() or [""])[0]
+                return f"cell {number_of(cell, number)} raised {output.ename}: {first[:300]}"
     return None
 
 
@@ -143,21 +158,21 @@ def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -> Iterator[str]:
-    """Where the executed notebook shows another text than the committed one, by nbval's comparison."""
+    """Where the text of the executed notebook differs from the committed one, by nbval's comparison."""
     executed_cells, committed_cells = _code_cells(notebook), _code_cells(committed)
     if [cell.source for cell in executed_cells] != [cell.source for cell in committed_cells]:
-        yield "its cells are not those of the committed notebook, so their texts cannot be compared"
+        yield "its cells are not those of the committed notebook, so their text cannot be compared"
         return
     comparison = _Comparison(device)
     for number, (mine, theirs) in enumerate(zip(executed_cells, committed_cells, strict=True), start=1):
         if not comparison.applies(theirs) or _holds_red(mine):
             continue
         if difference := comparison.difference(mine, theirs):
-            yield f"cell {number_of(mine, number)} shows another text than the committed notebook: {difference}"
+            yield f"cell {number_of(mine, number)} shows text that differs from the committed notebook: {difference}"
 
 
 def _holds_red(cell: NotebookNode) -> bool:
-    """Whether one of its checks is red: that it reads otherwise than the committed cell is no news then."""
+    """Whether one of its checks is red: its text then differs from the committed cell anyway."""
     records = (record_in(output.get("metadata", {})) for output in cell.outputs)
     return any(record and record.outcome in RED for record in records)
 
@@ -175,7 +190,7 @@ class _Comparison:
 
     def __init__(self, device: str) -> None:
         config = files.data("nbval-sanitize.cfg")
-        patterns = [] if device == _REFERENCE_DEVICE else nbval.get_sanitize_patterns(config.read_text(encoding="utf-8"))
+        patterns = [] if device == _COMMITTED_DEVICE else nbval.get_sanitize_patterns(config.read_text(encoding="utf-8"))
         skipped = ("metadata", "traceback", "output_type", "name", "execution_count", "image/png", "image/jpeg")
         self.parent = SimpleNamespace(sanitize_patterns=dict(patterns), skip_compare=skipped)
         self.comparison_traceback: list[str] = []

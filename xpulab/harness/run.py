@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -20,22 +19,22 @@ from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan
 from xpulab.harness.progress import progress_on
+from xpulab.harness.report.result import Result
 from xpulab.warm import kernels
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left: the values of result.json, the verdicts, and whether it was interrupted before its end."""
+    """What a run left: its result, whose reports are written, and whether it was interrupted before its end."""
 
-    result: dict[str, Any]
-    verdicts: tuple[Verdict, ...]
+    result: Result
     interrupted: bool
 
 
 def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console: Console, cold: bool = False) -> Outcome:
-    """Run the notebooks and write the reports into the folder, which `prepare` made.
+    """Run the notebooks, `jobs` at a time, and write the reports into the folder, which `prepare` made.
 
-    cold: every kernel imports everything itself; otherwise they are forked from one process that has, where that is safe.
+    cold: every kernel imports everything itself; otherwise kernels are forked from a process that has, where that is safe.
 
     A notebook that needs more cards than there are is skipped, with the reason. On Ctrl-C what runs is stopped, and what
     has finished is reported.
@@ -54,30 +53,31 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
         except KeyboardInterrupt:
             interrupted = True
     ordered = tuple(verdicts.get(plan.name) or _unfinished(plan, notebooks) for plan in plans)
-    result = report.write(ordered, target, time.monotonic() - started, folder)
-    return Outcome(result, ordered, interrupted)
+    result = Result(target, ordered, time.monotonic() - started, folder)
+    report.write(result)
+    return Outcome(result, interrupted)
 
 
 @contextmanager
 def kernel_environment(device: str, cold: bool = False) -> Iterator[dict[str, str]]:
-    """The variables that the kernels find: those of a warm process that is there for the time of the run, where one may be.
+    """The variables of the kernels: where a fork is safe those of a fork server, which ends with the block.
 
-    On a GPU or an XPU nobody has measured that a fork is safe, so kernels start cold there.
+    On a GPU or an XPU it was never measured that a fork is safe, so kernels start cold there.
     """
-    cold_ones = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}  # somebody else's, in a notebook
+    without_server = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}  # another notebook's
     if cold or wheel_device(device) != "cpu":
-        yield cold_ones
+        yield without_server
         return
-    with warm.ForkServer() as parent:
-        yield kernels.environment(parent, os.environ) if _is_warm(parent) else cold_ones
+    with warm.ForkServer() as server:
+        yield kernels.environment(server, os.environ) if _is_ready(server) else without_server
 
 
-def _is_warm(parent: warm.ForkServer) -> bool:
-    """Waits until it has imported everything, so that this is on no notebook's clock; False when it cannot."""
+def _is_ready(server: warm.ForkServer) -> bool:
+    """Wait until it has imported everything, so that this counts for no notebook's time; False when it cannot."""
     try:
-        with warm.fork(parent.address, "builtins:len", b"", environment=os.environ, cwd=".", stdout=1, stderr=2) as child:
-            return child.wait() == 0
-    except warm.ForkServerGone:  # an installation that is broken: each notebook says so itself
+        with warm.fork(server.address, "builtins:len", b"", environment=os.environ, cwd=".", stdout=1, stderr=2) as worker:
+            return worker.wait() == 0
+    except warm.ForkServerGone:  # a broken installation: each notebook shows the error itself
         return False
 
 

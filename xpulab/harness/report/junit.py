@@ -1,37 +1,34 @@
-"""junit.xml: what came of a run, for CI systems: a test suite a notebook, a test case a check."""
+"""junit.xml: the result of a run for CI systems: a test suite for each notebook, a test case for each check."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 from xml.etree import ElementTree
 
-from xpulab.harness.report.result import PARTIAL
-from xpulab.records.record import RED
+from xpulab.harness.judge import Verdict
+from xpulab.harness.report.result import PARTIAL, Result
+from xpulab.records.record import RED, Record
 
 _FORBIDDEN = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def as_xml(result: dict[str, Any]) -> str:
-    """The JUnit report of a run, from the values of its result.json."""
-    partial = result["outcome"] == "partial"
-    root = ElementTree.Element("testsuites", name="xpulab (partial)" if partial else "xpulab", time=str(result["seconds"]))
-    properties = {"device": result["device"], "level": result["level"], "scope": result["scope"]}
-    if partial:
+def to_xml(result: Result) -> str:
+    """The JUnit report of a run."""
+    name = "xpulab (partial)" if result.is_partial else "xpulab"
+    root = ElementTree.Element("testsuites", name=name, time=str(round(result.seconds, 1)))
+    properties = {"device": result.target.device, "level": result.target.level, "scope": result.scope}
+    if result.is_partial:
         properties["partial"] = PARTIAL
-    for notebook in result["notebooks"]:
-        root.append(_suite(notebook, properties))
+    root.extend(_suite(verdict, properties) for verdict in result.verdicts)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _suite(notebook: dict[str, Any], properties: dict[str, str]) -> ElementTree.Element:
-    cases = [_case(notebook["name"], check) for check in notebook["checks"]]
-    if notebook["outcome"] in ("failed", "missing") and not any(check["outcome"] in RED for check in notebook["checks"]):
-        cases.append(_notebook_itself(notebook))
-    suite = ElementTree.Element(
-        "testsuite", name=_clean(notebook["name"]), time=str(notebook["seconds"]), tests=str(len(cases))
-    )
+def _suite(verdict: Verdict, properties: dict[str, str]) -> ElementTree.Element:
+    cases = [_case(verdict.name, record) for record in verdict.records]
+    if verdict.outcome in ("failed", "missing") and not any(record.outcome in RED for record in verdict.records):
+        cases.append(_notebook_itself(verdict))
+    suite = ElementTree.Element("testsuite", name=_clean(verdict.name), time=str(verdict.seconds), tests=str(len(cases)))
     for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(attribute, str(sum(case.find(kind) is not None for case in cases)))
     stated = ElementTree.SubElement(suite, "properties")
@@ -41,26 +38,25 @@ def _suite(notebook: dict[str, Any], properties: dict[str, str]) -> ElementTree.
     return suite
 
 
-def _case(notebook: str, check: dict[str, Any]) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", classname=_clean(notebook), name=_clean(check["name"]), time=str(check["seconds"]))
-    detail = f"measured {check['measured']}, expected {check['expected']}, control {check['control']}. {check['reason']}"
-    if check["outcome"] == "failed":
-        ElementTree.SubElement(case, "failure", message=_clean(check["means"])).text = _clean(detail)
-    elif check["outcome"] in RED:
-        ElementTree.SubElement(case, "error", message=_clean(f"{check['outcome']}: {check['means']}")).text = _clean(detail)
-    elif check["outcome"] == "skipped":
-        ElementTree.SubElement(case, "skipped", message=_clean(check["reason"] or ""))
-    elif check["outcome"] != "passed":
-        ElementTree.SubElement(case, "system-out").text = _clean(f"{check['outcome']}: {check['reason']}")
+def _case(notebook: str, record: Record) -> ElementTree.Element:
+    seconds = str(round(record.seconds, 4))
+    case = ElementTree.Element("testcase", classname=_clean(notebook), name=_clean(record.name), time=seconds)
+    detail = f"measured {record.measured}, expected {record.expected}, control {record.control}. {record.reason}"
+    if record.outcome == "failed":
+        ElementTree.SubElement(case, "failure", message=_clean(record.means)).text = _clean(detail)
+    elif record.outcome in RED:
+        ElementTree.SubElement(case, "error", message=_clean(f"{record.outcome}: {record.means}")).text = _clean(detail)
+    elif record.outcome == "skipped":
+        ElementTree.SubElement(case, "skipped", message=_clean(record.reason or ""))
+    elif record.outcome != "passed":
+        ElementTree.SubElement(case, "system-out").text = _clean(f"{record.outcome}: {record.reason}")
     return case
 
 
-def _notebook_itself(notebook: dict[str, Any]) -> ElementTree.Element:
-    """A notebook that is red although no check is: it stopped, compared nothing, or shows another text."""
-    case = ElementTree.Element(
-        "testcase", classname=_clean(notebook["name"]), name="the notebook", time=str(notebook["seconds"])
-    )
-    ElementTree.SubElement(case, "error", message=_clean(notebook["reason"] or notebook["outcome"]))
+def _notebook_itself(verdict: Verdict) -> ElementTree.Element:
+    """A notebook that is red although no check is: it stopped, compared nothing, or shows different text."""
+    case = ElementTree.Element("testcase", classname=_clean(verdict.name), name="the notebook", time=str(verdict.seconds))
+    ElementTree.SubElement(case, "error", message=_clean(verdict.reason or verdict.outcome))
     return case
 
 

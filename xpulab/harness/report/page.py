@@ -1,36 +1,31 @@
-"""index.html: what came of a run, for people: one page that needs no network and no other file."""
+"""index.html: the result of a run for people: one page that needs no network and no other file."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import jinja2
 
 import xpulab
-from xpulab.harness.report.result import PARTIAL
+from xpulab.harness.report.result import PARTIAL, Result
 
 
-def as_html(result: dict[str, Any]) -> str:
-    """The page of a run, from the values of its result.json."""
+def to_html(result: Result) -> str:
+    """The page of a run."""
     environment = jinja2.Environment(loader=jinja2.PackageLoader("xpulab.harness.report", "."), autoescape=True)
-    environment.filters["number"] = _number
+    environment.filters["number"] = format_number
     page = environment.get_template("page.html")
-    return page.render(result=result, totals=_totals(result), partial=PARTIAL, version=xpulab.__version__)
+    return page.render(result=result, not_passed=_not_passed(result), partial=PARTIAL, version=xpulab.__version__)
 
 
-def _totals(result: dict[str, Any]) -> dict[str, Any]:
-    notebooks = result["notebooks"]
-    outcomes = Counter(check["outcome"] for notebook in notebooks for check in notebook["checks"])
-    return {
-        "planned": sum(notebook["planned"] for notebook in notebooks),
-        "compared": sum(notebook["compared"] for notebook in notebooks),
-        "controls": sum(notebook["controls_rejected"] for notebook in notebooks),
-        "other": [(name, count) for name, count in outcomes.items() if name != "passed"],
-    }
-
-
-def _number(measured: float | str | None) -> str:
+def format_number(measured: float | str | None) -> str:
+    """A measured value with four digits."""
     if isinstance(measured, float):
         return f"{measured:.4g}"
     return "" if measured is None else str(measured)
+
+
+def _not_passed(result: Result) -> list[tuple[str, int]]:
+    """How many checks have each outcome but passed."""
+    outcomes = Counter(record.outcome for verdict in result.verdicts for record in verdict.records)
+    return [(outcome, count) for outcome, count in outcomes.items() if outcome != "passed"]

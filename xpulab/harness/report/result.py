@@ -1,18 +1,18 @@
-"""result.json: what came of a run, for programs. Its schema is data/schema/result.schema.json."""
+"""The result of a run, and result.json, which states it for programs. Its schema is data/schema/result.schema.json."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
-from xpulab.records.record import Record
+from xpulab.records.record import Record, RunContext
 
 SCHEMA = 1
-_GREEN = {"passed", "partial"}
 
 PARTIAL = (
     "Partial run: only the sections of the checks that --check named, and what these need, were run. "
@@ -31,51 +31,107 @@ SCOPE = {
 }
 """By device: what a green run on it says, and what it does not. It stands in every report."""
 
-
-def as_json(verdicts: Sequence[Verdict], target: Target, seconds: float, folder: Path) -> dict[str, Any]:
-    """The whole run as JSON values; paths are relative to the folder that holds the report."""
-    contexts = [verdict.run_context for verdict in verdicts if verdict.run_context]
-    result = {
-        "schema": SCHEMA,
-        "outcome": outcome(verdicts),
-        "green": is_green(verdicts),
-        "device": target.device,
-        "scope": SCOPE[target.device],
-        "level": target.level,
-        "cards": target.cards,
-        "seconds": round(seconds, 1),
-        "machine": contexts[0].machine if contexts else {},
-        "versions": contexts[0].versions if contexts else {},
-        "notebooks": [_notebook(verdict, folder) for verdict in verdicts],
-    }
-    return _storable(result)
+_GREEN = frozenset({"passed", "partial"})
 
 
-def outcome(verdicts: Sequence[Verdict]) -> str:
-    """ "partial" when only some sections were asked for, so that it says nothing of the machine; else "passed" or "failed"."""
-    if any(verdict.partial for verdict in verdicts):
-        return "partial"
-    return "passed" if is_green(verdicts) else "failed"
+@dataclass(frozen=True)
+class Result:
+    """The result of a run of several notebooks.
+
+    target: what was asked for. verdicts: one for each notebook. seconds: how long the run took.
+    folder: the absolute path of the folder that holds the reports and the executed notebooks.
+    """
+
+    target: Target
+    verdicts: tuple[Verdict, ...]
+    seconds: float
+    folder: Path
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only some sections were asked for."""
+        return any(verdict.partial for verdict in self.verdicts)
+
+    @property
+    def is_green(self) -> bool:
+        """Whether at least one notebook is green, and every other one is green or was not to run here."""
+        outcomes = {verdict.outcome for verdict in self.verdicts}
+        return bool(outcomes & _GREEN) and outcomes <= {*_GREEN, "skipped"}
+
+    @property
+    def outcome(self) -> str:
+        """ "partial" when only some sections were asked for: that says nothing of the machine; else "passed" or "failed"."""
+        if self.is_partial:
+            return "partial"
+        return "passed" if self.is_green else "failed"
+
+    @property
+    def scope(self) -> str:
+        """What a run on this device says, and what it does not."""
+        return SCOPE[self.target.device]
+
+    @property
+    def run_context(self) -> RunContext | None:
+        """Where it ran, as the first notebook recorded it that did."""
+        return next((verdict.run_context for verdict in self.verdicts if verdict.run_context), None)
+
+    @property
+    def green_notebooks(self) -> int:
+        """How many notebooks are green."""
+        return sum(verdict.outcome in _GREEN for verdict in self.verdicts)
+
+    @property
+    def planned(self) -> int:
+        """How many checks were planned."""
+        return sum(len(verdict.records) for verdict in self.verdicts)
+
+    @property
+    def compared(self) -> int:
+        """How many checks compared something."""
+        return sum(verdict.compared for verdict in self.verdicts)
+
+    @property
+    def controls_rejected(self) -> int:
+        """How many controls were rejected."""
+        return sum(verdict.controls_rejected for verdict in self.verdicts)
+
+    def executed(self, verdict: Verdict) -> str | None:
+        """The path of an executed notebook, relative to the folder; None when there is none."""
+        return verdict.executed.relative_to(self.folder).as_posix() if verdict.executed else None
 
 
-def is_green(verdicts: Sequence[Verdict]) -> bool:
-    """Whether at least one notebook is green, and every other one is green or was not to run here."""
-    outcomes = {verdict.outcome for verdict in verdicts}
-    return bool(outcomes & _GREEN) and outcomes <= {*_GREEN, "skipped"}
+def to_json(result: Result) -> dict[str, Any]:
+    """What result.json holds, as JSON values."""
+    context = result.run_context
+    return _storable(
+        {
+            "schema": SCHEMA,
+            "outcome": result.outcome,
+            "green": result.is_green,
+            "device": result.target.device,
+            "scope": result.scope,
+            "level": result.target.level,
+            "cards": result.target.cards,
+            "seconds": round(result.seconds, 1),
+            "machine": context.machine if context else {},
+            "versions": context.versions if context else {},
+            "notebooks": [_notebook(result, verdict) for verdict in result.verdicts],
+        }
+    )
 
 
-def _notebook(verdict: Verdict, folder: Path) -> dict[str, Any]:
+def _notebook(result: Result, verdict: Verdict) -> dict[str, Any]:
     return {
         "name": verdict.name,
         "title": verdict.title,
         "outcome": verdict.outcome,
-        "seconds": verdict.run.seconds if verdict.run else 0.0,
-        "reason": "; ".join(verdict.reasons) or None,
+        "seconds": verdict.seconds,
+        "reason": verdict.reason,
         "notes": list(verdict.notes),
         "planned": len(verdict.records),
         "compared": verdict.compared,
-        "controls_rejected": sum(record.control == "rejected" for record in verdict.records),
-        "executed": verdict.executed.relative_to(folder).as_posix() if verdict.executed else None,
+        "controls_rejected": verdict.controls_rejected,
+        "executed": result.executed(verdict),
         "checks": [_check(record) for record in verdict.records],
     }
 
@@ -111,4 +167,4 @@ def _storable(value: Any) -> Any:
         return str(value)
     if isinstance(value, dict):
         return {key: _storable(entry) for key, entry in value.items()}
-    return [_storable(entry) for entry in value] if isinstance(value, list | tuple) else value
+    return [_storable(entry) for entry in value] if isinstance(value, Sequence) and not isinstance(value, str) else value
