@@ -82,11 +82,12 @@ def run(
     """Run the notebooks on this machine and say whether it is ready."""
     from rich.console import Console
 
-    from xpulab.harness.plan import format_plan, make_plans
+    from xpulab.harness.plan import check_needs, format_plan, make_plans
 
     plans = make_plans(notebooks or [], level, checks or [])
     if show_list:
         for plan in plans:
+            check_needs(plan.chapter)
             print(format_plan(plan))
         return
 

@@ -129,6 +129,14 @@ def plans_of_checks(chapters: Sequence[Chapter], level: str, globs: Sequence[str
     return [plan_of_checks(each, level, matched[each.path.stem]) for each in chapters if each.path.stem in matched]
 
 
+def check_needs(chapter: Chapter) -> None:
+    """Raise InputError when the sections of a check, with all that they need, use a name that they do not define."""
+    for section in chapter.sections:
+        checks = [check.name for check in chapter.checks if chapter.section_of(check) is section]
+        if checks:
+            plan_of_checks(chapter, LEVELS[-1], checks)
+
+
 def format_plan(plan: Plan) -> str:
     """What a plan runs, for a reader: a line for the notebook, one for each section, its checks below."""
     lines = [f"{plan.name}  {plan.title} ({len(plan.checks)} checks, about {plan.expected_seconds:.0f} s)"]

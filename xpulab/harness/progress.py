@@ -1,4 +1,4 @@
-"""What is going on, while it goes on: a live table in a terminal, plain lines elsewhere."""
+"""The progress of a run: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xpulab.harness.plan import Plan
 
 
 class Progress(Protocol):
-    """Is told what happens; used as a context."""
+    """Shows what happens; used as a context."""
 
     def __enter__(self) -> Progress: ...
     def __exit__(self, *error: object) -> None: ...
