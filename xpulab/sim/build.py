@@ -21,6 +21,9 @@ _OPTIONS = ("-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra")
 _SECONDS = 300
 """For one file; the longest takes 7 to 11 s."""
 
+_MOST_COMPILERS = 4
+"""How many run at once, if there are as many cores: one takes up to 1 GB of memory."""
+
 
 def built() -> Path:
     """The built plug-in; its folder holds nothing else, since Paddle loads every library in it.
@@ -53,7 +56,7 @@ def _build(paddle: Path, compiler: str, folder: Path) -> None:
         ready.mkdir()
         objects = [scratch / f"{source.stem}.o" for source in _translation_units()]
         include = ["-isystem", str(paddle / "include"), "-isystem", str(paddle / "include" / "third_party")]
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(max(2, min(_MOST_COMPILERS, len(os.sched_getaffinity(0))))) as pool:
             commands = [
                 [compiler, *_OPTIONS, *include, "-c", str(source), "-o", str(target)]
                 for source, target in zip(_translation_units(), objects, strict=True)

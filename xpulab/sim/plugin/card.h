@@ -25,7 +25,4 @@ Card& card_number(int number);
 // Waits until all streams of the card have done what was asked of them. Throws what went wrong on one of them.
 void drain(Card& card);
 
-// Whether this process is the child of one that had used a card when it forked.
-bool is_forked();
-
 }  // namespace sim

@@ -15,8 +15,14 @@ class Error : public std::runtime_error {
   const C_Status status;
 };
 
-// Prints one line to stderr and keeps it as the process's last error (xpulab_sim_last_error).
+// Prints one line to stderr and keeps it as the last error of this process.
 void report(const std::string& message);
+
+// What was last reported; "" when there was nothing.
+std::string last_error();
+
+// Whether this process is the child of one that had used a card when it forked.
+bool is_forked();
 
 // Throws sim::Error in a child that was forked after its parent had used a card: as with a real one, nothing works there.
 void require_unforked();
@@ -53,6 +59,12 @@ C_Status unthrown(Body body) noexcept {
     report(error.what());
     return C_INTERNAL_ERROR;
   }
+}
+
+// For what Paddle calls from destructors: a child of a process that had used the card lets everything be.
+template <typename Body>
+C_Status quietly(Body body) noexcept {
+  return is_forked() ? C_SUCCESS : unthrown(body);
 }
 
 }  // namespace sim

@@ -21,40 +21,11 @@
 #include <thread>
 #include <vector>
 
-#include "reduce_types.h"
+#include "shm_bell.h"
+#include "shm_calls.h"
 #include "shm_segment.h"
 
 namespace sim::shm {
-
-using reduce::Op;
-using reduce::Type;
-
-constexpr size_t kMaxRanks = 16;
-
-enum class Kind : uint32_t { kNone = 0, kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll };
-const char* name_of(Kind kind);  // "all_reduce"
-
-// What a rank asked for in a collective. All ranks must ask for the same; it passes through shared memory.
-struct Call {
-  Kind kind = Kind::kNone;
-  Type type = Type::kUInt8;                                // of all elements; for all_to_all each part has its own
-  Op op = Op::kSum;                                        // of the reductions
-  uint32_t root = 0;                                       // of reduce and broadcast
-  uint64_t number = 0;                                     // collectives of this communicator before this one
-  uint64_t count = 0;                                      // elements, as the caller gave them
-  uint64_t send[kMaxRanks] = {}, receive[kMaxRanks] = {};  // all_to_all: elements for and from each rank
-  Type send_type[kMaxRanks] = {}, receive_type[kMaxRanks] = {};
-};
-
-// One send or receive.
-struct Message {
-  bool outgoing = false;
-  void* data = nullptr;  // read only when outgoing
-  uint64_t count = 0;    // elements
-  Type type = Type::kUInt8;
-  uint32_t peer = 0;  // the other rank
-  uint64_t turn = 0;  // filled by Group::post
-};
 
 // Makes a segment for a new communicator and returns its id, which all ranks need. Also removes what crashed runs left.
 std::string make_id();

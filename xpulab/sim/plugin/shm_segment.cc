@@ -4,18 +4,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 namespace sim::shm {
@@ -24,42 +22,6 @@ namespace {
 const char* const kFolder = "/dev/shm";
 const char* const kPrefix = "xpulab-sim-";
 
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-struct Status {
-  char state = '\0';
-  uint64_t started = 0;
-};
-
-// Fields 3 and 22 of /proc/<id>/stat; the second is the command in brackets, which may hold blanks and brackets.
-Status status_of(pid_t id) {
-  const std::string line = first_line("/proc/" + std::to_string(id) + "/stat");
-  const size_t bracket = line.rfind(')');
-  if (bracket == std::string::npos || bracket + 2 >= line.size()) return {};
-  Status status;
-  status.state = line[bracket + 2];
-  size_t at = bracket + 2;
-  for (int field = 3; field < 22; ++field) {
-    at = line.find(' ', at);
-    if (at == std::string::npos) return {};
-    ++at;
-  }
-  status.started = std::strtoull(line.c_str() + at, nullptr, 10);
-  return status;
-}
-
-std::string boot_id() { return first_line("/proc/sys/kernel/random/boot_id").substr(0, 8); }
-
-uint64_t process_namespace() {
-  struct stat about;
-  return ::stat("/proc/self/ns/pid", &about) == 0 ? about.st_ino : 0;
-}
-
 std::string path_of(const Name& name) { return std::string(kFolder) + "/" + name.text(); }
 
 [[noreturn]] void refuse(const std::string& path, const char* what, int error) {
@@ -67,14 +29,6 @@ std::string path_of(const Name& name) { return std::string(kFolder) + "/" + name
 }
 
 }  // namespace
-
-Process Process::self() { return {::getpid(), status_of(::getpid()).started}; }
-
-char Process::state() const {
-  const Status now = status_of(id);
-  const bool ended = now.state == '\0' || now.state == 'Z' || now.state == 'X' || now.started != started;
-  return ended ? '\0' : now.state;
-}
 
 Name Name::next() {
   static std::atomic<uint32_t> serial{0};
@@ -219,21 +173,6 @@ void unlink(const Name& name) noexcept {
   const int error = errno;
   ::unlink(path_of(name).c_str());
   errno = error;
-}
-
-void Bell::ring() noexcept {
-  count.fetch_add(1);
-  if (sleepers.load() == 0) return;
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&count), FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
-}
-
-void Bell::sleep(uint32_t seen, std::chrono::milliseconds longest) noexcept {
-  timespec limit;
-  limit.tv_sec = longest.count() / 1000;
-  limit.tv_nsec = longest.count() % 1000 * 1000000;
-  sleepers.fetch_add(1);
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&count), FUTEX_WAIT, seen, &limit, nullptr, 0);
-  sleepers.fetch_sub(1);
 }
 
 }  // namespace sim::shm

@@ -1,32 +1,22 @@
-// Named shared memory of one communicator, the processes that use it, and sleeping until one of them changed a word.
+// Named shared memory of one communicator.
 #pragma once
 
 #include <sys/types.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "shm_process.h"
 
 namespace sim::shm {
 
 // What went wrong in a communicator; the text is complete: which call, where, which rank, what to do.
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
-};
-
-// A process, told apart from a later one with the same id by the time when it was started (clock ticks since boot).
-struct Process {
-  pid_t id = 0;
-  uint64_t started = 0;
-
-  static Process self();
-  // 'R', 'S', 'D', 'T' ... as in /proc/<id>/stat while this very process runs; '\0' once it has ended (a zombie has).
-  char state() const;
-  bool alive() const { return state() != '\0'; }
 };
 
 // The name of a segment says who made it, so that nothing has to be read to know whether it is still wanted:
@@ -85,16 +75,5 @@ class Segment {
 // Removes the name; the memory stays with those who have mapped it, and goes with the last of them. A name that is
 // gone already is no error.
 void unlink(const Name& name) noexcept;
-
-// A word in shared memory that ranks sleep on. ring() after the data is written; a sleeper looks at the data again.
-struct Bell {
-  std::atomic<uint32_t> count{0};
-  std::atomic<uint32_t> sleepers{0};
-
-  void ring() noexcept;
-  // Sleeps until the bell was rung after count had been seen, or the time is over. May wake for no reason.
-  void sleep(uint32_t seen, std::chrono::milliseconds longest) noexcept;
-};
-static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
 }  // namespace sim::shm

@@ -1,3 +1,4 @@
+// See stream.h and events.h: streams.
 #include "stream.h"
 
 #include <algorithm>
@@ -48,27 +49,12 @@ struct C_Stream_st {
   std::shared_ptr<StreamState> state;
 };
 
-struct EventState {
-  std::mutex mutex;
-  std::condition_variable changed;
-  uint64_t recorded = 0, reached = 0;
-  std::string error;  // why the work before it was not done
-};
-
-struct C_Event_st {
-  std::shared_ptr<EventState> state = std::make_shared<EventState>();
-};
-
 namespace sim {
 namespace {
 
 using Lock = std::unique_lock<std::mutex>;
 
 std::atomic<bool> stopping{false};
-
-// A little longer than what a stream does may wait for others (collectives give up after `patience` or less): who knows
-// why it takes so long is to say so first.
-std::chrono::milliseconds patience() { return settings().patience + std::chrono::seconds(2); }
 
 // Does the task with the lock let go. The stream is not busy when it begins, and not when it ends.
 void perform(StreamState& state, Lock& lock, Task task) {
@@ -152,16 +138,9 @@ void wait_for(StreamState& state) {
   if (!state.error.empty()) throw Error(state.error);
 }
 
-void wait_until(EventState& state, uint64_t ticket) {
-  Lock lock(state.mutex);
-  if (!state.changed.wait_for(lock, patience(), [&] { return state.reached >= ticket; })) {
-    throw Error("an event was not reached after " + std::to_string(patience().count() / 1000) +
-                " s (XPULAB_SIM_TIMEOUT + 2): the stream that it was recorded on hangs");
-  }
-  if (!state.error.empty()) throw Error(state.error);
-}
-
 }  // namespace
+
+std::chrono::milliseconds patience() { return settings().patience + std::chrono::seconds(2); }
 
 void enqueue(C_Stream stream, Work work) {
   std::lock_guard<std::mutex> lock(stream->state->mutex);
@@ -223,52 +202,6 @@ void wait_for(C_Stream stream) {
 
 void drain(Card& card) {
   for (const auto& state : streams_of(card)) wait_for(*state);
-}
-
-C_Event open_event() { return new C_Event_st; }
-
-void close_event(C_Event event) { delete event; }
-
-void record(C_Event event, C_Stream stream) {
-  const auto state = event->state;
-  uint64_t ticket;
-  {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    ticket = ++state->recorded;
-  }
-  const auto reach = [state, ticket](const std::string& error) {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    state->reached = std::max(state->reached, ticket);
-    state->error = error;
-    state->changed.notify_all();
-  };
-  enqueue_own(stream, 0, [reach] { reach(""); }, reach);
-}
-
-bool has_come(C_Event event) {
-  std::lock_guard<std::mutex> lock(event->state->mutex);
-  return event->state->reached >= event->state->recorded;
-}
-
-void wait_for(C_Event event) {
-  const auto state = event->state;
-  uint64_t ticket;
-  {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    ticket = state->recorded;
-  }
-  wait_until(*state, ticket);
-}
-
-void wait_for(C_Stream stream, C_Event event) {
-  const auto state = event->state;
-  uint64_t ticket;
-  {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    ticket = state->recorded;
-    if (state->reached >= ticket && state->error.empty()) return;
-  }
-  enqueue(stream, [state, ticket] { wait_until(*state, ticket); });
 }
 
 void forgive_all() {

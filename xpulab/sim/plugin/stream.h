@@ -1,6 +1,7 @@
 // Streams: work is done in the order in which it was queued, each stream's on a thread of its own.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -14,6 +15,10 @@ using Skipped = std::function<void(const std::string& why)>;
 
 // Work up to so many bytes is done at once when nothing waits before it; see done_at_once.
 constexpr size_t kShortBytes = 64 * 1024;
+
+// A little longer than what a stream does may wait for others (collectives give up after `patience` or less): who knows
+// why it takes so long is to say so first.
+std::chrono::milliseconds patience();
 
 // Queues `work`. An exception that it throws marks the stream as failed: nothing more is done on it, and whoever waits for
 // it is told why, every time.

@@ -1,0 +1,139 @@
+// See fault_spec.h. The same grammar is checked in xpulab/sim/faults.py, which gives the better messages.
+#include "fault_spec.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <initializer_list>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "counters.h"
+#include "error.h"
+
+namespace sim::faults {
+namespace {
+
+// Read each time: ranks are forked from a process that has read its faults already.
+bool is_this_rank(int64_t rank) {
+  const char* mine = std::getenv("PADDLE_TRAINER_ID");
+  return rank == std::atoll(mine ? mine : "0");
+}
+
+[[noreturn]] void refuse(const std::string& fault, const std::string& why) {
+  throw Error("XPULAB_SIM_FAULTS: '" + fault + "': " + why + "; the grammar is in xpulab/sim/faults.py", C_ERROR);
+}
+
+uint64_t whole(const std::string& text, const std::string& value, uint64_t least) {
+  const bool digits = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+  errno = 0;
+  const uint64_t number = digits ? std::strtoull(value.c_str(), nullptr, 10) : 0;
+  if (!digits || errno != 0 || number >= uint64_t{1} << 63 || number < least) {
+    refuse(text, "'" + value + "' is no whole number from " + std::to_string(least) + " on");
+  }
+  return number;
+}
+
+double fraction(const std::string& text, const std::string& value, double most) {
+  const bool plain = !value.empty() && value.find_first_not_of("0123456789.") == std::string::npos;
+  char* end = nullptr;
+  const double number = plain ? std::strtod(value.c_str(), &end) : 0;
+  if (!plain || *end != 0 || number > most) refuse(text, "'" + value + "' is no number from 0 to " + std::to_string(most));
+  return number;
+}
+
+void take(Fault& fault, const std::string& key, const std::string& value) {
+  const std::string& text = fault.text;
+  if (key == "kind") fault.kind = value;
+  else if (key == "card") fault.card = static_cast<int64_t>(whole(text, value, 0));
+  else if (key == "rank") fault.rank = static_cast<int64_t>(whole(text, value, 0));
+  else if (key == "bit") fault.bit = static_cast<int64_t>(whole(text, value, 0));
+  else if (key == "n") fault.n = whole(text, value, 1);
+  else if (key == "from") fault.from = whole(text, value, 1);
+  else if (key == "every") fault.every = whole(text, value, 1);
+  else if (key == "seed") fault.seed = whole(text, value, 0);
+  else if (key == "bytes>") fault.bytes = whole(text, value, 0);  // bytes>=N, cut at the "="
+  else if (key == "start") fault.start = whole(text, value, 0);
+  else if (key == "size") fault.size = whole(text, value, 1);
+  else if (key == "p") fault.probability = fraction(text, value, 1);
+  else if (key == "seconds") fault.seconds = fraction(text, value, 86400);
+  else if (key == "factor") fault.factor = fraction(text, value, 1e6);
+  else refuse(text, "'" + key + "' is no key");
+}
+
+bool one_of(const std::string& word, std::initializer_list<const char*> allowed) {
+  return std::find(allowed.begin(), allowed.end(), word) != allowed.end();
+}
+
+bool kind_exists(const Fault& fault) {
+  static const std::set<std::pair<std::string, std::string>> kinds = [] {
+    std::set<std::pair<std::string, std::string>> known;
+    for (const char* kind : {"h2d", "d2h", "d2d", "p2p", "set"}) known.emplace("copy", kind);
+    for (const char* kind : {"contiguous", "strided_copy", "fill", "embedding_grad", "assign"}) known.emplace("launch", kind);
+    for (const char* kind : counters::kCollectiveKinds) known.emplace("collective", kind);
+    return known;
+  }();
+  if (fault.site != "task") return kinds.count({fault.site, fault.kind}) > 0;
+  return std::any_of(kinds.begin(), kinds.end(), [&](const auto& known) { return known.second == fault.kind; });
+}
+
+Fault parsed(const std::string& text) {
+  std::istringstream words(text);
+  Fault fault;
+  fault.text = text;
+  words >> fault.action >> fault.site;
+  std::set<std::string> given;
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) refuse(text, "'" + word + "' is not KEY=VALUE");
+    const std::string key = word.substr(0, equals);
+    if (!given.insert(key).second) refuse(text, "'" + key + "' is given twice");
+    take(fault, key, word.substr(equals + 1));
+  }
+  if (!one_of(fault.action, {"flip", "fail", "delay", "slow", "hang", "drop", "lose"})) refuse(text, "no such action");
+  if (!one_of(fault.site, {"alloc", "copy", "launch", "collective", "task", "memory"})) refuse(text, "no such site");
+  if (fault.site == "memory" && fault.action != "flip") refuse(text, "memory can only be flipped");
+  if (fault.action == "flip" && one_of(fault.site, {"alloc", "task"})) refuse(text, "there are no bits to flip");
+  if (fault.action == "slow" && fault.site == "alloc") refuse(text, "slow is for tasks");
+  if ((fault.action == "delay") != (fault.seconds >= 0)) refuse(text, "seconds= goes with delay");
+  if ((fault.action == "slow") != (fault.factor >= 0)) refuse(text, "factor= goes with slow");
+  if (fault.action == "slow" && fault.factor < 1) refuse(text, "factor is from 1 on");
+  if (fault.bit >= 0 && fault.action != "flip") refuse(text, "bit= goes with flip");
+  const bool has_place = given.count("start") > 0 || given.count("size") > 0;
+  if (has_place && fault.site != "memory") refuse(text, "start= and size= go with memory");
+  if (!fault.kind.empty() && !kind_exists(fault)) refuse(text, "no such kind");
+  const int ways = (fault.n > 0) + (fault.from > 0 || fault.every > 0) + (fault.probability >= 0);
+  if (ways > 1) refuse(text, "n, from or every, p: only one");
+  fault.random.seed(fault.seed);
+  return fault;
+}
+
+}  // namespace
+
+bool Fault::concerns(std::string_view at, std::string_view what, int on, size_t how_many) const {
+  const bool here = site == at || ((site == "task" || site == "memory") && at != "alloc");
+  return here && (kind.empty() || kind == what) && (card < 0 || card == on) && how_many >= bytes &&
+         (rank < 0 || is_this_rank(rank));
+}
+
+bool Fault::comes_up() {
+  ++seen;
+  if (n) return seen == n;
+  if (seen < from) return false;
+  if (every) return (seen - from) % every == 0;
+  if (probability >= 0) return std::uniform_real_distribution<>()(random) < probability;
+  return true;
+}
+
+std::vector<Fault> parse(const std::string& text) {
+  std::vector<Fault> found;
+  std::istringstream all(text);
+  for (std::string one; std::getline(all, one, ';');) {
+    const size_t first = one.find_first_not_of(" \t\n");
+    if (first != std::string::npos) found.push_back(parsed(one.substr(first, one.find_last_not_of(" \t\n") - first + 1)));
+  }
+  return found;
+}
+
+}  // namespace sim::faults
