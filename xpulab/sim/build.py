@@ -22,7 +22,7 @@ _SECONDS = 300
 """For one file; the longest takes 7 to 11 s."""
 
 _MOST_COMPILERS = 4
-"""How many run at once, if there are as many cores: one takes up to 1 GB of memory."""
+"""How many run at once, if there are as many cores: one takes up to 0.5 GB of memory."""
 
 
 def built() -> Path:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 PLUGIN = Path(__file__).parents[3] / "xpulab" / "sim" / "plugin"
+INTERFACE = Path(__file__).with_name("group_abi.cc")
 OPS = ("SUM", "AVG", "MAX", "MIN", "PRODUCT")
 TYPES = (
     *("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"),
@@ -144,10 +145,9 @@ class Ranks:
             raise CallFailed(error.value.decode())
         return name.value
 
-    def remove_stale(self) -> int:
-        removed, error = ctypes.c_size_t(), ctypes.create_string_buffer(4096)
-        assert self.library.xpulab_group_remove_stale(ctypes.byref(removed), error) == 0, error.value
-        return removed.value
+    def remove_stale(self) -> None:
+        error = ctypes.create_string_buffer(4096)
+        assert self.library.xpulab_group_remove_stale(error) == 0, error.value
 
     def group(self, name: bytes, ranks: int, rank: int, seconds: float = 20.0) -> Group:
         return Group(self.library, name, ranks, rank, seconds)
@@ -232,8 +232,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     assert compiler, "a C++ compiler is needed: apt-get install g++"
     folder = tmp_path_factory.mktemp("communicators")
-    sources = sorted([*PLUGIN.glob("shm_*.cc"), *PLUGIN.glob("reduce_*.cc")])
-    options = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    sources = [INTERFACE, *sorted(PLUGIN.glob("shm_*.cc")), *sorted(PLUGIN.glob("reduce_*.cc"))]
+    options = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I", str(PLUGIN)]
     building = [
         subprocess.Popen([compiler, *options, "-c", str(source), "-o", str(folder / f"{source.stem}.o")]) for source in sources
     ]

@@ -30,9 +30,8 @@ namespace sim::shm {
 // Makes a segment for a new communicator and returns its id, which all ranks need. Also removes what crashed runs left.
 std::string make_id();
 
-// Removes segments of this user which no living process made or has joined, but not the one with the id `except`. Returns
-// how many.
-size_t remove_stale(const std::string& except = "");
+// Removes segments of this user which no living process made or has joined, but not the one with the id `except`.
+void remove_stale(const std::string& except = "");
 
 class Group {
  public:

@@ -21,14 +21,11 @@ std::string make_id() {
   return name.text();
 }
 
-size_t remove_stale(const std::string& except) {
-  size_t removed = 0;
+void remove_stale(const std::string& except) {
   for (const Name& name : names_present()) {
     if (name.text() == except || name.creator_alive() || Group::joined_by_living(name)) continue;
     unlink(name);
-    ++removed;
   }
-  return removed;
 }
 
 void Group::make(const Name& name) {
