@@ -81,6 +81,14 @@ def test_changed_sources_build_anew(compiler, tmp_path, monkeypatch):
     assert build.built() != first
 
 
+def test_changed_limits_build_anew(compiler, tmp_path, monkeypatch):
+    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    first = build.built()
+    monkeypatch.setattr(build, "DEFINITIONS", ("-DXPULAB_SIM_MOST_CARDS=8",))
+    assert build.built() != first
+    assert "-DXPULAB_SIM_MOST_CARDS=8" in (tmp_path / "log").read_text()
+
+
 def test_without_a_compiler_the_remedy_is_named(compiler, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)

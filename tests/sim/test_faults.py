@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from xpulab.sim.limits import DROP_EXIT_CODE
+
 
 @pytest.fixture(scope="module")
 def done(probe):
@@ -112,6 +114,6 @@ def test_a_process_ends_though_a_card_is_lost(probe):
 
 def test_a_dropped_process_ends_at_once(probe):
     done = probe("faults", XPULAB_SIM_FAULTS="drop copy kind=h2d n=1")
-    assert done.code == 113
+    assert done.code == DROP_EXIT_CODE
     assert done.saw is None
     assert "fault fired: drop copy kind=h2d n=1" in done.err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from xpulab.sim.limits import DROP_EXIT_CODE
+
 
 @pytest.fixture(scope="module")
 def saw(seen):
@@ -31,7 +33,7 @@ def test_a_failed_collective_fails_on_all_ranks(saw):
 
 def test_a_dropped_rank_is_gone_and_the_other_is_told(saw):
     (code, (told, _, _)), dropped = saw["drop"]
-    assert dropped == [113, None]
+    assert dropped == [DROP_EXIT_CODE, None]
     assert code == 0
     assert told.startswith("RuntimeError") and "rank 1" in told
 

@@ -31,14 +31,12 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
+from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
 from xpulab.sim import faults
 from xpulab.sim.attach import attach
 from xpulab.sim.build import LIBRARY, built
-
-MOST_CARDS = 16
-MEMORY_BYTES = 8 * 2**30
-"""The memory of a card, unless XPULAB_SIM_MEMORY says otherwise. The host's is taken only as it is used."""
+from xpulab.sim.limits import LEAST_MEMORY_BYTES, MEMORY_BYTES, MOST_MEMORY_BYTES
 
 COLLECTIVES = faults.KINDS["collective"]
 
@@ -91,8 +89,10 @@ def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, st
     if not 1 <= cards <= MOST_CARDS:
         raise InputError(f"{cards} simulated cards: there may be 1 to {MOST_CARDS}")
     memory = _memory_bytes() if memory_bytes is None else memory_bytes
-    if not 2**20 <= memory <= 2**40:
-        raise InputError(f"{memory} bytes of memory for a simulated card: {2**20} to {2**40} are possible")
+    if not LEAST_MEMORY_BYTES <= memory <= MOST_MEMORY_BYTES:
+        raise InputError(
+            f"{memory} bytes of memory for a simulated card: {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES} are possible"
+        )
     faults.parse(os.environ.get("XPULAB_SIM_FAULTS", ""))
     return {
         "CUSTOM_DEVICE_ROOT": str(built().parent),

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from xpulab.errors import InputError
+from xpulab.sim.limits import DEFINITIONS
 
 LIBRARY = "libxpulab_sim.so"
 SOURCES = Path(__file__).parent / "plugin"
@@ -58,7 +59,7 @@ def _build(paddle: Path, compiler: str, folder: Path) -> None:
         include = ["-isystem", str(paddle / "include"), "-isystem", str(paddle / "include" / "third_party")]
         with ThreadPoolExecutor(max(2, min(_MOST_COMPILERS, len(os.sched_getaffinity(0))))) as pool:
             commands = [
-                [compiler, *_OPTIONS, *include, "-c", str(source), "-o", str(target)]
+                [compiler, *_OPTIONS, *DEFINITIONS, *include, "-c", str(source), "-o", str(target)]
                 for source, target in zip(_translation_units(), objects, strict=True)
             ]
             for _ in pool.map(_run, commands):
@@ -128,7 +129,7 @@ def _key(paddle: Path, compiler: str) -> str:
     seen = wheel.stat() if wheel.exists() else None
     tool = Path(compiler).stat()
     digest.update(repr((str(paddle), seen and (seen.st_size, seen.st_mtime_ns))).encode())
-    digest.update(repr((compiler, tool.st_size, tool.st_mtime_ns, _OPTIONS)).encode())
+    digest.update(repr((compiler, tool.st_size, tool.st_mtime_ns, _OPTIONS, DEFINITIONS)).encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]

@@ -62,9 +62,6 @@ _FRACTIONS = {"p": 1.0, "seconds": 86400.0, "factor": 1e6}
 _ONLY_WITH = {"seconds": "delay", "factor": "slow", "bit": "flip"}
 """The action that a key belongs to."""
 
-DROPPED = 113
-"""The exit code of a process that `drop` has ended."""
-
 
 @dataclass(frozen=True)
 class Fault:

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xpulab.sim.limits import DEFINITIONS
+
 PLUGIN = Path(__file__).parents[3] / "xpulab" / "sim" / "plugin"
 INTERFACE = Path(__file__).with_name("group_abi.cc")
 OPS = ("SUM", "AVG", "MAX", "MIN", "PRODUCT")
@@ -233,7 +235,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     assert compiler, "a C++ compiler is needed: apt-get install g++"
     folder = tmp_path_factory.mktemp("communicators")
     sources = [INTERFACE, *sorted(PLUGIN.glob("shm_*.cc")), *sorted(PLUGIN.glob("reduce_*.cc"))]
-    options = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I", str(PLUGIN)]
+    options = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I", str(PLUGIN), *DEFINITIONS]
     building = [
         subprocess.Popen([compiler, *options, "-c", str(source), "-o", str(folder / f"{source.stem}.o")]) for source in sources
     ]

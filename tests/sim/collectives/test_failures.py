@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xpulab.sim import MOST_CARDS
 from xpulab.sim.shared_memory import FOLDER, segments
 
 LONG = np.zeros(3_000_000, np.float32)
@@ -150,8 +151,8 @@ def test_ranks_that_disagree_about_the_communicator(ranks: Any, given: list[tupl
 
 def test_more_ranks_than_can_be_and_ids_that_are_none(ranks: Any) -> None:
     name = ranks.make_id()
-    (ended,) = ranks.collect([ranks.fork(lambda: ranks.group(name, 17, 0))])
-    assert "1 to 16 ranks, not 17" in ended.error
+    (ended,) = ranks.collect([ranks.fork(lambda: ranks.group(name, MOST_CARDS + 1, 0))])
+    assert f"1 to {MOST_CARDS} ranks, not {MOST_CARDS + 1}" in ended.error
     (ended,) = ranks.collect([ranks.fork(lambda: ranks.group(b"../../etc/passwd", 2, 0))])
     assert "'../../etc/passwd' is not the id of a simulated communicator" in ended.error
     Path(FOLDER, name.decode()).unlink()
@@ -312,7 +313,7 @@ def test_no_room_is_an_error_and_not_a_crash(ranks: Any) -> None:
     assert left_by_this_test() == []
 
 
-@pytest.mark.parametrize(("number", "most"), [(1, 0.5), (2, 1.0), (4, 2.25), (8, 2.25), (16, 4.25)])
+@pytest.mark.parametrize(("number", "most"), [(1, 0.5), (2, 1.0), (4, 2.25), (8, 2.25), (MOST_CARDS, 4.25)])
 def test_a_communicator_takes_little_shared_memory(ranks: Any, number: int, most: float) -> None:
     sizes = ranks.values(number, lambda group: group.bytes)
     assert len(set(sizes)) == 1

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from xpulab.sim.limits import DROP_EXIT_CODE
+
 JOB = Path(__file__).with_name("paddle_job.py")
 CASES = re.findall(r"^def case_(\w+)", JOB.read_text(), re.MULTILINE)
 NUMBERS = (2, 4)
@@ -75,7 +77,7 @@ def test_a_rank_that_fails_is_an_error_on_both(
 
 def test_a_rank_that_is_gone_is_named(spoilt: dict[str, list[dict[str, Any]]]) -> None:
     beside, gone = spoilt["drop"]
-    assert (gone["said"], gone["status"]) == ([], 113)
+    assert (gone["said"], gone["status"]) == ([], DROP_EXIT_CODE)
     assert re.search(r"rank 1 \(process \d+\) has died", beside["said"][0])
 
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "settings.h"
+#include "limits.h"
 
 namespace sim::counters {
 namespace {

@@ -16,12 +16,11 @@
 #include "counters.h"
 #include "error.h"
 #include "fault_spec.h"
+#include "limits.h"
 #include "settings.h"
 
 namespace sim::faults {
 namespace {
-
-constexpr int kExitCode = 113;  // of a process that is dropped
 
 // A fault that has come up. struck: how often by now; chosen: which bit it flips.
 struct Strike {
@@ -36,7 +35,8 @@ std::condition_variable& replaced = *new std::condition_variable;
 uint64_t generation = 0;
 std::vector<Fault>& faults = *new std::vector<Fault>;
 std::atomic<bool> present{false};
-std::atomic<uint32_t> lost_cards{0};
+std::atomic<uint32_t> lost_cards{0};  // a bit for each card
+static_assert(kMostCards <= 32);
 thread_local std::chrono::steady_clock::time_point began;
 
 // One line each of the first ten times, then for the 100th, the 1000th ...: a slow card strikes with every task.
@@ -65,7 +65,7 @@ void strike(const Strike& fault, const char* kind, int card) {
   const std::string what = std::string(kind) + " on card " + std::to_string(card);
   if (fault.action == "delay") std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
   if (fault.action == "fail") throw Error(what + " failed: injected fault '" + fault.text + "'");
-  if (fault.action == "drop") _exit(kExitCode);
+  if (fault.action == "drop") _exit(kDropExitCode);
   if (fault.action == "hang") hang(what, fault.text);
   if (fault.action == "lose") {
     lost_cards |= 1u << card;

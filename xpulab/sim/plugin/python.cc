@@ -5,7 +5,7 @@
 #include "error.h"
 #include "events.h"
 #include "faults.h"
-#include "settings.h"
+#include "limits.h"
 
 extern "C" {
 

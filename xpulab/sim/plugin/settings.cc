@@ -6,9 +6,12 @@
 #include <string>
 
 #include "error.h"
+#include "limits.h"
 
 namespace sim {
 namespace {
+
+constexpr uint64_t kMostTimeoutSeconds = 24 * 60 * 60;
 
 uint64_t from_environment(const char* name, uint64_t otherwise, uint64_t least, uint64_t most) {
   const char* text = std::getenv(name);
@@ -28,8 +31,8 @@ uint64_t from_environment(const char* name, uint64_t otherwise, uint64_t least, 
 const Settings& settings() {
   static const Settings read{
       static_cast<int>(from_environment("XPULAB_SIM_CARDS", 1, 1, kMostCards)),
-      from_environment("XPULAB_SIM_MEMORY", uint64_t{8} << 30, 1 << 20, uint64_t{1} << 40),
-      std::chrono::seconds(from_environment("XPULAB_SIM_TIMEOUT", 30, 1, 86400)),
+      from_environment("XPULAB_SIM_MEMORY", kMemoryBytes, kLeastMemoryBytes, kMostMemoryBytes),
+      std::chrono::seconds(from_environment("XPULAB_SIM_TIMEOUT", kTimeoutSeconds, 1, kMostTimeoutSeconds)),
   };
   return read;
 }

@@ -6,10 +6,8 @@
 
 namespace sim {
 
-constexpr int kMostCards = 16;
-
 struct Settings {
-  int cards;                           // XPULAB_SIM_CARDS, 1 to 16
+  int cards;                           // XPULAB_SIM_CARDS, 1 to kMostCards
   size_t memory_bytes;                 // XPULAB_SIM_MEMORY, of each card
   std::chrono::milliseconds patience;  // XPULAB_SIM_TIMEOUT in seconds: a stream without progress for so long hangs
 };

@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "limits.h"
 #include "reduce_types.h"
 
 namespace sim::shm {
 
 using reduce::Op;
 using reduce::Type;
-
-constexpr size_t kMaxRanks = 16;
 
 enum class Kind : uint32_t { kNone = 0, kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll };
 const char* name_of(Kind kind);  // "all_reduce"
@@ -26,8 +25,8 @@ struct Call {
   uint32_t root = 0;                                       // of reduce and broadcast
   uint64_t number = 0;                                     // collectives of this communicator before this one
   uint64_t count = 0;                                      // elements, as the caller gave them
-  uint64_t send[kMaxRanks] = {}, receive[kMaxRanks] = {};  // all_to_all: elements for and from each rank
-  Type send_type[kMaxRanks] = {}, receive_type[kMaxRanks] = {};
+  uint64_t send[kMostRanks] = {}, receive[kMostRanks] = {};  // all_to_all: elements for and from each rank
+  Type send_type[kMostRanks] = {}, receive_type[kMostRanks] = {};
 };
 
 // One send or receive.

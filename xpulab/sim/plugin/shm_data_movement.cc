@@ -47,7 +47,7 @@ void Group::all_to_all(uint64_t turn, const void* const* send, const size_t* sen
                        void* const* receive, const size_t* receive_count, const Type* receive_type) {
   Call call;
   call.kind = Kind::kAllToAll;
-  size_t out[kMaxRanks], in[kMaxRanks];  // bytes
+  size_t out[kMostRanks], in[kMostRanks];  // bytes
   for (size_t rank = 0; rank < ranks_; ++rank) {
     check(send_type[rank]);
     check(receive_type[rank]);

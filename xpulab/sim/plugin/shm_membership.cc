@@ -53,10 +53,10 @@ Group::Group(const std::string& id, size_t ranks, size_t rank, double seconds)
       limit_(static_cast<int64_t>(seconds * 1000)),
       segment_((remove_stale(id), Segment::open(name_))),
       collectives_(new Lane),
-      outgoing_(new Lane[kMaxRanks]),
-      incoming_(new Lane[kMaxRanks]) {
-  if (ranks < 1 || ranks > kMaxRanks) {
-    throw Failure("a simulated communicator has 1 to " + std::to_string(kMaxRanks) + " ranks, not " + std::to_string(ranks));
+      outgoing_(new Lane[kMostRanks]),
+      incoming_(new Lane[kMostRanks]) {
+  if (ranks < 1 || ranks > kMostRanks) {
+    throw Failure("a simulated communicator has 1 to " + std::to_string(kMostRanks) + " ranks, not " + std::to_string(ranks));
   }
   if (rank >= ranks) {
     throw Failure("rank " + std::to_string(rank) + " of a communicator of " + std::to_string(ranks) + " ranks does not exist");

@@ -20,7 +20,7 @@ void Group::reduce_all(uint64_t turn, const Call& call, const void* send, void* 
   const auto read = [=](size_t round, size_t half) {
     if (call.count == 0) return;
     const size_t now = length(round);
-    const void* sources[kMaxRanks];
+    const void* sources[kMostRanks];
     char* results = at(receive, round * most * width);
     if (now * width <= kSmall) {
       for (size_t rank = 0; rank < ranks_; ++rank) sources[rank] = area(half, rank);
@@ -81,7 +81,7 @@ void Group::reduce_scatter(uint64_t turn, const void* send, void* receive, size_
   };
   const auto read = [=](size_t round, size_t half) {
     if (count == 0) return;
-    const void* sources[kMaxRanks];
+    const void* sources[kMostRanks];
     for (size_t rank = 0; rank < ranks_; ++rank) sources[rank] = area(half, rank) + rank_ * part;
     reduce::combine(type, op, sources, ranks_, at(receive, round * most * width), length(round));
   };

@@ -74,8 +74,8 @@ struct Group::Header {
   Bell meeting;
   std::atomic<uint32_t> failed{0};  // 1 while the reason is being written, 2 when it can be read
   char failure[kFailureText] = "";
-  Slot slots[kMaxRanks];
-  Mailbox mail[kMaxRanks][kMaxRanks];  // [from][to]
+  Slot slots[kMostRanks];
+  Mailbox mail[kMostRanks][kMostRanks];  // [from][to]
 };
 
 // Turns of the threads of this process.
