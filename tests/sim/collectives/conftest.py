@@ -1,4 +1,4 @@
-"""Ranks without Paddle: the plug-in's communicators, built alone, called through ctypes from forked processes."""
+"""Ranks without Paddle: the communicators of the plug-in, called through ctypes (group_abi.cc) from forked processes."""
 
 from __future__ import annotations
 
@@ -200,12 +200,12 @@ class Ranks:
         assert not late, f"processes {late} were not done after {seconds:.0f} s; the others: {ended}"
         return ended
 
-    def run(self, ranks: int, function: Callable[[Group], Any], seconds: float = 60.0, patience: float = 20.0) -> list[Ended]:
+    def run(self, ranks: int, function: Callable[[Group], Any], seconds: float = 60.0, timeout: float = 20.0) -> list[Ended]:
         """function(group) on so many ranks of one communicator, who then leave it."""
         name = self.make_id()
 
         def rank_of(rank: int) -> Any:
-            group = self.group(name, ranks, rank, patience)
+            group = self.group(name, ranks, rank, timeout)
             try:
                 return function(group)
             finally:

@@ -77,7 +77,7 @@ def test_a_failed_communicator_leaves_the_others_well(ranks: Any) -> None:
 
     def one(rank: int) -> float:
         broken, well = (ranks.group(name, 2, rank) for name in names)
-        with pytest.raises(Exception, match="called different things"):
+        with pytest.raises(Exception, match="called different collectives"):
             broken.broadcast(np.zeros(1), "FLOAT64", rank)
         data = np.ones(5)
         well.all_reduce(data, data, "FLOAT64", "SUM")

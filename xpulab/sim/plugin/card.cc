@@ -20,8 +20,8 @@ std::atomic<bool> forked{false};
 std::vector<std::unique_ptr<Card>>* make_cards() {
   auto* made = new std::vector<std::unique_ptr<Card>>;
   for (int each = 0; each < settings().cards; ++each) made->push_back(std::make_unique<Card>(each));
-  // Threads do not live on in a child, and locks may be taken there for ever: a child of a process that has used a card
-  // must not touch any. A process that has merely loaded the plug-in may fork as it likes.
+  // A forked child has no threads of its parent, and locks may stay locked in it. So a child of a process that has used a
+  // card must not use any. A process that has only loaded the plug-in may fork.
   pthread_atfork(nullptr, nullptr, [] { forked = in_use.load(); });
   return made;
 }
@@ -43,7 +43,7 @@ bool is_forked() { return forked.load(std::memory_order_relaxed); }
 
 void require_unforked() {
   if (is_forked()) {
-    throw Error("this process was forked from one that had used the card; as with a real one it cannot go on with it: fork "
+    throw Error("this process was forked after its parent had used the card, so it cannot use it, as with a real card: fork "
                 "before the first use, or start a new process");
   }
 }

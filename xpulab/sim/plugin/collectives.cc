@@ -20,27 +20,28 @@ namespace {
 using shm::Group;
 using shm::Message;
 
-// Something that the other ranks count on. When it fails, or is dropped because its stream had failed before, they are told.
-class Promise {
+// Work that other ranks wait for. When it fails, or never runs because its stream had failed before, the communicator fails
+// on all ranks.
+class GroupGuard {
  public:
-  Promise(std::shared_ptr<Group> group, std::string what) : group_(std::move(group)), what_(std::move(what)) {}
-  Promise(const Promise&) = delete;
-  ~Promise() {
-    if (!kept_) {
-      group_->fail("rank " + std::to_string(group_->rank()) + " never did " + what_ + ": its stream had failed before");
+  GroupGuard(std::shared_ptr<Group> group, std::string what) : group_(std::move(group)), what_(std::move(what)) {}
+  GroupGuard(const GroupGuard&) = delete;
+  ~GroupGuard() {
+    if (!started_) {
+      group_->fail("rank " + std::to_string(group_->rank()) + " did not run " + what_ + ": its stream had failed before");
     }
   }
 
   template <typename Body>
-  void keep(Body body) {
-    kept_ = true;
+  void run(Body body) {
+    started_ = true;
     try {
       body();
     } catch (const Error& error) {  // an injected fault, a lost card
-      group_->fail("rank " + std::to_string(group_->rank()) + " gave up in " + what_ + ": " + error.what());
+      group_->fail("rank " + std::to_string(group_->rank()) + " failed in " + what_ + ": " + error.what());
       throw;
     } catch (const std::exception& error) {
-      group_->fail("rank " + std::to_string(group_->rank()) + " gave up in " + what_ + ": " + error.what());
+      group_->fail("rank " + std::to_string(group_->rank()) + " failed in " + what_ + ": " + error.what());
       throw Error(error.what());
     }
   }
@@ -48,25 +49,25 @@ class Promise {
  private:
   const std::shared_ptr<Group> group_;
   const std::string what_;
-  bool kept_ = false;
+  bool started_ = false;
 };
 
 const char* kind_of(const Message& message) { return message.outgoing ? "send" : "recv"; }
 size_t bytes_of(const Message& message) { return message.count * reduce::size_of(message.type); }
 
-// Turns are taken and queued under one lock: on a stream, what has an earlier turn must not stand behind a later one.
-std::mutex asking;
+// Taking a turn and queueing are one step: on a stream, an earlier turn must not be queued after a later one.
+std::mutex queueing;
 
-void queue(const Collective& asked) {
-  const int card = card_of(asked.stream);
+void queue(const PendingCollective& call) {
+  const int card = card_of(call.stream);
   faults::require_present(card);
-  const std::shared_ptr<Group> group = asked.comm->group;
-  const auto promise = std::make_shared<Promise>(group, asked.kind);
-  const std::lock_guard<std::mutex> lock(asking);
+  const std::shared_ptr<Group> group = call.comm->group;
+  const auto guard = std::make_shared<GroupGuard>(group, call.kind);
+  const std::lock_guard<std::mutex> lock(queueing);
   const uint64_t turn = group->post();
-  enqueue(asked.stream,
-          [card, group, promise, turn, kind = asked.kind, result = asked.result, bytes = asked.bytes, body = asked.body] {
-            promise->keep([&] {
+  enqueue(call.stream,
+          [card, group, guard, turn, kind = call.kind, result = call.result, bytes = call.bytes, body = call.body] {
+            guard->run([&] {
               faults::before("collective", kind, card, result, bytes);
               body(*group, turn);
               faults::after("collective", kind, card, result, bytes);
@@ -75,17 +76,17 @@ void queue(const Collective& asked) {
           });
 }
 
-// Does messages of one communicator together. A bit of what is sent is flipped on its way, not where it lies.
+// Transfers messages of one communicator. A fault flips a bit in a copy of what is sent, not in the sender's buffer.
 void exchange(Group& group, int card, std::vector<Message> messages) {
-  std::vector<std::vector<char>> spoilt(messages.size());
+  std::vector<std::vector<char>> altered(messages.size());
   for (size_t each = 0; each < messages.size(); ++each) {
     Message& message = messages[each];
     faults::before("collective", kind_of(message), card, message.data, bytes_of(message));
     if (!message.outgoing || !faults::any() || message.count == 0) continue;
     const char* data = static_cast<const char*>(message.data);
-    spoilt[each].assign(data, data + bytes_of(message));
-    faults::after("collective", "send", card, spoilt[each].data(), spoilt[each].size());
-    message.data = spoilt[each].data();
+    altered[each].assign(data, data + bytes_of(message));
+    faults::after("collective", "send", card, altered[each].data(), altered[each].size());
+    message.data = altered[each].data();
   }
   group.exchange(messages);
   for (const Message& message : messages) {
@@ -94,33 +95,33 @@ void exchange(Group& group, int card, std::vector<Message> messages) {
   }
 }
 
-// One stream's messages, of any communicators: all of them proceed together.
-void queue(C_Stream stream, const std::vector<Letter>& letters) {
+// Queues messages of one stream, of any communicators; they are transferred concurrently.
+void queue(C_Stream stream, const std::vector<PendingMessage>& messages) {
   struct Batch {
     std::shared_ptr<Group> group;
-    std::shared_ptr<Promise> promise;
+    std::shared_ptr<GroupGuard> guard;
     std::vector<Message> messages;
   };
   const int card = card_of(stream);
   faults::require_present(card);
   std::vector<Batch> batches;
-  for (const Letter& letter : letters) {
-    const std::shared_ptr<Group> group = letter.comm->group;
+  for (const PendingMessage& pending : messages) {
+    const std::shared_ptr<Group> group = pending.comm->group;
     auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& known) { return known.group == group; });
     if (batch == batches.end()) {
       batches.push_back({group, nullptr, {}});
       batch = std::prev(batches.end());
     }
-    batch->messages.push_back(letter.message);
+    batch->messages.push_back(pending.message);
   }
-  const std::lock_guard<std::mutex> lock(asking);
+  const std::lock_guard<std::mutex> lock(queueing);
   for (Batch& batch : batches) {
     batch.group->post(batch.messages);
-    batch.promise = std::make_shared<Promise>(batch.group, kind_of(batch.messages[0]));
+    batch.guard = std::make_shared<GroupGuard>(batch.group, kind_of(batch.messages[0]));
   }
   enqueue(stream, [card, batches] {
     const auto work = [card](const Batch& batch) {
-      batch.promise->keep([&] { exchange(*batch.group, card, batch.messages); });
+      batch.guard->run([&] { exchange(*batch.group, card, batch.messages); });
     };
     if (batches.size() == 1) return work(batches[0]);
     std::vector<std::future<void>> others;
@@ -130,51 +131,51 @@ void queue(C_Stream stream, const std::vector<Letter>& letters) {
   });
 }
 
-// Between group_start and group_end a thread only collects what it is asked for; then all of it happens together.
+// The open group of this thread.
 thread_local int depth = 0;
-thread_local std::vector<Letter> letters;
-thread_local std::vector<Collective> collectives;
+thread_local std::vector<PendingMessage> pending_messages;
+thread_local std::vector<PendingCollective> pending_collectives;
 
 }  // namespace
 
-void ask(const Letter& letter) {
+void submit(const PendingMessage& pending) {
   if (depth > 0) {
-    letters.push_back(letter);
+    pending_messages.push_back(pending);
   } else {
-    queue(letter.stream, {letter});
+    queue(pending.stream, {pending});
   }
 }
 
-void ask(Collective collective) {
+void submit(PendingCollective collective) {
   if (depth > 0) {
-    collectives.push_back(std::move(collective));
+    pending_collectives.push_back(std::move(collective));
   } else {
     queue(collective);
   }
 }
 
-bool is_collecting() { return depth > 0; }
+bool in_group() { return depth > 0; }
 
-void begin_calls() { ++depth; }
+void begin_group() { ++depth; }
 
-void end_calls() {
+void end_group() {
   if (--depth > 0) return;
-  const std::vector<Letter> sent = std::exchange(letters, {});
-  std::vector<Collective> others = std::exchange(collectives, {});
+  const std::vector<PendingMessage> sent = std::exchange(pending_messages, {});
+  std::vector<PendingCollective> others = std::exchange(pending_collectives, {});
   std::vector<C_Stream> streams;
-  for (const Letter& letter : sent) {
-    if (std::find(streams.begin(), streams.end(), letter.stream) == streams.end()) streams.push_back(letter.stream);
+  for (const PendingMessage& pending : sent) {
+    if (std::find(streams.begin(), streams.end(), pending.stream) == streams.end()) streams.push_back(pending.stream);
   }
   for (C_Stream stream : streams) {
-    std::vector<Letter> here;
+    std::vector<PendingMessage> here;
     std::copy_if(sent.begin(), sent.end(), std::back_inserter(here),
-                 [&](const Letter& letter) { return letter.stream == stream; });
+                 [&](const PendingMessage& pending) { return pending.stream == stream; });
     queue(stream, here);
   }
-  // Ranks may have asked in different orders: communicators are served in the order of their ids, everywhere the same.
+  // Ranks may submit in different orders. Sorting by the id of the communicator gives the same order on all ranks.
   std::stable_sort(others.begin(), others.end(),
-                   [](const Collective& a, const Collective& b) { return a.comm->group->id() < b.comm->group->id(); });
-  for (const Collective& other : others) queue(other);
+                   [](const PendingCollective& a, const PendingCollective& b) { return a.comm->group->id() < b.comm->group->id(); });
+  for (const PendingCollective& other : others) queue(other);
 }
 
 }  // namespace sim

@@ -1,4 +1,4 @@
-// Collectives and messages as Paddle asks for them: queued on its streams, done on their threads by the communicator.
+// Collectives and messages as Paddle submits them: queued on its streams, run by the communicator on their threads.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 #include "shm_group.h"
 
 struct C_CCLComm_st {
-  std::shared_ptr<sim::shm::Group> group;  // queued work may outlive the communicator
+  std::shared_ptr<sim::shm::Group> group;  // shared with queued work, which may outlive the communicator
 };
 
 namespace sim {
 
-// A collective as it was asked for. result: where what comes out will be, for faults to flip a bit of.
-struct Collective {
+// A collective. result, bytes: its output, in which a fault may flip a bit.
+struct PendingCollective {
   const char* kind;
   C_CCLComm comm;
   C_Stream stream;
@@ -24,21 +24,20 @@ struct Collective {
   std::function<void(shm::Group& group, uint64_t turn)> body;
 };
 
-// A message as it was asked for.
-struct Letter {
+// A message.
+struct PendingMessage {
   C_CCLComm comm;
   C_Stream stream;
   shm::Message message;
 };
 
-// Queues it, or keeps it until end_calls() when begin_calls() was called before on this thread. Throws sim::Error when the
-// card is gone.
-void ask(const Letter& letter);
-void ask(Collective collective);
+// Queues it, or keeps it until end_group() while a group is open on this thread. Throws sim::Error when the card is lost.
+void submit(const PendingMessage& pending);
+void submit(PendingCollective collective);
 
-// Between the two a thread only collects what it is asked for; then all of it happens together. They may be nested.
-void begin_calls();
-void end_calls();
-bool is_collecting();
+// A group: between the two, submit() only collects; end_group() queues everything together. Groups may be nested.
+void begin_group();
+void end_group();
+bool in_group();
 
 }  // namespace sim

@@ -1,3 +1,4 @@
+// See counters.h.
 #include "counters.h"
 
 #include <cstring>

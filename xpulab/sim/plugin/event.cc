@@ -1,4 +1,4 @@
-// See events.h: events.
+// Events; see events.h.
 #include <algorithm>
 #include <condition_variable>
 #include <memory>
@@ -13,7 +13,7 @@ struct EventState {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0, reached = 0;
-  std::string error;  // why the work before it was not done
+  std::string error;  // why the work before it did not run
 };
 
 struct C_Event_st {
@@ -27,9 +27,9 @@ using Lock = std::unique_lock<std::mutex>;
 
 void wait_until(EventState& state, uint64_t ticket) {
   Lock lock(state.mutex);
-  if (!state.changed.wait_for(lock, patience(), [&] { return state.reached >= ticket; })) {
-    throw Error("an event was not reached after " + std::to_string(patience().count() / 1000) +
-                " s (XPULAB_SIM_TIMEOUT + 2): the stream that it was recorded on hangs");
+  if (!state.changed.wait_for(lock, stream_timeout(), [&] { return state.reached >= ticket; })) {
+    throw Error("an event was not reached within " + std::to_string(stream_timeout().count() / 1000) +
+                " s (XPULAB_SIM_TIMEOUT + 2): the stream on which it was recorded hangs");
   }
   if (!state.error.empty()) throw Error(state.error);
 }
@@ -53,10 +53,10 @@ void record(C_Event event, C_Stream stream) {
     state->error = error;
     state->changed.notify_all();
   };
-  enqueue_own(stream, 0, [reach] { reach(""); }, reach);
+  enqueue_card_work(stream, 0, [reach] { reach(""); }, reach);
 }
 
-bool has_come(C_Event event) {
+bool is_reached(C_Event event) {
   std::lock_guard<std::mutex> lock(event->state->mutex);
   return event->state->reached >= event->state->recorded;
 }

@@ -1,4 +1,4 @@
-// See fault_spec.h. The same grammar is checked in xpulab/sim/faults.py, which gives the better messages.
+// See fault_spec.h. The same grammar is checked in xpulab/sim/faults.py, whose messages are better.
 #include "fault_spec.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 namespace sim::faults {
 namespace {
 
-// Read each time: ranks are forked from a process that has read its faults already.
+// Read each time: ranks are forked from a process that has already read its faults.
 bool is_this_rank(int64_t rank) {
   const char* mine = std::getenv("PADDLE_TRAINER_ID");
   return rank == std::atoll(mine ? mine : "0");
 }
 
-[[noreturn]] void refuse(const std::string& fault, const std::string& why) {
+[[noreturn]] void reject(const std::string& fault, const std::string& why) {
   throw Error("XPULAB_SIM_FAULTS: '" + fault + "': " + why + "; the grammar is in xpulab/sim/faults.py", C_ERROR);
 }
 
@@ -30,7 +30,7 @@ uint64_t whole(const std::string& text, const std::string& value, uint64_t least
   errno = 0;
   const uint64_t number = digits ? std::strtoull(value.c_str(), nullptr, 10) : 0;
   if (!digits || errno != 0 || number >= uint64_t{1} << 63 || number < least) {
-    refuse(text, "'" + value + "' is no whole number from " + std::to_string(least) + " on");
+    reject(text, "'" + value + "' is not a whole number of at least " + std::to_string(least));
   }
   return number;
 }
@@ -39,11 +39,11 @@ double fraction(const std::string& text, const std::string& value, double most) 
   const bool plain = !value.empty() && value.find_first_not_of("0123456789.") == std::string::npos;
   char* end = nullptr;
   const double number = plain ? std::strtod(value.c_str(), &end) : 0;
-  if (!plain || *end != 0 || number > most) refuse(text, "'" + value + "' is no number from 0 to " + std::to_string(most));
+  if (!plain || *end != 0 || number > most) reject(text, "'" + value + "' is not a number from 0 to " + std::to_string(most));
   return number;
 }
 
-void take(Fault& fault, const std::string& key, const std::string& value) {
+void set_value(Fault& fault, const std::string& key, const std::string& value) {
   const std::string& text = fault.text;
   if (key == "kind") fault.kind = value;
   else if (key == "card") fault.card = static_cast<int64_t>(whole(text, value, 0));
@@ -59,10 +59,10 @@ void take(Fault& fault, const std::string& key, const std::string& value) {
   else if (key == "p") fault.probability = fraction(text, value, 1);
   else if (key == "seconds") fault.seconds = fraction(text, value, 86400);
   else if (key == "factor") fault.factor = fraction(text, value, 1e6);
-  else refuse(text, "'" + key + "' is no key");
+  else reject(text, "'" + key + "' is not a key");
 }
 
-bool one_of(const std::string& word, std::initializer_list<const char*> allowed) {
+bool is_one_of(const std::string& word, std::initializer_list<const char*> allowed) {
   return std::find(allowed.begin(), allowed.end(), word) != allowed.end();
 }
 
@@ -86,38 +86,38 @@ Fault parsed(const std::string& text) {
   std::set<std::string> given;
   for (std::string word; words >> word;) {
     const size_t equals = word.find('=');
-    if (equals == std::string::npos) refuse(text, "'" + word + "' is not KEY=VALUE");
+    if (equals == std::string::npos) reject(text, "'" + word + "' is not KEY=VALUE");
     const std::string key = word.substr(0, equals);
-    if (!given.insert(key).second) refuse(text, "'" + key + "' is given twice");
-    take(fault, key, word.substr(equals + 1));
+    if (!given.insert(key).second) reject(text, "'" + key + "' is given twice");
+    set_value(fault, key, word.substr(equals + 1));
   }
-  if (!one_of(fault.action, {"flip", "fail", "delay", "slow", "hang", "drop", "lose"})) refuse(text, "no such action");
-  if (!one_of(fault.site, {"alloc", "copy", "launch", "collective", "task", "memory"})) refuse(text, "no such site");
-  if (fault.site == "memory" && fault.action != "flip") refuse(text, "memory can only be flipped");
-  if (fault.action == "flip" && one_of(fault.site, {"alloc", "task"})) refuse(text, "there are no bits to flip");
-  if (fault.action == "slow" && fault.site == "alloc") refuse(text, "slow is for tasks");
-  if ((fault.action == "delay") != (fault.seconds >= 0)) refuse(text, "seconds= goes with delay");
-  if ((fault.action == "slow") != (fault.factor >= 0)) refuse(text, "factor= goes with slow");
-  if (fault.action == "slow" && fault.factor < 1) refuse(text, "factor is from 1 on");
-  if (fault.bit >= 0 && fault.action != "flip") refuse(text, "bit= goes with flip");
+  if (!is_one_of(fault.action, {"flip", "fail", "delay", "slow", "hang", "drop", "lose"})) reject(text, "no such action");
+  if (!is_one_of(fault.site, {"alloc", "copy", "launch", "collective", "task", "memory"})) reject(text, "no such site");
+  if (fault.site == "memory" && fault.action != "flip") reject(text, "site memory needs the action flip");
+  if (fault.action == "flip" && is_one_of(fault.site, {"alloc", "task"})) reject(text, "this site has no bits to flip");
+  if (fault.action == "slow" && fault.site == "alloc") reject(text, "slow needs a task");
+  if ((fault.action == "delay") != (fault.seconds >= 0)) reject(text, "seconds= and the action delay need each other");
+  if ((fault.action == "slow") != (fault.factor >= 0)) reject(text, "factor= and the action slow need each other");
+  if (fault.action == "slow" && fault.factor < 1) reject(text, "factor must be at least 1");
+  if (fault.bit >= 0 && fault.action != "flip") reject(text, "bit= needs the action flip");
   const bool has_place = given.count("start") > 0 || given.count("size") > 0;
-  if (has_place && fault.site != "memory") refuse(text, "start= and size= go with memory");
-  if (!fault.kind.empty() && !kind_exists(fault)) refuse(text, "no such kind");
-  const int ways = (fault.n > 0) + (fault.from > 0 || fault.every > 0) + (fault.probability >= 0);
-  if (ways > 1) refuse(text, "n, from or every, p: only one");
+  if (has_place && fault.site != "memory") reject(text, "start= and size= need the site memory");
+  if (!fault.kind.empty() && !kind_exists(fault)) reject(text, "no such kind");
+  const int times_given = (fault.n > 0) + (fault.from > 0 || fault.every > 0) + (fault.probability >= 0);
+  if (times_given > 1) reject(text, "give only one of: n; from and every; p");
   fault.random.seed(fault.seed);
   return fault;
 }
 
 }  // namespace
 
-bool Fault::concerns(std::string_view at, std::string_view what, int on, size_t how_many) const {
+bool Fault::matches(std::string_view at, std::string_view what, int on, size_t how_many) const {
   const bool here = site == at || ((site == "task" || site == "memory") && at != "alloc");
   return here && (kind.empty() || kind == what) && (card < 0 || card == on) && how_many >= bytes &&
          (rank < 0 || is_this_rank(rank));
 }
 
-bool Fault::comes_up() {
+bool Fault::is_due() {
   ++seen;
   if (n) return seen == n;
   if (seen < from) return false;

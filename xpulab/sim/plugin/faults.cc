@@ -22,11 +22,13 @@
 namespace sim::faults {
 namespace {
 
-// A fault that has come up. struck: how often by now; chosen: which bit it flips.
-struct Strike {
+constexpr std::chrono::seconds kHangMargin{5};
+
+// A fault that is injected now. times: how often it has been; chosen: selects the bit that it flips.
+struct Injection {
   std::string text, action, site;
   double seconds, factor;
-  uint64_t start, size, chosen, struck;
+  uint64_t start, size, chosen, times;
 };
 
 // None of these is ever destroyed: threads of streams may outlive main().
@@ -37,31 +39,31 @@ std::vector<Fault>& faults = *new std::vector<Fault>;
 std::atomic<bool> present{false};
 std::atomic<uint32_t> lost_cards{0};  // a bit for each card
 static_assert(kMostCards <= 32);
-thread_local std::chrono::steady_clock::time_point began;
+thread_local std::chrono::steady_clock::time_point started;
 
-// One line each of the first ten times, then for the 100th, the 1000th ...: a slow card strikes with every task.
-bool is_told(uint64_t times) {
+// The first ten times are reported, then the 100th, the 1000th and so on: a slow card is a fault in every task.
+bool is_reported(uint64_t times) {
   while (times > 10 && times % 10 == 0) times /= 10;
   return times <= 10;
 }
 
-void fired(const Strike& fault, const char* kind, int card) {
+void report_injection(const Injection& fault, const char* kind, int card) {
   counters::add(card, counters::kFaults, 1);
-  if (!is_told(fault.struck)) return;
-  const std::string times = fault.struck > 10 ? ", " + std::to_string(fault.struck) + " times by now" : "";
-  report("fault fired: " + fault.text + " (" + kind + " on card " + std::to_string(card) + times + ")");
+  if (!is_reported(fault.times)) return;
+  const std::string times = fault.times > 10 ? ", " + std::to_string(fault.times) + " times so far" : "";
+  report("fault injected: " + fault.text + " (" + kind + " on card " + std::to_string(card) + times + ")");
 }
 
-// Longer than anybody waits, and not for ever: the process must be able to go on when it was told to.
+// Lasts longer than every timeout, but not for ever, and ends when the faults are replaced: the process can continue then.
 [[noreturn]] void hang(const std::string& what, const std::string& text) {
   std::unique_lock<std::mutex> lock(mutex);
-  const uint64_t here = generation;
-  replaced.wait_for(lock, settings().patience + std::chrono::seconds(5), [&] { return generation != here; });
+  const uint64_t current = generation;
+  replaced.wait_for(lock, settings().timeout + kHangMargin, [&] { return generation != current; });
   throw Error(what + " hung: injected fault '" + text + "'");
 }
 
-void strike(const Strike& fault, const char* kind, int card) {
-  fired(fault, kind, card);
+void inject(const Injection& fault, const char* kind, int card) {
+  report_injection(fault, kind, card);
   const std::string what = std::string(kind) + " on card " + std::to_string(card);
   if (fault.action == "delay") std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
   if (fault.action == "fail") throw Error(what + " failed: injected fault '" + fault.text + "'");
@@ -72,19 +74,19 @@ void strike(const Strike& fault, const char* kind, int card) {
     require_present(card);
   }
   if (fault.site == "memory" && !card_number(card).memory.flip(fault.start, fault.size, fault.chosen)) {
-    report("fault without effect: nothing is allocated where '" + fault.text + "' wanted to flip a bit");
+    report("fault without effect: no memory is allocated in the range of '" + fault.text + "'");
   }
 }
 
-// The faults of this place which come up now; `after`: those that act on a result.
-std::vector<Strike> coming_up(const char* site, const char* kind, int card, size_t bytes, bool after) {
-  std::vector<Strike> found;
+// The faults that are due at this operation; `after`: those that act on its output.
+std::vector<Injection> due_faults(const char* site, const char* kind, int card, size_t bytes, bool after) {
+  std::vector<Injection> found;
   std::lock_guard<std::mutex> lock(mutex);
   for (Fault& fault : faults) {
-    if (fault.acts_on_result() != after || !fault.concerns(site, kind, card, bytes) || !fault.comes_up()) continue;
+    if (fault.acts_on_result() != after || !fault.matches(site, kind, card, bytes) || !fault.is_due()) continue;
     const uint64_t chosen = fault.bit >= 0 ? static_cast<uint64_t>(fault.bit) : fault.random();
     found.push_back({fault.text, fault.action, fault.site, fault.seconds, fault.factor, fault.start, fault.size, chosen,
-                     ++fault.struck});
+                     ++fault.times});
   }
   return found;
 }
@@ -94,28 +96,28 @@ std::vector<Strike> coming_up(const char* site, const char* kind, int card, size
 void before(const char* site, const char* kind, int card, void*, size_t bytes) {
   if (!any()) return;
   require_present(card);
-  for (const Strike& each : coming_up(site, kind, card, bytes, false)) strike(each, kind, card);
-  began = std::chrono::steady_clock::now();
+  for (const Injection& each : due_faults(site, kind, card, bytes, false)) inject(each, kind, card);
+  started = std::chrono::steady_clock::now();
 }
 
 void after(const char* site, const char* kind, int card, void* result, size_t bytes) {
   if (!any()) return;
-  const auto took = std::chrono::steady_clock::now() - began;
-  for (const Strike& each : coming_up(site, kind, card, bytes, true)) {
+  const auto took = std::chrono::steady_clock::now() - started;
+  for (const Injection& each : due_faults(site, kind, card, bytes, true)) {
     if (each.action == "slow") {
-      fired(each, kind, card);
+      report_injection(each, kind, card);
       std::this_thread::sleep_for((each.factor - 1) * took);
     } else if (bytes > 0) {
       static_cast<char*>(result)[each.chosen / 8 % bytes] ^= static_cast<char>(1 << (each.chosen % 8));
-      fired(each, kind, card);
+      report_injection(each, kind, card);
     }
   }
 }
 
 void set(const std::string& text) {
-  std::vector<Fault> wanted = parse(text);
+  std::vector<Fault> replacement = parse(text);
   std::lock_guard<std::mutex> lock(mutex);
-  faults = std::move(wanted);
+  faults = std::move(replacement);
   present = !faults.empty();
   lost_cards = 0;
   ++generation;

@@ -22,26 +22,26 @@ using shm::Message;
 using shm::Op;
 using shm::Type;
 
-constexpr size_t kIdBytes = 128;  // Paddle's buffer for the name of a communicator has as many
+constexpr size_t kIdBytes = 128;  // the size of Paddle's buffer for the name of a communicator
 
 Type type_of(C_DataType type) { return static_cast<Type>(type); }
 Op op_of(C_CCLReduceOp op) { return static_cast<Op>(op); }
 
-double seconds_to_wait() { return static_cast<double>(settings().patience.count()) / 1000.0; }
+double timeout_seconds() { return static_cast<double>(settings().timeout.count()) / 1000.0; }
 
-// All communicators of this process: when it ends, what it has sent is delivered first.
-std::mutex opening;
-std::vector<std::weak_ptr<Group>>& opened() {
-  static auto& groups = *new std::vector<std::weak_ptr<Group>>;  // used while the process exits: never destroyed
+// All communicators of this process. Before it ends, what it has sent is delivered.
+std::mutex communicators_mutex;
+std::vector<std::weak_ptr<Group>>& communicators() {
+  static auto& groups = *new std::vector<std::weak_ptr<Group>>;  // never destroyed: used while the process exits
   return groups;
 }
 
-// Waits, up to the time limit, until all that this process has sent is with its receivers or in their mailboxes.
+// Waits, up to the timeout, until everything that this process has sent is received or in a mailbox.
 void deliver_all() {
   std::vector<std::shared_ptr<Group>> groups;
   {
-    const std::lock_guard<std::mutex> lock(opening);
-    for (const auto& each : opened()) {
+    const std::lock_guard<std::mutex> lock(communicators_mutex);
+    for (const auto& each : communicators()) {
       if (auto group = each.lock()) groups.push_back(std::move(group));
     }
   }
@@ -70,42 +70,42 @@ C_Status get_unique_id(C_CCLRootId* id) {
 C_Status comm_init_rank(size_t ranks, C_CCLRootId* id, size_t rank, C_CCLComm* comm) {
   return guarded([&] {
     const char* text = static_cast<const char*>(id->data);
-    auto group = std::make_shared<Group>(std::string(text, ::strnlen(text, id->sz)), ranks, rank, seconds_to_wait());
-    const std::lock_guard<std::mutex> lock(opening);
-    if (opened().empty()) std::atexit(deliver_all);
-    opened().push_back(group);
+    auto group = std::make_shared<Group>(std::string(text, ::strnlen(text, id->sz)), ranks, rank, timeout_seconds());
+    const std::lock_guard<std::mutex> lock(communicators_mutex);
+    if (communicators().empty()) std::atexit(deliver_all);
+    communicators().push_back(group);
     *comm = new C_CCLComm_st{std::move(group)};
   });
 }
 
 C_Status destroy_comm(C_CCLComm comm) {
-  return unthrown([&] { delete comm; });
+  return without_throwing([&] { delete comm; });
 }
 
 C_Status group_start() {
-  begin_calls();
+  begin_group();
   return C_SUCCESS;
 }
 
 C_Status group_end() {
-  if (!is_collecting()) {
+  if (!in_group()) {
     report("group_end was called without group_start");
     return C_ERROR;
   }
-  return guarded([] { end_calls(); });
+  return guarded([] { end_group(); });
 }
 
 C_Status all_reduce(void* send, void* recv, size_t count, C_DataType type, C_CCLReduceOp op, C_CCLComm comm, C_Stream stream) {
   return guarded([&] {
     reduce::require(type_of(type), op_of(op));
-    ask(Collective{"all_reduce", comm, stream, recv, count * reduce::size_of(type_of(type)),
+    submit(PendingCollective{"all_reduce", comm, stream, recv, count * reduce::size_of(type_of(type)),
                    [=](Group& group, uint64_t turn) { group.all_reduce(turn, send, recv, count, type_of(type), op_of(op)); }});
   });
 }
 
 C_Status broadcast(void* data, size_t count, C_DataType type, size_t root, C_CCLComm comm, C_Stream stream) {
   return guarded([&] {
-    ask(Collective{"broadcast", comm, stream, data, count * reduce::size_of(type_of(type)),
+    submit(PendingCollective{"broadcast", comm, stream, data, count * reduce::size_of(type_of(type)),
                    [=](Group& group, uint64_t turn) { group.broadcast(turn, data, count, type_of(type), root); }});
   });
 }
@@ -114,8 +114,8 @@ C_Status reduce_to(void* send, void* recv, size_t count, C_DataType type, C_CCLR
                    C_Stream stream) {
   return guarded([&] {
     reduce::require(type_of(type), op_of(op));
-    const size_t bytes = comm->group->rank() == root ? count * reduce::size_of(type_of(type)) : 0;  // others get nothing
-    ask(Collective{"reduce", comm, stream, recv, bytes, [=](Group& group, uint64_t turn) {
+    const size_t bytes = comm->group->rank() == root ? count * reduce::size_of(type_of(type)) : 0;  // other ranks receive nothing
+    submit(PendingCollective{"reduce", comm, stream, recv, bytes, [=](Group& group, uint64_t turn) {
                      group.reduce(turn, send, recv, count, type_of(type), op_of(op), root);
                    }});
   });
@@ -124,7 +124,7 @@ C_Status reduce_to(void* send, void* recv, size_t count, C_DataType type, C_CCLR
 C_Status all_gather(void* send, void* recv, size_t count, C_DataType type, C_CCLComm comm, C_Stream stream) {
   return guarded([&] {
     const size_t bytes = count * reduce::size_of(type_of(type)) * comm->group->ranks();
-    ask(Collective{"all_gather", comm, stream, recv, bytes,
+    submit(PendingCollective{"all_gather", comm, stream, recv, bytes,
                    [=](Group& group, uint64_t turn) { group.all_gather(turn, send, recv, count, type_of(type)); }});
   });
 }
@@ -133,7 +133,7 @@ C_Status reduce_scatter(void* send, void* recv, size_t count, C_DataType type, C
                         C_Stream stream) {
   return guarded([&] {
     reduce::require(type_of(type), op_of(op));
-    ask(Collective{
+    submit(PendingCollective{
         "reduce_scatter", comm, stream, recv, count * reduce::size_of(type_of(type)),
         [=](Group& group, uint64_t turn) { group.reduce_scatter(turn, send, recv, count, type_of(type), op_of(op)); }});
   });
@@ -148,14 +148,14 @@ C_Status all_to_all(const void** send, const size_t* send_count, const C_DataTyp
                       std::to_string(comm->group->ranks()),
                   C_ERROR);
     }
-    struct Parts {  // the arrays are the caller's, who does not wait
+    struct Parts {  // copies: the caller's arrays may no longer exist when the collective runs
       std::vector<const void*> send;
       std::vector<void*> receive;
       std::vector<size_t> send_count, receive_count;
       std::vector<Type> send_type, receive_type;
     };
     const auto parts = std::make_shared<Parts>();
-    char* result = nullptr;  // the longest run of parts that lie one behind another: usually all
+    char* result = nullptr;  // the longest run of adjacent parts, usually all of them
     size_t bytes = 0, run = 0;
     char* end = nullptr;
     for (size_t rank = 0; rank < ranks; ++rank) {
@@ -175,7 +175,7 @@ C_Status all_to_all(const void** send, const size_t* send_count, const C_DataTyp
         result = end - run;
       }
     }
-    ask(Collective{"all_to_all", comm, stream, result, bytes, [parts](Group& group, uint64_t turn) {
+    submit(PendingCollective{"all_to_all", comm, stream, result, bytes, [parts](Group& group, uint64_t turn) {
                      group.all_to_all(turn, parts->send.data(), parts->send_count.data(), parts->send_type.data(),
                                       parts->receive.data(), parts->receive_count.data(), parts->receive_type.data());
                    }});
@@ -183,12 +183,12 @@ C_Status all_to_all(const void** send, const size_t* send_count, const C_DataTyp
 }
 
 C_Status send(void* data, size_t count, C_DataType type, size_t to, C_CCLComm comm, C_Stream stream) {
-  return guarded([&] { ask(Letter{comm, stream, Message{true, data, count, type_of(type), static_cast<uint32_t>(to), 0}}); });
+  return guarded([&] { submit(PendingMessage{comm, stream, Message{true, data, count, type_of(type), static_cast<uint32_t>(to), 0}}); });
 }
 
 C_Status recv(void* data, size_t count, C_DataType type, size_t from, C_CCLComm comm, C_Stream stream) {
   return guarded(
-      [&] { ask(Letter{comm, stream, Message{false, data, count, type_of(type), static_cast<uint32_t>(from), 0}}); });
+      [&] { submit(PendingMessage{comm, stream, Message{false, data, count, type_of(type), static_cast<uint32_t>(from), 0}}); });
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ constexpr Copy kToDevice{"h2d", counters::kBytesToDevice, true, false};
 constexpr Copy kToHost{"d2h", counters::kBytesToHost, false, true};
 constexpr Copy kOnDevice{"d2d", counters::kBytesOnDevice, true, true};
 
-// Throws sim::Error when the card is gone, or an address on it is none.
+// Throws sim::Error when the card is lost or an address on it is illegal.
 void require(const Copy& copy, const Card& card, const void* to, const void* from, size_t bytes) {
   faults::require_present(card.number);
   if (copy.to_card) card.memory.require(to, bytes);
@@ -39,7 +39,7 @@ void do_copy(const char* kind, counters::Counter counter, int card, void* to, co
   counters::add(card, counter, bytes);
 }
 
-// A copy that the host waits for: all that was asked of the card before, on whichever stream, is done first.
+// A copy that the host waits for. It runs after everything that was queued before, on all streams of the card.
 C_Status copy_now(const Copy& copy, C_Device device, void* to, const void* from, size_t bytes) {
   return guarded([&] {
     Card& card = card_number(device->id);
@@ -53,7 +53,7 @@ C_Status copy_later(const Copy& copy, C_Device device, C_Stream stream, void* to
   return guarded([&] {
     const int card = device->id;
     require(copy, card_number(card), to, from, bytes);
-    enqueue_own(stream, bytes, [=] { do_copy(copy.kind, copy.counter, card, to, from, bytes); });
+    enqueue_card_work(stream, bytes, [=] { do_copy(copy.kind, copy.counter, card, to, from, bytes); });
   });
 }
 
@@ -82,20 +82,20 @@ C_Status memory_copy_p2p(const C_Device to, const C_Device from, void* dst, cons
   });
 }
 
-// As on cards: pageable host memory has been read when the call returns, since its owner may change it then.
+// As on real cards, pageable host memory has been read when the call returns: its owner may change it then.
 C_Status async_memory_copy_h2d(const C_Device device, C_Stream stream, void* dst, const void* src, size_t size) {
   if (pinned::contains(src)) return copy_later(kToDevice, device, stream, dst, src, size);
   return guarded([&] {
     const int card = device->id;
     require(kToDevice, card_number(card), dst, src, size);
-    if (done_at_once(stream, size, [=] { do_copy("h2d", counters::kBytesToDevice, card, dst, src, size); })) return;
+    if (run_now_if_short(stream, size, [=] { do_copy("h2d", counters::kBytesToDevice, card, dst, src, size); })) return;
     const std::shared_ptr<char[]> staged(new char[size]);
     std::memcpy(staged.get(), src, size);
-    enqueue_own(stream, size, [=] { do_copy("h2d", counters::kBytesToDevice, card, dst, staged.get(), size); });
+    enqueue_card_work(stream, size, [=] { do_copy("h2d", counters::kBytesToDevice, card, dst, staged.get(), size); });
   });
 }
 
-// As on cards: a copy to pageable host memory has been done when the call returns.
+// As on real cards, a copy to pageable host memory is finished when the call returns.
 C_Status async_memory_copy_d2h(const C_Device device, C_Stream stream, void* dst, const void* src, size_t size) {
   if (pinned::contains(dst)) return copy_later(kToHost, device, stream, dst, src, size);
   return guarded([&] {
@@ -117,7 +117,7 @@ C_Status async_memory_copy_p2p(const C_Device to, const C_Device from, C_Stream 
     faults::require_present(from->id);
     card_number(card).memory.require(dst, size);
     card_number(from->id).memory.require(src, size);
-    enqueue_own(stream, size, [=] { do_copy("p2p", counters::kBytesOnDevice, card, dst, src, size); });
+    enqueue_card_work(stream, size, [=] { do_copy("p2p", counters::kBytesOnDevice, card, dst, src, size); });
   });
 }
 

@@ -19,8 +19,8 @@ C_Status initialize() {
     settings();
     const char* text = std::getenv("XPULAB_SIM_FAULTS");
     faults::set(text ? text : "");
-    std::atexit(stop_all);
-    keep_stream_wrappers();
+    std::atexit(stop_streams);
+    cache_stream_wrappers();
     share_random_state(settings().cards);
   });
 }
@@ -32,9 +32,9 @@ C_Status init_device(const C_Device device) {
 }
 
 C_Status set_device(const C_Device device) {
-  if (is_forked()) return C_SUCCESS;  // at the end of a child Paddle calls it from destructors
+  if (is_forked()) return C_SUCCESS;  // Paddle calls it from destructors when a child ends
   return guarded([&] {
-    current_card = card_number(device->id).number;  // also of a lost card: Paddle calls this from destructors
+    current_card = card_number(device->id).number;  // also for a lost card: Paddle calls this from destructors
   });
 }
 
@@ -93,7 +93,7 @@ void add_devices(C_DeviceInterface* interface) {
   interface->get_multi_process = one;
   interface->get_max_threads_per_mp = one;
   interface->get_max_threads_per_block = one;
-  interface->is_float16_supported = no;  // the CPU, which computes for the card, lacks most kernels for it
+  interface->is_float16_supported = no;  // the CPU computes for the card, and lacks most of these kernels
   interface->is_bfloat16_supported = no;
   interface->is_dnn_supported = no;
 }

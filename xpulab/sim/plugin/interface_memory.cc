@@ -19,8 +19,8 @@ void count_memory(const Card& card) {
   counters::raise_to(card.number, counters::kPeakBytes, used);
 }
 
-// Without room *ptr is nullptr and that is no error: Paddle then frees what it keeps for later, tries again, and says
-// itself that the device is out of memory.
+// When there is no space, *ptr is nullptr and the status is success: Paddle then frees its cache, tries again, and reports
+// that the device is out of memory.
 C_Status device_memory_allocate(const C_Device device, void** ptr, size_t size) {
   return guarded([&] {
     Card& card = card_number(device->id);
@@ -34,12 +34,12 @@ C_Status device_memory_allocate(const C_Device device, void** ptr, size_t size) 
 }
 
 C_Status device_memory_deallocate(const C_Device device, void* ptr, size_t) {
-  return quietly([&] {
+  return unless_forked([&] {
     Card& card = card_number(device->id);
     try {
-      drain(card);  // what is queued may still use it
+      drain(card);  // queued work may still use it
     } catch (const Error&) {
-      // The stream tells whoever waits for it. Nothing more is done on it, so that nothing uses this memory.
+      // Every wait for the stream reports it. Nothing more runs on the stream, so nothing uses this memory.
     }
     card.memory.release(ptr);
     counters::add(card.number, counters::kFrees, 1);
@@ -67,7 +67,7 @@ C_Status host_memory_allocate(const C_Device, void** ptr, size_t size) {
 }
 
 C_Status host_memory_deallocate(const C_Device device, void* ptr, size_t) {
-  return quietly([&] {
+  return unless_forked([&] {
     try {
       drain(card_number(device->id));
     } catch (const Error&) {  // as in device_memory_deallocate

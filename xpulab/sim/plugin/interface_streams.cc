@@ -16,7 +16,7 @@ C_Status create_stream(const C_Device device, C_Stream* stream) {
 }
 
 C_Status destroy_stream(const C_Device, C_Stream stream) {
-  return quietly([&] { close_stream(stream); });
+  return unless_forked([&] { close_stream(stream); });
 }
 
 C_Status query_stream(const C_Device device, C_Stream stream) {
@@ -54,7 +54,7 @@ C_Status destroy_event(const C_Device, C_Event event) {
   return C_SUCCESS;
 }
 
-C_Status query_event(const C_Device, C_Event event) { return is_forked() || has_come(event) ? C_SUCCESS : C_FAILED; }
+C_Status query_event(const C_Device, C_Event event) { return is_forked() || is_reached(event) ? C_SUCCESS : C_FAILED; }
 
 C_Status synchronize_stream(const C_Device device, C_Stream stream) {
   return guarded([&] {

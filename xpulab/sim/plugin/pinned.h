@@ -1,4 +1,4 @@
-// Host memory that was allocated for this device, which may read and write it while the host goes on.
+// Pinned host memory: allocated through the device interface, so that the device may use it asynchronously.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// For xpulab.sim, through ctypes. A text stays valid until the next call.
+// Functions for xpulab.sim, called through ctypes. A text is valid until the next call on the same thread.
 #include <string>
 
 #include "counters.h"
@@ -9,11 +9,11 @@
 
 extern "C" {
 
-// 0 when the faults are in force, and streams that had failed work again; else xpulab_sim_last_error says why.
+// Returns 0 when the faults are set, which also makes failed streams usable again; else xpulab_sim_last_error has the reason.
 int xpulab_sim_set_faults(const char* text) {
-  return sim::unthrown([&] {
+  return sim::without_throwing([&] {
     sim::faults::set(text);
-    sim::forgive_all();
+    sim::reset_failed_streams();
   });
 }
 

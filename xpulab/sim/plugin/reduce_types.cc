@@ -5,14 +5,14 @@
 #include <string>
 #include <type_traits>
 
-#include "reduce_half.h"
+#include "reduce_float16.h"
 
 namespace sim::reduce {
 namespace {
 
 constexpr size_t kBlock = 512;  // elements that are accumulated at a time: 8 KB of the widest type
 
-// ---- what is stored, and in what it is accumulated --------------------------------------------------------------
+// ---- stored types and the types in which they are accumulated --------------------------------------------------
 
 template <class T>
 struct Plain {  // float and double
@@ -37,18 +37,18 @@ struct Boolean {
   static Stored store(Sum value) { return value; }
 };
 
-struct Half {
+struct Float16 {
   using Stored = uint16_t;
   using Sum = float;
-  static Sum load(Stored value) { return float_of_half(value); }
-  static Stored store(Sum value) { return half_of_float(value); }
+  static Sum load(Stored value) { return float_of_float16(value); }
+  static Stored store(Sum value) { return float16_of_float(value); }
 };
 
-struct Brain {
+struct BFloat16 {
   using Stored = uint16_t;
   using Sum = float;
-  static Sum load(Stored value) { return float_of_brain(value); }
-  static Stored store(Sum value) { return brain_of_float(value); }
+  static Sum load(Stored value) { return float_of_bfloat16(value); }
+  static Stored store(Sum value) { return bfloat16_of_float(value); }
 };
 
 template <class T>
@@ -135,27 +135,27 @@ void accumulate(const void* const* sources, size_t number, void* out, size_t cou
 template <class Element, bool kOrdered>
 void combine_as(Op op, const void* const* sources, size_t number, void* out, size_t count) {
   using Sum = typename Element::Sum;
-  const auto as_it_is = [](Sum sum) { return sum; };
+  const auto unchanged = [](Sum sum) { return sum; };
   const auto mean = [number](Sum sum) { return divide(sum, number); };
   const auto plus = [](Sum a, Sum b) { return add(a, b); };
   const auto times = [](Sum a, Sum b) { return multiply(a, b); };
-  if (op == Op::kSum) return accumulate<Element>(sources, number, out, count, plus, as_it_is);
+  if (op == Op::kSum) return accumulate<Element>(sources, number, out, count, plus, unchanged);
   if (op == Op::kAvg) return accumulate<Element>(sources, number, out, count, plus, mean);
-  if (op == Op::kProduct) return accumulate<Element>(sources, number, out, count, times, as_it_is);
+  if (op == Op::kProduct) return accumulate<Element>(sources, number, out, count, times, unchanged);
   if constexpr (kOrdered) {
     const auto maximum = [](Sum a, Sum b) { return larger(a, b); };
     const auto minimum = [](Sum a, Sum b) { return smaller(a, b); };
-    if (op == Op::kMax) return accumulate<Element>(sources, number, out, count, maximum, as_it_is);
-    if (op == Op::kMin) return accumulate<Element>(sources, number, out, count, minimum, as_it_is);
+    if (op == Op::kMax) return accumulate<Element>(sources, number, out, count, maximum, unchanged);
+    if (op == Op::kMin) return accumulate<Element>(sources, number, out, count, minimum, unchanged);
   }
 }
 
 void combine_booleans(Op op, const void* const* sources, size_t number, void* out, size_t count) {
-  const auto as_it_is = [](uint8_t value) { return value; };
+  const auto unchanged = [](uint8_t value) { return value; };
   const auto any = [](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a | b); };
   const auto all = [](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a & b); };
-  if (op == Op::kSum || op == Op::kMax) return accumulate<Boolean>(sources, number, out, count, any, as_it_is);
-  accumulate<Boolean>(sources, number, out, count, all, as_it_is);
+  if (op == Op::kSum || op == Op::kMax) return accumulate<Boolean>(sources, number, out, count, any, unchanged);
+  accumulate<Boolean>(sources, number, out, count, all, unchanged);
 }
 
 bool is_complex(Type type) { return type == Type::kComplex64 || type == Type::kComplex128; }
@@ -178,20 +178,20 @@ const char* name_of(Op op) {
 size_t size_of(Type type) {
   static const size_t kSizes[] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8, 16};
   const auto number = static_cast<uint32_t>(type);
-  if (number < 1 || number > 15) throw Meaningless("no element type has the number " + std::to_string(number));
+  if (number < 1 || number > 15) throw InvalidReduction("there is no element type with the number " + std::to_string(number));
   return kSizes[number - 1];
 }
 
 void require(Type type, Op op) {
   size_of(type);
   if (static_cast<uint32_t>(op) > 4) {
-    throw Meaningless("no reduction has the number " + std::to_string(static_cast<uint32_t>(op)));
+    throw InvalidReduction("there is no reduction with the number " + std::to_string(static_cast<uint32_t>(op)));
   }
   if (is_complex(type) && (op == Op::kMax || op == Op::kMin)) {
-    throw Meaningless(std::string(name_of(op)) + " of " + name_of(type) + ": complex numbers have no order");
+    throw InvalidReduction(std::string(name_of(op)) + " of " + name_of(type) + ": complex numbers have no order");
   }
   if (type == Type::kBool && op == Op::kAvg) {
-    throw Meaningless("AVG of BOOL has no meaning; cast to a number, or use MIN (all) or MAX (any)");
+    throw InvalidReduction("AVG of BOOL is not defined; cast to a number, or use MIN (all) or MAX (any)");
   }
 }
 
@@ -207,10 +207,10 @@ void combine(Type type, Op op, const void* const* sources, size_t number, void* 
     case Type::kInt16: return combine_as<Integer<int16_t>, true>(op, sources, number, out, count);
     case Type::kInt32: return combine_as<Integer<int32_t>, true>(op, sources, number, out, count);
     case Type::kInt64: return combine_as<Integer<int64_t>, true>(op, sources, number, out, count);
-    case Type::kFloat16: return combine_as<Half, true>(op, sources, number, out, count);
+    case Type::kFloat16: return combine_as<Float16, true>(op, sources, number, out, count);
     case Type::kFloat32: return combine_as<Plain<float>, true>(op, sources, number, out, count);
     case Type::kFloat64: return combine_as<Plain<double>, true>(op, sources, number, out, count);
-    case Type::kBFloat16: return combine_as<Brain, true>(op, sources, number, out, count);
+    case Type::kBFloat16: return combine_as<BFloat16, true>(op, sources, number, out, count);
     case Type::kComplex64: return combine_as<Complex<float>, false>(op, sources, number, out, count);
     case Type::kComplex128: return combine_as<Complex<double>, false>(op, sources, number, out, count);
   }

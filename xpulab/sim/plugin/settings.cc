@@ -13,9 +13,9 @@ namespace {
 
 constexpr uint64_t kMostTimeoutSeconds = 24 * 60 * 60;
 
-uint64_t from_environment(const char* name, uint64_t otherwise, uint64_t least, uint64_t most) {
+uint64_t from_environment(const char* name, uint64_t default_value, uint64_t least, uint64_t most) {
   const char* text = std::getenv(name);
-  if (text == nullptr || *text == 0) return otherwise;
+  if (text == nullptr || *text == 0) return default_value;
   char* end = nullptr;
   const uint64_t value = std::strtoull(text, &end, 10);
   if (*text < '0' || *text > '9' || *end != 0 || value < least || value > most) {

@@ -1,4 +1,4 @@
-// Bytes of buffers, which may be null when nothing is in them.
+// Copying and offsets of buffers that are null when they are empty.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace sim::shm {
 
-constexpr size_t kAlignment = 16;  // the largest element
+constexpr size_t kAlignment = 16;  // size of the largest element type
 
 inline size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 

@@ -13,7 +13,7 @@ void Group::broadcast(uint64_t turn, void* data, size_t count, Type type, size_t
   call.count = count;
   call.root = static_cast<uint32_t>(root);
   const size_t bytes = count * reduce::size_of(type);
-  const size_t most = share_ * ranks_;  // the root has the shares of all
+  const size_t most = share_bytes_ * ranks_;  // the root uses the shares of all ranks
   const auto step = [=](size_t round) { return std::min(most, bytes - round * most); };
   const auto write = [=](size_t round, size_t half) {
     if (rank_ == root && bytes > 0) copy(area(half, 0), at(data, round * most), step(round));
@@ -31,16 +31,16 @@ void Group::all_gather(uint64_t turn, const void* send, void* receive, size_t co
   call.type = type;
   call.count = count;
   const size_t bytes = count * reduce::size_of(type);
-  const auto step = [=](size_t round) { return std::min(share_, bytes - round * share_); };
+  const auto step = [=](size_t round) { return std::min(share_bytes_, bytes - round * share_bytes_); };
   const auto write = [=](size_t round, size_t half) {
-    if (bytes > 0) copy(area(half, rank_), at(send, round * share_), step(round));
+    if (bytes > 0) copy(area(half, rank_), at(send, round * share_bytes_), step(round));
   };
   const auto read = [=](size_t round, size_t half) {
     for (size_t rank = 0; bytes > 0 && rank < ranks_; ++rank) {
-      copy(at(receive, rank * bytes + round * share_), area(half, rank), step(round));
+      copy(at(receive, rank * bytes + round * share_bytes_), area(half, rank), step(round));
     }
   };
-  run(turn, call, write, [=] { return (bytes + share_ - 1) / share_; }, read);
+  run(turn, call, write, [=] { return (bytes + share_bytes_ - 1) / share_bytes_; }, read);
 }
 
 void Group::all_to_all(uint64_t turn, const void* const* send, const size_t* send_count, const Type* send_type,
@@ -58,7 +58,7 @@ void Group::all_to_all(uint64_t turn, const void* const* send, const size_t* sen
     out[rank] = send_count[rank] * reduce::size_of(send_type[rank]);
     in[rank] = receive_count[rank] * reduce::size_of(receive_type[rank]);
   }
-  const size_t part = share_ / ranks_ / kAlignment * kAlignment;
+  const size_t part = share_bytes_ / ranks_ / kAlignment * kAlignment;
   const auto step = [part](size_t bytes, size_t round) {
     return bytes > round * part ? std::min(part, bytes - round * part) : 0;
   };
@@ -74,7 +74,7 @@ void Group::all_to_all(uint64_t turn, const void* const* send, const size_t* sen
       if (now > 0) copy(at(receive[rank], round * part), area(half, rank) + rank_ * part, now);
     }
   };
-  const auto rounds = [&] {  // of the longest part of any two ranks: all must meet as often
+  const auto rounds = [&] {  // of the longest part of any pair of ranks: all ranks need the same number of rounds
     size_t most = 0;
     for (size_t rank = 0; rank < ranks_; ++rank) {
       const Call& other = slot(rank).calls[calls_ % 2];

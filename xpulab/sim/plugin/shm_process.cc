@@ -22,7 +22,7 @@ struct Status {
   uint64_t started = 0;
 };
 
-// Fields 3 and 22 of /proc/<id>/stat; the second is the command in brackets, which may hold blanks and brackets.
+// Fields 3 and 22 of /proc/<id>/stat; field 2 is the command in brackets, which may contain blanks and brackets.
 Status status_of(pid_t id) {
   const std::string line = first_line("/proc/" + std::to_string(id) + "/stat");
   const size_t bracket = line.rfind(')');

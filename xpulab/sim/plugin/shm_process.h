@@ -8,18 +8,18 @@
 
 namespace sim::shm {
 
-// A process, told apart from a later one with the same id by the time when it was started (clock ticks since boot).
+// A process. Its start time (clock ticks since boot) distinguishes it from a later process with the same id.
 struct Process {
   pid_t id = 0;
   uint64_t started = 0;
 
   static Process self();
-  // 'R', 'S', 'D', 'T' ... as in /proc/<id>/stat while this very process runs; '\0' once it has ended (a zombie has).
+  // 'R', 'S', 'D', 'T' ... as in /proc/<id>/stat while this process runs; '\0' when it has ended (a zombie has ended).
   char state() const;
   bool alive() const { return state() != '\0'; }
 };
 
-// What identifies this boot and the namespace of process ids, since an id means nothing beyond them.
+// This boot, and the namespace of process ids: a process id is only valid within both.
 std::string boot_id();
 uint64_t process_namespace();
 

@@ -6,13 +6,13 @@
 namespace sim::shm {
 namespace {
 
-constexpr size_t kSmall = 2048;    // bytes a rank up to which every rank adds up everything itself
+constexpr size_t kSmallBytes = 2048;  // up to this size every rank reduces everything itself
 
 }  // namespace
 
-void Group::reduce_all(uint64_t turn, const Call& call, const void* send, void* receive, bool wanted) {
+void Group::reduce_all(uint64_t turn, const Call& call, const void* send, void* receive, bool keep_result) {
   const size_t width = reduce::size_of(call.type);
-  const size_t most = share_ / width;  // elements of a round
+  const size_t most = share_bytes_ / width;  // elements of a round
   const auto length = [&call, most](size_t round) { return std::min<uint64_t>(most, call.count - round * most); };
   const auto write = [=](size_t round, size_t half) {
     if (call.count > 0) copy(area(half, rank_), at(send, round * most * width), length(round) * width);
@@ -22,18 +22,18 @@ void Group::reduce_all(uint64_t turn, const Call& call, const void* send, void* 
     const size_t now = length(round);
     const void* sources[kMostRanks];
     char* results = at(receive, round * most * width);
-    if (now * width <= kSmall) {
+    if (now * width <= kSmallBytes) {
       for (size_t rank = 0; rank < ranks_; ++rank) sources[rank] = area(half, rank);
-      if (wanted) reduce::combine(call.type, call.op, sources, ranks_, results, now);
+      if (keep_result) reduce::combine(call.type, call.op, sources, ranks_, results, now);
       return;
     }
-    // Every rank adds up its slice of the round for all: into its own share, where nobody else reads that slice.
+    // Every rank reduces its slice of the round for all ranks, into its own share: no other rank reads that slice there.
     const auto bound = [now, this](size_t rank) { return now * rank / ranks_; };
     const size_t offset = bound(rank_) * width;
     for (size_t rank = 0; rank < ranks_; ++rank) sources[rank] = area(half, rank) + offset;
     reduce::combine(call.type, call.op, sources, ranks_, area(half, rank_) + offset, bound(rank_ + 1) - bound(rank_));
     barrier();
-    if (!wanted) return;
+    if (!keep_result) return;
     for (size_t rank = 0; rank < ranks_; ++rank) {
       const size_t start = bound(rank) * width;
       copy(results + start, area(half, rank) + start, bound(rank + 1) * width - start);
@@ -71,7 +71,7 @@ void Group::reduce_scatter(uint64_t turn, const void* send, void* receive, size_
   call.op = op;
   call.count = count;
   const size_t width = reduce::size_of(type);
-  const size_t part = share_ / ranks_ / kAlignment * kAlignment;  // of a share, for one of the ranks
+  const size_t part = share_bytes_ / ranks_ / kAlignment * kAlignment;  // of a share, for one of the ranks
   const size_t most = part / width;
   const auto length = [=](size_t round) { return std::min(most, count - round * most); };
   const auto write = [=](size_t round, size_t half) {

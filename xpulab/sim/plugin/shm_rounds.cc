@@ -1,8 +1,8 @@
-// How a collective proceeds: turns, the barrier, the comparison of what the ranks called, rounds.
+// The protocol of a collective: turns, rounds, the barrier, the comparison of the ranks' calls.
 //
-// A collective goes in rounds. In a round every rank writes its chunk into its share of one half, all meet at a barrier,
-// and all read what the others wrote. Rounds use the halves in turn: a rank that writes to a half has met, at the barrier of
-// the round between, everyone who had read from it. So one barrier a round is enough.
+// A collective is done in rounds. In each round every rank writes its chunk into its share of one half, enters the barrier,
+// and reads what the others wrote. Rounds alternate between the halves: before a rank writes to a half again, it has passed
+// the barrier of the round between, which all ranks enter after they have read that half. So one barrier a round is enough.
 #include <algorithm>
 #include <utility>
 
@@ -11,17 +11,17 @@
 namespace sim::shm {
 
 uint64_t Group::post() {
-  const std::lock_guard<std::mutex> lock(posting_);
+  const std::lock_guard<std::mutex> lock(posting_mutex_);
   return collectives_->posted++;
 }
 
 void Group::check(Type type, size_t root) {
   try {
     reduce::size_of(type);
-  } catch (const reduce::Meaningless& error) {
-    refuse(error.what());
+  } catch (const reduce::InvalidReduction& error) {
+    fail_and_throw(error.what());
   }
-  if (root >= ranks_) refuse("rank " + std::to_string(root) + " does not exist");
+  if (root >= ranks_) fail_and_throw("rank " + std::to_string(root) + " does not exist");
 }
 
 void Group::barrier() {
@@ -29,16 +29,16 @@ void Group::barrier() {
   const uint64_t arrived = header_->arrivals.fetch_add(1) + 1;
   if (arrived % ranks_ == 0) {
     header_->generation.store(static_cast<uint32_t>(arrived / ranks_));
-    header_->meeting.ring();
+    header_->barrier_changed.notify();
     return;
   }
   const auto reached = [this](uint32_t number) { return static_cast<int32_t>(number - barriers_) >= 0; };
   wait(
-      header_->meeting, [this, &reached] { return reached(header_->generation.load()); },
-      [this, &reached] { return roll([&reached](const Slot& other) { return reached(other.barriers.load()); }); });
+      header_->barrier_changed, [this, &reached] { return reached(header_->generation.load()); },
+      [this, &reached] { return not_arrived([&reached](const Slot& other) { return reached(other.barriers.load()); }); });
 }
 
-void Group::compare() {
+void Group::compare_calls() {
   const Call& first = slot(0).calls[calls_ % 2];
   bool same = true;
   for (size_t rank = 1; rank < ranks_; ++rank) {
@@ -55,29 +55,29 @@ void Group::compare() {
     }
   }
   if (same) return;
-  std::vector<std::pair<std::string, std::vector<size_t>>> asked;  // each call, and the ranks that made it
+  std::vector<std::pair<std::string, std::vector<size_t>>> calls;  // each call with its ranks
   for (size_t rank = 0; rank < ranks_; ++rank) {
     const std::string text = text_of(slot(rank).calls[calls_ % 2], ranks_);
-    const auto known = std::find_if(asked.begin(), asked.end(), [&text](const auto& entry) { return entry.first == text; });
-    if (known != asked.end()) {
+    const auto known = std::find_if(calls.begin(), calls.end(), [&text](const auto& entry) { return entry.first == text; });
+    if (known != calls.end()) {
       known->second.push_back(rank);
     } else {
-      asked.push_back({text, {rank}});
+      calls.push_back({text, {rank}});
     }
   }
   std::string text =
-      "the ranks called different things (collective number " + std::to_string(calls_) + " of this communicator)";
-  for (const auto& [call, by] : asked) text += std::string("; rank") + (by.size() > 1 ? "s " : " ") + numbers(by) + ": " + call;
-  refuse(text);
+      "the ranks called different collectives (collective number " + std::to_string(calls_) + " of this communicator)";
+  for (const auto& [call, by] : calls) text += std::string("; rank") + (by.size() > 1 ? "s " : " ") + numbers(by) + ": " + call;
+  fail_and_throw(text);
 }
 
 void Group::run(uint64_t turn, Call call, const Step& write, const Rounds& rounds, const Step& read) {
-  current = text_of(call, ranks_);
-  stop_if_failed();
+  current_call = text_of(call, ranks_);
+  throw_if_failed();
   wait(
-      slot(rank_).bell, [this, turn] { return collectives_->done.load() == turn; },
-      [this] { return Awaited{{rank_}, "An earlier collective of this rank, on another stream, has not been done."}; });
-  doing(current + ", number " + std::to_string(calls_));
+      slot(rank_).changed, [this, turn] { return collectives_->done.load() == turn; },
+      [this] { return Missing{{rank_}, "An earlier collective of this rank, on another stream, is not finished."}; });
+  set_activity(current_call + ", number " + std::to_string(calls_));
   call.number = calls_;
   slot(rank_).calls[calls_ % 2] = call;
   size_t total = 1;
@@ -86,15 +86,15 @@ void Group::run(uint64_t turn, Call call, const Step& write, const Rounds& round
     write(round, half);
     barrier();
     if (round == 0) {
-      compare();
+      compare_calls();
       total = std::max<size_t>(1, rounds());
     }
     read(round, half);
   }
-  doing("finished " + current + ", number " + std::to_string(calls_));
+  set_activity("finished " + current_call + ", number " + std::to_string(calls_));
   ++calls_;
   collectives_->done.fetch_add(1);
-  slot(rank_).bell.ring();
+  slot(rank_).changed.notify();
 }
 
 }  // namespace sim::shm

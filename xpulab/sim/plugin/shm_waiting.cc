@@ -7,98 +7,98 @@
 namespace sim::shm {
 namespace {
 
-constexpr int kSpins = 64;         // looks at the word before sleeping: some microseconds
+constexpr int kSpins = 64;  // how often the condition is checked before sleeping: some microseconds
 
 }  // namespace
 
-thread_local std::string current = "comm_init_rank";
+thread_local std::string current_call = "comm_init_rank";
 
-void Group::wait(Bell& bell, const Question& ready, const Roll& roll) {
+void Group::wait(Notifier& changed, const Condition& ready, const FindMissing& find_missing) {
   for (int spin = 0; spin < kSpins; ++spin) {
     if (ready()) return;
   }
   const Clock::time_point start = Clock::now();
-  Clock::time_point look = start + std::min(kSlice, limit_);
+  Clock::time_point next_check = start + std::min(kCheckInterval, timeout_);
   while (true) {
-    const uint32_t seen = bell.count.load();
+    const uint32_t seen = changed.count.load();
     if (ready()) return;
-    stop_if_failed();
+    throw_if_failed();
     const Clock::time_point now = Clock::now();
-    if (now >= look) {
-      const Awaited awaited = roll();
-      std::vector<size_t> gone;
-      std::copy_if(awaited.ranks.begin(), awaited.ranks.end(), std::back_inserter(gone),
-                   [this](size_t rank) { return ended(rank); });
-      if (ready()) return;  // the last thing that it did before it ended
-      if (!gone.empty() || now - start >= limit_) {
-        const std::vector<size_t>& blamed = gone.empty() ? awaited.ranks : gone;
+    if (now >= next_check) {
+      const Missing missing = find_missing();
+      std::vector<size_t> ended;
+      std::copy_if(missing.ranks.begin(), missing.ranks.end(), std::back_inserter(ended),
+                   [this](size_t rank) { return has_ended(rank); });
+      if (ready()) return;  // it arrived before it ended
+      if (!ended.empty() || now - start >= timeout_) {
+        const std::vector<size_t>& named = ended.empty() ? missing.ranks : ended;
         std::string text =
-            gone.empty() ? "waited for " + std::to_string(limit_.count() / 1000.0).substr(0, 5) + " s (XPULAB_SIM_TIMEOUT)"
-                         : "cannot go on";
-        for (size_t rank : blamed) text += "; " + describe(rank);
-        refuse(text + ". " + awaited.others);
+            ended.empty() ? "timed out after " + std::to_string(timeout_.count() / 1000.0).substr(0, 5) + " s (XPULAB_SIM_TIMEOUT)"
+                         : "cannot continue";
+        for (size_t rank : named) text += "; " + describe(rank);
+        fail_and_throw(text + ". " + missing.details);
       }
-      look = std::min(now + kSlice, start + limit_);
+      next_check = std::min(now + kCheckInterval, start + timeout_);
     }
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(look - now);
-    bell.sleep(seen, std::max(left, std::chrono::milliseconds(1)));
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next_check - now);
+    changed.wait(seen, std::max(left, std::chrono::milliseconds(1)));
   }
 }
 
-bool Group::ended(size_t rank) const {
-  const uint32_t presence = slot(rank).presence.load();
-  return presence == kLeft || (presence == kHere && !slot(rank).process.alive());
+bool Group::has_ended(size_t rank) const {
+  const uint32_t membership = slot(rank).membership.load();
+  return membership == kLeft || (membership == kJoined && !slot(rank).process.alive());
 }
 
-Group::Awaited Group::roll(const std::function<bool(const Slot&)>& has_come) const {
-  Awaited awaited;
+Group::Missing Group::not_arrived(const std::function<bool(const Slot&)>& has_arrived) const {
+  Missing missing;
   std::vector<size_t> arrived;
-  for (size_t rank = 0; rank < ranks_; ++rank) (has_come(slot(rank)) ? arrived : awaited.ranks).push_back(rank);
-  awaited.others = "Arrived: " + numbers(arrived) + ". Not arrived: " + numbers(awaited.ranks) + ".";
-  return awaited;
+  for (size_t rank = 0; rank < ranks_; ++rank) (has_arrived(slot(rank)) ? arrived : missing.ranks).push_back(rank);
+  missing.details = "Arrived: " + numbers(arrived) + ". Not arrived: " + numbers(missing.ranks) + ".";
+  return missing;
 }
 
 std::string Group::describe(size_t rank) const {
   const Slot& other = slot(rank);
   const std::string text = "rank " + std::to_string(rank);
-  const uint32_t presence = other.presence.load();
-  if (presence == kAbsent) return text + " has not joined";
+  const uint32_t membership = other.membership.load();
+  if (membership == kAbsent) return text + " has not joined";
   const std::string process = " (process " + std::to_string(other.process.id) + ")";
-  const std::string last = ", last seen: " + read_text(other.doing);
-  if (presence == kLeft) return text + process + " has left the communicator" + last;
+  const std::string last = ", last call: " + read_text(other.activity);
+  if (membership == kLeft) return text + process + " has left the communicator" + last;
   const char state = other.process.state();
   if (state == '\0') return text + process + " has died" + last;
   return text + process + " is alive (state " + state + ")" + last;
 }
 
 std::string Group::where() const {
-  return current + " on communicator " + name_.brief() + ", rank " + std::to_string(rank_) + " of " + std::to_string(ranks_);
+  return current_call + " on communicator " + name_.brief() + ", rank " + std::to_string(rank_) + " of " + std::to_string(ranks_);
 }
 
-void Group::doing(const std::string& what) {
-  const std::lock_guard<std::mutex> lock(writing_);
-  write_text(slot(rank_).doing, what);
+void Group::set_activity(const std::string& activity) {
+  const std::lock_guard<std::mutex> lock(activity_mutex_);
+  write_text(slot(rank_).activity, activity);
 }
 
-void Group::stop_if_failed() const {
+void Group::throw_if_failed() const {
   if (header_->failed.load() != 2) return;
   throw Failure(where() + ": the communicator has failed: [" + read_text(header_->failure) + "]");
 }
 
-void Group::refuse(const std::string& why) {
+void Group::fail_and_throw(const std::string& why) {
   const std::string text = where() + ": " + why;
   fail(text);
   throw Failure(text);
 }
 
 void Group::fail(const std::string& why) noexcept {
-  uint32_t fine = 0;
-  if (!header_->failed.compare_exchange_strong(fine, 1)) return;
+  uint32_t not_failed = 0;
+  if (!header_->failed.compare_exchange_strong(not_failed, 1)) return;
   write_text(header_->failure, why);
   header_->failed.store(2);
-  header_->joining.ring();
-  header_->meeting.ring();
-  for (Slot& other : header_->slots) other.bell.ring();
+  header_->join_changed.notify();
+  header_->barrier_changed.notify();
+  for (Slot& other : header_->slots) other.changed.notify();
 }
 
 }  // namespace sim::shm

@@ -1,4 +1,4 @@
-// float16 and bfloat16 by their bits: the compilers that we support do not all have the types.
+// Conversions of float16 and bfloat16 from and to float, by their bits: not all supported compilers have the types.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline uint32_t bits_of_float(float value) {
   return bits;
 }
 
-inline float float_of_half(uint16_t half) {
+inline float float_of_float16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = half & 0x7fffu;
   if (magnitude >= 0x7c00u) return float_of_bits(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
@@ -27,7 +27,7 @@ inline float float_of_half(uint16_t half) {
   return float_of_bits(sign | bits_of_float(subnormal));
 }
 
-inline uint16_t half_of_float(float value) {
+inline uint16_t float16_of_float(float value) {
   const uint32_t bits = bits_of_float(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
@@ -43,9 +43,9 @@ inline uint16_t half_of_float(float value) {
   return static_cast<uint16_t>(sign | ((magnitude - (112u << 23) + 0xfffu + odd) >> 13));
 }
 
-inline float float_of_brain(uint16_t brain) { return float_of_bits(static_cast<uint32_t>(brain) << 16); }
+inline float float_of_bfloat16(uint16_t bfloat16) { return float_of_bits(static_cast<uint32_t>(bfloat16) << 16); }
 
-inline uint16_t brain_of_float(float value) {
+inline uint16_t bfloat16_of_float(float value) {
   const uint32_t bits = bits_of_float(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);  // stays a NaN
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);

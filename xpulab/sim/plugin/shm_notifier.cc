@@ -1,5 +1,5 @@
 // See shm_bell.h.
-#include "shm_bell.h"
+#include "shm_notifier.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -8,19 +8,19 @@
 
 namespace sim::shm {
 
-void Bell::ring() noexcept {
+void Notifier::notify() noexcept {
   count.fetch_add(1);
-  if (sleepers.load() == 0) return;
+  if (waiters.load() == 0) return;
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&count), FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
-void Bell::sleep(uint32_t seen, std::chrono::milliseconds longest) noexcept {
+void Notifier::wait(uint32_t seen, std::chrono::milliseconds longest) noexcept {
   timespec limit;
   limit.tv_sec = longest.count() / 1000;
   limit.tv_nsec = longest.count() % 1000 * 1000000;
-  sleepers.fetch_add(1);
+  waiters.fetch_add(1);
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&count), FUTEX_WAIT, seen, &limit, nullptr, 0);
-  sleepers.fetch_sub(1);
+  waiters.fetch_sub(1);
 }
 
 }  // namespace sim::shm
