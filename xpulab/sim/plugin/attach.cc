@@ -60,7 +60,8 @@ void attach(const std::string& libpaddle, const std::string& libphi, const std::
   for_system.swap(*new AllocatorMap);
   void* made = ::operator new(sizeof(AllocatorFacade));
   construct(made);
-  std::swap(*static_cast<void**>(made), *reinterpret_cast<void**>(&current));  // the only member: a pointer to the implementation
+  // Exchanges their only member, a pointer to the implementation.
+  std::swap(*static_cast<void**>(made), *reinterpret_cast<void**>(&current));
 
   std::vector<phi::Place> places;
   for (const size_t card : phi::DeviceManager::GetSelectedDeviceList("sim")) places.push_back(phi::CustomPlace("sim", card));

@@ -43,8 +43,9 @@ bool is_forked() { return forked.load(std::memory_order_relaxed); }
 
 void require_unforked() {
   if (is_forked()) {
-    throw Error("this process was forked after its parent had used the card, so it cannot use it, as with a real card: fork "
-                "before the first use, or start a new process");
+    throw Error(
+        "this process was forked after its parent had used the card, so it cannot use it, as with a real card: fork "
+        "before the first use, or start a new process");
   }
 }
 

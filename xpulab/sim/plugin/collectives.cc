@@ -120,9 +120,7 @@ void queue(C_Stream stream, const std::vector<PendingMessage>& messages) {
     batch.guard = std::make_shared<GroupGuard>(batch.group, kind_of(batch.messages[0]));
   }
   enqueue(stream, [card, batches] {
-    const auto work = [card](const Batch& batch) {
-      batch.guard->run([&] { exchange(*batch.group, card, batch.messages); });
-    };
+    const auto work = [card](const Batch& batch) { batch.guard->run([&] { exchange(*batch.group, card, batch.messages); }); };
     if (batches.size() == 1) return work(batches[0]);
     std::vector<std::future<void>> others;
     for (const Batch& batch : batches) others.push_back(std::async(std::launch::async, work, std::cref(batch)));
@@ -173,8 +171,9 @@ void end_group() {
     queue(stream, here);
   }
   // Ranks may submit in different orders. Sorting by the id of the communicator gives the same order on all ranks.
-  std::stable_sort(others.begin(), others.end(),
-                   [](const PendingCollective& a, const PendingCollective& b) { return a.comm->group->id() < b.comm->group->id(); });
+  std::stable_sort(others.begin(), others.end(), [](const PendingCollective& a, const PendingCollective& b) {
+    return a.comm->group->id() < b.comm->group->id();
+  });
   for (const PendingCollective& other : others) queue(other);
 }
 

@@ -22,7 +22,7 @@ enum Counter : int {
   kCollectives,  // the first of one counter for each name in kCollectiveKinds
 };
 
-constexpr const char* kCollectiveKinds[] = {"all_reduce", "reduce",     "broadcast", "all_gather",
+constexpr const char* kCollectiveKinds[] = {"all_reduce",     "reduce",     "broadcast", "all_gather",
                                             "reduce_scatter", "all_to_all", "send",      "recv"};
 constexpr int kCount = kCollectives + static_cast<int>(sizeof(kCollectiveKinds) / sizeof(kCollectiveKinds[0]));
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <initializer_list>
+#include <map>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -43,23 +44,39 @@ double fraction(const std::string& text, const std::string& value, double most) 
   return number;
 }
 
+// Where a value is stored, and its range.
+struct Index {
+  int64_t Fault::* member;  // from 0
+};
+struct Count {
+  uint64_t Fault::* member;
+  uint64_t least;
+};
+struct Fraction {
+  double Fault::* member;  // from 0
+  double most;
+};
+
 void set_value(Fault& fault, const std::string& key, const std::string& value) {
-  const std::string& text = fault.text;
-  if (key == "kind") fault.kind = value;
-  else if (key == "card") fault.card = static_cast<int64_t>(whole(text, value, 0));
-  else if (key == "rank") fault.rank = static_cast<int64_t>(whole(text, value, 0));
-  else if (key == "bit") fault.bit = static_cast<int64_t>(whole(text, value, 0));
-  else if (key == "n") fault.n = whole(text, value, 1);
-  else if (key == "from") fault.from = whole(text, value, 1);
-  else if (key == "every") fault.every = whole(text, value, 1);
-  else if (key == "seed") fault.seed = whole(text, value, 0);
-  else if (key == "bytes>") fault.bytes = whole(text, value, 0);  // bytes>=N, cut at the "="
-  else if (key == "start") fault.start = whole(text, value, 0);
-  else if (key == "size") fault.size = whole(text, value, 1);
-  else if (key == "p") fault.probability = fraction(text, value, 1);
-  else if (key == "seconds") fault.seconds = fraction(text, value, 86400);
-  else if (key == "factor") fault.factor = fraction(text, value, 1e6);
-  else reject(text, "'" + key + "' is not a key");
+  static const std::map<std::string, Index> kIndices{
+      {"card", {&Fault::card}}, {"rank", {&Fault::rank}}, {"bit", {&Fault::bit}}};
+  static const std::map<std::string, Count> kCounts{
+      {"n", {&Fault::n, 1}},         {"from", {&Fault::from, 1}}, {"every", {&Fault::every, 1}},  {"size", {&Fault::size, 1}},
+      {"start", {&Fault::start, 0}}, {"seed", {&Fault::seed, 0}}, {"bytes>", {&Fault::bytes, 0}},  // bytes>=N, cut at the "="
+  };
+  static const std::map<std::string, Fraction> kFractions{
+      {"p", {&Fault::probability, 1}}, {"seconds", {&Fault::seconds, 86400}}, {"factor", {&Fault::factor, 1e6}}};
+  if (key == "kind") {
+    fault.kind = value;
+  } else if (const auto index = kIndices.find(key); index != kIndices.end()) {
+    fault.*index->second.member = static_cast<int64_t>(whole(fault.text, value, 0));
+  } else if (const auto count = kCounts.find(key); count != kCounts.end()) {
+    fault.*count->second.member = whole(fault.text, value, count->second.least);
+  } else if (const auto fraction_of = kFractions.find(key); fraction_of != kFractions.end()) {
+    fault.*fraction_of->second.member = fraction(fault.text, value, fraction_of->second.most);
+  } else {
+    reject(fault.text, "'" + key + "' is not a key");
+  }
 }
 
 bool is_one_of(const std::string& word, std::initializer_list<const char*> allowed) {

@@ -85,8 +85,8 @@ std::vector<Injection> due_faults(const char* site, const char* kind, int card, 
   for (Fault& fault : faults) {
     if (fault.acts_on_result() != after || !fault.matches(site, kind, card, bytes) || !fault.is_due()) continue;
     const uint64_t chosen = fault.bit >= 0 ? static_cast<uint64_t>(fault.bit) : fault.random();
-    found.push_back({fault.text, fault.action, fault.site, fault.seconds, fault.factor, fault.start, fault.size, chosen,
-                     ++fault.times});
+    found.push_back(
+        {fault.text, fault.action, fault.site, fault.seconds, fault.factor, fault.start, fault.size, chosen, ++fault.times});
   }
   return found;
 }

@@ -98,15 +98,16 @@ C_Status group_end() {
 C_Status all_reduce(void* send, void* recv, size_t count, C_DataType type, C_CCLReduceOp op, C_CCLComm comm, C_Stream stream) {
   return guarded([&] {
     reduce::require(type_of(type), op_of(op));
-    submit(PendingCollective{"all_reduce", comm, stream, recv, count * reduce::size_of(type_of(type)),
-                   [=](Group& group, uint64_t turn) { group.all_reduce(turn, send, recv, count, type_of(type), op_of(op)); }});
+    submit(PendingCollective{
+        "all_reduce", comm, stream, recv, count * reduce::size_of(type_of(type)),
+        [=](Group& group, uint64_t turn) { group.all_reduce(turn, send, recv, count, type_of(type), op_of(op)); }});
   });
 }
 
 C_Status broadcast(void* data, size_t count, C_DataType type, size_t root, C_CCLComm comm, C_Stream stream) {
   return guarded([&] {
     submit(PendingCollective{"broadcast", comm, stream, data, count * reduce::size_of(type_of(type)),
-                   [=](Group& group, uint64_t turn) { group.broadcast(turn, data, count, type_of(type), root); }});
+                             [=](Group& group, uint64_t turn) { group.broadcast(turn, data, count, type_of(type), root); }});
   });
 }
 
@@ -114,10 +115,10 @@ C_Status reduce_to(void* send, void* recv, size_t count, C_DataType type, C_CCLR
                    C_Stream stream) {
   return guarded([&] {
     reduce::require(type_of(type), op_of(op));
-    const size_t bytes = comm->group->rank() == root ? count * reduce::size_of(type_of(type)) : 0;  // other ranks receive nothing
+    const size_t bytes = comm->group->rank() == root ? count * reduce::size_of(type_of(type)) : 0;  // only the root receives
     submit(PendingCollective{"reduce", comm, stream, recv, bytes, [=](Group& group, uint64_t turn) {
-                     group.reduce(turn, send, recv, count, type_of(type), op_of(op), root);
-                   }});
+                               group.reduce(turn, send, recv, count, type_of(type), op_of(op), root);
+                             }});
   });
 }
 
@@ -125,7 +126,7 @@ C_Status all_gather(void* send, void* recv, size_t count, C_DataType type, C_CCL
   return guarded([&] {
     const size_t bytes = count * reduce::size_of(type_of(type)) * comm->group->ranks();
     submit(PendingCollective{"all_gather", comm, stream, recv, bytes,
-                   [=](Group& group, uint64_t turn) { group.all_gather(turn, send, recv, count, type_of(type)); }});
+                             [=](Group& group, uint64_t turn) { group.all_gather(turn, send, recv, count, type_of(type)); }});
   });
 }
 
@@ -176,19 +177,21 @@ C_Status all_to_all(const void** send, const size_t* send_count, const C_DataTyp
       }
     }
     submit(PendingCollective{"all_to_all", comm, stream, result, bytes, [parts](Group& group, uint64_t turn) {
-                     group.all_to_all(turn, parts->send.data(), parts->send_count.data(), parts->send_type.data(),
-                                      parts->receive.data(), parts->receive_count.data(), parts->receive_type.data());
-                   }});
+                               group.all_to_all(turn, parts->send.data(), parts->send_count.data(), parts->send_type.data(),
+                                                parts->receive.data(), parts->receive_count.data(), parts->receive_type.data());
+                             }});
   });
 }
 
 C_Status send(void* data, size_t count, C_DataType type, size_t to, C_CCLComm comm, C_Stream stream) {
-  return guarded([&] { submit(PendingMessage{comm, stream, Message{true, data, count, type_of(type), static_cast<uint32_t>(to), 0}}); });
+  return guarded(
+      [&] { submit(PendingMessage{comm, stream, Message{true, data, count, type_of(type), static_cast<uint32_t>(to), 0}}); });
 }
 
 C_Status recv(void* data, size_t count, C_DataType type, size_t from, C_CCLComm comm, C_Stream stream) {
-  return guarded(
-      [&] { submit(PendingMessage{comm, stream, Message{false, data, count, type_of(type), static_cast<uint32_t>(from), 0}}); });
+  return guarded([&] {
+    submit(PendingMessage{comm, stream, Message{false, data, count, type_of(type), static_cast<uint32_t>(from), 0}});
+  });
 }
 
 }  // namespace

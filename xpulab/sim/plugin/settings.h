@@ -7,8 +7,8 @@
 namespace sim {
 
 struct Settings {
-  int cards;                           // XPULAB_SIM_CARDS, 1 to kMostCards
-  size_t memory_bytes;                 // XPULAB_SIM_MEMORY, of each card
+  int cards;                          // XPULAB_SIM_CARDS, 1 to kMostCards
+  size_t memory_bytes;                // XPULAB_SIM_MEMORY, of each card
   std::chrono::milliseconds timeout;  // XPULAB_SIM_TIMEOUT in seconds: how long a wait lasts before it fails
 };
 

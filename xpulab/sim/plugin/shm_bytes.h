@@ -18,8 +18,6 @@ inline const char* at(const void* data, size_t bytes) {
   return bytes == 0 ? static_cast<const char*>(data) : static_cast<const char*>(data) + bytes;
 }
 
-inline char* at(void* data, size_t bytes) {
-  return bytes == 0 ? static_cast<char*>(data) : static_cast<char*>(data) + bytes;
-}
+inline char* at(void* data, size_t bytes) { return bytes == 0 ? static_cast<char*>(data) : static_cast<char*>(data) + bytes; }
 
 }  // namespace sim::shm

@@ -20,11 +20,11 @@ const char* name_of(Kind kind);  // "all_reduce"
 // A collective as one rank called it. All ranks must call the same; it is stored in shared memory for comparison.
 struct Call {
   Kind kind = Kind::kNone;
-  Type type = Type::kUInt8;                                // of all elements; not used by all_to_all
-  Op op = Op::kSum;                                        // of reductions
-  uint32_t root = 0;                                       // of reduce and broadcast
-  uint64_t number = 0;                                     // how many collectives this communicator did before
-  uint64_t count = 0;                                      // elements, as the caller gave them
+  Type type = Type::kUInt8;                                  // of all elements; not used by all_to_all
+  Op op = Op::kSum;                                          // of reductions
+  uint32_t root = 0;                                         // of reduce and broadcast
+  uint64_t number = 0;                                       // how many collectives this communicator did before
+  uint64_t count = 0;                                        // elements, as the caller gave them
   uint64_t send[kMostRanks] = {}, receive[kMostRanks] = {};  // all_to_all: elements to and from each rank
   Type send_type[kMostRanks] = {}, receive_type[kMostRanks] = {};
 };

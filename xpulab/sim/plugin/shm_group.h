@@ -79,8 +79,8 @@ class Group {
   // Fails the communicator on all ranks. All report the first reason given.
   void fail(const std::string& why) noexcept;
 
-  static void create(const Name& name);            // creates the segment; no rank has joined
-  static bool has_living_rank(const Name& name);   // whether a process that joined is still running
+  static void create(const Name& name);           // creates the segment; no rank has joined
+  static bool has_living_rank(const Name& name);  // whether a process that joined is still running
 
  private:
   struct Header;

@@ -59,8 +59,9 @@ bool Group::receive_step(Transfer& transfer) {
     MessageHeader head;
     std::memcpy(&head, ring + read % mailbox_bytes_, sizeof head);
     if (head.count != message.count || head.type != static_cast<uint32_t>(message.type)) {
-      fail_and_throw("rank " + std::to_string(message.peer) + " called send(" + elements(head.count, static_cast<Type>(head.type)) +
-             ", to rank " + std::to_string(rank_) + "), rank " + std::to_string(rank_) + " called " + text_of(message));
+      fail_and_throw("rank " + std::to_string(message.peer) + " called send(" +
+                     elements(head.count, static_cast<Type>(head.type)) + ", to rank " + std::to_string(rank_) + "), rank " +
+                     std::to_string(rank_) + " called " + text_of(message));
     }
     read += sizeof head;
     available -= sizeof head;

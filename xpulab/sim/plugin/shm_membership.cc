@@ -103,7 +103,8 @@ void Group::join() {
     header_->join_changed.notify();
   }
   const auto sized = [this] { return header_->state.load() == kReady; };
-  wait(header_->join_changed, sized, [] { return Missing{{}, "The rank that joined first has not finished resizing the segment."}; });
+  wait(header_->join_changed, sized,
+       [] { return Missing{{}, "The rank that joined first has not finished resizing the segment."}; });
   if (header_->ranks.load() != ranks_) {
     fail_and_throw("the ranks disagree about their number: " + std::to_string(ranks_) + " on this rank, " +
                    std::to_string(header_->ranks.load()) + " on the rank that joined first");
@@ -114,7 +115,7 @@ void Group::join() {
   uint32_t absent = kAbsent;
   if (!own.membership.compare_exchange_strong(absent, kJoining)) {
     fail_and_throw("two processes joined as rank " + std::to_string(rank_) + ", " + std::to_string(own.process.id) + " and " +
-           std::to_string(::getpid()));
+                   std::to_string(::getpid()));
   }
   own.process = Process::self();
   set_activity(current_call);
@@ -129,7 +130,9 @@ void Group::join() {
 
 Group::Slot& Group::slot(size_t rank) const { return header_->slots[rank]; }
 
-char* Group::area(size_t half, size_t rank) const { return segment_.data() + sizeof(Header) + (half * ranks_ + rank) * share_bytes_; }
+char* Group::area(size_t half, size_t rank) const {
+  return segment_.data() + sizeof(Header) + (half * ranks_ + rank) * share_bytes_;
+}
 
 char* Group::mailbox(size_t from, size_t to) const { return area(2, 0) + (from * ranks_ + to) * mailbox_bytes_; }
 

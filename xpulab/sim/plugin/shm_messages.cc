@@ -26,7 +26,8 @@ void Group::post(std::vector<Message>& messages) {
 void Group::exchange(const std::vector<Message>& messages) {
   if (messages.empty()) return;
   current_call = text_of(messages[0]);
-  for (size_t other = 1; other < std::min(messages.size(), kMessagesShown); ++other) current_call += " + " + text_of(messages[other]);
+  for (size_t other = 1; other < std::min(messages.size(), kMessagesShown); ++other)
+    current_call += " + " + text_of(messages[other]);
   if (messages.size() > kMessagesShown) current_call += " and " + std::to_string(messages.size() - kMessagesShown) + " more";
   throw_if_failed();
   set_activity(current_call);
@@ -48,8 +49,8 @@ void Group::exchange(const std::vector<Message>& messages) {
       if (!expected(transfer)) continue;
       const auto known = std::find(missing.ranks.begin(), missing.ranks.end(), transfer.message.peer);
       if (known == missing.ranks.end()) missing.ranks.push_back(transfer.message.peer);
-      missing.details += text_of(transfer.message) + ": " + std::to_string(std::min(transfer.transferred, transfer.bytes)) + " of " +
-                        std::to_string(transfer.bytes) + " bytes received. ";
+      missing.details += text_of(transfer.message) + ": " + std::to_string(std::min(transfer.transferred, transfer.bytes)) +
+                         " of " + std::to_string(transfer.bytes) + " bytes received. ";
     }
     return missing;
   };

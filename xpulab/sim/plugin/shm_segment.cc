@@ -50,7 +50,8 @@ Name Name::parse(const std::string& text) {
   const int fields = std::sscanf(text.c_str(), "xpulab-sim-%u-%8[0-9a-f]-%" SCNu64 "-%d-%" SCNu64 "-%u%n", &user, boot,
                                  &name.processes, &process, &name.creator.started, &name.serial, &length);
   if (fields != 6 || static_cast<size_t>(length) != text.size()) {
-    throw Failure("'" + text + "' is not the id of a simulated communicator; all ranks must use the id that one rank created, unchanged");
+    throw Failure("'" + text +
+                  "' is not the id of a simulated communicator; all ranks must use the id that one rank created, unchanged");
   }
   name.user = user;
   name.boot = boot;

@@ -20,7 +20,7 @@ namespace sim::shm {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kMagic = 0x3130306d69737078;  // "xpsim001"
+constexpr uint64_t kMagic = 0x3130306d69737078;           // "xpsim001"
 constexpr std::chrono::milliseconds kCheckInterval{200};  // how often a waiting rank checks that the others are alive
 constexpr size_t kFailureText = 3000, kActivityText = 200;
 
@@ -59,9 +59,9 @@ struct Group::Slot {
   std::atomic<uint32_t> membership{kAbsent};
   Process process;
   std::atomic<uint32_t> barriers{0};  // how many barriers it has entered
-  Notifier changed;                          // notified when a mailbox or a turn of this rank changes
+  Notifier changed;                   // notified when a mailbox or a turn of this rank changes
   Call calls[2];                      // the last two collectives, alternating
-  char activity[kActivityText] = "";        // for error messages only: may be read while it changes
+  char activity[kActivityText] = "";  // for error messages only: may be read while it changes
 };
 
 struct Group::Header {
@@ -88,15 +88,16 @@ struct Group::Turns {
 // A message that is being sent or received.
 struct Group::Transfer {
   Message message;
-  size_t bytes;          // of the whole message
-  size_t transferred = 0;     // bytes written or read so far, with the padding to kAlignment
-  bool started = false;  // its header is written or read
+  size_t bytes;            // of the whole message
+  size_t transferred = 0;  // bytes written or read so far, with the padding to kAlignment
+  bool started = false;    // its header is written or read
   bool finished = false;
   std::vector<char> copied;  // for the delivery thread: the message from byte copied_from on
   size_t copied_from = 0;
 
   const char* source() const {
-    return copied.empty() ? at(static_cast<const void*>(message.data), transferred) : copied.data() + (transferred - copied_from);
+    return copied.empty() ? at(static_cast<const void*>(message.data), transferred)
+                          : copied.data() + (transferred - copied_from);
   }
 };
 

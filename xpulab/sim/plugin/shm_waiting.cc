@@ -32,9 +32,9 @@ void Group::wait(Notifier& changed, const Condition& ready, const FindMissing& f
       if (ready()) return;  // it arrived before it ended
       if (!ended.empty() || now - start >= timeout_) {
         const std::vector<size_t>& named = ended.empty() ? missing.ranks : ended;
-        std::string text =
-            ended.empty() ? "timed out after " + std::to_string(timeout_.count() / 1000.0).substr(0, 5) + " s (XPULAB_SIM_TIMEOUT)"
-                         : "cannot continue";
+        std::string text = ended.empty() ? "timed out after " + std::to_string(timeout_.count() / 1000.0).substr(0, 5) +
+                                               " s (XPULAB_SIM_TIMEOUT)"
+                                         : "cannot continue";
         for (size_t rank : named) text += "; " + describe(rank);
         fail_and_throw(text + ". " + missing.details);
       }
@@ -72,7 +72,8 @@ std::string Group::describe(size_t rank) const {
 }
 
 std::string Group::where() const {
-  return current_call + " on communicator " + name_.brief() + ", rank " + std::to_string(rank_) + " of " + std::to_string(ranks_);
+  return current_call + " on communicator " + name_.brief() + ", rank " + std::to_string(rank_) + " of " +
+         std::to_string(ranks_);
 }
 
 void Group::set_activity(const std::string& activity) {

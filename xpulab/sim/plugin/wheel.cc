@@ -55,10 +55,10 @@ void copy(phi::Place to, void* target, phi::Place from, const void* source, size
   const phi::Place& card = from_host ? to : from;
   phi::DeviceManager::SetDevice(card);
   phi::Device* device = phi::DeviceManager::GetDeviceWithPlace(card);
-  if (from_host) device->MemoryCopyH2D(target, source, bytes, on);
-  else if (to_host) device->MemoryCopyD2H(target, source, bytes, on);
-  else if (to == from) device->MemoryCopyD2D(target, source, bytes, on);
-  else device->MemoryCopyP2P(to, target, source, bytes, on);
+  if (from_host) return device->MemoryCopyH2D(target, source, bytes, on);
+  if (to_host) return device->MemoryCopyD2H(target, source, bytes, on);
+  if (to == from) return device->MemoryCopyD2D(target, source, bytes, on);
+  device->MemoryCopyP2P(to, target, source, bytes, on);
 }
 
 // Whether the address is in one of Paddle's libraries.
