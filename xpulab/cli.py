@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xpulab.devices import SIMULATED, wheel_device
+from xpulab.devices import MOST_CARDS, SIMULATED, wheel_device
 from xpulab.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def run(
     device: Annotated[str, typer.Option(help="auto (the first of xpu, gpu, cpu there is), xpu, gpu, cpu or sim.")] = "auto",
     cards: Annotated[
         int | None,
-        typer.Option(min=1, max=16, help="How many cards a notebook may use. Default: 1; sim: as many as one asks for."),
+        typer.Option(
+            min=1, max=MOST_CARDS, help="How many cards a notebook may use. Default: 1; sim: as many as one asks for."
+        ),
     ] = None,
     level: Annotated[
         str, typer.Option(help="smoke: is it obviously broken. quick: does it work at all. standard: does it work right.")
@@ -189,7 +191,7 @@ def _control_of_selftest(faults: Sequence[Fault], jobs: int, as_json: bool) -> i
 def baseline(
     runs: Annotated[int, typer.Option(min=2, help="How many times it is measured; tolerances come from their spread.")] = 5,
     device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
-    cards: Annotated[int | None, typer.Option(min=1, max=16, help="As for xpulab run.")] = None,
+    cards: Annotated[int | None, typer.Option(min=1, max=MOST_CARDS, help="As for xpulab run.")] = None,
     level: Annotated[str, typer.Option(help="As for xpulab run; each level has baselines of its own.")] = "quick",
     out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
 ) -> None:

@@ -10,6 +10,9 @@ SIMULATED = "sim"
 
 DEVICES = (*REAL, SIMULATED)
 
+MOST_CARDS = 16
+"""The most cards, and so the most ranks, that one machine may have; as many are simulated at most."""
+
 WHEELS = ("paddlepaddle", "paddlepaddle-xpu", "paddlepaddle-gpu")
 """The distributions of Paddle, one for each kind of device; an environment must contain exactly one of them."""
 

@@ -15,17 +15,17 @@ saw = {}
 zeros = np.zeros(1000, dtype="uint8")
 
 
-def told(text, body):
-    """What body returns, or raises, with the faults of the text; and how many came up."""
+def with_faults(text, body):
+    """What body returns, or raises, with the faults of the text; and how many were injected."""
     sim.set_faults(text)
     before = sum(sim.counters(card).faults for card in (0, 1))
     try:
         result = body()
     except (RuntimeError, MemoryError, OSError) as error:
         result = f"{type(error).__name__}: {error}"
-    came_up = sum(sim.counters(card).faults for card in (0, 1)) - before
+    injected = sum(sim.counters(card).faults for card in (0, 1)) - before
     sim.set_faults("")
-    return result, came_up
+    return result, injected
 
 
 def there_and_back(count=1):
@@ -46,42 +46,42 @@ def places_of_bits(text, count=8):
             found.append([int(each) for each in np.nonzero(arrived)[0]])
         return found
 
-    return told(text, body)[0]
+    return with_faults(text, body)[0]
 
 
 square = paddle.to_tensor(np.zeros((300, 300), dtype="float32"))
 there_and_back()
 
-saw["none"] = told("", lambda: there_and_back(3))
-saw["flip h2d"] = told("flip copy kind=h2d n=2 bit=7", lambda: there_and_back(3))
-saw["flip d2h"] = told("flip copy kind=d2h n=3 bit=12", lambda: there_and_back(3))
-saw["flip between cards"] = told("flip copy kind=p2p bit=1", between_cards)
-saw["flip launch"] = told("flip launch kind=contiguous bit=30", lambda: float(square.t().contiguous().abs().max()))
+saw["none"] = with_faults("", lambda: there_and_back(3))
+saw["flip h2d"] = with_faults("flip copy kind=h2d n=2 bit=7", lambda: there_and_back(3))
+saw["flip d2h"] = with_faults("flip copy kind=d2h n=3 bit=12", lambda: there_and_back(3))
+saw["flip between cards"] = with_faults("flip copy kind=p2p bit=1", between_cards)
+saw["flip launch"] = with_faults("flip launch kind=contiguous bit=30", lambda: float(square.t().contiguous().abs().max()))
 nowhere = sim.counters(0).allocated_bytes * 64
-saw["flip memory, where nothing is"] = told(f"flip memory start={nowhere} size=8 n=1", there_and_back)
+saw["flip memory, where nothing is"] = with_faults(f"flip memory start={nowhere} size=8 n=1", there_and_back)
 
-saw["n"] = told("flip copy kind=h2d n=2 bit=0", lambda: there_and_back(5))
-saw["from"] = told("flip copy kind=h2d from=3 bit=0", lambda: there_and_back(5))
-saw["every"] = told("flip copy kind=h2d every=2 bit=0", lambda: there_and_back(5))
-saw["from and every"] = told("flip copy kind=h2d from=2 every=3 bit=0", lambda: there_and_back(5))
-saw["card"] = told("flip copy kind=h2d card=1 bit=0", there_and_back)
-saw["bytes, as large"] = told("flip copy kind=h2d bytes>=1000 bit=0", there_and_back)
-saw["bytes, larger"] = told("flip copy kind=h2d bytes>=1001 bit=0", there_and_back)
-saw["this rank"] = told("flip copy kind=h2d rank=0 bit=0", there_and_back)
-saw["another rank"] = told("flip copy kind=h2d rank=1 bit=0", there_and_back)
-saw["two"] = told("flip copy kind=h2d n=1 bit=0; flip copy kind=h2d n=2 bit=1", lambda: there_and_back(3))
+saw["n"] = with_faults("flip copy kind=h2d n=2 bit=0", lambda: there_and_back(5))
+saw["from"] = with_faults("flip copy kind=h2d from=3 bit=0", lambda: there_and_back(5))
+saw["every"] = with_faults("flip copy kind=h2d every=2 bit=0", lambda: there_and_back(5))
+saw["from and every"] = with_faults("flip copy kind=h2d from=2 every=3 bit=0", lambda: there_and_back(5))
+saw["card"] = with_faults("flip copy kind=h2d card=1 bit=0", there_and_back)
+saw["bytes, as large"] = with_faults("flip copy kind=h2d bytes>=1000 bit=0", there_and_back)
+saw["bytes, larger"] = with_faults("flip copy kind=h2d bytes>=1001 bit=0", there_and_back)
+saw["this rank"] = with_faults("flip copy kind=h2d rank=0 bit=0", there_and_back)
+saw["another rank"] = with_faults("flip copy kind=h2d rank=1 bit=0", there_and_back)
+saw["two"] = with_faults("flip copy kind=h2d n=1 bit=0; flip copy kind=h2d n=2 bit=1", lambda: there_and_back(3))
 saw["seed"] = [places_of_bits(f"flip copy kind=h2d p=0.5 seed={seed}") for seed in (1, 1, 2)]
 
 large = 5 * 2**20
-saw["fail alloc"] = told("fail alloc n=1", lambda: paddle.ones([large]))
-saw["after fail alloc"] = told("", lambda: float(paddle.ones([large])[:7].sum()))
-saw["fail copy"] = told("fail copy kind=h2d n=2", lambda: there_and_back(3))
-saw["fail launch"] = told("fail launch", lambda: float(square.t().contiguous().sum()))
-saw["delay alloc"] = told("delay alloc seconds=0.01", lambda: list(paddle.ones([large * 3]).shape))
-saw["delay copy"] = told("delay copy seconds=0.01", there_and_back)
-saw["delay launch"] = told("delay launch seconds=0.01", lambda: float(square.t().contiguous().sum()))
-saw["slow task"] = told("slow task factor=2", lambda: (there_and_back(), float(square.t().contiguous().sum())))
-saw["hang copy"] = told("hang copy kind=h2d n=1", there_and_back)
+saw["fail alloc"] = with_faults("fail alloc n=1", lambda: paddle.ones([large]))
+saw["after fail alloc"] = with_faults("", lambda: float(paddle.ones([large])[:7].sum()))
+saw["fail copy"] = with_faults("fail copy kind=h2d n=2", lambda: there_and_back(3))
+saw["fail launch"] = with_faults("fail launch", lambda: float(square.t().contiguous().sum()))
+saw["delay alloc"] = with_faults("delay alloc seconds=0.01", lambda: list(paddle.ones([large * 3]).shape))
+saw["delay copy"] = with_faults("delay copy seconds=0.01", there_and_back)
+saw["delay launch"] = with_faults("delay launch seconds=0.01", lambda: float(square.t().contiguous().sum()))
+saw["slow task"] = with_faults("slow task factor=2", lambda: (there_and_back(), float(square.t().contiguous().sum())))
+saw["hang copy"] = with_faults("hang copy kind=h2d n=1", there_and_back)
 
 
 def wait_for_a_launch():
@@ -89,7 +89,7 @@ def wait_for_a_launch():
     paddle.device.synchronize()
 
 
-saw["hang launch"] = told("hang launch", wait_for_a_launch)
+saw["hang launch"] = with_faults("hang launch", wait_for_a_launch)
 
 
 def twice_on_a_lost_card():
@@ -98,8 +98,8 @@ def twice_on_a_lost_card():
     return there_and_back()
 
 
-saw["lose card"] = told("lose task card=0 n=1", twice_on_a_lost_card)
-saw["lose another card"] = told("lose task card=1 n=1", there_and_back)
+saw["lose card"] = with_faults("lose task card=0 n=1", twice_on_a_lost_card)
+saw["lose another card"] = with_faults("lose task card=1 n=1", there_and_back)
 
 
 def allocate_on_a_lost_card():
@@ -108,11 +108,11 @@ def allocate_on_a_lost_card():
     return list(paddle.empty([large * 5]).shape)
 
 
-saw["allocate on a lost card"] = told("lose task card=0 n=1", allocate_on_a_lost_card)
+saw["allocate on a lost card"] = with_faults("lose task card=0 n=1", allocate_on_a_lost_card)
 sheet = paddle.zeros([40 * large], dtype="uint8")  # all but a little of what is allocated
 paddle.device.empty_cache()
-saw["flip memory"] = told("flip memory n=1", lambda: there_and_back() and int(np.count_nonzero(sheet.numpy())))
-saw["in the end"] = told("", there_and_back)
+saw["flip memory"] = with_faults("flip memory n=1", lambda: there_and_back() and int(np.count_nonzero(sheet.numpy())))
+saw["in the end"] = with_faults("", there_and_back)
 print(json.dumps(saw))
 if "leave a hanging stream" in sys.argv:
     sim.set_faults("hang launch")

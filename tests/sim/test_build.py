@@ -81,16 +81,24 @@ def test_changed_sources_build_anew(compiler, tmp_path, monkeypatch):
     assert build.built() != first
 
 
+def test_changed_limits_build_anew(compiler, tmp_path, monkeypatch):
+    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
+    first = build.built()
+    monkeypatch.setattr(build, "DEFINITIONS", ("-DXPULAB_SIM_MOST_CARDS=8",))
+    assert build.built() != first
+    assert "-DXPULAB_SIM_MOST_CARDS=8" in (tmp_path / "log").read_text()
+
+
 def test_without_a_compiler_the_remedy_is_named(compiler, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(InputError, match=r"needs a C\+\+ compiler.*looked for g\+\+, c\+\+, clang\+\+.*apt-get install g\+\+"):
+    with pytest.raises(InputError, match=r"needs a C\+\+ compiler.*tried g\+\+, c\+\+, clang\+\+.*apt-get install g\+\+"):
         build.built()
 
 
 def test_a_compiler_that_is_not_there_is_named(compiler, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(InputError, match="CXX names no-such-compiler"):
+    with pytest.raises(InputError, match="CXX is no-such-compiler"):
         build.built()
 
 
@@ -124,7 +132,7 @@ def test_a_cache_that_cannot_be_written_is_named(compiler, tmp_path, monkeypatch
     compiler("exit 0")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XPULAB_SIM_CACHE", str(tmp_path / "file"))
-    with pytest.raises(InputError, match="XPULAB_SIM_CACHE names another folder"):
+    with pytest.raises(InputError, match="set XPULAB_SIM_CACHE to another folder"):
         build.built()
 
 

@@ -28,16 +28,16 @@ def test_a_process_that_merely_loaded_may_fork(saw):
     assert saw["child of an unused parent"] == 0
 
 
-def test_a_child_of_a_process_that_used_a_card_is_told(saw):
+def test_a_child_of_a_process_that_used_a_card_gets_an_error(saw):
     assert saw["child of a parent that used a card"] == 0
 
 
 def test_another_number_of_cards_is_refused(saw):
-    assert saw["another number"].startswith("InputError: 3 simulated cards were asked for, and this process has 2")
+    assert saw["another number"].startswith("InputError: cannot load 3 simulated cards: this process already has 2")
 
 
 def test_another_size_is_refused(saw):
-    assert "cards of 33554432 bytes were asked for" in saw["another size"]
+    assert "cannot load simulated cards of 33554432 bytes" in saw["another size"]
 
 
 def test_a_card_that_is_not_there_has_no_counters(saw):
@@ -103,9 +103,9 @@ def test_random_state_can_be_set_and_seeded(saw):
     assert saw["seed"]
 
 
-@pytest.mark.parametrize("cards", [0, -1, 17])
+@pytest.mark.parametrize("cards", [0, -1, sim.MOST_CARDS + 1])
 def test_numbers_of_cards_that_cannot_be(cards):
-    with pytest.raises(InputError, match="there may be 1 to 16"):
+    with pytest.raises(InputError, match=f"choose 1 to {sim.MOST_CARDS}"):
         sim.environment(cards)
 
 
@@ -117,7 +117,7 @@ def test_sizes_that_cannot_be(memory):
 
 def test_a_size_in_the_environment_that_is_no_number(monkeypatch):
     monkeypatch.setenv("XPULAB_SIM_MEMORY", "8GiB")
-    with pytest.raises(InputError, match="XPULAB_SIM_MEMORY=8GiB: a number of bytes"):
+    with pytest.raises(InputError, match="XPULAB_SIM_MEMORY=8GiB: give a number of bytes"):
         sim.environment(1)
 
 
@@ -127,15 +127,15 @@ def test_faults_in_the_environment_are_checked_before_a_process_is_started(monke
         sim.environment(1)
 
 
-def test_sixteen_cards_of_a_new_process(library):
-    code = """import paddle
-paddle.set_device("sim:15")
+def test_a_new_process_has_as_many_cards_as_there_may_be(library):
+    code = """import sys, paddle
+paddle.set_device(f"sim:{sys.argv[1]}")
 print(len(paddle.device.get_available_custom_device()), paddle.ones([2]).place)"""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        env=os.environ | sim.environment(16),
+        [sys.executable, "-W", "ignore", "-c", code, str(sim.MOST_CARDS - 1)],
+        env=os.environ | sim.environment(sim.MOST_CARDS),
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.stdout == "16 Place(sim:15)\n", done.stderr
+    assert done.stdout == f"{sim.MOST_CARDS} Place(sim:{sim.MOST_CARDS - 1})\n", done.stderr

@@ -1,4 +1,4 @@
-"""A text that reaches the plug-in unchecked is refused there too: a fault that is not understood is never left out."""
+"""The plug-in also rejects invalid text of faults, if it was not checked in Python: no fault is silently ignored."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from xpulab.sim.limits import DROP_EXIT_CODE
+
 
 @pytest.fixture(scope="module")
 def saw(seen):
@@ -23,22 +25,22 @@ def test_a_late_rank_is_waited_for(saw):
 
 
 def test_a_failed_collective_fails_on_all_ranks(saw):
-    (_, (first, _, _)), (_, (second, came_up, _)) = saw["fail"]
+    (_, (first, _, _)), (_, (second, injected, _)) = saw["fail"]
     assert first.startswith("RuntimeError")
     assert "injected fault" in second
-    assert came_up == 1
+    assert injected == 1
 
 
-def test_a_dropped_rank_is_gone_and_the_other_is_told(saw):
-    (code, (told, _, _)), dropped = saw["drop"]
-    assert dropped == [113, None]
+def test_a_dropped_rank_is_an_error_on_the_other(saw):
+    (code, (error, _, _)), dropped = saw["drop"]
+    assert dropped == [DROP_EXIT_CODE, None]
     assert code == 0
-    assert told.startswith("RuntimeError") and "rank 1" in told
+    assert error.startswith("RuntimeError") and "rank 1" in error
 
 
 def test_a_rank_that_never_comes_is_named(saw):
-    (code, (told, _, _)), (_, (hung, came_up, _)) = saw["hang"]
+    (code, (error, _, _)), (_, (hung, injected, _)) = saw["hang"]
     assert code == 0
-    assert told.startswith("RuntimeError") and "rank 1" in told
+    assert error.startswith("RuntimeError") and "rank 1" in error
     assert hung.startswith("RuntimeError")
-    assert came_up == 1
+    assert injected == 1

@@ -1,4 +1,4 @@
-"""Streams do their work on threads of their own, in order, and tell whoever waits what went wrong."""
+"""Streams run their work on their own threads, in order, and every wait for a failed stream raises the reason."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Many runs of a 4-rank job on simulated cards, one after another: none may hang, none may leave anything behind.
+"""Many runs of a 4-rank job on simulated cards, one after another: none may hang or leave processes, files or shared memory.
 
     python tools/benchmarks/sim_soak.py            # 200 runs; --runs N, --kill-every K (0: never)
 
-Each run forks 4 ranks from this process, which has imported Paddle. They set up paddle.distributed, exchange tensors through
-every collective that a training step uses, check the values, and end. In each K-th run one rank is killed in the middle of a
-collective: the others must end by themselves with an error that names it. What is left of a run's
-process group is killed after it. Prints a line every 20 runs, and at the end the figures: segments, shared memory, files
-and processes that are left. Exits with 1 when anything was wrong.
+Each run forks 4 ranks from this process, which has imported Paddle. They initialize paddle.distributed, run collectives and
+messages, check the values, and end. In every K-th run one rank is killed between two collectives: the others must end by
+themselves with an error that names it. The process group of a run is killed after it. Prints a line every 20 runs, and at
+the end how many segments, files and processes are left and how much shared memory. Exits with 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from xpulab.sim.shared_memory import FOLDER, segments
 
 RANKS = 4
 SECONDS = 60.0
-"""A run that takes longer hangs."""
+"""The timeout of a run."""
 
 
 def work(rank: int, victim: int | None) -> None:
-    """One small job. The victim dies between two collectives, with the others waiting for it."""
+    """One small job. The victim kills itself between two collectives; the others wait for it."""
     import numpy as np
     import paddle
     import paddle.distributed as dist
@@ -54,18 +53,18 @@ def work(rank: int, victim: int | None) -> None:
         dist.alltoall_single(got, parts)
         np.testing.assert_array_equal(got.numpy()[:, 0], np.arange(RANKS))
         received = paddle.zeros([300_000])
-        asked = [
+        messages = [
             dist.P2POp(dist.isend, paddle.full([300_000], float(rank)), (rank + 1) % RANKS),
             dist.P2POp(dist.irecv, received, (rank - 1) % RANKS),
         ]
-        for task in dist.batch_isend_irecv(asked):
+        for task in dist.batch_isend_irecv(messages):
             task.wait()
         assert (received.numpy() == (rank - 1) % RANKS).all()
     dist.barrier()
 
 
 def run(log: Any, victim: int | None) -> tuple[list[int], bool]:
-    """The ranks' exit statuses (negative: a signal), and whether all ended in time. Nothing of them runs afterwards."""
+    """The exit statuses of the ranks (negative: a signal), and whether all ended before the timeout. No process is left."""
     ports = paddle_job.free_ports(RANKS + 1)
     processes: list[int] = []
     for rank in range(RANKS):
@@ -93,7 +92,7 @@ def run(log: Any, victim: int | None) -> tuple[list[int], bool]:
         for end in select.select(list(ends), [], [], left)[0]:
             process = ends.pop(end)
             os.close(end)
-            if process != processes[0]:  # the first one's id is the group's: it is reaped last
+            if process != processes[0]:  # the first process leads the group: wait for it last
                 statuses[process] = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     in_time = not ends
     for end in ends:
@@ -105,7 +104,7 @@ def run(log: Any, victim: int | None) -> tuple[list[int], bool]:
     return [statuses[process] for process in processes], in_time
 
 
-def taken() -> int:
+def shared_memory_used() -> int:
     """Bytes of shared memory in use on this machine."""
     about = os.statvfs(FOLDER)
     return (about.f_blocks - about.f_bfree) * about.f_frsize
@@ -117,7 +116,7 @@ def main() -> int:
     parser.add_argument("--kill-every", type=int, default=10)
     chosen = parser.parse_args()
 
-    names, before, files = segments(), taken(), len(os.listdir("/proc/self/fd"))
+    names, before, files = segments(), shared_memory_used(), len(os.listdir("/proc/self/fd"))
     seconds: list[float] = []
     killed: list[float] = []
     problems: list[str] = []
@@ -130,13 +129,13 @@ def main() -> int:
             statuses, in_time = run(log, victim)
             (killed if victim is not None else seconds).append(time.monotonic() - start)
             log.seek(0)
-            said = log.read()
+            output = log.read()
             if not in_time:
-                problems.append(f"run {number} hung: {statuses}\n{said[-3000:]}")
+                problems.append(f"run {number} hung: {statuses}\n{output[-3000:]}")
             elif victim is None and statuses != [0] * RANKS:
-                problems.append(f"run {number} failed: {statuses}\n{said[-3000:]}")
-            elif victim is not None and (statuses[victim] != -signal.SIGKILL or 0 in statuses or "has died" not in said):
-                problems.append(f"run {number}, rank {victim} killed: {statuses}\n{said[-3000:]}")
+                problems.append(f"run {number} failed: {statuses}\n{output[-3000:]}")
+            elif victim is not None and (statuses[victim] != -signal.SIGKILL or 0 in statuses or "has died" not in output):
+                problems.append(f"run {number}, rank {victim} killed: {statuses}\n{output[-3000:]}")
             if left := [path.name for path in segments() if path not in names]:
                 problems.append(f"run {number} left segments: {left}")
             if number % 20 == 0:
@@ -145,18 +144,19 @@ def main() -> int:
     if killed:
         print(f"{len(killed)} runs with a rank killed: median {statistics.median(killed):.2f} s, longest {max(killed):.2f} s")
     print(
-        f"shared memory taken before {before:,} bytes, after {taken():,} bytes; segments left: {len(segments()) - len(names)}"
+        f"shared memory used before {before:,} bytes, after {shared_memory_used():,} bytes; "
+        f"segments left: {len(segments()) - len(names)}"
     )
     print(f"open files before {files}, after {len(os.listdir('/proc/self/fd'))}; processes left: {len(children())}")
     for problem in problems:
         print(problem)
     if children():
-        problems.append("processes are left")
+        problems.append("child processes are left")
     return 1 if problems else 0
 
 
 def children() -> list[str]:
-    """Processes that this one has started and that are still there."""
+    """Ids of the child processes that still exist."""
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
 

@@ -20,15 +20,14 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from xpulab.devices import DEVICES, REAL, SIMULATED
+from xpulab.devices import DEVICES, MOST_CARDS, REAL, SIMULATED
 from xpulab.errors import InputError
 from xpulab.ranks import serialize
 from xpulab.ranks.inside import step
 from xpulab.ranks.report import RankReport, RanksFailed, RanksInterrupted, failure_of
 
-__all__ = ["MOST_RANKS", "RankReport", "RanksFailed", "RanksInterrupted", "Results", "run", "step"]
+__all__ = ["RankReport", "RanksFailed", "RanksInterrupted", "Results", "run", "step"]
 
-MOST_RANKS = 16
 _FORKED = ("cpu", SIMULATED)
 
 
@@ -73,8 +72,8 @@ def run(
 
 def _checked(n: int, device: str, time_limit: float, launch: bool | None) -> bool:
     """Whether to launch; raises InputError for invalid arguments."""
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_RANKS:
-        raise InputError(f"{n!r} ranks: give a whole number from 1 to {MOST_RANKS}")
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_CARDS:
+        raise InputError(f"{n!r} ranks: give a whole number from 1 to {MOST_CARDS}")
     if device not in DEVICES:
         raise InputError(f"no device {device!r}: choose {', '.join(DEVICES)}, or give use_device(...).name")
     if not time_limit > 0:

@@ -1,25 +1,28 @@
-"""A simulated accelerator: a device named "sim" with 1 to 16 cards, on every machine that has a C++ compiler.
+"""The simulated accelerator: a device named "sim" with 1 to 16 cards, on every machine with a C++ compiler.
 
-What it is: a plug-in for Paddle's CPU wheel, through the interface by which Paddle takes devices that it does not know.
-Tensors on it live in memory of the card's own, which can run out; streams and events order work that is done on other
-threads; copies, memory accounting, views and process groups go the way that they go for any card; collectives go through
-shared memory between processes. And it misbehaves when it is told to (xpulab.sim.faults).
+It is a plug-in for Paddle's CPU wheel, through Paddle's custom-device interface. Each card has its own memory, which can run
+out. Streams and events are asynchronous: work runs on other threads. Copies, memory accounting, views and process groups use
+the same code in Paddle as for any other card. Collectives use shared memory between processes. Faults can be injected
+(xpulab.sim.faults).
 
-What it is not: it checks the path through Paddle's device layer. It says nothing about Kunlun's kernels (an operator
-without a kernel of the card's own, and that is all but five, is computed by Paddle's CPU kernel between two copies), about
-Kunlun's collective library, or about the speed of any card. Each process has the memory of its cards to itself: two
-processes on one card do not see each other's. Random numbers are the CPU's: all cards share its state.
-Paddle gives what such an operator wrote new memory: written in place through a view of whole rows (x[1:3].add_(1)), it does
-not reach x. A card without a kernel for the operator would lose it in the same way.
+It tests the path through Paddle's device layer. It does not test Kunlun's kernels, Kunlun's collective library or the speed
+of any card. Limits:
+
+- Only five operators have kernels on the card. Paddle runs all others on the CPU, between two copies.
+- Such an operator writes to new memory. An in-place operator on a view of whole rows (x[1:3].add_(1)) therefore does not
+  change x. The same happens on any card without a kernel for the operator.
+- Each process has its own memory on each card: two processes on one card do not see each other's.
+- Random numbers come from the CPU: all cards share its random state.
 
     from xpulab import sim
     sim.load(cards=2)
     paddle.set_device("sim:0")
 
-Loaded after the import of paddle, the device in use stays what it was; loaded before, Paddle takes sim:0 for the default.
-A new process gets the same from sim.environment(cards), before it imports paddle. Variables: XPULAB_SIM_CARDS;
-XPULAB_SIM_MEMORY, bytes a card; XPULAB_SIM_TIMEOUT, seconds after which a wait is given up as hung (30);
-XPULAB_SIM_FAULTS; XPULAB_SIM_CACHE, where the built plug-in is kept.
+Loading it after the import of paddle keeps the current device. Loading it before makes sim:0 Paddle's default device.
+sim.environment(cards) returns the variables that give a new process the same cards; set them before it imports paddle.
+
+Environment variables: XPULAB_SIM_CARDS; XPULAB_SIM_MEMORY, bytes for each card; XPULAB_SIM_TIMEOUT, seconds after which a
+wait fails (30); XPULAB_SIM_FAULTS; XPULAB_SIM_CACHE, the folder of the built plug-in.
 """
 
 from __future__ import annotations
@@ -31,14 +34,12 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
+from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
 from xpulab.sim import faults
 from xpulab.sim.attach import attach
 from xpulab.sim.build import LIBRARY, built
-
-MOST_CARDS = 16
-MEMORY_BYTES = 8 * 2**30
-"""The memory of a card, unless XPULAB_SIM_MEMORY says otherwise. The host's is taken only as it is used."""
+from xpulab.sim.limits import LEAST_MEMORY_BYTES, MEMORY_BYTES, MOST_MEMORY_BYTES
 
 COLLECTIVES = faults.KINDS["collective"]
 
@@ -47,10 +48,13 @@ COLLECTIVES = faults.KINDS["collective"]
 class Counters:
     """What one card has done in this process since it was loaded.
 
-    bytes_to_device, bytes_to_host, bytes_on_device: copied (between cards counts where it arrived). allocations, frees: of
-    device memory by Paddle's allocator, which keeps what tensors give back until empty_cache(). allocated_bytes: what that
-    allocator has now, peak_bytes: the most it had. kernel_launches: of the card's own five kernels. tasks: what its streams
-    did. faults: how many came up. collectives: how many were done, by kind.
+    bytes_to_device, bytes_to_host, bytes_on_device: bytes copied; a copy between cards counts on the receiving card.
+    allocations, frees: of device memory by Paddle's allocator, which caches freed tensors until empty_cache().
+    allocated_bytes, peak_bytes: what that allocator has now, and the most it had.
+    kernel_launches: of the card's own five kernels.
+    tasks: copies, launches and collectives of its streams.
+    faults: how many were injected.
+    collectives: kind to the number of finished collectives.
     """
 
     bytes_to_device: int
@@ -67,11 +71,11 @@ class Counters:
 
 
 def load(cards: int = 1, memory_bytes: int | None = None) -> None:
-    """Give this process simulated cards, whether it has imported paddle or not; builds the plug-in when needed.
+    """Add simulated cards to this process, before or after it imports paddle. Builds the plug-in if needed.
 
-    Nothing happens when it has them already; faults that XPULAB_SIM_FAULTS spells now take the place of those before.
-    memory_bytes: of each card; without it XPULAB_SIM_MEMORY, or 8 GiB.
-    Raises InputError when it has another number of cards, or cards of another size, or when they cannot be built.
+    If the process already has these cards, only its faults are replaced by those of XPULAB_SIM_FAULTS.
+    memory_bytes: of each card; default: XPULAB_SIM_MEMORY, or 8 GiB.
+    Raises InputError if the process has another number of cards or cards of another size, or if the build fails.
     """
     loaded = loaded_cards()
     if loaded:
@@ -84,34 +88,34 @@ def load(cards: int = 1, memory_bytes: int | None = None) -> None:
 
 
 def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, str]:
-    """The variables that give a new process simulated cards when it imports paddle; builds the plug-in when needed.
+    """The environment variables that give a new process simulated cards. Builds the plug-in if needed.
 
-    Raises InputError for numbers that cannot be, for faults that XPULAB_SIM_FAULTS does not spell, or without a compiler.
+    Raises InputError for numbers out of range, for invalid text in XPULAB_SIM_FAULTS, and without a compiler.
     """
     if not 1 <= cards <= MOST_CARDS:
-        raise InputError(f"{cards} simulated cards: there may be 1 to {MOST_CARDS}")
+        raise InputError(f"{cards} simulated cards: choose 1 to {MOST_CARDS}")
     memory = _memory_bytes() if memory_bytes is None else memory_bytes
-    if not 2**20 <= memory <= 2**40:
-        raise InputError(f"{memory} bytes of memory for a simulated card: {2**20} to {2**40} are possible")
+    if not LEAST_MEMORY_BYTES <= memory <= MOST_MEMORY_BYTES:
+        raise InputError(f"{memory} bytes of memory for a simulated card: choose {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES}")
     faults.parse(os.environ.get("XPULAB_SIM_FAULTS", ""))
     return {
         "CUSTOM_DEVICE_ROOT": str(built().parent),
         "XPULAB_SIM_CARDS": str(cards),
         "XPULAB_SIM_MEMORY": str(memory),
-        # else Paddle's loader of plug-ins writes seven lines to stderr
-        "GLOG_minloglevel": os.environ.get("GLOG_minloglevel", "2"),  # noqa: SIM112 - glog spells it so
+        # otherwise Paddle's plug-in loader writes seven lines to stderr
+        "GLOG_minloglevel": os.environ.get("GLOG_minloglevel", "2"),  # noqa: SIM112 - glog's own name
     }
 
 
 def loaded_cards() -> int:
-    """How many simulated cards this process has; 0 when paddle is not imported or has none."""
+    """The number of simulated cards of this process; 0 if paddle is not imported or has none."""
     core = sys.modules.get("paddle.base.core")
     return core.get_custom_device_count("sim") if core and "sim" in core.get_all_custom_device_type() else 0
 
 
 def counters(card: int = 0) -> Counters:
-    """What this card has done in this process. Raises InputError when there is no such card."""
-    _require(card)
+    """The counters of a card in this process. Raises InputError if there is no such card."""
+    _require_card(card)
     library = _library()
     names = [field.name for field in fields(Counters) if field.name != "collectives"]
     values = {name: library.xpulab_sim_counter(card, index) for index, name in enumerate(names)}
@@ -120,50 +124,50 @@ def counters(card: int = 0) -> Counters:
 
 
 def set_faults(text: str) -> None:
-    """Replace all faults of this process; "" takes them away. Counting begins anew.
+    """Replace all faults of this process and restart their counts; "" removes all faults.
 
-    Cards that were lost are there again, and streams that had failed work again. Raises InputError for bad grammar.
+    Lost cards and failed streams become usable again. Raises InputError for invalid text.
     """
-    _require(0)
+    _require_card(0)
     faults.parse(text)
     if _library().xpulab_sim_set_faults(text.encode()):
         raise InputError(last_error())
 
 
 def last_error() -> str:
-    """The last thing that a card of this process complained about; "" when there was nothing."""
+    """The last error or fault that a card of this process reported; "" if there was none."""
     return _library().xpulab_sim_last_error().decode(errors="replace")
 
 
 def _memory_bytes() -> int:
     text = os.environ.get("XPULAB_SIM_MEMORY") or str(MEMORY_BYTES)
     if not text.isascii() or not text.isdigit():
-        raise InputError(f"XPULAB_SIM_MEMORY={text}: a number of bytes is needed, such as {MEMORY_BYTES}")
+        raise InputError(f"XPULAB_SIM_MEMORY={text}: give a number of bytes, for example {MEMORY_BYTES}")
     return int(text)
 
 
 def _require_same(loaded: int, cards: int, memory_bytes: int | None) -> None:
     if cards != loaded:
         raise InputError(
-            f"{cards} simulated cards were asked for, and this process has {loaded} already: "
-            "restart it (in Jupyter: the kernel) to have another number"
+            f"cannot load {cards} simulated cards: this process already has {loaded}. "
+            "To change the number, restart the process (in Jupyter: the kernel)"
         )
-    has = int(os.environ.get("XPULAB_SIM_MEMORY") or MEMORY_BYTES)
-    if memory_bytes is not None and memory_bytes != has:
+    loaded_bytes = int(os.environ.get("XPULAB_SIM_MEMORY") or MEMORY_BYTES)
+    if memory_bytes is not None and memory_bytes != loaded_bytes:
         raise InputError(
-            f"cards of {memory_bytes} bytes were asked for, and this process has cards of {has} already: "
-            "restart it (in Jupyter: the kernel) to have others"
+            f"cannot load simulated cards of {memory_bytes} bytes: this process already has cards of {loaded_bytes} bytes. "
+            "To change the size, restart the process (in Jupyter: the kernel)"
         )
 
 
-def _require(card: int) -> None:
+def _require_card(card: int) -> None:
     if not 0 <= card < loaded_cards():
-        raise InputError(f"there is no simulated card {card} in this process, which has {loaded_cards()}")
+        raise InputError(f"there is no simulated card {card}: this process has {loaded_cards()}")
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The library that Paddle has loaded, once more: the same one, with the same state."""
+    """The library that Paddle has loaded, opened again: it shares the same state."""
     library = ctypes.CDLL(str(Path(os.environ["CUSTOM_DEVICE_ROOT"]) / LIBRARY))
     library.xpulab_sim_counter.restype = ctypes.c_ulonglong
     library.xpulab_sim_last_error.restype = ctypes.c_char_p

@@ -1,7 +1,7 @@
-"""Loading the built plug-in into a process that has imported paddle already.
+"""Loading the built plug-in into a process that has already imported paddle.
 
-Paddle looks for plug-ins while it is imported. The plug-in itself can do the same afterwards (plugin/attach.cc); here is
-what remains to be done in Python, where some modules chose their functions by the devices that were there.
+Paddle loads plug-ins while it is imported. plugin/attach.cc does this later for the C++ part. This module does the rest in
+Python: paddle.device chooses some of its functions by the devices that exist at import.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import ctypes
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from xpulab.errors import InputError
 
-_CHOSEN = (
+_CUSTOM_FUNCTIONS = (
     "device_count",
     "empty_cache",
     "get_rng_state",
@@ -29,9 +29,9 @@ _CHOSEN = (
     "reset_max_memory_reserved",
     "set_rng_state",
 )
-"""What paddle/device/__init__.py takes from paddle.device.custom_device when there is a device of a plug-in."""
+"""What paddle/device/__init__.py imports from paddle.device.custom_device if there is a custom device."""
 
-_CHOSEN_PRIVATELY = {
+_PRIVATE_CUSTOM_FUNCTIONS = {
     "create_event": "_create_event_base",
     "create_stream": "_create_stream_base",
     "get_device_properties": "_get_device_properties",
@@ -39,60 +39,60 @@ _CHOSEN_PRIVATELY = {
 
 
 def attach(library: Path) -> None:
-    """Give this process, which has imported paddle, the devices of the plug-in.
+    """Load the plug-in into this process, which has imported paddle.
 
-    Raises InputError with the remedy when this wheel does not allow it.
+    Raises InputError, with what to do instead, if this wheel does not support it.
     """
     import paddle
 
     package = Path(paddle.__file__).parent
-    why = ctypes.create_string_buffer(4096)
-    with _stderr_kept() as said:
+    reason = ctypes.create_string_buffer(4096)
+    with _captured_stderr() as captured:
         plugin = ctypes.CDLL(str(library))
         failed = plugin.xpulab_sim_attach(
             str(package / "base" / "libpaddle.so").encode(),
             str(package / "libs" / "libphi_core.so").encode(),
             str(library.parent).encode(),
-            why,
-            len(why),
+            reason,
+            len(reason),
         )
     if failed:
         raise InputError(
             f"the simulated accelerator cannot be loaded after paddle {paddle.__version__} was imported: "
-            f"{why.value.decode(errors='replace')}. Call xpulab.sim.load() before `import paddle`.\n{said()}"
+            f"{reason.value.decode(errors='replace')}. Call xpulab.sim.load() before `import paddle`.\n{captured()}"
         )
-    _choose_again(paddle)
+    _use_custom_functions(paddle)
 
 
-def _choose_again(paddle: object) -> None:
-    """Let paddle.device offer what it would offer had the device been there when it was imported."""
-    import paddle.device.custom_device as chosen
+def _use_custom_functions(paddle: object) -> None:
+    """Give paddle.device the functions that it would have if the device had existed at import."""
+    import paddle.device.custom_device as custom
 
     device = sys.modules["paddle.device"]
-    # The module object stands in for another one, whose names its functions look up.
-    looked_up = device.set_device.__globals__
-    for name, wanted in {**{name: name for name in _CHOSEN}, **_CHOSEN_PRIVATELY}.items():
-        if function := getattr(chosen, name, None):
-            setattr(device, wanted, function)
-            looked_up[wanted] = function
-    looked_up["current_device_is_cpu"] = device.current_device_is_cpu = 0
+    # Paddle replaces the module object in sys.modules; the functions still look up names in the original module.
+    original = device.set_device.__globals__
+    for name, target in {**{name: name for name in _CUSTOM_FUNCTIONS}, **_PRIVATE_CUSTOM_FUNCTIONS}.items():
+        if function := getattr(custom, name, None):
+            setattr(device, target, function)
+            original[target] = function
+    original["current_device_is_cpu"] = device.current_device_is_cpu = 0
 
 
 @contextmanager
-def _stderr_kept() -> Iterator[object]:
-    """Inside the block what C++ writes to stderr is kept: Paddle's loader reports each step there. Yields a function for it."""
-    with tempfile.TemporaryFile() as kept:
+def _captured_stderr() -> Iterator[Callable[[], str]]:
+    """Capture stderr of this process, also of C++: Paddle's loader logs there. Yields a function that returns the text."""
+    with tempfile.TemporaryFile() as file:
         before = os.dup(2)
-        os.dup2(kept.fileno(), 2)
+        os.dup2(file.fileno(), 2)
         text = ""
 
-        def said() -> str:
+        def captured() -> str:
             return text
 
         try:
-            yield said
+            yield captured
         finally:
             os.dup2(before, 2)
             os.close(before)
-            kept.seek(0)
-            text = kept.read().decode(errors="replace")
+            file.seek(0)
+            text = file.read().decode(errors="replace")

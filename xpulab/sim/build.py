@@ -1,4 +1,4 @@
-"""Building the plug-in: once for each wheel, compiler and state of its sources, by whoever needs it first."""
+"""Building the plug-in: once for each wheel, compiler and version of its sources, when it is first needed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from xpulab.errors import InputError
+from xpulab.sim.limits import DEFINITIONS
 
 LIBRARY = "libxpulab_sim.so"
 SOURCES = Path(__file__).parent / "plugin"
 _COMPILERS = ("g++", "c++", "clang++")
 _OPTIONS = ("-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra")
 _SECONDS = 300
-"""For one file; the longest takes 7 to 11 s."""
+"""The timeout of one compiler; the longest takes 7 to 11 s."""
+
+_MOST_COMPILERS = 4
+"""How many run at once, if there are as many cores: one takes up to 0.5 GB of memory."""
 
 
 def built() -> Path:
-    """The built plug-in; its folder holds nothing else, since Paddle loads every library in it.
+    """The path of the built plug-in; builds it if needed. Its folder has no other file: Paddle loads every library there.
 
-    Of several processes that ask at the same time one builds, and the others wait. What a build that was killed left
-    behind is never used. Raises InputError when there is no compiler, no wheel, or when it does not compile.
+    If several processes call it at the same time, one builds and the others wait. Files of a killed build are never used.
+    Raises InputError without a compiler or a wheel, and if the build fails.
     """
     paddle, compiler = _paddle(), _compiler()
     folder = _cache() / _key(paddle, compiler)
@@ -40,28 +44,28 @@ def built() -> Path:
             if not library.exists():
                 _build(paddle, compiler, folder)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}; XPULAB_SIM_CACHE names another folder") from error
+        raise InputError(f"{folder}: cannot be written: {error.strerror}; set XPULAB_SIM_CACHE to another folder") from error
     return library
 
 
 def _build(paddle: Path, compiler: str, folder: Path) -> None:
-    """Compile into a temporary folder beside `folder`, which then becomes it."""
-    for left in folder.parent.glob(f"{folder.name}.building-*"):  # by a build that was killed: we hold its lock
+    """Compile into a temporary folder, and rename it to `folder` when it is complete."""
+    for left in folder.parent.glob(f"{folder.name}.building-*"):  # of a killed build: this process has the lock
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}.building-", dir=folder.parent) as building:
         scratch, ready = Path(building), Path(building) / "ready"
         ready.mkdir()
         objects = [scratch / f"{source.stem}.o" for source in _translation_units()]
         include = ["-isystem", str(paddle / "include"), "-isystem", str(paddle / "include" / "third_party")]
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(max(2, min(_MOST_COMPILERS, len(os.sched_getaffinity(0))))) as pool:
             commands = [
-                [compiler, *_OPTIONS, *include, "-c", str(source), "-o", str(target)]
+                [compiler, *_OPTIONS, *DEFINITIONS, *include, "-c", str(source), "-o", str(target)]
                 for source, target in zip(_translation_units(), objects, strict=True)
             ]
             for _ in pool.map(_run, commands):
                 pass
         libs = paddle / "libs"
-        # nodelete: Paddle unloads plug-ins when the process ends, and threads of a stream may still be there then.
+        # nodelete: Paddle unloads plug-ins when the process ends, and threads of streams may still run then.
         link = [f"-L{libs}", "-lphi_core", "-lcommon", "-lrt", "-pthread", f"-Wl,-rpath,{libs}", "-Wl,-z,nodelete"]
         _run([compiler, "-shared", *map(str, objects), *link, "-o", str(ready / LIBRARY)])
         os.rename(ready, folder)
@@ -73,30 +77,31 @@ def _run(command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise InputError(
-            f"the simulated accelerator does not build: {command[0]} did not finish {what} in {_SECONDS} s; CXX names another"
+            f"the simulated accelerator does not build: {command[0]} did not finish {what} in {_SECONDS} s; "
+            "set CXX to another compiler"
         ) from error
     except OSError as error:
         raise InputError(f"the simulated accelerator does not build: {command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
         lines = done.stderr.splitlines()
-        said = [line for line in lines if "error" in line or "cannot find" in line] or lines
+        errors = [line for line in lines if "error" in line or "cannot find" in line] or lines
         head = f"the simulated accelerator does not build: {command[0]} stopped at {what} with exit code {done.returncode}"
         raise InputError(
-            "\n  ".join([head, *said[:5], "It needs C++17, as of g++ 9 or clang++ 10; CXX names another compiler"])
+            "\n  ".join([head, *errors[:5], "It needs C++17: g++ 9 or clang++ 10, or later; set CXX to another compiler"])
         )
 
 
 def _translation_units() -> list[Path]:
-    """The longest first: those that include Paddle's own headers."""
+    """All sources; first those that take longest, because they include Paddle's own headers."""
     longest = ("kernels.cc", "attach.cc", "wheel.cc")
     return sorted(SOURCES.glob("*.cc"), key=lambda source: (source.name not in longest, source.name))
 
 
 def _paddle() -> Path:
-    """Where the wheel lies, found without importing it."""
+    """The folder of the wheel, found without importing it."""
     found = importlib.util.find_spec("paddle")
     if found is None or not found.submodule_search_locations:
-        raise InputError("the simulated accelerator is a plug-in for paddle, which is not installed: run env/validate.sh")
+        raise InputError("the simulated accelerator needs paddle, which is not installed: run env/validate.sh")
     return Path(found.submodule_search_locations[0])
 
 
@@ -105,9 +110,9 @@ def _compiler() -> str:
     for name in wanted:
         if found := shutil.which(name):
             return found
-    asked = "CXX names" if os.environ.get("CXX") else "looked for"
+    source = "CXX is" if os.environ.get("CXX") else "tried"
     raise InputError(
-        f"the simulated accelerator needs a C++ compiler, and there is none ({asked} {', '.join(wanted)}). "
+        f"the simulated accelerator needs a C++ compiler, but none was found ({source} {', '.join(wanted)}). "
         "On Debian or Ubuntu: apt-get install g++. With conda: conda install gxx_linux-64"
     )
 
@@ -119,13 +124,13 @@ def _cache() -> Path:
 
 
 def _key(paddle: Path, compiler: str) -> str:
-    """Says what the library was built from: the wheel and where it lies, the compiler, the sources and the options."""
+    """Identifies a build: the wheel and its folder, the compiler, its options and the sources."""
     digest = hashlib.sha256()
     wheel = paddle / "libs" / "libphi_core.so"
     seen = wheel.stat() if wheel.exists() else None
     tool = Path(compiler).stat()
     digest.update(repr((str(paddle), seen and (seen.st_size, seen.st_mtime_ns))).encode())
-    digest.update(repr((compiler, tool.st_size, tool.st_mtime_ns, _OPTIONS)).encode())
+    digest.update(repr((compiler, tool.st_size, tool.st_mtime_ns, _OPTIONS, DEFINITIONS)).encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]

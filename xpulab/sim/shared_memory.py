@@ -1,7 +1,7 @@
-"""What the simulated cards' communicators have in shared memory under a name.
+"""Named shared-memory segments of the simulated cards' communicators.
 
-A segment has a name only until all ranks have joined; one that can be seen longer was left by a run that crashed before,
-and goes when the next communicator of the same user is made.
+A segment has a name only until all ranks have joined. A name that stays belongs to a run that crashed before; it is removed
+when the same user creates the next communicator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ranks without Paddle: the plug-in's communicators, built alone, called through ctypes from forked processes."""
+"""Ranks without Paddle: the communicators of the plug-in, called through ctypes (group_abi.cc) from forked processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xpulab.sim.limits import DEFINITIONS
+
 PLUGIN = Path(__file__).parents[3] / "xpulab" / "sim" / "plugin"
+INTERFACE = Path(__file__).with_name("group_abi.cc")
 OPS = ("SUM", "AVG", "MAX", "MIN", "PRODUCT")
 TYPES = (
     *("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"),
@@ -144,10 +147,9 @@ class Ranks:
             raise CallFailed(error.value.decode())
         return name.value
 
-    def remove_stale(self) -> int:
-        removed, error = ctypes.c_size_t(), ctypes.create_string_buffer(4096)
-        assert self.library.xpulab_group_remove_stale(ctypes.byref(removed), error) == 0, error.value
-        return removed.value
+    def remove_stale(self) -> None:
+        error = ctypes.create_string_buffer(4096)
+        assert self.library.xpulab_group_remove_stale(error) == 0, error.value
 
     def group(self, name: bytes, ranks: int, rank: int, seconds: float = 20.0) -> Group:
         return Group(self.library, name, ranks, rank, seconds)
@@ -198,12 +200,12 @@ class Ranks:
         assert not late, f"processes {late} were not done after {seconds:.0f} s; the others: {ended}"
         return ended
 
-    def run(self, ranks: int, function: Callable[[Group], Any], seconds: float = 60.0, patience: float = 20.0) -> list[Ended]:
+    def run(self, ranks: int, function: Callable[[Group], Any], seconds: float = 60.0, timeout: float = 20.0) -> list[Ended]:
         """function(group) on so many ranks of one communicator, who then leave it."""
         name = self.make_id()
 
         def rank_of(rank: int) -> Any:
-            group = self.group(name, ranks, rank, patience)
+            group = self.group(name, ranks, rank, timeout)
             try:
                 return function(group)
             finally:
@@ -232,8 +234,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     assert compiler, "a C++ compiler is needed: apt-get install g++"
     folder = tmp_path_factory.mktemp("communicators")
-    sources = sorted([*PLUGIN.glob("shm_*.cc"), *PLUGIN.glob("reduce_*.cc")])
-    options = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    sources = [INTERFACE, *sorted(PLUGIN.glob("shm_*.cc")), *sorted(PLUGIN.glob("reduce_*.cc"))]
+    options = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I", str(PLUGIN), *DEFINITIONS]
     building = [
         subprocess.Popen([compiler, *options, "-c", str(source), "-o", str(folder / f"{source.stem}.o")]) for source in sources
     ]

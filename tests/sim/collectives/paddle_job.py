@@ -1,11 +1,12 @@
-"""Goes through Paddle's public collectives on simulated cards, in ranks forked from one process that has imported Paddle.
+"""Runs Paddle's public collectives on simulated cards, in ranks forked from one process that has imported Paddle.
 
 python paddle_job.py OUT '[2, 4, "fail collective n=1"]'    # one job after another
 
-A number is a job of so many ranks which go through all cases: functions here whose names begin with "case_", which take
-this rank's number and the number of ranks and raise when a value is wrong. A text is a job of 2 ranks, with this fault on
-rank 1. Writes a list of jobs to OUT, as JSON: each a list of ranks with "said" (for a number: [case, its error or null] each;
-for a fault: what an all_reduce of 4 ones and a message of 4 fives from rank 1 came to, or the error) and "status".
+A number is a job with so many ranks, which run all cases: the functions here whose names begin with "case_". They take this
+rank and the number of ranks, and raise when a value is wrong. A text is a job with 2 ranks and this fault on rank 1.
+Writes a list of jobs to OUT, as JSON: each is a list of ranks with "status" and "reported". For a number these are pairs
+[case, its error or null]; for a fault the results of an all_reduce of 4 ones and of a message of 4 fives from rank 1, or the
+error.
 """
 
 from __future__ import annotations
@@ -367,7 +368,7 @@ def environment(rank: int, ports: list[int]) -> dict[str, str]:
     }
 
 
-def all_cases(rank: int, ranks: int, say: Callable[[Any], None]) -> None:
+def all_cases(rank: int, ranks: int, report: Callable[[Any], None]) -> None:
     """Say of each case its name and its error, or None."""
     for name, case in CASES.items():
         error = None
@@ -375,34 +376,34 @@ def all_cases(rank: int, ranks: int, say: Callable[[Any], None]) -> None:
             case(rank, ranks)
         except BaseException:
             error = traceback.format_exc()
-        say([name, error])
+        report([name, error])
 
 
 def with_fault(text: str) -> Callable[[int, int, Callable[[Any], None]], None]:
     """What rank 1 gets to see, with this fault on it, and the others."""
 
-    def work(rank: int, ranks: int, say: Callable[[Any], None]) -> None:
+    def work(rank: int, ranks: int, report: Callable[[Any], None]) -> None:
         dist.all_reduce(before := tensor([1.0]))
         same(before, [ranks])  # it has been done: the fault is for the next
         if rank == 1:
             sim.set_faults(text)
         try:
             dist.all_reduce(got := tensor([1.0] * 4))
-            say(got.numpy().tolist())
+            report(got.numpy().tolist())
             received = tensor([0.0] * 4)
             if rank == 1:
                 dist.send(tensor([5.0] * 4), dst=0)
             elif rank == 0:
                 dist.recv(received, src=1)
-            say(received.numpy().tolist())
+            report(received.numpy().tolist())
         except BaseException as error:
-            say(f"{type(error).__name__}: {error}")
+            report(f"{type(error).__name__}: {error}")
 
     return work
 
 
 def job(number: int, work: Callable[[int, int, Callable[[Any], None]], None]) -> list[dict[str, Any]]:
-    """Do work(rank, ranks, say) on so many ranks, within the time: what each said, and its exit status."""
+    """Run work(rank, ranks, report) on so many ranks: what each reported, and its exit status."""
     ports = free_ports(number + 1)
     pipes: dict[int, int] = {}
     processes: list[int] = []
@@ -415,7 +416,7 @@ def job(number: int, work: Callable[[int, int, Callable[[Any], None]], None]) ->
                 faulthandler.dump_traceback_later(SECONDS - 5)
                 os.environ.update(environment(rank, ports))
                 dist.init_parallel_env()
-                work(rank, number, lambda said: os.write(writer, (json.dumps(said) + "\n").encode()) and None)  # noqa: B023
+                work(rank, number, lambda reported: os.write(writer, (json.dumps(reported) + "\n").encode()) and None)  # noqa: B023
                 status = 0
             except BaseException:
                 traceback.print_exc()
@@ -424,12 +425,12 @@ def job(number: int, work: Callable[[int, int, Callable[[Any], None]], None]) ->
         os.close(writer)
         pipes[reader] = rank
         processes.append(process)
-    said = [b""] * number
+    reported = [b""] * number
     until = time.monotonic() + SECONDS
     while pipes and (left := until - time.monotonic()) > 0:
         for pipe in select.select(list(pipes), [], [], left)[0]:
             if part := os.read(pipe, 65536):
-                said[pipes[pipe]] += part
+                reported[pipes[pipe]] += part
             else:
                 del pipes[pipe]
                 os.close(pipe)
@@ -438,8 +439,8 @@ def job(number: int, work: Callable[[int, int, Callable[[Any], None]], None]) ->
             os.kill(process, signal.SIGKILL)
     statuses = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]
     return [
-        {"said": [json.loads(line) for line in lines.decode().splitlines()], "status": status}
-        for lines, status in zip(said, statuses, strict=True)
+        {"reported": [json.loads(line) for line in lines.decode().splitlines()], "status": status}
+        for lines, status in zip(reported, statuses, strict=True)
     ]
 
 

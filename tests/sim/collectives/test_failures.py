@@ -1,4 +1,4 @@
-"""What goes wrong is an error on every rank, soon, that names the call, the communicator, and the ranks to blame."""
+"""Every failure is an error on every rank, in time, that names the call, the communicator and the ranks that caused it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xpulab.sim import MOST_CARDS
 from xpulab.sim.shared_memory import FOLDER, segments
 
 LONG = np.zeros(3_000_000, np.float32)
 
 
-def left_by_this_test(maker: int | None = None) -> list[str]:
+def left_by_this_test(creator: int | None = None) -> list[str]:
     """Names of the segments that this process made. Others on this machine may have theirs."""
-    return [path.name for path in segments() if path.name.split("-")[5:6] == [str(maker or os.getpid())]]
+    return [path.name for path in segments() if path.name.split("-")[5:6] == [str(creator or os.getpid())]]
 
 
 def all_reduce(group: Any, count: int = 7, type: str = "FLOAT32", op: str = "SUM") -> None:
@@ -56,7 +57,7 @@ MISMATCHES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str, s
         "root 0",
         "root 1",
     ),
-    "long against short": (
+    "long and short": (
         lambda group: group.all_gather(LONG, np.zeros(3 * LONG.size, np.float32), "FLOAT32"),
         lambda group: group.reduce_scatter(of(21), of(7), "FLOAT32", "SUM"),
         "all_gather(3000000 x FLOAT32)",
@@ -72,7 +73,7 @@ MISMATCHES: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str, s
 
 
 @pytest.mark.parametrize("name", MISMATCHES)
-def test_ranks_that_call_different_things_are_all_told_who_called_what(ranks: Any, name: str) -> None:
+def test_a_mismatch_names_the_call_of_each_rank_on_all_ranks(ranks: Any, name: str) -> None:
     usual, other, text, other_text = MISMATCHES[name]
     ended = ranks.run(3, lambda group: (other if group.rank == 1 else usual)(group))
     for each in ended:
@@ -83,7 +84,7 @@ def test_ranks_that_call_different_things_are_all_told_who_called_what(ranks: An
 
 
 @pytest.mark.parametrize(("count", "type"), [(8, "FLOAT32"), (7, "INT32"), (0, "FLOAT32")])
-def test_a_message_other_than_expected_is_told_to_both_ends(ranks: Any, count: int, type: str) -> None:
+def test_a_message_that_does_not_match_is_an_error_on_both_ranks(ranks: Any, count: int, type: str) -> None:
     def one(group: Any) -> None:
         if group.rank == 0:
             group.exchange(type, send=[(of(count), 1)])  # is done at once
@@ -97,31 +98,31 @@ def test_a_message_other_than_expected_is_told_to_both_ends(ranks: Any, count: i
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda group: all_reduce(group, type="COMPLEX64", op="MAX"), "complex numbers have no order"),
-        (lambda group: all_reduce(group, type="BOOL", op="AVG"), "AVG of BOOL has no meaning"),
+        (lambda group: all_reduce(group, type="BOOL", op="AVG"), "AVG of BOOL is not defined"),
         (lambda group: group.broadcast(of(1), "FLOAT32", 5), "rank 5 does not exist"),
         (lambda group: group.exchange("FLOAT32", send=[(of(1), 2)]), "rank 2 does not exist"),
     ],
 )
-def test_what_has_no_meaning_is_refused(ranks: Any, call: Callable[[Any], None], said: str) -> None:
+def test_an_invalid_call_is_rejected(ranks: Any, call: Callable[[Any], None], message: str) -> None:
     for each in ranks.run(2, call):
-        assert said in each.error
+        assert message in each.error
 
 
 def test_a_failed_communicator_stays_failed(ranks: Any) -> None:
     def one(group: Any) -> str:
-        with pytest.raises(Exception, match="called different things"):
+        with pytest.raises(Exception, match="called different collectives"):
             all_reduce(group, 7 + group.rank)
-        with pytest.raises(Exception, match=r"broadcast.*the communicator has failed.*called different things"):
+        with pytest.raises(Exception, match=r"broadcast.*the communicator has failed.*called different collectives"):
             group.broadcast(of(1), "FLOAT32", 0)
-        return "told twice"
+        return "failed twice"
 
-    assert ranks.values(2, one) == ["told twice"] * 2
+    assert ranks.values(2, one) == ["failed twice"] * 2
 
 
-# ---- ranks that do not come ------------------------------------------------------------------------------------------
+# ---- missing ranks ------------------------------------------------------------------------------------------
 
 
 def test_a_rank_that_never_joins_is_named(ranks: Any) -> None:
@@ -135,51 +136,51 @@ def test_a_rank_that_never_joins_is_named(ranks: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
-        ([(2, 0), (3, 1)], "told that there are"),
+        ([(2, 0), (3, 1)], "the ranks disagree about their number"),
         ([(2, 1), (2, 1)], "two processes joined as rank 1"),
     ],
 )
-def test_ranks_that_disagree_about_the_communicator(ranks: Any, given: list[tuple[int, int]], said: str) -> None:
+def test_ranks_that_disagree_about_the_communicator(ranks: Any, given: list[tuple[int, int]], message: str) -> None:
     name = ranks.make_id()
     for each in ranks.collect([ranks.fork(lambda one: ranks.group(name, *one, 5.0), one) for one in given]):
-        assert said in each.error
+        assert message in each.error
     assert left_by_this_test() == []
 
 
-def test_more_ranks_than_can_be_and_ids_that_are_none(ranks: Any) -> None:
+def test_too_many_ranks_and_invalid_ids_are_rejected(ranks: Any) -> None:
     name = ranks.make_id()
-    (ended,) = ranks.collect([ranks.fork(lambda: ranks.group(name, 17, 0))])
-    assert "1 to 16 ranks, not 17" in ended.error
+    (ended,) = ranks.collect([ranks.fork(lambda: ranks.group(name, MOST_CARDS + 1, 0))])
+    assert f"1 to {MOST_CARDS} ranks, not {MOST_CARDS + 1}" in ended.error
     (ended,) = ranks.collect([ranks.fork(lambda: ranks.group(b"../../etc/passwd", 2, 0))])
     assert "'../../etc/passwd' is not the id of a simulated communicator" in ended.error
     Path(FOLDER, name.decode()).unlink()
 
 
 def waits(group: Any) -> None:
-    """Rank 1 does something else than the others: nothing."""
+    """Rank 1 never calls the second all_reduce."""
     all_reduce(group)
     if group.rank == 1:
         signal.pause()
     all_reduce(group, 4096)
 
 
-def test_a_rank_that_does_not_come_is_named_after_the_time_limit(ranks: Any) -> None:
+def test_a_missing_rank_is_named_after_the_timeout(ranks: Any) -> None:
     name = ranks.make_id()
     processes = [ranks.fork(lambda rank: waits(ranks.group(name, 3, rank, 1.0)), rank) for rank in range(3)]
     ended = ranks.collect([processes[0], processes[2]])
     for each in ended:
         assert "all_reduce(4096 x FLOAT32, SUM) on communicator" in each.error
         assert (
-            f"rank 1 (process {processes[1]}) is alive (state S), last seen: finished all_reduce(7 x FLOAT32, SUM), number 0"
+            f"rank 1 (process {processes[1]}) is alive (state S), last call: finished all_reduce(7 x FLOAT32, SUM), number 0"
             in each.error
         )
-        assert "waited for 1.0" in each.error and "XPULAB_SIM_TIMEOUT" in each.error
+        assert "timed out after 1.0" in each.error and "XPULAB_SIM_TIMEOUT" in each.error
         assert "Arrived: 0, 2. Not arrived: 1." in each.error
 
 
-def test_a_rank_that_died_is_noticed_long_before_the_time_limit(ranks: Any) -> None:
+def test_a_dead_rank_is_detected_long_before_the_timeout(ranks: Any) -> None:
     name = ranks.make_id()
     processes = [ranks.fork(lambda rank: waits(ranks.group(name, 3, rank, 1000.0)), rank) for rank in range(3)]
     wait_until_asleep(ranks, processes[1])
@@ -193,7 +194,7 @@ def test_a_rank_that_died_is_noticed_long_before_the_time_limit(ranks: Any) -> N
 
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_killed_in_the_middle_of_a_collective(ranks: Any, victim: int) -> None:
-    """The others are somewhere in a stream of collectives when it dies; none of them stays."""
+    """The others are somewhere in a stream of collectives when it dies; all of them end."""
     name = ranks.make_id()
     started, running = os.pipe()
 
@@ -224,10 +225,10 @@ def test_a_sender_that_died_and_a_receiver_that_left(ranks: Any) -> None:
     receiver = ranks.run(2, one)[1]
     assert "recv(7 x FLOAT32, from rank 0)" in receiver.error
     assert re.search(r"rank 0 \(process \d+\) has (left the communicator|died)", receiver.error)
-    assert "0 of 28 bytes have come" in receiver.error
+    assert "0 of 28 bytes received" in receiver.error
 
 
-def test_a_long_message_that_nobody_receives_is_told_to_its_sender(ranks: Any) -> None:
+def test_a_long_message_that_is_never_received_is_an_error_on_its_sender(ranks: Any) -> None:
     def one(group: Any) -> None:
         if group.rank == 0:
             group.exchange("FLOAT32", send=[(LONG, 1)])
@@ -256,9 +257,9 @@ def test_nothing_is_left_when_all_ranks_are_killed(ranks: Any) -> None:
     assert left_by_this_test() == []
 
 
-def test_what_a_crashed_run_left_goes_with_the_next(ranks: Any) -> None:
+def test_the_segments_of_a_crashed_run_are_removed_by_the_next(ranks: Any) -> None:
     def crash() -> list[str]:
-        ranks.make_id()  # nobody joins
+        ranks.make_id()  # no rank joins
         return left_by_this_test()
 
     (crashed,) = ranks.collect([ranks.fork(crash)])
@@ -269,8 +270,8 @@ def test_what_a_crashed_run_left_goes_with_the_next(ranks: Any) -> None:
     mine.unlink()
 
 
-def test_a_segment_that_somebody_uses_is_not_removed(ranks: Any) -> None:
-    """Its maker has ended, but one rank has joined and waits for the other."""
+def test_a_segment_in_use_is_not_removed(ranks: Any) -> None:
+    """Its creator has ended, but one rank has joined and waits for the other."""
     (made,) = ranks.collect([ranks.fork(ranks.make_id)])
     first = ranks.fork(lambda: ranks.group(made.value, 2, 0).all_gather(of(1), of(2), "FLOAT32"))
     wait_until_asleep(ranks, first)
@@ -295,7 +296,7 @@ def test_a_process_id_that_was_used_again_does_not_keep_a_segment(ranks: Any) ->
         Path(FOLDER, mine).unlink()
 
 
-def test_no_room_is_an_error_and_not_a_crash(ranks: Any) -> None:
+def test_a_full_dev_shm_is_an_error_and_not_a_crash(ranks: Any) -> None:
     """A limit on the size of files stands for a full /dev/shm: the same call fails."""
     name = ranks.make_id()
 
@@ -305,14 +306,15 @@ def test_no_room_is_an_error_and_not_a_crash(ranks: Any) -> None:
         ranks.group(name, 2, rank, 10.0)
 
     errors = [each.error for each in ranks.collect([ranks.fork(limited, rank) for rank in range(2)])]
-    told = [error for error in errors if "no room in /dev/shm for a communicator" in error]
-    assert told
-    assert all(re.search(r"it needs \d{6,} bytes, \d+ are free", error) for error in told)
-    assert all("gave up (its error says why)" in error for error in errors if error not in told)  # it came too late
+    no_space = [error for error in errors if "not enough space in /dev/shm for a communicator" in error]
+    assert no_space
+    assert all(re.search(r"it needs \d{6,} bytes, \d+ are free", error) for error in no_space)
+    late = [error for error in errors if error not in no_space]
+    assert all("joining failed on another rank (see its error)" in error for error in late)
     assert left_by_this_test() == []
 
 
-@pytest.mark.parametrize(("number", "most"), [(1, 0.5), (2, 1.0), (4, 2.25), (8, 2.25), (16, 4.25)])
+@pytest.mark.parametrize(("number", "most"), [(1, 0.5), (2, 1.0), (4, 2.25), (8, 2.25), (MOST_CARDS, 4.25)])
 def test_a_communicator_takes_little_shared_memory(ranks: Any, number: int, most: float) -> None:
     sizes = ranks.values(number, lambda group: group.bytes)
     assert len(set(sizes)) == 1
@@ -320,7 +322,7 @@ def test_a_communicator_takes_little_shared_memory(ranks: Any, number: int, most
 
 
 def wait_until_asleep(ranks: Any, process: int) -> None:
-    """Until a rank sleeps in a wait: it has done all that it can."""
+    """Wait until a rank sleeps in a wait."""
     until = time.monotonic() + 20
     asleep = 0
     while asleep < 3 and time.monotonic() < until:

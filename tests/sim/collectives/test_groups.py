@@ -1,4 +1,4 @@
-"""Several communicators at once, buffers that are both ends of a call, 16 ranks, and waiting that costs nothing."""
+"""Several communicators at once, buffers that are both ends of a call, the most ranks, and waiting that costs nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from xpulab.sim import MOST_CARDS
 
 LONG = 3_000_000
 
@@ -75,7 +77,7 @@ def test_a_failed_communicator_leaves_the_others_well(ranks: Any) -> None:
 
     def one(rank: int) -> float:
         broken, well = (ranks.group(name, 2, rank) for name in names)
-        with pytest.raises(Exception, match="called different things"):
+        with pytest.raises(Exception, match="called different collectives"):
             broken.broadcast(np.zeros(1), "FLOAT64", rank)
         data = np.ones(5)
         well.all_reduce(data, data, "FLOAT64", "SUM")
@@ -132,26 +134,27 @@ def test_what_was_sent_is_delivered_before_a_rank_leaves(ranks: Any) -> None:
     assert ranks.values(2, one) == [0.0, 3.0 * LONG]
 
 
-def test_sixteen_ranks(ranks: Any) -> None:
+def test_as_many_ranks_as_there_may_be(ranks: Any) -> None:
     def one(group: Any) -> int:
         data = np.arange(1_000_000, dtype=np.int64) + group.rank
         result = np.empty_like(data)
         group.all_reduce(data, result, "INT64", "SUM")
-        np.testing.assert_array_equal(result, 16 * np.arange(1_000_000) + 120)
-        send = [np.array([100 * group.rank + to]) for to in range(16)]
-        receive = [np.zeros(1, np.int64) for _ in range(16)]
+        np.testing.assert_array_equal(result, MOST_CARDS * np.arange(1_000_000) + sum(range(MOST_CARDS)))
+        send = [np.array([100 * group.rank + to]) for to in range(MOST_CARDS)]
+        receive = [np.zeros(1, np.int64) for _ in range(MOST_CARDS)]
         group.all_to_all(send, receive, "INT64")
-        assert [int(part[0]) for part in receive] == [100 * source + group.rank for source in range(16)]
+        assert [int(part[0]) for part in receive] == [100 * source + group.rank for source in range(MOST_CARDS)]
         for _ in range(200):
             group.all_reduce(data[:3], result[:3], "INT64", "MAX")
         return int(result[0])
 
-    assert ranks.values(16, one) == [15] * 16
+    assert ranks.values(MOST_CARDS, one) == [MOST_CARDS - 1] * MOST_CARDS
 
 
 @pytest.mark.parametrize("waiting_for", ["a collective", "a message"])
 def test_waiting_costs_no_processor_time(ranks: Any, waiting_for: str) -> None:
-    """15 ranks wait 2 s for the last one."""
+    """All ranks but the last wait 2 s for it."""
+    last = MOST_CARDS - 1
 
     def processor_seconds() -> float:
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -161,16 +164,16 @@ def test_waiting_costs_no_processor_time(ranks: Any, waiting_for: str) -> None:
         data = np.ones(1)
         group.all_reduce(data, data, "FLOAT64", "SUM")
         before = processor_seconds()
-        if group.rank == 15:
+        if group.rank == last:
             time.sleep(2)  # what the others wait for
         if waiting_for == "a collective":
             group.all_reduce(data, data, "FLOAT64", "SUM")
-        elif group.rank == 15:
-            group.exchange("FLOAT64", send=[(data, rank) for rank in range(15)])
+        elif group.rank == last:
+            group.exchange("FLOAT64", send=[(data, rank) for rank in range(last)])
         else:
-            group.exchange("FLOAT64", receive=[(data, 15)])
+            group.exchange("FLOAT64", receive=[(data, last)])
         return processor_seconds() - before
 
-    used = ranks.values(16, one)
+    used = ranks.values(MOST_CARDS, one)
     assert max(used) < 1.0
     assert sum(used) < 2.0

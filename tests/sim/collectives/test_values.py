@@ -91,7 +91,7 @@ def in_order(step: Any, arrays: list[np.ndarray]) -> np.ndarray:
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind != "c":
         return a * b
-    result = np.empty_like(a)  # spelt out: numpy's own product of complex numbers may round once less
+    result = np.empty_like(a)  # written out: numpy's own product of complex numbers may round once less
     result.real = a.real * b.real - a.imag * b.imag
     result.imag = a.real * b.imag + a.imag * b.real
     return result

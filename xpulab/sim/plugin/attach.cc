@@ -1,12 +1,12 @@
 // Loading the plug-in into a process that has imported Paddle already.
 //
-// Paddle looks for plug-ins when it is imported, and then makes a device context and memory allocators for each device
-// that it has found. This does the same afterwards, with the wheel's own functions where it exports them. Two things it
-// does not offer: its allocators are made once, so new ones are made and put in the place of the old, which are never
-// destroyed (tensors that exist give their memory back to them); and so with the allocators of tensors without elements.
+// Paddle loads plug-ins when it is imported, and then creates a device context and memory allocators for each device. This
+// does the same later, with the wheel's own functions where it exports them. Paddle creates its allocators only once, and
+// also those of tensors without elements: new ones are created and replace the old ones, which are never destroyed, since
+// existing tensors return their memory to them.
 
 #include "paddle/phi/config.h"
-// The wheel says that it was built with oneDNN, whose headers it does not have.
+// The wheel's config.h defines it, but the wheel does not contain the headers of oneDNN.
 #undef PADDLE_WITH_DNNL
 
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ using paddle::memory::allocation::AllocatorFacade;
 using AllocatorMap = std::map<phi::Place, std::shared_ptr<Allocator>>;
 using ContextMap = std::map<phi::Place, std::shared_future<std::unique_ptr<phi::DeviceContext>>>;
 
-// A symbol of a library that is loaded. Throws when there is no such library or symbol.
+// A symbol of a loaded library. Throws std::runtime_error when the library or the symbol does not exist.
 void* symbol(const std::string& library, const char* name) {
   void* handle = dlopen(library.c_str(), RTLD_NOLOAD | RTLD_LAZY);
   if (handle == nullptr) throw std::runtime_error(library + " is not loaded");
@@ -42,7 +42,7 @@ void* symbol(const std::string& library, const char* name) {
 }
 
 void attach(const std::string& libpaddle, const std::string& libphi, const std::string& folder) {
-  // All symbols first, so that a wheel which lacks one is left as it was.
+  // All symbols first: a wheel that lacks one is left unchanged.
   const auto load = reinterpret_cast<void (*)(const std::string&)>(
       symbol(libpaddle, "_ZN6paddle9framework16LoadCustomDeviceERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"));
   const auto construct =
@@ -53,14 +53,15 @@ void attach(const std::string& libpaddle, const std::string& libphi, const std::
       symbol(libphi, "_ZN6paddle6memory10allocation22AllocatorFacadePrivate18system_allocators_E"));
 
   load(folder);
-  if (!phi::DeviceManager::HasDeviceType("sim")) throw std::runtime_error("Paddle did not take the plug-in in " + folder);
+  if (!phi::DeviceManager::HasDeviceType("sim")) throw std::runtime_error("Paddle did not load the plug-in from " + folder);
 
   AllocatorFacade& current = AllocatorFacade::Instance();
-  for_empty.swap(*new AllocatorMap);  // made anew by the constructor when they are not there
+  for_empty.swap(*new AllocatorMap);  // the constructor creates new ones when they are empty
   for_system.swap(*new AllocatorMap);
   void* made = ::operator new(sizeof(AllocatorFacade));
   construct(made);
-  std::swap(*static_cast<void**>(made), *reinterpret_cast<void**>(&current));  // the one pointer to all that they hold
+  // Exchanges their only member, a pointer to the implementation.
+  std::swap(*static_cast<void**>(made), *reinterpret_cast<void**>(&current));
 
   std::vector<phi::Place> places;
   for (const size_t card : phi::DeviceManager::GetSelectedDeviceList("sim")) places.push_back(phi::CustomPlace("sim", card));
@@ -72,7 +73,7 @@ void attach(const std::string& libpaddle, const std::string& libphi, const std::
 }  // namespace
 }  // namespace sim
 
-// 0, or 1 with the reason in `why`.
+// Returns 0, or 1 with the reason in `why`.
 extern "C" int xpulab_sim_attach(const char* libpaddle, const char* libphi, const char* folder, char* why, size_t size) {
   try {
     sim::attach(libpaddle, libphi, folder);

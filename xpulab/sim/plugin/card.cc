@@ -1,9 +1,9 @@
+// See card.h.
 #include "card.h"
 
 #include <pthread.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,38 +17,16 @@ namespace {
 std::atomic<bool> in_use{false};
 std::atomic<bool> forked{false};
 
-uint64_t from_environment(const char* name, uint64_t otherwise, uint64_t least, uint64_t most) {
-  const char* text = std::getenv(name);
-  if (text == nullptr || *text == 0) return otherwise;
-  char* end = nullptr;
-  const uint64_t value = std::strtoull(text, &end, 10);
-  if (*text < '0' || *text > '9' || *end != 0 || value < least || value > most) {
-    throw Error(std::string(name) + "=" + text + ": must be a whole number from " + std::to_string(least) + " to " +
-                    std::to_string(most),
-                C_ERROR);
-  }
-  return value;
-}
-
 std::vector<std::unique_ptr<Card>>* make_cards() {
   auto* made = new std::vector<std::unique_ptr<Card>>;
   for (int each = 0; each < settings().cards; ++each) made->push_back(std::make_unique<Card>(each));
-  // Threads do not live on in a child, and locks may be taken there for ever: a child of a process that has used a card
-  // must not touch any. A process that has merely loaded the plug-in may fork as it likes.
+  // A forked child has no threads of its parent, and locks may stay locked in it. So a child of a process that has used a
+  // card must not use any. A process that has only loaded the plug-in may fork.
   pthread_atfork(nullptr, nullptr, [] { forked = in_use.load(); });
   return made;
 }
 
 }  // namespace
-
-const Settings& settings() {
-  static const Settings read{
-      static_cast<int>(from_environment("XPULAB_SIM_CARDS", 1, 1, kMostCards)),
-      from_environment("XPULAB_SIM_MEMORY", uint64_t{8} << 30, 1 << 20, uint64_t{1} << 40),
-      std::chrono::seconds(from_environment("XPULAB_SIM_TIMEOUT", 30, 1, 86400)),
-  };
-  return read;
-}
 
 Card::Card(int number) : number(number), memory("card " + std::to_string(number), settings().memory_bytes) { in_use = true; }
 
@@ -65,8 +43,9 @@ bool is_forked() { return forked.load(std::memory_order_relaxed); }
 
 void require_unforked() {
   if (is_forked()) {
-    throw Error("this process was forked from one that had used the card; as with a real one it cannot go on with it: fork "
-                "before the first use, or start a new process");
+    throw Error(
+        "this process was forked after its parent had used the card, so it cannot use it, as with a real card: fork "
+        "before the first use, or start a new process");
   }
 }
 

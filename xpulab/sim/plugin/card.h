@@ -14,18 +14,15 @@ struct Card {
 
   const int number;
   Memory memory;
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::set<C_Stream> streams;
-  bool has_own_stream = false;  // the first that Paddle opens: the one on which all is done unless somebody names another
+  bool has_default_stream = false;  // Paddle opens the default stream first
 };
 
 // Throws sim::Error when there is no card of this number.
 Card& card_number(int number);
 
-// Waits until all streams of the card have done what was asked of them. Throws what went wrong on one of them.
+// Waits until all streams of the card are idle. Throws sim::Error when one of them has failed.
 void drain(Card& card);
-
-// Whether this process is the child of one that had used a card when it forked.
-bool is_forked();
 
 }  // namespace sim

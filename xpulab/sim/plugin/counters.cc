@@ -1,8 +1,9 @@
+// See counters.h.
 #include "counters.h"
 
 #include <cstring>
 
-#include "settings.h"
+#include "limits.h"
 
 namespace sim::counters {
 namespace {

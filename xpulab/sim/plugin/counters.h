@@ -1,4 +1,4 @@
-// What a card did, for whoever asks whether work was really on it.
+// Counters of what each card did, to prove that work was really done on it.
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ enum Counter : int {
   kLaunches,
   kTasks,
   kFaults,
-  kCollectives,  // from here on one for each name in kCollectiveKinds
+  kCollectives,  // the first of one counter for each name in kCollectiveKinds
 };
 
-constexpr const char* kCollectiveKinds[] = {"all_reduce", "reduce",     "broadcast", "all_gather",
+constexpr const char* kCollectiveKinds[] = {"all_reduce",     "reduce",     "broadcast", "all_gather",
                                             "reduce_scatter", "all_to_all", "send",      "recv"};
 constexpr int kCount = kCollectives + static_cast<int>(sizeof(kCollectiveKinds) / sizeof(kCollectiveKinds[0]));
 

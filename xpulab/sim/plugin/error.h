@@ -1,4 +1,4 @@
-// What goes wrong on a simulated card, with what Paddle is told and what a person is.
+// Errors of a simulated card: their text, their status for Paddle, and how they leave the plug-in.
 #pragma once
 
 #include <stdexcept>
@@ -15,18 +15,24 @@ class Error : public std::runtime_error {
   const C_Status status;
 };
 
-// Prints one line to stderr and keeps it as the process's last error (xpulab_sim_last_error).
+// Prints one line to stderr and keeps it as the last error of this process.
 void report(const std::string& message);
 
-// Throws sim::Error in a child that was forked after its parent had used a card: as with a real one, nothing works there.
+// The last report; "" without one.
+std::string last_error();
+
+// Whether this process is the child of one that had used a card when it forked.
+bool is_forked();
+
+// Throws sim::Error in a child that was forked after its parent had used a card: as with a real card, nothing works there.
 void require_unforked();
 
-// Throws an exception of Paddle's own, which comes out in Python as a RuntimeError with this text. Others must not pass
-// through Paddle: it ends the process.
+// Throws Paddle's own exception, which becomes a RuntimeError with this text in Python. Any other exception that passes
+// through Paddle ends the process.
 [[noreturn]] void throw_to_python(const std::string& message);
 
-// Calls `body` for Paddle. What it throws comes out in Python with its text, where a status alone would come out as
-// "CustomDevice error, the error code is : 2". It is reported too, since Paddle calls from where nobody sees an exception.
+// Runs `body` in a callback. An exception reaches Python with its text; a status alone would only show "CustomDevice error,
+// the error code is : 2". It is also reported, since some callers in Paddle hide exceptions.
 template <typename Body>
 C_Status guarded(Body body) {
   try {
@@ -39,9 +45,10 @@ C_Status guarded(Body body) {
   }
 }
 
-// As guarded, where Paddle calls from a destructor, or C from Python: there an exception would end the process.
+// As guarded, but returns a status: for callbacks from destructors and from Python's ctypes, where an exception would end
+// the process.
 template <typename Body>
-C_Status unthrown(Body body) noexcept {
+C_Status without_throwing(Body body) noexcept {
   try {
     require_unforked();
     body();
@@ -53,6 +60,12 @@ C_Status unthrown(Body body) noexcept {
     report(error.what());
     return C_INTERNAL_ERROR;
   }
+}
+
+// For callbacks from destructors: does nothing in the child of a process that had used the card.
+template <typename Body>
+C_Status unless_forked(Body body) noexcept {
+  return is_forked() ? C_SUCCESS : without_throwing(body);
 }
 
 }  // namespace sim

@@ -1,4 +1,4 @@
-// What only the device interface needs of streams and events: making them, ending them, waiting for them.
+// Streams and events as the device interface needs them: opening, closing, waiting.
 #pragma once
 
 #include "paddle/phi/backends/device_ext.h"
@@ -6,24 +6,24 @@
 namespace sim {
 
 C_Stream open_stream(int card);
-// What is queued on it is still done.
+// Work that is already queued still runs.
 void close_stream(C_Stream stream);
 bool is_idle(C_Stream stream);
-// Throws why the stream has failed, or that it hangs.
+// Throws sim::Error with the reason when the stream has failed, or when it hangs.
 void wait_for(C_Stream stream);
 
 C_Event open_event();
 void close_event(C_Event event);
 void record(C_Event event, C_Stream stream);
-bool has_come(C_Event event);
+bool is_reached(C_Event event);
 void wait_for(C_Event event);
-// What is queued on `stream` from here on waits for the event's last recording.
+// Work that is queued on `stream` from now on waits for the event's last recording.
 void wait_for(C_Stream stream, C_Event event);
 
-// Lets streams that have failed work again.
-void forgive_all();
+// Makes failed streams usable again.
+void reset_failed_streams();
 
-// At the end of the process: lets streams do what they have, as long as they get on with it, and stops them.
-void stop_all() noexcept;
+// At the end of the process: runs what is queued, as long as there is progress, and stops the streams.
+void stop_streams() noexcept;
 
 }  // namespace sim

@@ -1,4 +1,4 @@
-// Faults on demand. The grammar is documented and checked in xpulab/sim/faults.py; here is what each fault does.
+// Injecting faults. The grammar is documented and checked in xpulab/sim/faults.py; this is what each fault does.
 #pragma once
 
 #include <cstddef>
@@ -6,22 +6,20 @@
 
 namespace sim::faults {
 
-// Where something can go wrong: "alloc", "copy", "launch", "collective". All but "alloc" are tasks.
-// Called before the thing is done. May sleep, throw sim::Error, end the process, or wait until the wait is given up.
-// data: where the result will be; nullptr when there is none.
+// Called before an operation. May sleep, hang until the timeout of those who wait, throw sim::Error, or end the process.
+// site: "alloc", "copy", "launch" or "collective"; all but "alloc" are tasks. data: the output; nullptr without one.
 void before(const char* site, const char* kind, int card, void* data, size_t bytes);
 
-// Called on the same thread when it is done: flips bits in the result, and makes a slow card slow.
+// Called on the same thread after the operation: flips bits of the output, and sleeps for a slow card.
 void after(const char* site, const char* kind, int card, void* data, size_t bytes);
 
-// Replaces all faults, and brings back cards that were lost. Throws sim::Error when the text is malformed; then nothing
-// was replaced.
+// Replaces all faults, and restores cards that were lost. Throws sim::Error, and changes nothing, when the text is invalid.
 void set(const std::string& text);
 
-// Whether there is any, so that the common case costs nothing.
+// Whether any fault is set; cheap, for the common case without faults.
 bool any();
 
-// Throws sim::Error when a fault has taken the card away.
+// Throws sim::Error when a fault has made the card lost.
 void require_present(int card);
 
 }  // namespace sim::faults

@@ -1,8 +1,8 @@
-// The operators that must run on the card itself: those which give a view its elements, and take elements into a view.
-// All others have no kernel here and run on the CPU, between copies that Paddle makes.
+// The operators that must run on the card: those that read or write the elements of a view, and two that Paddle's fallback
+// to the CPU gets wrong. All others have no kernel here: Paddle runs them on the CPU, between two copies.
 
 #include "paddle/phi/config.h"
-// The wheel says that it was built with oneDNN, whose headers it does not have.
+// The wheel's config.h defines it, but the wheel does not contain the headers of oneDNN.
 #undef PADDLE_WITH_DNNL
 
 #include <algorithm>
@@ -25,13 +25,13 @@
 namespace sim::kernels {
 namespace {
 
-// The elements of a strided tensor, last dimension first. Strides are in bytes. Dimensions of one element are left out, and
-// a dimension that goes on where the one after it ends is joined with it, so that the innermost run is as long as it can be.
+// The elements of a strided tensor. Strides are in bytes. Dimensions of size 1 are left out, and a dimension that is
+// contiguous with the next one is merged with it, so that the innermost run is as long as possible.
 struct Layout {
   std::vector<int64_t> dims, source, target;
 };
 
-Layout joined(const phi::DDim& dims, const phi::DDim& source, const phi::DDim& target, int64_t element) {
+Layout merged(const phi::DDim& dims, const phi::DDim& source, const phi::DDim& target, int64_t element) {
   Layout layout;
   for (int dim = 0; dim < dims.size(); ++dim) {
     const int64_t from = source[dim] * element, to = target[dim] * element;
@@ -88,21 +88,21 @@ void copy_elements(size_t element, const char* from, char* to, const Layout& lay
   }
 }
 
-// `work` bytes are handled, of which the first `result` bytes at `data` are what a fault may flip a bit of.
+// Queues a kernel that handles `work` bytes. A fault may flip a bit of the first `result` bytes at `data`.
 void launch(const phi::CustomContext& context, const char* kind, void* data, size_t result, size_t work, Work body) {
   const auto stream = reinterpret_cast<C_Stream>(context.stream());
   const int card = card_of(stream);
   guarded([&] {
     faults::require_present(card);
-    enqueue_own(stream, work, [=] {
+    enqueue_card_work(stream, work, [=] {
       faults::before("launch", kind, card, data, result);
       body();
       faults::after("launch", kind, card, data, result);
       counters::add(card, counters::kLaunches, 1);
     });
-    // Paddle's wheel for the CPU adds up gradients on the host, whatever their place, and waits for nothing before it reads
-    // them (seen with 3.3.1: GradNodeAccumulation). On another stream whoever named it waits.
-    if (is_own_of_card(stream)) wait_for(stream);
+    // Paddle's CPU wheel accumulates gradients on the host, wherever they are, and does not synchronize before it reads them
+    // (seen with 3.3.1: GradNodeAccumulation). On other streams the caller synchronizes.
+    if (is_default_stream(stream)) wait_for(stream);
   });
 }
 
@@ -118,7 +118,7 @@ void Contiguous(const Context& context, const phi::DenseTensor& input, phi::Dens
   auto* to = reinterpret_cast<char*>(context.template Alloc<T>(out));
   const size_t bytes = input.numel() * sizeof(T);
   if (bytes == 0) return;
-  const Layout layout = joined(input.dims(), input.strides(), out->strides(), sizeof(T));
+  const Layout layout = merged(input.dims(), input.strides(), out->strides(), sizeof(T));
   launch(context, "contiguous", to, bytes, bytes, [=] { copy_elements(sizeof(T), from, to, layout); });
 }
 
@@ -134,7 +134,7 @@ void StridedCopy(const Context& context, const phi::DenseTensor& input, const st
   auto* to = reinterpret_cast<char*>(out->data<T>());
   const size_t bytes = input.numel() * sizeof(T);
   if (bytes == 0) return;
-  const Layout layout = joined(input.dims(), input.strides(), out->strides(), sizeof(T));
+  const Layout layout = merged(input.dims(), input.strides(), out->strides(), sizeof(T));
   // A flipped bit must lie within the tensor, whatever its strides are: in its first element.
   launch(context, "strided_copy", to, sizeof(T), bytes, [=] { copy_elements(sizeof(T), from, to, layout); });
 }
@@ -148,9 +148,9 @@ void Fill(const Context& context, const phi::DenseTensor&, const phi::Scalar& va
   launch(context, "fill", to, count * sizeof(T), count * sizeof(T), [=] { std::fill_n(to, count, wanted); });
 }
 
-// Were it computed on the CPU, Paddle would give `out` new memory, and a view of whole rows would lose what is written into it
-// (seen with 3.3.1: dist.load_state_dict then leaves every tensor as it was). Like Paddle's own, it gives `out` the input's
-// type, whatever `out` was.
+// If the CPU computed it, Paddle would allocate new memory for `out`, and what is written into a view of whole rows would be
+// lost (seen with 3.3.1: dist.load_state_dict then leaves every tensor unchanged). As Paddle's own kernel does, it gives
+// `out` the input's type.
 template <typename T, typename Context>
 void Assign(const Context& context, const phi::DenseTensor& input, phi::DenseTensor* out) {
   out->Resize(input.dims());
@@ -161,7 +161,7 @@ void Assign(const Context& context, const phi::DenseTensor& input, phi::DenseTen
   launch(context, "assign", to, bytes, bytes, [=] { std::memmove(to, from, bytes); });
 }
 
-// Paddle computes it on the CPU like any other, but then leaves the gradient there (seen with 3.3.1).
+// Without it Paddle would leave the gradient on the CPU (seen with 3.3.1).
 template <typename T, typename Context>
 void EmbeddingGrad(const Context& context, const phi::DenseTensor& ids, const phi::DenseTensor& weight,
                    const phi::DenseTensor& out_grad, int64_t padding_idx, phi::DenseTensor* weight_grad) {
@@ -171,8 +171,8 @@ void EmbeddingGrad(const Context& context, const phi::DenseTensor& ids, const ph
   const int64_t count = ids.numel(), rows = weight.dims()[0], width = weight.dims()[1], all = weight_grad->numel();
   const bool wide = ids.dtype() == phi::DataType::INT64;
   const void* picked = ids.data();
-  // It stands in for a CPU kernel between two copies, which would wait for all streams. Some callers rely on that: Paddle's
-  // pipeline schedules wait for the last of a batch of messages only (seen with VPP on four ranks).
+  // It replaces a CPU kernel between two copies, which would wait for all streams. Some callers rely on that: Paddle's
+  // pipeline schedules only wait for the last message of a batch (seen with VPP on four ranks).
   guarded([&] { drain(card_number(card_of(reinterpret_cast<C_Stream>(context.stream())))); });
   launch(context, "embedding_grad", to, all * sizeof(T), all * sizeof(T), [=] {
     std::fill_n(to, all, T(0));
@@ -186,13 +186,13 @@ void EmbeddingGrad(const Context& context, const phi::DenseTensor& ids, const ph
 
 }  // namespace sim::kernels
 
-#define XPULAB_ALL_TYPES                                                                                                    \
-  bool, uint8_t, int8_t, int16_t, int, int64_t, float, double, ::phi::dtype::float16, ::phi::dtype::bfloat16,               \
+#define XPULAB_ALL_TYPES                                                                                      \
+  bool, uint8_t, int8_t, int16_t, int, int64_t, float, double, ::phi::dtype::float16, ::phi::dtype::bfloat16, \
       ::phi::dtype::float8_e4m3fn, ::phi::dtype::float8_e5m2, ::phi::dtype::complex<float>, ::phi::dtype::complex<double>
 
 PD_REGISTER_PLUGIN_KERNEL(contiguous, sim, ALL_LAYOUT, sim::kernels::Contiguous, XPULAB_ALL_TYPES) {}
 PD_REGISTER_PLUGIN_KERNEL(strided_copy, sim, ALL_LAYOUT, sim::kernels::StridedCopy, XPULAB_ALL_TYPES) {}
 PD_REGISTER_PLUGIN_KERNEL(assign, sim, ALL_LAYOUT, sim::kernels::Assign, XPULAB_ALL_TYPES) {}
-PD_REGISTER_PLUGIN_KERNEL(embedding_grad, sim, ALL_LAYOUT, sim::kernels::EmbeddingGrad, float, double,
-                          ::phi::dtype::float16, ::phi::dtype::bfloat16) {}
+PD_REGISTER_PLUGIN_KERNEL(embedding_grad, sim, ALL_LAYOUT, sim::kernels::EmbeddingGrad, float, double, ::phi::dtype::float16,
+                          ::phi::dtype::bfloat16) {}
 PD_REGISTER_PLUGIN_KERNEL(fill, sim, ALL_LAYOUT, sim::kernels::Fill, XPULAB_ALL_TYPES) {}

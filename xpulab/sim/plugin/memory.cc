@@ -1,3 +1,4 @@
+// See memory.h.
 #include "memory.h"
 
 #include <sys/mman.h>
@@ -14,11 +15,11 @@ namespace sim {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr size_t kGivenBack = 64 * 1024;  // from this size on a freed block's pages go back to the host
+constexpr size_t kReturnBytes = 64 * 1024;  // from this size on the pages of a freed block are returned to the host
 
 size_t rounded(size_t bytes) { return (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment; }
 
-void give_back(char* from, size_t bytes) {
+void return_pages(char* from, size_t bytes) {
   static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const auto start = (reinterpret_cast<uintptr_t>(from) + page - 1) / page * page;
   const auto end = (reinterpret_cast<uintptr_t>(from) + bytes) / page * page;
@@ -34,8 +35,8 @@ void* Memory::allocate(size_t bytes) {
   if (base_ == nullptr) {
     void* reserved = mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED) {
-      throw Error(owner_ + ": the host does not give " + std::to_string(total_ >> 20) + " MiB of addresses (" +
-                  std::strerror(errno) + "); set XPULAB_SIM_MEMORY to fewer bytes");
+      throw Error(owner_ + ": the host cannot reserve " + std::to_string(total_ >> 20) + " MiB of addresses (" +
+                  std::strerror(errno) + "); set XPULAB_SIM_MEMORY to a smaller number of bytes");
     }
     base_ = static_cast<char*>(reserved);
     gaps_.emplace(0, total_);
@@ -56,12 +57,12 @@ void Memory::release(void* block) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = blocks_.find(static_cast<size_t>(static_cast<char*>(block) - base_));
   if (base_ == nullptr || found == blocks_.end()) {
-    throw Error(owner_ + ": memory is given back that was never allocated", C_ERROR);
+    throw Error(owner_ + ": an address is freed that was not allocated", C_ERROR);
   }
   auto [start, size] = *found;
   blocks_.erase(found);
   used_ -= size;
-  if (size >= kGivenBack) give_back(base_ + start, size);
+  if (size >= kReturnBytes) return_pages(base_ + start, size);
   auto after = gaps_.lower_bound(start);
   if (after != gaps_.end() && after->first == start + size) {
     size += after->second;
@@ -83,8 +84,8 @@ void Memory::require(const void* data, size_t bytes) const {
     auto block = blocks_.upper_bound(offset);
     if (block != blocks_.begin() && offset + bytes <= std::prev(block)->first + std::prev(block)->second) return;
   }
-  throw Error(owner_ + ": illegal address: " + std::to_string(bytes) +
-              " bytes from there on are not one piece of what is allocated");
+  throw Error(owner_ + ": illegal address: the " + std::to_string(bytes) +
+              " bytes from this address on do not lie within one allocation");
 }
 
 bool Memory::flip(size_t start, size_t bytes, uint64_t chosen) {
@@ -94,10 +95,10 @@ bool Memory::flip(size_t start, size_t bytes, uint64_t chosen) {
     const size_t from = std::max(start, block.first), to = std::min(end, block.first + block.second);
     return to > from ? to - from : 0;
   };
-  size_t there = 0;  // of the region, how many bytes are allocated
-  for (const auto& block : blocks_) there += overlap(block);
-  if (there == 0) return false;
-  size_t place = chosen / 8 % there;
+  size_t allocated = 0;  // bytes of the range
+  for (const auto& block : blocks_) allocated += overlap(block);
+  if (allocated == 0) return false;
+  size_t place = chosen / 8 % allocated;
   for (const auto& block : blocks_) {
     const size_t here = overlap(block);
     if (place < here) {

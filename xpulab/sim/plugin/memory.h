@@ -1,4 +1,4 @@
-// The memory of a card: one range of addresses, of which as much is the host's as is in use.
+// The memory of a card: one reserved range of addresses. The host only provides pages that are in use.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,16 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // The lowest gap that is large enough, so that the same program gets the same addresses; nullptr when there is none.
-  // Throws sim::Error when the host gives no addresses.
+  // Returns the lowest gap that is large enough, so that the same program gets the same addresses; nullptr without one.
+  // Throws sim::Error when the host cannot reserve the addresses.
   void* allocate(size_t bytes);
   void release(void* block);
 
-  // Throws sim::Error unless [data, data + bytes) is allocated here, in one piece: an illegal address, as on any card.
+  // Throws sim::Error (illegal address) unless [data, data + bytes) lies within one allocation.
   void require(const void* data, size_t bytes) const;
 
-  // Inverts a bit of what is allocated now in [start, start + bytes); `chosen` picks which. False when nothing is there.
+  // Inverts one bit of the allocated bytes in [start, start + bytes); `chosen` selects it. Returns false when none of them
+  // is allocated.
   bool flip(size_t start, size_t bytes, uint64_t chosen);
 
   size_t total() const { return total_; }
@@ -34,8 +35,8 @@ class Memory {
   const size_t total_;
   mutable std::mutex mutex_;
   char* base_ = nullptr;             // reserved at the first allocation
-  std::map<size_t, size_t> blocks_;  // offset -> bytes of what is allocated
-  std::map<size_t, size_t> gaps_;    // offset -> bytes of what is not, no two of them side by side
+  std::map<size_t, size_t> blocks_;  // offset -> bytes of each allocation
+  std::map<size_t, size_t> gaps_;    // offset -> bytes of each free range, never two adjacent ones
   size_t used_ = 0;
 };
 

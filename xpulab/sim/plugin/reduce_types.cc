@@ -2,63 +2,17 @@
 #include "reduce_types.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <type_traits>
+
+#include "reduce_float16.h"
 
 namespace sim::reduce {
 namespace {
 
 constexpr size_t kBlock = 512;  // elements that are accumulated at a time: 8 KB of the widest type
 
-// ---- float16 and bfloat16, by their bits: the compilers that we support do not all have the types -----------------
-
-float float_of_bits(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-uint32_t bits_of_float(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-float float_of_half(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t magnitude = half & 0x7fffu;
-  if (magnitude >= 0x7c00u) return float_of_bits(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-  if (magnitude >= 0x0400u) return float_of_bits(sign | ((magnitude << 13) + (112u << 23)));
-  const float subnormal = static_cast<float>(magnitude) * 0x1p-24f;  // exact: ten bits
-  return float_of_bits(sign | bits_of_float(subnormal));
-}
-
-uint16_t half_of_float(float value) {
-  const uint32_t bits = bits_of_float(value);
-  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above round to infinity
-  if (magnitude < 0x38800000u) {
-    // Below 2^-14: adding 0.5 puts the last bit that a subnormal half has at the last bit of the float's fraction,
-    // so that the addition itself rounds, to nearest even.
-    const float shifted = float_of_bits(magnitude) + 0.5f;
-    return static_cast<uint16_t>(sign | (bits_of_float(shifted) - 0x3f000000u));
-  }
-  const uint32_t odd = (magnitude >> 13) & 1u;
-  return static_cast<uint16_t>(sign | ((magnitude - (112u << 23) + 0xfffu + odd) >> 13));
-}
-
-float float_of_brain(uint16_t brain) { return float_of_bits(static_cast<uint32_t>(brain) << 16); }
-
-uint16_t brain_of_float(float value) {
-  const uint32_t bits = bits_of_float(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);  // stays a NaN
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-// ---- what is stored, and in what it is accumulated --------------------------------------------------------------
+// ---- stored types and the types in which they are accumulated --------------------------------------------------
 
 template <class T>
 struct Plain {  // float and double
@@ -83,18 +37,18 @@ struct Boolean {
   static Stored store(Sum value) { return value; }
 };
 
-struct Half {
+struct Float16 {
   using Stored = uint16_t;
   using Sum = float;
-  static Sum load(Stored value) { return float_of_half(value); }
-  static Stored store(Sum value) { return half_of_float(value); }
+  static Sum load(Stored value) { return float_of_float16(value); }
+  static Stored store(Sum value) { return float16_of_float(value); }
 };
 
-struct Brain {
+struct BFloat16 {
   using Stored = uint16_t;
   using Sum = float;
-  static Sum load(Stored value) { return float_of_brain(value); }
-  static Stored store(Sum value) { return brain_of_float(value); }
+  static Sum load(Stored value) { return float_of_bfloat16(value); }
+  static Stored store(Sum value) { return bfloat16_of_float(value); }
 };
 
 template <class T>
@@ -181,27 +135,27 @@ void accumulate(const void* const* sources, size_t number, void* out, size_t cou
 template <class Element, bool kOrdered>
 void combine_as(Op op, const void* const* sources, size_t number, void* out, size_t count) {
   using Sum = typename Element::Sum;
-  const auto as_it_is = [](Sum sum) { return sum; };
+  const auto unchanged = [](Sum sum) { return sum; };
   const auto mean = [number](Sum sum) { return divide(sum, number); };
   const auto plus = [](Sum a, Sum b) { return add(a, b); };
   const auto times = [](Sum a, Sum b) { return multiply(a, b); };
-  if (op == Op::kSum) return accumulate<Element>(sources, number, out, count, plus, as_it_is);
+  if (op == Op::kSum) return accumulate<Element>(sources, number, out, count, plus, unchanged);
   if (op == Op::kAvg) return accumulate<Element>(sources, number, out, count, plus, mean);
-  if (op == Op::kProduct) return accumulate<Element>(sources, number, out, count, times, as_it_is);
+  if (op == Op::kProduct) return accumulate<Element>(sources, number, out, count, times, unchanged);
   if constexpr (kOrdered) {
     const auto maximum = [](Sum a, Sum b) { return larger(a, b); };
     const auto minimum = [](Sum a, Sum b) { return smaller(a, b); };
-    if (op == Op::kMax) return accumulate<Element>(sources, number, out, count, maximum, as_it_is);
-    if (op == Op::kMin) return accumulate<Element>(sources, number, out, count, minimum, as_it_is);
+    if (op == Op::kMax) return accumulate<Element>(sources, number, out, count, maximum, unchanged);
+    if (op == Op::kMin) return accumulate<Element>(sources, number, out, count, minimum, unchanged);
   }
 }
 
 void combine_booleans(Op op, const void* const* sources, size_t number, void* out, size_t count) {
-  const auto as_it_is = [](uint8_t value) { return value; };
+  const auto unchanged = [](uint8_t value) { return value; };
   const auto any = [](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a | b); };
   const auto all = [](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a & b); };
-  if (op == Op::kSum || op == Op::kMax) return accumulate<Boolean>(sources, number, out, count, any, as_it_is);
-  accumulate<Boolean>(sources, number, out, count, all, as_it_is);
+  if (op == Op::kSum || op == Op::kMax) return accumulate<Boolean>(sources, number, out, count, any, unchanged);
+  accumulate<Boolean>(sources, number, out, count, all, unchanged);
 }
 
 bool is_complex(Type type) { return type == Type::kComplex64 || type == Type::kComplex128; }
@@ -224,20 +178,20 @@ const char* name_of(Op op) {
 size_t size_of(Type type) {
   static const size_t kSizes[] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8, 16};
   const auto number = static_cast<uint32_t>(type);
-  if (number < 1 || number > 15) throw Meaningless("no element type has the number " + std::to_string(number));
+  if (number < 1 || number > 15) throw InvalidReduction("there is no element type with the number " + std::to_string(number));
   return kSizes[number - 1];
 }
 
 void require(Type type, Op op) {
   size_of(type);
   if (static_cast<uint32_t>(op) > 4) {
-    throw Meaningless("no reduction has the number " + std::to_string(static_cast<uint32_t>(op)));
+    throw InvalidReduction("there is no reduction with the number " + std::to_string(static_cast<uint32_t>(op)));
   }
   if (is_complex(type) && (op == Op::kMax || op == Op::kMin)) {
-    throw Meaningless(std::string(name_of(op)) + " of " + name_of(type) + ": complex numbers have no order");
+    throw InvalidReduction(std::string(name_of(op)) + " of " + name_of(type) + ": complex numbers have no order");
   }
   if (type == Type::kBool && op == Op::kAvg) {
-    throw Meaningless("AVG of BOOL has no meaning; cast to a number, or use MIN (all) or MAX (any)");
+    throw InvalidReduction("AVG of BOOL is not defined; cast to a number, or use MIN (all) or MAX (any)");
   }
 }
 
@@ -253,10 +207,10 @@ void combine(Type type, Op op, const void* const* sources, size_t number, void* 
     case Type::kInt16: return combine_as<Integer<int16_t>, true>(op, sources, number, out, count);
     case Type::kInt32: return combine_as<Integer<int32_t>, true>(op, sources, number, out, count);
     case Type::kInt64: return combine_as<Integer<int64_t>, true>(op, sources, number, out, count);
-    case Type::kFloat16: return combine_as<Half, true>(op, sources, number, out, count);
+    case Type::kFloat16: return combine_as<Float16, true>(op, sources, number, out, count);
     case Type::kFloat32: return combine_as<Plain<float>, true>(op, sources, number, out, count);
     case Type::kFloat64: return combine_as<Plain<double>, true>(op, sources, number, out, count);
-    case Type::kBFloat16: return combine_as<Brain, true>(op, sources, number, out, count);
+    case Type::kBFloat16: return combine_as<BFloat16, true>(op, sources, number, out, count);
     case Type::kComplex64: return combine_as<Complex<float>, false>(op, sources, number, out, count);
     case Type::kComplex128: return combine_as<Complex<double>, false>(op, sources, number, out, count);
   }

@@ -1,4 +1,4 @@
-// What the environment says about the simulated cards; read once, when the plug-in is first asked.
+// Settings of the simulated cards from environment variables; read once, at the first use.
 #pragma once
 
 #include <chrono>
@@ -6,15 +6,13 @@
 
 namespace sim {
 
-constexpr int kMostCards = 16;
-
 struct Settings {
-  int cards;                           // XPULAB_SIM_CARDS, 1 to 16
-  size_t memory_bytes;                 // XPULAB_SIM_MEMORY, of each card
-  std::chrono::milliseconds patience;  // XPULAB_SIM_TIMEOUT in seconds: a stream without progress for so long hangs
+  int cards;                          // XPULAB_SIM_CARDS, 1 to kMostCards
+  size_t memory_bytes;                // XPULAB_SIM_MEMORY, of each card
+  std::chrono::milliseconds timeout;  // XPULAB_SIM_TIMEOUT in seconds: how long a wait lasts before it fails
 };
 
-// Throws sim::Error when a variable does not hold what it should.
+// Throws sim::Error when a variable has an invalid value.
 const Settings& settings();
 
 }  // namespace sim

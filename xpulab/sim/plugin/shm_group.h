@@ -1,8 +1,8 @@
 // A communicator: collectives and messages between the processes of one machine, through one bounded shared segment.
 //
-// Nothing here knows Paddle. Every call blocks until this rank's part is done; no wait is busy, none is for ever: it ends
-// with a Failure when a rank that is waited for has died (noticed within 0.2 s), has left, or does not come within the
-// time limit. A call that one rank fails fails on all ranks, and the communicator cannot be used again.
+// Independent of Paddle. Every call blocks until this rank's part is done. A wait sleeps, and it ends with a Failure when a
+// missing rank has died (detected within 0.2 s), has left, or does not arrive before the timeout. When a call fails on one
+// rank, it fails on all ranks, and the communicator cannot be used again.
 //
 // Memory of a segment: 0.8 MB for 2 ranks, 2.2 MB for 4 and for 8, 4.2 MB for 16 (Group::bytes).
 #pragma once
@@ -21,51 +21,22 @@
 #include <thread>
 #include <vector>
 
-#include "reduce_types.h"
+#include "shm_calls.h"
+#include "shm_notifier.h"
 #include "shm_segment.h"
 
 namespace sim::shm {
 
-using reduce::Op;
-using reduce::Type;
-
-constexpr size_t kMaxRanks = 16;
-
-enum class Kind : uint32_t { kNone = 0, kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll };
-const char* name_of(Kind kind);  // "all_reduce"
-
-// What a rank asked for in a collective. All ranks must ask for the same; it passes through shared memory.
-struct Call {
-  Kind kind = Kind::kNone;
-  Type type = Type::kUInt8;                                // of all elements; for all_to_all each part has its own
-  Op op = Op::kSum;                                        // of the reductions
-  uint32_t root = 0;                                       // of reduce and broadcast
-  uint64_t number = 0;                                     // collectives of this communicator before this one
-  uint64_t count = 0;                                      // elements, as the caller gave them
-  uint64_t send[kMaxRanks] = {}, receive[kMaxRanks] = {};  // all_to_all: elements for and from each rank
-  Type send_type[kMaxRanks] = {}, receive_type[kMaxRanks] = {};
-};
-
-// One send or receive.
-struct Message {
-  bool outgoing = false;
-  void* data = nullptr;  // read only when outgoing
-  uint64_t count = 0;    // elements
-  Type type = Type::kUInt8;
-  uint32_t peer = 0;  // the other rank
-  uint64_t turn = 0;  // filled by Group::post
-};
-
-// Makes a segment for a new communicator and returns its id, which all ranks need. Also removes what crashed runs left.
+// Creates the segment of a new communicator and returns its id, which all ranks need. Also removes stale segments.
 std::string make_id();
 
-// Removes segments of this user which no living process made or has joined, but not the one with the id `except`. Returns
-// how many.
-size_t remove_stale(const std::string& except = "");
+// Removes the segments of this user whose creator and ranks have all ended, except the one with the id `except`.
+void remove_stale(const std::string& except = "");
 
 class Group {
  public:
-  // Joins as one of so many ranks; returns when all have joined. Nothing of it can be seen in /dev/shm from then on.
+  // Joins as one of `ranks` ranks and returns when all have joined. The segment has no name in /dev/shm from then on.
+  // seconds: the timeout of every wait.
   Group(const std::string& id, size_t ranks, size_t rank, double seconds);
   ~Group();
   Group(const Group&) = delete;
@@ -76,53 +47,54 @@ class Group {
   size_t bytes() const { return segment_.size(); }
   const std::string& id() const { return id_; }
 
-  // Collectives are done in the order in which they were posted, whatever threads run them: post() gives the turn,
-  // which the call is run with. A turn that is never run blocks those after it: fail() the communicator then.
+  // Collectives run in the order in which they were posted, on whatever threads: post() returns the turn, which is passed
+  // to the call. A turn that never runs blocks all later ones: call fail() then.
   uint64_t post();
-  // Messages to (and from) one rank are done in the order in which they were posted.
+  // Sets the turns of messages. Those to one rank, and those from one rank, are transferred in the order of posting.
   void post(std::vector<Message>& messages);
 
-  // send and receive buffers may be the same; count is as in the interface that Paddle calls: of the receive buffer
-  // for reduce_scatter, of the send buffer for all others. Buffers may be null when nothing is in them.
+  // send and receive may be the same buffer. count: as in Paddle's device interface, elements of the receive buffer for
+  // reduce_scatter, of the send buffer for all others. Buffers may be null when count is 0.
   void all_reduce(uint64_t turn, const void* send, void* receive, size_t count, Type type, Op op);
   void reduce(uint64_t turn, const void* send, void* receive, size_t count, Type type, Op op, size_t root);
   void broadcast(uint64_t turn, void* data, size_t count, Type type, size_t root);
   void all_gather(uint64_t turn, const void* send, void* receive, size_t count, Type type);
   void reduce_scatter(uint64_t turn, const void* send, void* receive, size_t count, Type type, Op op);
-  // Arrays of one entry a rank. Part r of send goes to rank r, part r of receive comes from there; count 0 is nothing.
+  // Arrays with one entry for each rank. Part r of send goes to rank r, part r of receive comes from rank r.
   void all_to_all(uint64_t turn, const void* const* send, const size_t* send_count, const Type* send_type, void* const* receive,
                   const size_t* receive_count, const Type* receive_type);
 
-  // All of them at once, so that ranks which post them in different orders do not wait for each other for ever. Returns
-  // when everything was received; what was sent may be changed then. Nobody has to receive it for that: what does not fit
-  // the mailbox (64 KB with up to 4 ranks, 8 KB with 16) is copied and delivered by a thread as the receiver makes room.
-  // Paddle counts on it: it does not group the messages of a custom device, and both ends of a ring send first.
+  // Transfers all messages concurrently, so that ranks which post them in different orders do not deadlock. Returns when
+  // everything was received; buffers that were sent may then be changed, whether the receiver has read them or not: what
+  // does not fit the mailbox (64 KB with up to 4 ranks, 8 KB with 16) is copied, and a thread delivers it as the receiver
+  // makes room. Paddle relies on this: it does not group the messages of a custom device, and all ranks of a ring send
+  // before they receive.
   void exchange(const std::vector<Message>& messages);
 
-  // Whether something that was sent is still here. It is lost when this process ends.
+  // Whether sent data is still in this process. It is lost when the process ends.
   bool is_delivering() const { return undelivered_.load() > 0; }
-  // Waits, up to the time limit, until nothing is. Returns whether that came true.
+  // Waits, up to the timeout, until everything is delivered. Returns whether it is.
   bool deliver();
 
-  // Tells all ranks that this one cannot go on. The first reason given is the one that all report.
+  // Fails the communicator on all ranks. All report the first reason given.
   void fail(const std::string& why) noexcept;
 
-  static void make(const Name& name);              // the segment, with nobody in it
-  static bool joined_by_living(const Name& name);  // whether a process that joined is alive
+  static void create(const Name& name);           // creates the segment; no rank has joined
+  static bool has_living_rank(const Name& name);  // whether a process that joined is still running
 
  private:
   struct Header;
   struct Slot;
-  struct Lane;
+  struct Turns;
   struct Transfer;
-  struct Awaited {
-    std::vector<size_t> ranks;  // that have not come
-    std::string others;         // what is to be said of the rest
+  struct Missing {
+    std::vector<size_t> ranks;  // that a wait is waiting for
+    std::string details;        // for the error message
   };
   using Step = std::function<void(size_t round, size_t half)>;
   using Rounds = std::function<size_t()>;
-  using Question = std::function<bool()>;
-  using Roll = std::function<Awaited()>;
+  using Condition = std::function<bool()>;
+  using FindMissing = std::function<Missing()>;
 
   Slot& slot(size_t rank) const;
   char* area(size_t half, size_t rank) const;
@@ -131,48 +103,48 @@ class Group {
   void join();
   void check(Type type, size_t root = 0);
   void run(uint64_t turn, Call call, const Step& write, const Rounds& rounds, const Step& read);
-  void compare();
+  void compare_calls();
   void barrier();
-  Awaited roll(const std::function<bool(const Slot&)>& has_come) const;
-  void reduce_all(uint64_t turn, const Call& call, const void* send, void* receive, bool wanted);
-  void hand_over(Transfer& transfer);
-  void carry();
-  bool step_out(Transfer& transfer);
-  bool step_in(Transfer& transfer);
-  // After a step that moved something: wakes the peer, and at the transfer's end lets the next one of its lane begin.
-  void has_moved(Transfer& transfer, Lane& lane);
+  Missing not_arrived(const std::function<bool(const Slot&)>& has_arrived) const;
+  void reduce_all(uint64_t turn, const Call& call, const void* send, void* receive, bool keep_result);
+  void deliver_later(Transfer& transfer);
+  void deliver_copied();
+  bool send_step(Transfer& transfer);
+  bool receive_step(Transfer& transfer);
+  // After a step that moved data: notifies the peer, and starts the next turn when the transfer is finished.
+  void finish_step(Transfer& transfer, Turns& turns);
 
-  // Sleeps on the bell until ready, or until the roll shows that it is no use.
-  void wait(Bell& bell, const Question& ready, const Roll& roll);
-  bool ended(size_t rank) const;
-  void stop_if_failed() const;
-  [[noreturn]] void refuse(const std::string& why);
+  // Waits until ready. Throws Failure when a missing rank has ended or the timeout is over.
+  void wait(Notifier& changed, const Condition& ready, const FindMissing& find_missing);
+  bool has_ended(size_t rank) const;
+  void throw_if_failed() const;
+  [[noreturn]] void fail_and_throw(const std::string& why);
   std::string where() const;
   std::string describe(size_t rank) const;
-  void doing(const std::string& what);
+  void set_activity(const std::string& activity);
 
   std::string id_;
   Name name_;
   size_t ranks_;
   size_t rank_;
   pid_t owner_ = ::getpid();
-  std::chrono::milliseconds limit_;
+  std::chrono::milliseconds timeout_;
   Segment segment_;
   Header* header_ = nullptr;
-  size_t share_ = 0;  // bytes of one rank in one half of the area of the collectives
-  size_t mail_ = 0;   // bytes of one mailbox
+  size_t share_bytes_ = 0;    // of one rank in one half of the area of the collectives
+  size_t mailbox_bytes_ = 0;  // of one mailbox
   uint64_t calls_ = 0, chunks_ = 0;
   uint32_t barriers_ = 0;
-  std::unique_ptr<Lane> collectives_;
-  std::unique_ptr<Lane[]> outgoing_, incoming_;
-  std::mutex posting_, writing_;
+  std::unique_ptr<Turns> collectives_;
+  std::unique_ptr<Turns[]> outgoing_, incoming_;
+  std::mutex posting_mutex_, activity_mutex_;
 
-  // The carrier: a thread that is there from the first message which did not fit its mailbox.
-  std::mutex carrying_;
-  std::list<Transfer> to_carry_;
+  // Messages that did not fit their mailbox. The thread starts with the first of them.
+  std::mutex delivery_mutex_;
+  std::list<Transfer> to_deliver_;
   std::atomic<uint64_t> undelivered_{0};
-  std::atomic<bool> closing_{false};
-  std::thread carrier_;
+  std::atomic<bool> leaving_{false};
+  std::thread delivery_thread_;
 };
 
 }  // namespace sim::shm

@@ -4,18 +4,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 namespace sim::shm {
@@ -24,57 +22,13 @@ namespace {
 const char* const kFolder = "/dev/shm";
 const char* const kPrefix = "xpulab-sim-";
 
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-struct Status {
-  char state = '\0';
-  uint64_t started = 0;
-};
-
-// Fields 3 and 22 of /proc/<id>/stat; the second is the command in brackets, which may hold blanks and brackets.
-Status status_of(pid_t id) {
-  const std::string line = first_line("/proc/" + std::to_string(id) + "/stat");
-  const size_t bracket = line.rfind(')');
-  if (bracket == std::string::npos || bracket + 2 >= line.size()) return {};
-  Status status;
-  status.state = line[bracket + 2];
-  size_t at = bracket + 2;
-  for (int field = 3; field < 22; ++field) {
-    at = line.find(' ', at);
-    if (at == std::string::npos) return {};
-    ++at;
-  }
-  status.started = std::strtoull(line.c_str() + at, nullptr, 10);
-  return status;
-}
-
-std::string boot_id() { return first_line("/proc/sys/kernel/random/boot_id").substr(0, 8); }
-
-uint64_t process_namespace() {
-  struct stat about;
-  return ::stat("/proc/self/ns/pid", &about) == 0 ? about.st_ino : 0;
-}
-
 std::string path_of(const Name& name) { return std::string(kFolder) + "/" + name.text(); }
 
-[[noreturn]] void refuse(const std::string& path, const char* what, int error) {
+[[noreturn]] void throw_failure(const std::string& path, const char* what, int error) {
   throw Failure(path + ": " + what + ": " + std::strerror(error));
 }
 
 }  // namespace
-
-Process Process::self() { return {::getpid(), status_of(::getpid()).started}; }
-
-char Process::state() const {
-  const Status now = status_of(id);
-  const bool ended = now.state == '\0' || now.state == 'Z' || now.state == 'X' || now.started != started;
-  return ended ? '\0' : now.state;
-}
 
 Name Name::next() {
   static std::atomic<uint32_t> serial{0};
@@ -96,7 +50,8 @@ Name Name::parse(const std::string& text) {
   const int fields = std::sscanf(text.c_str(), "xpulab-sim-%u-%8[0-9a-f]-%" SCNu64 "-%d-%" SCNu64 "-%u%n", &user, boot,
                                  &name.processes, &process, &name.creator.started, &name.serial, &length);
   if (fields != 6 || static_cast<size_t>(length) != text.size()) {
-    throw Failure("'" + text + "' is not the id of a simulated communicator; ranks must pass the id of one rank on unchanged");
+    throw Failure("'" + text +
+                  "' is not the id of a simulated communicator; all ranks must use the id that one rank created, unchanged");
   }
   name.user = user;
   name.boot = boot;
@@ -113,7 +68,7 @@ std::string Name::brief() const { return std::to_string(creator.id) + "-" + std:
 
 bool Name::creator_alive() const {
   if (boot != boot_id()) return false;
-  // The ids of another namespace (a container that shares /dev/shm) say nothing here: it is not ours to judge.
+  // Process ids of another namespace (a container that shares /dev/shm) cannot be checked here: assume that it runs.
   if (processes != process_namespace()) return true;
   return creator.alive();
 }
@@ -129,7 +84,7 @@ std::vector<Name> names_present() {
     try {
       names.push_back(Name::parse(text));
     } catch (const Failure&) {
-      continue;  // a file that only looks like one of ours
+      continue;  // another file with this prefix
     }
   }
   ::closedir(folder);
@@ -139,7 +94,7 @@ std::vector<Name> names_present() {
 Segment Segment::create(const Name& name, size_t bytes) {
   const std::string path = path_of(name);
   const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (file < 0) refuse(path, "cannot be made", errno);
+  if (file < 0) throw_failure(path, "cannot be created", errno);
   Segment segment(file, path);
   try {
     segment.grow(bytes);
@@ -155,10 +110,10 @@ Segment Segment::open(const Name& name, bool writable) {
   const int file = ::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0 && errno == ENOENT) {
     throw Failure(path +
-                  " is gone: as many ranks as it was made for have joined it already, or one that wanted to join gave up (its "
-                  "error says why), or its maker ended before anybody came");
+                  " is gone: all its ranks have joined already, or joining failed on another rank (see its error), or the "
+                  "process that created it ended before any rank joined");
   }
-  if (file < 0) refuse(path, "cannot be opened", errno);
+  if (file < 0) throw_failure(path, "cannot be opened", errno);
   Segment segment(file, path);
   segment.writable_ = writable;
   segment.map_all();
@@ -188,7 +143,7 @@ void Segment::grow(size_t bytes) {
 
 void Segment::map_all() {
   struct stat about;
-  if (::fstat(file_, &about) != 0) refuse(path_, "its size cannot be read", errno);
+  if (::fstat(file_, &about) != 0) throw_failure(path_, "cannot read its size", errno);
   map(static_cast<size_t>(about.st_size));
 }
 
@@ -198,7 +153,7 @@ void Segment::reserve(size_t bytes) const {
   if (error == 0) return;
   struct statvfs left;
   const uint64_t free = ::statvfs(kFolder, &left) == 0 ? uint64_t{left.f_bavail} * left.f_frsize : 0;
-  throw Failure(std::string("no room in /dev/shm for a communicator of the simulated device: it needs ") +
+  throw Failure(std::string("not enough space in /dev/shm for a communicator of the simulated device: it needs ") +
                 std::to_string(bytes) + " bytes, " + std::to_string(free) + " are free (" + std::strerror(error) +
                 "). End other runs, use fewer groups, give the container more (docker run --shm-size=1g), or raise the limit "
                 "of file sizes (ulimit -f)");
@@ -208,7 +163,7 @@ void Segment::map(size_t bytes) {
   void* data = nullptr;
   if (bytes > 0) {
     data = ::mmap(nullptr, bytes, writable_ ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file_, 0);
-    if (data == MAP_FAILED) refuse(path_, "cannot be mapped", errno);
+    if (data == MAP_FAILED) throw_failure(path_, "cannot be mapped", errno);
   }
   if (data_ != nullptr) ::munmap(data_, size_);
   data_ = static_cast<char*>(data);
@@ -219,21 +174,6 @@ void unlink(const Name& name) noexcept {
   const int error = errno;
   ::unlink(path_of(name).c_str());
   errno = error;
-}
-
-void Bell::ring() noexcept {
-  count.fetch_add(1);
-  if (sleepers.load() == 0) return;
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&count), FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
-}
-
-void Bell::sleep(uint32_t seen, std::chrono::milliseconds longest) noexcept {
-  timespec limit;
-  limit.tv_sec = longest.count() / 1000;
-  limit.tv_nsec = longest.count() % 1000 * 1000000;
-  sleepers.fetch_add(1);
-  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&count), FUTEX_WAIT, seen, &limit, nullptr, 0);
-  sleepers.fetch_sub(1);
 }
 
 }  // namespace sim::shm

@@ -1,58 +1,48 @@
-// Named shared memory of one communicator, the processes that use it, and sleeping until one of them changed a word.
+// Named shared memory of one communicator.
 #pragma once
 
 #include <sys/types.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "shm_process.h"
 
 namespace sim::shm {
 
-// What went wrong in a communicator; the text is complete: which call, where, which rank, what to do.
+// An error of a communicator. The text is complete: which call, which communicator, which rank, what to do.
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A process, told apart from a later one with the same id by the time when it was started (clock ticks since boot).
-struct Process {
-  pid_t id = 0;
-  uint64_t started = 0;
-
-  static Process self();
-  // 'R', 'S', 'D', 'T' ... as in /proc/<id>/stat while this very process runs; '\0' once it has ended (a zombie has).
-  char state() const;
-  bool alive() const { return state() != '\0'; }
-};
-
-// The name of a segment says who made it, so that nothing has to be read to know whether it is still wanted:
+// The name of a segment identifies the process that created it, so that stale segments are found without opening them:
 // xpulab-sim-<user>-<boot>-<process namespace>-<process>-<start time>-<serial>
 struct Name {
   uid_t user = 0;
   std::string boot;        // the first 8 digits of the boot's id
-  uint64_t processes = 0;  // the namespace that the process id belongs to
+  uint64_t processes = 0;  // the namespace of the process id
   Process creator;
   uint32_t serial = 0;
 
   static Name next();  // one that this process has not used yet
-  // Throws Failure when text is no such name.
+  // Throws Failure when the text is not such a name.
   static Name parse(const std::string& text);
   std::string text() const;
-  std::string brief() const;  // "<process>-<serial>": how messages call the communicator
+  std::string brief() const;  // "<process>-<serial>", for error messages
   bool creator_alive() const;
 };
 
-// The names of all segments of this user that are in /dev/shm.
+// The names of all segments of this user in /dev/shm.
 std::vector<Name> names_present();
 
-// A segment mapped into this process. Not copied; unmapped at the end, which does not remove its name.
+// A segment that is mapped into this process. The destructor unmaps it and keeps its name.
 class Segment {
  public:
-  // A new segment of so many bytes, all of them there (a full /dev/shm is an error here, not a SIGBUS later), zero.
+  // A new segment of so many zero bytes, all allocated: a full /dev/shm is an error here, not a SIGBUS later.
   static Segment create(const Name& name, size_t bytes);
   // An existing one, at its full size. Throws Failure when there is none.
   static Segment open(const Name& name, bool writable = true);
@@ -62,9 +52,9 @@ class Segment {
   Segment(const Segment&) = delete;
   ~Segment();
 
-  // Makes the file larger, all of the bytes there, and maps it again: addresses change.
+  // Makes the file larger, allocates all of its bytes and maps it again: addresses change.
   void grow(size_t bytes);
-  // Maps what another process made larger.
+  // Maps the whole file after another process has made it larger.
   void map_all();
 
   char* data() const { return data_; }
@@ -82,19 +72,7 @@ class Segment {
   size_t size_ = 0;
 };
 
-// Removes the name; the memory stays with those who have mapped it, and goes with the last of them. A name that is
-// gone already is no error.
+// Removes the name. The memory is freed when the last process has unmapped it. A missing name is not an error.
 void unlink(const Name& name) noexcept;
-
-// A word in shared memory that ranks sleep on. ring() after the data is written; a sleeper looks at the data again.
-struct Bell {
-  std::atomic<uint32_t> count{0};
-  std::atomic<uint32_t> sleepers{0};
-
-  void ring() noexcept;
-  // Sleeps until the bell was rung after count had been seen, or the time is over. May wake for no reason.
-  void sleep(uint32_t seen, std::chrono::milliseconds longest) noexcept;
-};
-static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
 }  // namespace sim::shm

@@ -1,3 +1,4 @@
+// See stream.h, and events.h for what the device interface needs.
 #include "stream.h"
 
 #include <algorithm>
@@ -22,18 +23,18 @@ namespace {
 
 struct Task {
   sim::Work work;
-  sim::Skipped skipped;
-  bool own;  // waits for nobody, so that a waiting host may do it
+  sim::OnSkipped on_skipped;
+  bool may_run_elsewhere;  // it never blocks: a thread that waits for the stream may run it
 };
 
 }  // namespace
 
-// Shared by the handle that Paddle holds and the thread that works, whichever lives longer.
+// Shared by the handle that Paddle has and by the thread, which may outlive it.
 struct StreamState {
-  StreamState(int card, bool own_of_card) : card(card), own_of_card(own_of_card) {}
+  StreamState(int card, bool is_default) : card(card), is_default(is_default) {}
 
   const int card;
-  const bool own_of_card;
+  const bool is_default;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Task> queue;
@@ -48,17 +49,6 @@ struct C_Stream_st {
   std::shared_ptr<StreamState> state;
 };
 
-struct EventState {
-  std::mutex mutex;
-  std::condition_variable changed;
-  uint64_t recorded = 0, reached = 0;
-  std::string error;  // why the work before it was not done
-};
-
-struct C_Event_st {
-  std::shared_ptr<EventState> state = std::make_shared<EventState>();
-};
-
 namespace sim {
 namespace {
 
@@ -66,12 +56,8 @@ using Lock = std::unique_lock<std::mutex>;
 
 std::atomic<bool> stopping{false};
 
-// A little longer than what a stream does may wait for others (collectives give up after `patience` or less): who knows
-// why it takes so long is to say so first.
-std::chrono::milliseconds patience() { return settings().patience + std::chrono::seconds(2); }
-
-// Does the task with the lock let go. The stream is not busy when it begins, and not when it ends.
-void perform(StreamState& state, Lock& lock, Task task) {
+// Runs a task with the lock released. The stream is not busy before and after.
+void run_task(StreamState& state, Lock& lock, Task task) {
   const std::string failed = state.error;
   state.busy = true;
   lock.unlock();
@@ -80,15 +66,15 @@ void perform(StreamState& state, Lock& lock, Task task) {
     if (failed.empty()) {
       counters::add(state.card, counters::kTasks, 1);
       task.work();
-    } else if (task.skipped) {
-      task.skipped(failed);
+    } else if (task.on_skipped) {
+      task.on_skipped(failed);
     }
   } catch (const std::exception& thrown) {
     error = thrown.what();
   } catch (...) {
-    error = "something that is no exception was thrown";
+    error = "an unknown exception was thrown";
   }
-  task = {};  // what it holds ends here, not under the lock
+  task = {};  // destroys what it captured before the lock is taken
   if (!error.empty()) report("a stream of card " + std::to_string(state.card) + " has failed: " + error);
   lock.lock();
   if (state.error.empty()) state.error = error;
@@ -97,36 +83,36 @@ void perform(StreamState& state, Lock& lock, Task task) {
   state.changed.notify_all();
 }
 
-void perform_next(StreamState& state, Lock& lock) {
+void run_next(StreamState& state, Lock& lock) {
   Task task = std::move(state.queue.front());
   state.queue.pop_front();
-  perform(state, lock, std::move(task));
+  run_task(state, lock, std::move(task));
 }
 
-void work_through(const std::shared_ptr<StreamState>& state) {
+void run_tasks(const std::shared_ptr<StreamState>& state) {
   Lock lock(state->mutex);
   while (true) {
     state->changed.wait(lock, [&] { return !state->busy && !stopping && (state->closed || !state->queue.empty()); });
     if (state->queue.empty()) return;
-    perform_next(*state, lock);
+    run_next(*state, lock);
   }
 }
 
 void push(const std::shared_ptr<StreamState>& state, Task task) {
   state->queue.push_back(std::move(task));
   if (!state->has_thread) {
-    // Detached: a process that ends does not wait for a card that hangs.
-    std::thread([state] { work_through(state); }).detach();
+    // Detached: a process can end although a card hangs.
+    std::thread([state] { run_tasks(state); }).detach();
     state->has_thread = true;
   }
   state->changed.notify_all();
 }
 
-// Until the stream is idle. False when it got nothing done for so long.
+// Waits until the stream is idle. Returns false when it made no progress for `longest`.
 bool finish(StreamState& state, Lock& lock, std::chrono::milliseconds longest) {
   while (!state.idle()) {
-    if (!state.busy && state.queue.front().own && !faults::any()) {
-      perform_next(state, lock);
+    if (!state.busy && state.queue.front().may_run_elsewhere && !faults::any()) {
+      run_next(state, lock);
       continue;
     }
     const uint64_t before = state.done;
@@ -145,53 +131,46 @@ std::vector<std::shared_ptr<StreamState>> streams_of(Card& card) {
 
 void wait_for(StreamState& state) {
   Lock lock(state.mutex);
-  if (!finish(state, lock, patience()) && state.error.empty()) {
-    state.error = "a stream of card " + std::to_string(state.card) + " hangs: it did nothing for " +
-                  std::to_string(patience().count() / 1000) + " s (XPULAB_SIM_TIMEOUT + 2)";
-  }
-  if (!state.error.empty()) throw Error(state.error);
-}
-
-void wait_until(EventState& state, uint64_t ticket) {
-  Lock lock(state.mutex);
-  if (!state.changed.wait_for(lock, patience(), [&] { return state.reached >= ticket; })) {
-    throw Error("an event was not reached after " + std::to_string(patience().count() / 1000) +
-                " s (XPULAB_SIM_TIMEOUT + 2): the stream that it was recorded on hangs");
+  if (!finish(state, lock, stream_timeout()) && state.error.empty()) {
+    state.error = "a stream of card " + std::to_string(state.card) + " hangs: no progress for " +
+                  std::to_string(stream_timeout().count() / 1000) + " s (XPULAB_SIM_TIMEOUT + 2)";
   }
   if (!state.error.empty()) throw Error(state.error);
 }
 
 }  // namespace
 
+std::chrono::milliseconds stream_timeout() { return settings().timeout + std::chrono::seconds(2); }
+
 void enqueue(C_Stream stream, Work work) {
   std::lock_guard<std::mutex> lock(stream->state->mutex);
   push(stream->state, {std::move(work), nullptr, false});
 }
 
-bool done_at_once(C_Stream stream, size_t bytes, const Work& work, const Skipped& skipped) {
+bool run_now_if_short(C_Stream stream, size_t bytes, const Work& work, const OnSkipped& on_skipped) {
   if (bytes > kShortBytes || faults::any()) return false;
   const auto state = stream->state;
   Lock lock(state->mutex);
   if (!state->idle()) return false;
-  perform(*state, lock, {work, skipped, true});
+  run_task(*state, lock, {work, on_skipped, true});
   return true;
 }
 
-void enqueue_own(C_Stream stream, size_t bytes, Work work, Skipped skipped) {
-  if (done_at_once(stream, bytes, work, skipped)) return;
+void enqueue_card_work(C_Stream stream, size_t bytes, Work work, OnSkipped on_skipped) {
+  if (run_now_if_short(stream, bytes, work, on_skipped)) return;
   std::lock_guard<std::mutex> lock(stream->state->mutex);
-  push(stream->state, {std::move(work), std::move(skipped), true});
+  push(stream->state, {std::move(work), std::move(on_skipped), true});
 }
 
 int card_of(C_Stream stream) { return stream->state->card; }
 
-bool is_own_of_card(C_Stream stream) { return stream->state->own_of_card; }
+bool is_default_stream(C_Stream stream) { return stream->state->is_default; }
 
 C_Stream open_stream(int number) {
   Card& card = card_number(number);
   std::lock_guard<std::mutex> lock(card.mutex);
-  auto* stream = new C_Stream_st{std::make_shared<StreamState>(number, !card.has_own_stream)};
-  card.has_own_stream = true;
+  auto* stream = new C_Stream_st{std::make_shared<StreamState>(number, !card.has_default_stream)};
+  card.has_default_stream = true;
   card.streams.insert(stream);
   return stream;
 }
@@ -225,64 +204,18 @@ void drain(Card& card) {
   for (const auto& state : streams_of(card)) wait_for(*state);
 }
 
-C_Event open_event() { return new C_Event_st; }
-
-void close_event(C_Event event) { delete event; }
-
-void record(C_Event event, C_Stream stream) {
-  const auto state = event->state;
-  uint64_t ticket;
-  {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    ticket = ++state->recorded;
-  }
-  const auto reach = [state, ticket](const std::string& error) {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    state->reached = std::max(state->reached, ticket);
-    state->error = error;
-    state->changed.notify_all();
-  };
-  enqueue_own(stream, 0, [reach] { reach(""); }, reach);
-}
-
-bool has_come(C_Event event) {
-  std::lock_guard<std::mutex> lock(event->state->mutex);
-  return event->state->reached >= event->state->recorded;
-}
-
-void wait_for(C_Event event) {
-  const auto state = event->state;
-  uint64_t ticket;
-  {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    ticket = state->recorded;
-  }
-  wait_until(*state, ticket);
-}
-
-void wait_for(C_Stream stream, C_Event event) {
-  const auto state = event->state;
-  uint64_t ticket;
-  {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    ticket = state->recorded;
-    if (state->reached >= ticket && state->error.empty()) return;
-  }
-  enqueue(stream, [state, ticket] { wait_until(*state, ticket); });
-}
-
-void forgive_all() {
+void reset_failed_streams() {
   for (int number = 0; number < settings().cards; ++number) {
     for (const auto& state : streams_of(card_number(number))) {
       Lock lock(state->mutex);
-      // What is queued behind a failure is thrown away first, as it would have been before.
-      finish(*state, lock, patience());
+      // First discards what is queued after the failure.
+      finish(*state, lock, stream_timeout());
       state->error.clear();
     }
   }
 }
 
-void stop_all() noexcept {
+void stop_streams() noexcept {
   if (is_forked()) return;
   try {
     for (int number = 0; number < settings().cards; ++number) {
@@ -291,7 +224,7 @@ void stop_all() noexcept {
         finish(*state, lock, std::chrono::seconds(1));
       }
     }
-  } catch (const std::exception&) {  // the process ends: nobody is left to be told
+  } catch (const std::exception&) {  // the process ends: nothing can handle the error
   }
   stopping = true;
 }

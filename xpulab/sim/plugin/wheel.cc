@@ -1,7 +1,8 @@
+// See wheel.h; also throw_to_python of error.h.
 #include "wheel.h"
 
 #include "paddle/phi/config.h"
-// The wheel says that it was built with oneDNN, whose headers it does not have.
+// The wheel's config.h defines it, but the wheel does not contain the headers of oneDNN.
 #undef PADDLE_WITH_DNNL
 
 #include <dlfcn.h>
@@ -25,13 +26,13 @@ namespace {
 
 using CopyOnStream = void (*)(phi::Place, void*, phi::Place, const void*, size_t, void*);
 
-CopyOnStream paddles_own = nullptr;
+CopyOnStream copy_of_paddle = nullptr;
 
-bool is_here(const phi::Place& place) {
+bool is_simulated(const phi::Place& place) {
   return place.GetType() == phi::AllocationType::CUSTOM && place.GetDeviceType() == "sim";
 }
 
-// Never destroyed: the destructor of a wrapper wants to end its stream.
+// Never destroyed: the destructor of a wrapper would close its stream.
 const phi::stream::Stream* wrapper(void* stream) {
   static std::mutex& mutex = *new std::mutex;
   static auto& wrappers = *new std::map<void*, phi::stream::Stream*>;
@@ -46,36 +47,36 @@ const phi::stream::Stream* wrapper(void* stream) {
 
 void copy(phi::Place to, void* target, phi::Place from, const void* source, size_t bytes, void* stream) {
   const bool to_host = to.GetType() == phi::AllocationType::CPU, from_host = from.GetType() == phi::AllocationType::CPU;
-  if (!((is_here(to) && (is_here(from) || from_host)) || (is_here(from) && to_host))) {
-    return paddles_own(to, target, from, source, bytes, stream);
+  if (!((is_simulated(to) && (is_simulated(from) || from_host)) || (is_simulated(from) && to_host))) {
+    return copy_of_paddle(to, target, from, source, bytes, stream);
   }
   if (bytes == 0) return;
   const phi::stream::Stream* on = stream == nullptr ? nullptr : wrapper(stream);
   const phi::Place& card = from_host ? to : from;
   phi::DeviceManager::SetDevice(card);
   phi::Device* device = phi::DeviceManager::GetDeviceWithPlace(card);
-  if (from_host) device->MemoryCopyH2D(target, source, bytes, on);
-  else if (to_host) device->MemoryCopyD2H(target, source, bytes, on);
-  else if (to == from) device->MemoryCopyD2D(target, source, bytes, on);
-  else device->MemoryCopyP2P(to, target, source, bytes, on);
+  if (from_host) return device->MemoryCopyH2D(target, source, bytes, on);
+  if (to_host) return device->MemoryCopyD2H(target, source, bytes, on);
+  if (to == from) return device->MemoryCopyD2D(target, source, bytes, on);
+  device->MemoryCopyP2P(to, target, source, bytes, on);
 }
 
 // Whether the address is in one of Paddle's libraries.
-bool is_paddles(const void* address) {
+bool is_in_paddle(const void* address) {
   Dl_info info;
   return dladdr(address, &info) != 0 && info.dli_fname != nullptr && std::strstr(info.dli_fname, "paddle/") != nullptr;
 }
 
 }  // namespace
 
-void keep_stream_wrappers() {
-  // MemoryUtils has one member, a unique_ptr to the table of functions, and no way to ask for it.
+void cache_stream_wrappers() {
+  // MemoryUtils has one member, a unique_ptr to the table of functions, and no accessor for it.
   static_assert(sizeof(phi::MemoryUtils) == sizeof(phi::MemoryInterface*));
   phi::MemoryInterface* table = nullptr;
   std::memcpy(&table, static_cast<const void*>(&phi::MemoryUtils::Instance()), sizeof(table));
   if (table == nullptr || table->copy_with_stream == copy) return;
-  if (!is_paddles(reinterpret_cast<const void*>(table->copy_with_stream))) return;
-  paddles_own = table->copy_with_stream;
+  if (!is_in_paddle(reinterpret_cast<const void*>(table->copy_with_stream))) return;
+  copy_of_paddle = table->copy_with_stream;
   table->copy_with_stream = copy;
 }
 

@@ -1,4 +1,4 @@
-// The communicators for programs without Paddle, through a C interface: the tests drive it from ctypes.
+// A C interface to the communicators of the plug-in, so that tests can call them through ctypes, without Paddle.
 //
 // Each call returns 0, or 1 and the reason in `error` (a buffer of kErrorBytes). Types and operations have Paddle's numbers.
 #include <cstdio>
@@ -48,8 +48,8 @@ int xpulab_group_make_id(char* id, char* error) {
   return attempt(error, [&] { std::snprintf(id, 128, "%s", sim::shm::make_id().c_str()); });
 }
 
-int xpulab_group_remove_stale(size_t* removed, char* error) {
-  return attempt(error, [&] { *removed = sim::shm::remove_stale(); });
+int xpulab_group_remove_stale(char* error) {
+  return attempt(error, [&] { sim::shm::remove_stale(); });
 }
 
 int xpulab_group_join(const char* id, size_t ranks, size_t rank, double seconds, void** group, char* error) {
