@@ -4,4 +4,4 @@ Inside a kernel a notebook imports `xpulab.notebook`; outside it `xpulab.harness
 in one format only, `xpulab.records.record`.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

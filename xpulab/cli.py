@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xpulab import __version__
 from xpulab.devices import MOST_CARDS, SIMULATED, wheel_device
 from xpulab.errors import InputError
 
@@ -30,6 +31,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Notebooks that teach PaddlePaddle training on XPU, GPU and CPU, and test the machine that they run on.",
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"xpulab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """The options before a command; each acts in its own callback."""
 
 
 def main() -> None:

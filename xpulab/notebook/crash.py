@@ -10,6 +10,7 @@ import builtins
 import io
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ class WriteCounter:
 
 class _CountedFile(io.FileIO):
     """A file whose write() is the function `count`, called with the file and the data; it returns the bytes written."""
+
+    count: Callable[[io.FileIO, Any], int]
 
     def write(self, data: Any) -> int:
         return self.count(self, data)

@@ -138,7 +138,7 @@ def run_kernel(payload: bytes) -> None:
 
     sys.argv[:] = [importlib.util.find_spec("ipykernel_launcher").origin, *json.loads(payload)]
     sys.path.remove("")  # IPython puts it where it belongs
-    logs = {sys.stdout: [], sys.stderr: []}
+    logs: dict[Any, list[logging.Handler]] = {sys.stdout: [], sys.stderr: []}
     for handler in filter(None, (reference() for reference in logging._handlerList)):
         logs.get(getattr(handler, "stream", None), []).append(handler)
     app = ipykernel.kernelapp.IPKernelApp.instance(parent_handle=os.getppid())  # a default that it reads at its import

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# tools/lint.sh: makes .venv unless it is ready, then checks the style and the types of the code with the tools that
+# env/requirements pins. Works from any folder and changes no source file. Every step runs; exit code 1 when one failed.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+
+tools=$(bash env/venv.sh -- -c 'import sysconfig; print(sysconfig.get_path("scripts"))')
+shopt -s globstar failglob
+plugin=(xpulab/sim/plugin/**/*.cc xpulab/sim/plugin/**/*.h)
+
+failed=()
+step() {
+    echo "lint: $1"
+    "${@:2}" || failed+=("$1")
+}
+step "ruff check" "$tools/ruff" check .
+step "ruff format --check" "$tools/ruff" format --check xpulab tests tools env data
+step "mypy" "$tools/mypy"
+# "none": without a .clang-format file no style is assumed.
+step "clang-format --dry-run" "$tools/clang-format" --style=file --fallback-style=none --dry-run -Werror "${plugin[@]}"
+
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'lint: failed: %s\n' "${failed[@]}" >&2
+    exit 1
+fi
+echo "lint: passed"
