@@ -221,6 +221,8 @@ def baseline(
     from xpulab.records import baselines
 
     plans = measurement.measuring(make_plans([], level))
+    if not plans:
+        raise InputError(f"no notebook has a check against baselines at level {level}; choose another level")
     baselines.load_all(baselines.folder())  # what is wrong there is said now, not after the runs
     device = _device(device)
     folder = _folder(out)
