@@ -1,14 +1,14 @@
-"""Running the real notebooks through the real command line, clean or with a fault in their process."""
+"""The committed notebooks, run once on each device for all tests that look at the result."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,46 +17,38 @@ SECONDS = 1100
 """After this a run is given up: several times what it takes on two busy cores."""
 
 
-class Outcome:
+@dataclass(frozen=True)
+class SuiteRun:
     """What `xpulab run` left: its exit code, what it printed, and result.json."""
 
-    def __init__(self, exit_code: int, printed: str, result: dict[str, Any]) -> None:
-        self.exit_code, self.printed, self.result = exit_code, printed, result
+    exit_code: int
+    printed: str
+    result: dict[str, Any]
 
-    def notebook(self, name: str) -> dict[str, Any]:
-        """One notebook's part of result.json."""
-        return next(notebook for notebook in self.result["notebooks"] if notebook["name"] == name)
-
-    def red(self) -> set[str]:
-        """The names of all checks that are failed, broken or missing."""
-        return {
-            check["name"]
-            for notebook in self.result["notebooks"]
-            for check in notebook["checks"]
-            if check["outcome"] in ("failed", "broken", "missing")
-        }
+    @property
+    def checks(self) -> dict[str, dict[str, Any]]:
+        """All checks by name."""
+        return {check["name"]: check for notebook in self.result["notebooks"] for check in notebook["checks"]}
 
 
 @pytest.fixture(scope="session")
-def run_notebooks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
-    """A function that runs notebooks by name, on two cards where there are any.
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], SuiteRun]:
+    """suite(device): all notebooks at level quick on two cards, run once for all of pytest-xdist's workers."""
 
-    fault: Python that their process executes before the first cell. sim_faults: of simulated cards.
-    """
-
-    def run(*notebooks: str, fault: str = "", device: str = "cpu", sim_faults: str = "") -> Outcome:
-        folder = tmp_path_factory.mktemp("run")
-        startup = folder / "ipython" / "profile_default" / "startup"
-        startup.mkdir(parents=True)
-        inside_a_function = f"def fault():\n    pass\n{textwrap.indent(fault, '    ')}\nfault()\ndel fault\n"
-        (startup / "fault.py").write_text(inside_a_function, encoding="utf-8")  # its names stay out of the notebook's
-        command = [sys.executable, "-m", "xpulab", "run", *notebooks, "--device", device, "--cards", "2"]
-        command += ["--out", str(folder / "out")]
-        environment = {**os.environ, "IPYTHONDIR": str(folder / "ipython"), "OMP_NUM_THREADS": "1"}
-        environment["XPULAB_SIM_FAULTS"] = sim_faults
-        done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
-        report = Path(folder / "out" / "result.json")
-        assert report.exists(), done.stdout + done.stderr
-        return Outcome(done.returncode, done.stdout, json.loads(report.read_text(encoding="utf-8")))
+    def run(device: str) -> SuiteRun:
+        base = tmp_path_factory.getbasetemp()
+        base = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+        stored = base / f"suite-{device}.json"
+        with (base / f"suite-{device}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not stored.exists():
+                out = base / f"suite-{device}"
+                command = [sys.executable, "-m", "xpulab", "run", "--device", device, "--cards", "2", "--out", str(out)]
+                environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+                done = subprocess.run(command, cwd=base, env=environment, capture_output=True, text=True, timeout=SECONDS)
+                assert (out / "result.json").exists(), done.stdout + done.stderr
+                result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+                stored.write_text(json.dumps([done.returncode, done.stdout, result]), encoding="utf-8")
+        return SuiteRun(*json.loads(stored.read_text(encoding="utf-8")))
 
     return run

@@ -1,4 +1,4 @@
-"""The committed notebooks on this machine: green by every road that the README names, with the text that is committed."""
+"""The committed notebooks on this machine: green in every way that the README names, with the text that is committed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def environment():
 
 
 ONLY_AT_STANDARD = {"checkpoint.float8-alone"}
-"""Checks whose known defects level quick does not meet."""
+"""Checks whose known issues do not show at level quick."""
 
 
 def listed(device):
@@ -39,65 +39,43 @@ def listed(device):
     return {issue.check for issue in known_issues.load() if issue.applies(device)} - ONLY_AT_STANDARD
 
 
-def known_in(outcome):
-    """The names of the checks of a run that are known to fail."""
-    return {
-        check["name"] for notebook in outcome.result["notebooks"] for check in notebook["checks"] if check["outcome"] == "known"
-    }
-
-
 @pytest.mark.timeout(LONG_SECONDS)
+@pytest.mark.parametrize("device", ["cpu", "sim"])
 class TestTheWholeSuite:
-    @pytest.fixture(scope="class")
-    def outcome(self, run_notebooks):
-        return run_notebooks()
+    def test_it_is_green(self, suite, device):
+        run = suite(device)
+        assert (run.exit_code, run.result["outcome"], run.result["device"]) == (0, "passed", device), run.printed
 
-    def test_it_is_green(self, outcome):
-        assert (outcome.exit_code, outcome.result["outcome"]) == (0, "passed"), outcome.printed
-
-    def test_every_compared_check_has_a_control_that_was_rejected(self, outcome):
-        checks = [check for notebook in outcome.result["notebooks"] for check in notebook["checks"]]
-        compared = [check for check in checks if check["outcome"] != "skipped"]
-        assert compared
+    def test_every_compared_check_has_a_control_that_was_rejected(self, suite, device):
+        compared = [check for check in suite(device).checks.values() if check["outcome"] != "skipped"]
+        assert len(compared) > 100
         assert {check["control"] for check in compared} == {"rejected"}
 
-    def test_it_runs_every_committed_notebook(self, outcome):
-        names = [notebook["name"] for notebook in outcome.result["notebooks"]]
-        assert names == sorted(path.stem for path in files.NOTEBOOKS.glob("*.ipynb"))
+    def test_it_runs_every_committed_notebook(self, suite, device):
+        outcomes = {notebook["name"]: notebook["outcome"] for notebook in suite(device).result["notebooks"]}
+        assert outcomes == {path.stem: "passed" for path in files.NOTEBOOKS.glob("*.ipynb")}
 
-    def test_what_is_known_is_what_is_listed(self, outcome):
-        assert known_in(outcome) == listed("cpu")
+    def test_what_is_known_is_what_is_listed(self, suite, device):
+        known = {name for name, check in suite(device).checks.items() if check["outcome"] == "known"}
+        assert known == listed(device)
 
 
 @pytest.mark.timeout(LONG_SECONDS)
-class TestTheWholeSuiteOnSimulatedCards:
-    @pytest.fixture(scope="class")
-    def outcome(self, run_notebooks):
-        return run_notebooks(device="sim")
+class TestSimulatedCards:
+    def test_the_report_says_that_they_were_simulated(self, suite):
+        assert "simulated cards" in suite("sim").printed
 
-    def test_it_is_green(self, outcome):
-        assert (outcome.exit_code, outcome.result["outcome"]) == (0, "passed"), outcome.printed
-
-    def test_every_notebook_says_that_it_ran_there(self, outcome):
-        assert {notebook["outcome"] for notebook in outcome.result["notebooks"]} == {"passed"}
-        assert outcome.result["device"] == "sim" and "simulated cards" in outcome.printed
-
-    def test_what_is_known_is_what_is_listed(self, outcome):
-        assert known_in(outcome) == listed("sim")
-
-    def test_training_gives_the_losses_of_the_cpu_to_the_last_bit(self, outcome, run_notebooks):
-        # the bits of every loss stand in the verdict's table only through these checks, which measure losses
-        measured = {}
-        for device, each in (("sim", outcome), ("cpu", run_notebooks("01_sft"))):
-            checks = {check["name"]: check["measured"] for check in each.notebook("01_sft")["checks"]}
-            measured[device] = {name: checks[name] for name in ("sft.first-loss", "sft.loss-falls", "sft.trajectory")}
+    def test_training_gives_the_losses_of_the_cpu_to_the_last_bit(self, suite):
+        # these checks measure losses, so their values hold the bits of every loss
+        names = ("sft.first-loss", "sft.loss-falls", "sft.trajectory")
+        measured = {device: [suite(device).checks[name]["measured"] for name in names] for device in ("cpu", "sim")}
         assert measured["sim"] == measured["cpu"]
-        assert len(set(measured["cpu"].values())) == 3
+        assert len(set(measured["cpu"])) == 3
 
 
 class TestOrdinaryTools:
     def test_stock_nbval_is_green_on_the_committed_notebook(self, tmp_path):
-        notebook = files.NOTEBOOKS / "01_sft.ipynb"
+        notebook = files.NOTEBOOKS / "07_pipeline.ipynb"  # the shortest
         plain = ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, f"--rootdir={tmp_path}"]
         assert "passed" in done([sys.executable, "-m", "pytest", *plain, "--nbval", str(notebook)], tmp_path)
 
