@@ -10,6 +10,8 @@ import nbformat
 import pytest
 from nbformat import v4
 
+pytestmark = pytest.mark.integration
+
 
 def xpulab(*arguments, cwd):
     return subprocess.run([sys.executable, "-m", "xpulab", *arguments], cwd=cwd, capture_output=True, text=True, timeout=60)

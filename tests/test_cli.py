@@ -23,6 +23,8 @@ from xpulab import cli, files, warm
 from xpulab.doctor.detect import detect
 from xpulab.errors import InputError
 
+pytestmark = pytest.mark.integration
+
 GOOD = 'check.equal("{name}.good", 2, 2, control=3, means="two is two")'
 ENDLESS = "import subprocess, time\nchild = subprocess.Popen(['sleep', '300'])\nwhile True:\n    time.sleep(0.01)"
 COMMAND = [sys.executable, "-m", "xpulab"]

@@ -24,6 +24,8 @@ from xpulab import cli, files
 from xpulab.harness.sections import LEVELS
 from xpulab.records import baselines
 
+pytestmark = pytest.mark.integration
+
 COMMAND = [sys.executable, "-m", "xpulab"]
 COMMANDS = typer.main.get_command(cli.app).commands
 EXECUTED = "\n".join(

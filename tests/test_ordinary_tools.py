@@ -10,6 +10,8 @@ import nbformat
 import pytest
 from nbformat import v4
 
+pytestmark = pytest.mark.integration
+
 PLAIN = ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, "--rootdir=."]
 TOOLS = {
     "papermill": ["papermill", "--no-progress-bar", "notebook.ipynb", "out.ipynb"],

@@ -15,6 +15,8 @@ import pytest
 from xpulab.errors import InputError
 from xpulab.files import ROOT
 
+pytestmark = pytest.mark.integration
+
 
 def test_installs_the_framework_the_rest_and_the_repository_and_writes_the_marker(repository):
     assert repository.make()[0] == 0

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 # Replaces `python -m xpulab` and `python -m pytest`: prints what it received.
 ECHO = """
 import json, os, sys

@@ -19,6 +19,8 @@ from xpulab.faults import CATALOGUE, selftest, table
 from xpulab.faults.fault import Fault, in_every_rank
 from xpulab.faults.fault import fault as declare
 
+pytestmark = pytest.mark.integration
+
 IMPORTS = "import math\nfrom xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
 SECTIONS = {
     "root": ['check.equal("demo.root", math.sqrt(9), 3.0, control=4.0)'],

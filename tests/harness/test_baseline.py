@@ -16,6 +16,8 @@ from xpulab.harness.plan import read_plan
 from xpulab.records import baselines
 from xpulab.records.record import Measurement, Record, RunContext
 
+pytestmark = pytest.mark.integration
+
 HERE = RunContext("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
 DEVICE = "from xpulab.notebook.device import use_device\nuse_device(device, cards)"
 MEASURES = """import math

@@ -23,6 +23,8 @@ from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
 from xpulab.harness.watchdog import Watchdog
 
+pytestmark = pytest.mark.integration
+
 GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 LATER = 'check.equal("demo.later", 2, 2, control=3)'
 MEET = """

@@ -18,6 +18,8 @@ import pytest
 
 from xpulab import files
 
+pytestmark = pytest.mark.integration
+
 # name: (cells, metadata that differs, the notebook's outcome, what its reason says, outcomes of its checks)
 CASES = {
     "green": (['check.equal("demo.a", 2, 2, control=3)'], {}, "passed", None, {"demo.a": "passed"}),

@@ -13,6 +13,8 @@ from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
 from xpulab.records.record import Record
 
+pytestmark = pytest.mark.integration
+
 GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
 

@@ -9,6 +9,8 @@ from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import read_plan
 
+pytestmark = pytest.mark.integration
+
 GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
 

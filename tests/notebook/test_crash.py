@@ -10,6 +10,8 @@ import pytest
 
 from xpulab.notebook import crash
 
+pytestmark = pytest.mark.integration
+
 
 def exit_code(function):
     """Call the function in its own process; the exit code of that process."""

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 SCRIPTS = Path(__file__).parent / "scripts"
 SECONDS = 200
 

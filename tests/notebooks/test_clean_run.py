@@ -14,6 +14,8 @@ from safetensors.numpy import load_file
 from xpulab import files
 from xpulab.records import known_issues
 
+pytestmark = pytest.mark.notebooks
+
 SECONDS = 280
 LONG_SECONDS = 1200
 """For all notebooks on two busy cores, where everything takes several times as long."""

@@ -11,6 +11,8 @@ from xpulab.faults import CATALOGUE
 from xpulab.faults.selftest import try_fault
 from xpulab.harness.run import kernel_environment
 
+pytestmark = pytest.mark.notebooks
+
 FIRST = {fault.notebook: fault for fault in reversed(CATALOGUE)}
 CASES = [(fault, "quick") for fault in FIRST.values()] + [(fault, "smoke") for fault in CATALOGUE if fault.smoke]
 

@@ -11,6 +11,8 @@ import pytest
 from xpulab import ranks
 from xpulab.errors import InputError
 
+pytestmark = pytest.mark.integration
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 LOCK = threading.Lock()

@@ -14,6 +14,8 @@ from jupyter_client import BlockingKernelClient, KernelManager
 
 from xpulab import warm
 
+pytestmark = pytest.mark.integration
+
 SECONDS = 200.0
 """More than the 120 s after which a run fails whose ranks do not start, so that the error names them."""
 

@@ -21,6 +21,8 @@ import pytest
 from xpulab import ranks
 from xpulab.ranks import watch
 
+pytestmark = pytest.mark.integration
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 

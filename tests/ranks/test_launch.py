@@ -15,6 +15,8 @@ import pytest
 from xpulab import ranks
 from xpulab.ranks import launched
 
+pytestmark = pytest.mark.integration
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 OF_THIS_RUN = {"PADDLE_MASTER", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_CURRENT_ENDPOINT"}

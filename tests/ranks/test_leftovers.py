@@ -16,6 +16,8 @@ import pytest
 
 from xpulab import ranks
 
+pytestmark = pytest.mark.integration
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 

@@ -17,6 +17,8 @@ import pytest
 
 from xpulab import ranks
 
+pytestmark = pytest.mark.integration
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the ranks cannot import this file, as they cannot a cell
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from xpulab import ranks, sim
 
+pytestmark = pytest.mark.integration
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 

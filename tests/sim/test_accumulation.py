@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("kernel", ["embedding", "slice", "transpose"])
 def test_two_backward_passes_give_twice_the_gradient(saw, kernel):

@@ -15,6 +15,8 @@ import pytest
 from xpulab.errors import InputError
 from xpulab.sim import build
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -11,6 +11,8 @@ import pytest
 from xpulab import sim
 from xpulab.errors import InputError
 
+pytestmark = pytest.mark.integration
+
 MIB = 2**20
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from xpulab.sim.limits import DROP_EXIT_CODE
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def done(probe):

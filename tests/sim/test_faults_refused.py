@@ -9,6 +9,8 @@ import pytest
 from xpulab.errors import InputError
 from xpulab.sim import faults
 
+pytestmark = pytest.mark.integration
+
 BAD = (
     "flop copy",
     "flip",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 STEPS = 1000
 EARLY = 50
 """Steps after which everything that is kept from step to step is there."""

@@ -18,6 +18,8 @@ import pytest
 
 from xpulab import warm
 
+pytestmark = pytest.mark.integration
+
 STARTER = """
 import os, signal, subprocess, sys
 from xpulab import warm

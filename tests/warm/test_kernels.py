@@ -22,6 +22,8 @@ from nbformat import v4
 from xpulab import warm
 from xpulab.warm import kernels
 
+pytestmark = pytest.mark.integration
+
 LOGS_WHEN_IMPORTED = "import logging\nlogger = logging.getLogger('early')\nlogger.addHandler(logging.StreamHandler())\n"
 STATE = """
 import json, os, signal, sys

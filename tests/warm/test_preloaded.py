@@ -13,6 +13,8 @@ import pytest
 
 from xpulab import warm
 
+pytestmark = pytest.mark.integration
+
 ENTRIES = Path(__file__).parent / "preloaded_entries.py"
 
 

@@ -17,6 +17,8 @@ import pytest
 from xpulab.sim import MOST_CARDS
 from xpulab.sim.shared_memory import FOLDER, segments
 
+pytestmark = pytest.mark.integration
+
 LONG = np.zeros(3_000_000, np.float32)
 
 

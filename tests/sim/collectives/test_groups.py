@@ -11,6 +11,8 @@ import pytest
 
 from xpulab.sim import MOST_CARDS
 
+pytestmark = pytest.mark.integration
+
 LONG = 3_000_000
 
 

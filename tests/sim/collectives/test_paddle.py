@@ -14,6 +14,8 @@ import pytest
 
 from xpulab.sim.limits import DROP_EXIT_CODE
 
+pytestmark = pytest.mark.integration
+
 JOB = Path(__file__).with_name("paddle_job.py")
 CASES = re.findall(r"^def case_(\w+)", JOB.read_text(), re.MULTILINE)
 NUMBERS = (2, 4)
