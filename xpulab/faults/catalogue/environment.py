@@ -6,20 +6,20 @@ from xpulab.faults.fault import fault
 
 
 @fault("00_environment", detected_by=("numerics.matmul", "numerics.gradients"))
-def products_in_half_the_bits() -> None:
+def matmul_in_bfloat16() -> None:
     """Matrix products are computed in bfloat16 where float32 was asked for."""
     import paddle
 
     product = paddle.Tensor.__matmul__
 
-    def coarse(tensor):
+    def rounded(tensor):
         return tensor.astype("bfloat16").astype(tensor.dtype)
 
-    paddle.Tensor.__matmul__ = lambda self, other: product(coarse(self), coarse(other))
+    paddle.Tensor.__matmul__ = lambda self, other: product(rounded(self), rounded(other))
 
 
 @fault("00_environment", detected_by=("numerics.softmax",))
-def softmax_in_half_the_bits() -> None:
+def softmax_in_bfloat16() -> None:
     """Softmax is computed in bfloat16 where float32 was asked for."""
     import paddle
 
@@ -28,8 +28,8 @@ def softmax_in_half_the_bits() -> None:
 
 
 @fault("00_environment", detected_by=("numerics.layer-norm",))
-def norm_with_another_epsilon() -> None:
-    """Layer norm takes an epsilon of its own."""
+def layer_norm_with_another_epsilon() -> None:
+    """Layer norm ignores the epsilon that it is given."""
     import paddle
 
     norm = paddle.nn.functional.layer_norm
@@ -37,8 +37,8 @@ def norm_with_another_epsilon() -> None:
 
 
 @fault("00_environment", detected_by=("numerics.reductions",))
-def mean_over_one_less() -> None:
-    """A mean divides by one less than the number of its terms."""
+def mean_divides_by_n_minus_one() -> None:
+    """A mean divides by the number of its terms minus one."""
     import paddle
 
     mean = paddle.Tensor.mean
@@ -51,16 +51,16 @@ def mean_over_one_less() -> None:
 
 
 @fault("00_environment", detected_by=("numerics.random",))
-def coin_with_the_sides_exchanged() -> None:
+def bernoulli_with_inverted_probability() -> None:
     """Bernoulli_(p) is 1 with probability 1 - p, as in Paddle 3.0.0."""
     import paddle
 
-    toss = paddle.Tensor.bernoulli_
-    paddle.Tensor.bernoulli_ = lambda self, p=0.5, **named: toss(self, 1 - p, **named)
+    draw = paddle.Tensor.bernoulli_
+    paddle.Tensor.bernoulli_ = lambda self, p=0.5, **named: draw(self, 1 - p, **named)
 
 
 @fault("00_environment", detected_by=("numerics.random",))
-def seed_without_effect() -> None:
+def seed_ignored() -> None:
     """The seed is ignored."""
     import paddle
 
@@ -76,31 +76,31 @@ def maximum_drops_nan() -> None:
 
 
 @fault("00_environment", detected_by=("numerics.gradients",))
-def gather_sends_gradients_elsewhere() -> None:
-    """The gradient of gather lands in other rows, as in Paddle 3.0.0."""
+def gather_gradient_in_other_rows() -> None:
+    """The gradient of gather goes to other rows, as in Paddle 3.0.0."""
     import paddle
 
     gather = paddle.gather
 
-    def astray(x, index, axis=0):
+    def with_reversed_gradient(x, index, axis=0):
         right = gather(x, index, axis)
         return right.detach() + (right - right.detach()).flip(0)
 
-    paddle.gather = astray
+    paddle.gather = with_reversed_gradient
 
 
 @fault("00_environment", detected_by=("numerics.functions",))
-def exp_by_a_short_series() -> None:
-    """Exp is computed with too few terms."""
+def exp_with_a_relative_error() -> None:
+    """Exp has a relative error of 1e-4."""
     import paddle
 
     exp = paddle.exp
     paddle.exp = lambda x: exp(x) * (1 + 1e-4)
 
 
-@fault("00_environment", detected_by=("install.one-framework",))
+@fault("00_environment", detected_by=("install.one-framework",), smoke=("install.one-framework",))
 def two_frameworks() -> None:
-    """A second distribution that brings paddle is installed."""
+    """A second distribution that provides paddle is installed."""
     import pathlib
     import sys
     import tempfile
@@ -111,9 +111,9 @@ def two_frameworks() -> None:
     sys.path.append(str(folder.parent))
 
 
-@fault("00_environment", detected_by=("install.versions",))
+@fault("00_environment", detected_by=("install.versions",), smoke=("install.versions",))
 def numpy_too_new() -> None:
-    """A numpy is installed with which PaddleNLP does not work."""
+    """The installed numpy is too new for PaddleNLP."""
     import pathlib
     import sys
     import tempfile
@@ -130,13 +130,13 @@ def numpy_too_new() -> None:
     sim_faults="flip copy kind=d2h bytes>=60000 from=1 every=2 bit=3",
     detected_by=("bandwidth.round-trip",),
 )
-def copies_lose_a_bit() -> None:
+def copies_with_an_inverted_bit() -> None:
     """A bit is inverted in every other large copy from the card."""
 
 
-@fault("00_environment", device="sim", detected_by=("numerics.place",))
+@fault("00_environment", device="sim", detected_by=("numerics.place",), smoke=("numerics.place",))
 def stays_on_the_cpu() -> None:
-    """Tensors are made on the CPU, whatever device was asked for."""
+    """Tensors are made on the CPU, whatever device is selected."""
     import paddle
 
     to_tensor = paddle.to_tensor
@@ -149,7 +149,7 @@ def stays_on_the_cpu() -> None:
 
 @fault("00_environment", detected_by=("numerics.gradients",))
 def value_set_without_gradient() -> None:
-    """The gradient of the values that are set under a mask is 0, as in Paddle 3.1.0."""
+    """The gradient of values that are set under a mask is 0, as in Paddle 3.1.0."""
     import paddle
 
     put = paddle.Tensor.__setitem__
@@ -163,17 +163,17 @@ def value_set_without_gradient() -> None:
 
 
 @fault("00_environment", device="sim", detected_by=("hardware.cards",))
-def card_that_the_tool_does_not_see() -> None:
-    """The vendor's tool lists one card less than Paddle sees."""
+def vendor_tool_misses_a_card() -> None:
+    """The vendor's tool lists one card less than Paddle finds."""
     from xpulab import sim
 
     count = sim.loaded_cards
     sim.loaded_cards = lambda: max(0, count() - 1)
 
 
-@fault("00_environment", device="sim", detected_by=("hardware.diagnosis",))
+@fault("00_environment", device="sim", detected_by=("hardware.diagnosis",), smoke=("hardware.diagnosis",))
 def wheel_of_another_device() -> None:
-    """The wheel that is installed was built for another device."""
+    """The installed wheel was built for another device."""
     from dataclasses import replace
 
     from xpulab.doctor import paddle_facts
@@ -184,7 +184,7 @@ def wheel_of_another_device() -> None:
 
 @fault("00_environment", detected_by=("numerics.edges",))
 def softmax_overflows() -> None:
-    """Softmax does not subtract the largest score, so large ones overflow."""
+    """Softmax does not subtract the largest score, so large scores overflow."""
     import paddle
 
     def softmax(x, axis=-1, *given):
@@ -195,22 +195,22 @@ def softmax_overflows() -> None:
 
 
 @fault("00_environment", detected_by=("numerics.functions",))
-def activations_in_half_the_bits() -> None:
+def activations_in_bfloat16() -> None:
     """Silu, sigmoid, gelu and erf are computed in bfloat16 where float32 was asked for."""
     import paddle
 
-    def coarse(function):
+    def rounded(function):
         return lambda x, *given, **named: function(x.astype("bfloat16"), *given, **named).astype(x.dtype)
 
-    for room in (paddle, paddle.nn.functional):
+    for module in (paddle, paddle.nn.functional):
         for name in ("silu", "sigmoid", "gelu", "erf"):
-            if hasattr(room, name):
-                setattr(room, name, coarse(getattr(room, name)))
+            if hasattr(module, name):
+                setattr(module, name, rounded(getattr(module, name)))
 
 
 @fault("00_environment", detected_by=("numerics.gradients",))
-def norm_gradient_without_mean() -> None:
-    """The gradient of layer norm leaves the mean's part out."""
+def layer_norm_gradient_without_mean() -> None:
+    """The gradient of layer norm omits the part of the mean."""
     import paddle
 
     def layer_norm(x, shape, weight=None, bias=None, epsilon=1e-5, name=None):
@@ -224,8 +224,8 @@ def norm_gradient_without_mean() -> None:
 
 
 @fault("00_environment", detected_by=("numerics.edges",))
-def bfloat16_cuts_off() -> None:
-    """A cast to bfloat16 cuts bits off instead of rounding."""
+def bfloat16_cast_truncates() -> None:
+    """A cast to bfloat16 truncates instead of rounding."""
     import paddle
 
     cast = paddle.Tensor.astype
@@ -240,7 +240,7 @@ def bfloat16_cuts_off() -> None:
 
 @fault("00_environment", detected_by=("bandwidth.round-trip",))
 def transposed_copy_in_memory_order() -> None:
-    """A transposed tensor is copied to the host in the order in which it lies in memory."""
+    """A transposed tensor is copied to the host in the order of its memory."""
     import paddle
 
     real = paddle.Tensor.numpy
@@ -254,8 +254,8 @@ def transposed_copy_in_memory_order() -> None:
 
 
 @fault("00_environment", detected_by=("numerics.edges",))
-def places_in_another_order() -> None:
-    """Topk and argsort give the right places in the wrong order."""
+def sorted_indices_in_another_order() -> None:
+    """Topk and argsort give the right indices in the wrong order."""
     import paddle
 
     topk, argsort = paddle.topk, paddle.argsort
@@ -265,7 +265,7 @@ def places_in_another_order() -> None:
 
 @fault("00_environment", detected_by=("numerics.gradients",))
 def embedding_gradient_of_the_last() -> None:
-    """Of a token that comes several times only the last adds to the embedding's gradient."""
+    """Only the last occurrence of a token adds to the embedding's gradient."""
     import paddle
 
     class Embedding(paddle.autograd.PyLayer):
@@ -285,20 +285,20 @@ def embedding_gradient_of_the_last() -> None:
 
 @fault("00_environment", detected_by=("numerics.matmul",))
 def transpose_ignored() -> None:
-    """Matmul ignores transpose_y where the shapes allow it."""
+    """Matmul ignores transpose_y for square matrices."""
     import paddle
 
     matmul = paddle.matmul
 
-    def careless(x, y, transpose_x=False, transpose_y=False, name=None):
+    def without_transpose(x, y, transpose_x=False, transpose_y=False, name=None):
         return matmul(x, y, transpose_x, transpose_y and y.shape[-1] != y.shape[-2])
 
-    paddle.matmul = paddle.Tensor.matmul = careless
+    paddle.matmul = paddle.Tensor.matmul = without_transpose
 
 
 @fault("00_environment", detected_by=("numerics.edges",))
-def running_sum_without_its_own() -> None:
-    """Cumsum leaves the element itself out."""
+def cumsum_excludes_the_element() -> None:
+    """Cumsum excludes the element itself."""
     import paddle
 
     cumsum = paddle.cumsum
@@ -306,8 +306,8 @@ def running_sum_without_its_own() -> None:
 
 
 @fault("00_environment", detected_by=("numerics.gradients",))
-def hidden_values_get_gradients() -> None:
-    """masked_fill passes on the gradient of what it hides."""
+def masked_values_get_gradients() -> None:
+    """masked_fill gives gradients to the values that it replaces."""
     import paddle
 
     fill = paddle.masked_fill

@@ -5,9 +5,13 @@ from __future__ import annotations
 from xpulab.faults.fault import fault
 
 
-@fault("02_lora", detected_by=("lora.trainable-names", "lora.base-is-frozen", "lora.gradients-only-there"))
+@fault(
+    "02_lora",
+    detected_by=("lora.trainable-names", "lora.base-is-frozen", "lora.gradients-only-there"),
+    smoke=("lora.trainable-names", "lora.smoke-base-is-frozen"),
+)
 def base_weights_train() -> None:
-    """Norms of the base model train along with the adapter."""
+    """The norms of the base model train too."""
     from paddlenlp.peft import LoRAModel
 
     mark = LoRAModel.mark_only_lora_as_trainable
@@ -22,7 +26,7 @@ def base_weights_train() -> None:
 
 
 @fault("02_lora", detected_by=("lora.merge",))
-def merge_forgets_the_scale() -> None:
+def merge_without_scale() -> None:
     """Merging adds the adapter without its scale."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
 
@@ -31,17 +35,17 @@ def merge_forgets_the_scale() -> None:
 
 
 @fault("02_lora", detected_by=("lora.starts-as-the-base",))
-def adapter_starts_elsewhere() -> None:
+def adapter_does_not_start_at_zero() -> None:
     """The adapter's second matrix does not start at zero."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
 
     start = LoRALinear.__init__
 
-    def stirred(self, *given, **named):
+    def not_zero(self, *given, **named):
         start(self, *given, **named)
         self.lora_B.set_value(self.lora_B + 1e-3)
 
-    LoRALinear.__init__ = stirred
+    LoRALinear.__init__ = not_zero
 
 
 @fault("02_lora", detected_by=("lora.unmerge",))
@@ -57,7 +61,7 @@ def unmerge_does_nothing() -> None:
 
 @fault("02_lora", detected_by=("lora.reload",))
 def adapter_is_not_loaded() -> None:
-    """Loading an adapter leaves a fresh one in place."""
+    """Loading an adapter keeps the new one that is in place."""
     from paddlenlp.peft import LoRAModel
 
     LoRAModel.set_state_dict = lambda self, weights: None
@@ -65,7 +69,7 @@ def adapter_is_not_loaded() -> None:
 
 @fault("02_lora", detected_by=("lora.trainable-names", "lora.trainable-size"))
 def one_matrix_does_not_train() -> None:
-    """The adapter's first matrices stay as they were drawn."""
+    """The adapter's matrices A do not train."""
     from paddlenlp.peft import LoRAModel
 
     mark = LoRAModel.mark_only_lora_as_trainable
@@ -81,7 +85,7 @@ def one_matrix_does_not_train() -> None:
 
 @fault("02_lora", detected_by=("lora.formula",))
 def scale_of_another_variant() -> None:
-    """The adapter is scaled by alpha over the root of the rank."""
+    """The adapter is scaled by alpha over the square root of the rank."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
 
     start = LoRALinear.__init__
@@ -95,7 +99,7 @@ def scale_of_another_variant() -> None:
 
 @fault("02_lora", detected_by=("lora.variants-scale",))
 def rslora_scaled_like_lora() -> None:
-    """RsLoRA is scaled by alpha over the rank."""
+    """rsLoRA is scaled by alpha over the rank."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
 
     start = LoRALinear.__init__
@@ -108,7 +112,7 @@ def rslora_scaled_like_lora() -> None:
 
 @fault("02_lora", detected_by=("lora.plus-rate",))
 def lora_plus_is_plain() -> None:
-    """In LoRA+ the matrices B learn no faster than A."""
+    """In LoRA+ the learning rate of B is that of A."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
 
     start = LoRALinear.__init__
@@ -120,8 +124,8 @@ def lora_plus_is_plain() -> None:
 
 
 @fault("02_lora", detected_by=("lora.variants-start",))
-def pissa_counts_twice() -> None:
-    """PiSSA leaves in the weight what it puts into the adapter."""
+def pissa_without_residual() -> None:
+    """PiSSA does not subtract the adapter from the weight."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
 
     initialise = LoRALinear.pissa_init
@@ -136,7 +140,7 @@ def pissa_counts_twice() -> None:
 
 @fault("02_lora", detected_by=("lora.pissa-start",))
 def pissa_is_plain() -> None:
-    """PiSSA starts from random numbers, like LoRA."""
+    """PiSSA starts with random numbers, like LoRA."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
 
     start = LoRALinear.__init__
@@ -149,37 +153,37 @@ def pissa_is_plain() -> None:
 
 @fault("02_lora", detected_by=("lora.pissa-loaded-late",))
 def pissa_starts_again_when_loaded() -> None:
-    """PiSSA initialises itself once more after loading, also when a first pass has been made: the way round is closed."""
+    """PiSSA initialises itself again after loading, even after a first pass: the workaround fails."""
     from paddlenlp.peft import LoRAModel
 
     load = LoRAModel.set_state_dict
 
-    def load_and_forget(self, weights):
+    def load_and_reset(self, weights):
         load(self, weights)
         for layer in self.model.sublayers():
             if getattr(layer, "pissa", False):
                 layer.apply_pissa = False
 
-    LoRAModel.set_state_dict = load_and_forget
+    LoRAModel.set_state_dict = load_and_reset
 
 
 @fault("02_lora", detected_by=("lora.variants-reload",))
 def mora_loads_transposed() -> None:
-    """A MoRA adapter is loaded transposed, so that serving it unmerged is no way round its merge."""
+    """A MoRA adapter is loaded transposed, so the workaround, serving it unmerged, fails."""
     from paddlenlp.peft import LoRAModel
 
     load = LoRAModel.set_state_dict
 
-    def turned(self, weights):
+    def load_transposed(self, weights):
         square = {name: value for name, value in weights.items() if len(value.shape) == 2 and value.shape[0] == value.shape[1]}
         load(self, {**weights, **{name: value.T for name, value in square.items()}})
 
-    LoRAModel.set_state_dict = turned
+    LoRAModel.set_state_dict = load_transposed
 
 
 @fault("02_lora", detected_by=("lora.merge",))
 def merged_twice() -> None:
-    """Merging what is merged already adds the adapter once more."""
+    """Merging twice adds the adapter twice."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
 
     def merge(self):
@@ -189,9 +193,9 @@ def merged_twice() -> None:
     LoRALinear.merge = merge
 
 
-@fault("02_lora", device="sim", detected_by=("device-proof.lora-places",))
+@fault("02_lora", device="sim", detected_by=("device-proof.lora-places",), smoke=("lora.smoke-places",))
 def adapter_trains_on_the_cpu() -> None:
-    """Model and adapter are on the CPU, whatever device was asked for."""
+    """Model and adapter are on the CPU, whatever device is selected."""
     from xpulab.notebook import models
 
     new = models.new_model

@@ -5,7 +5,11 @@ from __future__ import annotations
 from xpulab.faults.fault import fault
 
 
-@fault("01_sft", detected_by=("sft.loss-falls", "sft.every-weight-moves", "sft.trajectory", "sft.recall"))
+@fault(
+    "01_sft",
+    detected_by=("sft.loss-falls", "sft.every-weight-moves", "sft.trajectory", "sft.recall"),
+    smoke=("sft.smoke-every-weight-moves",),
+)
 def optimizer_does_not_step() -> None:
     """The optimizer's step does nothing."""
     import paddle
@@ -14,17 +18,36 @@ def optimizer_does_not_step() -> None:
 
 
 @fault("01_sft", reason_contains="nan", detected_by=("sft.loss-falls", "sft.recall"))
-def loss_of_nan() -> None:
-    """The loss is NaN; PaddleNLP's own Trainer refuses it."""
+def nan_loss_stops_training() -> None:
+    """The loss is NaN; PaddleNLP's own Trainer raises an error, and the notebook ends."""
     import paddlenlp.transformers.qwen2.modeling as qwen2
 
     forward = qwen2.Qwen2PretrainingCriterion.forward
     qwen2.Qwen2PretrainingCriterion.forward = lambda self, *given: forward(self, *given) * float("nan")
 
 
-@fault("01_sft", detected_by=("sft.loss-falls", "sft.gradients", "sft.logits"))
-def logits_of_nan() -> None:
-    """The logits are NaN: on the CPU their cross entropy is ln V, as if a healthy model learned nothing."""
+@fault("01_sft", detected_by=("sft.smoke-loss-is-finite",), smoke=("sft.smoke-loss-is-finite",))
+def nan_loss_from_the_second_step() -> None:
+    """The loss is NaN from the second step on."""
+    import itertools
+
+    import paddlenlp.transformers.qwen2.modeling as qwen2
+
+    forward, steps = qwen2.Qwen2PretrainingCriterion.forward, itertools.count(1)
+
+    def nan_after_the_first(self, *given):
+        return forward(self, *given) * (1.0 if next(steps) == 1 else float("nan"))
+
+    qwen2.Qwen2PretrainingCriterion.forward = nan_after_the_first
+
+
+@fault(
+    "01_sft",
+    detected_by=("sft.loss-falls", "sft.gradients", "sft.logits"),
+    smoke=("sft.smoke-every-weight-moves",),
+)
+def nan_logits() -> None:
+    """The logits are NaN; on the CPU their cross entropy is still ln V, so the loss is finite and constant."""
     import paddlenlp.transformers.qwen2.modeling as qwen2
 
     forward = qwen2.Qwen2LMHead.forward
@@ -41,36 +64,36 @@ def doubled_gradients() -> None:
 
 
 @fault("01_sft", detected_by=("sft.labels-are-the-next-token", "sft.recall"))
-def labels_not_moved() -> None:
-    """The labels are not moved by one, so that the model learns to repeat what it reads."""
+def labels_not_shifted() -> None:
+    """The labels are not shifted by one, so the model learns to repeat the token that it reads."""
     from xpulab.notebook import models
 
     encode = models.encode
 
-    def unmoved(tokenizer, row):
+    def unshifted(tokenizer, row):
         example = encode(tokenizer, row)
         return {**example, "labels": [-100, *example["labels"][:-1]]}
 
-    models.encode = unmoved
+    models.encode = unshifted
 
 
 @fault("01_sft", detected_by=("sft.attention-mask", "sft.logits"))
-def padding_is_visible() -> None:
-    """The attention mask is ignored, so that padding is read."""
+def attention_mask_ignored() -> None:
+    """The attention mask is ignored, so tokens attend to padding."""
     import paddle
     from paddlenlp.transformers.qwen2.modeling import Qwen2Model
 
     mask = Qwen2Model._prepare_decoder_attention_mask
 
-    def blind(attention_mask, *given):
+    def without_mask(attention_mask, *given):
         return mask(paddle.ones_like(attention_mask), *given)
 
-    Qwen2Model._prepare_decoder_attention_mask = staticmethod(blind)
+    Qwen2Model._prepare_decoder_attention_mask = staticmethod(without_mask)
 
 
 @fault("01_sft", detected_by=("sft.every-example-is-seen",))
 def examples_left_out() -> None:
-    """Every second example is never shown."""
+    """Every second example is never used."""
     from xpulab.notebook import models
 
     get = models.Examples.__getitem__
@@ -78,15 +101,15 @@ def examples_left_out() -> None:
 
 
 @fault("01_sft", detected_by=("sft.schedule",))
-def learning_rate_does_not_move() -> None:
-    """The learning rate stays where it started."""
+def learning_rate_is_constant() -> None:
+    """The learning rate keeps its first value."""
     import paddle
 
     paddle.optimizer.lr.LambdaDecay.get_lr = lambda self: self.base_lr
 
 
 @fault("01_sft", detected_by=("sft.trajectory",))
-def momentum_forgotten() -> None:
+def no_momentum() -> None:
     """The optimizer keeps no momentum."""
     import paddle
 
@@ -100,15 +123,15 @@ def momentum_forgotten() -> None:
 
 @fault("01_sft", detected_by=("sft.trajectory",))
 def gradients_not_clipped() -> None:
-    """The bound on the gradients' norm is ignored."""
+    """Gradients are not clipped to the largest norm that is allowed."""
     import paddle
 
     paddle.nn.ClipGradByGlobalNorm.__call__ = lambda self, pairs: pairs
 
 
 @fault("01_sft", detected_by=("sft.repeat-losses", "sft.repeat-weights"))
-def run_that_does_not_repeat() -> None:
-    """Gradients differ from run to run by a little."""
+def gradients_differ_between_runs() -> None:
+    """Gradients have a small random error, another one in each run."""
     import random
 
     import paddle
@@ -116,31 +139,31 @@ def run_that_does_not_repeat() -> None:
     step = paddle.optimizer.AdamW.step
     noise = random.Random()
 
-    def shaken(self):
+    def with_noise(self):
         for weight in self._parameter_list:
             if weight.grad is not None:
                 weight.grad.set_value(weight.grad * (1 + 1e-4 * noise.random()))
         step(self)
 
-    paddle.optimizer.AdamW.step = shaken
+    paddle.optimizer.AdamW.step = with_noise
 
 
 @fault("01_sft", detected_by=("sft.gradients", "sft.logits"))
-def products_in_half_the_bits_inside() -> None:
-    """Linear layers round what they multiply to bfloat16."""
+def linear_layers_in_bfloat16() -> None:
+    """Linear layers round their inputs and weights to bfloat16."""
     import paddle
 
     linear = paddle.nn.functional.linear
 
-    def coarse(x, weight, bias=None, name=None):
+    def rounded(x, weight, bias=None, name=None):
         return linear(*(each.astype("bfloat16").astype(x.dtype) for each in (x, weight)), bias)
 
-    paddle.nn.functional.linear = coarse
+    paddle.nn.functional.linear = rounded
 
 
 @fault("01_sft", detected_by=("sft.logits", "sft.gradients"))
-def another_rotation() -> None:
-    """Rotary positions turn at another speed."""
+def rotary_positions_with_another_base() -> None:
+    """Rotary positions use another base frequency."""
     from paddlenlp.transformers.qwen2.modeling import Qwen2RotaryEmbedding
 
     start = Qwen2RotaryEmbedding.__init__
@@ -152,8 +175,8 @@ def another_rotation() -> None:
 
 
 @fault("01_sft", detected_by=("sft.evaluation",))
-def evaluates_what_it_trained_on() -> None:
-    """Evaluate() is given the training set."""
+def evaluates_the_training_set() -> None:
+    """evaluate() uses the training set."""
     from paddlenlp.trl import SFTTrainer
 
     evaluate = SFTTrainer.evaluate
@@ -161,29 +184,26 @@ def evaluates_what_it_trained_on() -> None:
 
 
 @fault("01_sft", detected_by=("sft.saved",))
-def saved_in_half_the_bits() -> None:
-    """save_pretrained rounds the weights."""
+def saved_in_bfloat16() -> None:
+    """save_pretrained rounds the weights to bfloat16."""
     from paddlenlp.transformers import PretrainedModel
 
     save = PretrainedModel.save_pretrained
 
-    def rounded(self, *given, **named):
+    def save_rounded(self, *given, **named):
+        before = [weight.clone() for weight in self.parameters()]
         for weight in self.parameters():
             weight.set_value(weight.astype("bfloat16").astype(weight.dtype))
         save(self, *given, **named)
-
-    def and_back(self, *given, **named):
-        before = [weight.clone() for weight in self.parameters()]
-        rounded(self, *given, **named)
         for weight, value in zip(self.parameters(), before, strict=True):
             weight.set_value(value)
 
-    PretrainedModel.save_pretrained = and_back
+    PretrainedModel.save_pretrained = save_rounded
 
 
-@fault("01_sft", device="sim", detected_by=("device-proof.sft-places",))
+@fault("01_sft", device="sim", detected_by=("device-proof.sft-places",), smoke=("sft.smoke-places",))
 def trains_on_the_cpu() -> None:
-    """The model is on the CPU, whatever device was asked for."""
+    """The model is on the CPU, whatever device is selected."""
     from xpulab.notebook import models
 
     new = models.new_model
@@ -201,7 +221,7 @@ def no_weight_decay() -> None:
 
 @fault("01_sft", detected_by=("sft.decay-spares-norms",))
 def decay_on_norms() -> None:
-    """Weight decay reaches norms and biases too."""
+    """Weight decay applies to norms and biases too."""
     import paddle
 
     begin = paddle.optimizer.AdamW.__init__
@@ -211,7 +231,7 @@ def decay_on_norms() -> None:
 
 @fault("01_sft", detected_by=("sft.shuffled",))
 def not_shuffled() -> None:
-    """The training data are never shuffled."""
+    """The training examples are never shuffled."""
     import paddle.io
     import paddlenlp.utils.batch_sampler as paddlenlp
 
@@ -224,19 +244,19 @@ def not_shuffled() -> None:
 
 
 @fault("01_sft", detected_by=("device-proof.sft-bits",))
-def moments_in_half_the_bits() -> None:
+def moments_in_bfloat16() -> None:
     """The optimizer's moments are rounded to bfloat16."""
     import paddle
 
     step = paddle.optimizer.AdamW.step
 
-    def rounding(self):
+    def step_and_round(self):
         step(self)
         for kind, of_each in self._accumulators.items():
             for value in of_each.values() if "moment" in kind else ():
                 value.set_value(value.astype("bfloat16").astype("float32"))
 
-    paddle.optimizer.AdamW.step = rounding
+    paddle.optimizer.AdamW.step = step_and_round
 
 
 @fault("01_sft", detected_by=("sft.shuffled",))
@@ -246,8 +266,8 @@ def same_order_in_every_epoch() -> None:
 
     draw = RandomSampler.__iter__
 
-    def as_before(self):
+    def first_order(self):
         self.drawn = getattr(self, "drawn", None) or list(draw(self))
         return iter(self.drawn)
 
-    RandomSampler.__iter__ = as_before
+    RandomSampler.__iter__ = first_order
