@@ -259,7 +259,7 @@ def checkpoints_in_order_of_their_names() -> None:
 @fault("04_checkpoints", detected_by=("checkpoint-damage.stays-quiet", "checkpoint-damage.refused"))
 def unpickler_lets_all_in() -> None:
     """The unpickler for strangers' files lets everything in."""
-    replace_in_cells("if (module, name) not in LET_IN:", "if not module:")
+    replace_in_cells("if (module, name) not in ALLOWED:", "if not module:")
 
 
 @fault("04_checkpoints", detected_by=("checkpoint.special-values",))
