@@ -7,7 +7,7 @@ from xpulab.faults.fault import fault, in_every_rank, replace_in_cells
 
 @fault("04_checkpoints", detected_by=("resume.data-order", "resume.losses", "resume.weights"))
 def sampler_restarts() -> None:
-    """The data start again when a run is resumed."""
+    """A resumed run sees the data from the beginning again."""
     from xpulab.notebook import workarounds
 
     workarounds.resume_data_order = lambda trainer_class: trainer_class
@@ -23,13 +23,13 @@ def random_state_lost() -> None:
 
 @fault("04_checkpoints", detected_by=("checkpoint-damage.manifest",))
 def checksum_ignored() -> None:
-    """Verify looks at the names of the files only."""
+    """`verify` compares only the names of the files."""
     replace_in_cells("if wanted.get(name) != found.get(name):", "if (name in wanted) != (name in found):")
 
 
 @fault("04_checkpoints", detected_by=("resume.random-numbers", "resume.weights"))
 def random_state_lost_between_epochs() -> None:
-    """The random state is not restored where an epoch ends."""
+    """The random state is not restored when a run is resumed where an epoch ends."""
     from xpulab.notebook import workarounds
 
     workarounds.resume_random_state = lambda trainer_class: trainer_class
@@ -37,7 +37,7 @@ def random_state_lost_between_epochs() -> None:
 
 @fault("04_checkpoints", where="ranks", detected_by=("resume.random-numbers", "resume.next-random-numbers"))
 def python_random_state_lost() -> None:
-    """The state of Python's own generator is not restored."""
+    """The state of Python's random number generator is not restored."""
     from paddlenlp.trainer import Trainer
 
     real = Trainer._load_rng_state
@@ -70,7 +70,7 @@ def schedule_not_restored() -> None:
 
 @fault("04_checkpoints", where="ranks", detected_by=("resume.begins-where-it-stopped",))
 def step_not_restored() -> None:
-    """A resumed run begins to count at step 0."""
+    """A resumed run counts its steps from 0."""
     from paddlenlp.trainer.trainer_callback import TrainerState
 
     TrainerState.load_from_json = classmethod(lambda cls, path: cls())
@@ -81,7 +81,7 @@ def step_not_restored() -> None:
     detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "resume.loads-the-file"),
 )
 def load_drops_a_key() -> None:
-    """Loading leaves out the last weight of a file."""
+    """`paddle.load` drops the last entry of a file."""
     import paddle
 
     real = paddle.load
@@ -95,6 +95,25 @@ def load_drops_a_key() -> None:
     paddle.load = dropping
 
 
+@fault(
+    "04_checkpoints",
+    detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "checkpoint.written-by-others"),
+    smoke=("checkpoint.smoke-values", "resume.smoke-step"),
+)
+def load_returns_zeros() -> None:
+    """`paddle.load` returns zeros of the correct type and shape."""
+    import paddle
+
+    real = paddle.load
+
+    def zeros(value):
+        if isinstance(value, dict):
+            return {key: zeros(item) for key, item in value.items()}
+        return paddle.zeros(value.shape, value.dtype) if isinstance(value, paddle.Tensor) else value
+
+    paddle.load = lambda *given, **named: zeros(real(*given, **named))
+
+
 @fault("04_checkpoints", where="ranks", detected_by=("resume.weights", "resume.loads-the-file"))
 def weight_not_loaded() -> None:
     """A resumed run keeps the initial values of its last layer."""
@@ -102,15 +121,15 @@ def weight_not_loaded() -> None:
 
     real = nn.Layer.set_state_dict
 
-    def forgetful(self, state, *rest, **named):
+    def without_the_last_layer(self, state, *rest, **named):
         return real(self, {name: value for name, value in state.items() if "lm_head" not in name}, *rest, **named)
 
-    nn.Layer.set_state_dict = nn.Layer.set_dict = nn.Layer.load_dict = forgetful
+    nn.Layer.set_state_dict = nn.Layer.set_dict = nn.Layer.load_dict = without_the_last_layer
 
 
 @fault("04_checkpoints", where="ranks", detected_by=("resume.losses", "resume.weights", "resume.loads-the-file"))
 def stale_checkpoint() -> None:
-    """The checkpoint before the one that was asked for is loaded."""
+    """Resuming loads the checkpoint before the requested one."""
     import os
 
     from paddlenlp.trainer import Trainer
@@ -129,25 +148,25 @@ def stale_checkpoint() -> None:
 
 @fault("04_checkpoints", detected_by=("checkpoint-damage.manifest",))
 def checksum_of_the_beginning() -> None:
-    """Only the first kilobyte of a file is in its checksum."""
+    """A checksum covers only the first kilobyte of a file."""
     replace_in_cells("while chunk := file.read(1 << 20):", "for chunk in [file.read(1024)]:")
 
 
 @fault("04_checkpoints", detected_by=("checkpoint-damage.manifest", "checkpoint-damage.folders"))
 def manifest_not_verified() -> None:
-    """A checkpoint counts as whole when it has a manifest."""
+    """A checkpoint with a manifest is accepted without comparing checksums."""
     replace_in_cells("found = checksums(folder)\n", "found = wanted\n")
 
 
 @fault("04_checkpoints", detected_by=("checkpoint-damage.folders",))
 def folder_not_verified() -> None:
-    """A checkpoint passes for another one."""
+    """A checkpoint is accepted under another checkpoint's name."""
     replace_in_cells("if sealed_as != folder.name:", "if not sealed_as:")
 
 
 @fault("04_checkpoints", detected_by=("crash-save.newest",))
 def save_not_atomic() -> None:
-    """The manifest is written first, the files after it."""
+    """The manifest is written before the files."""
 
     def in_rank():
         import json
@@ -171,18 +190,18 @@ def save_not_atomic() -> None:
 
 @fault("04_checkpoints", detected_by=("crash-save.full-disk-file", "crash-save.durable"))
 def file_written_in_place() -> None:
-    """A file is overwritten under its own name."""
+    """A file is overwritten in place, under its own name."""
     replace_in_cells('partial = path.with_name(f"{path.name}.partial")', "partial = path")
 
 
 @fault("04_checkpoints", detected_by=("crash-save.durable",))
 def nothing_synced() -> None:
-    """What is written is not brought to the disk before the manifest says so."""
+    """Files are not synced to the disk before the manifest is renamed."""
     replace_in_cells("sync(path)\n", "pass\n")
 
 
 @fault("04_checkpoints", where="ranks", detected_by=("crash-save.newest", "crash-save.full-disk-previous"))
-def old_one_deleted_first() -> None:
+def old_checkpoint_deleted_first() -> None:
     """The old checkpoint is deleted before the new one is complete."""
     import shutil
     from pathlib import Path
@@ -191,13 +210,13 @@ def old_one_deleted_first() -> None:
 
     real = Trainer._save_checkpoint
 
-    def impatient(self, model, metrics=None):
+    def deleting_first(self, model, metrics=None):
         for folder in Path(self.args.output_dir).glob("checkpoint-*"):
             if any(type(callback).__name__ == "Sealed" for callback in self.callback_handler.callbacks):
                 shutil.rmtree(folder)
         real(self, model, metrics)
 
-    Trainer._save_checkpoint = impatient
+    Trainer._save_checkpoint = deleting_first
 
 
 @fault(
@@ -206,23 +225,23 @@ def old_one_deleted_first() -> None:
     detected_by=("crash-save.full-disk", "crash-save.full-disk-previous", "crash-save.full-disk-file"),
 )
 def full_disk_ignored() -> None:
-    """A save that does not fit on the disk goes on without a word."""
+    """A save that does not fit on the disk raises no error."""
     import contextlib
 
     import paddle
 
     real = paddle.save
 
-    def careless(*given, **named):
+    def without_errors(*given, **named):
         with contextlib.suppress(OSError):
             real(*given, **named)
 
-    paddle.save = careless
+    paddle.save = without_errors
 
 
 @fault("04_checkpoints", where="ranks", detected_by=("resume.dropout-acts",))
 def no_dropout() -> None:
-    """Dropout does nothing, so that nothing random is left to be restored."""
+    """Dropout does nothing, so the resumed runs do not test the random state."""
     import paddle.nn.functional as F
 
     F.dropout = lambda x, *given, **named: x
@@ -248,8 +267,8 @@ def bfloat16_as_float32() -> None:
 
 
 @fault("04_checkpoints", detected_by=("crash-save.rules",))
-def checkpoints_in_order_of_their_names() -> None:
-    """Checkpoint-9 counts as newer than checkpoint-10."""
+def checkpoints_sorted_by_name() -> None:
+    """`checkpoint-9` counts as newer than `checkpoint-10`."""
     replace_in_cells(
         "return sorted(int(name) for name in names if name.isdigit())",
         "return sorted((int(name) for name in names if name.isdigit()), key=str)",
@@ -257,14 +276,14 @@ def checkpoints_in_order_of_their_names() -> None:
 
 
 @fault("04_checkpoints", detected_by=("checkpoint-damage.stays-quiet", "checkpoint-damage.refused"))
-def unpickler_lets_all_in() -> None:
-    """The unpickler for strangers' files lets everything in."""
-    replace_in_cells("if (module, name) not in LET_IN:", "if not module:")
+def unpickler_allows_everything() -> None:
+    """The unpickler for untrusted files allows every import."""
+    replace_in_cells("if (module, name) not in ALLOWED:", "if not module:")
 
 
 @fault("04_checkpoints", detected_by=("checkpoint.special-values",))
 def float64_loses_bits() -> None:
-    """Float64 comes back as if it had been float32."""
+    """Float64 comes back with the precision of float32."""
     import paddle
 
     real = paddle.load

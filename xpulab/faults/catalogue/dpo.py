@@ -7,37 +7,41 @@ from xpulab.faults.fault import fault
 
 @fault("03_dpo", detected_by=("dpo.reference-is-frozen",))
 def reference_model_trains() -> None:
-    """The reference model follows the policy."""
+    """The reference model is updated together with the policy."""
     from paddlenlp.trl import DPOTrainer
 
     metrics = DPOTrainer.get_batch_metrics
 
-    def following(self, ref_model, model, batch, train_eval="train"):
+    def updating(self, ref_model, model, batch, train_eval="train"):
         loss = metrics(self, ref_model, model, batch, train_eval)
         if ref_model is not None:
             for kept, moving in zip(ref_model.parameters(), model.parameters(), strict=False):
                 kept.set_value(kept * 0.9 + moving * 0.1)
         return loss
 
-    DPOTrainer.get_batch_metrics = following
+    DPOTrainer.get_batch_metrics = updating
 
 
-@fault("03_dpo", detected_by=("dpo.margin", "dpo.accuracy", "dpo.first-gradients", "dpo.losses", "dpo.style"))
+@fault(
+    "03_dpo",
+    detected_by=("dpo.margin", "dpo.accuracy", "dpo.first-gradients", "dpo.losses", "dpo.style"),
+    smoke=("dpo.smoke-loss", "dpo.smoke-training"),
+)
 def margin_with_the_wrong_sign() -> None:
     """The loss prefers the rejected answer."""
     from paddlenlp.trl import DPOCriterion
 
     loss = DPOCriterion.dpo_loss
 
-    def turned(self, pi_chosen, pi_rejected, ref_chosen, ref_rejected):
+    def exchanged(self, pi_chosen, pi_rejected, ref_chosen, ref_rejected):
         return loss(self, pi_rejected, pi_chosen, ref_rejected, ref_chosen)
 
-    DPOCriterion.dpo_loss = turned
+    DPOCriterion.dpo_loss = exchanged
 
 
 @fault("03_dpo", detected_by=("dpo.question-has-no-gradient", "dpo.packing"))
 def question_is_learned() -> None:
-    """The question counts as part of both answers."""
+    """The tokens of the question count as part of both answers."""
     from paddlenlp.trl import DPOCriterion
 
     logps = DPOCriterion.dpo_logps
@@ -51,64 +55,64 @@ def question_is_learned() -> None:
 
 
 @fault("03_dpo", detected_by=("dpo.packing", "dpo.first-gradients"))
-def answers_see_each_other() -> None:
-    """The mask of the packed sequence is merely causal, so that the rejected answer sees the chosen one."""
+def mask_only_causal() -> None:
+    """The mask of the packed sequence is only causal, so the rejected answer sees the chosen one."""
     import numpy as np
     import paddlenlp.trl as trl
 
     encode = trl.preprocess_preference_data
 
-    def seeing(*given):
+    def causal(*given):
         example = encode(*given)
         return {**example, "attention_mask": np.tri(len(example["input_ids"]), dtype=bool)}
 
-    trl.preprocess_preference_data = seeing
+    trl.preprocess_preference_data = causal
 
 
 @fault("03_dpo", detected_by=("dpo.packing",))
-def positions_go_on() -> None:
-    """The rejected answer's positions count on from the chosen one's end."""
+def positions_continue() -> None:
+    """The positions of the rejected answer continue those of the chosen one."""
     import paddlenlp.trl as trl
 
     encode = trl.preprocess_preference_data
 
-    def going_on(*given):
+    def continued(*given):
         example = encode(*given)
         return {**example, "position_ids": list(range(len(example["input_ids"])))}
 
-    trl.preprocess_preference_data = going_on
+    trl.preprocess_preference_data = continued
 
 
 @fault("03_dpo", detected_by=("dpo.first-loss", "dpo.losses", "dpo.first-gradients"))
-def beta_is_forgotten() -> None:
-    """The loss is computed with beta 1."""
+def beta_ignored() -> None:
+    """The loss uses beta 1 instead of the configured value."""
     from dataclasses import replace
 
     from paddlenlp.trl import DPOCriterion
 
     loss = DPOCriterion.dpo_loss
 
-    def plain(self, *logps):
+    def with_beta_1(self, *logps):
         own, self.dpo_config = self.dpo_config, replace(self.dpo_config, beta=1.0)
         try:
             return loss(self, *logps)
         finally:
             self.dpo_config = own
 
-    DPOCriterion.dpo_loss = plain
+    DPOCriterion.dpo_loss = with_beta_1
 
 
 @fault("03_dpo", detected_by=("dpo.lora-margin", "dpo.lora-reference"))
 def adapter_stays_on_for_the_reference() -> None:
-    """DPO with LoRA compares the policy with itself."""
+    """DPO with LoRA compares the policy with itself, because the adapter is not switched off."""
     from paddlenlp.trl import DPOTrainer
 
     DPOTrainer.disable_lora = lambda self, model: None
 
 
 @fault("03_dpo", detected_by=("dpo.first-loss", "dpo.starts-at-ln-2"))
-def no_reference() -> None:
-    """The loss leaves the reference out."""
+def reference_ignored() -> None:
+    """The loss ignores the reference model."""
     from paddlenlp.trl import DPOCriterion
 
     loss = DPOCriterion.dpo_loss
@@ -116,8 +120,8 @@ def no_reference() -> None:
 
 
 @fault("03_dpo", detected_by=("dpo.kto-loss", "dpo.kto-first-loss"))
-def thumbs_exchanged() -> None:
-    """KTO weighs answers with the thumb up as if it were down."""
+def kto_weights_exchanged() -> None:
+    """KTO exchanges the weights of desirable and undesirable answers."""
     from dataclasses import replace
 
     from paddlenlp.trl import KTOCriterion
@@ -147,9 +151,9 @@ def reference_on_the_cpu() -> None:
 
     start = DPOTrainer.__init__
 
-    def left_behind(self, *given, **named):
+    def on_the_cpu(self, *given, **named):
         start(self, *given, **named)
         if self.ref_model is not None:
             self.ref_model.to("cpu")
 
-    DPOTrainer.__init__ = left_behind
+    DPOTrainer.__init__ = on_the_cpu
