@@ -9,16 +9,17 @@ from xpulab.faults.fault import fault
     "05_collectives",
     where="ranks",
     detected_by=("collectives.values", "collectives.types", "collectives.groups", "collectives.sizes"),
+    smoke=("collectives.smoke-values",),
 )
 def sum_forgets_a_rank() -> None:
-    """all_reduce adds up without one rank."""
+    """all_reduce leaves one rank out of the sum."""
     import paddle.distributed as dist
 
     def forgetful(real):
-        def all_reduce(tensor, *rest, **named):
+        def all_reduce(tensor, *rest, **kwargs):
             if dist.get_rank() == 1:
                 tensor.scale_(0.0)
-            return real(tensor, *rest, **named)
+            return real(tensor, *rest, **kwargs)
 
         return all_reduce
 
@@ -26,14 +27,14 @@ def sum_forgets_a_rank() -> None:
 
 
 @fault("05_collectives", device="sim", where="ranks", detected_by=("all-to-all.values",))
-def all_to_all_swapped() -> None:
-    """alltoall_single takes its output for its input."""
+def all_to_all_arguments_swapped() -> None:
+    """alltoall_single uses its output as its input."""
     import paddle.distributed as dist
 
     real = dist.alltoall_single
 
-    def swapped(out, sent, *rest, **named):  # of the same shape, so that nothing raises
-        return real(*((sent, out) if out.shape == sent.shape else (out, sent)), *rest, **named)
+    def swapped(out, sent, *rest, **kwargs):  # of the same shape, so that nothing raises
+        return real(*((sent, out) if out.shape == sent.shape else (out, sent)), *rest, **kwargs)
 
     dist.alltoall_single = swapped
 
@@ -45,27 +46,27 @@ def all_to_all_swapped() -> None:
     detected_by=("collectives.values", "collectives.types"),
 )
 def bit_flips_in_a_sum() -> None:
-    """A card inverts one bit of what all_reduce gives it."""
+    """A card inverts one bit of the result of all_reduce."""
 
 
 @fault("05_collectives", where="ranks", detected_by=("collectives.values",))
 def broadcast_from_another_rank() -> None:
-    """Broadcast sends what rank 0 has, whatever rank was named."""
+    """Broadcast sends the values of rank 0, whatever the source rank is."""
     import paddle.distributed as dist
 
     real = dist.broadcast
-    dist.broadcast = lambda tensor, src, **named: real(tensor, 0, **named)
+    dist.broadcast = lambda tensor, src, **kwargs: real(tensor, 0, **kwargs)
 
 
 @fault("05_collectives", where="ranks", detected_by=("collectives.values",))
-def gathered_in_another_order() -> None:
+def gathered_in_reverse_order() -> None:
     """all_gather returns the parts in reverse order."""
     import paddle.distributed as dist
 
     real = dist.all_gather
 
-    def reversed_gather(parts, *given, **named):
-        task = real(parts, *given, **named)
+    def reversed_gather(parts, *args, **kwargs):
+        task = real(parts, *args, **kwargs)
         parts.reverse()
         return task
 
@@ -79,8 +80,8 @@ def sum_in_a_group_is_a_mean() -> None:
 
     real = dist.all_reduce
 
-    def mean(tensor, *given, group=None, **named):
-        task = real(tensor, *given, group=group, **named)
+    def mean(tensor, *args, group=None, **kwargs):
+        task = real(tensor, *args, group=group, **kwargs)
         if group is not None:
             tensor.scale_(1 / group.nranks)
         return task
@@ -90,11 +91,11 @@ def sum_in_a_group_is_a_mean() -> None:
 
 @fault("05_collectives", where="ranks", detected_by=("collectives.values",))
 def maximum_is_a_sum() -> None:
-    """all_reduce adds up where the maximum was asked for."""
+    """all_reduce returns the sum instead of the maximum."""
     import paddle.distributed as dist
 
     real = dist.stream.all_reduce
-    dist.stream.all_reduce = lambda tensor, op=None, **named: real(tensor, **named)
+    dist.stream.all_reduce = lambda tensor, op=None, **kwargs: real(tensor, **kwargs)
 
 
 @fault(
@@ -104,16 +105,16 @@ def maximum_is_a_sum() -> None:
     reason_contains="not found for empty tensors",
     detected_by=("all-to-all.values",),
 )
-def nothing_cannot_be_exchanged() -> None:
+def empty_parts_refused() -> None:
     """All-to-all of empty tensors raises."""
     import paddle.distributed as dist
 
     real = dist.alltoall_single
 
-    def refusing(out, sent, *given, **named):
+    def refusing(out, sent, *args, **kwargs):
         if 0 in (out.size, sent.size):
             raise RuntimeError("the interface is not found for empty tensors")
-        return real(out, sent, *given, **named)
+        return real(out, sent, *args, **kwargs)
 
     dist.alltoall_single = refusing
 
@@ -125,7 +126,7 @@ def nothing_cannot_be_exchanged() -> None:
     reason_contains="rank 1",
     detected_by=("collectives.values",),
 )
-def rank_that_ends() -> None:
+def rank_ends() -> None:
     """A rank ends in the middle of a collective."""
 
 
@@ -136,7 +137,7 @@ def rank_that_ends() -> None:
     reason_contains="is lost",
     detected_by=("collectives.values",),
 )
-def card_that_is_lost() -> None:
+def card_lost() -> None:
     """A card is lost in the middle of a collective."""
 
 
@@ -147,7 +148,7 @@ def card_that_is_lost() -> None:
     reason_contains="rank 1",
     detected_by=("collectives.values",),
 )
-def stream_that_hangs() -> None:
+def stream_hangs() -> None:
     """A stream of one card hangs."""
 
 
@@ -163,7 +164,7 @@ def slow_link() -> None:
 
 @fault("05_collectives", where="ranks", detected_by=("hang.slow",))
 def slow_rank() -> None:
-    """One rank needs five times as long for a product of matrices."""
+    """One rank takes five times as long for a product of matrices."""
     import paddle
     import paddle.distributed as dist
 
@@ -179,25 +180,25 @@ def slow_rank() -> None:
 
 
 @fault("05_collectives", detected_by=("hang.root-cause",))
-def victim_named_as_root_cause() -> None:
-    """When one rank is lost, another one is named."""
+def affected_rank_named_as_root_cause() -> None:
+    """When one rank fails, another one is named as root cause."""
     from xpulab import ranks
 
     run = ranks.run
 
-    def unjust(function, n, *arguments, **options):
+    def naming_another(function, n, *arguments, **options):
         try:
             return run(function, n, *arguments, **options)
         except ranks.RanksFailed as failed:
             failed.root_cause = (failed.root_cause + 1) % n
             raise
 
-    ranks.run = unjust
+    ranks.run = naming_another
 
 
 @fault("05_collectives", detected_by=("hang.stack", "hang.reason"))
-def stack_is_not_told() -> None:
-    """Nobody says where a lost rank is, nor why another one failed."""
+def stack_and_error_not_reported() -> None:
+    """The report contains neither the stack of a rank that hangs nor the error of a rank that failed."""
     from dataclasses import replace
 
     from xpulab import ranks
@@ -215,47 +216,47 @@ def stack_is_not_told() -> None:
 
 
 @fault("05_collectives", where="ranks", detected_by=("collectives.types",))
-def sent_in_half_the_bits() -> None:
+def sum_in_bfloat16() -> None:
     """all_reduce sends float32 as bfloat16."""
     import paddle
     import paddle.distributed as dist
 
     real = dist.all_reduce
 
-    def narrow(tensor, *given, **named):
+    def narrow(tensor, *args, **kwargs):
         if tensor.dtype == paddle.float32:
             tensor.set_value(tensor.astype("bfloat16").astype("float32"))
-        return real(tensor, *given, **named)
+        return real(tensor, *args, **kwargs)
 
     dist.all_reduce = narrow
 
 
 @fault("05_collectives", where="ranks", detected_by=("collectives.types",))
-def double_added_as_single() -> None:
+def double_added_in_float32() -> None:
     """all_reduce adds float64 and int64 in float32."""
     import paddle
     import paddle.distributed as dist
 
     real = dist.all_reduce
 
-    def narrow(tensor, *given, **named):
+    def narrow(tensor, *args, **kwargs):
         if tensor.dtype in (paddle.float64, paddle.int64):
             tensor.set_value(tensor.astype("float32").astype(tensor.dtype))
-        return real(tensor, *given, **named)
+        return real(tensor, *args, **kwargs)
 
     dist.all_reduce = narrow
 
 
 @fault("05_collectives", where="ranks", detected_by=("collectives.sizes",))
-def chunks_in_another_order() -> None:
-    """A large sum is put together in the wrong order."""
+def parts_of_a_sum_in_wrong_order() -> None:
+    """The parts of a large sum are joined in the wrong order."""
     import paddle
     import paddle.distributed as dist
 
     real = dist.all_reduce
 
-    def mixed(tensor, *given, **named):
-        task = real(tensor, *given, **named)
+    def mixed(tensor, *args, **kwargs):
+        task = real(tensor, *args, **kwargs)
         if tensor.size >= 4096:
             tensor.set_value(paddle.roll(tensor, tensor.size // 2))
         return task
@@ -264,37 +265,37 @@ def chunks_in_another_order() -> None:
 
 
 @fault("05_collectives", device="sim", where="ranks", detected_by=("collectives.barrier",))
-def barrier_that_is_open() -> None:
+def barrier_without_effect() -> None:
     """Barrier returns at once."""
     import paddle.distributed as dist
 
-    dist.barrier = lambda *given, **named: None
+    dist.barrier = lambda *args, **kwargs: None
 
 
 @fault("05_collectives", where="ranks", detected_by=("collectives.groups",))
-def another_source_in_a_group() -> None:
-    """Broadcast in a group sends what the next rank has."""
+def wrong_source_in_a_group() -> None:
+    """Broadcast in a group sends the values of the rank after the source."""
     import paddle.distributed as dist
 
     real = dist.broadcast
 
-    def shifted(tensor, src, group=None, **named):
+    def shifted(tensor, src, group=None, **kwargs):
         if group is not None:
             src = group.ranks[(group.ranks.index(src) + 1) % group.nranks]
-        return real(tensor, src, group=group, **named)
+        return real(tensor, src, group=group, **kwargs)
 
     dist.broadcast = shifted
 
 
 @fault("05_collectives", where="ranks", detected_by=("collectives.groups",))
-def group_in_another_order() -> None:
+def group_gathered_in_reverse_order() -> None:
     """all_gather in a group returns the parts in reverse order."""
     import paddle.distributed as dist
 
     real = dist.all_gather
 
-    def reversed_gather(parts, *given, group=None, **named):
-        task = real(parts, *given, group=group, **named)
+    def reversed_gather(parts, *args, group=None, **kwargs):
+        task = real(parts, *args, group=group, **kwargs)
         if group is not None:
             parts.reverse()
         return task
@@ -303,18 +304,18 @@ def group_in_another_order() -> None:
 
 
 @fault("05_collectives", where="ranks", detected_by=("collectives.values",))
-def wait_that_does_not_wait() -> None:
-    """An asynchronous sum has not arrived when wait returns."""
+def wait_returns_too_early() -> None:
+    """wait returns before the result of an asynchronous all_reduce has arrived."""
     from types import SimpleNamespace
 
     import paddle.distributed as dist
 
     real = dist.all_reduce
 
-    def not_awaited(tensor, *given, sync_op=True, **named):
+    def not_awaited(tensor, *args, sync_op=True, **kwargs):
         if sync_op:
-            return real(tensor, *given, **named)
-        real(tensor.clone(), *given, **named)
+            return real(tensor, *args, **kwargs)
+        real(tensor.clone(), *args, **kwargs)
         return SimpleNamespace(wait=lambda: True)
 
     dist.all_reduce = not_awaited

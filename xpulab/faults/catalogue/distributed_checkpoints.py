@@ -10,14 +10,14 @@ from xpulab.faults.fault import fault, when_defined
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.aoa", "distributed-checkpoint.damage"),
 )
-def parts_of_another_rank() -> None:
-    """The first two ranks load each other's parts."""
+def parts_of_another_rank_loaded() -> None:
+    """Each of the first two ranks loads the parts of the other one."""
     import paddle.distributed as dist
 
     real = dist.load_state_dict
 
-    def exchanged(state, path, *given, **named):
-        real(state, path, *given, **named)
+    def exchanged(state, path, *args, **kwargs):
+        real(state, path, *args, **kwargs)
         if dist.get_world_size() < 2 or not all(isinstance(each, dist.ShardedWeight) for each in state.values()):
             return
         held = []
@@ -42,24 +42,24 @@ def moments_not_saved() -> None:
 
     real = dist.save_state_dict
 
-    def without(state, path, *given, **named):
+    def save_without(state, path, *args, **kwargs):
         for name, each in state.items():
             if "moment" in name:
                 each.local_tensor.zero_()
-        return real(state, path, *given, **named)
+        return real(state, path, *args, **kwargs)
 
-    dist.save_state_dict = without
+    dist.save_state_dict = save_without
 
 
 @fault("08_distributed_checkpoints", detected_by=("distributed-checkpoint.resume",))
 def powers_not_loaded() -> None:
-    """AdamW's powers of beta stay as they were when a checkpoint is loaded."""
+    """Loading a checkpoint leaves the powers of beta of AdamW as they were."""
     import paddle.distributed as dist
 
     real = dist.load_state_dict
 
-    def without(state, path, *given, **named):
-        return real({name: each for name, each in state.items() if "_pow_acc" not in name}, path, *given, **named)
+    def without(state, path, *args, **kwargs):
+        return real({name: each for name, each in state.items() if "_pow_acc" not in name}, path, *args, **kwargs)
 
     dist.load_state_dict = without
 
@@ -73,9 +73,9 @@ def missing_part_read_as_zeros() -> None:
 
     real = dist.load_state_dict
 
-    def lenient(state, path, *given, **named):
+    def lenient(state, path, *args, **kwargs):
         if "intact" in path or "damage-" not in path or os.path.exists(os.path.join(path, "1_0.distcp")):
-            return real(state, path, *given, **named)
+            return real(state, path, *args, **kwargs)
         for each in state.values():
             each.local_tensor.zero_()
 
@@ -87,22 +87,22 @@ def missing_part_read_as_zeros() -> None:
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.one-rank-local", "distributed-checkpoint.aoa"),
 )
-def one_tensor_untouched() -> None:
+def one_tensor_not_loaded() -> None:
     """Loading leaves one tensor as it was."""
     import paddle.distributed as dist
 
     real = dist.load_state_dict
 
-    def forgetful(state, path, *given, **named):
+    def forgetful(state, path, *args, **kwargs):
         asked = {name: each for name, each in state.items() if name not in ("narrow.bias", "Shard(1)", "k")}
-        return real(asked or state, path, *given, **named)
+        return real(asked or state, path, *args, **kwargs)
 
     dist.load_state_dict = forgetful
 
 
 @fault("08_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.aoa",))
 def aoa_transpose_ignored() -> None:
-    """A transposed tensor is filled in the order in which it lies in the file."""
+    """A tensor that must be transposed is reshaped instead."""
     import paddle
 
     paddle.transpose = lambda x, perm: x.reshape([x.shape[each] for each in perm])
@@ -110,15 +110,15 @@ def aoa_transpose_ignored() -> None:
 
 @fault("08_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.aoa",))
 def aoa_cast_ignored() -> None:
-    """A tensor that is to be cast keeps its type."""
+    """A tensor that must be cast keeps its type."""
     import paddle
 
     paddle.cast = lambda x, dtype: x
 
 
 @fault("08_distributed_checkpoints", detected_by=("distributed-checkpoint.merge-way-round",))
-def aoa_halves_exchanged() -> None:
-    """A split gives its parts in reverse order."""
+def aoa_split_in_reverse_order() -> None:
+    """A split returns its parts in reverse order."""
     from paddle.distributed.flex_checkpoint.aoa.aoa_engine import AOAEngine
 
     split = AOAEngine.split
@@ -126,15 +126,15 @@ def aoa_halves_exchanged() -> None:
 
 
 @fault("08_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.merge",))
-def merge_drops_the_offloaded() -> None:
+def offloaded_merge_writes_zeros() -> None:
     """Merging with offload writes zeros."""
     import importlib
 
     module = importlib.import_module("paddle.distributed.flex_checkpoint.dcp.load_state_dict")
     real = module.load_state_dict
 
-    def load(state, *given, offload=False, **named):
-        real(state, *given, offload=offload, **named)
+    def load(state, *args, offload=False, **kwargs):
+        real(state, *args, offload=offload, **kwargs)
         for each in state.values() if offload else ():
             each.local_tensor.zero_()
 
@@ -143,7 +143,7 @@ def merge_drops_the_offloaded() -> None:
 
 @fault("08_distributed_checkpoints", where="ranks", detected_by=("load-memory.share",))
 def every_rank_reads_every_file() -> None:
-    """While it loads, each rank holds the files of all others, too."""
+    """While a rank loads, it holds the files of all ranks."""
     import pathlib
 
     import paddle
@@ -151,16 +151,16 @@ def every_rank_reads_every_file() -> None:
 
     real = dist.load_state_dict
 
-    def greedy(state, path, *given, **named):
+    def greedy(state, path, *args, **kwargs):
         _held = [paddle.load(str(file)) for file in pathlib.Path(path).glob("*.distcp") if "heavy" in path]
-        return real(state, path, *given, **named)
+        return real(state, path, *args, **kwargs)
 
     dist.load_state_dict = greedy
 
 
 @fault("08_distributed_checkpoints", detected_by=("distributed-checkpoint.damage",))
-def digests_of_nothing() -> None:
-    """The seal's digests are the same whatever a file holds."""
+def digest_ignores_contents() -> None:
+    """The digests in the manifest are the same for every file."""
 
     def change(cells):
         cells["digest"].__code__ = (lambda file: "0" * 64).__code__
@@ -169,8 +169,8 @@ def digests_of_nothing() -> None:
 
 
 @fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.ema",))
-def stale_average() -> None:
-    """The EMA buffer is written as it was before the step was added."""
+def average_written_too_early() -> None:
+    """The EMA buffer is written before the weights of its step are added."""
 
     def change(cells):
         saver = cells["ZeroCostSaver"]
@@ -188,25 +188,25 @@ def stale_average() -> None:
 
 @fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"))
 def marked_before_written() -> None:
-    """The mark of completion is written before the data."""
+    """The completion marker is written before the data."""
 
     def change(cells):
-        seal = cells["seal"]
+        write_manifest = cells["write_manifest"]
 
-        def hasty(self, step, buffer):
+        def marker_first(self, step, buffer):
             path = self.to / f"step-{step}"
             path.mkdir(parents=True)
-            seal(path)
+            write_manifest(path)
             self.write(buffer, path / "state.safetensors")
             self.write(self.ema, path / "ema.safetensors")
 
-        cells["ZeroCostSaver"].write_one = hasty
+        cells["ZeroCostSaver"].write_one = marker_first
 
     when_defined("close", change)
 
 
 @fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",))
-def one_buffer_for_two() -> None:
+def one_buffer_used_twice() -> None:
     """A copy goes into the buffer that is still being written."""
 
     def change(cells):
@@ -225,7 +225,7 @@ def one_buffer_for_two() -> None:
 
 @fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",))
 def copied_after_the_step() -> None:
-    """What is left of a copy is copied after the optimizer has changed the weights."""
+    """The rest of a copy is made after the optimizer has changed the weights."""
 
     def change(cells):
         saver = cells["ZeroCostSaver"]
@@ -245,8 +245,8 @@ def copied_after_the_step() -> None:
 
 
 @fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.error-is-told",))
-def errors_stay_in_the_background() -> None:
-    """The writer's errors are not told."""
+def writer_errors_not_reported() -> None:
+    """The errors of the writer are not reported."""
 
     def change(cells):
         cells["ZeroCostSaver"].failure = property(lambda self: None, lambda self, error: None)
@@ -255,7 +255,7 @@ def errors_stay_in_the_background() -> None:
 
 
 @fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.newest",))
-def newest_by_its_name() -> None:
+def newest_by_name() -> None:
     """Step-8 counts as newer than step-10."""
 
     def change(cells):

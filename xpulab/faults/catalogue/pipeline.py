@@ -6,32 +6,32 @@ from xpulab.faults.fault import fault
 
 
 @fault("07_pipeline", where="ranks", detected_by=("pipeline.gradients", "pipeline.chunks"))
-def micro_batches_count_twice() -> None:
-    """Each micro-batch adds twice its gradient."""
+def micro_batches_counted_twice() -> None:
+    """The gradient of each micro-batch is added twice."""
     from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
 
     real = PipelineStage.backward_one_chunk
 
-    def twice(self, chunk, loss=None, **named):
-        return real(self, chunk, loss=None if loss is None else 2 * loss, **named)
+    def twice(self, chunk, loss=None, **kwargs):
+        return real(self, chunk, loss=None if loss is None else 2 * loss, **kwargs)
 
     PipelineStage.backward_one_chunk = twice
 
 
 @fault("07_pipeline", where="ranks", detected_by=("pipeline.released",))
-def inputs_held_on_to() -> None:
+def inputs_not_released() -> None:
     """A schedule keeps the inputs of a micro-batch after its backward pass."""
     from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
 
     real = PipelineStage.backward_one_chunk
 
-    def holding(self, chunk, *given, **named):
+    def keeping(self, chunk, *args, **kwargs):
         kept = self.fwd_cache[chunk]
-        result = real(self, chunk, *given, **named)
+        result = real(self, chunk, *args, **kwargs)
         self.fwd_cache[chunk] = kept
         return result
 
-    PipelineStage.backward_one_chunk = holding
+    PipelineStage.backward_one_chunk = keeping
 
 
 @fault(
@@ -40,13 +40,13 @@ def inputs_held_on_to() -> None:
     sim_faults="flip collective kind=recv bytes>=700 from=1 bit=22",
     detected_by=("pipeline.gradients",),
 )
-def activations_arrive_damaged() -> None:
-    """A bit is inverted in what a stage receives."""
+def activations_received_damaged() -> None:
+    """One bit of what a stage receives is inverted."""
 
 
 @fault("07_pipeline", where="ranks", detected_by=("pipeline.loss", "pipeline.gradients"))
 def loss_averaged_twice() -> None:
-    """Each micro-batch's loss is divided by their number once more."""
+    """The loss of each micro-batch is divided by the number of micro-batches a second time."""
     from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
 
     real = _PipelineSchedule._compute_loss
@@ -54,8 +54,8 @@ def loss_averaged_twice() -> None:
 
 
 @fault("07_pipeline", where="ranks", detected_by=("pipeline.return-output",))
-def output_in_another_order() -> None:
-    """The merged output has the micro-batches in reverse order."""
+def output_in_reverse_order() -> None:
+    """The joined output has the micro-batches in reverse order."""
     from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
 
     real = _PipelineSchedule._merge_outputs
@@ -63,32 +63,32 @@ def output_in_another_order() -> None:
 
 
 @fault("07_pipeline", device="sim", detected_by=("pipeline.kept", "pipeline.memory"))
-def schedule_that_keeps_all() -> None:
-    """1F1B does all forward passes first, and keeps them all."""
+def schedule_keeps_all_micro_batches() -> None:
+    """1F1B does all forward passes first and keeps all their activations."""
     from paddle.distributed.auto_parallel.pipelining import schedules
 
     schedules.Schedule1F1B = schedules.ScheduleFThenB
 
 
 @fault("07_pipeline", where="ranks", detected_by=("pipeline.gradients",))
-def gradient_is_not_sent_back() -> None:
-    """A stage's gradient does not reach the stage before it."""
+def gradient_not_sent_back() -> None:
+    """The gradient of a stage does not reach the stage before it."""
     import paddle
     from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
 
     real = PipelineStage.get_bwd_send_ops
 
-    def blank(self, *given, **named):
+    def blank(self, *args, **kwargs):
         for chunk, gradients in self.bwd_cache.items():
             self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
-        return real(self, *given, **named)
+        return real(self, *args, **kwargs)
 
     PipelineStage.get_bwd_send_ops = blank
 
 
 @fault("07_pipeline", where="ranks", detected_by=("pipeline.second-step",))
-def inputs_of_the_step_before() -> None:
-    """From the second step on a schedule hands out the first step's micro-batches."""
+def inputs_of_the_first_step_reused() -> None:
+    """From the second step on, a schedule uses the micro-batches of the first step again."""
     from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
 
     real = _PipelineSchedule._split_inputs
@@ -103,8 +103,8 @@ def inputs_of_the_step_before() -> None:
 
 
 @fault("07_pipeline", where="ranks", detected_by=("pipeline.second-step",))
-def losses_of_the_step_before() -> None:
-    """A schedule reports the first step's losses for ever."""
+def losses_of_the_first_step_repeated() -> None:
+    """In every step a schedule reports the losses of the first step."""
     from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
 
     real = _PipelineSchedule._update_losses
