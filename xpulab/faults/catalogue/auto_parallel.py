@@ -5,38 +5,43 @@ from __future__ import annotations
 from xpulab.faults.fault import fault
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("reshard.values",))
-def swapped_shard() -> None:
-    """Reshard hands two ranks each other's part."""
+@fault("06_auto_parallel", where="ranks", detected_by=("reshard.values",), smoke=("reshard.smoke-values",))
+def elements_of_a_shard_shifted() -> None:
+    """Reshard shifts the elements of each part by one."""
     import paddle.distributed as dist
     from paddle import roll
 
     real = dist.reshard
 
-    def swapped(tensor, mesh, placements):
+    def shifted(tensor, mesh, placements):
         cut = [each for each in placements if each.is_shard()]
         if tensor.stop_gradient and len(placements) == 1 and cut:
-            whole = dist.auto_parallel.api.dtensor_from_local
-            moved = real(tensor, mesh, placements)
-            return whole(roll(moved._local_value(), 1), mesh, placements)
+            from_local = dist.auto_parallel.api.dtensor_from_local
+            result = real(tensor, mesh, placements)
+            return from_local(roll(result._local_value(), 1), mesh, placements)
         return real(tensor, mesh, placements)
 
-    dist.reshard = swapped
+    dist.reshard = shifted
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("reshard.values", "auto-parallel-config.gradients"))
-def summand_forgotten() -> None:
-    """Reshard leaves one rank's summand out when it adds up."""
+@fault(
+    "06_auto_parallel",
+    where="ranks",
+    detected_by=("reshard.values", "auto-parallel-config.gradients"),
+    smoke=("reshard.smoke-values",),
+)
+def summand_missing() -> None:
+    """Reshard adds up the summands of all ranks but one."""
     import paddle.distributed as dist
 
     real = dist.reshard
 
-    def forgetful(tensor, mesh, placements):
+    def without_rank_1(tensor, mesh, placements):
         if any(each.is_partial() for each in tensor.placements) and dist.get_rank() == 1:
             tensor._local_value().scale_(0.0)
         return real(tensor, mesh, placements)
 
-    dist.reshard = forgetful
+    dist.reshard = without_rank_1
 
 
 @fault(
@@ -50,25 +55,32 @@ def summand_forgotten() -> None:
         "gradient-accumulation.trainer",
         "parallel-loss.values",
     ),
+    smoke=("auto-parallel-config.smoke-gradient",),
 )
 def gradient_doubled() -> None:
-    """Every backward pass gives twice the gradient on the ranks."""
+    """Every backward pass on the ranks gives twice the gradient."""
     import paddle
 
     real = paddle.Tensor.backward
-    paddle.Tensor.backward = lambda self, *given, **named: real(self * 2, *given, **named)
+    paddle.Tensor.backward = lambda self, *args, **kwargs: real(self * 2, *args, **kwargs)
 
 
-@fault("06_auto_parallel", device="sim", where="ranks", detected_by=("auto-parallel-config.gradients",))
-def data_parallel_adds_up() -> None:
-    """Paddle.DataParallel adds the ranks' gradients up and does not divide by their number."""
+@fault(
+    "06_auto_parallel",
+    device="sim",
+    where="ranks",
+    detected_by=("auto-parallel-config.gradients",),
+    smoke=("auto-parallel-config.smoke-gradient",),
+)
+def data_parallel_sums_gradients() -> None:
+    """Paddle.DataParallel adds up the gradients of the ranks and does not divide by the number of ranks."""
     import paddle
     import paddle.distributed as dist
 
     real = paddle.DataParallel.forward
 
-    def scaled(self, *given, **named):
-        out = real(self, *given, **named)
+    def scaled(self, *args, **kwargs):
+        out = real(self, *args, **kwargs)
         first = out[0] if isinstance(out, tuple) else out
         first.register_hook(lambda gradient: gradient * dist.get_world_size())
         return out
@@ -91,42 +103,42 @@ def row_bias_on_every_rank() -> None:
 
 
 @fault("06_auto_parallel", where="ranks", detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"))
-def heads_mixed_up() -> None:
-    """A cut query weight has its columns in the wrong order."""
+def query_columns_shifted() -> None:
+    """The columns of a cut query weight are shifted by one head."""
     import paddle
     import paddle.distributed as dist
 
     real = dist.shard_tensor
 
-    def mixed(data, mesh, placements, *rest, **named):
+    def shifted(data, mesh, placements, *rest, **kwargs):
         if any(each.is_shard(1) for each in placements) and data.shape == [16, 16] and not data.stop_gradient:
             data.set_value(paddle.roll(data, 4, axis=1))
-        return real(data, mesh, placements, *rest, **named)
+        return real(data, mesh, placements, *rest, **kwargs)
 
-    dist.shard_tensor = mixed
+    dist.shard_tensor = shifted
 
 
 @fault("06_auto_parallel", where="ranks", detected_by=("shard-optimizer.bytes",))
 def state_not_sharded() -> None:
-    """shard_optimizer leaves the whole state on every rank."""
+    """The function shard_optimizer leaves the whole state on every rank."""
     import paddle.distributed as dist
 
     real = dist.shard_optimizer
-    dist.shard_optimizer = lambda optimizer, how=None, *rest, **named: real(optimizer, None, *rest, **named)
+    dist.shard_optimizer = lambda optimizer, how=None, *rest, **kwargs: real(optimizer, None, *rest, **kwargs)
 
 
 @fault("06_auto_parallel", where="ranks", detected_by=("auto-parallel-config.held",))
 def model_not_cut() -> None:
-    """shard_layer and parallelize leave the whole weights on every rank."""
+    """The functions shard_layer and parallelize leave the whole weights on every rank."""
     import paddle.distributed as dist
 
-    dist.shard_layer = lambda layer, mesh, function=None, **named: layer
-    dist.parallelize = lambda model, optimizer=None, **named: (model, optimizer)
+    dist.shard_layer = lambda layer, mesh, function=None, **kwargs: layer
+    dist.parallelize = lambda model, optimizer=None, **kwargs: (model, optimizer)
 
 
 @fault("06_auto_parallel", where="ranks", detected_by=("gradient-accumulation.trainer",))
 def micro_batches_not_divided() -> None:
-    """AutoTrainer does not divide a micro-batch's loss by their number."""
+    """AutoTrainer does not divide the loss of a micro-batch by the number of micro-batches."""
     from xpulab.notebook import workarounds
 
     workarounds.restore_distributed_checkpoint()
@@ -146,48 +158,52 @@ def micro_batches_not_divided() -> None:
 
 @fault("06_auto_parallel", where="ranks", detected_by=("shard-dataloader.rows",))
 def rows_the_same_on_every_rank() -> None:
-    """shard_dataloader gives every rank the rows of the first."""
+    """The function shard_dataloader gives every rank the rows of the first rank."""
     import paddle.distributed as dist
     from paddle.distributed.auto_parallel import api
 
-    first = api.ShardDataloader.__init__
+    real = api.ShardDataloader.__init__
 
-    def always_first(self, *given, **named):
+    def as_rank_0(self, *args, **kwargs):
         rank = dist.get_rank
         dist.get_rank = lambda *_: 0
         try:
-            first(self, *given, **named)
+            real(self, *args, **kwargs)
         finally:
             dist.get_rank = rank
 
-    api.ShardDataloader.__init__ = always_first
+    api.ShardDataloader.__init__ = as_rank_0
 
 
 @fault("06_auto_parallel", where="ranks", detected_by=("parallel-loss.values",))
-def softmax_without_the_others() -> None:
-    """Cross entropy of cut logits takes the largest and the sum of its own columns only."""
+def softmax_of_local_columns() -> None:
+    """Cross entropy of cut logits uses the maximum and the sum of the rank's own columns only."""
     import paddle.distributed as dist
     import paddle.nn.functional as F
 
     real = F.cross_entropy
 
-    def alone(logits, labels, *rest, **named):
-        if named.get("reduction") == "none" and logits.is_dist() and logits.placements[0].is_shard(1):
+    def alone(logits, labels, *rest, **kwargs):
+        if kwargs.get("reduction") == "none" and logits.is_dist() and logits.placements[0].is_shard(1):
             mine = logits._local_value()
             local = F.log_softmax(mine, axis=-1)
             mesh, cut = logits.process_mesh, logits.placements
             probabilities = dist.auto_parallel.api.dtensor_from_local(local, mesh, cut)
             whole = dist.reshard(probabilities, mesh, [dist.Replicate()])
             plain = dist.reshard(labels, mesh, [dist.Replicate()])
-            return real(logits, labels, *rest, **named) * 0 - whole.take_along_axis(plain.unsqueeze(1), 1).squeeze(1)
-        return real(logits, labels, *rest, **named)
+            return real(logits, labels, *rest, **kwargs) * 0 - whole.take_along_axis(plain.unsqueeze(1), 1).squeeze(1)
+        return real(logits, labels, *rest, **kwargs)
 
     F.cross_entropy = alone
 
 
-@fault("06_auto_parallel", detected_by=("auto-parallel-config.published",))
+@fault(
+    "06_auto_parallel",
+    detected_by=("auto-parallel-config.published",),
+    smoke=("auto-parallel-config.smoke-memory",),
+)
 def gradients_not_counted() -> None:
-    """The formula for memory forgets the gradients."""
+    """The formula for memory does not count the gradients."""
     from xpulab.reference.cost import Memory
 
     Memory.total = property(lambda self: self.parameters + self.optimizer + self.activations)
@@ -195,7 +211,7 @@ def gradients_not_counted() -> None:
 
 @fault("06_auto_parallel", device="sim", detected_by=("auto-parallel-config.memory",))
 def attention_scores_not_counted() -> None:
-    """The formula for memory forgets the attention scores of plain kernels."""
+    """The formula for memory does not count the attention scores of plain kernels."""
     from dataclasses import replace
 
     from xpulab.reference import cost
@@ -204,8 +220,8 @@ def attention_scores_not_counted() -> None:
 
 
 @fault("06_auto_parallel", detected_by=("auto-parallel-config.legal",))
-def node_forgotten() -> None:
-    """Degrees are called legal although tensor parallelism leaves the node."""
+def tensor_parallel_across_nodes() -> None:
+    """Degrees count as legal although tensor parallelism leaves the node."""
     from xpulab.reference import cost
 
     real = cost.legal
@@ -213,8 +229,8 @@ def node_forgotten() -> None:
 
 
 @fault("06_auto_parallel", detected_by=("auto-parallel-config.arguments",))
-def data_degree_forgotten() -> None:
-    """The configuration that is written names another sharding degree."""
+def wrong_sharding_degree_written() -> None:
+    """The configuration file has another sharding degree than the chosen one."""
     from xpulab.reference import cost
 
     real = cost.as_arguments
@@ -228,32 +244,32 @@ def data_degree_forgotten() -> None:
 
 @fault("06_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",))
 def smaller_axis_keeps_its_cut() -> None:
-    """Where rows cannot stay cut along two axes, the smaller axis keeps its cut."""
+    """Where rows cannot stay cut along both axes, the smaller axis keeps its cut."""
     import paddle
     import paddle.distributed as dist
 
     real = paddle.cumsum
 
-    def cumsum(x, axis=None, **named):
+    def cumsum(x, axis=None, **kwargs):
         if x.is_dist():
             sizes = x.process_mesh.shape
             keeps = sizes.index(min(sizes))
             placements = [dist.Shard(0) if index == keeps else dist.Replicate() for index in range(2)]
             x = dist.reshard(x, x.process_mesh, placements)
-        return real(x, axis=axis, **named)
+        return real(x, axis=axis, **kwargs)
 
     paddle.cumsum = cumsum
 
 
 @fault("06_auto_parallel", where="ranks", detected_by=("mesh-fallback.values",))
-def norm_of_rows_cut_twice() -> None:
-    """Layer norm of rows that are cut along two axes is off by a thousandth."""
+def norm_of_cut_rows_inexact() -> None:
+    """Layer norm of rows that are cut along two axes has a relative error of a thousandth."""
     import paddle.nn.functional as F
 
     real = F.layer_norm
 
-    def layer_norm(x, *given, **named):
-        result = real(x, *given, **named)
+    def layer_norm(x, *args, **kwargs):
+        result = real(x, *args, **kwargs)
         if x.is_dist():
             result._local_value().scale_(1.001)
         return result
@@ -263,29 +279,29 @@ def norm_of_rows_cut_twice() -> None:
 
 @fault("06_auto_parallel", where="ranks", detected_by=("parallel-loss.values",))
 def wrong_row_of_a_cut_embedding() -> None:
-    """An embedding whose rows are cut gives the next token's row."""
+    """An embedding whose rows are cut gives the row of the next token."""
     import paddle.nn.functional as F
 
     real = F.embedding
 
-    def embedding(x, weight, *given, **named):
+    def embedding(x, weight, *args, **kwargs):
         cut = weight.is_dist() and weight.placements[0].is_shard(0)
-        return real((x + 1) % weight.shape[0] if cut else x, weight, *given, **named)
+        return real((x + 1) % weight.shape[0] if cut else x, weight, *args, **kwargs)
 
     F.embedding = embedding
 
 
 @fault("06_auto_parallel", detected_by=("auto-parallel-config.traffic",))
-def ring_goes_round_once() -> None:
-    """An all-reduce is counted as if each card sent its message once."""
+def all_reduce_counted_as_all_gather() -> None:
+    """The formula for traffic counts an all-reduce as an all-gather, which sends half as much."""
     from xpulab.reference import cost
 
     cost._all_reduce = cost._ring
 
 
 @fault("06_auto_parallel", detected_by=("auto-parallel-config.traffic",))
-def bubble_forgotten() -> None:
-    """The stages of a pipeline are thought never to wait."""
+def bubble_not_counted() -> None:
+    """The formula for the bubble says that the stages of a pipeline never wait."""
     from xpulab.reference import cost
 
     cost.bubble = lambda training, each: 0.0
