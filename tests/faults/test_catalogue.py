@@ -75,3 +75,20 @@ def test_every_fault_must_be_detected_by_checks_that_its_notebook_plans():
 def test_the_sections_of_every_fault_can_be_planned():
     for case in (case for fault in CATALOGUE for case in _cases(fault)):
         assert set(case.checks) <= {check.name for check in case.plan.checks}, case.fault.name
+
+
+AT_SMOKE = {
+    "optimizer does not step": "optimizer-does-not-step",
+    "silent CPU": "trains-on-the-cpu",
+    "all_reduce sums wrong": "sum-forgets-a-rank",
+    "checkpoint loads zeros": "load-returns-zeros",
+    "wrong wheel": "wheel-of-another-device",
+    "NaN loss": "nan-loss-from-the-second-step",
+    "LoRA base trains": "base-weights-train",
+    "DPO sign": "margin-with-the-wrong-sign",
+}
+"""What a scheduler's prolog must detect on a node: by symptom the fault that shows it."""
+
+
+def test_what_a_prolog_must_detect_is_tried_at_level_smoke():
+    assert set(AT_SMOKE.values()) <= {fault.name for fault in CATALOGUE if fault.smoke}

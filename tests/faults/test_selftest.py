@@ -257,10 +257,10 @@ def command(*arguments):
 
 
 def test_the_command_says_which_check_detected_a_fault():
-    done = command("--fault", "inputs-held-on-to", "--json")
+    done = command("--fault", "inputs-not-released", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert (result["detected"], result["faults"][0]["fault"]) == (1, "inputs-held-on-to")
+    assert (result["detected"], result["faults"][0]["fault"]) == (1, "inputs-not-released")
     assert "pipeline.released" in result["faults"][0]["detected_by"]
 
 

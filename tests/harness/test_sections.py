@@ -147,6 +147,9 @@ class TestTheNotebooks:
                 undefined[section.name] = undefined_names(plan_of_checks(chapter, "quick", checks).notebook)
         assert undefined and not any(undefined.values())
 
+    def test_each_has_a_check_at_level_smoke(self, path):
+        assert plan_of(read_chapter(path), "smoke").checks
+
     def test_every_heading_declares_a_section(self, path):
         cells = [cell for cell in read_chapter(path).notebook.cells if cell.cell_type == "markdown"]
         headings = [cell for cell in cells if cell.source.lstrip().startswith(("## ", "### "))]

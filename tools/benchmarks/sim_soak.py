@@ -35,8 +35,8 @@ SECONDS = 60.0
 """The timeout of a run."""
 
 
-def work(rank: int, victim: int | None) -> None:
-    """One small job. The victim kills itself between two collectives; the others wait for it."""
+def work(rank: int, killed_rank: int | None) -> None:
+    """One small job. The rank `killed_rank` kills itself between two collectives; the others wait for it."""
     import numpy as np
     import paddle
     import paddle.distributed as dist
@@ -46,7 +46,7 @@ def work(rank: int, victim: int | None) -> None:
         data = paddle.arange(200_000, dtype="float32") % 100 + rank
         dist.all_reduce(data)
         np.testing.assert_array_equal(data.numpy(), (np.arange(200_000) % 100) * RANKS + 6)
-        if step == 1 and rank == victim:
+        if step == 1 and rank == killed_rank:
             os.kill(os.getpid(), signal.SIGKILL)
         parts = paddle.full([RANKS, 1000], float(rank))
         got = paddle.empty_like(parts)
@@ -63,7 +63,7 @@ def work(rank: int, victim: int | None) -> None:
     dist.barrier()
 
 
-def run(log: Any, victim: int | None) -> tuple[list[int], bool]:
+def run(log: Any, killed_rank: int | None) -> tuple[list[int], bool]:
     """The exit statuses of the ranks (negative: a signal), and whether all ended before the timeout. No process is left."""
     ports = paddle_job.free_ports(RANKS + 1)
     processes: list[int] = []
@@ -76,7 +76,7 @@ def run(log: Any, victim: int | None) -> tuple[list[int], bool]:
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
                 os.environ.update(paddle_job.environment(rank, ports))
-                work(rank, victim)
+                work(rank, killed_rank)
                 status = 0
             except BaseException:
                 traceback.print_exc()
@@ -122,20 +122,22 @@ def main() -> int:
     problems: list[str] = []
     with tempfile.TemporaryFile("w+") as log:
         for number in range(1, chosen.runs + 1):
-            victim = number // chosen.kill_every % RANKS if chosen.kill_every and number % chosen.kill_every == 0 else None
+            killed_rank = number // chosen.kill_every % RANKS if chosen.kill_every and number % chosen.kill_every == 0 else None
             log.seek(0)
             log.truncate()
             start = time.monotonic()
-            statuses, in_time = run(log, victim)
-            (killed if victim is not None else seconds).append(time.monotonic() - start)
+            statuses, in_time = run(log, killed_rank)
+            (killed if killed_rank is not None else seconds).append(time.monotonic() - start)
             log.seek(0)
             output = log.read()
             if not in_time:
                 problems.append(f"run {number} hung: {statuses}\n{output[-3000:]}")
-            elif victim is None and statuses != [0] * RANKS:
+            elif killed_rank is None and statuses != [0] * RANKS:
                 problems.append(f"run {number} failed: {statuses}\n{output[-3000:]}")
-            elif victim is not None and (statuses[victim] != -signal.SIGKILL or 0 in statuses or "has died" not in output):
-                problems.append(f"run {number}, rank {victim} killed: {statuses}\n{output[-3000:]}")
+            elif killed_rank is not None and (
+                statuses[killed_rank] != -signal.SIGKILL or 0 in statuses or "has died" not in output
+            ):
+                problems.append(f"run {number}, rank {killed_rank} killed: {statuses}\n{output[-3000:]}")
             if left := [path.name for path in segments() if path not in names]:
                 problems.append(f"run {number} left segments: {left}")
             if number % 20 == 0:
