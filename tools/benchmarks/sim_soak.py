@@ -134,9 +134,7 @@ def main() -> int:
                 problems.append(f"run {number} hung: {statuses}\n{output[-3000:]}")
             elif killed_rank is None and statuses != [0] * RANKS:
                 problems.append(f"run {number} failed: {statuses}\n{output[-3000:]}")
-            elif killed_rank is not None and (
-                statuses[killed_rank] != -signal.SIGKILL or 0 in statuses or "has died" not in output
-            ):
+            elif killed_rank is not None and not ended_as_killed(statuses, killed_rank, output):
                 problems.append(f"run {number}, rank {killed_rank} killed: {statuses}\n{output[-3000:]}")
             if left := [path.name for path in segments() if path not in names]:
                 problems.append(f"run {number} left segments: {left}")
@@ -155,6 +153,11 @@ def main() -> int:
     if children():
         problems.append("child processes are left")
     return 1 if problems else 0
+
+
+def ended_as_killed(statuses: list[int], killed_rank: int, output: str) -> bool:
+    """Whether the rank died by the signal and every other rank failed because it has died."""
+    return statuses[killed_rank] == -signal.SIGKILL and 0 not in statuses and "has died" in output
 
 
 def children() -> list[str]:
