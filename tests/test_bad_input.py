@@ -1,20 +1,22 @@
-"""What is given wrongly gets one message that names it and its remedy, exit code 2, no traceback, and nothing is written."""
+"""Bad input gives one message that names it and its remedy, exit code 2, no traceback, and nothing is written."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import nbformat
 import pytest
 from nbformat import v4
+from typer.testing import CliRunner
 
-pytestmark = pytest.mark.integration
+from xpulab import cli
 
 
-def xpulab(*arguments, cwd):
-    return subprocess.run([sys.executable, "-m", "xpulab", *arguments], cwd=cwd, capture_output=True, text=True, timeout=60)
+@pytest.fixture
+def xpulab(tmp_path, monkeypatch):
+    """Runs the command line in an empty folder; an error that it does not report itself is raised."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
 
 
 def notebook(*cells, **metadata):
@@ -87,35 +89,35 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_it_says_what_is_wrong_and_exits_with_2(wrong, tmp_path):
+def test_it_says_what_is_wrong_and_exits_with_2(wrong, xpulab, tmp_path):
     arguments, holds, said = WRONG[wrong]
     for name, content in holds.items():
         text = content if isinstance(content, str) else nbformat.writes(content)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    done = xpulab("run", *arguments, cwd=tmp_path)
+    done = xpulab("run", *arguments)
     message = " ".join(done.stderr.split())
-    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.exit_code == 2, done.stdout + done.stderr
     assert [part for part in said if part not in message] == []
     assert "Traceback" not in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == set(holds)
 
 
 @pytest.mark.parametrize("command", ["run", "baseline"])
-def test_a_file_of_references_that_cannot_be_read_is_named_before_anything_runs(command, tmp_path, monkeypatch):
+def test_a_file_of_baselines_that_cannot_be_read_is_named_before_anything_runs(command, xpulab, tmp_path, monkeypatch):
     (tmp_path / "cpu.json").write_text('{"schema": 1, "device": "cpu",\n "baselines": []}')
     monkeypatch.setenv("XPULAB_BASELINES", str(tmp_path))
-    done = xpulab(command, "--device", "cpu", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
+    done = xpulab(command, "--device", "cpu")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert "cpu.json line 2: [] should be non-empty" in done.stderr
     assert "Traceback" not in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"cpu.json"}
 
 
-def test_a_baseline_of_one_run_has_no_spread(tmp_path):
-    done = xpulab("baseline", "--runs", "1", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
+def test_a_baseline_of_one_run_has_no_spread(xpulab):
+    done = xpulab("baseline", "--runs", "1")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert "--runs" in done.stderr
 
 
-def test_the_doctor_speaks_json(tmp_path):
-    assert json.loads(xpulab("doctor", "--json", cwd=tmp_path).stdout)["device"] == "cpu"
+def test_the_doctor_speaks_json(xpulab):
+    assert json.loads(xpulab("doctor", "--json").stdout)["device"] == "cpu"

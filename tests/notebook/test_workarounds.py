@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from xpulab import warm
 
 pytestmark = pytest.mark.integration
 
@@ -15,11 +20,43 @@ SCRIPTS = Path(__file__).parent / "scripts"
 SECONDS = 200
 
 
-def run(script, *workarounds):
-    """Run the script in its own process with these workarounds; its return code, output and errors."""
+@dataclass(frozen=True)
+class Done:
+    returncode: int | None
+    stdout: str
+    stderr: str
+
+
+def run_cold(script, *workarounds):
+    """Run the script in a new process with these workarounds: for what an import prints."""
     command = [sys.executable, str(SCRIPTS / f"{script}.py"), *workarounds]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment())
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Runs a script with these workarounds in a worker of a fork server, which has imported Paddle and PaddleNLP."""
+    with warm.ForkServer() as server:
+
+        def run_warm(script, *workarounds):
+            payload = json.dumps([str(SCRIPTS / f"{script}.py"), *workarounds]).encode()
+            with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+                streams = {"stdout": out.fileno(), "stderr": err.fileno()}
+                with warm.fork(
+                    server.address, "run_script:main", payload, environment=environment(), cwd=SCRIPTS, **streams
+                ) as worker:
+                    status = worker.wait(SECONDS)
+                for stream in (out, err):
+                    stream.seek(0)
+                return Done(status, out.read(), err.read())
+
+        yield run_warm
+
+
+def environment():
+    path = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 
 def last_line(done):
@@ -28,21 +65,21 @@ def last_line(done):
     return done.stdout.splitlines()[-1]
 
 
-def test_auto_trainer_cannot_be_imported_without_the_workaround():
+def test_auto_trainer_cannot_be_imported_without_the_workaround(run):
     assert "No module named 'paddle.distributed.checkpoint'" in run("import_auto_trainer").stderr
 
 
-def test_auto_trainer_can_be_imported_with_the_workaround():
+def test_auto_trainer_can_be_imported_with_the_workaround(run):
     done = run("import_auto_trainer", "restore_distributed_checkpoint")
     assert done.returncode == 0, done.stderr
 
 
 def test_imports_print_warnings_only_without_the_workaround():
-    assert "Warning" in run("import_trainer").stderr
-    assert run("import_trainer", "silence_import_warnings").stderr == ""
+    assert "Warning" in run_cold("import_trainer").stderr
+    assert run_cold("import_trainer", "silence_import_warnings").stderr == ""
 
 
-def test_the_trainer_has_no_log_history_and_the_callback_has():
+def test_the_trainer_has_no_log_history_and_the_callback_has(run):
     assert last_line(run("log_history")) == "0 in the trainer, 3 in the callback"
 
 
@@ -55,23 +92,23 @@ def test_the_trainer_has_no_log_history_and_the_callback_has():
     ],
     ids=["none", "data order", "both"],
 )
-def test_a_resumed_run_is_the_same_only_with_its_workarounds(workarounds, same_order, same_random_numbers):
+def test_a_resumed_run_is_the_same_only_with_its_workarounds(run, workarounds, same_order, same_random_numbers):
     expected = f"same order {same_order}, same random numbers {same_random_numbers}"
     assert last_line(run("resume_training", *workarounds)) == expected
 
 
-def test_dpo_trains_in_one_process_only_with_the_workaround():
+def test_dpo_trains_in_one_process_only_with_the_workaround(run):
     assert "'Fleet' object has no attribute '_user_defined_strategy'" in run("train_dpo").stderr
     assert last_line(run("train_dpo", "unwrap_single_process_models")) == "trained and evaluated"
 
 
-def test_two_ranks_of_a_cpu_load_a_checkpoint_only_with_the_workaround():
+def test_two_ranks_of_a_cpu_load_a_checkpoint_only_with_the_workaround(run):
     assert "No available device found" in run("load_on_two_ranks").stderr
     done = run("load_on_two_ranks", "load_checkpoints_on_cpu")
     assert "[True, True]" in done.stdout.splitlines(), done.stderr
 
 
-def test_loading_a_checkpoint_writes_a_log_only_without_the_workaround():
+def test_loading_a_checkpoint_writes_a_log_only_without_the_workaround(run):
     without, with_it = run("load_alone"), run("load_alone", "silence_checkpoint_log")
     assert "INFO" in without.stdout + without.stderr
     assert with_it.stdout + with_it.stderr == ""
