@@ -1,0 +1,78 @@
+"""The package's structure: no import cycle, the kernel's side and the harness apart, nothing shipped that reads from tests/."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from graphlib import TopologicalSorter
+
+from xpulab import files
+
+PACKAGE = files.ROOT / "xpulab"
+INSIDE = {"checks", "notebook", "ranks", "reference"}
+"""The packages that run inside the kernel."""
+OUTSIDE = {"harness", "faults", "cli"}
+"""What runs outside of it: only the executed notebook passes from one side to the other."""
+LONGEST = 400
+"""Lines of a source file; what is longer has more than one subject."""
+
+
+@cache
+def modules():
+    """By module name its file, as ("xpulab.harness.plan", path)."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(files.ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported_by(name):
+    """The modules of the package that a module imports anywhere, also inside its functions and for its types."""
+    for node in ast.walk(ast.parse(modules()[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules())
+        elif isinstance(node, ast.ImportFrom) and node.module in modules():
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules() else node.module
+
+
+def package_of(name):
+    return [*name.split("."), ""][1]
+
+
+def test_no_module_imports_itself_through_others():
+    graph = {name: set(imported_by(name)) - {name} for name in modules()}
+    assert len(graph) > 80
+    assert list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+
+
+def test_neither_side_imports_the_other():
+    crossing = [
+        (name, each)
+        for name in modules()
+        for each in imported_by(name)
+        if (package_of(name) in INSIDE and package_of(each) in OUTSIDE - {"faults"})
+        or (package_of(name) in {"harness", "cli"} and package_of(each) in INSIDE)
+    ]
+    assert crossing == []
+
+
+def test_nothing_that_is_shipped_reads_from_the_tests():
+    strings = {
+        name: [node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if is_short_text(node)]
+        for name, path in modules().items()
+    }
+    assert {name for name, texts in strings.items() if any(text == "tests" or "tests/" in text for text in texts)} == set()
+
+
+def is_short_text(node):
+    """A literal text of one line, so no docstring of several."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value
+
+
+def test_no_source_file_is_longer_than_one_subject_needs():
+    paths = [*modules().values(), *(PACKAGE / "sim" / "plugin").iterdir()]
+    lines = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in paths if path.is_file()}
+    assert {name: count for name, count in lines.items() if count > LONGEST} == {}
