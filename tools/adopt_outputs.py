@@ -26,6 +26,8 @@ def adopt(executed: Path, committed: Path) -> None:
     """Put the executed notebook's outputs into the committed one, whose sources must be the same."""
     run, source = nbformat.read(executed, as_version=4), nbformat.read(committed, as_version=4)
     cells = [cell for cell in run.cells if not ADDED_BY_PAPERMILL & set(cell.metadata.get("tags", []))]
+    if len(cells) < len(source.cells):
+        raise SystemExit(f"{executed}: only some sections of {committed} ran; run it at a level at which all of them do")
     if [cell.source for cell in cells] != [cell.source for cell in source.cells]:
         raise SystemExit(f"{executed}: was made from other cells than {committed} holds")
     code = [pair for pair in zip(source.cells, cells, strict=True) if pair[0].cell_type == "code"]

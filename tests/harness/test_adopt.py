@@ -154,3 +154,11 @@ def test_a_run_that_was_stopped_is_refused(adoption):
 
 def test_another_devices_run_is_refused(adoption):
     assert "ran on gpu" in adoption.refusal(device="gpu")
+
+
+def test_a_run_of_some_sections_is_refused(adoption, tmp_path):
+    notebook = copy.deepcopy(adoption.executed["02_two"])
+    del notebook.cells[4]
+    nbformat.write(notebook, tmp_path / "part.ipynb")
+    with pytest.raises(SystemExit, match="only some sections of"):
+        adoption.script.adopt(tmp_path / "part.ipynb", adoption.notebooks / "02_two.ipynb")
