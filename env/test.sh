@@ -11,7 +11,8 @@ done
 if [ $spread = yes ]; then
     workers=$(nproc)
     workers=$((workers < 2 ? 2 : workers > 4 ? 4 : workers))
-    set -- -n $workers --dist loadscope "$@"
+    # in the order of collection, longest tests first: by default xdist starts the modules with most tests
+    set -- -n $workers --dist loadscope --no-loadscope-reorder "$@"
 fi
 
 # One thread per process: the processes share the cores.

@@ -55,7 +55,7 @@ def test_test_runs_pytest_in_the_repository_on_several_processes(scripts):
     flag, workers, *rest = reached["arguments"]
     assert flag == "-n"
     assert 2 <= int(workers) <= 4
-    assert rest == ["--dist", "loadscope", "-k", "one or two"]
+    assert rest == ["--dist", "loadscope", "--no-loadscope-reorder", "-k", "one or two"]
     assert (reached["folder"], reached["threads"]) == (str(scripts.folder), "1")
 
 
