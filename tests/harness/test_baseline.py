@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from xpulab import warm
 from xpulab.errors import InputError
 from xpulab.harness import baseline
 from xpulab.harness import run as harness
@@ -15,6 +18,7 @@ from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import read_plan
 from xpulab.records import baselines
 from xpulab.records.record import Measurement, Record, RunContext
+from xpulab.warm import kernels
 
 pytestmark = pytest.mark.integration
 
@@ -88,7 +92,16 @@ def test_outside_a_repository_the_commit_is_unknown(tmp_path):
 
 @pytest.mark.timeout(280)
 class TestMeasuredAndCompared:
-    """Real runs of a demo notebook."""
+    """Real runs of a demo notebook, with one fork server for all of them."""
+
+    @pytest.fixture(scope="class")
+    def server(self):
+        with warm.ForkServer() as server:
+            yield kernels.environment(server, {})
+
+    @pytest.fixture(autouse=True)
+    def _one_server(self, server, monkeypatch):
+        monkeypatch.setattr(harness, "kernel_environment", lambda *_: nullcontext({**os.environ, **server}))
 
     def measure(self, plan, folder):
         return baseline.measure([plan], Target("cpu", "quick", 1), 2, folder, Console(quiet=True))
@@ -97,7 +110,7 @@ class TestMeasuredAndCompared:
         plan = read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick")
         baselines.store(self.measure(plan, tmp_path / "out"), kept)
         harness.prepare(tmp_path / "after")
-        after = harness.run([plan], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)
+        after = harness.run([plan], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True))
         assert [(record.name, record.outcome) for record in after.result.verdicts[0].records] == [
             ("demo.baseline", "passed"),
             ("demo.good", "passed"),
@@ -107,7 +120,7 @@ class TestMeasuredAndCompared:
         baselines.store(self.measure(read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick"), tmp_path / "out"), kept)
         slower = read_plan(put("demo", DEVICE, MEASURES.replace("sqrt(100)", "sqrt(1)"), GOOD), "quick")
         harness.prepare(tmp_path / "after")
-        after = harness.run([slower], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True), cold=True)
+        after = harness.run([slower], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True))
         (first, _) = after.result.verdicts[0].records
         assert (first.name, first.outcome) == ("demo.baseline", "failed")
         assert self.measure(slower, tmp_path / "again").entries[0].value == (1.0,)
