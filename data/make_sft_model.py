@@ -1,4 +1,4 @@
-"""Makes data/models/tiny-qwen2-sft: the model that notebooks/01_sft.ipynb trains and later notebooks start from.
+"""Makes data/models/tiny-qwen2-sft: the model that notebooks/02_sft.ipynb trains and later notebooks start from.
 
     python data/make_sft_model.py [FOLDER]
 
@@ -22,8 +22,8 @@ def make(folder: Path) -> None:
     """Train the model and save it, with its tokenizer, into the folder."""
     with tempfile.TemporaryDirectory() as scratch:
         papermill.execute_notebook(
-            files.NOTEBOOKS / "01_sft.ipynb",
-            Path(scratch) / "01_sft.ipynb",
+            files.NOTEBOOKS / "02_sft.ipynb",
+            Path(scratch) / "02_sft.ipynb",
             parameters={"device": "cpu", "save_to": str(folder.resolve())},
             progress_bar=False,
         )

@@ -51,7 +51,7 @@ def no_metadata():
 
 # what is given, the files it finds, what the message says
 WRONG = {
-    "an unknown notebook": (["nope"], {}, ["no notebook 'nope'", "01_sft"]),
+    "an unknown notebook": (["nope"], {}, ["no notebook 'nope'", "02_sft"]),
     "an unknown level": (["--level", "fast"], {}, ["no level 'fast'", "quick or standard"]),
     "an unknown device": (["--device", "tpu"], {}, ["tpu", "xpu, gpu, cpu"]),
     "an xpu that is not there": (["--device", "xpu"], {}, ["/dev/xpu", "paddlepaddle-xpu==3.3.0", "modprobe kunlun"]),

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = ("00_environment", "06_auto_parallel")
+NOTEBOOKS = ("00_environment", "08_auto_parallel")
 _BATCHES = "shard_dataloader fails on texts in a batch, and in its second epoch"
 DEFECTS = {
     "3.0.0": {

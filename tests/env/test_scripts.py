@@ -31,9 +31,9 @@ def run(scripts, name, *arguments, **changed):
 
 
 def test_validate_runs_the_suite_with_its_arguments_in_the_callers_folder(scripts):
-    code, reached, _ = run(scripts, "validate.sh", "01_sft", "--out", "a b", "--device", "cpu")
+    code, reached, _ = run(scripts, "validate.sh", "02_sft", "--out", "a b", "--device", "cpu")
     assert code == 7
-    assert reached["arguments"] == ["run", "01_sft", "--out", "a b", "--device", "cpu"]
+    assert reached["arguments"] == ["run", "02_sft", "--out", "a b", "--device", "cpu"]
     assert reached["folder"] == str(scripts.folder.parent)
 
 

@@ -19,7 +19,7 @@ SPEC.loader.exec_module(publish_faults)
 TRIAL = {
     "fault": "a-fault",
     "what": "something | breaks",
-    "notebook": "01_sft",
+    "notebook": "02_sft",
     "device": "cpu",
     "expected": ["sft.recall"],
     "level": "quick",
@@ -46,7 +46,7 @@ def test_a_row_says_what_breaks_where_and_what_detected_it():
 
 def test_missed_faults_come_first():
     lines = page({}, {"fault": "another", "missed": "not detected", "detected_by": []}).splitlines()
-    assert lines.index("## Missed") < lines.index("## 01_sft")
+    assert lines.index("## Missed") < lines.index("## 02_sft")
     assert "| another | something \\| breaks | cpu | - | 12 |" in lines
 
 

@@ -77,7 +77,7 @@ class TestSimulatedCards:
 
 class TestOrdinaryTools:
     def test_stock_nbval_is_green_on_the_committed_notebook(self, tmp_path):
-        notebook = files.NOTEBOOKS / "07_pipeline.ipynb"  # the shortest
+        notebook = files.NOTEBOOKS / "10_pipeline.ipynb"  # the shortest
         plain = ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, f"--rootdir={tmp_path}"]
         assert "passed" in done([sys.executable, "-m", "pytest", *plain, "--nbval", str(notebook)], tmp_path)
 
@@ -86,7 +86,7 @@ class TestAModelOfOnesOwn:
     def test_papermill_fine_tunes_a_local_checkpoint_of_another_family(self, tmp_path):
         checkpoint = tmp_path / "checkpoint"
         done([sys.executable, "-c", MAKE_CHECKPOINT.format(folder=str(checkpoint))], tmp_path)
-        notebook = files.NOTEBOOKS / "01_sft.ipynb"
+        notebook = files.NOTEBOOKS / "02_sft.ipynb"
         given = ["-p", "device", "cpu", "-p", "model", str(checkpoint)]
         done([sys.executable, "-m", "papermill", "--no-progress-bar", str(notebook), "out.ipynb", *given], tmp_path)
         shown = [

@@ -1,6 +1,6 @@
 """What a fault is: a function that breaks one thing in a process, and the checks that must detect it.
 
-    @fault("02_lora", detected_by=("lora.merge",))
+    @fault("03_lora", detected_by=("lora.merge",))
     def merge_forgets_the_scale():
         \"""Merging adds the adapter without its scale.\"""
         from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -28,7 +28,7 @@ class Fault:
 
     name: unique in the catalogue, the function's name with hyphens.
     what: one sentence for the reader of a table, the first line of the function's docstring.
-    notebook: the name of the notebook that must detect it, "02_lora".
+    notebook: the name of the notebook that must detect it, "03_lora".
     device: the lane on which it is tried, "cpu" or "sim".
     detected_by: the names of the checks that must turn red; others may.
     inject: breaks the process that calls it.

@@ -33,7 +33,7 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The file's name without its ending: "01_sft"."""
+        """The file's name without its ending: "02_sft"."""
         return self.chapter.path.stem
 
     @property

@@ -1,6 +1,6 @@
 """Warm kernels: a kernelspec whose kernels are workers of a fork server that has imported everything (xpulab.warm).
 
-    python -m xpulab.warm papermill -k xpulab-warm notebooks/01_sft.ipynb out.ipynb
+    python -m xpulab.warm papermill -k xpulab-warm notebooks/02_sft.ipynb out.ipynb
     python -m xpulab.warm pytest --nbval --nbval-kernel-name xpulab-warm notebooks
     python -m xpulab.warm jupyter lab
 

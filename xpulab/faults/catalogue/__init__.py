@@ -9,14 +9,17 @@ from types import ModuleType
 
 from xpulab.faults.catalogue import (
     auto_parallel,
+    checkpoint_damage,
     checkpoints,
     collectives,
     distributed_checkpoints,
     dpo,
     environment,
     lora,
+    parallel_plan,
     pipeline,
     sft,
+    zero_cost_checkpoints,
 )
 from xpulab.faults.fault import Fault
 
@@ -34,10 +37,13 @@ CATALOGUE: tuple[Fault, ...] = tuple(
         lora,
         dpo,
         checkpoints,
+        checkpoint_damage,
         collectives,
         auto_parallel,
+        parallel_plan,
         pipeline,
         distributed_checkpoints,
+        zero_cost_checkpoints,
     )
     for fault in faults_in(module)
 )

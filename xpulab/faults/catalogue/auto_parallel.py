@@ -1,11 +1,11 @@
-"""Faults that 06_auto_parallel must detect."""
+"""Faults that 08_auto_parallel must detect."""
 
 from __future__ import annotations
 
 from xpulab.faults.fault import fault
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("reshard.values",), smoke=("reshard.smoke-values",))
+@fault("08_auto_parallel", where="ranks", detected_by=("reshard.values",), smoke=("reshard.smoke-values",))
 def elements_of_a_shard_shifted() -> None:
     """Reshard shifts the elements of each part by one."""
     import paddle.distributed as dist
@@ -25,7 +25,7 @@ def elements_of_a_shard_shifted() -> None:
 
 
 @fault(
-    "06_auto_parallel",
+    "08_auto_parallel",
     where="ranks",
     detected_by=("reshard.values", "auto-parallel-config.gradients"),
     smoke=("reshard.smoke-values",),
@@ -45,7 +45,7 @@ def summand_missing() -> None:
 
 
 @fault(
-    "06_auto_parallel",
+    "08_auto_parallel",
     where="ranks",
     detected_by=(
         "auto-parallel-config.gradients",
@@ -66,7 +66,7 @@ def gradient_doubled() -> None:
 
 
 @fault(
-    "06_auto_parallel",
+    "08_auto_parallel",
     device="sim",
     where="ranks",
     detected_by=("auto-parallel-config.gradients",),
@@ -88,7 +88,7 @@ def data_parallel_sums_gradients() -> None:
     paddle.DataParallel.forward = scaled
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"))
+@fault("08_auto_parallel", where="ranks", detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"))
 def row_bias_on_every_rank() -> None:
     """A row-parallel layer adds its bias once for each rank."""
     import paddle.nn.functional as F
@@ -102,7 +102,7 @@ def row_bias_on_every_rank() -> None:
     nn.Linear.forward = forward
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"))
+@fault("08_auto_parallel", where="ranks", detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"))
 def query_columns_shifted() -> None:
     """The columns of a cut query weight are shifted by one head."""
     import paddle
@@ -118,7 +118,7 @@ def query_columns_shifted() -> None:
     dist.shard_tensor = shifted
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("shard-optimizer.bytes",))
+@fault("08_auto_parallel", where="ranks", detected_by=("shard-optimizer.bytes",))
 def state_not_sharded() -> None:
     """The function shard_optimizer leaves the whole state on every rank."""
     import paddle.distributed as dist
@@ -127,7 +127,7 @@ def state_not_sharded() -> None:
     dist.shard_optimizer = lambda optimizer, how=None, *rest, **kwargs: real(optimizer, None, *rest, **kwargs)
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("auto-parallel-config.held",))
+@fault("08_auto_parallel", where="ranks", detected_by=("auto-parallel-config.held",))
 def model_not_cut() -> None:
     """The functions shard_layer and parallelize leave the whole weights on every rank."""
     import paddle.distributed as dist
@@ -136,7 +136,7 @@ def model_not_cut() -> None:
     dist.parallelize = lambda model, optimizer=None, **kwargs: (model, optimizer)
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("gradient-accumulation.trainer",))
+@fault("08_auto_parallel", where="ranks", detected_by=("gradient-accumulation.trainer",))
 def micro_batches_not_divided() -> None:
     """AutoTrainer does not divide the loss of a micro-batch by the number of micro-batches."""
     from xpulab.notebook import workarounds
@@ -156,7 +156,7 @@ def micro_batches_not_divided() -> None:
     AutoTrainer.dynamic_training = undivided
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("shard-dataloader.rows",))
+@fault("08_auto_parallel", where="ranks", detected_by=("shard-dataloader.rows",))
 def rows_the_same_on_every_rank() -> None:
     """The function shard_dataloader gives every rank the rows of the first rank."""
     import paddle.distributed as dist
@@ -175,7 +175,7 @@ def rows_the_same_on_every_rank() -> None:
     api.ShardDataloader.__init__ = as_rank_0
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("parallel-loss.values",))
+@fault("08_auto_parallel", where="ranks", detected_by=("parallel-loss.values",))
 def softmax_of_local_columns() -> None:
     """Cross entropy of cut logits uses the maximum and the sum of the rank's own columns only."""
     import paddle.distributed as dist
@@ -198,7 +198,7 @@ def softmax_of_local_columns() -> None:
 
 
 @fault(
-    "06_auto_parallel",
+    "08_auto_parallel",
     detected_by=("auto-parallel-config.published",),
     smoke=("auto-parallel-config.smoke-memory",),
 )
@@ -209,7 +209,7 @@ def gradients_not_counted() -> None:
     Memory.total = property(lambda self: self.parameters + self.optimizer + self.activations)
 
 
-@fault("06_auto_parallel", device="sim", detected_by=("auto-parallel-config.memory",))
+@fault("08_auto_parallel", device="sim", detected_by=("auto-parallel-config.memory",))
 def attention_scores_not_counted() -> None:
     """The formula for memory does not count the attention scores of plain kernels."""
     from dataclasses import replace
@@ -219,7 +219,7 @@ def attention_scores_not_counted() -> None:
     cost.PLAIN = replace(cost.PLAIN, scores=0)
 
 
-@fault("06_auto_parallel", detected_by=("auto-parallel-config.legal",))
+@fault("08_auto_parallel", detected_by=("auto-parallel-config.legal",))
 def tensor_parallel_across_nodes() -> None:
     """Degrees count as legal although tensor parallelism leaves the node."""
     from xpulab.reference import cost
@@ -228,7 +228,7 @@ def tensor_parallel_across_nodes() -> None:
     cost.legal = lambda model, training, cards: real(model, training, cards, 64)
 
 
-@fault("06_auto_parallel", detected_by=("auto-parallel-config.arguments",))
+@fault("08_auto_parallel", detected_by=("auto-parallel-config.arguments",))
 def wrong_sharding_degree_written() -> None:
     """The configuration file has another sharding degree than the chosen one."""
     from xpulab.reference import cost
@@ -242,7 +242,7 @@ def wrong_sharding_degree_written() -> None:
     cost.as_arguments = other
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",))
+@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",))
 def smaller_axis_keeps_its_cut() -> None:
     """Where rows cannot stay cut along both axes, the smaller axis keeps its cut."""
     import paddle
@@ -261,7 +261,7 @@ def smaller_axis_keeps_its_cut() -> None:
     paddle.cumsum = cumsum
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("mesh-fallback.values",))
+@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.values",))
 def norm_of_cut_rows_inexact() -> None:
     """Layer norm of rows that are cut along two axes has a relative error of a thousandth."""
     import paddle.nn.functional as F
@@ -277,7 +277,7 @@ def norm_of_cut_rows_inexact() -> None:
     F.layer_norm = layer_norm
 
 
-@fault("06_auto_parallel", where="ranks", detected_by=("parallel-loss.values",))
+@fault("08_auto_parallel", where="ranks", detected_by=("parallel-loss.values",))
 def wrong_row_of_a_cut_embedding() -> None:
     """An embedding whose rows are cut gives the row of the next token."""
     import paddle.nn.functional as F
@@ -291,7 +291,7 @@ def wrong_row_of_a_cut_embedding() -> None:
     F.embedding = embedding
 
 
-@fault("06_auto_parallel", detected_by=("auto-parallel-config.traffic",))
+@fault("08_auto_parallel", detected_by=("auto-parallel-config.traffic",))
 def all_reduce_counted_as_all_gather() -> None:
     """The formula for traffic counts an all-reduce as an all-gather, which sends half as much."""
     from xpulab.reference import cost
@@ -299,7 +299,7 @@ def all_reduce_counted_as_all_gather() -> None:
     cost._all_reduce = cost._ring
 
 
-@fault("06_auto_parallel", detected_by=("auto-parallel-config.traffic",))
+@fault("08_auto_parallel", detected_by=("auto-parallel-config.traffic",))
 def bubble_not_counted() -> None:
     """The formula for the bubble says that the stages of a pipeline never wait."""
     from xpulab.reference import cost

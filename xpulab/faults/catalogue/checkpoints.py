@@ -1,11 +1,11 @@
-"""Faults that 04_checkpoints must detect."""
+"""Faults that 05_checkpoints must detect."""
 
 from __future__ import annotations
 
 from xpulab.faults.fault import fault, in_every_rank, replace_in_cells
 
 
-@fault("04_checkpoints", detected_by=("resume.data-order", "resume.losses", "resume.weights"))
+@fault("05_checkpoints", detected_by=("resume.data-order", "resume.losses", "resume.weights"))
 def sampler_restarts() -> None:
     """A resumed run sees the data from the beginning again."""
     from xpulab.notebook import workarounds
@@ -13,7 +13,7 @@ def sampler_restarts() -> None:
     workarounds.resume_data_order = lambda trainer_class: trainer_class
 
 
-@fault("04_checkpoints", where="ranks", detected_by=("resume.random-numbers", "resume.next-random-numbers", "resume.weights"))
+@fault("05_checkpoints", where="ranks", detected_by=("resume.random-numbers", "resume.next-random-numbers", "resume.weights"))
 def random_state_lost() -> None:
     """The random state is not restored when a run is resumed."""
     from paddlenlp.trainer import Trainer
@@ -21,13 +21,13 @@ def random_state_lost() -> None:
     Trainer._load_rng_state = lambda self, checkpoint: None
 
 
-@fault("04_checkpoints", detected_by=("checkpoint-damage.manifest",))
+@fault("05_checkpoints", detected_by=("checkpoint-damage.manifest",))
 def checksum_ignored() -> None:
     """`verify` compares only the names of the files."""
     replace_in_cells("if wanted.get(name) != found.get(name):", "if (name in wanted) != (name in found):")
 
 
-@fault("04_checkpoints", detected_by=("resume.random-numbers", "resume.weights"))
+@fault("05_checkpoints", detected_by=("resume.random-numbers", "resume.weights"))
 def random_state_lost_between_epochs() -> None:
     """The random state is not restored when a run is resumed where an epoch ends."""
     from xpulab.notebook import workarounds
@@ -35,7 +35,7 @@ def random_state_lost_between_epochs() -> None:
     workarounds.resume_random_state = lambda trainer_class: trainer_class
 
 
-@fault("04_checkpoints", where="ranks", detected_by=("resume.random-numbers", "resume.next-random-numbers"))
+@fault("05_checkpoints", where="ranks", detected_by=("resume.random-numbers", "resume.next-random-numbers"))
 def python_random_state_lost() -> None:
     """The state of Python's random number generator is not restored."""
     from paddlenlp.trainer import Trainer
@@ -52,7 +52,7 @@ def python_random_state_lost() -> None:
     Trainer._load_rng_state = without_python
 
 
-@fault("04_checkpoints", where="ranks", detected_by=("resume.moments", "resume.weights", "resume.losses"))
+@fault("05_checkpoints", where="ranks", detected_by=("resume.moments", "resume.weights", "resume.losses"))
 def optimizer_not_restored() -> None:
     """A resumed run begins with an empty optimizer state."""
     from paddle.optimizer import AdamW
@@ -60,7 +60,7 @@ def optimizer_not_restored() -> None:
     AdamW.set_state_dict = lambda self, state: None
 
 
-@fault("04_checkpoints", where="ranks", detected_by=("resume.weights", "resume.losses"))
+@fault("05_checkpoints", where="ranks", detected_by=("resume.weights", "resume.losses"))
 def schedule_not_restored() -> None:
     """A resumed run begins with the learning rate of the first step."""
     from paddle.optimizer.lr import LRScheduler
@@ -68,7 +68,7 @@ def schedule_not_restored() -> None:
     LRScheduler.set_state_dict = LRScheduler.set_dict = lambda self, state: None
 
 
-@fault("04_checkpoints", where="ranks", detected_by=("resume.begins-where-it-stopped",))
+@fault("05_checkpoints", where="ranks", detected_by=("resume.begins-where-it-stopped",))
 def step_not_restored() -> None:
     """A resumed run counts its steps from 0."""
     from paddlenlp.trainer.trainer_callback import TrainerState
@@ -77,7 +77,7 @@ def step_not_restored() -> None:
 
 
 @fault(
-    "04_checkpoints",
+    "05_checkpoints",
     detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "resume.loads-the-file"),
 )
 def load_drops_a_key() -> None:
@@ -96,7 +96,7 @@ def load_drops_a_key() -> None:
 
 
 @fault(
-    "04_checkpoints",
+    "05_checkpoints",
     detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "checkpoint.written-by-others"),
     smoke=("checkpoint.smoke-values", "resume.smoke-step"),
 )
@@ -114,7 +114,7 @@ def load_returns_zeros() -> None:
     paddle.load = lambda *given, **named: zeros(real(*given, **named))
 
 
-@fault("04_checkpoints", where="ranks", detected_by=("resume.weights", "resume.loads-the-file"))
+@fault("05_checkpoints", where="ranks", detected_by=("resume.weights", "resume.loads-the-file"))
 def weight_not_loaded() -> None:
     """A resumed run keeps the initial values of its last layer."""
     from paddle import nn
@@ -127,7 +127,7 @@ def weight_not_loaded() -> None:
     nn.Layer.set_state_dict = nn.Layer.set_dict = nn.Layer.load_dict = without_the_last_layer
 
 
-@fault("04_checkpoints", where="ranks", detected_by=("resume.losses", "resume.weights", "resume.loads-the-file"))
+@fault("05_checkpoints", where="ranks", detected_by=("resume.losses", "resume.weights", "resume.loads-the-file"))
 def stale_checkpoint() -> None:
     """Resuming loads the checkpoint before the requested one."""
     import os
@@ -146,25 +146,25 @@ def stale_checkpoint() -> None:
     Trainer._load_from_checkpoint = stale
 
 
-@fault("04_checkpoints", detected_by=("checkpoint-damage.manifest",))
+@fault("05_checkpoints", detected_by=("checkpoint-damage.manifest",))
 def checksum_of_the_beginning() -> None:
     """A checksum covers only the first kilobyte of a file."""
     replace_in_cells("while chunk := file.read(1 << 20):", "for chunk in [file.read(1024)]:")
 
 
-@fault("04_checkpoints", detected_by=("checkpoint-damage.manifest", "checkpoint-damage.folders"))
+@fault("05_checkpoints", detected_by=("checkpoint-damage.manifest", "checkpoint-damage.folders"))
 def manifest_not_verified() -> None:
     """A checkpoint with a manifest is accepted without comparing checksums."""
     replace_in_cells("found = checksums(folder)\n", "found = wanted\n")
 
 
-@fault("04_checkpoints", detected_by=("checkpoint-damage.folders",))
+@fault("05_checkpoints", detected_by=("checkpoint-damage.folders",))
 def folder_not_verified() -> None:
     """A checkpoint is accepted under another checkpoint's name."""
     replace_in_cells("if sealed_as != folder.name:", "if not sealed_as:")
 
 
-@fault("04_checkpoints", detected_by=("crash-save.newest",))
+@fault("05_checkpoints", detected_by=("crash-save.newest",))
 def save_not_atomic() -> None:
     """The manifest is written before the files."""
 
@@ -188,19 +188,19 @@ def save_not_atomic() -> None:
     replace_in_cells("if wanted.get(name) != found.get(name):", "if name not in found:")
 
 
-@fault("04_checkpoints", detected_by=("crash-save.full-disk-file", "crash-save.durable"))
+@fault("05_checkpoints", detected_by=("crash-save.full-disk-file", "crash-save.durable"))
 def file_written_in_place() -> None:
     """A file is overwritten in place, under its own name."""
     replace_in_cells('partial = path.with_name(f"{path.name}.partial")', "partial = path")
 
 
-@fault("04_checkpoints", detected_by=("crash-save.durable",))
+@fault("05_checkpoints", detected_by=("crash-save.durable",))
 def nothing_synced() -> None:
     """Files are not synced to the disk before the manifest is renamed."""
     replace_in_cells("sync(path)\n", "pass\n")
 
 
-@fault("04_checkpoints", where="ranks", detected_by=("crash-save.newest", "crash-save.full-disk-previous"))
+@fault("05_checkpoints", where="ranks", detected_by=("crash-save.newest", "crash-save.full-disk-previous"))
 def old_checkpoint_deleted_first() -> None:
     """The old checkpoint is deleted before the new one is complete."""
     import shutil
@@ -220,7 +220,7 @@ def old_checkpoint_deleted_first() -> None:
 
 
 @fault(
-    "04_checkpoints",
+    "05_checkpoints",
     where="ranks",
     detected_by=("crash-save.full-disk", "crash-save.full-disk-previous", "crash-save.full-disk-file"),
 )
@@ -239,7 +239,7 @@ def full_disk_ignored() -> None:
     paddle.save = without_errors
 
 
-@fault("04_checkpoints", where="ranks", detected_by=("resume.dropout-acts",))
+@fault("05_checkpoints", where="ranks", detected_by=("resume.dropout-acts",))
 def no_dropout() -> None:
     """Dropout does nothing, so the resumed runs do not test the random state."""
     import paddle.nn.functional as F
@@ -247,7 +247,7 @@ def no_dropout() -> None:
     F.dropout = lambda x, *given, **named: x
 
 
-@fault("04_checkpoints", detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"))
+@fault("05_checkpoints", detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"))
 def bfloat16_as_float32() -> None:
     """Bfloat16 is saved as float32."""
     import paddle
@@ -266,7 +266,7 @@ def bfloat16_as_float32() -> None:
     paddle.save = widening
 
 
-@fault("04_checkpoints", detected_by=("crash-save.rules",))
+@fault("05_checkpoints", detected_by=("crash-save.rules",))
 def checkpoints_sorted_by_name() -> None:
     """`checkpoint-9` counts as newer than `checkpoint-10`."""
     replace_in_cells(
@@ -275,13 +275,13 @@ def checkpoints_sorted_by_name() -> None:
     )
 
 
-@fault("04_checkpoints", detected_by=("checkpoint-damage.stays-quiet", "checkpoint-damage.refused"))
+@fault("05_checkpoints", detected_by=("checkpoint-damage.stays-quiet", "checkpoint-damage.refused"))
 def unpickler_allows_everything() -> None:
     """The unpickler for untrusted files allows every import."""
     replace_in_cells("if (module, name) not in ALLOWED:", "if not module:")
 
 
-@fault("04_checkpoints", detected_by=("checkpoint.special-values",))
+@fault("05_checkpoints", detected_by=("checkpoint.special-values",))
 def float64_loses_bits() -> None:
     """Float64 comes back with the precision of float32."""
     import paddle
@@ -297,7 +297,7 @@ def float64_loses_bits() -> None:
     paddle.load = lambda *given, **named: narrow(real(*given, **named))
 
 
-@fault("04_checkpoints", detected_by=("checkpoint.special-values",))
+@fault("05_checkpoints", detected_by=("checkpoint.special-values",))
 def int64_loses_bits() -> None:
     """Only 32 bits of int64 are saved."""
     import paddle

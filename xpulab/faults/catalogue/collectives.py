@@ -1,4 +1,4 @@
-"""Faults that 05_collectives must detect."""
+"""Faults that 07_collectives must detect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xpulab.faults.fault import fault
 
 
 @fault(
-    "05_collectives",
+    "07_collectives",
     where="ranks",
     detected_by=("collectives.values", "collectives.types", "collectives.groups", "collectives.sizes"),
     smoke=("collectives.smoke-values",),
@@ -26,7 +26,7 @@ def sum_forgets_a_rank() -> None:
     dist.all_reduce, dist.stream.all_reduce = forgetful(dist.all_reduce), forgetful(dist.stream.all_reduce)
 
 
-@fault("05_collectives", device="sim", where="ranks", detected_by=("all-to-all.values",))
+@fault("07_collectives", device="sim", where="ranks", detected_by=("all-to-all.values",))
 def all_to_all_arguments_swapped() -> None:
     """alltoall_single uses its output as its input."""
     import paddle.distributed as dist
@@ -40,7 +40,7 @@ def all_to_all_arguments_swapped() -> None:
 
 
 @fault(
-    "05_collectives",
+    "07_collectives",
     device="sim",
     sim_faults="flip collective kind=all_reduce rank=1 bit=20 from=1",
     detected_by=("collectives.values", "collectives.types"),
@@ -49,7 +49,7 @@ def bit_flips_in_a_sum() -> None:
     """A card inverts one bit of the result of all_reduce."""
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.values",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.values",))
 def broadcast_from_another_rank() -> None:
     """Broadcast sends the values of rank 0, whatever the source rank is."""
     import paddle.distributed as dist
@@ -58,7 +58,7 @@ def broadcast_from_another_rank() -> None:
     dist.broadcast = lambda tensor, src, **kwargs: real(tensor, 0, **kwargs)
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.values",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.values",))
 def gathered_in_reverse_order() -> None:
     """all_gather returns the parts in reverse order."""
     import paddle.distributed as dist
@@ -73,7 +73,7 @@ def gathered_in_reverse_order() -> None:
     dist.all_gather = reversed_gather
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.groups",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.groups",))
 def sum_in_a_group_is_a_mean() -> None:
     """all_reduce in a group divides by the number of its ranks."""
     import paddle.distributed as dist
@@ -89,7 +89,7 @@ def sum_in_a_group_is_a_mean() -> None:
     dist.all_reduce = mean
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.values",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.values",))
 def maximum_is_a_sum() -> None:
     """all_reduce returns the sum instead of the maximum."""
     import paddle.distributed as dist
@@ -99,7 +99,7 @@ def maximum_is_a_sum() -> None:
 
 
 @fault(
-    "05_collectives",
+    "07_collectives",
     device="sim",
     where="ranks",
     reason_contains="not found for empty tensors",
@@ -120,7 +120,7 @@ def empty_parts_refused() -> None:
 
 
 @fault(
-    "05_collectives",
+    "07_collectives",
     device="sim",
     sim_faults="drop collective rank=1 n=2",
     reason_contains="rank 1",
@@ -131,7 +131,7 @@ def rank_ends() -> None:
 
 
 @fault(
-    "05_collectives",
+    "07_collectives",
     device="sim",
     sim_faults="lose collective rank=1 n=2",
     reason_contains="is lost",
@@ -142,7 +142,7 @@ def card_lost() -> None:
 
 
 @fault(
-    "05_collectives",
+    "07_collectives",
     device="sim",
     sim_faults="hang collective rank=1 n=2",
     reason_contains="rank 1",
@@ -152,17 +152,17 @@ def stream_hangs() -> None:
     """A stream of one card hangs."""
 
 
-@fault("05_collectives", device="sim", sim_faults="delay task rank=1 seconds=0.003", detected_by=("hang.slow",))
+@fault("07_collectives", device="sim", sim_faults="delay task rank=1 seconds=0.003", detected_by=("hang.slow",))
 def slow_card() -> None:
     """Each task of one card takes 3 ms longer."""
 
 
-@fault("05_collectives", device="sim", sim_faults="slow copy rank=1 factor=100", detected_by=("hang.slow",))
+@fault("07_collectives", device="sim", sim_faults="slow copy rank=1 factor=100", detected_by=("hang.slow",))
 def slow_link() -> None:
     """The copies of one card take a hundred times as long."""
 
 
-@fault("05_collectives", where="ranks", detected_by=("hang.slow",))
+@fault("07_collectives", where="ranks", detected_by=("hang.slow",))
 def slow_rank() -> None:
     """One rank takes five times as long for a product of matrices."""
     import paddle
@@ -179,7 +179,7 @@ def slow_rank() -> None:
     paddle.Tensor.__matmul__ = slow
 
 
-@fault("05_collectives", detected_by=("hang.root-cause",))
+@fault("07_collectives", detected_by=("hang.root-cause",))
 def affected_rank_named_as_root_cause() -> None:
     """When one rank fails, another one is named as root cause."""
     from xpulab import ranks
@@ -196,7 +196,7 @@ def affected_rank_named_as_root_cause() -> None:
     ranks.run = naming_another
 
 
-@fault("05_collectives", detected_by=("hang.stack", "hang.reason"))
+@fault("07_collectives", detected_by=("hang.stack", "hang.reason"))
 def stack_and_error_not_reported() -> None:
     """The report contains neither the stack of a rank that hangs nor the error of a rank that failed."""
     from dataclasses import replace
@@ -215,7 +215,7 @@ def stack_and_error_not_reported() -> None:
     ranks.run = silent
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.types",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.types",))
 def sum_in_bfloat16() -> None:
     """all_reduce sends float32 as bfloat16."""
     import paddle
@@ -231,7 +231,7 @@ def sum_in_bfloat16() -> None:
     dist.all_reduce = narrow
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.types",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.types",))
 def double_added_in_float32() -> None:
     """all_reduce adds float64 and int64 in float32."""
     import paddle
@@ -247,7 +247,7 @@ def double_added_in_float32() -> None:
     dist.all_reduce = narrow
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.sizes",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.sizes",))
 def parts_of_a_sum_in_wrong_order() -> None:
     """The parts of a large sum are joined in the wrong order."""
     import paddle
@@ -264,7 +264,7 @@ def parts_of_a_sum_in_wrong_order() -> None:
     dist.all_reduce = mixed
 
 
-@fault("05_collectives", device="sim", where="ranks", detected_by=("collectives.barrier",))
+@fault("07_collectives", device="sim", where="ranks", detected_by=("collectives.barrier",))
 def barrier_without_effect() -> None:
     """Barrier returns at once."""
     import paddle.distributed as dist
@@ -272,7 +272,7 @@ def barrier_without_effect() -> None:
     dist.barrier = lambda *args, **kwargs: None
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.groups",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.groups",))
 def wrong_source_in_a_group() -> None:
     """Broadcast in a group sends the values of the rank after the source."""
     import paddle.distributed as dist
@@ -287,7 +287,7 @@ def wrong_source_in_a_group() -> None:
     dist.broadcast = shifted
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.groups",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.groups",))
 def group_gathered_in_reverse_order() -> None:
     """all_gather in a group returns the parts in reverse order."""
     import paddle.distributed as dist
@@ -303,7 +303,7 @@ def group_gathered_in_reverse_order() -> None:
     dist.all_gather = reversed_gather
 
 
-@fault("05_collectives", where="ranks", detected_by=("collectives.values",))
+@fault("07_collectives", where="ranks", detected_by=("collectives.values",))
 def wait_returns_too_early() -> None:
     """wait returns before the result of an asynchronous all_reduce has arrived."""
     from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Faults that 08_distributed_checkpoints must detect."""
+"""Faults that 13_distributed_checkpoints must detect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xpulab.faults.fault import fault, when_defined
 
 
 @fault(
-    "08_distributed_checkpoints",
+    "13_distributed_checkpoints",
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.aoa", "distributed-checkpoint.damage"),
 )
@@ -32,7 +32,7 @@ def parts_of_another_rank_loaded() -> None:
 
 
 @fault(
-    "08_distributed_checkpoints",
+    "13_distributed_checkpoints",
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.resume", "distributed-checkpoint.merge"),
 )
@@ -51,7 +51,7 @@ def moments_not_saved() -> None:
     dist.save_state_dict = save_without
 
 
-@fault("08_distributed_checkpoints", detected_by=("distributed-checkpoint.resume",))
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.resume",))
 def powers_not_loaded() -> None:
     """Loading a checkpoint leaves the powers of beta of AdamW as they were."""
     import paddle.distributed as dist
@@ -64,7 +64,7 @@ def powers_not_loaded() -> None:
     dist.load_state_dict = without
 
 
-@fault("08_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.damage-plain",))
+@fault("13_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.damage-plain",))
 def missing_part_read_as_zeros() -> None:
     """A part whose file is missing is read as zeros."""
     import os
@@ -83,7 +83,7 @@ def missing_part_read_as_zeros() -> None:
 
 
 @fault(
-    "08_distributed_checkpoints",
+    "13_distributed_checkpoints",
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.one-rank-local", "distributed-checkpoint.aoa"),
 )
@@ -100,7 +100,7 @@ def one_tensor_not_loaded() -> None:
     dist.load_state_dict = forgetful
 
 
-@fault("08_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.aoa",))
+@fault("13_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.aoa",))
 def aoa_transpose_ignored() -> None:
     """A tensor that must be transposed is reshaped instead."""
     import paddle
@@ -108,7 +108,7 @@ def aoa_transpose_ignored() -> None:
     paddle.transpose = lambda x, perm: x.reshape([x.shape[each] for each in perm])
 
 
-@fault("08_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.aoa",))
+@fault("13_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.aoa",))
 def aoa_cast_ignored() -> None:
     """A tensor that must be cast keeps its type."""
     import paddle
@@ -116,7 +116,7 @@ def aoa_cast_ignored() -> None:
     paddle.cast = lambda x, dtype: x
 
 
-@fault("08_distributed_checkpoints", detected_by=("distributed-checkpoint.merge-way-round",))
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.merge-way-round",))
 def aoa_split_in_reverse_order() -> None:
     """A split returns its parts in reverse order."""
     from paddle.distributed.flex_checkpoint.aoa.aoa_engine import AOAEngine
@@ -125,7 +125,7 @@ def aoa_split_in_reverse_order() -> None:
     AOAEngine.split = lambda self, tensor, axis, sizes: split(self, tensor, axis, sizes)[::-1]
 
 
-@fault("08_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.merge",))
+@fault("13_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.merge",))
 def offloaded_merge_writes_zeros() -> None:
     """Merging with offload writes zeros."""
     import importlib
@@ -141,7 +141,7 @@ def offloaded_merge_writes_zeros() -> None:
     module.load_state_dict = load
 
 
-@fault("08_distributed_checkpoints", where="ranks", detected_by=("load-memory.share",))
+@fault("13_distributed_checkpoints", where="ranks", detected_by=("load-memory.share",))
 def every_rank_reads_every_file() -> None:
     """While a rank loads, it holds the files of all ranks."""
     import pathlib
@@ -158,7 +158,7 @@ def every_rank_reads_every_file() -> None:
     dist.load_state_dict = greedy
 
 
-@fault("08_distributed_checkpoints", detected_by=("distributed-checkpoint.damage",))
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.damage",))
 def digest_ignores_contents() -> None:
     """The digests in the manifest are the same for every file."""
 
@@ -168,7 +168,7 @@ def digest_ignores_contents() -> None:
     when_defined("digest", change)
 
 
-@fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.ema",))
+@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.ema",))
 def average_written_too_early() -> None:
     """The EMA buffer is written before the weights of its step are added."""
 
@@ -186,7 +186,7 @@ def average_written_too_early() -> None:
     when_defined("close", change)
 
 
-@fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"))
+@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"))
 def marked_before_written() -> None:
     """The completion marker is written before the data."""
 
@@ -205,7 +205,7 @@ def marked_before_written() -> None:
     when_defined("close", change)
 
 
-@fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",))
+@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",))
 def one_buffer_used_twice() -> None:
     """A copy goes into the buffer that is still being written."""
 
@@ -223,7 +223,7 @@ def one_buffer_used_twice() -> None:
     when_defined("close", change)
 
 
-@fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",))
+@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",))
 def copied_after_the_step() -> None:
     """The rest of a copy is made after the optimizer has changed the weights."""
 
@@ -244,7 +244,7 @@ def copied_after_the_step() -> None:
     when_defined("close", change)
 
 
-@fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.error-is-told",))
+@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.error-is-told",))
 def writer_errors_not_reported() -> None:
     """The errors of the writer are not reported."""
 
@@ -254,7 +254,7 @@ def writer_errors_not_reported() -> None:
     when_defined("close", change)
 
 
-@fault("08_distributed_checkpoints", detected_by=("zero-cost-checkpoint.newest",))
+@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.newest",))
 def newest_by_name() -> None:
     """Step-8 counts as newer than step-10."""
 

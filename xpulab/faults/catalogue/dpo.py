@@ -1,11 +1,11 @@
-"""Faults that 03_dpo must detect."""
+"""Faults that 04_dpo must detect."""
 
 from __future__ import annotations
 
 from xpulab.faults.fault import fault
 
 
-@fault("03_dpo", detected_by=("dpo.reference-is-frozen",))
+@fault("04_dpo", detected_by=("dpo.reference-is-frozen",))
 def reference_model_trains() -> None:
     """The reference model is updated together with the policy."""
     from paddlenlp.trl import DPOTrainer
@@ -23,7 +23,7 @@ def reference_model_trains() -> None:
 
 
 @fault(
-    "03_dpo",
+    "04_dpo",
     detected_by=("dpo.margin", "dpo.accuracy", "dpo.first-gradients", "dpo.losses", "dpo.style"),
     smoke=("dpo.smoke-loss", "dpo.smoke-training"),
 )
@@ -39,7 +39,7 @@ def margin_with_the_wrong_sign() -> None:
     DPOCriterion.dpo_loss = exchanged
 
 
-@fault("03_dpo", detected_by=("dpo.question-has-no-gradient", "dpo.packing"))
+@fault("04_dpo", detected_by=("dpo.question-has-no-gradient", "dpo.packing"))
 def question_is_learned() -> None:
     """The tokens of the question count as part of both answers."""
     from paddlenlp.trl import DPOCriterion
@@ -54,7 +54,7 @@ def question_is_learned() -> None:
     DPOCriterion.dpo_logps = with_question
 
 
-@fault("03_dpo", detected_by=("dpo.packing", "dpo.first-gradients"))
+@fault("04_dpo", detected_by=("dpo.packing", "dpo.first-gradients"))
 def mask_only_causal() -> None:
     """The mask of the packed sequence is only causal, so the rejected answer sees the chosen one."""
     import numpy as np
@@ -69,7 +69,7 @@ def mask_only_causal() -> None:
     trl.preprocess_preference_data = causal
 
 
-@fault("03_dpo", detected_by=("dpo.packing",))
+@fault("04_dpo", detected_by=("dpo.packing",))
 def positions_continue() -> None:
     """The positions of the rejected answer continue those of the chosen one."""
     import paddlenlp.trl as trl
@@ -83,7 +83,7 @@ def positions_continue() -> None:
     trl.preprocess_preference_data = continued
 
 
-@fault("03_dpo", detected_by=("dpo.first-loss", "dpo.losses", "dpo.first-gradients"))
+@fault("04_dpo", detected_by=("dpo.first-loss", "dpo.losses", "dpo.first-gradients"))
 def beta_ignored() -> None:
     """The loss uses beta 1 instead of the configured value."""
     from dataclasses import replace
@@ -102,7 +102,7 @@ def beta_ignored() -> None:
     DPOCriterion.dpo_loss = with_beta_1
 
 
-@fault("03_dpo", detected_by=("dpo.lora-margin", "dpo.lora-reference"))
+@fault("04_dpo", detected_by=("dpo.lora-margin", "dpo.lora-reference"))
 def adapter_stays_on_for_the_reference() -> None:
     """DPO with LoRA compares the policy with itself, because the adapter is not switched off."""
     from paddlenlp.trl import DPOTrainer
@@ -110,7 +110,7 @@ def adapter_stays_on_for_the_reference() -> None:
     DPOTrainer.disable_lora = lambda self, model: None
 
 
-@fault("03_dpo", detected_by=("dpo.first-loss", "dpo.starts-at-ln-2"))
+@fault("04_dpo", detected_by=("dpo.first-loss", "dpo.starts-at-ln-2"))
 def reference_ignored() -> None:
     """The loss ignores the reference model."""
     from paddlenlp.trl import DPOCriterion
@@ -119,7 +119,7 @@ def reference_ignored() -> None:
     DPOCriterion.dpo_loss = lambda self, a, b, c, d: loss(self, a, b, 0 * c, 0 * d)
 
 
-@fault("03_dpo", detected_by=("dpo.kto-loss", "dpo.kto-first-loss"))
+@fault("04_dpo", detected_by=("dpo.kto-loss", "dpo.kto-first-loss"))
 def kto_weights_exchanged() -> None:
     """KTO exchanges the weights of desirable and undesirable answers."""
     from dataclasses import replace
@@ -135,7 +135,7 @@ def kto_weights_exchanged() -> None:
     KTOCriterion.__init__ = exchanged
 
 
-@fault("03_dpo", detected_by=("dpo.first-gradients", "dpo.gradients"))
+@fault("04_dpo", detected_by=("dpo.first-gradients", "dpo.gradients"))
 def preference_gradients_doubled() -> None:
     """Every gradient of preference training is twice as large."""
     import paddle
@@ -144,7 +144,7 @@ def preference_gradients_doubled() -> None:
     paddle.Tensor.backward = lambda self, *given, **named: backward(self * 2, *given, **named)
 
 
-@fault("03_dpo", device="sim", detected_by=("device-proof.dpo-places",))
+@fault("04_dpo", device="sim", detected_by=("device-proof.dpo-places",))
 def reference_on_the_cpu() -> None:
     """The reference model stays on the CPU."""
     from paddlenlp.trl import DPOTrainer

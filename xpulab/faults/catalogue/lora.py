@@ -1,4 +1,4 @@
-"""Faults that 02_lora must detect."""
+"""Faults that 03_lora must detect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xpulab.faults.fault import fault
 
 
 @fault(
-    "02_lora",
+    "03_lora",
     detected_by=("lora.trainable-names", "lora.base-is-frozen", "lora.gradients-only-there"),
     smoke=("lora.trainable-names", "lora.smoke-base-is-frozen"),
 )
@@ -25,7 +25,7 @@ def base_weights_train() -> None:
     LoRAModel.mark_only_lora_as_trainable = mark_too_much
 
 
-@fault("02_lora", detected_by=("lora.merge",))
+@fault("03_lora", detected_by=("lora.merge",))
 def merge_without_scale() -> None:
     """Merging adds the adapter without its scale."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -34,7 +34,7 @@ def merge_without_scale() -> None:
     LoRALinear.get_delta_weight = lambda self, *given: delta(self, *given) / self.scaling
 
 
-@fault("02_lora", detected_by=("lora.starts-as-the-base",))
+@fault("03_lora", detected_by=("lora.starts-as-the-base",))
 def adapter_does_not_start_at_zero() -> None:
     """The adapter's second matrix does not start at zero."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -48,7 +48,7 @@ def adapter_does_not_start_at_zero() -> None:
     LoRALinear.__init__ = not_zero
 
 
-@fault("02_lora", detected_by=("lora.unmerge",))
+@fault("03_lora", detected_by=("lora.unmerge",))
 def unmerge_does_nothing() -> None:
     """Unmerging leaves the merged weights in place."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -59,7 +59,7 @@ def unmerge_does_nothing() -> None:
     LoRALinear.unmerge = unmerge
 
 
-@fault("02_lora", detected_by=("lora.reload",))
+@fault("03_lora", detected_by=("lora.reload",))
 def adapter_is_not_loaded() -> None:
     """Loading an adapter keeps the new one that is in place."""
     from paddlenlp.peft import LoRAModel
@@ -67,7 +67,7 @@ def adapter_is_not_loaded() -> None:
     LoRAModel.set_state_dict = lambda self, weights: None
 
 
-@fault("02_lora", detected_by=("lora.trainable-names", "lora.trainable-size"))
+@fault("03_lora", detected_by=("lora.trainable-names", "lora.trainable-size"))
 def one_matrix_does_not_train() -> None:
     """The adapter's matrices A do not train."""
     from paddlenlp.peft import LoRAModel
@@ -83,7 +83,7 @@ def one_matrix_does_not_train() -> None:
     LoRAModel.mark_only_lora_as_trainable = mark_half
 
 
-@fault("02_lora", detected_by=("lora.formula",))
+@fault("03_lora", detected_by=("lora.formula",))
 def scale_of_another_variant() -> None:
     """The adapter is scaled by alpha over the square root of the rank."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -97,7 +97,7 @@ def scale_of_another_variant() -> None:
     LoRALinear.__init__ = rescaled
 
 
-@fault("02_lora", detected_by=("lora.variants-scale",))
+@fault("03_lora", detected_by=("lora.variants-scale",))
 def rslora_scaled_like_lora() -> None:
     """rsLoRA is scaled by alpha over the rank."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -110,7 +110,7 @@ def rslora_scaled_like_lora() -> None:
     LoRALinear.__init__ = without
 
 
-@fault("02_lora", detected_by=("lora.plus-rate",))
+@fault("03_lora", detected_by=("lora.plus-rate",))
 def lora_plus_is_plain() -> None:
     """In LoRA+ the learning rate of B is that of A."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -123,7 +123,7 @@ def lora_plus_is_plain() -> None:
     LoRALinear.__init__ = without
 
 
-@fault("02_lora", detected_by=("lora.variants-start",))
+@fault("03_lora", detected_by=("lora.variants-start",))
 def pissa_without_residual() -> None:
     """PiSSA does not subtract the adapter from the weight."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -138,7 +138,7 @@ def pissa_without_residual() -> None:
     LoRALinear.pissa_init = without_residual
 
 
-@fault("02_lora", detected_by=("lora.pissa-start",))
+@fault("03_lora", detected_by=("lora.pissa-start",))
 def pissa_is_plain() -> None:
     """PiSSA starts with random numbers, like LoRA."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -151,7 +151,7 @@ def pissa_is_plain() -> None:
     LoRALinear.__init__ = without
 
 
-@fault("02_lora", detected_by=("lora.pissa-loaded-late",))
+@fault("03_lora", detected_by=("lora.pissa-loaded-late",))
 def pissa_starts_again_when_loaded() -> None:
     """PiSSA initialises itself again after loading, even after a first pass: the workaround fails."""
     from paddlenlp.peft import LoRAModel
@@ -167,7 +167,7 @@ def pissa_starts_again_when_loaded() -> None:
     LoRAModel.set_state_dict = load_and_reset
 
 
-@fault("02_lora", detected_by=("lora.variants-reload",))
+@fault("03_lora", detected_by=("lora.variants-reload",))
 def mora_loads_transposed() -> None:
     """A MoRA adapter is loaded transposed, so the workaround, serving it unmerged, fails."""
     from paddlenlp.peft import LoRAModel
@@ -181,7 +181,7 @@ def mora_loads_transposed() -> None:
     LoRAModel.set_state_dict = load_transposed
 
 
-@fault("02_lora", detected_by=("lora.merge",))
+@fault("03_lora", detected_by=("lora.merge",))
 def merged_twice() -> None:
     """Merging twice adds the adapter twice."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -193,7 +193,7 @@ def merged_twice() -> None:
     LoRALinear.merge = merge
 
 
-@fault("02_lora", device="sim", detected_by=("device-proof.lora-places",), smoke=("lora.smoke-places",))
+@fault("03_lora", device="sim", detected_by=("device-proof.lora-places",), smoke=("lora.smoke-places",))
 def adapter_trains_on_the_cpu() -> None:
     """Model and adapter are on the CPU, whatever device is selected."""
     from xpulab.notebook import models

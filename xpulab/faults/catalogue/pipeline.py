@@ -1,11 +1,11 @@
-"""Faults that 07_pipeline must detect."""
+"""Faults that 10_pipeline must detect."""
 
 from __future__ import annotations
 
 from xpulab.faults.fault import fault
 
 
-@fault("07_pipeline", where="ranks", detected_by=("pipeline.gradients", "pipeline.chunks"))
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.gradients", "pipeline.chunks"))
 def micro_batches_counted_twice() -> None:
     """The gradient of each micro-batch is added twice."""
     from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
@@ -18,7 +18,7 @@ def micro_batches_counted_twice() -> None:
     PipelineStage.backward_one_chunk = twice
 
 
-@fault("07_pipeline", where="ranks", detected_by=("pipeline.released",))
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.released",))
 def inputs_not_released() -> None:
     """A schedule keeps the inputs of a micro-batch after its backward pass."""
     from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
@@ -35,7 +35,7 @@ def inputs_not_released() -> None:
 
 
 @fault(
-    "07_pipeline",
+    "10_pipeline",
     device="sim",
     sim_faults="flip collective kind=recv bytes>=700 from=1 bit=22",
     detected_by=("pipeline.gradients",),
@@ -44,7 +44,7 @@ def activations_received_damaged() -> None:
     """One bit of what a stage receives is inverted."""
 
 
-@fault("07_pipeline", where="ranks", detected_by=("pipeline.loss", "pipeline.gradients"))
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.loss", "pipeline.gradients"))
 def loss_averaged_twice() -> None:
     """The loss of each micro-batch is divided by the number of micro-batches a second time."""
     from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
@@ -53,7 +53,7 @@ def loss_averaged_twice() -> None:
     _PipelineSchedule._compute_loss = lambda self, output, target: real(self, output, target) / 4
 
 
-@fault("07_pipeline", where="ranks", detected_by=("pipeline.return-output",))
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.return-output",))
 def output_in_reverse_order() -> None:
     """The joined output has the micro-batches in reverse order."""
     from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
@@ -62,7 +62,7 @@ def output_in_reverse_order() -> None:
     _PipelineSchedule._merge_outputs = lambda self, chunks: real(self, chunks[::-1])
 
 
-@fault("07_pipeline", device="sim", detected_by=("pipeline.kept", "pipeline.memory"))
+@fault("10_pipeline", device="sim", detected_by=("pipeline.kept", "pipeline.memory"))
 def schedule_keeps_all_micro_batches() -> None:
     """1F1B does all forward passes first and keeps all their activations."""
     from paddle.distributed.auto_parallel.pipelining import schedules
@@ -70,7 +70,7 @@ def schedule_keeps_all_micro_batches() -> None:
     schedules.Schedule1F1B = schedules.ScheduleFThenB
 
 
-@fault("07_pipeline", where="ranks", detected_by=("pipeline.gradients",))
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.gradients",))
 def gradient_not_sent_back() -> None:
     """The gradient of a stage does not reach the stage before it."""
     import paddle
@@ -86,7 +86,7 @@ def gradient_not_sent_back() -> None:
     PipelineStage.get_bwd_send_ops = blank
 
 
-@fault("07_pipeline", where="ranks", detected_by=("pipeline.second-step",))
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.second-step",))
 def inputs_of_the_first_step_reused() -> None:
     """From the second step on, a schedule uses the micro-batches of the first step again."""
     from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
@@ -102,7 +102,7 @@ def inputs_of_the_first_step_reused() -> None:
     _PipelineSchedule._split_inputs = kept
 
 
-@fault("07_pipeline", where="ranks", detected_by=("pipeline.second-step",))
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.second-step",))
 def losses_of_the_first_step_repeated() -> None:
     """In every step a schedule reports the losses of the first step."""
     from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule

@@ -1,4 +1,4 @@
-"""Faults that 01_sft must detect."""
+"""Faults that 02_sft must detect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xpulab.faults.fault import fault
 
 
 @fault(
-    "01_sft",
+    "02_sft",
     detected_by=("sft.loss-falls", "sft.every-weight-moves", "sft.trajectory", "sft.recall"),
     smoke=("sft.smoke-every-weight-moves",),
 )
@@ -17,7 +17,7 @@ def optimizer_does_not_step() -> None:
     paddle.optimizer.AdamW.step = lambda self: None
 
 
-@fault("01_sft", reason_contains="nan", detected_by=("sft.loss-falls", "sft.recall"))
+@fault("02_sft", reason_contains="nan", detected_by=("sft.loss-falls", "sft.recall"))
 def nan_loss_stops_training() -> None:
     """The loss is NaN; PaddleNLP's own Trainer raises an error, and the notebook ends."""
     import paddlenlp.transformers.qwen2.modeling as qwen2
@@ -26,7 +26,7 @@ def nan_loss_stops_training() -> None:
     qwen2.Qwen2PretrainingCriterion.forward = lambda self, *given: forward(self, *given) * float("nan")
 
 
-@fault("01_sft", detected_by=("sft.smoke-loss-is-finite",), smoke=("sft.smoke-loss-is-finite",))
+@fault("02_sft", detected_by=("sft.smoke-loss-is-finite",), smoke=("sft.smoke-loss-is-finite",))
 def nan_loss_from_the_second_step() -> None:
     """The loss is NaN from the second step on."""
     import itertools
@@ -42,7 +42,7 @@ def nan_loss_from_the_second_step() -> None:
 
 
 @fault(
-    "01_sft",
+    "02_sft",
     detected_by=("sft.loss-falls", "sft.gradients", "sft.logits"),
     smoke=("sft.smoke-every-weight-moves",),
 )
@@ -54,7 +54,7 @@ def nan_logits() -> None:
     qwen2.Qwen2LMHead.forward = lambda self, *given, **named: forward(self, *given, **named) * float("nan")
 
 
-@fault("01_sft", detected_by=("sft.gradients",))
+@fault("02_sft", detected_by=("sft.gradients",))
 def doubled_gradients() -> None:
     """Every gradient is twice as large, which AdamW hides from the loss."""
     import paddle
@@ -63,7 +63,7 @@ def doubled_gradients() -> None:
     paddle.Tensor.backward = lambda self, *given, **named: backward(self * 2, *given, **named)
 
 
-@fault("01_sft", detected_by=("sft.labels-are-the-next-token", "sft.recall"))
+@fault("02_sft", detected_by=("sft.labels-are-the-next-token", "sft.recall"))
 def labels_not_shifted() -> None:
     """The labels are not shifted by one, so the model learns to repeat the token that it reads."""
     from xpulab.notebook import models
@@ -77,7 +77,7 @@ def labels_not_shifted() -> None:
     models.encode = unshifted
 
 
-@fault("01_sft", detected_by=("sft.attention-mask", "sft.logits"))
+@fault("02_sft", detected_by=("sft.attention-mask", "sft.logits"))
 def attention_mask_ignored() -> None:
     """The attention mask is ignored, so tokens attend to padding."""
     import paddle
@@ -91,7 +91,7 @@ def attention_mask_ignored() -> None:
     Qwen2Model._prepare_decoder_attention_mask = staticmethod(without_mask)
 
 
-@fault("01_sft", detected_by=("sft.every-example-is-seen",))
+@fault("02_sft", detected_by=("sft.every-example-is-seen",))
 def examples_left_out() -> None:
     """Every second example is never used."""
     from xpulab.notebook import models
@@ -100,7 +100,7 @@ def examples_left_out() -> None:
     models.Examples.__getitem__ = lambda self, index: get(self, index // 2 * 2)
 
 
-@fault("01_sft", detected_by=("sft.schedule",))
+@fault("02_sft", detected_by=("sft.schedule",))
 def learning_rate_is_constant() -> None:
     """The learning rate keeps its first value."""
     import paddle
@@ -108,7 +108,7 @@ def learning_rate_is_constant() -> None:
     paddle.optimizer.lr.LambdaDecay.get_lr = lambda self: self.base_lr
 
 
-@fault("01_sft", detected_by=("sft.trajectory",))
+@fault("02_sft", detected_by=("sft.trajectory",))
 def no_momentum() -> None:
     """The optimizer keeps no momentum."""
     import paddle
@@ -121,7 +121,7 @@ def no_momentum() -> None:
     paddle.optimizer.AdamW.__init__ = without
 
 
-@fault("01_sft", detected_by=("sft.trajectory",))
+@fault("02_sft", detected_by=("sft.trajectory",))
 def gradients_not_clipped() -> None:
     """Gradients are not clipped to the largest norm that is allowed."""
     import paddle
@@ -129,7 +129,7 @@ def gradients_not_clipped() -> None:
     paddle.nn.ClipGradByGlobalNorm.__call__ = lambda self, pairs: pairs
 
 
-@fault("01_sft", detected_by=("sft.repeat-losses", "sft.repeat-weights"))
+@fault("02_sft", detected_by=("sft.repeat-losses", "sft.repeat-weights"))
 def gradients_differ_between_runs() -> None:
     """Gradients have a small random error, another one in each run."""
     import random
@@ -148,7 +148,7 @@ def gradients_differ_between_runs() -> None:
     paddle.optimizer.AdamW.step = with_noise
 
 
-@fault("01_sft", detected_by=("sft.gradients", "sft.logits"))
+@fault("02_sft", detected_by=("sft.gradients", "sft.logits"))
 def linear_layers_in_bfloat16() -> None:
     """Linear layers round their inputs and weights to bfloat16."""
     import paddle
@@ -161,7 +161,7 @@ def linear_layers_in_bfloat16() -> None:
     paddle.nn.functional.linear = rounded
 
 
-@fault("01_sft", detected_by=("sft.logits", "sft.gradients"))
+@fault("02_sft", detected_by=("sft.logits", "sft.gradients"))
 def rotary_positions_with_another_base() -> None:
     """Rotary positions use another base frequency."""
     from paddlenlp.transformers.qwen2.modeling import Qwen2RotaryEmbedding
@@ -174,7 +174,7 @@ def rotary_positions_with_another_base() -> None:
     Qwen2RotaryEmbedding.__init__ = __init__
 
 
-@fault("01_sft", detected_by=("sft.evaluation",))
+@fault("02_sft", detected_by=("sft.evaluation",))
 def evaluates_the_training_set() -> None:
     """evaluate() uses the training set."""
     from paddlenlp.trl import SFTTrainer
@@ -183,7 +183,7 @@ def evaluates_the_training_set() -> None:
     SFTTrainer.evaluate = lambda self, *given, **named: evaluate(self, self.train_dataset)
 
 
-@fault("01_sft", detected_by=("sft.saved",))
+@fault("02_sft", detected_by=("sft.saved",))
 def saved_in_bfloat16() -> None:
     """save_pretrained rounds the weights to bfloat16."""
     from paddlenlp.transformers import PretrainedModel
@@ -201,7 +201,7 @@ def saved_in_bfloat16() -> None:
     PretrainedModel.save_pretrained = save_rounded
 
 
-@fault("01_sft", device="sim", detected_by=("device-proof.sft-places",), smoke=("sft.smoke-places",))
+@fault("02_sft", device="sim", detected_by=("device-proof.sft-places",), smoke=("sft.smoke-places",))
 def trains_on_the_cpu() -> None:
     """The model is on the CPU, whatever device is selected."""
     from xpulab.notebook import models
@@ -210,7 +210,7 @@ def trains_on_the_cpu() -> None:
     models.new_model = lambda *given: new(*given).to("cpu")
 
 
-@fault("01_sft", detected_by=("sft.decay",))
+@fault("02_sft", detected_by=("sft.decay",))
 def no_weight_decay() -> None:
     """Weight decay is ignored."""
     import paddle
@@ -219,7 +219,7 @@ def no_weight_decay() -> None:
     paddle.optimizer.AdamW.__init__ = lambda self, *given, **named: begin(self, *given, **{**named, "weight_decay": 0.0})
 
 
-@fault("01_sft", detected_by=("sft.decay-spares-norms",))
+@fault("02_sft", detected_by=("sft.decay-spares-norms",))
 def decay_on_norms() -> None:
     """Weight decay applies to norms and biases too."""
     import paddle
@@ -229,7 +229,7 @@ def decay_on_norms() -> None:
     paddle.optimizer.AdamW.__init__ = lambda self, *given, **named: begin(self, *given, **{**named, **everything})
 
 
-@fault("01_sft", detected_by=("sft.shuffled",))
+@fault("02_sft", detected_by=("sft.shuffled",))
 def not_shuffled() -> None:
     """The training examples are never shuffled."""
     import paddle.io
@@ -243,7 +243,7 @@ def not_shuffled() -> None:
         never_shuffles(sampler)
 
 
-@fault("01_sft", detected_by=("device-proof.sft-bits",))
+@fault("02_sft", detected_by=("device-proof.sft-bits",))
 def moments_in_bfloat16() -> None:
     """The optimizer's moments are rounded to bfloat16."""
     import paddle
@@ -259,7 +259,7 @@ def moments_in_bfloat16() -> None:
     paddle.optimizer.AdamW.step = step_and_round
 
 
-@fault("01_sft", detected_by=("sft.shuffled",))
+@fault("02_sft", detected_by=("sft.shuffled",))
 def same_order_in_every_epoch() -> None:
     """Every epoch has the order of the first."""
     from paddle.io import RandomSampler

@@ -1,0 +1,1 @@
+"""Faults of the notebook 06_checkpoint_damage."""

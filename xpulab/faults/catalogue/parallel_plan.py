@@ -1,0 +1,1 @@
+"""Faults of the notebook 09_parallel_plan."""

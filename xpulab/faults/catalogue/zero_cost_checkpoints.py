@@ -1,0 +1,1 @@
+"""Faults of the notebook 14_zero_cost_checkpoints."""
