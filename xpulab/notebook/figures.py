@@ -1,8 +1,12 @@
-"""One style for all figures: readable in black and white, axes with units, a title that states what the figure shows."""
+"""One style for all figures: readable in black and white, axes with units, a title that states what the figure shows.
+
+Plots: new_axes, new_panels, curves. Diagrams are drawn from the same few parts: diagram, box, arrow, grid_of, schedule.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
@@ -11,6 +15,28 @@ import numpy as np
 
 STYLES: tuple[dict[str, Any], ...] = ({"linestyle": "-"}, {"linestyle": "--"}, {"linestyle": ":"}, {"linestyle": "-."})
 """Line styles, in the order in which curves use them, so that curves differ by more than colour."""
+
+
+@dataclass(frozen=True)
+class Tone:
+    """How an area of a diagram is filled: its colour, the hatch that tells it from others without colour, its text's colour."""
+
+    fill: str
+    hatch: str = ""
+    ink: str = "#1a1a1a"
+
+
+TONES: dict[str, Tone] = {
+    "plain": Tone("#ffffff"),
+    "first": Tone("#cfe0f3"),
+    "second": Tone("#f7d9c9", "///"),
+    "third": Tone("#d5ead9", "..."),
+    "fourth": Tone("#ddd3ea", "\\\\\\"),
+    "strong": Tone("#1b4d89", ink="#ffffff"),
+    "wrong": Tone("#f3c3c3", "xxx"),
+    "idle": Tone("#eeeeee"),
+}
+"""The fills of diagrams, by name. "wrong" is for what must not be there, "idle" for time or space that is not used."""
 
 plt.rcParams.update(
     {
@@ -51,3 +77,81 @@ def curves(series: Mapping[str, Sequence[float]], *, x: str, y: str, title: str,
     if len(series) > 1:
         axes.legend(frameon=False)
     plt.show()
+
+
+def diagram(width: float, height: float, title: str) -> plt.Axes:
+    """Empty axes for a diagram, without scales; one unit is the same length in both directions.
+
+    width, height: what the axes hold, in units of your choice; the origin is the lower left corner.
+    """
+    figure, axes = plt.subplots(figsize=(8.0, 8.0 * height / width + 0.35))
+    axes.set(xlim=(0, width), ylim=(0, height), aspect="equal")
+    axes.set_title(title, loc="left")
+    axes.axis("off")
+    figure.tight_layout()
+    return axes
+
+
+def box(axes: plt.Axes, x: float, y: float, width: float, height: float, text: str = "", tone: str = "plain") -> None:
+    """A rectangle whose lower left corner is at (x, y), with its text in the middle; tone: a name of TONES."""
+    _fill(axes, x, y, width, height, tone)
+    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", color=TONES[tone].ink, fontsize=9)
+
+
+def arrow(axes: plt.Axes, start: tuple[float, float], end: tuple[float, float], text: str = "", dashed: bool = False) -> None:
+    """An arrow from start to end, (x, y) each, with its text above the middle."""
+    style = {"arrowstyle": "-|>", "color": "#444444", "linewidth": 1.2, "linestyle": "--" if dashed else "-"}
+    axes.annotate("", xy=end, xytext=start, arrowprops=style)
+    if text:
+        middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+        axes.annotate(text, middle, xytext=(0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=8)
+
+
+def grid_of(
+    axes: plt.Axes,
+    values: np.ndarray,
+    x: float,
+    y: float,
+    size: float = 1.0,
+    tones: np.ndarray | None = None,
+    label: str = "",
+) -> None:
+    """The values of a matrix, [rows, columns], as squares with the text of each value; row 0 is on top.
+
+    x, y: the lower left corner. size: the side of a square. tones: the name in TONES of each square, same shape; None for
+    "plain". label: a text above the squares.
+    """
+    values = np.atleast_2d(values)
+    rows, columns = values.shape
+    for (row, column), value in np.ndenumerate(values):
+        text = f"{value:g}" if isinstance(value, int | float | np.number) else str(value)
+        tone = "plain" if tones is None else str(np.atleast_2d(tones)[row, column])
+        box(axes, x + column * size, y + (rows - 1 - row) * size, size, size, text, tone)
+    if label:
+        axes.text(x + columns * size / 2, y + rows * size + 0.12 * size, label, ha="center", va="bottom", fontsize=9)
+
+
+def schedule(
+    axes: plt.Axes,
+    lanes: Mapping[str, Sequence[tuple[float, float, str, str]]],
+    x: str,
+) -> None:
+    """What happens when, a lane for each rank, stream or file; the first lane is on top.
+
+    lanes: for each label the pieces (start, duration, text, tone), in the unit of the axis. x: the label of the time axis.
+    """
+    height = 0.8
+    for number, pieces in enumerate(lanes.values()):
+        for start, duration, text, tone in pieces:
+            box(axes, start, number - height / 2, duration, height, text, tone)
+    ends = [start + duration for pieces in lanes.values() for start, duration, _, _ in pieces]
+    axes.set(xlim=(0, max(ends, default=1.0)), ylim=(len(lanes) - 0.4, -0.6), xlabel=x)
+    axes.set_yticks(range(len(lanes)), list(lanes))
+    axes.grid(visible=False)
+
+
+def _fill(axes: plt.Axes, x: float, y: float, width: float, height: float, tone: str) -> None:
+    chosen = TONES[tone]
+    # the hatch is drawn in a patch of its own, so that it is lighter than the edge
+    axes.add_patch(plt.Rectangle((x, y), width, height, facecolor=chosen.fill, edgecolor="#9a9a9a", hatch=chosen.hatch, lw=0))
+    axes.add_patch(plt.Rectangle((x, y), width, height, facecolor="none", edgecolor="#555555", lw=0.9))

@@ -1,0 +1,123 @@
+"""Write the files that a reader takes home: a training script, its configuration, and the lines that launch it.
+
+The scripts are in data/take_home. They need Paddle and PaddleNLP, not xpulab.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from xpulab import files
+from xpulab.checks.ledger import ledger
+from xpulab.devices import SIMULATED
+from xpulab.errors import InputError
+
+CARDS = 8
+"""The cards of one node in the launch files."""
+
+_STALE = (
+    "PADDLE_TRAINERS_NUM",
+    "PADDLE_ELASTIC_JOB_ID",
+    "PADDLE_TRAINER_ENDPOINTS",
+    "DISTRIBUTED_TRAINER_ENDPOINTS",
+    "FLAGS_START_PORT",
+    "PADDLE_ELASTIC_TIMEOUT",
+)
+"""Cluster images export these; a launch on one node then waits for other nodes. Source: ERNIE's launch scripts."""
+
+_VISIBLE = {"xpu": "XPU_VISIBLE_DEVICES", "gpu": "CUDA_VISIBLE_DEVICES"}
+
+
+def write(folder: str | Path, *, script: str, config: Mapping[str, Any], device: str) -> list[Path]:
+    """Write the script, config.json and three launch files into the folder, which is made if needed. Returns their paths.
+
+    script: the name of a file in data/take_home, without ".py".
+    config: the arguments of the script, by the names that PaddleNLP gives them; "device" is added.
+    device: "cpu", "gpu" or "xpu"; for "sim" the files are those for "xpu", because simulated cards exist only in xpulab.
+    Raises InputError when there is no such script.
+    """
+    target = "xpu" if device == SIMULATED else device
+    source = script_path(script)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / source.name, folder / "config.json"]
+    shutil.copyfile(source, written[0])
+    written[1].write_text(json.dumps({**config, "device": target}, indent=2) + "\n", encoding="utf-8")
+    for name, lines in launch_files(source.name, target).items():
+        written.append(folder / name)
+        written[-1].write_text(lines, encoding="utf-8")
+    return written
+
+
+def launch_files(script: str, device: str) -> dict[str, str]:
+    """The launch files for one card, for all cards of a node and for two nodes: file name to text."""
+    launch = "python -m paddle.distributed.launch"
+    if device == "cpu":
+        one, all_cards = f"python {script} config.json", f"{launch} --nproc_per_node {CARDS} --backend gloo"
+    else:
+        cards = ",".join(map(str, range(CARDS)))
+        one, all_cards = f"{_visible(device, '0')}python {script} config.json", f"{launch} --devices {cards}"
+        all_cards = _visible(device, cards) + all_cards
+    two_nodes = f"{all_cards} --master $MASTER:8090 --nnodes 2"
+    return {
+        "launch-1-card.sh": _file(device, one),
+        f"launch-{CARDS}-cards.sh": _file(device, f"{all_cards} {script} config.json"),
+        "launch-2-nodes.sh": _file(
+            device, "# Run this on both nodes. MASTER: the address of one of them.\n" + f"{two_nodes} {script} config.json"
+        ),
+    }
+
+
+def script_path(script: str) -> Path:
+    """The path of a script in data/take_home. Raises InputError when it is not there."""
+    path = files.DATA / "take_home" / f"{script}.py"
+    if not path.is_file():
+        known = ", ".join(sorted(each.stem for each in path.parent.glob("*.py")))
+        raise InputError(f"no script {script!r} in data/take_home: choose one of {known}")
+    return path
+
+
+def same_code(defined: Callable[..., Any] | type, script: str, name: str | None = None) -> bool:
+    """Whether a function or class of this notebook has the same code as the one of that name in a script.
+
+    Comments and layout do not count, docstrings do. name: the name in the script where it is another one.
+    Raises InputError when the notebook or the script does not define it.
+    """
+    here = _definition("\n".join(_definitions_of_cells(defined.__name__)), defined.__name__, "this notebook")
+    there = _definition(script_path(script).read_text(encoding="utf-8"), name or defined.__name__, f"{script}.py")
+    return ast.dump(here) == ast.dump(there)
+
+
+def _definitions_of_cells(name: str) -> list[str]:
+    """The source of the last definition of a name among the cells that ran; inspect cannot find a class of a cell."""
+    found = []
+    for source in ledger.sources:
+        try:
+            nodes = ast.parse(source).body
+        except SyntaxError:  # a cell with a magic
+            continue
+        found += [ast.unparse(node) for node in nodes if getattr(node, "name", None) == name]
+    return found[-1:]
+
+
+def _definition(source: str, name: str, where: str) -> ast.AST:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
+            return node
+    raise InputError(f"{where} defines no function or class {name!r}")
+
+
+def _visible(device: str, cards: str) -> str:
+    return f"export {_VISIBLE[device]}={cards}\n"
+
+
+def _file(device: str, lines: str) -> str:
+    head = f"#!/usr/bin/env bash\n# Written for {device} by xpulab."
+    if device != "cpu":
+        head += f" The authors have not run it on {'an XPU' if device == 'xpu' else 'a GPU'}."
+    return f"{head}\nset -eu\nunset {' '.join(_STALE)}\n{lines}\n"
