@@ -8,21 +8,16 @@ import jinja2
 
 import xpulab
 from xpulab.harness.report.result import PARTIAL, Result
+from xpulab.records.format import format_measured, format_value
 
 
 def to_html(result: Result) -> str:
     """The page of a run."""
     environment = jinja2.Environment(loader=jinja2.PackageLoader("xpulab.harness.report", "."), autoescape=True)
-    environment.filters["number"] = format_number
+    environment.filters["number"] = format_value
+    environment.filters["measured"] = format_measured
     page = environment.get_template("page.html")
     return page.render(result=result, not_passed=_not_passed(result), partial=PARTIAL, version=xpulab.__version__)
-
-
-def format_number(measured: float | str | None) -> str:
-    """A measured value with four digits."""
-    if isinstance(measured, float):
-        return f"{measured:.4g}"
-    return "" if measured is None else str(measured)
 
 
 def _not_passed(result: Result) -> list[tuple[str, int]]:
