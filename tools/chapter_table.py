@@ -85,11 +85,12 @@ def code_lines(source: str) -> set[int]:
 def check_lines(source: str) -> set[int]:
     """The numbers of the code lines that belong to a check: a call of `check`, or the block of a table."""
     tree = ast.parse(python_of(source))
-    spans = [range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in ast.walk(tree) if _is_check(node)]
+    checks = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_check(node)]
+    spans = [range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in checks]
     return {line for span in spans for line in span} & code_lines(source)
 
 
-def _is_check(node: ast.AST) -> bool:
+def _is_check(node: ast.stmt) -> bool:
     if isinstance(node, ast.With):
         return any(_calls_check(item.context_expr) for item in node.items)
     return isinstance(node, ast.Expr) and _calls_check(node.value)
