@@ -26,7 +26,7 @@ from xpulab.records.planned import planned_checks, python_of
 class ChapterSize:
     """How large a chapter is.
 
-    cells, lesson_cells: all cells, and those above the proof.
+    cells, lesson_cells: all cells, and those before the proof.
     words: of its text. code_lines, visible_lines, check_lines: of code, of visible code, of visible code that is a check.
     lesson_words: words of the text above the proof.
     checks, figures: how many there are.
@@ -57,13 +57,14 @@ def size_of(path: Path) -> ChapterSize:
     proof = {index for section in read_sections(path, notebook) if section.part == "proof" for index in section.cells}
     last = max(index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code")
     proof -= {last}
+    lesson_cells = min(proof, default=len(notebook.cells))
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     visible = [cell for cell in code if not cell.metadata.get("jupyter", {}).get("source_hidden")]
     lesson_text = [cell for index, cell in enumerate(notebook.cells) if cell.cell_type == "markdown" and index not in proof]
     hidden = [cell for cell in code if cell not in visible]
     return ChapterSize(
         cells=len(notebook.cells),
-        lesson_cells=len(notebook.cells) - len(proof),
+        lesson_cells=lesson_cells,
         words=sum(map(_words, (cell for cell in notebook.cells if cell.cell_type == "markdown"))),
         code_lines=sum(len(code_lines(cell.source)) for cell in code),
         visible_lines=sum(len(code_lines(cell.source)) for cell in visible),
