@@ -53,7 +53,7 @@ def where_tensors_are(arrays: Mapping[str, Any], tensors: Mapping[str, Any], pla
     """
     rows = max(len(arrays), len(tensors))
     axes = diagram(11.0, 1.2 * rows + 1.2, f"A copy leads from one memory to the other; device: {place}")
-    titles = ("memory of the host, numpy", f"memory of {place}, Paddle" + (" (the same chips)" if place == "cpu" else ""))
+    titles = ("memory of the host, numpy", f"memory of {place}, Paddle" + (" (the same chips here)" if place == "cpu" else ""))
     for x, title, values in ((0.1, titles[0], arrays), (6.6, titles[1], tensors)):
         box(axes, x, 0.1, 4.2, 1.2 * rows + 0.6, tone="idle")
         axes.text(x + 2.1, 1.2 * rows + 0.42, title, ha="center", va="center", fontsize=9)
