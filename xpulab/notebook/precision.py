@@ -5,6 +5,9 @@ Offered: BITS, on_device, supported_types, bits_of_products, fewer_bits, toleran
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import numpy as np
 import paddle
 
@@ -21,8 +24,11 @@ _OF_SUMS = {"float64": 52}
 """By type the bits in which sums are accumulated, when not in single precision."""
 
 
-def on_device(array: np.ndarray, dtype: str) -> tuple[paddle.Tensor, np.ndarray]:
-    """The array as a tensor of this type on the device, and the values that it has after rounding, in double precision."""
+def on_device(array: np.ndarray, dtype: Any) -> tuple[paddle.Tensor, np.ndarray]:
+    """The array as a tensor of this type on the device, and the values that it has after rounding, in double precision.
+
+    dtype: the name of a type, a key of BITS.
+    """
     tensor = paddle.to_tensor(array).astype(dtype)
     return tensor, tensor.astype("float64").numpy()
 
@@ -40,12 +46,12 @@ def bits_of_products(device: str) -> dict[str, int]:
     """By type the bits that a matrix product keeps of its factors, for types in which it keeps fewer than the sum has.
 
     device: "cpu", "gpu", "xpu" or "sim". An XPU computes in the matmul mode that release and variables select. A GPU of
-    capability 8.0 or higher computes float32 in TF32, unless paddle.base.core.set_cublas_switch(False) was called. Source:
-    paddle/fluid/pybind/pybind.cc and the default in test/legacy_test/test_tf32_cublas.py; not run on a GPU or XPU.
+    capability 8.0 or higher may compute float32 in TF32: Paddle's switch says whether, and NVIDIA_TF32_OVERRIDE=0 forbids it.
+    Source: set_cublas_switch in paddle/fluid/pybind/pybind.cc, test/legacy_test/test_tf32_cublas.py; not run on a GPU or XPU.
     """
     if device == "xpu":
         return {dtype: BITS_OF_MODE[mode] for dtype, mode in matmul_mode().items() if mode in BITS_OF_MODE}
-    if device == "gpu" and paddle.device.cuda.get_device_capability()[0] >= 8 and paddle.base.core.get_cublas_switch():
+    if device == "gpu" and _tf32_on_gpu():
         return {"float32": BITS_OF_MODE["TF32"]}
     return {}
 
@@ -83,3 +89,8 @@ def compare(
     """
     unit = tolerance(want, scale, dtype, kept)
     rows.close(case, got.astype("float64").numpy() / unit, want / unit, atol=1.0, control=coarse / unit)
+
+
+def _tf32_on_gpu() -> bool:
+    allowed = os.environ.get("NVIDIA_TF32_OVERRIDE") != "0" and paddle.base.core.get_cublas_switch()
+    return bool(allowed and paddle.device.cuda.get_device_capability()[0] >= 8)

@@ -345,4 +345,8 @@ def transposed_right_factor() -> None:
     import paddle
 
     product = paddle.Tensor.__matmul__
-    paddle.Tensor.__matmul__ = lambda self, other: product(self, other.T)
+
+    def transposed(self, other):
+        return product(self, other.T)
+
+    paddle.Tensor.__matmul__ = transposed
