@@ -50,7 +50,7 @@ def main():
         for number, loss in enumerate(history.losses, start=1):
             print(f"log {number} loss {loss:.6f}")
         print(f"held-out loss {loss_after:.6f}")
-        for row, answer in zip(heldout[:3], answers(network, tokenizer, heldout[:3])):
+        for row, answer in zip(heldout[:3], answers(network, tokenizer, heldout[:3]), strict=True):
             print(f"{row['question']}  {answer}")
         network.save_pretrained(args.output_dir, safe_serialization=True)
         tokenizer.save_pretrained(args.output_dir)

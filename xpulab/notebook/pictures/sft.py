@@ -12,28 +12,30 @@ from matplotlib.patches import Patch
 
 from xpulab.notebook.figures import TONES, arrow, box, curves, diagram
 
-_SHOWN = 13
-"""As many tokens of an example as can be read in one row."""
+_BEFORE, _SHOWN = 2, 16
+"""Tokens of the question that the picture of the shift shows, and tokens in all: as many as can be read in one row."""
 
 
 def label_shift(tokenizer: Any, example: Mapping[str, Sequence[int]]) -> None:
-    """The last tokens of an example above their labels, with the arrows of the shift.
+    """The last tokens of a question and its answer above their labels, with the arrows of the shift.
 
     example: input_ids and labels, of the same length; a label of -100 does not count.
     """
-    tokens, labels = list(example["input_ids"])[-_SHOWN:], list(example["labels"])[-_SHOWN:]
-    first = next(place for place, label in enumerate(labels) if label >= 0)
-    axes = diagram(_SHOWN + 2.6, 4.6, "The label of each position is the token of the next one; -100 does not count")
-    for row, (y, label) in enumerate(((2.9, "the model reads"), (0.5, "its label"))):
-        axes.text(2.3, y + 0.55, label, ha="right", va="center", fontsize=9)
-        for place, number in enumerate((tokens, labels)[row]):
-            answer = place > first if row == 0 else number >= 0
-            tone = "third" if answer else "first" if row == 0 else "idle"
-            box(axes, 2.5 + place, y, 1, 1.1, _format_token(tokenizer, number), tone)
-    for place in range(first, _SHOWN - 1):
-        arrow(axes, (2.5 + place + 1.3, 2.9), (2.5 + place + 0.5, 1.6))
-    axes.text(2.5 + (first + 1) / 2, 4.15, "the question", ha="center", fontsize=9)
-    axes.text(2.5 + (first + 1 + _SHOWN) / 2, 4.15, "the answer", ha="center", fontsize=9)
+    begin = max(0, next(place for place, label in enumerate(example["labels"]) if label >= 0) + 1 - _BEFORE)
+    shown = slice(begin, begin + _SHOWN)
+    tokens, labels = list(example["input_ids"])[shown], list(example["labels"])[shown]
+    width, first = len(tokens), next(place for place, label in enumerate(labels) if label >= 0)
+    axes = diagram(width + 1.9, 5.2, "The label of each position is the token of the next one; -100 does not count")
+    for y, name, numbers in ((3.0, "the model\nreads", tokens), (0.3, "its\nlabel", labels)):
+        axes.text(1.6, y + 0.6, name, ha="right", va="center", fontsize=9)
+        for place, number in enumerate(numbers):
+            answer = place > first if numbers is tokens else number >= 0
+            tone = "first" if answer else "plain" if numbers is tokens else "idle"
+            box(axes, 1.8 + place, y, 1, 1.2, _format_token(tokenizer, number), tone)
+    for place in range(first, width - 1):
+        arrow(axes, (1.8 + place + 1.35, 3.0), (1.8 + place + 0.55, 1.5))
+    axes.text(1.8 + (first + 1) / 2, 4.4, "question", ha="center", fontsize=9)
+    axes.text(1.8 + (first + 1 + width) / 2, 4.4, "answer", ha="center", fontsize=9)
     plt.show()
 
 
