@@ -9,8 +9,8 @@ config.json has the argument names of PaddleNLP's llm/run_finetune.py. An argume
 adapter, losses.json and the tokenizer are written into output_dir. --merge_to FOLDER also writes the whole model with the
 adapter merged into its weights, which any program can load without LoRA.
 
-Data: dataset_name_or_path is a folder with train.json, one JSON object a line: {"src": question, "tgt": answer}, as for
-run_finetune.py. With several cards each takes its own rows: a step has per_device_train_batch_size times the cards rows.
+Data: dataset_name_or_path is a folder with train.json, a line for each {"question": "...", "answer": "..."}; the names "src"
+and "tgt" of run_finetune.py are read too. With several cards each takes its own rows, so a step has more rows in its batch.
 """
 
 import json
@@ -100,7 +100,7 @@ def read_rows(folder):
     """The questions and answers of a folder's train.json."""
     lines = (Path(folder) / "train.json").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines if line.strip()]
-    return [{"question": row["src"], "answer": row["tgt"]} for row in rows]
+    return [{"question": row["src"], "answer": row["tgt"]} if "src" in row else row for row in rows]
 
 
 def new_adapter(network, model, options, dtype):
@@ -165,6 +165,8 @@ def main():
         Path(training.output_dir, "losses.json").write_text(json.dumps(losses.values), encoding="utf-8")
         if options.merge_to:
             save_merged(adapted, tokenizer, options.merge_to)
+    if training.world_size > 1:
+        paddle.distributed.barrier()  # all processes end together: the one that ends first takes connections with it
 
 
 if __name__ == "__main__":
