@@ -89,12 +89,8 @@ def prompt(question):
 
 def encode(row, tokenizer, limits):
     """The question and both answers as one packed sequence."""
-    record = {
-        "src": [prompt(row["question"])],
-        "tgt": [],  # answers given earlier in a conversation
-        "response": [row["chosen"], row["rejected"]],
-        "sort": [1, 0],  # the higher one is preferred
-    }
+    answers = [row["chosen"], row["rejected"]]
+    record = {"src": [prompt(row["question"])], "tgt": [], "response": answers, "sort": [1, 0]}
     example = preprocess_preference_data(record, tokenizer, limits, SimpleNamespace(flash_mask=False))
     example["attention_mask"] = example["attention_mask"][None]  # one for all heads
     example["response_indexs"] = [example["response_indexs"]]  # a sequence may hold several records

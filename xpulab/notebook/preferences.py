@@ -62,3 +62,12 @@ def _loss(model: Any, batch: dict[str, np.ndarray]) -> paddle.Tensor:
     scores = output[0] if isinstance(output, tuple) else output
     of_tokens = F.cross_entropy(scores, paddle.to_tensor(batch["labels"]), ignore_index=IGNORED, reduction="none")
     return of_tokens.sum() / len(batch["labels"])
+
+
+def spelled(batch: Any, which: str, tokenizer: Any) -> list[str]:
+    """The text of the labels between an answer's bounds, for each row of a packed batch; which: "chosen" or "rejected"."""
+    texts = []
+    for row, *bounds in batch["response_indexs"].tolist():
+        first, last = bounds[:2] if which == "chosen" else bounds[1:]
+        texts.append(tokenizer.decode(batch[f"{which}_labels"][row].tolist()[first:last]))
+    return texts

@@ -1,7 +1,7 @@
 """The losses of preference training and their gradients, in double precision, from the formulas of their papers.
 
-Log-probabilities are given as {"chosen": [n], "rejected": [n]}, those of the policy and those of the reference model. Settings are
-any object with the fields of DPOTrainer's dpo_config or KTOTrainer's kto_config.
+Log-probabilities are given as {"chosen": [n], "rejected": [n]}, those of the policy and those of the reference model. Settings
+are any object with the fields of DPOTrainer's dpo_config or KTOTrainer's kto_config.
 """
 
 from __future__ import annotations
