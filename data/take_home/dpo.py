@@ -215,7 +215,7 @@ def report(policy, tokenizer, rows, history, folder):
     last = history.evaluation[-1]
     print(f"held out: accuracy {last['eval_rewards/accuracies']:.2f}, margin {last['eval_rewards/margins']:.2f}")
     for row, answer in zip(rows, answers(policy, tokenizer, [row["question"] for row in rows]), strict=True):
-        print(f"{row['question']:<32}{answer}")
+        print(f"{row['question']:<32}{answer[:60]}")
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ def runs(logs: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
         above.set(ylim=(-0.05, 1.1), title=title)
         for kind, style in zip(_KINDS, STYLES, strict=False):
             below.plot(steps, [entry[f"logps/{kind}"] for entry in log], label=kind, **style)
+        ends = ", ".join(f"{kind} {log[-1][f'logps/{kind}']:.1f}" for kind in _KINDS)
         below.set(xlabel="step")
-        for axes in (above, below):
-            axes.sharey(panels[0 if axes is above else 1, 0])
+        below.set_title(f"at the end: {ends}", fontsize=9)
     panels[0, 0].set_ylabel("accuracy\n(share of pairs)")
     panels[1, 0].set_ylabel("ln p of an answer (nats)")
     panels[1, 0].legend(frameon=False)
