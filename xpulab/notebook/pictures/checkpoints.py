@@ -10,6 +10,9 @@ import numpy as np
 from xpulab.notebook.figures import TONES, box, diagram, new_panels
 from xpulab.notebook.run_recorder import RunRecorder
 
+SMALLEST = 0.01
+"""The left end of the axis of sizes, in kB."""
+
 _WEIGHTS, _OPTIMIZER, _POSITION, _MODEL = "weights", "moments of the optimizer", "where the run stands", "model and tokenizer"
 _HOLDS = {
     "model_state.pdparams": _WEIGHTS,
@@ -30,7 +33,7 @@ def files_of_a_checkpoint(sizes: Mapping[str, int]) -> None:
     for row, name in enumerate(names):
         tone = TONES[_TONES[_HOLDS.get(name, _MODEL)]]
         axes.barh(row, max(sizes[name], 1) / 1000, color=tone.fill, hatch=tone.hatch, edgecolor="#555555")
-        axes.text(max(sizes[name], 1) / 1000 * 1.15, row, f"{sizes[name] / 1000:,.1f}", va="center", fontsize=8)
+        axes.text(max(sizes[name] / 1000, SMALLEST) * 1.15, row, f"{sizes[name] / 1000:,.1f}", va="center", fontsize=8)
     for holds, tone_name in _TONES.items():
         tone = TONES[tone_name]
         axes.barh(-1, 0, color=tone.fill, hatch=tone.hatch, edgecolor="#555555", label=holds)
@@ -39,7 +42,7 @@ def files_of_a_checkpoint(sizes: Mapping[str, int]) -> None:
         xlabel="size (kB, logarithmic)",
         title="Weights and moments are nearly all of a checkpoint",
         ylim=(-0.6, len(names) - 0.4),
-        xlim=(0.01, max(sizes.values()) / 1000 * 8),
+        xlim=(SMALLEST, max(sizes.values()) / 1000 * 8),
     )
     axes.set_yticks(range(len(names)), names, fontsize=9)
     axes.grid(visible=False, axis="y")
@@ -69,9 +72,14 @@ def resumed_runs(runs: Mapping[str, tuple[RunRecorder, Mapping[int, RunRecorder]
             box(axes, left, bottom, 1.4 * at, 0.7, "from the checkpoint" if at > 1 else "", "idle")
             for step in range(at + 1, steps + 1):
                 text, tone = _compared(whole, run, step)
-                box(axes, left + 1.4 * (step - 1), bottom, 1.4, 0.7, text, tone)
+                box(axes, left + 1.4 * (step - 1), bottom, 1.4, 0.7, "", tone)
+                middle = (left + 1.4 * (step - 0.5), bottom + 0.35)
+                background = {"facecolor": "white", "edgecolor": "none", "pad": 0.8} if tone == "wrong" else None
+                axes.text(*middle, text, ha="center", va="center", fontsize=8, linespacing=0.9, bbox=background)
         for end in range(epoch, steps, epoch):
-            axes.plot([left + 1.4 * end] * 2, [0.4, 0.8 * height + 0.95], color="#1a1a1a", linestyle="--", linewidth=1.4)
+            axes.plot(
+                [left + 1.4 * end] * 2, [0.4, 0.8 * height + 0.95], color="#1a1a1a", linestyle="--", linewidth=1.4, zorder=0.5
+            )
             axes.text(left + 1.4 * end, 0.15, "an epoch ends", ha="center", va="center", fontsize=8)
     plt.show()
 
