@@ -44,7 +44,7 @@ def activations_received_damaged() -> None:
     """One bit of what a stage receives is inverted."""
 
 
-@fault("10_pipeline", where="ranks", detected_by=("pipeline.loss", "pipeline.gradients"))
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.loss", "pipeline.gradients"), smoke=("pipeline.smoke-step",))
 def loss_averaged_twice() -> None:
     """The loss of each micro-batch is divided by the number of micro-batches a second time."""
     from paddle.distributed.auto_parallel.pipelining.schedules import _PipelineSchedule
@@ -62,7 +62,7 @@ def output_in_reverse_order() -> None:
     _PipelineSchedule._merge_outputs = lambda self, chunks: real(self, chunks[::-1])
 
 
-@fault("10_pipeline", device="sim", detected_by=("pipeline.kept", "pipeline.memory"))
+@fault("10_pipeline", device="sim", detected_by=("pipeline.kept", "pipeline.memory", "pipeline.order"))
 def schedule_keeps_all_micro_batches() -> None:
     """1F1B does all forward passes first and keeps all their activations."""
     from paddle.distributed.auto_parallel.pipelining import schedules
@@ -116,3 +116,56 @@ def losses_of_the_first_step_repeated() -> None:
             losses[:] = self.first
 
     _PipelineSchedule._update_losses = kept
+
+
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.training",))
+def a_stage_is_not_updated() -> None:
+    """The optimizer of one rank does not change the layers of its stage."""
+    import paddle
+    import paddle.distributed as dist
+
+    real = paddle.optimizer.Momentum.step
+    paddle.optimizer.Momentum.step = lambda self: None if dist.get_rank() == 0 else real(self)
+
+
+@fault("10_pipeline", detected_by=("pipeline.formula", "pipeline.planned-order"))
+def one_forward_pass_too_late() -> None:
+    """The computed order of 1F1B starts with one forward pass less than it can."""
+    from xpulab.faults.fault import replace_in_cells
+
+    replace_in_cells("ahead = min(m, p - rank)", "ahead = max(1, min(m, p - rank) - 1)")
+
+
+@fault("10_pipeline", detected_by=("pipeline.planned-order",))
+def rounds_of_vpp_too_long() -> None:
+    """VPP sends all micro-batches through its first stages before it begins with its second ones."""
+    from paddle.distributed.auto_parallel.pipelining.schedules import ScheduleVPP
+
+    real = ScheduleVPP._calculate_single_rank_operations
+
+    def in_one_round(self, rank):
+        self.number_of_rounds, self.microbatches_per_round = 1, self._n_microbatches
+        return real(self, rank)
+
+    ScheduleVPP._calculate_single_rank_operations = in_one_round
+
+
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.order",))
+def backward_passes_in_reverse_order() -> None:
+    """FThenB begins its backward passes with the last micro-batch."""
+    from paddle.distributed.auto_parallel.pipelining.schedules import ScheduleFThenB, _PipelineSchedule
+    from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
+
+    stages, losses = PipelineStage, _PipelineSchedule._maybe_get_loss
+    last = {}
+    step = ScheduleFThenB._step_microbatches
+
+    def remember(self, *args, **kwargs):
+        last["one"] = self._n_microbatches - 1
+        return step(self, *args, **kwargs)
+
+    ScheduleFThenB._step_microbatches = remember
+    _PipelineSchedule._maybe_get_loss = lambda self, stage, chunk: losses(self, stage, last["one"] - chunk)
+    for name in ("get_bwd_recv_ops", "backward_one_chunk", "get_bwd_send_ops"):
+        real = getattr(stages, name)
+        setattr(stages, name, lambda self, chunk, *args, real=real, **kw: real(self, last["one"] - chunk, *args, **kw))
