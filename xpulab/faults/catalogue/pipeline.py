@@ -150,22 +150,28 @@ def rounds_of_vpp_too_long() -> None:
     ScheduleVPP._calculate_single_rank_operations = in_one_round
 
 
-@fault("10_pipeline", where="ranks", detected_by=("pipeline.order",))
-def backward_passes_in_reverse_order() -> None:
-    """FThenB begins its backward passes with the last micro-batch."""
-    from paddle.distributed.auto_parallel.pipelining.schedules import ScheduleFThenB, _PipelineSchedule
-    from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.order", "pipeline.bubble", "pipeline.kept"))
+def one_micro_batch_at_a_time() -> None:
+    """FThenB finishes each micro-batch before it starts the next one: right results, but only one rank works at a time."""
+    from paddle.distributed.auto_parallel.pipelining import schedules
 
-    stages, losses = PipelineStage, _PipelineSchedule._maybe_get_loss
-    last = {}
-    step = ScheduleFThenB._step_microbatches
+    def exchange(operations):
+        if work := schedules._batch_p2p(operations):
+            work.wait()
 
-    def remember(self, *args, **kwargs):
-        last["one"] = self._n_microbatches - 1
-        return step(self, *args, **kwargs)
+    def one_at_a_time(self, arg_mbs=None, kwarg_mbs=None, target_mbs=None, losses=None):
+        stage = self._stage
+        arg_mbs, kwarg_mbs = self._check_inputs(arg_mbs, kwarg_mbs, target_mbs, losses)
+        if not self._stage_initialized:
+            self._initialize_stage(arg_mbs[0], kwarg_mbs[0], target_mbs[0])
+        for chunk in range(self._n_microbatches):
+            exchange(stage.get_fwd_recv_ops(chunk))
+            output = stage.forward_one_chunk(chunk, arg_mbs[chunk], kwarg_mbs[chunk])
+            exchange(stage.get_fwd_send_ops(chunk))
+            self._maybe_compute_loss(stage, output, target_mbs, chunk)
+            exchange(stage.get_bwd_recv_ops(chunk))
+            stage.backward_one_chunk(chunk, loss=self._maybe_get_loss(stage, chunk))
+            exchange(stage.get_bwd_send_ops(chunk))
+        self._update_losses(stage, losses)
 
-    ScheduleFThenB._step_microbatches = remember
-    _PipelineSchedule._maybe_get_loss = lambda self, stage, chunk: losses(self, stage, last["one"] - chunk)
-    for name in ("get_bwd_recv_ops", "backward_one_chunk", "get_bwd_send_ops"):
-        real = getattr(stages, name)
-        setattr(stages, name, lambda self, chunk, *args, real=real, **kw: real(self, last["one"] - chunk, *args, **kw))
+    schedules.ScheduleFThenB._step_microbatches = one_at_a_time
