@@ -98,7 +98,7 @@ def two_cut_layers(x: np.ndarray, pieces: Sequence[Sequence[np.ndarray]], total:
         arrow(axes, (13.3, y + 2.1), (15.9, y + 2.1))
         arrow(axes, (20.5, y + 2.1), (22.9, y + 2.1))
         arrow(axes, (27.3, y + 2.1), (29.5, y + 2.1))
-        arrow(axes, (33.7, y + 2.1), (36.1, 10.3 if rank == 0 else 7.5))
+        arrow(axes, (33.7, y + 2.1), (34.9, 9.4 if rank == 0 else 8.4))
     box(axes, 35.0, 7.6, 4.5, 2.6, f"sum\n{total[0, 0]:.2f} ...", "third")
     axes.text(37.2, 7.2, "then the bias,\nonce", ha="center", va="top", fontsize=8)
     plt.show()
@@ -111,18 +111,18 @@ def who_reads_and_holds_what(shape: tuple[int, int], fitted: Sequence[Sequence[A
     """
     if not fitted:
         return
-    axes = diagram(26, 5.2 * shape[0] + 1.4, "Along dp ranks read different rows, along mp they hold different columns")
+    axes = diagram(26, 3.6 * shape[0] + 1.4, "Along dp ranks read different rows, along mp they hold different columns")
     for rank, (_, rows, columns) in enumerate(fitted):
         down, across = divmod(rank, shape[1])
         numbers = [int(np.argwhere((batch == row).all(1))[0, 0]) for row in rows]
         text = (
             f"rank {rank}\nreads rows {', '.join(map(str, numbers))} of {len(batch)}\nholds {_size(columns)} of a query weight"
         )
-        box(axes, 2.6 + across * 11.6, 0.5 + (shape[0] - 1 - down) * 5.0, 11.0, 4.4, text, OF_RANK[rank])
+        box(axes, 2.6 + across * 11.6, 0.5 + (shape[0] - 1 - down) * 3.6, 11.0, 3.2, text, OF_RANK[rank])
         if across == 0:
-            axes.text(0.2, 2.7 + (shape[0] - 1 - down) * 5.0, f"dp = {down}", ha="left", va="center", fontsize=9)
+            axes.text(0.2, 2.1 + (shape[0] - 1 - down) * 3.6, f"dp = {down}", ha="left", va="center", fontsize=9)
         if down == 0:
-            axes.text(8.1 + across * 11.6, 0.5 + shape[0] * 5.0, f"mp = {across}", ha="center", va="bottom", fontsize=9)
+            axes.text(8.1 + across * 11.6, 0.5 + shape[0] * 3.6, f"mp = {across}", ha="center", va="bottom", fontsize=9)
     plt.show()
 
 
