@@ -12,41 +12,42 @@ from xpulab.reference.cost import Communication, Degrees, Memory
 
 GIB = 2**30
 PARTS = {"parameters": "first", "gradients": "second", "optimizer": "third", "activations": "fourth"}
-KINDS = {"data": "first", "tensor": "second", "pipeline": "third", "sequence": "fourth"}
 
 
 def states_of_models(states: Mapping[str, Sequence[float]], card_gib: float) -> None:
     """Weights, gradients and AdamW's state of each model as bars, and a line at the memory of a card.
 
-    states: the three numbers in GiB, by the name of the model.
+    states: the three numbers in GiB, by the name of the model. A bar that is longer than the axis has its length as text.
     """
     figure, panels = new_panels(1, height=2.6)
-    axes = panels[0, 0]
+    axes, end = panels[0, 0], 2.6 * card_gib
     _stacked(axes, states, dict(zip(("weights", "gradients", "AdamW"), ("first", "second", "third"), strict=True)))
-    axes.axvline(card_gib, color="black", linestyle=":", linewidth=1.4)
-    axes.annotate(f"a card: {card_gib:g} GiB", (card_gib, 0), xytext=(4, 12), textcoords="offset points", fontsize=8)
-    axes.set(
-        xlabel="GiB, without any sharing (logarithmic from 1)",
-        xscale="symlog",
-        title="Only the smallest model fits on one card",
-    )
+    for row, parts in enumerate(states.values()):
+        if sum(parts) > end:
+            axes.text(0.99 * end, row, f"{sum(parts):,.0f} GiB >", ha="right", va="center", fontsize=8, backgroundcolor="white")
+    axes.axvline(card_gib, color="black", linestyle=":", linewidth=1.6)
+    axes.annotate(f"a card: {card_gib:g} GiB", (card_gib, 4.45), xytext=(5, 0), textcoords="offset points", fontsize=8)
+    axes.set(xlim=(0, end), xlabel="GiB, without any sharing", title="What a training keeps for its parameters, and one card")
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     plt.show()
 
 
 def memory_and_traffic(memory: Mapping[str, Memory], sent: Mapping[str, Communication], card_gib: float) -> None:
-    """For each way to share the work two bars: what a card holds, by kind, and what it sends in a step, by kind."""
-    _, panels = new_panels(1, 2, height=3.0)
+    """For each way to share the work two bars: what a card holds, by kind, and what it sends in a step."""
+    figure, panels = new_panels(1, 2, height=2.9)
     left, right = panels[0]
     _stacked(left, {name: [getattr(each, part) / GIB for part in PARTS] for name, each in memory.items()}, PARTS)
-    left.axvline(card_gib, color="black", linestyle=":", linewidth=1.4)
-    left.set(xlabel="GiB on a card (dotted: a card)", title="What a card holds")
-    left.legend(fontsize=7, frameon=False, loc="lower right", bbox_to_anchor=(1.0, -0.02))
-    totals = {name: [getattr(each, kind) / GIB for kind in KINDS] for name, each in sent.items()}
-    _stacked(right, totals, KINDS)
-    right.set(xlabel="GiB sent by a card in a step", xscale="symlog", title="What it sends (logarithmic from 1)")
-    right.set_yticklabels([])
-    right.legend(fontsize=7, frameon=False, loc="lower right")
+    left.axvline(card_gib, color="black", linestyle=":", linewidth=1.6)
+    left.set(xlabel="GiB (dotted line: a card)", title="What a card holds")
+    totals = [each.total / GIB for each in sent.values()]
+    right.barh(range(len(totals)), totals, color=TONES["strong"].fill, height=0.65)
+    for row, total in enumerate(totals):
+        right.text(total, row, f" {total:,.0f}", va="center", fontsize=8)
+    right.set(xscale="log", xlim=(1, 12 * max(totals)), xlabel="GiB in a step (logarithmic)", title="What a card sends")
+    right.set_yticks(range(len(totals)), [])
+    right.invert_yaxis()
+    right.grid(axis="y", visible=False)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     plt.show()
 
 
