@@ -29,9 +29,9 @@ def slices(
     """
     shapes = [state[name].shape for name in _TENSORS]
     width = _LEFT + sum(columns * _SCALE + _GAP for _, columns in shapes)
-    axes = figures.diagram(width, _ROW * len(layouts) - 0.4, "The number in a slice is the rank that holds it")
+    axes = figures.diagram(width, _ROW * len(layouts) - 0.2, "The number in a slice is the rank that holds it")
     for number, (label, (way, ranks)) in enumerate(layouts.items()):
-        bottom, x = _ROW * (len(layouts) - 1 - number), _LEFT
+        bottom, x = _ROW * (len(layouts) - 1 - number) + 0.2, _LEFT
         axes.text(0, bottom + 2.8, label.replace(" on ", "\non "), va="center", fontsize=10, fontweight="bold")
         for name, (rows, columns) in zip(_TENSORS, shapes, strict=True):
             kind = way(name, state[name])

@@ -13,7 +13,8 @@ Event = tuple[str, str, float, float]
 """Lane, text, start and end in seconds."""
 
 _LANES = {"training": "first", "copy": "strong", "background write": "third", "plain save": "second"}
-_WRITES = ("step-2", "step-4")
+_CHARACTERS = 80
+"""How many characters fit into the width of the timeline."""
 
 
 def stalls(times: Sequence[tuple[float, float]], megabytes: float) -> None:
@@ -39,7 +40,7 @@ def timeline(events: Sequence[Event]) -> None:
         lanes[lane].append((1000 * (begin - start), 1000 * (end - begin), text, _LANES[lane]))
     longest = max(end - start for _, _, _, end in events) * 1000
     readable = {
-        lane: [(begin, long, text if long > longest / 35 else "", tone) for begin, long, text, tone in pieces]
+        lane: [(begin, long, text if long > longest * len(text) / _CHARACTERS else "", tone) for begin, long, text, tone in pieces]
         for lane, pieces in lanes.items()
     }
     axes = plt.subplots(figsize=(9.0, 2.8), layout="constrained")[1]
