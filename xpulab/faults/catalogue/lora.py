@@ -25,7 +25,7 @@ def base_weights_train() -> None:
     LoRAModel.mark_only_lora_as_trainable = mark_too_much
 
 
-@fault("03_lora", detected_by=("lora.merge",))
+@fault("03_lora", detected_by=("lora.merge", "lora.merged-weights"))
 def merge_without_scale() -> None:
     """Merging adds the adapter without its scale."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
