@@ -139,16 +139,18 @@ NOTE = re.compile(r"\bat ([\d.]+) s: (.+)$", re.MULTILINE)
 def timeline(reports: Sequence[RankReport], seconds: float, root_cause: int | None) -> None:
     """What every rank did until the run was ended after this many seconds, from the lines that it printed."""
     tones = {"computes": "first", "waits in all_reduce": "second"}
-    lanes, shown = {}, {}
-    for report in reports:
-        notes = [(float(at), text) for at, text in NOTE.findall(report.printed)]
+    noted = {report.rank: [(float(at), text) for at, text in NOTE.findall(report.printed)] for report in reports}
+    first = min((at for notes in noted.values() for at, _ in notes), default=0.0)
+    lanes: dict[str, list[tuple[float, float, str, str]]] = {}
+    shown: dict[str, str] = {}
+    for rank, notes in noted.items():
         ends = [*(at for at, _ in notes[1:]), seconds]
         pieces = [(at, max(0.0, end - at), tones.get(text, "wrong"), text) for (at, text), end in zip(notes, ends, strict=True)]
         shown |= {tone: text for _, _, tone, text in pieces}
-        mark = "  (root cause)" if report.rank == root_cause else ""
-        lanes[f"rank {report.rank}{mark}"] = [(at, wide, "", tone) for at, wide, tone, _ in pieces]
+        mark = "  (root cause)" if rank == root_cause else ""
+        lanes[f"rank {rank}{mark}"] = [(at - first, wide, "", tone) for at, wide, tone, _ in pieces]
     axes = plt.subplots(figsize=(8.0, 0.42 * len(lanes) + 1.3), layout="constrained")[1]
-    figures.schedule(axes, lanes, x="time (s)")
+    figures.schedule(axes, lanes, x="time since the first step began (s)")
     axes.set_title("All ranks but one wait in all_reduce", loc="left")
     _legend(axes, shown)
     plt.show()
