@@ -88,7 +88,11 @@ def data_parallel_sums_gradients() -> None:
     paddle.DataParallel.forward = scaled
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"))
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-layer.first-layers", "auto-parallel-config.loss", "auto-parallel-config.gradients"),
+)
 def row_bias_on_every_rank() -> None:
     """A row-parallel layer adds its bias once for each rank."""
     import paddle.nn.functional as F
@@ -156,7 +160,7 @@ def micro_batches_not_divided() -> None:
     AutoTrainer.dynamic_training = undivided
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("shard-dataloader.rows",))
+@fault("08_auto_parallel", where="ranks", detected_by=("shard-dataloader.rows", "shard-layer.training"))
 def rows_the_same_on_every_rank() -> None:
     """The function shard_dataloader gives every rank the rows of the first rank."""
     import paddle.distributed as dist
@@ -195,51 +199,6 @@ def softmax_of_local_columns() -> None:
         return real(logits, labels, *rest, **kwargs)
 
     F.cross_entropy = alone
-
-
-@fault(
-    "08_auto_parallel",
-    detected_by=("auto-parallel-config.published",),
-    smoke=("auto-parallel-config.smoke-memory",),
-)
-def gradients_not_counted() -> None:
-    """The formula for memory does not count the gradients."""
-    from xpulab.reference.cost import Memory
-
-    Memory.total = property(lambda self: self.parameters + self.optimizer + self.activations)
-
-
-@fault("08_auto_parallel", device="sim", detected_by=("auto-parallel-config.memory",))
-def attention_scores_not_counted() -> None:
-    """The formula for memory does not count the attention scores of plain kernels."""
-    from dataclasses import replace
-
-    from xpulab.reference import cost
-
-    cost.PLAIN = replace(cost.PLAIN, scores=0)
-
-
-@fault("08_auto_parallel", detected_by=("auto-parallel-config.legal",))
-def tensor_parallel_across_nodes() -> None:
-    """Degrees count as legal although tensor parallelism leaves the node."""
-    from xpulab.reference import cost
-
-    real = cost.legal
-    cost.legal = lambda model, training, cards: real(model, training, cards, 64)
-
-
-@fault("08_auto_parallel", detected_by=("auto-parallel-config.arguments",))
-def wrong_sharding_degree_written() -> None:
-    """The configuration file has another sharding degree than the chosen one."""
-    from xpulab.reference import cost
-
-    real = cost.as_arguments
-
-    def other(model, training, each):
-        found = real(model, training, each)
-        return found | {key: 1 for key in found if key == "sharding_parallel_degree"}
-
-    cost.as_arguments = other
 
 
 @fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",))
@@ -291,17 +250,18 @@ def wrong_row_of_a_cut_embedding() -> None:
     F.embedding = embedding
 
 
-@fault("08_auto_parallel", detected_by=("auto-parallel-config.traffic",))
-def all_reduce_counted_as_all_gather() -> None:
-    """The formula for traffic counts an all-reduce as an all-gather, which sends half as much."""
-    from xpulab.reference import cost
+@fault("08_auto_parallel", where="ranks", detected_by=("reshard.first-placements",))
+def parts_of_the_other_rank() -> None:
+    """The function shard_tensor gives each of two ranks the part of the other one."""
+    import paddle
+    import paddle.distributed as dist
 
-    cost._all_reduce = cost._ring
+    real = dist.shard_tensor
 
+    def exchanged(data, mesh, placements, *rest, **kwargs):
+        cut = [each.get_dim() for each in placements if each.is_shard()]
+        if cut and data.stop_gradient and not data.is_dist():
+            data = paddle.roll(data, data.shape[cut[0]] // 2, axis=cut[0])
+        return real(data, mesh, placements, *rest, **kwargs)
 
-@fault("08_auto_parallel", detected_by=("auto-parallel-config.traffic",))
-def bubble_not_counted() -> None:
-    """The formula for the bubble says that the stages of a pipeline never wait."""
-    from xpulab.reference import cost
-
-    cost.bubble = lambda training, each: 0.0
+    dist.shard_tensor = exchanged

@@ -1,1 +1,106 @@
-"""Faults of the notebook 09_parallel_plan."""
+"""Faults that 09_parallel_plan must detect."""
+
+from __future__ import annotations
+
+from xpulab.faults.fault import fault, replace_in_cells
+
+
+@fault(
+    "09_parallel_plan",
+    detected_by=("auto-parallel-config.published",),
+    smoke=("auto-parallel-config.smoke-memory",),
+)
+def gradients_not_counted() -> None:
+    """The formula for memory does not count the gradients."""
+    from xpulab.reference.cost import Memory
+
+    Memory.total = property(lambda self: self.parameters + self.optimizer + self.activations)
+
+
+@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory",))
+def attention_scores_not_counted() -> None:
+    """The formula for memory does not count the attention scores of plain kernels."""
+    from dataclasses import replace
+
+    from xpulab.reference import cost
+
+    cost.PLAIN = replace(cost.PLAIN, scores=0)
+
+
+@fault("09_parallel_plan", detected_by=("auto-parallel-config.legal",))
+def tensor_parallel_across_nodes() -> None:
+    """Degrees count as legal although tensor parallelism leaves the node."""
+    from xpulab.reference import cost
+
+    real = cost.legal
+    cost.legal = lambda model, training, cards: real(model, training, cards, 64)
+
+
+@fault("09_parallel_plan", detected_by=("auto-parallel-config.arguments",))
+def wrong_sharding_degree_written() -> None:
+    """The configuration file has another sharding degree than the chosen one."""
+    from xpulab.reference import cost
+
+    real = cost.as_arguments
+
+    def other(model, training, each):
+        found = real(model, training, each)
+        return found | {key: 1 for key in found if key == "sharding_parallel_degree"}
+
+    cost.as_arguments = other
+
+
+@fault("09_parallel_plan", detected_by=("auto-parallel-config.traffic",))
+def all_reduce_counted_as_all_gather() -> None:
+    """The formula for traffic counts an all-reduce as an all-gather, which sends half as much."""
+    from xpulab.reference import cost
+
+    cost._all_reduce = cost._ring
+
+
+@fault("09_parallel_plan", detected_by=("auto-parallel-config.traffic",))
+def bubble_not_counted() -> None:
+    """The formula for the bubble says that the stages of a pipeline never wait."""
+    from xpulab.reference import cost
+
+    cost.bubble = lambda training, each: 0.0
+
+
+@fault("09_parallel_plan", detected_by=("parallel-plan.launch-files",))
+def launched_on_half_of_the_cards() -> None:
+    """The launch files start a process on four of the eight cards of a node."""
+    from xpulab.notebook import take_home
+
+    take_home.CARDS = 4
+    real = take_home.launch_files
+    take_home.launch_files = lambda *given: {name.replace("-4-", "-8-"): text for name, text in real(*given).items()}
+
+
+@fault("09_parallel_plan", detected_by=("parallel-plan.same-code",))
+def script_differs_from_the_chapter() -> None:
+    """The script labels each token with itself, and the chapter with the token that follows."""
+    import tempfile
+    from pathlib import Path
+
+    from xpulab.notebook import take_home
+
+    real = take_home.script_path
+
+    def other(script):
+        path = Path(tempfile.mkdtemp()) / f"{script}.py"
+        path.write_text(real(script).read_text().replace("tokens[1 : samples * length + 1]", "tokens[: samples * length]"))
+        return path
+
+    take_home.script_path = other
+
+
+@fault("09_parallel_plan", detected_by=("parallel-plan.blocks",))
+def labels_of_blocks_not_shifted() -> None:
+    """The dataset of the script labels each token with itself."""
+    replace_in_cells("tokens[1 : samples * length + 1]", "tokens[: samples * length]")
+
+
+@fault("09_parallel_plan", detected_by=("parallel-plan.refused",))
+def too_few_cards_not_refused() -> None:
+    """The script does not compare the number of cards with the product of the degrees."""
+    replace_in_cells("if cards % product:", "if cards % product and False:")

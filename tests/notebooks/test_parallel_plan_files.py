@@ -1,0 +1,150 @@
+"""The training script of 09_parallel_plan, as a reader runs it: without this package, on one process and on two ranks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from xpulab import files, ranks, sim
+from xpulab.notebook import plan_files, take_home
+from xpulab.ranks import environment
+
+pytestmark = pytest.mark.integration
+
+SCRIPT = take_home.script_path("parallel")
+SECONDS = 200
+"""For one run, on a busy machine; it takes about 10 s on an idle one."""
+
+Train = Callable[..., list[float]]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with text to train on."""
+    folder = tmp_path_factory.mktemp("text")
+    rows = files.load_jsonl(files.data("instructions", "train.jsonl"), ("question", "answer"))
+    lines = [json.dumps({"text": f"{row['question']} {row['answer']}"}) for row in rows]
+    (folder / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, text: Path) -> Callable[..., subprocess.CompletedProcess]:
+    """run(device, ranks, **options): the script with a small configuration, in a folder of its own."""
+
+    def start(device: str, n: int, name: str = "out", **options: object) -> subprocess.CompletedProcess:
+        config = {
+            "model_name_or_path": str(files.data("models", "tiny-qwen2-sft", "config.json").parent),
+            "continue_training": True,
+            "input_dir": str(text),
+            "max_seq_length": 32,
+            "output_dir": str(tmp_path / name),
+            "device": device,
+            "max_steps": 3,
+            "logging_steps": 1,
+            "per_device_train_batch_size": 2,
+            "learning_rate": 1e-3,
+            "lr_scheduler_type": "constant",
+            "save_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "do_train": True,
+        }
+        (tmp_path / f"{name}.json").write_text(json.dumps({**config, **options}), encoding="utf-8")
+        backend = ["--backend", "gloo"] if device == "cpu" else []
+        launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(n), *backend, "--host", environment.HOST]
+        with environment.reserved_range() as ports:
+            variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1", "PORT_RANGE": ports}
+            variables |= sim.environment(n) if device == "sim" else {}
+            return subprocess.run(
+                [sys.executable, *(launch if n > 1 else []), str(SCRIPT), f"{name}.json"],
+                cwd=tmp_path,
+                env=variables,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+            )
+
+    return start
+
+
+@pytest.fixture
+def train(run: Callable[..., subprocess.CompletedProcess], tmp_path: Path) -> Train:
+    """train(device, ranks, **options): the losses of three steps."""
+
+    def losses(device: str, n: int, name: str = "out", **options: object) -> list[float]:
+        done = run(device, n, name, **options)
+        written = tmp_path / name / "losses.jsonl"
+        assert done.returncode == 0 and written.exists(), done.stdout[-2000:] + done.stderr[-2000:]
+        return [json.loads(line)["loss"] for line in written.read_text(encoding="utf-8").splitlines()]
+
+    return losses
+
+
+def test_the_script_imports_nothing_of_this_package():
+    tree = ast.parse(SCRIPT.read_text(encoding="utf-8"))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in imported} - sys.stdlib_module_names == {"numpy", "paddle", "paddlenlp"}
+
+
+def test_one_process_learns(train: Train):
+    losses = train("cpu", 1)
+
+    assert len(losses) == 3 and all(map(math.isfinite, losses))
+    assert losses[-1] < losses[0]
+
+
+def test_a_sharded_optimizer_on_two_cpu_ranks_makes_the_steps_of_data_parallelism_on_two_simulated_cards(train: Train):
+    sharded = train("cpu", 2, "sharded", sharding="stage1", sharding_parallel_degree=2)
+
+    assert sharded == pytest.approx(train("sim", 2, "plain"), rel=1e-4)
+
+
+def test_tensor_parallelism_makes_the_steps_of_a_pipeline_on_two_simulated_cards(train: Train):
+    cut = train("sim", 2, "cut", tensor_parallel_degree=2, gradient_accumulation_steps=2)
+
+    assert cut[-1] < cut[0]
+    assert cut == pytest.approx(
+        train("sim", 2, "pipeline", pipeline_parallel_degree=2, gradient_accumulation_steps=2), rel=1e-4
+    )
+
+
+def test_what_a_device_cannot_do_is_refused_in_one_sentence(run: Callable[..., subprocess.CompletedProcess]):
+    done = run("cpu", 1, tensor_parallel_degree=2, bf16=True, fp16_opt_level="O2")
+
+    assert done.returncode == 1
+    *_, last = done.stderr.strip().splitlines()
+    assert last.startswith("This training is refused. 1 cards are no multiple of 2")
+    assert "tensor_parallel_degree 2 on cpu" in last and "bfloat16" in last
+
+
+def test_paddlenlp_parses_a_configuration_and_each_launch_file_has_its_own(tmp_path: Path):
+    config = {"model_name_or_path": "m", "input_dir": "data", "output_dir": "out", "tensor_parallel_degree": 4}
+    config |= {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8, "report_to": "none"}
+    plans = {"1-card": {**config, "tensor_parallel_degree": 1}, "8-cards": config, "2-nodes": config}
+
+    names = [path.name for path in plan_files.write(tmp_path, plans, "xpu")]
+
+    assert names == [
+        "parallel.py",
+        *(f"{kind}-{plan}.{end}" for plan in plans for kind, end in (("config", "json"), ("launch", "sh"))),
+    ]
+    launches = {plan: (tmp_path / f"launch-{plan}.sh").read_text(encoding="utf-8") for plan in plans}
+    assert [plan_files.launched_cards(launch) for launch in launches.values()] == [1, 8, 16]
+    assert all(f"parallel.py config-{plan}.json" in launch for plan, launch in launches.items())
+    as_text = json.dumps(json.loads((tmp_path / "config-8-cards.json").read_text(encoding="utf-8")) | {"device": "cpu"})
+    (parsed,) = ranks.run(plan_files.parsed, 1, [(as_text, 8)])[0]
+    assert (parsed["dp"], parsed["mp"], parsed["samples"]) == (2, 4, 8)
+
+
+def test_the_memory_of_a_card_is_the_parameter_where_no_tool_shows_it():
+    assert plan_files.card_memory("cpu", 96) == (96, "the parameter card_gib")

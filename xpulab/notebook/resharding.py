@@ -1,0 +1,163 @@
+"""What chapter 08 does with single tensors on each rank: reshard every pair, cut unevenly, cut along two axes, read batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+import paddle.nn.functional as F
+
+from xpulab import ranks
+from xpulab.reference.placement import Kinds, Pair, Shape, ranks_of, summand
+
+KINDS = {"R": dist.Replicate, "S0": lambda: dist.Shard(0), "S1": lambda: dist.Shard(1), "P": dist.Partial}
+"""The placements of xpulab.reference.placement."""
+
+FORMS = ("dict", "tuple", "texts and numbers", "a list in a list", "a dict in a dict")
+"""The forms of a batch that shard_dataloader is tried with."""
+
+
+def placements_of(kinds: Kinds) -> list[Any]:
+    """Paddle's placements for these kinds."""
+    return [KINDS[kind]() for kind in kinds]
+
+
+def new_mesh(shape: Shape) -> Any:
+    """A mesh with the axes x and y, or x alone."""
+    return dist.ProcessMesh(ranks_of(shape), dim_names=["x", "y"][: len(shape)])
+
+
+def whole(tensor: Any) -> np.ndarray:
+    """A tensor gathered on every rank."""
+    if not tensor.is_dist():
+        return tensor.numpy()
+    replicated = [dist.Replicate()] * len(tensor.placements)
+    return dist.reshard(tensor, tensor.process_mesh, replicated)._local_value().numpy()
+
+
+def resharded(pairs: Iterable[Pair], x: np.ndarray) -> dict[Pair, Any]:
+    """On a rank: what it holds after each reshard of x, or the last line of Paddle's error message."""
+    dist.init_parallel_env()
+    found = {}
+    for shape, source, target in pairs:
+        ranks.step(f"{shape}: {source} to {target}")
+        mesh, mine = new_mesh(shape), paddle.to_tensor(summand(x, shape, source, dist.get_rank()))
+        before = dist.auto_parallel.api.dtensor_from_local(mine, mesh, placements_of(source))
+        try:
+            after = dist.reshard(before, mesh, placements_of(target))
+            found[shape, source, target] = after._local_value().numpy()
+        except Exception as error:  # it is judged by the check which pairs Paddle may refuse
+            found[shape, source, target] = [line for line in str(error).splitlines() if line.strip()][-1]
+    return found
+
+
+def needs_a_missing_operation(pair: Pair) -> bool:
+    """gloo lacks two operations: reduce-scatter (summand to part), and all-to-all (part to part of another dimension)."""
+    shape, source, target = pair
+    moves = [(one, other) for one, other in zip(source, target, strict=True) if other[0] == "S" and one != other]
+    return any(one == "P" or (one[0] == "S" and len(shape) == 1) for one, other in moves)
+
+
+def counted_rows(count: int) -> np.ndarray:
+    """This many rows of five numbers, all different."""
+    return np.arange(1, 1 + 5 * count, dtype="float32").reshape(count, 5)
+
+
+def shard_and_gather(cases: Sequence[tuple[Shape, Kinds, int, bool]]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """On a rank: for each case its part of the rows, and the rows after all parts are gathered again.
+
+    cases: shape of the mesh, placements, number of rows, whether rows of zeros are appended up to a multiple of the ranks.
+    """
+    dist.init_parallel_env()
+    found = []
+    for shape, kinds, count, padded in cases:
+        ranks.step(f"{count} rows, {kinds}")
+        missing = -count % dist.get_world_size() if padded else 0
+        x = paddle.to_tensor(np.pad(counted_rows(count), ((0, missing), (0, 0))))
+        part = dist.shard_tensor(x, new_mesh(shape), placements_of(kinds))
+        back = dist.reshard(part, part.process_mesh, [dist.Replicate()] * len(shape))
+        found.append((part._local_value().numpy(), back._local_value().numpy()[:count]))
+    return found
+
+
+def over_two_axes(shapes: Iterable[Shape], x: np.ndarray) -> dict[tuple[Shape, str], tuple[list[str], np.ndarray]]:
+    """On a rank: (mesh, operator) to the placements of the result and what the rank holds of it; rows cut along both axes."""
+    dist.init_parallel_env()
+    found = {}
+    for shape in shapes:
+        y = dist.shard_tensor(paddle.to_tensor(x), new_mesh(shape), placements_of(["S0", "S0"]))
+        results = {"layer_norm": F.layer_norm(y, [x.shape[1]]), "cumsum": paddle.cumsum(y, axis=1), "relu": F.relu(y)}
+        for name, result in results.items():
+            kinds = ["S0" if each.is_shard(0) else "R" for each in result.placements]
+            found[shape, name] = kinds, result._local_value().numpy()
+    return found
+
+
+class Numbered(paddle.io.Dataset):
+    """Row i contains i in every field; form: one of FORMS."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form = form
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, i: int) -> Any:
+        x, y = np.full([3], i, dtype="float32"), np.int64(i)
+        return {
+            "dict": {"x": x, "y": y},
+            "tuple": (x, y),
+            "texts and numbers": {"x": x, "name": f"row {i}", "number": i},
+            "a list in a list": [x, [y, x]],
+            "a dict in a dict": {"x": x, "inner": {"z": x}},
+        }[self.form]
+
+
+def expected_batch(form: str, numbers: list[int]) -> Any:
+    """What `read` gives for a batch with these rows."""
+    tensor = (True, numbers)
+    return {
+        "dict": {"x": tensor, "y": tensor},
+        "tuple": [tensor, tensor],
+        "texts and numbers": {"x": tensor, "name": [f"row {i}" for i in numbers], "number": tensor},
+        "a list in a list": [tensor, [tensor, tensor]],
+        "a dict in a dict": {"x": tensor, "inner": {"z": tensor}},
+    }[form]
+
+
+def read(value: Any) -> Any:
+    """A batch with each tensor as (is it distributed, the numbers of this rank's rows)."""
+    if isinstance(value, dict):
+        return {key: read(each) for key, each in value.items()}
+    if isinstance(value, list | tuple) and not all(isinstance(each, str) for each in value):
+        return [read(each) for each in value]
+    if not isinstance(value, paddle.Tensor):
+        return list(value)
+    mine = (value._local_value() if value.is_dist() else value).numpy()
+    return value.is_dist(), mine.reshape(len(mine), -1)[:, 0].astype(int).tolist()
+
+
+def read_epochs(forms: Sequence[str]) -> dict[tuple[str, bool], list[Any]]:
+    """On one of four ranks: (form, split before) to what it reads in the 1st epoch, the 2nd, and one after a 3rd left early."""
+    dist.init_parallel_env()
+    mesh = dist.ProcessMesh(ranks_of((2, 2)), dim_names=["dp", "mp"])
+    found = {}
+    for form, split_before in itertools.product(forms, (False, True)):
+        rows = Numbered(form)
+        sampler = paddle.io.BatchSampler(rows, batch_size=4)
+        if split_before:  # along dp the loader of each rank reads only its own rows
+            sampler = paddle.io.DistributedBatchSampler(rows, 2, num_replicas=2, rank=dist.get_rank() // 2)
+        plain_loader = paddle.io.DataLoader(rows, batch_sampler=sampler)
+        loader = dist.shard_dataloader(plain_loader, mesh, shard_dims="dp", is_dataset_splitted=split_before)
+        try:
+            epochs = [[read(batch) for batch in loader] for _ in range(2)]
+            next(iter(loader))
+            found[form, split_before] = [*epochs, [read(batch) for batch in loader]]
+        except Exception as error:  # an error of one form must not stop the others
+            found[form, split_before] = [f"{type(error).__name__}: {error}"[:200]] * 3
+    return found
