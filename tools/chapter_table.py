@@ -26,7 +26,7 @@ from xpulab.records.planned import planned_checks, python_of
 class ChapterSize:
     """How large a chapter is.
 
-    cells, lesson_cells: all cells, and those before the proof.
+    cells, lesson_cells: all cells, and those of the sections before the proof.
     words: of its text. code_lines, visible_lines, check_lines: of code, of visible code, of visible code that is a check.
     lesson_words: words of the text above the proof.
     checks, figures: how many there are.
@@ -54,17 +54,17 @@ class ChapterSize:
 def size_of(path: Path) -> ChapterSize:
     """Measure one notebook."""
     notebook = nbformat.read(path, as_version=4)
-    proof = {index for section in read_sections(path, notebook) if section.part == "proof" for index in section.cells}
+    sections = read_sections(path, notebook)
+    proof = {index for section in sections if section.part == "proof" for index in section.cells}
     last = max(index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code")
     proof -= {last}
-    lesson_cells = min(proof, default=len(notebook.cells))
+    lesson = range(sections[0].cells.start, min(proof, default=len(notebook.cells)))
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     visible = [cell for cell in code if not cell.metadata.get("jupyter", {}).get("source_hidden")]
     lesson_text = [cell for index, cell in enumerate(notebook.cells) if cell.cell_type == "markdown" and index not in proof]
-    hidden = [cell for cell in code if cell not in visible]
     return ChapterSize(
         cells=len(notebook.cells),
-        lesson_cells=lesson_cells,
+        lesson_cells=len(lesson),
         words=sum(map(_words, (cell for cell in notebook.cells if cell.cell_type == "markdown"))),
         code_lines=sum(len(code_lines(cell.source)) for cell in code),
         visible_lines=sum(len(code_lines(cell.source)) for cell in visible),
@@ -73,7 +73,9 @@ def size_of(path: Path) -> ChapterSize:
         checks=len(planned_checks([cell.source for cell in code], path.name)),
         figures=json.dumps(notebook).count('"image/png"'),
         longest_lesson_cell=max(len(cell.source.splitlines()) for cell in visible),
-        longest_proof_cell=max((len(cell.source.splitlines()) for cell in hidden), default=0),
+        longest_proof_cell=max(
+            (len(notebook.cells[i].source.splitlines()) for i in proof if notebook.cells[i] in code), default=0
+        ),
     )
 
 

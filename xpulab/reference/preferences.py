@@ -105,7 +105,7 @@ def sums_or_means(logps: Sequence[np.ndarray], means: bool) -> np.ndarray:
 
 
 def _smoothed(x: np.ndarray, settings: Any) -> np.ndarray:
-    """-ln sigmoid(x), where a share label_smoothing of the preferences is the other way round."""
+    """-ln sigmoid(x), where a share label_smoothing of the preferences is reversed."""
     share = settings.label_smoothing
     return -(1 - share) * log_sigmoid(x) - share * log_sigmoid(-x)
 
