@@ -5,7 +5,7 @@
 
 In the first cell the text between `<!-- contents -->` and `<!-- /contents -->` is replaced, in the last Markdown cell that
 between `<!-- next -->` and `<!-- /next -->`. Code cells of sections whose part is "proof" are tagged `proof` and collapsed;
-code cells tagged `helper` are collapsed too.
+code cells tagged `helper` are collapsed too, and so is the heading of the proof with all that is below it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from xpulab import files
 from xpulab.harness.sections import read_sections
 
 COLLAPSED = "source_hidden"
+HEADING_COLLAPSED = "jp-MarkdownHeadingCollapsed"
 LESSON_HEADING = re.compile(r"^## +(.+)", re.MULTILINE)
 
 
@@ -80,6 +81,11 @@ def _between(path: Path, text: str, marker: str, content: str) -> str:
 
 def _collapse(path: Path, notebook: nbformat.NotebookNode) -> None:
     proof = {index for section in read_sections(path, notebook) if section.part == "proof" for index in section.cells}
+    for index, cell in enumerate(notebook.cells):
+        if cell.cell_type == "markdown" and index in proof and LESSON_HEADING.match(cell.source):
+            cell.metadata[HEADING_COLLAPSED] = True
+        else:
+            cell.metadata.pop(HEADING_COLLAPSED, None)
     code = [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     for index in code:
         cell = notebook.cells[index]

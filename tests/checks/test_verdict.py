@@ -143,7 +143,7 @@ def test_the_table_is_shown_before_the_error(notebook):
 
 def test_the_table_has_measured_and_expected_values(notebook):
     notebook.run('check.below("a.loss", 0.123456789, 1.0, control=1.0)', "verdict()")
-    assert ">0.123457<" in notebook.table and ">&lt; 1<" in notebook.table
+    assert ">0.1235<" in notebook.table and ">&lt; 1<" in notebook.table
 
 
 def test_the_table_shows_a_measured_zero(notebook):
@@ -154,6 +154,39 @@ def test_the_table_shows_a_measured_zero(notebook):
 def test_a_measured_value_cannot_inject_html_into_the_table(notebook):
     notebook.run('check.equal("a.text", "<script>", "x", control="y")', "verdict()")
     assert "<script>" not in notebook.table
+
+
+def test_a_green_notebook_is_ready_and_a_red_one_is_not(notebook):
+    notebook.run(GOOD, "verdict()")
+    assert ">READY<" in notebook.table
+    notebook.run(BAD, "verdict()")
+    assert ">NOT READY<" in notebook.table and ">READY<" not in notebook.table
+
+
+def test_the_banner_says_where_it_was_measured(notebook):
+    context = 'RunContext("sim", 2, {"processor": "a chip", "driver": "5.0"}, {"paddlepaddle": "3.3.1", "numpy": "1.26"})'
+    notebook.run(f"from xpulab.records.record import RunContext\ncheck.ledger.run_context = {context}", GOOD, "verdict()")
+    assert "sim, 2 simulated cards · a chip · driver 5.0 · paddlepaddle 3.3.1 · 20" in notebook.table
+
+
+def test_the_banner_of_a_notebook_that_chose_no_device(notebook):
+    notebook.run(GOOD, "verdict()")
+    assert "no device was chosen · 20" in notebook.table
+
+
+def test_known_defects_are_apart_from_the_results_of_the_machine(notebook):
+    listed = 'KnownIssue("it", "a.bad", {"numpy": ">=1"}, ("cpu",), "it is wrong", "here", "use another")'
+    notebook.run(
+        f"from xpulab.records import known_issues\nfrom xpulab.records.known_issues import KnownIssue\nissue = {listed}",
+        "known_issues.load = lambda load=known_issues.load: (issue,)",
+        BAD,
+        GOOD,
+        "known_issues.load = known_issues.load.__defaults__[0]",
+        "verdict()",
+    )
+    machine, defects = notebook.table.split("Known software defects")
+    assert "a.good" in machine and "a.bad" not in machine
+    assert "a.bad" in defects and "Workaround: use another" in defects
 
 
 def test_a_missing_check_is_at_its_planned_position(notebook):

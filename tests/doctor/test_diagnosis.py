@@ -183,6 +183,29 @@ def test_variables_of_a_launcher_are_a_warning(machine, examine):
     assert finding(diagnosis, "launcher-variables").seen == "variables of a cluster's launcher are set: PADDLE_TRAINERS_NUM"
 
 
+@pytest.mark.parametrize("value", ["0", "False", "no"])
+def test_stride_kernels_that_are_off_are_a_warning_on_an_xpu(p800, examine, value):
+    found = finding(examine(p800, environ=EXACT | {"FLAGS_use_stride_kernel": value}), "stride-kernel")
+    assert found.verdict == "warn"
+    assert found.seen.startswith(f"FLAGS_use_stride_kernel={value}: ")
+
+
+def test_stride_kernels_that_are_off_are_a_warning_on_a_cpu_too(machine, examine):
+    diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={"FLAGS_use_stride_kernel": "0"})
+    assert (verdicts(diagnosis)["stride-kernel"], diagnosis.outcome) == ("warn", "warn")
+
+
+@pytest.mark.parametrize("environ", [{}, {"FLAGS_use_stride_kernel": "1"}, {"FLAGS_use_stride_kernel": "True"}])
+def test_stride_kernels_that_are_on_are_no_finding(machine, examine, environ):
+    assert "stride-kernel" not in verdicts(examine(machine, frameworks=["paddlepaddle"], environ=environ))
+
+
+def test_the_warning_about_stride_kernels_leads_to_the_page_about_variables(machine, examine):
+    diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={"FLAGS_use_stride_kernel": "0"})
+    assert "unset FLAGS_use_stride_kernel" in finding(diagnosis, "stride-kernel").remedy
+    assert "docs/xpu-environment.md" in finding(diagnosis, "stride-kernel").remedy
+
+
 def test_gpu_is_judged_by_its_own_counts(machine, examine, formats):
     machine.pci("0000:17:00.0", "10de", "20b2", "030200")
     machine.tool("nvidia-smi", f"exec /bin/cat {formats / 'nvidia.txt'}")

@@ -11,6 +11,7 @@ import pytest
 from xpulab.records.record import (
     METADATA_KEY,
     OUTCOMES,
+    CardFacts,
     Record,
     Row,
     RunContext,
@@ -54,7 +55,7 @@ def test_an_output_without_a_record_has_none(metadata):
 
 
 def test_a_run_context_is_the_same_after_json():
-    run_context = RunContext("xpu", 8, {"cores": 64}, {"numpy": "1.26.4"})
+    run_context = RunContext("xpu", 8, {"cores": 64}, {"numpy": "1.26.4"}, (CardFacts(0, "P800 OAM", power_w=88.0),))
     assert run_context_in(through_json(run_context.to_metadata())) == run_context
 
 

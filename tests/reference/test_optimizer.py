@@ -76,3 +76,10 @@ def test_a_step_returns_new_weights_and_does_not_change_the_given_ones():
     weights = {"w": np.array([1.0])}
     an_optimizer().step(weights, {"w": np.array([2.0])}, rate=0.1)
     assert weights["w"][0] == 1.0
+
+
+def test_a_weight_without_a_gradient_is_kept_as_it_is():
+    optimizer = an_optimizer(weight_decay=0.5, decayed=frozenset({"w", "tied"}))
+    moved = optimizer.step({"w": np.ones(1), "tied": np.ones(1)}, {"w": np.ones(1)}, rate=0.1)
+    assert moved["tied"][0] == 1.0
+    assert moved["w"][0] != 1.0

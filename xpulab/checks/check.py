@@ -12,14 +12,13 @@ A check prints one line, the same on every machine. The numbers are in that outp
 
 from __future__ import annotations
 
-import html
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from xpulab.checks import compare
+from xpulab.checks import compare, markup
 from xpulab.checks.baseline_table import BaselineTable
 from xpulab.checks.ledger import ledger
 from xpulab.checks.rows import Comparison, close_to, evaluate, value_of, with_known_issue
@@ -180,12 +179,11 @@ def _show(record: Record) -> None:
     from IPython.display import display
 
     ledger.keep(record)
-    line = f"{record.outcome:<8}{record.name}  {record.means}"
-    data = {"text/plain": line}
+    text, twin = f"{record.outcome:<8}{record.name}  {record.means}", markup.line(record)
     if record.outcome in RED:
-        detail = "\n".join([line, *_details(record)])
-        data = {"text/plain": detail, "text/html": f'<pre style="color:#b00020">{html.escape(detail)}</pre>'}
-    display(data, raw=True, metadata=record.to_metadata())
+        details = "\n".join(_details(record))
+        text, twin = f"{text}\n{details}", twin + markup.details(details)
+    display({"text/plain": text, "text/html": twin}, raw=True, metadata=record.to_metadata())
 
 
 def _details(record: Record) -> list[str]:

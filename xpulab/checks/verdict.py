@@ -1,14 +1,13 @@
-"""The last cell of every notebook: one table of all checks, and an error unless the notebook is green."""
+"""The last cell of every notebook: READY or NOT READY, all checks, and an error unless the notebook is green."""
 
 from __future__ import annotations
 
-import html
+from datetime import datetime
 
+from xpulab.checks import markup
 from xpulab.checks.ledger import ledger
 from xpulab.records.planned import planned_checks
 from xpulab.records.record import RED, Record, is_compared, is_green, reconcile
-
-_COLOURS = {"failed": "#b00020", "broken": "#b00020", "missing": "#b00020", "known": "#8a6d00", "fixed": "#8a6d00"}
 
 
 class NotebookIsRed(Exception):
@@ -20,7 +19,7 @@ class NotebookIsRed(Exception):
 
 
 def verdict() -> None:
-    """Show every check with its numbers; raise NotebookIsRed when the notebook is not green.
+    """Show the verdict and every check with its numbers; raise NotebookIsRed when the notebook is not green.
 
     A check is planned when its name is in the source of a cell that has run. Run all cells before you rely on the verdict.
     """
@@ -30,7 +29,9 @@ def verdict() -> None:
     history = get_ipython().user_ns["In"]
     cells = history if any(history) else ledger.sources
     records = reconcile(_planned_names(cells), ledger.records.values())
-    display(HTML(_table(records)))
+    date = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    banner = markup.banner(is_green(records), _summary(records), ledger.run_context, date)
+    display(HTML(banner + markup.verdict_tables(records)))
     print(_summary(records))
     if not is_green(records):
         raise NotebookIsRed(_why_red(records))
@@ -61,16 +62,3 @@ def _why_red(records: tuple[Record, ...]) -> str:
     if red:
         return f"{len(red)} of {len(records)} checks are red: {', '.join(red)}"
     return "nothing was compared, so the notebook is not green"
-
-
-def _table(records: tuple[Record, ...]) -> str:
-    head = "".join(f'<th style="text-align:left">{title}</th>' for title in ("outcome", "check", "measured", "expected", ""))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(map(_row, records))}</tbody></table>"
-
-
-def _row(record: Record) -> str:
-    measured = f"{record.measured:.6g}" if isinstance(record.measured, float) else record.measured
-    colour = _COLOURS.get(record.outcome, "inherit")
-    texts = (record.outcome, record.name, "" if measured is None else measured, record.expected, record.reason or "")
-    cells = "".join(f'<td style="text-align:left;color:{colour}">{html.escape(str(text))}</td>' for text in texts)
-    return f"<tr>{cells}</tr>"

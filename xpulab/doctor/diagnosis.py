@@ -34,6 +34,8 @@ VISIBILITY_VARIABLES = (
     "CXPU_VISIBLE_DEVICES",
     "CUDA_VISIBLE_DEVICES",
 )
+WITHOUT_STRIDES = ("0", "f", "false", "n", "no")
+"""Values of FLAGS_use_stride_kernel, in lower case, with which views are copies: what gflags reads as false."""
 HEALTHY_STATES = ("RUNNING", "NORMAL")
 
 
@@ -232,6 +234,10 @@ def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
         remedy = None if exact else by_id("matmul-precision").remedy
         seen = f"expected mode of fp32 matmul: {mode} (from environment variables and release, not measured)"
         yield Finding("matmul-mode", "ok" if exact else "warn", seen, remedy)
+    strides = environ.get("FLAGS_use_stride_kernel", "1")
+    if strides.lower() in WITHOUT_STRIDES:
+        seen = f"FLAGS_use_stride_kernel={strides}: views are copies, and dist.load_state_dict leaves tensors unchanged"
+        yield Finding("stride-kernel", "warn", seen, by_id("stride-kernel").remedy)
     still_set = [name for name in LAUNCHER_VARIABLES if name in environ]
     if still_set:
         seen = f"variables of a cluster's launcher are set: {', '.join(still_set)}"

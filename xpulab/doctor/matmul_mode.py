@@ -5,10 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-DTYPES = ("float32", "float16", "bfloat16")
+_FLOAT32 = {
+    "XPU_PADDLE_FC_FLOAT": "FLOAT",
+    "XPU_PADDLE_FC_LOCAL_INT16": "FLOAT",
+    "XPU_PADDLE_FC_TF32": "TF32",
+    "XPU_PADDLE_FC_INT16": "INT16",
+    "XPU_PADDLE_FC_INT32": "INT32",
+    "XPU_PADDLE_FC_INT32_WITH_LL": "INT32_WITH_LL",
+}
+_FLOAT16 = {
+    "XPU_PADDLE_FC_FLOAT16": "FLOAT16",
+    "XPU_PADDLE_FC_INT16": "INT16",
+    "XPU_PADDLE_FC_FLOAT": "FLOAT",
+    "XPU_PADDLE_FC_LOCAL_INT16": "FLOAT",
+}
+_BFLOAT16 = {"XPU_PADDLE_FC_FLOAT": "FLOAT", "XPU_PADDLE_FC_LOCAL_INT16": "FLOAT"}
 
-DEFAULT = "TF32"
-"""On P800 with Paddle 3.0 to 3.3, for float32 and bfloat16, when no variable applies."""
+MODES = {"float32": (_FLOAT32, "TF32"), "float16": (_FLOAT16, "FLOAT16"), "bfloat16": (_BFLOAT16, "TF32")}
+"""By dtype the variables with their modes, the one that takes precedence first, and the mode when none is set."""
 
 
 def matmul_mode(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -18,19 +32,10 @@ def matmul_mode(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
     Never rely on the result, measure the error of a matmul: the default depends on card and release. It is INT16 on KL2;
     on P800 TF32 since Paddle#70859 (Paddle 3.0 to 3.3), and FLOAT for float32 since Paddle#78625 (after 3.3).
-    Source: FCCalcType in Paddle's XPU kernels, Paddle#75481, Paddle#78630. Not run on an XPU; that float16 uses INT16 was
-    read in the kernels before Paddle#70859 and is not confirmed for P800.
+    Source: FCCalcType in paddle/phi/kernels/xpu/xpu_api_wrapper.h of the wheel of Paddle 3.3.1, Paddle#75481, Paddle#78630.
+    Not run on an XPU.
     """
-    return {dtype: _mode(dtype, environ) for dtype in DTYPES}
-
-
-def _mode(dtype: str, environ: Mapping[str, str]) -> str:
-    rules = (
-        ("XPU_PADDLE_FC_FLOAT16" in environ and dtype in ("float16", "float32"), "FLOAT16"),
-        (dtype == "float16", "INT16"),
-        ("XPU_PADDLE_FC_INT32" in environ, "INT32"),
-        ("XPU_PADDLE_FC_LOCAL_INT16" in environ, "FLOAT"),
-        ("XPU_PADDLE_FC_INT32_WITH_LL" in environ, "INT32_WITH_LL"),
-        ("XPU_PADDLE_FC_TF32" in environ, "TF32"),
-    )
-    return next((mode for applies, mode in rules if applies), DEFAULT)
+    return {
+        dtype: next((mode for name, mode in variables.items() if name in environ), default)
+        for dtype, (variables, default) in MODES.items()
+    }

@@ -55,6 +55,25 @@ def nvidia_cards(root: Path = Path("/")) -> tuple[PciCard, ...]:
     )
 
 
+def link_of(address: str, root: Path = Path("/")) -> str | None:
+    """The link of a function: "32.0 GT/s x16", or "16.0 GT/s x8 of 32.0 GT/s x16" when it is below what the card can do.
+
+    None when the operating system does not show it. Source: Documentation/ABI/testing/sysfs-bus-pci of Linux.
+    """
+    folder = root / "sys/bus/pci/devices" / address
+    now, most = (_link(folder, kind) for kind in ("current", "max"))
+    return now if now is None or most in (None, now) else f"{now} of {most}"
+
+
+def _link(folder: Path, kind: str) -> str | None:
+    try:
+        speed = (folder / f"{kind}_link_speed").read_text().strip().removesuffix(" PCIe")
+        width = (folder / f"{kind}_link_width").read_text().strip()
+    except OSError:
+        return None
+    return f"{speed} x{width}"
+
+
 def _functions(root: Path) -> list[tuple[str, str, str, str]]:
     """Address, vendor, device and class (four hexadecimal digits each) of every function, in order of address."""
     return [

@@ -37,6 +37,18 @@ _ADDED_BY_PAPERMILL = {"injected-parameters", "papermill-error-cell-tag"}
 
 
 @dataclass(frozen=True)
+class Group:
+    """The checks of one section of a notebook.
+
+    title: the section's heading. part: "lesson" or "proof". checks: the names of its checks, in reading order.
+    """
+
+    title: str
+    part: str
+    checks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The judgement of one notebook.
 
@@ -50,6 +62,7 @@ class Verdict:
     notes: what is worth knowing although it is no failure.
     executed: the executed notebook, None when there is none.
     partial: whether only some of its sections were asked for, whatever the outcome.
+    groups: the sections that plan a check, in reading order.
     """
 
     name: str
@@ -62,6 +75,16 @@ class Verdict:
     notes: tuple[str, ...]
     executed: Path | None
     partial: bool = False
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def grouped_records(self) -> tuple[tuple[Group, tuple[Record, ...]], ...]:
+        """Each group with its records; records that no group names, which were not planned, come last."""
+        by_name = {record.name: record for record in self.records}
+        grouped = [(group, tuple(by_name.pop(name) for name in group.checks if name in by_name)) for group in self.groups]
+        if by_name:
+            grouped.append((Group("Not planned" if self.groups else "", "proof", tuple(by_name)), tuple(by_name.values())))
+        return tuple(grouped)
 
     @property
     def seconds(self) -> float:
@@ -72,6 +95,12 @@ class Verdict:
     def reason(self) -> str | None:
         """All reasons in one line; None when there is none."""
         return "; ".join(self.reasons) or None
+
+    @property
+    def reason_in_short(self) -> str | None:
+        """The first reason, and how many more there are; None when there is none."""
+        more = len(self.reasons) - 1
+        return f"{self.reasons[0]}{f' (and {more} more)' if more else ''}" if self.reasons else None
 
     @property
     def controls_rejected(self) -> int:
@@ -95,14 +124,32 @@ def judge(plan: Plan, executed: Path) -> Verdict:
     reasons = tuple(_reasons(run, run_context, records, notebook, committed))
     outcome = ("partial" if plan.partial else "passed") if is_green(records) and not reasons else "failed"
     return Verdict(
-        plan.name, plan.title, outcome, run, records, run_context, reasons, tuple(_notes(run)), executed, plan.partial
+        name=plan.name,
+        title=plan.title,
+        outcome=outcome,
+        run=run,
+        records=records,
+        run_context=run_context,
+        reasons=reasons,
+        notes=tuple(_notes(run)),
+        executed=executed,
+        partial=plan.partial,
+        groups=_groups(plan),
     )
 
 
 def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
     """The verdict on a notebook that was planned but not executed; its checks have the outcome of the notebook."""
     records = tuple(Record(check.name, outcome, means="not run", reason=reason) for check in plan.checks)
-    return Verdict(plan.name, plan.title, outcome, None, records, None, (reason,), (), None, plan.partial)
+    return Verdict(plan.name, plan.title, outcome, None, records, None, (reason,), (), None, plan.partial, _groups(plan))
+
+
+def _groups(plan: Plan) -> tuple[Group, ...]:
+    """The sections that run and plan a check, each with the names of its checks."""
+    names: dict[str, list[str]] = {section.name: [] for section in plan.sections}
+    for check in plan.checks:
+        names[plan.chapter.section_of(check).name].append(check.name)
+    return tuple(Group(each.title, each.part, tuple(names[each.name])) for each in plan.sections if names[each.name])
 
 
 def _reasons(

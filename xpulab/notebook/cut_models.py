@@ -174,7 +174,7 @@ def cut_gradients(cuts: Sequence[Cut], place: Callable[..., None], seed: int = 0
         if interface == "shard_layer":
             model = dist.shard_layer(model, mesh, place)
         else:
-            config = {"mp_config": {"parallelize_plan": plan(name, interface == "sequence parallel")}}
+            config: Any = {"mp_config": {"parallelize_plan": plan(name, interface == "sequence parallel")}}
             model = dist.parallelize(model, mesh=mesh, config=config)[0]
         by_samples = [dist.Shard(0) if axis == "dp" else dist.Replicate() for axis in axes]
         try:
@@ -229,7 +229,7 @@ def data_parallel_gradients(seed: int = 0) -> dict[tuple, Result]:
     """On a rank: as cut_gradients, with paddle.DataParallel, which averages the gradients; each rank reads its own rows."""
     dist.init_parallel_env()
     rank, n = dist.get_rank(), dist.get_world_size()
-    found = {}
+    found: dict[tuple, Result] = {}
     for name in MODELS:
         model = new_model(name, seed)
         parallel = paddle.DataParallel(model)

@@ -10,7 +10,7 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import Any
 
@@ -19,10 +19,12 @@ import psutil
 
 from xpulab.checks.ledger import ledger
 from xpulab.devices import DEVICES, REAL, SIMULATED, WHEELS
+from xpulab.doctor.cards import Card
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
+from xpulab.doctor.pci import link_of
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
-from xpulab.records.record import RunContext
+from xpulab.records.record import CardFacts, RunContext
 
 _PACKAGES = (*WHEELS, "paddlenlp", "numpy")
 
@@ -50,7 +52,8 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
     device = _first_that_works(cards) if name == "auto" else _select(name, cards)
-    ledger.run_context = RunContext(device.name, device.cards, {**machine(), **_card(device.name)}, versions())
+    driver, card_facts = _cards(device)
+    ledger.run_context = RunContext(device.name, device.cards, {**machine(), **driver}, versions(), card_facts)
     _display(ledger.run_context)
     return device
 
@@ -147,14 +150,29 @@ def _select(name: str, cards: int) -> Device:
     return Device(name, cards, place)
 
 
-def _card(name: str) -> dict[str, str]:
-    """The model of the cards and the version of their driver from the vendor's tool; {} for a device without cards."""
-    tool = {"gpu": read_nvidia_smi, "xpu": read_xpu_smi}.get(name)
+def _cards(device: Device) -> tuple[dict[str, str], tuple[CardFacts, ...]]:
+    """The model of the cards and the version of their driver, then the facts of each card, from the vendor's tool.
+
+    Both are empty for the CPU; simulated cards have no driver.
+    """
+    if device.name == SIMULATED:
+        from xpulab import sim
+
+        mib = sim.memory_of_a_card() // 2**20
+        return {}, tuple(CardFacts(index, "simulated", memory_total_mib=mib) for index in range(device.cards))
+    tool = {"gpu": read_nvidia_smi, "xpu": read_xpu_smi}.get(device.name)
     if tool is None:
-        return {}
+        return {}, ()
     reading = tool()
     models = sorted({card.model for card in reading.cards})
-    return {"card": ", ".join(models) or f"unknown, {reading.tool}: {reading.outcome}", "driver": reading.driver or "unknown"}
+    driver = {"card": ", ".join(models) or f"unknown, {reading.tool}: {reading.outcome}", "driver": reading.driver or "unknown"}
+    return driver, tuple(map(_facts, reading.cards))
+
+
+def _facts(card: Card) -> CardFacts:
+    """What a report shows of a card; its link as the operating system shows it."""
+    shown = {field.name: getattr(card, field.name) for field in fields(CardFacts) if field.name != "link"}
+    return CardFacts(**shown, link=link_of(card.pci_address) if card.pci_address else None)
 
 
 def _display(run_context: RunContext) -> None:

@@ -36,6 +36,12 @@ def folder_of(model: str) -> str:
     return str(folder) if folder.is_dir() else model
 
 
+def has_weights(model: str) -> bool:
+    """Whether the model comes with weights; a folder that holds only a config does not."""
+    source = Path(folder_of(model))
+    return not source.is_dir() or any(source.glob("*.safetensors")) or any(source.glob("*.pdparams"))
+
+
 def new_model(model: str, seed: int) -> Any:
     """The model in single precision on the device in use, with its weights, or with random ones from `seed` if it has none.
 
@@ -43,7 +49,7 @@ def new_model(model: str, seed: int) -> Any:
     """
     source = folder_of(model)
     paddle.seed(seed)
-    if Path(source).is_dir() and not any(Path(source).glob("*.safetensors")) and not any(Path(source).glob("*.pdparams")):
+    if not has_weights(model):
         return AutoModelForCausalLM.from_config(_load(AutoConfig, source), dtype="float32")
     return _load(AutoModelForCausalLM, source, dtype="float32")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -75,10 +76,10 @@ def launched_cards(text: str) -> int:
 
 def load_script() -> Any:
     """The training script as a module."""
-    spec = importlib.util.spec_from_file_location("take_home_parallel", take_home.script_path(SCRIPT))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their types up there
-    spec.loader.exec_module(module)
+    loader = SourceFileLoader("take_home_parallel", str(take_home.script_path(SCRIPT)))
+    module = ModuleType(loader.name)
+    sys.modules[loader.name] = module  # dataclasses look their types up there
+    loader.exec_module(module)
     return module
 
 

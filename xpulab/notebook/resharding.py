@@ -78,8 +78,9 @@ def shard_and_gather(cases: Sequence[tuple[Shape, Kinds, int, bool]]) -> list[tu
         ranks.step(f"{count} rows, {kinds}")
         missing = -count % dist.get_world_size() if padded else 0
         x = paddle.to_tensor(np.pad(counted_rows(count), ((0, missing), (0, 0))))
-        part = dist.shard_tensor(x, new_mesh(shape), placements_of(kinds))
-        back = dist.reshard(part, part.process_mesh, [dist.Replicate()] * len(shape))
+        mesh = new_mesh(shape)
+        part = dist.shard_tensor(x, mesh, placements_of(kinds))
+        back = dist.reshard(part, mesh, [dist.Replicate()] * len(shape))
         found.append((part._local_value().numpy(), back._local_value().numpy()[:count]))
     return found
 
@@ -92,7 +93,7 @@ def over_two_axes(shapes: Iterable[Shape], x: np.ndarray) -> dict[tuple[Shape, s
         y = dist.shard_tensor(paddle.to_tensor(x), new_mesh(shape), placements_of(["S0", "S0"]))
         results = {"layer_norm": F.layer_norm(y, [x.shape[1]]), "cumsum": paddle.cumsum(y, axis=1), "relu": F.relu(y)}
         for name, result in results.items():
-            kinds = ["S0" if each.is_shard(0) else "R" for each in result.placements]
+            kinds = ["S0" if each.is_shard(0) else "R" for each in result.placements or []]
             found[shape, name] = kinds, result._local_value().numpy()
     return found
 
@@ -146,7 +147,7 @@ def read_epochs(forms: Sequence[str]) -> dict[tuple[str, bool], list[Any]]:
     """On one of four ranks: (form, split before) to what it reads in the 1st epoch, the 2nd, and one after a 3rd left early."""
     dist.init_parallel_env()
     mesh = dist.ProcessMesh(ranks_of((2, 2)), dim_names=["dp", "mp"])
-    found = {}
+    found: dict[tuple[str, bool], list[Any]] = {}
     for form, split_before in itertools.product(forms, (False, True)):
         rows = Numbered(form)
         sampler = paddle.io.BatchSampler(rows, batch_size=4)

@@ -99,6 +99,27 @@ class Record:
 
 
 @dataclass(frozen=True)
+class CardFacts:
+    """One card as the vendor's tool shows it. A field is None when the tool does not show it.
+
+    index: the number of the card. model, serial, firmware: as printed. state: "normal" or "error".
+    temperature_c: degrees Celsius. power_w: W. memory_used_mib, memory_total_mib: MiB.
+    link: of its PCI function, "32.0 GT/s x16", or "16.0 GT/s x8 of 32.0 GT/s x16" when it is below what the card can do.
+    """
+
+    index: int
+    model: str
+    serial: str | None = None
+    firmware: str | None = None
+    state: str | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    memory_used_mib: int | None = None
+    memory_total_mib: int | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True)
 class RunContext:
     """Where a notebook ran.
 
@@ -106,12 +127,14 @@ class RunContext:
     cards: how many cards the notebook may use.
     machine: processor, cores, memory, and the model and driver of its cards, in readable form.
     versions: package name to version.
+    card_facts: one for each card that the vendor's tool shows; empty without such a tool.
     """
 
     device: str
     cards: int
     machine: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    card_facts: tuple[CardFacts, ...] = ()
 
     def to_metadata(self) -> dict[str, Any]:
         """The run context as JSON values, to be stored in an output's metadata."""
@@ -130,7 +153,9 @@ def record_in(metadata: dict[str, Any]) -> Record | None:
 def run_context_in(metadata: dict[str, Any]) -> RunContext | None:
     """The run context that an output's metadata holds, or None."""
     stored = metadata.get(METADATA_KEY, {}).get("run_context")
-    return None if stored is None else RunContext(**stored)
+    if stored is None:
+        return None
+    return RunContext(**{**stored, "card_facts": tuple(CardFacts(**facts) for facts in stored.get("card_facts", ()))})
 
 
 def reconcile(planned: Sequence[str], recorded: Iterable[Record]) -> tuple[Record, ...]:

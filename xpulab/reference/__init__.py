@@ -1,7 +1,7 @@
 """The reference implementation: a second, independent computation that results are compared with.
 
 model, losses, optimizer: the network, its losses with their gradients, and AdamW, in numpy and in double precision.
-cost: memory and communication of parallel training.
+cost: memory and communication of parallel training. pipeline: bubble and memory of an order of work.
 """
 
 from xpulab.reference.losses import log_probabilities, loss_and_gradients

@@ -31,11 +31,18 @@ class AdamW:
     _second_moments: Gradients = field(default_factory=dict)
 
     def step(self, weights: Weights, gradients: Weights, rate: float) -> dict[str, np.ndarray]:
-        """New weights after one step at learning rate `rate`; `weights` stays unchanged."""
+        """New weights after one step at learning rate `rate`; `weights` stays unchanged.
+
+        A weight without a gradient is returned as it is, without decay, as Paddle's AdamW does: for instance the second name
+        that a state dict has for tied embeddings.
+        """
         self._steps += 1
         norm = np.sqrt(sum(float((gradient**2).sum()) for gradient in gradients.values()))
         scale = min(1.0, self.max_norm / norm)
-        return {name: self._updated(name, weight, gradients[name] * scale, rate) for name, weight in weights.items()}
+        return {
+            name: self._updated(name, weight, gradients[name] * scale, rate) if name in gradients else weight
+            for name, weight in weights.items()
+        }
 
     def _updated(self, name: str, weight: np.ndarray, gradient: np.ndarray, rate: float) -> np.ndarray:
         first = self.beta1 * self._first_moments.get(name, 0.0) + (1 - self.beta1) * gradient

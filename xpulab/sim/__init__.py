@@ -94,7 +94,7 @@ def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, st
     """
     if not 1 <= cards <= MOST_CARDS:
         raise InputError(f"{cards} simulated cards: choose 1 to {MOST_CARDS}")
-    memory = _memory_bytes() if memory_bytes is None else memory_bytes
+    memory = memory_of_a_card() if memory_bytes is None else memory_bytes
     if not LEAST_MEMORY_BYTES <= memory <= MOST_MEMORY_BYTES:
         raise InputError(f"{memory} bytes of memory for a simulated card: choose {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES}")
     faults.parse(os.environ.get("XPULAB_SIM_FAULTS", ""))
@@ -105,6 +105,13 @@ def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, st
         # otherwise Paddle's plug-in loader writes seven lines to stderr
         "GLOG_minloglevel": os.environ.get("GLOG_minloglevel", "2"),  # noqa: SIM112 - glog's own name
     }
+
+
+def memory_of_a_card() -> int:
+    text = os.environ.get("XPULAB_SIM_MEMORY") or str(MEMORY_BYTES)
+    if not text.isascii() or not text.isdigit():
+        raise InputError(f"XPULAB_SIM_MEMORY={text}: give a number of bytes, for example {MEMORY_BYTES}")
+    return int(text)
 
 
 def loaded_cards() -> int:
@@ -137,13 +144,6 @@ def set_faults(text: str) -> None:
 def last_error() -> str:
     """The last error or fault that a card of this process reported; "" if there was none."""
     return _library().xpulab_sim_last_error().decode(errors="replace")
-
-
-def _memory_bytes() -> int:
-    text = os.environ.get("XPULAB_SIM_MEMORY") or str(MEMORY_BYTES)
-    if not text.isascii() or not text.isdigit():
-        raise InputError(f"XPULAB_SIM_MEMORY={text}: give a number of bytes, for example {MEMORY_BYTES}")
-    return int(text)
 
 
 def _require_same(loaded: int, cards: int, memory_bytes: int | None) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import fault, in_every_rank, replace_in_cells
+from xpulab.faults.fault import fault, replace_in_cells
 
 
-@fault("05_checkpoints", detected_by=("resume.data-order", "resume.losses", "resume.weights"))
+@fault("05_checkpoints", detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"))
 def sampler_restarts() -> None:
     """A resumed run sees the data from the beginning again."""
-    from xpulab.notebook import workarounds
-
-    workarounds.resume_data_order = lambda trainer_class: trainer_class
+    replace_in_cells("def _get_train_sampler(self):", "def _unused(self):")
 
 
 @fault("05_checkpoints", where="ranks", detected_by=("resume.random-numbers", "resume.next-random-numbers", "resume.weights"))
@@ -21,18 +19,10 @@ def random_state_lost() -> None:
     Trainer._load_rng_state = lambda self, checkpoint: None
 
 
-@fault("05_checkpoints", detected_by=("checkpoint-damage.manifest",))
-def checksum_ignored() -> None:
-    """`verify` compares only the names of the files."""
-    replace_in_cells("if wanted.get(name) != found.get(name):", "if (name in wanted) != (name in found):")
-
-
-@fault("05_checkpoints", detected_by=("resume.random-numbers", "resume.weights"))
+@fault("05_checkpoints", detected_by=("resume.exact", "resume.random-numbers", "resume.weights"))
 def random_state_lost_between_epochs() -> None:
     """The random state is not restored when a run is resumed where an epoch ends."""
-    from xpulab.notebook import workarounds
-
-    workarounds.resume_random_state = lambda trainer_class: trainer_class
+    replace_in_cells("self.trainer._load_rng_state(self.checkpoint)", "pass")
 
 
 @fault("05_checkpoints", where="ranks", detected_by=("resume.random-numbers", "resume.next-random-numbers"))
@@ -146,99 +136,6 @@ def stale_checkpoint() -> None:
     Trainer._load_from_checkpoint = stale
 
 
-@fault("05_checkpoints", detected_by=("checkpoint-damage.manifest",))
-def checksum_of_the_beginning() -> None:
-    """A checksum covers only the first kilobyte of a file."""
-    replace_in_cells("while chunk := file.read(1 << 20):", "for chunk in [file.read(1024)]:")
-
-
-@fault("05_checkpoints", detected_by=("checkpoint-damage.manifest", "checkpoint-damage.folders"))
-def manifest_not_verified() -> None:
-    """A checkpoint with a manifest is accepted without comparing checksums."""
-    replace_in_cells("found = checksums(folder)\n", "found = wanted\n")
-
-
-@fault("05_checkpoints", detected_by=("checkpoint-damage.folders",))
-def folder_not_verified() -> None:
-    """A checkpoint is accepted under another checkpoint's name."""
-    replace_in_cells("if sealed_as != folder.name:", "if not sealed_as:")
-
-
-@fault("05_checkpoints", detected_by=("crash-save.newest",))
-def save_not_atomic() -> None:
-    """The manifest is written before the files."""
-
-    def in_rank():
-        import json
-        from pathlib import Path
-
-        from paddlenlp.trainer import Trainer
-
-        real = Trainer._save_checkpoint
-
-        def eager(self, model, metrics=None):
-            folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "manifest.json").write_text(json.dumps({"folder": folder.name, "sha256": {}}))
-            real(self, model, metrics)
-
-        Trainer._save_checkpoint = eager
-
-    in_every_rank(in_rank)
-    replace_in_cells("if wanted.get(name) != found.get(name):", "if name not in found:")
-
-
-@fault("05_checkpoints", detected_by=("crash-save.full-disk-file", "crash-save.durable"))
-def file_written_in_place() -> None:
-    """A file is overwritten in place, under its own name."""
-    replace_in_cells('partial = path.with_name(f"{path.name}.partial")', "partial = path")
-
-
-@fault("05_checkpoints", detected_by=("crash-save.durable",))
-def nothing_synced() -> None:
-    """Files are not synced to the disk before the manifest is renamed."""
-    replace_in_cells("sync(path)\n", "pass\n")
-
-
-@fault("05_checkpoints", where="ranks", detected_by=("crash-save.newest", "crash-save.full-disk-previous"))
-def old_checkpoint_deleted_first() -> None:
-    """The old checkpoint is deleted before the new one is complete."""
-    import shutil
-    from pathlib import Path
-
-    from paddlenlp.trainer import Trainer
-
-    real = Trainer._save_checkpoint
-
-    def deleting_first(self, model, metrics=None):
-        for folder in Path(self.args.output_dir).glob("checkpoint-*"):
-            if any(type(callback).__name__ == "Sealed" for callback in self.callback_handler.callbacks):
-                shutil.rmtree(folder)
-        real(self, model, metrics)
-
-    Trainer._save_checkpoint = deleting_first
-
-
-@fault(
-    "05_checkpoints",
-    where="ranks",
-    detected_by=("crash-save.full-disk", "crash-save.full-disk-previous", "crash-save.full-disk-file"),
-)
-def full_disk_ignored() -> None:
-    """A save that does not fit on the disk raises no error."""
-    import contextlib
-
-    import paddle
-
-    real = paddle.save
-
-    def without_errors(*given, **named):
-        with contextlib.suppress(OSError):
-            real(*given, **named)
-
-    paddle.save = without_errors
-
-
 @fault("05_checkpoints", where="ranks", detected_by=("resume.dropout-acts",))
 def no_dropout() -> None:
     """Dropout does nothing, so the resumed runs do not test the random state."""
@@ -264,21 +161,6 @@ def bfloat16_as_float32() -> None:
         return real(wide(state), path, *rest, **named)
 
     paddle.save = widening
-
-
-@fault("05_checkpoints", detected_by=("crash-save.rules",))
-def checkpoints_sorted_by_name() -> None:
-    """`checkpoint-9` counts as newer than `checkpoint-10`."""
-    replace_in_cells(
-        "return sorted(int(name) for name in names if name.isdigit())",
-        "return sorted((int(name) for name in names if name.isdigit()), key=str)",
-    )
-
-
-@fault("05_checkpoints", detected_by=("checkpoint-damage.stays-quiet", "checkpoint-damage.refused"))
-def unpickler_allows_everything() -> None:
-    """The unpickler for untrusted files allows every import."""
-    replace_in_cells("if (module, name) not in ALLOWED:", "if not module:")
 
 
 @fault("05_checkpoints", detected_by=("checkpoint.special-values",))
@@ -311,3 +193,24 @@ def int64_loses_bits() -> None:
         return value.astype("int32").astype("int64") if long else value
 
     paddle.save = lambda state, *given, **named: real(narrow(state), *given, **named)
+
+
+@fault("05_checkpoints", detected_by=("checkpoint.flattened",))
+def flattened_names_collide() -> None:
+    """Flattening a nested state drops the names of the outer levels."""
+    replace_in_cells('found |= flat(value, f"{prefix}{key}.")', "found |= flat(value)")
+
+
+@fault("05_checkpoints", where="ranks", detected_by=("checkpoint.file-sizes",))
+def second_moment_not_saved() -> None:
+    """A checkpoint holds only the first of the optimizer's two moments."""
+    import paddle
+
+    real = paddle.save
+
+    def without_the_second(state, path, *rest, **named):
+        if isinstance(state, dict) and str(path).endswith(".pdopt"):
+            state = {name: value for name, value in state.items() if "moment2" not in name}
+        return real(state, path, *rest, **named)
+
+    paddle.save = without_the_second

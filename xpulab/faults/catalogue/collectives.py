@@ -8,7 +8,13 @@ from xpulab.faults.fault import fault
 @fault(
     "07_collectives",
     where="ranks",
-    detected_by=("collectives.values", "collectives.types", "collectives.groups", "collectives.sizes"),
+    detected_by=(
+        "collectives.sum-everywhere",
+        "collectives.values",
+        "collectives.types",
+        "collectives.groups",
+        "collectives.sizes",
+    ),
     smoke=("collectives.smoke-values",),
 )
 def sum_forgets_a_rank() -> None:
@@ -319,3 +325,28 @@ def wait_returns_too_early() -> None:
         return SimpleNamespace(wait=lambda: True)
 
     dist.all_reduce = not_awaited
+
+
+@fault("07_collectives", detected_by=("collectives.ring-and-tree",))
+def ring_stops_adding_too_early() -> None:
+    """The last addition of the ring is a replacement."""
+    from xpulab.faults.fault import replace_in_cells
+
+    replace_in_cells("if step < n - 1 else 0", "if step < n - 2 else 0")
+
+
+@fault("07_collectives", detected_by=("collectives.ranks", "hang.slow-rank"))
+def results_of_ranks_in_reverse_order() -> None:
+    """What the ranks return arrives in reverse order."""
+    from xpulab import ranks
+
+    run = ranks.run
+    ranks.run = lambda *arguments, **options: run(*arguments, **options)[::-1]
+
+
+@fault("07_collectives", detected_by=("all-to-all.one-rank",))
+def workaround_for_one_rank_missing() -> None:
+    """In a group of one rank the output of an all-to-all is left as it was."""
+    from xpulab.faults.fault import replace_in_cells
+
+    replace_in_cells("if group.nranks <= 1:", "if group.nranks <= 0:")

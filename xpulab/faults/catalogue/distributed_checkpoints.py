@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import fault, when_defined
+from xpulab.faults.fault import fault, replace_in_cells, when_defined
 
 
 @fault(
@@ -168,103 +168,25 @@ def digest_ignores_contents() -> None:
     when_defined("digest", change)
 
 
-@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.ema",))
-def average_written_too_early() -> None:
-    """The EMA buffer is written before the weights of its step are added."""
-
-    def change(cells):
-        saver = cells["ZeroCostSaver"]
-        write, average = saver.write_one, saver.average
-        saver.average = lambda self, buffer: None
-
-        def late(self, step, buffer):
-            write(self, step, buffer)
-            average(self, buffer)
-
-        saver.write_one = late
-
-    when_defined("close", change)
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.careful"))
+def flag_not_set_while_loading() -> None:
+    """The check before loading leaves FLAGS_use_stride_kernel as it is."""
+    replace_in_cells('paddle.set_flags({"FLAGS_use_stride_kernel": True})', "pass")
 
 
-@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"))
-def marked_before_written() -> None:
-    """The completion marker is written before the data."""
-
-    def change(cells):
-        write_manifest = cells["write_manifest"]
-
-        def marker_first(self, step, buffer):
-            path = self.to / f"step-{step}"
-            path.mkdir(parents=True)
-            write_manifest(path)
-            self.write(buffer, path / "state.safetensors")
-            self.write(self.ema, path / "ema.safetensors")
-
-        cells["ZeroCostSaver"].write_one = marker_first
-
-    when_defined("close", change)
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.careful",))
+def types_not_compared() -> None:
+    """The check before loading does not compare the types of tensors."""
+    replace_in_cells('f"{dtype} {list(shape)}"', 'f"paddle.{there[0].dtype if there else 0} {list(shape)}"')
 
 
-@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",))
-def one_buffer_used_twice() -> None:
-    """A copy goes into the buffer that is still being written."""
-
-    def change(cells):
-        saver = cells["ZeroCostSaver"]
-        begin = saver.begin
-
-        def begin_in_one(self, step):
-            begin(self, step)
-            self.only = self.__dict__.get("only", self.buffer)
-            self.buffer = self.only
-
-        saver.begin = begin_in_one
-
-    when_defined("close", change)
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.damage",))
+def ranks_do_not_agree() -> None:
+    """A rank that finds damage does not report it to the others."""
+    replace_in_cells("dist.all_gather_object(of_ranks, found)", "of_ranks.append(found)")
 
 
-@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",))
-def copied_after_the_step() -> None:
-    """The rest of a copy is made after the optimizer has changed the weights."""
-
-    def change(cells):
-        saver = cells["ZeroCostSaver"]
-        finish = saver.finish
-        step = cells["paddle"].optimizer.AdamW.step
-        waiting = []
-        saver.finish = lambda self: waiting.append(self)
-
-        def late(optimizer):
-            step(optimizer)
-            while waiting:
-                finish(waiting.pop())
-
-        cells["paddle"].optimizer.AdamW.step = late
-
-    when_defined("close", change)
-
-
-@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.error-is-told",))
-def writer_errors_not_reported() -> None:
-    """The errors of the writer are not reported."""
-
-    def change(cells):
-        cells["ZeroCostSaver"].failure = property(lambda self: None, lambda self, error: None)
-
-    when_defined("close", change)
-
-
-@fault("13_distributed_checkpoints", detected_by=("zero-cost-checkpoint.newest",))
-def newest_by_name() -> None:
-    """Step-8 counts as newer than step-10."""
-
-    def change(cells):
-        damage = cells["damage"]
-
-        def by_name(to):
-            complete = [path for path in to.glob("step-*") if not damage(path)]
-            return max(complete, key=lambda path: path.name, default=None)
-
-        cells["newest"] = by_name
-
-    when_defined("newest", change)
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.take-home",))
+def script_with_another_digest() -> None:
+    """The script to take home computes another digest than the lesson."""
+    replace_in_cells("hashlib.sha256", "hashlib.blake2b")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import fault
+from xpulab.faults.fault import fault, replace_in_cells
 
 
 @fault("04_dpo", detected_by=("dpo.reference-is-frozen",))
@@ -83,7 +83,7 @@ def positions_continue() -> None:
     trl.preprocess_preference_data = continued
 
 
-@fault("04_dpo", detected_by=("dpo.first-loss", "dpo.losses", "dpo.first-gradients"))
+@fault("04_dpo", detected_by=("dpo.first-loss", "dpo.losses", "dpo.first-gradients", "dpo.settings"))
 def beta_ignored() -> None:
     """The loss uses beta 1 instead of the configured value."""
     from dataclasses import replace
@@ -142,6 +142,80 @@ def preference_gradients_doubled() -> None:
 
     backward = paddle.Tensor.backward
     paddle.Tensor.backward = lambda self, *given, **named: backward(self * 2, *given, **named)
+
+
+@fault("04_dpo", detected_by=("dpo.own-loss", "dpo.settings", "dpo.first-gradients"))
+def beta_stays_at_its_default() -> None:
+    """The loss uses the default of beta instead of the configured value."""
+    from dataclasses import replace
+
+    from paddlenlp.trl import DPOCriterion
+
+    start = DPOCriterion.__init__
+
+    def with_the_default(self, config, dpo_config=None, **named):
+        start(self, config, dpo_config=replace(dpo_config, beta=0.1), **named)
+
+    DPOCriterion.__init__ = with_the_default
+
+
+@fault("04_dpo", detected_by=("dpo.settings", "dpo.losses"))
+def label_smoothing_ignored() -> None:
+    """The loss ignores label smoothing."""
+    from dataclasses import replace
+
+    from paddlenlp.trl import DPOCriterion
+
+    start = DPOCriterion.__init__
+
+    def without_smoothing(self, config, dpo_config=None, **named):
+        start(self, config, dpo_config=replace(dpo_config, label_smoothing=0.0), **named)
+
+    DPOCriterion.__init__ = without_smoothing
+
+
+@fault("04_dpo", detected_by=("dpo.lengths", "dpo.first-loss"))
+def sums_for_every_loss_type() -> None:
+    """The loss types ipo, or and simpo sum log-probabilities over tokens instead of taking their mean."""
+    from paddlenlp.trl import DPOCriterion
+
+    logps = DPOCriterion.dpo_logps
+    DPOCriterion.dpo_logps = lambda self, *given: logps(self, *given[:4])
+
+
+@fault("04_dpo", detected_by=("dpo.lengths", "dpo.packing", "dpo.first-gradients"))
+def means_for_every_loss_type() -> None:
+    """Every loss type takes the mean of log-probabilities over tokens, so long answers count less."""
+    from paddlenlp.trl import DPOCriterion
+
+    logps = DPOCriterion.dpo_logps
+    DPOCriterion.dpo_logps = lambda self, *given: logps(self, *given[:4], True)
+
+
+@fault("04_dpo", detected_by=("dpo.lengths", "dpo.packing"))
+def first_rejected_token_left_out() -> None:
+    """The first token of each rejected answer does not count, as with ignore_eos_token."""
+    from paddlenlp.trl import DPOCriterion
+
+    logps = DPOCriterion.dpo_logps
+
+    def left_out(self, *given):
+        self.ignore_eos_token = True
+        return logps(self, *given)
+
+    DPOCriterion.dpo_logps = left_out
+
+
+@fault("04_dpo", detected_by=("dpo.labels", "dpo.style"))
+def answers_exchanged_in_the_data() -> None:
+    """The data set exchanges chosen and rejected answers."""
+    replace_in_cells('answers = [row["chosen"], row["rejected"]]', 'answers = [row["rejected"], row["chosen"]]')
+
+
+@fault("04_dpo", detected_by=("dpo.saved",))
+def start_model_is_saved() -> None:
+    """The start model is saved instead of the trained one."""
+    replace_in_cells("policy.save_pretrained(folder)", "start_model.save_pretrained(folder)")
 
 
 @fault("04_dpo", device="sim", detected_by=("device-proof.dpo-places",))

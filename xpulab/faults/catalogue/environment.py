@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpulab.faults.fault import fault
 
 
-@fault("00_environment", detected_by=("numerics.matmul", "numerics.gradients"))
+@fault("00_environment", detected_by=("numerics.matmul", "numerics.gradients", "numerics.first-product"))
 def matmul_in_bfloat16() -> None:
     """Matrix products are computed in bfloat16 where float32 was asked for."""
     import paddle
@@ -223,7 +223,7 @@ def layer_norm_gradient_without_mean() -> None:
     paddle.nn.functional.layer_norm = layer_norm
 
 
-@fault("00_environment", detected_by=("numerics.edges",))
+@fault("00_environment", detected_by=("numerics.edges", "numerics.storage"))
 def bfloat16_cast_truncates() -> None:
     """A cast to bfloat16 truncates instead of rounding."""
     import paddle
@@ -312,3 +312,41 @@ def masked_values_get_gradients() -> None:
 
     fill = paddle.masked_fill
     paddle.masked_fill = lambda x, mask, value: fill(x, mask, value).detach() + (x - x.detach())
+
+
+@fault("00_environment", detected_by=("numerics.first-training", "numerics.from-pytorch"))
+def clear_grad_keeps_gradients() -> None:
+    """Clear_grad keeps the gradients, so that those of all steps add up."""
+    import paddle
+
+    paddle.optimizer.Optimizer.clear_grad = lambda self, set_to_zero=True: None
+
+
+@fault("00_environment", detected_by=("numerics.from-pytorch",))
+def state_dict_is_not_loaded() -> None:
+    """Set_state_dict reports success and changes no parameter of a layer."""
+    import paddle
+
+    paddle.nn.Layer.set_state_dict = lambda self, state, use_structured_name=True: ([], [])
+
+
+@fault("00_environment", device="sim", detected_by=("numerics.from-pytorch",))
+def batches_stay_on_the_host() -> None:
+    """A data loader leaves its batches on the CPU."""
+    import paddle
+
+    batches = paddle.io.DataLoader.__iter__
+    paddle.io.DataLoader.__iter__ = lambda self: iter([[each.cpu() for each in batch] for batch in batches(self)])
+
+
+@fault("00_environment", detected_by=("numerics.first-product",), smoke=("numerics.first-product",))
+def transposed_right_factor() -> None:
+    """A matrix product of square matrices uses the transpose of its right factor."""
+    import paddle
+
+    product = paddle.Tensor.__matmul__
+
+    def transposed(self, other):
+        return product(self, other.T)
+
+    paddle.Tensor.__matmul__ = transposed

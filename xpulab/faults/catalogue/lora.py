@@ -25,7 +25,7 @@ def base_weights_train() -> None:
     LoRAModel.mark_only_lora_as_trainable = mark_too_much
 
 
-@fault("03_lora", detected_by=("lora.merge",))
+@fault("03_lora", detected_by=("lora.merge", "lora.merged-weights"))
 def merge_without_scale() -> None:
     """Merging adds the adapter without its scale."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear
@@ -200,3 +200,150 @@ def adapter_trains_on_the_cpu() -> None:
 
     new = models.new_model
     models.new_model = lambda *given: new(*given).to("cpu")
+
+
+@fault("03_lora", detected_by=("lora.dropout-in-evaluation",))
+def dropout_stays_on_in_evaluation() -> None:
+    """eval() leaves the adapter's dropout on."""
+    import paddle
+    from paddlenlp.peft import LoRAModel
+
+    evaluate = LoRAModel.eval
+
+    def evaluate_with_dropout(self):
+        evaluate(self)
+        for layer in self.model.sublayers():
+            if isinstance(layer, paddle.nn.Dropout):
+                layer.training = True
+
+    LoRAModel.eval = evaluate_with_dropout
+
+
+@fault("03_lora", detected_by=("lora.dropout-in-training",))
+def dropout_is_ignored() -> None:
+    """The option lora_dropout has no effect."""
+    from paddlenlp.peft.lora.lora_layers import LoRALinear
+
+    start = LoRALinear.__init__
+
+    def without(self, *given, **named):
+        start(self, *given, **{**named, "lora_dropout": 0.0})
+
+    LoRALinear.__init__ = without
+
+
+@fault("03_lora", detected_by=("lora.plus-in-the-trainer",))
+def trainer_forgets_the_rate_of_lora_plus() -> None:
+    """The trainer's optimizer gives all parameters the same learning rate."""
+    from paddlenlp.trl import SFTTrainer
+
+    create = SFTTrainer.create_optimizer
+
+    def create_with_one_rate(self, *given, **named):
+        for weight in self.model.parameters():
+            weight.optimize_attr["learning_rate"] = 1.0
+        return create(self, *given, **named)
+
+    SFTTrainer.create_optimizer = create_with_one_rate
+
+
+@fault("03_lora", detected_by=("lora.quick-path",))
+def quick_lora_is_plain() -> None:
+    """The option use_quick_lora has no effect."""
+    from paddlenlp.peft.lora.lora_layers import LoRALinear
+
+    start = LoRALinear.__init__
+
+    def without(self, *given, **named):
+        start(self, *given, **{**named, "use_quick_lora": False})
+
+    LoRALinear.__init__ = without
+
+
+@fault("03_lora", detected_by=("lora.quick-gradients",))
+def quick_lora_scales_one_gradient_twice() -> None:
+    """Quick LoRA's backward pass scales the gradient of A twice."""
+    from paddlenlp.peft.lora.lora_quick_layers import QuickLora
+
+    backward = QuickLora.backward
+
+    def scaled_twice(ctx, grad_output):
+        of_input, of_a, of_b = backward(ctx, grad_output)
+        return of_input, of_a * ctx.scaling, of_b
+
+    QuickLora.backward = staticmethod(scaled_twice)
+
+
+@fault("03_lora", detected_by=("lora.variants-shapes",))
+def mora_is_plain() -> None:
+    """The option use_mora has no effect."""
+    from paddlenlp.peft.lora.lora_layers import LoRALinear
+
+    start = LoRALinear.__init__
+
+    def without(self, *given, **named):
+        start(self, *given, **{**named, "use_mora": False})
+
+    LoRALinear.__init__ = without
+
+
+@fault("03_lora", detected_by=("lora.variants-scale",))
+def mixer_is_not_used() -> None:
+    """The mixer has its square matrix, but computes without it."""
+    from paddlenlp.peft.lora.lora_layers import LoRALinear
+
+    start = LoRALinear.__init__
+
+    def without(self, *given, **named):
+        start(self, *given, **named)
+        self.lora_use_mixer = False
+
+    LoRALinear.__init__ = without
+
+
+@fault("03_lora", detected_by=("lora.take-home-config",))
+def take_home_loses_the_rank() -> None:
+    """The configuration to take home has another learning rate and rank."""
+    from xpulab.notebook import take_home
+
+    write = take_home.write
+
+    def write_another(folder, *, script, config, device):
+        return write(folder, script=script, config={**config, "lora_rank": 4, "learning_rate": 3e-4}, device=device)
+
+    take_home.write = write_another
+
+
+@fault("03_lora", detected_by=("lora.take-home-encodes",))
+def take_home_trains_on_the_prompt() -> None:
+    """The encoding that a reader takes home learns the prompt too."""
+    import runpy
+
+    run = runpy.run_path
+
+    def run_unmasked(path):
+        names = run(path)
+
+        def encode(tokenizer, row):
+            encoded = names["encode"](tokenizer, row)
+            return {**encoded, "labels": [*encoded["input_ids"][1:], -100]}
+
+        return {**names, "encode": encode}
+
+    runpy.run_path = run_unmasked
+
+
+@fault("03_lora", detected_by=("lora.full-ends-lower", "lora.change-has-its-rank"))
+def full_fine_tuning_trains_only_biases() -> None:
+    """What is called full fine-tuning trains nothing but biases and norms."""
+    from paddlenlp.trl import SFTTrainer
+
+    start = SFTTrainer.__init__
+
+    def freeze(self, *given, model, **named):
+        if not hasattr(model, "lora_config"):
+            for weight in model.parameters():
+                weight.stop_gradient = len(weight.shape) > 1
+        start(self, *given, model=model, **named)
+
+    SFTTrainer.__init__ = freeze

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import fault
+from xpulab.faults.fault import fault, replace_in_cells, when_defined
 
 
 @fault(
@@ -66,18 +66,20 @@ def doubled_gradients() -> None:
 @fault("02_sft", detected_by=("sft.labels-are-the-next-token", "sft.recall"))
 def labels_not_shifted() -> None:
     """The labels are not shifted by one, so the model learns to repeat the token that it reads."""
-    from xpulab.notebook import models
 
-    encode = models.encode
+    def in_the_notebook(names):
+        encode = names["encode"]
 
-    def unshifted(tokenizer, row):
-        example = encode(tokenizer, row)
-        return {**example, "labels": [-100, *example["labels"][:-1]]}
+        def unshifted(tokenizer, row):
+            example = encode(tokenizer, row)
+            return {**example, "labels": [-100, *example["labels"][:-1]]}
 
-    models.encode = unshifted
+        names["encode"] = unshifted
+
+    when_defined("encode", in_the_notebook)
 
 
-@fault("02_sft", detected_by=("sft.attention-mask", "sft.logits"))
+@fault("02_sft", detected_by=("sft.attention-mask", "sft.logits", "sft.padding"))
 def attention_mask_ignored() -> None:
     """The attention mask is ignored, so tokens attend to padding."""
     import paddle
@@ -94,10 +96,12 @@ def attention_mask_ignored() -> None:
 @fault("02_sft", detected_by=("sft.every-example-is-seen",))
 def examples_left_out() -> None:
     """Every second example is never used."""
-    from xpulab.notebook import models
 
-    get = models.Examples.__getitem__
-    models.Examples.__getitem__ = lambda self, index: get(self, index // 2 * 2)
+    def in_the_notebook(names):
+        get = names["Examples"].__getitem__
+        names["Examples"].__getitem__ = lambda self, index: get(self, index // 2 * 2)
+
+    when_defined("Examples", in_the_notebook)
 
 
 @fault("02_sft", detected_by=("sft.schedule",))
@@ -204,10 +208,13 @@ def saved_in_bfloat16() -> None:
 @fault("02_sft", device="sim", detected_by=("device-proof.sft-places",), smoke=("sft.smoke-places",))
 def trains_on_the_cpu() -> None:
     """The model is on the CPU, whatever device is selected."""
-    from xpulab.notebook import models
 
-    new = models.new_model
-    models.new_model = lambda *given: new(*given).to("cpu")
+    def in_the_notebook(names):
+        new = names["new_model"]
+        names["new_model"] = lambda: new().to("cpu")
+        names["network"].to("cpu")
+
+    when_defined("new_model", in_the_notebook)
 
 
 @fault("02_sft", detected_by=("sft.decay",))
@@ -271,3 +278,68 @@ def same_order_in_every_epoch() -> None:
         return iter(self.drawn)
 
     RandomSampler.__iter__ = first_order
+
+
+@fault("02_sft", detected_by=("sft.padding",))
+def labels_of_padding_count() -> None:
+    """The labels of padding are the padding token, so the model learns padding too."""
+    from paddlenlp.data import DataCollatorForSeq2Seq
+
+    collate = DataCollatorForSeq2Seq.__call__
+
+    def with_labels(self, *given, **named):
+        self.label_pad_token_id = self.tokenizer.pad_token_id
+        return collate(self, *given, **named)
+
+    DataCollatorForSeq2Seq.__call__ = with_labels
+
+
+@fault("02_sft", detected_by=("sft.cached-positions",))
+def cached_steps_have_position_0() -> None:
+    """Every cached step of a generation has position 0."""
+    from paddlenlp.transformers import Qwen2ForCausalLM
+
+    prepare = Qwen2ForCausalLM.prepare_inputs_for_generation
+
+    def without_positions(self, *given, past_key_values=None, **named):
+        inputs = prepare(self, *given, past_key_values=past_key_values, **named)
+        return {**inputs, "position_ids": None} if past_key_values else inputs
+
+    Qwen2ForCausalLM.prepare_inputs_for_generation = without_positions
+
+
+@fault("02_sft", detected_by=("sft.accumulation",))
+def accumulated_gradients_are_summed() -> None:
+    """The gradients of accumulated batches are added up, not averaged."""
+    from paddlenlp.trl import SFTTrainer
+
+    loss_of = SFTTrainer.compute_loss
+
+    def times_the_steps(self, *given, **named):
+        return loss_of(self, *given, **named) * self.args.gradient_accumulation_steps
+
+    SFTTrainer.compute_loss = times_the_steps
+
+
+@fault("02_sft", detected_by=("sft.shared-functions",))
+def prompt_of_the_lesson_differs() -> None:
+    """The lesson's prompt is another text than that of later chapters."""
+    replace_in_cells("Question: {question}\\nAnswer:", "Q: {question}\\nA:")
+
+
+@fault("02_sft", detected_by=("sft.take-home-code",))
+def script_does_not_shift_the_labels() -> None:
+    """The script to take home does not shift the labels."""
+    import tempfile
+    from pathlib import Path
+
+    from xpulab.notebook import take_home
+
+    real = take_home.script_path
+
+    def unshifted(script):
+        path, text = Path(tempfile.mkdtemp()) / f"{script}.py", real(script).read_text(encoding="utf-8")
+        path.write_text(text.replace("[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered"))
+        return path
+
+    take_home.script_path = unshifted

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ SCOPE = {
 }
 """By device: what a green run on it says, and what it does not. It stands in every report."""
 
+DEFECTS = frozenset({"known", "fixed"})
+"""The outcomes of checks that are about a listed defect of the software."""
+
 _GREEN = frozenset({"passed", "partial"})
 
 
@@ -40,12 +44,14 @@ class Result:
 
     target: what was asked for. verdicts: one for each notebook. seconds: how long the run took.
     folder: the absolute path of the folder that holds the reports and the executed notebooks.
+    date: when it ended, in local time with the time zone's offset from UTC, "2026-11-22T03:10:00+00:00".
     """
 
     target: Target
     verdicts: tuple[Verdict, ...]
     seconds: float
     folder: Path
+    date: str = field(default_factory=lambda: datetime.now().astimezone().isoformat(timespec="seconds"))
 
     @property
     def is_partial(self) -> bool:
@@ -74,6 +80,11 @@ class Result:
     def run_context(self) -> RunContext | None:
         """Where it ran, as the first notebook recorded it that did."""
         return next((verdict.run_context for verdict in self.verdicts if verdict.run_context), None)
+
+    @property
+    def defects(self) -> tuple[Record, ...]:
+        """The checks that met a known software defect: they say something of the release, not of the machine."""
+        return tuple(record for verdict in self.verdicts for record in verdict.records if record.outcome in DEFECTS)
 
     @property
     def green_notebooks(self) -> int:
@@ -113,6 +124,8 @@ def to_json(result: Result) -> dict[str, Any]:
             "level": result.target.level,
             "cards": result.target.cards,
             "seconds": round(result.seconds, 1),
+            "date": result.date,
+            "card_facts": [asdict(card) for card in context.card_facts] if context else [],
             "machine": context.machine if context else {},
             "versions": context.versions if context else {},
             "notebooks": [_notebook(result, verdict) for verdict in result.verdicts],
@@ -132,7 +145,9 @@ def _notebook(result: Result, verdict: Verdict) -> dict[str, Any]:
         "compared": verdict.compared,
         "controls_rejected": verdict.controls_rejected,
         "executed": result.executed(verdict),
-        "checks": [_check(record) for record in verdict.records],
+        "checks": [
+            {**_check(record), "section": group.title} for group, records in verdict.grouped_records for record in records
+        ],
     }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpulab.harness.judge import Verdict
-from xpulab.harness.report.result import PARTIAL, Result
-from xpulab.records.record import RED
+from xpulab.harness.report.result import DEFECTS, PARTIAL, Result
+from xpulab.records.record import RED, Record
 
-_SHOWN = RED - {"missing"} | {"known", "fixed"}
+_SHOWN = RED - {"missing"} | DEFECTS
 """The outcomes whose checks get lines of their own; what is missing is listed in the notebook's reason."""
 
 
@@ -28,10 +28,18 @@ def format_result(result: Result) -> str:
 def _notebook(verdict: Verdict) -> Iterator[str]:
     compared = f"{verdict.compared} of {len(verdict.records)} checks compared"
     yield f"{verdict.outcome:<8}{verdict.name}  {compared}, {verdict.seconds:.1f} s"
-    if verdict.reason:
-        yield f"        {verdict.reason}"
+    yield from (f"        {reason}" for reason in verdict.reasons)
     yield from (f"        note: {note}" for note in verdict.notes)
     for record in verdict.records:
         if record.outcome in _SHOWN:
             yield f"        {record.outcome} {record.name}: {record.means}"
-            yield f"          measured {record.measured}, expected {record.expected or '-'}; {record.reason}"
+            yield from _details(record)
+
+
+def _details(record: Record) -> Iterator[str]:
+    """What was measured and why it is not right; of a known defect with many cases only their names."""
+    cases = [row.case for row in record.rows if row.outcome == record.outcome]
+    if record.outcome in DEFECTS and cases:
+        yield f"          {', '.join(cases)}; data/known_issues.yaml has each defect with its workaround"
+    else:
+        yield f"          measured {record.measured}, expected {record.expected or '-'}; {record.reason}"

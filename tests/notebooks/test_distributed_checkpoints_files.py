@@ -1,0 +1,117 @@
+"""The script that chapter 13 writes saves on some ranks and resumes on others, without xpulab and without the notebook."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from xpulab import files, sim
+from xpulab.notebook import take_home
+
+pytestmark = pytest.mark.integration
+
+NOTEBOOK = files.NOTEBOOKS / "13_distributed_checkpoints.ipynb"
+SECONDS = 60
+"""For one training of at most twelve steps; two ranks take 5 s on an idle machine."""
+ON_TWO = ("-m", "paddle.distributed.launch", "--log_dir", "log")
+ON_CPU = (*ON_TWO, "--nproc_per_node", "2", "--backend", "gloo")
+ON_SIM = (*ON_TWO, "--devices", "0,1")
+
+
+@pytest.fixture
+def home(tmp_path):
+    """The folder that the chapter writes, with its own configuration and a save after every third step."""
+    sources = [cell.source for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
+    (source,) = [source for source in sources if source.startswith("config = {")]
+    config = ast.literal_eval(ast.parse(source).body[0].value)
+    take_home.write(tmp_path, script="resume_anywhere", config={**config, "save_steps": 3}, device="cpu")
+    return tmp_path
+
+
+def run(home, *arguments, launch=(), succeeds=True, **variables):
+    """Run the script in its folder, on one rank or with these arguments of the launcher. Returns what it printed."""
+    unwanted = ("PYTHONPATH", "XPULAB", "CUSTOM_DEVICE", "PADDLE_", "FLAGS_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **variables}
+    command = [sys.executable, *launch, "resume_anywhere.py", "config.json", *arguments]
+    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode == 0) is succeeds, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def losses(home, folder):
+    """Step to loss and number of ranks, from the log of rank 0."""
+    rows = [json.loads(line) for line in (home / folder / "losses.jsonl").read_text().splitlines()]
+    return {row["step"]: row["loss"] for row in rows}, [row["ranks"] for row in rows]
+
+
+def test_two_ranks_save_and_one_continues_as_if_uninterrupted(home):
+    run(home, "--max_steps", "6", "--output_dir", "moved", launch=ON_CPU)
+    run(home, "--max_steps", "8", "--output_dir", "moved")
+    run(home, "--max_steps", "8", "--output_dir", "uninterrupted")
+
+    moved, ranks = losses(home, "moved")
+    assert ranks == [2] * 6 + [1] * 2
+    assert moved == pytest.approx(losses(home, "uninterrupted")[0], abs=1e-4)
+    assert moved[8] < moved[1] / 2
+    assert sorted(each.name for each in (home / "moved").glob("checkpoint-*")) == ["checkpoint-6", "checkpoint-8"]
+
+
+def test_one_saves_and_two_continue_on_simulated_cards(home):
+    cards = {**sim.environment(2), "PADDLE_XCCL_BACKEND": "sim"}
+    run(home, "--max_steps", "4", "--device", "sim", **sim.environment(1))
+    run(home, "--max_steps", "6", "--device", "sim", launch=ON_SIM, **cards)
+
+    found, ranks = losses(home, "checkpoints")
+    assert ranks == [1] * 4 + [2] * 2
+    assert all(found[step + 1] < found[step] for step in range(1, 6))
+
+
+def test_both_ranks_refuse_a_damaged_checkpoint_and_name_the_file(home):
+    run(home, "--max_steps", "3")
+    (file,) = (home / "checkpoints" / "checkpoint-3").glob("*.distcp")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 64
+    file.write_bytes(data)
+
+    run(home, "--max_steps", "6", launch=ON_CPU, succeeds=False)
+
+    for rank in range(2):
+        log = (home / "log" / f"workerlog.{rank}").read_text(encoding="utf-8", errors="replace")
+        assert f"checkpoint-3: {file.name} has other contents" in log
+
+
+def test_a_checkpoint_that_was_not_finished_is_not_resumed_from_and_is_written_again(home):
+    run(home, "--max_steps", "6")
+    (home / "checkpoints" / "checkpoint-6" / "complete.json").unlink()
+
+    assert "step 4, loss" in run(home, "--max_steps", "6")
+    assert (home / "checkpoints" / "checkpoint-6" / "complete.json").exists()
+
+
+def test_paddlenlp_reads_the_arguments_of_the_file(home, monkeypatch):
+    from paddlenlp.trainer import PdArgumentParser
+    from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig
+
+    monkeypatch.setattr(sys, "argv", ["run_finetune.py", str(home / "config.json")])
+    read = PdArgumentParser((ModelConfig, DataConfig, SFTConfig)).parse_json_file_and_cmd_lines()
+
+    for name, value in json.loads((home / "config.json").read_text(encoding="utf-8")).items():
+        (owner,) = [each for each in read if hasattr(each, name)]
+        assert getattr(owner, name) == value, name
+
+
+def test_an_argument_that_would_change_the_format_is_refused(home):
+    config = json.loads((home / "config.json").read_text())
+    (home / "config.json").write_text(json.dumps({**config, "unified_checkpoint": False}))
+    run(home, succeeds=False)
+
+
+def test_the_script_needs_nothing_of_xpulab(home):
+    assert "xpulab" not in (home / "resume_anywhere.py").read_text(encoding="utf-8")

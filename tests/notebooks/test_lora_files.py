@@ -1,0 +1,134 @@
+"""The files that chapter 03 gives a reader: the script runs on a CPU and on simulated cards, and PaddleNLP reads the config."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+
+from xpulab import files, sim
+from xpulab.notebook import take_home
+from xpulab.notebook.pictures import lora as pictures
+from xpulab.ranks.environment import before_launch
+
+pytestmark = pytest.mark.integration
+
+STEPS = 60
+BATCH = 16
+CONFIG = {
+    "model_name_or_path": "base",
+    "dataset_name_or_path": "data",
+    "output_dir": "adapter",
+    "do_train": True,
+    "lora": True,
+    "lora_rank": 8,
+    "learning_rate": 1e-2,
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 5,
+    "max_steps": STEPS,
+    "seed": 0,
+    "per_device_train_batch_size": BATCH,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "disable_tqdm": True,
+}
+"""As the chapter writes it at level quick."""
+SECONDS = 200
+"""A run takes 10 s on an idle core, most of it to import PaddleNLP."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """The folder that the chapter writes."""
+    folder = tmp_path_factory.mktemp("lora")
+    take_home.write(folder, script="lora", config=CONFIG, device="cpu")
+    shutil.copytree(files.DATA / "models" / "tiny-qwen2-sft", folder / "base")
+    (folder / "data").mkdir()
+    shutil.copyfile(files.DATA / "instructions" / "xpu_train.jsonl", folder / "data" / "train.json")
+    return folder
+
+
+def run(home: Path, *command: str, **variables: str) -> list[float]:
+    """The losses of a run of Python with these arguments, without xpulab on the path."""
+    environment = {name: value for name, value in before_launch(os.environ).items() if name != "PYTHONPATH"} | variables
+    done = subprocess.run(
+        [sys.executable, *command], cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    output = command[command.index("--output_dir") + 1]
+    return json.loads((home / output / "losses.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def losses(home: Path) -> list[float]:
+    """Those of a run in one process, which also writes the merged model."""
+    return run(home, "lora.py", "config.json", "--output_dir", "adapter", "--merge_to", "merged")
+
+
+def test_the_config_has_the_arguments_of_the_notebook():
+    notebook = nbformat.read(files.NOTEBOOKS / "03_lora.ipynb", as_version=4)
+    (cell,) = [cell.source for cell in notebook.cells if "arguments = {" in cell.source]
+    assert [name for name in CONFIG if f'"{name}"' not in cell] == []
+
+
+def test_one_process_trains_as_the_notebook_does(losses: list[float], tmp_path: Path):
+    asked = ["03_lora", "--check", "lora.loss-falls", "--device", "cpu", "--out", str(tmp_path / "out")]
+    subprocess.run([sys.executable, "-m", "xpulab", "run", *asked], timeout=SECONDS, capture_output=True, cwd=tmp_path)
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    (found,) = [each for each in result["notebooks"][0]["checks"] if each["name"] == "lora.loss-falls"]
+    assert len(losses) == STEPS
+    assert found["measured"] == pytest.approx(losses[-1], rel=0.01)
+
+
+def test_the_merged_model_needs_no_lora_and_answers_every_question(home: Path, losses: list[float]):
+    from xpulab.notebook import models
+
+    rows = models.instructions("xpu_train")
+    merged = models.new_model(str(home / "merged"), 0)
+    answers = models.answers(merged, models.new_tokenizer(str(home / "merged")), rows)
+    assert not [name for name in merged.state_dict() if "lora" in name]
+    assert answers == [row["answer"] for row in rows]
+
+
+def test_two_simulated_cards_take_the_steps_of_one_process(home: Path, losses: list[float]):
+    launch = ["-m", "paddle.distributed.launch", "--devices", "0,1", "--log_dir", "logs", "lora.py", "config.json"]
+    half = ["--device", "sim", "--output_dir", "sim", "--max_steps", "6", "--per_device_train_batch_size", str(BATCH // 2)]
+    both = run(home, *launch, *half, **sim.environment(2))
+    assert np.isfinite(both).all()
+    assert both[-1] < both[0] - 1.0
+    assert both[0] == pytest.approx(losses[0], rel=0.05)  # the mean of two halves, which differ in their number of tokens
+
+
+def test_the_shapes_of_the_picture_are_those_of_the_published_models():
+    found = {name: pictures.sizes(shape, 8)[0] for name, shape in pictures.QWEN2.items()}
+    assert found == {"Qwen2-0.5B": 494_032_768, "Qwen2-7B": 7_615_616_512}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--pissa", "true"], "cannot load a PiSSA adapter"), (["--use_mora", "true", "--merge_to", "m"], "merges MoRA wrongly")],
+)
+def test_the_script_refuses_what_this_release_does_wrongly(home: Path, arguments: list[str], message: str, monkeypatch):
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(sys, "argv", ["lora.py", "config.json", *arguments])
+    with pytest.raises(SystemExit, match=message):
+        runpy.run_path(str(home / "lora.py"))["main"]()
+
+
+def test_paddlenlp_reads_the_config(home: Path):
+    from paddlenlp.trainer import PdArgumentParser
+    from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig
+
+    parser = PdArgumentParser((ModelConfig, DataConfig, SFTConfig))
+    model, data, training = parser.parse_json_file(home / "config.json")
+    assert (model.lora, model.lora_rank, data.dataset_name_or_path) == (True, 8, "data")
+    assert (training.max_steps, training.learning_rate, training.device) == (STEPS, 1e-2, "cpu")

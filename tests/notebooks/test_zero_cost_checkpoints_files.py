@@ -1,0 +1,55 @@
+"""The file that chapter 14 gives away saves in the background and resumes, without xpulab and without the notebook."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from xpulab import files, sim
+
+pytestmark = pytest.mark.integration
+
+SCRIPT = files.DATA / "take_home" / "zero_cost_saver.py"
+SECONDS = 60
+"""For one training of twelve steps; it takes 3 s on an idle machine."""
+
+
+def losses(folder, *arguments, **variables):
+    """Run the script, which saves into the folder after every fourth step; step to loss of the steps that it made."""
+    unwanted = ("PYTHONPATH", "XPULAB", "CUSTOM_DEVICE", "PADDLE_", "FLAGS_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **variables}
+    command = [sys.executable, str(SCRIPT), "--output_dir", str(folder), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {int(step): float(loss) for step, loss in re.findall(r"step (\d+), loss (\S+)", done.stdout)}
+
+
+def test_it_resumes_as_if_uninterrupted_from_the_newest_complete_checkpoint(tmp_path):
+    uninterrupted = losses(tmp_path / "a")
+    first = losses(tmp_path / "b", "--max_steps", "9")
+    newest = tmp_path / "b" / "step-8" / "state.safetensors"
+    os.truncate(newest, newest.stat().st_size // 2)  # as after a kill
+    resumed = losses(tmp_path / "b")
+
+    assert list(resumed) == list(range(5, 13))
+    assert {**first, **resumed} == pytest.approx(uninterrupted, abs=1e-4)
+    assert uninterrupted[12] < uninterrupted[1]
+    assert (tmp_path / "b" / "step-8" / "complete.json").exists()
+
+
+def test_it_saves_the_state_of_a_simulated_card(tmp_path):
+    card = sim.environment(1)
+    first = losses(tmp_path, "--device", "sim", "--max_steps", "4", **card)
+    resumed = losses(tmp_path, "--device", "sim", "--max_steps", "6", **card)
+
+    assert list(first) == [1, 2, 3, 4]
+    assert list(resumed) == [5, 6]
+
+
+def test_it_needs_nothing_of_xpulab():
+    assert "xpulab" not in SCRIPT.read_text(encoding="utf-8")

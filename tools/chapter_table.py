@@ -1,0 +1,123 @@
+"""Measure the chapters: how much is lesson and how much is proof.
+
+    .venv/bin/python tools/chapter_table.py          # a Markdown table, one row for each chapter
+
+Code lines are lines that are neither blank nor a comment. Visible code is that of cells which JupyterLab does not collapse.
+The lesson share is the part of the visible code that is not a check.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from xpulab import files
+from xpulab.harness.sections import read_sections
+from xpulab.records.planned import planned_checks, python_of
+
+
+@dataclass(frozen=True)
+class ChapterSize:
+    """How large a chapter is.
+
+    cells, lesson_cells: all cells, and those of the sections before the proof.
+    words: of its text. code_lines, visible_lines, check_lines: of code, of visible code, of visible code that is a check.
+    lesson_words: words of the text above the proof.
+    checks, figures: how many there are.
+    longest_lesson_cell, longest_proof_cell: the most lines of a visible and of a collapsed cell.
+    """
+
+    cells: int
+    lesson_cells: int
+    words: int
+    code_lines: int
+    visible_lines: int
+    check_lines: int
+    lesson_words: int
+    checks: int
+    figures: int
+    longest_lesson_cell: int
+    longest_proof_cell: int
+
+    @property
+    def lesson_share(self) -> float:
+        """The part of the visible code that is not a check, 0 to 1."""
+        return 1 - self.check_lines / self.visible_lines
+
+
+def size_of(path: Path) -> ChapterSize:
+    """Measure one notebook."""
+    notebook = nbformat.read(path, as_version=4)
+    sections = read_sections(path, notebook)
+    proof = {index for section in sections if section.part == "proof" for index in section.cells}
+    last = max(index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code")
+    proof -= {last}
+    lesson = range(sections[0].cells.start, min(proof, default=len(notebook.cells)))
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    visible = [cell for cell in code if not cell.metadata.get("jupyter", {}).get("source_hidden")]
+    lesson_text = [cell for index, cell in enumerate(notebook.cells) if cell.cell_type == "markdown" and index not in proof]
+    return ChapterSize(
+        cells=len(notebook.cells),
+        lesson_cells=len(lesson),
+        words=sum(map(_words, (cell for cell in notebook.cells if cell.cell_type == "markdown"))),
+        code_lines=sum(len(code_lines(cell.source)) for cell in code),
+        visible_lines=sum(len(code_lines(cell.source)) for cell in visible),
+        check_lines=sum(len(check_lines(cell.source)) for cell in visible),
+        lesson_words=sum(map(_words, lesson_text)),
+        checks=len(planned_checks([cell.source for cell in code], path.name)),
+        figures=json.dumps(notebook).count('"image/png"'),
+        longest_lesson_cell=max(len(cell.source.splitlines()) for cell in visible),
+        longest_proof_cell=max(
+            (len(notebook.cells[i].source.splitlines()) for i in proof if notebook.cells[i] in code), default=0
+        ),
+    )
+
+
+def code_lines(source: str) -> set[int]:
+    """The numbers of the lines that are neither blank nor a comment."""
+    lines = enumerate(source.splitlines(), start=1)
+    return {number for number, line in lines if line.strip() and not line.strip().startswith("#")}
+
+
+def check_lines(source: str) -> set[int]:
+    """The numbers of the code lines that belong to a check: a call of `check`, or the block of a table."""
+    tree = ast.parse(python_of(source))
+    checks = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_check(node)]
+    spans = [range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in checks]
+    return {line for span in spans for line in span} & code_lines(source)
+
+
+def _is_check(node: ast.stmt) -> bool:
+    if isinstance(node, ast.With):
+        return any(_calls_check(item.context_expr) for item in node.items)
+    return isinstance(node, ast.Expr) and _calls_check(node.value)
+
+
+def _calls_check(node: ast.AST) -> bool:
+    function = node.func if isinstance(node, ast.Call) else None
+    return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "check"
+
+
+def _words(cell: NotebookNode) -> int:
+    text = re.sub(r"<!--.*?-->", "", cell.source, flags=re.DOTALL)
+    return len(text.split())
+
+
+def main() -> None:
+    """Print the table."""
+    print("| chapter | cells | of these lesson | words | code lines | visible | checks | figures | lesson share |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for path in sorted(files.NOTEBOOKS.glob("*.ipynb")):
+        size = size_of(path)
+        numbers = (size.cells, size.lesson_cells, size.words, size.code_lines, size.visible_lines, size.checks, size.figures)
+        print(f"| {path.stem} | {' | '.join(map(str, numbers))} | {size.lesson_share:.0%} |")
+
+
+if __name__ == "__main__":
+    main()

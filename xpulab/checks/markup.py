@@ -1,0 +1,81 @@
+"""The HTML twins of what checks and the verdict print: badges, the banner, tables. The text is the same with and without."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from xpulab.devices import SIMULATED
+from xpulab.records.format import format_measured
+from xpulab.records.record import RED, Record, RunContext
+
+GREEN, SOFT, AMBER, WRONG = "#1a7f37", "#57606a", "#8a6d00", "#b00020"
+
+_COLOURS = {"passed": GREEN, "skipped": SOFT, "known": AMBER, "fixed": AMBER, **dict.fromkeys(RED, WRONG)}
+_DEFECTS = ("known", "fixed")
+_LEFT = "text-align:left;vertical-align:top"
+
+
+def line(record: Record) -> str:
+    """The line of a check: a badge with its outcome, its name, and what a pass means."""
+    return f"{badge(record.outcome)} <code>{html.escape(record.name)}</code> {html.escape(record.means)}"
+
+
+def badge(outcome: str) -> str:
+    """An outcome as a coloured label; the word stays readable without colours."""
+    style = f"background:{_COLOURS[outcome]};color:#fff;border-radius:0.6em;padding:0.05em 0.6em;font-size:0.9em"
+    return f'<span style="{style}">{outcome}</span>'
+
+
+def details(text: str) -> str:
+    """The lines below a red check."""
+    return f'<pre style="color:{WRONG}">{html.escape(text)}</pre>'
+
+
+def banner(green: bool, summary: str, context: RunContext | None, date: str) -> str:
+    """READY or NOT READY, what was counted, and where it was measured: machine, card, driver, versions, date."""
+    colour, word = (GREEN, "READY") if green else (WRONG, "NOT READY")
+    facts = [*_where(context), date]
+    return (
+        f'<div style="border-left:0.6em solid {colour};padding:0.4em 1em;margin:0.4em 0">'
+        f'<b style="font-size:1.6em;color:{colour}">{word}</b><br>{html.escape(summary)}<br>'
+        f'<span style="color:{SOFT}">{html.escape(" · ".join(facts))}</span></div>'
+    )
+
+
+def verdict_tables(records: Sequence[Record]) -> str:
+    """The checks of this machine with their values, then, apart from them, those that meet a known software defect."""
+    own = [record for record in records if record.outcome not in _DEFECTS]
+    defects = [record for record in records if record.outcome in _DEFECTS]
+    tables = _table(("outcome", "check", "measured", "expected", ""), map(_own_cells, own))
+    if defects:
+        heading = "<p><b>Known software defects</b>: of this release, not of this machine.</p>"
+        tables += heading + _table(("outcome", "check", "defect and workaround"), map(_defect_cells, defects))
+    return tables
+
+
+def _where(context: RunContext | None) -> list[str]:
+    if context is None:
+        return ["no device was chosen"]
+    machine = context.machine
+    cards = f"{context.cards} {'simulated ' if context.device == SIMULATED else ''}card{'s' if context.cards > 1 else ''}"
+    facts = [context.device if context.device == "cpu" else f"{context.device}, {cards}"]
+    facts += [str(machine[name]) for name in ("card", "processor") if machine.get(name)]
+    if machine.get("driver"):
+        facts.append(f"driver {machine['driver']}")
+    return facts + [f"{package} {version}" for package, version in context.versions.items() if "paddle" in package]
+
+
+def _own_cells(record: Record) -> list[str]:
+    texts = (record.name, format_measured(record), record.expected, record.reason or "")
+    return [badge(record.outcome), *map(html.escape, texts)]
+
+
+def _defect_cells(record: Record) -> list[str]:
+    return [badge(record.outcome), html.escape(record.name), html.escape(record.reason or "")]
+
+
+def _table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f'<th style="{_LEFT}">{title}</th>' for title in titles)
+    body = "".join("<tr>" + "".join(f'<td style="{_LEFT}">{cell}</td>' for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

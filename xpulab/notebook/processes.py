@@ -1,0 +1,61 @@
+"""Run a function once for each of several cases, every time in a new process, as after a crash or on another day.
+
+A GPU or an XPU can often be used by one process only. `run_each` then stays in this process; `run_each_apart` and `ends_of`,
+whose functions may end or restrict their process, use the CPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from xpulab import ranks
+from xpulab.devices import SIMULATED
+
+AT_MOST = 4
+"""How many processes run at the same time."""
+SECONDS = 200
+"""The time limit of one process."""
+
+
+def run_each(function: Callable[[Any], Any], cases: Iterable[Any], device: str) -> list[Any]:
+    """function(case) for each case, each in a new process; on a GPU or an XPU one after the other in this process.
+
+    device: the name of the device in use. Raises RanksFailed when a process fails.
+    """
+    if device != forked_device(device):
+        return [function(case) for case in cases]
+    return run_each_apart(function, cases, device)
+
+
+def run_each_apart(function: Callable[[Any], Any], cases: Iterable[Any], device: str) -> list[Any]:
+    """function(case) for each case, each in a new process, on the CPU where `device` is a GPU or an XPU.
+
+    Raises RanksFailed when a process fails.
+    """
+    return _in_threads(lambda case: ranks.run(function, 1, case, device=forked_device(device), time_limit=SECONDS)[0], cases)
+
+
+def ends_of(function: Callable[[Any], Any], cases: Sequence[Any], device: str) -> list[str]:
+    """How each process ended that called function(case), as text: "signal 9", an error, or "it returned"."""
+
+    def end(case: Any) -> str:
+        try:
+            run_each_apart(function, [case], device)
+        except ranks.RanksFailed as failed:
+            return failed.reports[0].reason
+        return "it returned"
+
+    return _in_threads(end, cases)
+
+
+def forked_device(device: str) -> str:
+    """The device of new processes: the given one where starting a process takes no time, else the CPU."""
+    return device if device in ("cpu", SIMULATED) else "cpu"
+
+
+def _in_threads(work: Callable[[Any], Any], cases: Iterable[Any]) -> list[Any]:
+    with ThreadPoolExecutor(min(AT_MOST, os.cpu_count() or 1)) as pool:
+        return list(pool.map(work, cases))
