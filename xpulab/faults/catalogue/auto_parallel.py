@@ -131,12 +131,13 @@ def state_not_sharded() -> None:
     dist.shard_optimizer = lambda optimizer, how=None, *rest, **kwargs: real(optimizer, None, *rest, **kwargs)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("auto-parallel-config.held",))
+@fault("08_auto_parallel", where="ranks", detected_by=("shard-layer.first-layers", "auto-parallel-config.held"))
 def model_not_cut() -> None:
     """The functions shard_layer and parallelize leave the whole weights on every rank."""
     import paddle.distributed as dist
 
-    dist.shard_layer = lambda layer, mesh, function=None, **kwargs: layer
+    real = dist.shard_layer
+    dist.shard_layer = lambda layer, mesh, function=None, **kwargs: real(layer, mesh, **kwargs)
     dist.parallelize = lambda model, optimizer=None, **kwargs: (model, optimizer)
 
 
