@@ -40,7 +40,9 @@ def timeline(events: Sequence[Event]) -> None:
         lanes[lane].append((1000 * (begin - start), 1000 * (end - begin), text, _LANES[lane]))
     longest = max(end - start for _, _, _, end in events) * 1000
     readable = {
-        lane: [(begin, long, text if long > longest * len(text) / _CHARACTERS else "", tone) for begin, long, text, tone in pieces]
+        lane: [
+            (begin, long, text if long > longest * len(text) / _CHARACTERS else "", tone) for begin, long, text, tone in pieces
+        ]
         for lane, pieces in lanes.items()
     }
     axes = plt.subplots(figsize=(9.0, 2.8), layout="constrained")[1]
