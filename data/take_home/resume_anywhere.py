@@ -66,7 +66,7 @@ def loss_of(model, tokens):
 
 
 def position(shape, way, rank, n):
-    """The slice of a rank in a tensor of this shape that is split by rows, by columns, in blocks or not at all."""
+    """The slice of a rank; the way is "rows", "columns", "blocks" or "whole"."""
     across = {"rows": [(0, n, rank)], "columns": [(len(shape) - 1, n, rank)], "whole": []}
     across["blocks"] = [(0, n // 2, rank // 2), (1, 2, rank % 2)] if n == 4 else across["rows"]
     place = [slice(0, size) for size in shape]
