@@ -141,10 +141,8 @@ def mismatches(state, path):
 
 
 def agree(found, path):
-    of_ranks = [found]
-    if dist.get_world_size() > 1:
-        of_ranks = []
-        dist.all_gather_object(of_ranks, found)
+    of_ranks = []
+    dist.all_gather_object(of_ranks, found) if dist.get_world_size() > 1 else of_ranks.append(found)
     if together := sorted({each for of_rank in of_ranks for each in of_rank}):
         raise ValueError(f"{path.name}: {'; '.join(together)}")
 
