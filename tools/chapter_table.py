@@ -30,7 +30,7 @@ class ChapterSize:
     words: of its text. code_lines, visible_lines, check_lines: of code, of visible code, of visible code that is a check.
     lesson_words: words of the text above the proof.
     checks, figures: how many there are.
-    longest_lesson_cell, longest_proof_cell: the most lines of a visible and of a collapsed cell.
+    longest_lesson_cell: the most code lines of a visible cell, without its checks. longest_proof_cell: of a cell of the proof.
     """
 
     cells: int
@@ -61,6 +61,7 @@ def size_of(path: Path) -> ChapterSize:
     lesson = range(sections[0].cells.start, min(proof, default=len(notebook.cells)))
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     visible = [cell for cell in code if not cell.metadata.get("jupyter", {}).get("source_hidden")]
+    proof_code = [notebook.cells[index] for index in sorted(proof) if notebook.cells[index].cell_type == "code"]
     lesson_text = [cell for index, cell in enumerate(notebook.cells) if cell.cell_type == "markdown" and index not in proof]
     return ChapterSize(
         cells=len(notebook.cells),
@@ -72,10 +73,8 @@ def size_of(path: Path) -> ChapterSize:
         lesson_words=sum(map(_words, lesson_text)),
         checks=len(planned_checks([cell.source for cell in code], path.name)),
         figures=json.dumps(notebook).count('"image/png"'),
-        longest_lesson_cell=max(len(cell.source.splitlines()) for cell in visible),
-        longest_proof_cell=max(
-            (len(notebook.cells[i].source.splitlines()) for i in proof if notebook.cells[i] in code), default=0
-        ),
+        longest_lesson_cell=max(len(code_lines(cell.source) - check_lines(cell.source)) for cell in visible),
+        longest_proof_cell=max(len(code_lines(cell.source)) for cell in proof_code),
     )
 
 

@@ -76,12 +76,11 @@ def add_adapter(network, **options):
 def load_adapter(network, folder):
     """The network with the adapter of a folder. Raises ValueError when the weights in use are not those of the file."""
     adapted = LoRAModel.from_pretrained(network, str(folder))
-    if not (file := Path(folder) / "lora_model_state.pdparams").is_file():
-        raise ValueError(f"{file.name} is missing")
-    stored = paddle.load(str(file))
+    file = Path(folder) / "lora_model_state.pdparams"
+    stored = paddle.load(str(file)) if file.exists() else {}
     for name, weight in adapted.get_trainable_state_dict().items():
         if name not in stored or not np.array_equal(weight.numpy(), stored[name].numpy()):
-            raise ValueError(f"{name}: the weights in use are not those of {file.name}")
+            raise ValueError(f"{name} was not loaded: {file.name} is missing or has another shape")
     return adapted
 
 
