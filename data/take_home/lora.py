@@ -76,10 +76,12 @@ def add_adapter(network, **options):
 def load_adapter(network, folder):
     """The network with the adapter of a folder. Raises ValueError when the weights in use are not those of the file."""
     adapted = LoRAModel.from_pretrained(network, str(folder))
-    stored = paddle.load(str(Path(folder) / "lora_model_state.pdparams"))
+    if not (file := Path(folder) / "lora_model_state.pdparams").is_file():
+        raise ValueError(f"{file.name} is missing")
+    stored = paddle.load(str(file))
     for name, weight in adapted.get_trainable_state_dict().items():
         if name not in stored or not np.array_equal(weight.numpy(), stored[name].numpy()):
-            raise ValueError(f"{name}: the adapter in {folder} was not loaded")
+            raise ValueError(f"{name}: the weights in use are not those of {file.name}")
     return adapted
 
 

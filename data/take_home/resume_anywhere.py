@@ -66,7 +66,7 @@ def loss_of(model, tokens):
 
 
 def position(shape, way, rank, n):
-    """The slice of a rank in a tensor of this shape that is split by rows, by columns, in blocks or not at all."""
+    """The slice of a rank; the way is "rows", "columns", "blocks" or "whole"."""
     across = {"rows": [(0, n, rank)], "columns": [(len(shape) - 1, n, rank)], "whole": []}
     across["blocks"] = [(0, n // 2, rank // 2), (1, 2, rank % 2)] if n == 4 else across["rows"]
     place = [slice(0, size) for size in shape]
@@ -141,10 +141,8 @@ def mismatches(state, path):
 
 
 def agree(found, path):
-    of_ranks = [found]
-    if dist.get_world_size() > 1:
-        of_ranks = []
-        dist.all_gather_object(of_ranks, found)
+    of_ranks = []
+    dist.all_gather_object(of_ranks, found) if dist.get_world_size() > 1 else of_ranks.append(found)
     if together := sorted({each for of_rank in of_ranks for each in of_rank}):
         raise ValueError(f"{path.name}: {'; '.join(together)}")
 

@@ -15,7 +15,7 @@ from xpulab.notebook.device import Device, synchronize
 
 
 class Recorder(TrainerCallback):
-    """A callback for Trainer(callbacks=[...]). It changes nothing in the training, except that it can stop it.
+    """A callback for Trainer(callbacks=[...]). It does not change the training, except with `stop`.
 
     batches: the batches in the order in which the trainer used them, each a dict of arrays, [batch, length].
     gradients: the gradients of the first optimizer step by parameter name, before they are clipped.

@@ -189,4 +189,16 @@ def ranks_do_not_agree() -> None:
 @fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.take-home",))
 def script_with_another_digest() -> None:
     """The script to take home computes another digest than the lesson."""
-    replace_in_cells("hashlib.sha256", "hashlib.blake2b")
+    import tempfile
+    from pathlib import Path
+
+    from xpulab.notebook import take_home
+
+    real = take_home.script_path
+
+    def other(script):
+        path = Path(tempfile.mkdtemp()) / f"{script}.py"
+        path.write_text(real(script).read_text().replace("hashlib.sha256", "hashlib.blake2b"))
+        return path
+
+    take_home.script_path = other

@@ -206,7 +206,7 @@ def first_rejected_token_left_out() -> None:
     DPOCriterion.dpo_logps = left_out
 
 
-@fault("04_dpo", detected_by=("dpo.labels", "dpo.style"))
+@fault("04_dpo", detected_by=("dpo.labels", "dpo.packing"))
 def answers_exchanged_in_the_data() -> None:
     """The data set exchanges chosen and rejected answers."""
     replace_in_cells('answers = [row["chosen"], row["rejected"]]', 'answers = [row["rejected"], row["chosen"]]')

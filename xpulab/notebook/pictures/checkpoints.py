@@ -13,7 +13,12 @@ from xpulab.notebook.run_recorder import RunRecorder
 SMALLEST = 0.01
 """The left end of the axis of sizes, in kB."""
 
-_WEIGHTS, _OPTIMIZER, _POSITION, _MODEL = "weights", "moments of the optimizer", "where the run stands", "model and tokenizer"
+_WEIGHTS, _OPTIMIZER, _POSITION, _MODEL = (
+    "weights",
+    "moments of the optimizer",
+    "where the run stands",
+    "configuration, tokenizer",
+)
 _HOLDS = {
     "model_state.pdparams": _WEIGHTS,
     "optimizer.pdopt": _OPTIMIZER,
@@ -58,9 +63,7 @@ def resumed_runs(runs: Mapping[str, tuple[RunRecorder, Mapping[int, RunRecorder]
     steps = max(len(whole.losses) for whole, _ in runs.values())
     height = max(len(resumed) for _, resumed in runs.values())
     width, gap = 1.4 * steps, 2.6
-    axes = diagram(
-        len(runs) * (width + gap), 0.8 * height + 1.6, "Resumed runs compared with an uninterrupted one, step by step"
-    )
+    axes = diagram(len(runs) * (width + gap), 0.8 * height + 1.6, "What differs between resumed runs and an uninterrupted one")
     for number, (title, (whole, resumed)) in enumerate(runs.items()):
         left = number * (width + gap) + gap - 0.2
         axes.text(left + width / 2, 0.8 * height + 1.1, title, ha="center", va="bottom", fontsize=10)
@@ -69,7 +72,7 @@ def resumed_runs(runs: Mapping[str, tuple[RunRecorder, Mapping[int, RunRecorder]
         for row, (at, run) in enumerate(resumed.items()):
             bottom = 0.8 * (height - row) - 0.25
             axes.text(left - 0.15, bottom + 0.35, f"after step {at}", ha="right", va="center", fontsize=8)
-            box(axes, left, bottom, 1.4 * at, 0.7, "from the checkpoint" if at > 1 else "", "idle")
+            box(axes, left, bottom, 1.4 * at, 0.7, "from the checkpoint" if at > steps / 4 else "", "idle")
             for step in range(at + 1, steps + 1):
                 text, tone = _compared(whole, run, step)
                 box(axes, left + 1.4 * (step - 1), bottom, 1.4, 0.7, "", tone)
@@ -93,7 +96,7 @@ def _compared(whole: RunRecorder, run: RunRecorder, step: int) -> tuple[str, str
         words.append("random")
     if not words and run.losses[step] != whole.losses[step]:
         words.append("loss")
-    return ("other\n" + ", ".join(words), "wrong") if words else ("equal", "first")
+    return ("\n".join(words), "wrong") if words else ("equal", "first")
 
 
 def costs_by_size(

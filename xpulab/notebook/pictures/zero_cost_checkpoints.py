@@ -41,8 +41,7 @@ def timeline(events: Sequence[Event]) -> None:
     longest = max(end - start for _, _, _, end in events) * 1000
     readable = {
         lane: [
-            (begin, duration, text if duration > longest * len(text) / _CHARACTERS else "", tone)
-            for begin, duration, text, tone in pieces
+            (begin, long, text if long > longest * len(text) / _CHARACTERS else "", tone) for begin, long, text, tone in pieces
         ]
         for lane, pieces in lanes.items()
     }
