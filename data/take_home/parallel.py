@@ -12,12 +12,14 @@ The names of the arguments are those of PaddleNLP's llm/run_pretrain.py. `input_
 are random. The degree of data parallelism is not an argument: PaddleNLP divides the number of cards by the other degrees.
 
 The script refuses, with the reason, what a device without all operations cannot do: the CPU, and the simulated cards of xpulab.
-The first process writes the losses to `output_dir`/losses.jsonl. Needs paddle, paddlenlp and numpy.
+The first process writes the losses to `output_dir`/losses.jsonl; the trained model is in `output_dir` too.
+Needs paddle, paddlenlp and numpy.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,6 +162,13 @@ def main():
         callbacks=[WriteLosses()],
     )
     trainer.train()
+    if args.save_strategy.value != "no":
+        trainer.save_model(merge_tensor_parallel=args.tensor_parallel_degree > 1)
+    if args.device == "sim":  # an unloaded plug-in may abort the process after its work is done
+        if paddle.distributed.get_world_size() > 1:
+            paddle.distributed.barrier()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -96,11 +96,13 @@ def test_the_script_imports_nothing_of_this_package():
     assert {name.split(".")[0] for name in imported} - sys.stdlib_module_names == {"numpy", "paddle", "paddlenlp"}
 
 
-def test_one_process_learns(train: Train):
-    losses = train("cpu", 1)
+def test_one_process_learns_and_saves_the_model(train: Train, tmp_path: Path):
+    losses = train("cpu", 1, save_strategy="steps")
 
     assert len(losses) == 3 and all(map(math.isfinite, losses))
     assert losses[-1] < losses[0]
+    assert {"config.json", "tokenizer_config.json"} < {path.name for path in (tmp_path / "out").iterdir()}
+    assert list((tmp_path / "out").glob("model_state*")) or list((tmp_path / "out").glob("*.safetensors"))
 
 
 def test_a_sharded_optimizer_on_two_cpu_ranks_makes_the_steps_of_data_parallelism_on_two_simulated_cards(train: Train):
