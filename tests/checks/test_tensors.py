@@ -9,7 +9,7 @@ import pytest
 
 from xpulab.checks import check, compare
 from xpulab.errors import InputError
-from xpulab.records.record import RunContext
+from xpulab.records.record import CardFacts, RunContext
 
 paddle = pytest.importorskip("paddle")
 
@@ -169,7 +169,9 @@ def test_a_card_is_described_by_model_and_driver(monkeypatch, name, tool):
 
     cards = (Card(0, "P800 OAM"), Card(1, "P800 OAM"))
     monkeypatch.setattr(device, tool, lambda: Reading("smi", ("smi",), "ok", "two cards", driver="5.0.21", cards=cards))
-    assert device._card(name) == {"card": "P800 OAM", "driver": "5.0.21"}
+    driver, facts = device._cards(device.Device(name, 2, f"{name}:0"))
+    assert driver == {"card": "P800 OAM", "driver": "5.0.21"}
+    assert facts == (CardFacts(0, "P800 OAM"), CardFacts(1, "P800 OAM"))
 
 
 def test_a_card_without_a_vendor_tool_is_unknown(monkeypatch):
@@ -177,7 +179,15 @@ def test_a_card_without_a_vendor_tool_is_unknown(monkeypatch):
     from xpulab.notebook import device
 
     monkeypatch.setattr(device, "read_xpu_smi", lambda: Reading("xpu-smi", (), "missing", "not on PATH"))
-    assert device._card("xpu") == {"card": "unknown, xpu-smi: missing", "driver": "unknown"}
+    assert device._cards(device.Device("xpu", 1, "xpu:0")) == ({"card": "unknown, xpu-smi: missing", "driver": "unknown"}, ())
+
+
+def test_simulated_cards_have_their_memory_and_no_driver(monkeypatch):
+    from xpulab.notebook import device
+
+    monkeypatch.setenv("XPULAB_SIM_MEMORY", str(2**30))
+    facts = tuple(CardFacts(index, "simulated", memory_total_mib=1024) for index in range(2))
+    assert device._cards(device.Device("sim", 2, "sim:0")) == ({}, facts)
 
 
 def test_a_device_that_does_not_exist_is_refused():
