@@ -10,7 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import safetensors.numpy
+from typer.testing import CliRunner
 
+from xpulab import cli
 from xpulab.errors import InputError
 from xpulab.pretrained import cache, download, prepare, torch_folder
 from xpulab.pretrained.releases import RELEASES
@@ -303,3 +305,26 @@ def test_a_cache_that_cannot_be_written(folder, tmp_path, monkeypatch):
 def test_the_digest_of_a_file(tmp_path):
     (tmp_path / "x").write_bytes(b"abc" * 1_000_000)
     assert cache.sha256_of(tmp_path / "x") == hashlib.sha256(b"abc" * 1_000_000).hexdigest()
+
+
+# -------------------------------------------------------------------------------------------------------- the command line
+
+
+def command(*arguments):
+    return CliRunner().invoke(cli.app, ["model", *arguments])
+
+
+def test_the_command_says_where_the_model_is_and_where_it_came_from(folder):
+    done = command(str(folder))
+    assert done.exit_code == 0
+    assert f"folder: {prepare.find(str(folder)).folder}" in done.stdout and f"origin: the folder {folder}" in done.stdout
+
+
+def test_the_list_has_each_release_with_its_license_and_what_is_left_to_do(cached):
+    assert "smollm2-135m  SmolLM2-135M-Instruct, Apache-2.0, 93 MB to download" in command("--list").stdout
+    assert command().stdout == command("--list").stdout
+
+
+def test_a_refusal_is_one_message_and_exit_code_2(tmp_path):
+    done = command(str(tmp_path / "nothing"))
+    assert done.exit_code == 2 and done.stderr.startswith("xpulab: no model ") and len(done.stderr.splitlines()) == 1
