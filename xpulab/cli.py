@@ -1,4 +1,4 @@
-"""The commands: xpulab run, xpulab doctor, xpulab selftest, xpulab baseline, xpulab lab.
+"""The commands: xpulab run, xpulab doctor, xpulab selftest, xpulab baseline, xpulab lab, xpulab model.
 
 Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
 """
@@ -239,6 +239,24 @@ def baseline(
         raise typer.Exit(1) from None
     path = baselines.store(baseline, baselines.folder())
     console.print(f"{path}: {len(baseline.entries)} baselines, {baseline.origin}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@_reporting_input_errors
+def model(
+    name: Annotated[str | None, typer.Argument(help="A release of --list, or the folder of a model.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the releases that can be fetched.")] = False,
+) -> None:
+    """Prepare a pretrained model in the user's cache, verified and converted for PaddleNLP, and say where it came from."""
+    from xpulab.pretrained.prepare import find, format_prepared, prepare
+    from xpulab.pretrained.releases import RELEASES
+
+    if show_list or name is None:
+        for release in RELEASES.values():
+            state = "prepared" if find(release.name) else f"{release.size_mb} MB to download"
+            print(f"{release.name}  {release.title}, {release.license}, {state}\n  {release.origin}")
+        return
+    print(format_prepared(prepare(name)))
 
 
 @app.command()

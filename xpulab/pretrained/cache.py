@@ -1,0 +1,67 @@
+"""The folder in the user's cache that holds prepared models. What is in it is complete: it is built beside and renamed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from xpulab.errors import InputError
+
+_CHUNK = 1 << 20
+
+
+def root() -> Path:
+    """The folder of prepared models: $XDG_CACHE_HOME/xpulab/models, by default ~/.cache/xpulab/models."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "xpulab" / "models"
+
+
+@contextmanager
+def built(target: Path) -> Iterator[Path]:
+    """Yield an empty folder; when the block ends without an error it becomes `target`, else nothing is left of it.
+
+    The folder of `target` must be there. Raises InputError when there is no room.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield folder
+        if target.exists():  # another process was faster; its folder is as good
+            return
+        os.replace(folder, target)
+    except OSError as error:
+        raise InputError(
+            f"{target}: cannot be written: {error.strerror or error}; free space, or set XDG_CACHE_HOME"
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def only_one(name: str) -> Iterator[None]:
+    """Wait until no other process prepares the model of this name. Raises InputError when the cache cannot be written."""
+    path = root() / f".{name}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError as error:
+        raise InputError(
+            f"{path.parent}: cannot be written: {error.strerror}; set XDG_CACHE_HOME to a folder with room"
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, as 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

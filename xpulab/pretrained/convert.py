@@ -1,0 +1,97 @@
+"""From the layout of torch to that of Paddle: other names, and the weights of linear layers transposed.
+
+Names and transpositions are PaddleNLP's own, from the model class. Every value is kept, to the bit and in its type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+
+from xpulab.errors import InputError
+from xpulab.pretrained.torch_folder import INDEX, Weight
+
+_DERIVED = ("rotary_emb.inv_freq",)
+"""Ends of names of tensors that a model computes itself."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a weight goes: its name in Paddle, and whether its matrix is transposed."""
+
+    name: str
+    transposed: bool
+
+
+def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping[str, Any], folder: Path) -> None:
+    """Write the weights of each file into one of the same name in `folder`, with an index when there are several.
+
+    files: by file name, a function that reads the weights, so that only one file at a time is in memory.
+    Raises InputError for a class that PaddleNLP lacks, a weight that the class does not have, and weights that are missing:
+    PaddleNLP would initialize them at random.
+    """
+    targets = targets_of(config)
+    where: dict[str, str] = {}
+    for name, read in files.items():
+        converted = [_converted(weight, targets, config) for weight in read() if not _is_dropped(weight.name, config)]
+        where.update(dict.fromkeys((weight.name for weight in converted), name))
+        _write(converted, folder / name)
+    needed = {target.name for source, target in targets.items() if not _is_dropped(source, config)}
+    if missing := sorted(needed - where.keys()):
+        shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        raise InputError(f"{len(missing)} weights are missing and would be random: {shown}; copy the whole model again")
+    if len(files) > 1:
+        index = {"metadata": {"total_size": _size(folder, files)}, "weight_map": where}
+        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def targets_of(config: Mapping[str, Any]) -> dict[str, Target]:
+    """By the name of a weight in transformers, where it goes in PaddleNLP's class of the same name."""
+    from paddlenlp import transformers
+
+    name = config["architectures"][0]
+    model = getattr(transformers, name, None)
+    if model is None or not hasattr(model, "_get_name_mappings"):
+        raise InputError(f"PaddleNLP has no class {name!r} that reads weights of transformers; choose another model")
+    mappings = model._get_name_mappings(model.config_class.from_dict(dict(config)))
+    unknown = [each.source_name for each in mappings if each.action not in (None, "transpose")]
+    if unknown:
+        raise InputError(f"{name}: {unknown[0]} is stored in another shape by PaddleNLP, which cannot be converted here")
+    return {each.source_name: Target(each.target_name, each.action == "transpose") for each in mappings}
+
+
+def _converted(weight: Weight, targets: Mapping[str, Target], config: Mapping[str, Any]) -> Weight:
+    target = targets.get(weight.name)
+    if target is None:
+        raise InputError(f"weight {weight.name!r} is none of {config['architectures'][0]}; is config.json that of this model?")
+    values = weight.values.T if target.transposed else weight.values
+    return Weight(target.name, weight.kind, np.ascontiguousarray(values))
+
+
+def _write(weights: list[Weight], path: Path) -> None:
+    """Write a safetensors file that PaddleNLP reads as its own: metadata "format" is "np"."""
+    specs = {
+        weight.name: safetensors.TensorSpec(
+            dtype=weight.kind,
+            shape=list(weight.values.shape),
+            data_ptr=weight.values.ctypes.data,
+            data_len=weight.values.nbytes,
+        )
+        for weight in weights
+    }
+    safetensors.serialize_file(specs, str(path), metadata={"format": "np"})
+
+
+def _is_dropped(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether the weight is computed, or is the embedding a second time."""
+    return name.endswith(_DERIVED) or (name == "lm_head.weight" and bool(config.get("tie_word_embeddings")))
+
+
+def _size(folder: Path, names: Iterable[str]) -> int:
+    return sum((folder / name).stat().st_size for name in names)

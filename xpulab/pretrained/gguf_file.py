@@ -1,0 +1,126 @@
+"""Read a Llama model from a GGUF file: its weights as float32 in the layout of Hugging Face's transformers, its tokenizer.
+
+Dequantization is the gguf package's. Source of the names and of the permuted rows: convert_hf_to_gguf.py of llama.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xpulab.errors import InputError
+
+_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_BLOCK = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
+_CONTROL = 3
+"""The type of a special token in tokenizer.ggml.token_type."""
+
+
+class GgufModel:
+    """A GGUF file of architecture "llama" with a byte-level BPE tokenizer. Raises InputError for any other."""
+
+    def __init__(self, path: Path) -> None:
+        import gguf
+
+        try:
+            self._reader = gguf.GGUFReader(path)
+        except (ValueError, OSError, IndexError) as error:
+            raise InputError(f"{path}: cannot be read as GGUF: {error}; fetch it again") from error
+        self._dequantize = gguf.dequantize
+        self._path = path
+        kinds = (self._value("general.architecture"), self._value("tokenizer.ggml.model"))
+        if kinds != ("llama", "gpt2"):
+            raise InputError(
+                f"{path}: holds a {kinds[0]!r} model with a {kinds[1]!r} tokenizer; only llama with gpt2 can be read"
+            )
+
+    def config(self) -> dict[str, Any]:
+        """config.json as Hugging Face's transformers would write it."""
+        heads = self._value("llama.attention.head_count")
+        return {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_act": "silu",
+            "vocab_size": len(self._value("tokenizer.ggml.tokens")),
+            "hidden_size": self._value("llama.embedding_length"),
+            "intermediate_size": self._value("llama.feed_forward_length"),
+            "num_hidden_layers": self._value("llama.block_count"),
+            "num_attention_heads": heads,
+            "num_key_value_heads": self._value("llama.attention.head_count_kv", heads),
+            "max_position_embeddings": self._value("llama.context_length"),
+            "rms_norm_eps": _shortest(self._value("llama.attention.layer_norm_rms_epsilon")),
+            "rope_theta": _shortest(self._value("llama.rope.freq_base")),
+            "tie_word_embeddings": not any(tensor.name == "output.weight" for tensor in self._reader.tensors),
+            "bos_token_id": self._value("tokenizer.ggml.bos_token_id"),
+            "eos_token_id": self._value("tokenizer.ggml.eos_token_id"),
+            "pad_token_id": self._value("tokenizer.ggml.padding_token_id"),
+            "torch_dtype": "float32",
+        }
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Every weight as float32, linear layers as [outputs, inputs], by the name that transformers gives it."""
+        heads = {
+            "attn_q": self._value("llama.attention.head_count"),
+            "attn_k": self._value("llama.attention.head_count_kv"),
+        }
+        found = {}
+        for tensor in self._reader.tensors:
+            values = self._dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+            block = _BLOCK.fullmatch(tensor.name)
+            kind = block[2] if block else tensor.name.removesuffix(".weight")
+            if kind not in _NAMES:
+                raise InputError(f"{self._path}: holds a tensor {tensor.name!r}, which a llama model does not have")
+            if kind in heads:
+                values = _unpermuted(values, heads[kind])
+            prefix = f"model.layers.{block[1]}." if block else ""
+            found[f"{prefix}{_NAMES[kind]}.weight"] = np.ascontiguousarray(values)
+        return found
+
+    def tokens(self) -> tuple[list[str], list[str], list[str]]:
+        """All tokens in the order of their ids, the merges of the BPE in order, and the special tokens."""
+        tokens, kinds = self._value("tokenizer.ggml.tokens"), self._value("tokenizer.ggml.token_type")
+        special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL]
+        return tokens, self._value("tokenizer.ggml.merges"), special
+
+    def chat_template(self) -> str | None:
+        """The Jinja template of a conversation; None when the file has none."""
+        return self._value("tokenizer.chat_template", None)
+
+    def pre_tokenizer(self) -> str:
+        """How text is split before the BPE, by llama.cpp's name."""
+        return self._value("tokenizer.ggml.pre")
+
+    def _value(self, name: str, *default: Any) -> Any:
+        field = self._reader.get_field(name)
+        if field is None and default:
+            return default[0]
+        if field is None:
+            raise InputError(f"{self._path}: lacks {name!r}; fetch it again")
+        return field.contents()
+
+
+def _unpermuted(values: np.ndarray, heads: int) -> np.ndarray:
+    """Rows in the order of transformers' rotary embedding (halves) from that of GGUF (pairs). values: [rows, columns]."""
+    rows, columns = values.shape
+    return values.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
+def _shortest(value: float) -> float:
+    """The decimal number that was stored in single precision: 9.999999747378752e-06 becomes 1e-05."""
+    return float(f"{value:.7g}")

