@@ -134,6 +134,6 @@ def _read_note(folder: Path) -> Prepared:
 
 
 def format_prepared(prepared: Prepared) -> str:
-    """What a user is told of a prepared model."""
+    """The folder, origin and license of a prepared model, a line each."""
     facts = asdict(prepared)
     return "\n".join(f"{name}: {facts[name]}" for name in ("folder", "origin", "license"))
