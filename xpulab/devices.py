@@ -16,6 +16,16 @@ MOST_CARDS = 16
 WHEELS = ("paddlepaddle", "paddlepaddle-xpu", "paddlepaddle-gpu")
 """The distributions of Paddle, one for each kind of device; an environment must contain exactly one of them."""
 
+LAUNCHER_VARIABLES = (
+    "PADDLE_TRAINERS_NUM",
+    "PADDLE_ELASTIC_JOB_ID",
+    "PADDLE_TRAINER_ENDPOINTS",
+    "DISTRIBUTED_TRAINER_ENDPOINTS",
+    "FLAGS_START_PORT",
+    "PADDLE_ELASTIC_TIMEOUT",
+)
+"""Cluster images export these; a launch on one node then waits for other nodes. Source: ERNIE's launch scripts unset them."""
+
 
 def wheel_device(device: str) -> str:
     """The device whose wheel `device` needs: the simulated accelerator is a plug-in for the CPU wheel."""

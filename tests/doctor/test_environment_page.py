@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from xpulab import files
-from xpulab.doctor.diagnosis import LAUNCHER_VARIABLES, VISIBILITY_VARIABLES
+from xpulab.devices import LAUNCHER_VARIABLES
+from xpulab.doctor.diagnosis import VISIBILITY_VARIABLES
 
 PAGE = (files.ROOT / "docs/xpu-environment.md").read_text(encoding="utf-8")
 PADDLE = Path(importlib.util.find_spec("paddle").origin).parent

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from xpulab.devices import SIMULATED, wheel_device
+from xpulab.devices import LAUNCHER_VARIABLES, SIMULATED, wheel_device
 from xpulab.doctor import driver
 from xpulab.doctor.cards import Reading, format_card_count
 from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
@@ -20,14 +20,6 @@ from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.remedies import by_id, match
 from xpulab.doctor.versions import SeveralFrameworks, VersionRow, framework_row, require_one_framework, version_rows
 
-LAUNCHER_VARIABLES = (
-    "PADDLE_TRAINERS_NUM",
-    "PADDLE_ELASTIC_JOB_ID",
-    "PADDLE_TRAINER_ENDPOINTS",
-    "DISTRIBUTED_TRAINER_ENDPOINTS",
-    "FLAGS_START_PORT",
-    "PADDLE_ELASTIC_TIMEOUT",
-)
 VISIBILITY_VARIABLES = (
     "XPU_VISIBLE_DEVICES",
     "XPULINK_VISIBLE_DEVICES",

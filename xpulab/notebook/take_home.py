@@ -14,21 +14,11 @@ from typing import Any
 
 from xpulab import files
 from xpulab.checks.ledger import ledger
-from xpulab.devices import SIMULATED
+from xpulab.devices import LAUNCHER_VARIABLES, SIMULATED
 from xpulab.errors import InputError
 
 CARDS = 8
 """The cards of one node in the launch files."""
-
-_STALE = (
-    "PADDLE_TRAINERS_NUM",
-    "PADDLE_ELASTIC_JOB_ID",
-    "PADDLE_TRAINER_ENDPOINTS",
-    "DISTRIBUTED_TRAINER_ENDPOINTS",
-    "FLAGS_START_PORT",
-    "PADDLE_ELASTIC_TIMEOUT",
-)
-"""Cluster images export these; a launch on one node then waits for other nodes. Source: ERNIE's launch scripts."""
 
 _VISIBLE = {"xpu": "XPU_VISIBLE_DEVICES", "gpu": "CUDA_VISIBLE_DEVICES"}
 
@@ -120,4 +110,4 @@ def _file(device: str, lines: str) -> str:
     head = f"#!/usr/bin/env bash\n# Written for {device} by xpulab."
     if device != "cpu":
         head += f" The authors have not run it on {'an XPU' if device == 'xpu' else 'a GPU'}."
-    return f"{head}\nset -eu\nunset {' '.join(_STALE)}\n{lines}\n"
+    return f"{head}\nset -eu\nunset {' '.join(LAUNCHER_VARIABLES)}\n{lines}\n"
