@@ -159,7 +159,7 @@ def test_an_ended_run_writes_all_reports(ended):
     suites = ElementTree.parse(ended[3] / "out" / "junit.xml").getroot()
     assert [int(suite.get("errors")) for suite in suites] == [0, 1, 1]
     page = (ended[3] / "out" / "index.html").read_text(encoding="utf-8")
-    assert "Not ready" in page and "third.good" in page
+    assert "NOT READY" in page and "third.good" in page
 
 
 # -------------------------------------------------------------------------------------------------------------- pieces
