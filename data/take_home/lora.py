@@ -134,6 +134,8 @@ def save_merged(adapted, tokenizer, folder):
 
 
 def main():
+    # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
+    paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     parser = PdArgumentParser((ModelConfig, DataConfig, SFTConfig, Options))
     model, data, training, options = parser.parse_json_file_and_cmd_lines()
     if training.tensor_parallel_degree > 1 or training.pipeline_parallel_degree > 1:
@@ -166,8 +168,6 @@ def main():
         Path(training.output_dir, "losses.json").write_text(json.dumps(losses.values), encoding="utf-8")
         if options.merge_to:
             save_merged(adapted, tokenizer, options.merge_to)
-    if training.world_size > 1:
-        paddle.distributed.barrier()  # all processes end together: the one that ends first takes connections with it
 
 
 if __name__ == "__main__":
