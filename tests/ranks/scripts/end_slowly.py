@@ -12,8 +12,8 @@ if rank == 0:  # registered before Paddle is loaded, so it runs after the destru
     libc = ctypes.CDLL(None)
     libc.__cxa_atexit(ctypes.cast(libc.getchar, ctypes.c_void_p), None, None)
 
-import paddle
-from paddle.base.core import create_or_get_global_tcp_store
+import paddle  # noqa: E402 - see above
+from paddle.base.core import create_or_get_global_tcp_store  # noqa: E402
 
 paddle.set_flags({"FLAGS_tcp_store_using_libuv": sys.argv[1] == "True"})
 store = create_or_get_global_tcp_store()

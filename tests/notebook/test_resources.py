@@ -1,0 +1,45 @@
+"""What a chapter says before it starts, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xpulab.errors import InputError
+from xpulab.notebook import resources
+
+
+def test_what_fits_is_printed(capsys: pytest.CaptureFixture[str]):
+    resources.require(memory=1e6, disk=2e8, seconds=45)
+    assert "0.0 GB of memory" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(45, "45 s"), (290, "5 min")])
+def test_time_is_printed_in_a_unit_that_suits(seconds: float, text: str, capsys: pytest.CaptureFixture[str]):
+    resources.require(memory=0, disk=0, seconds=seconds)
+    assert f"and {text} on two cores" in capsys.readouterr().out
+
+
+def test_too_much_memory_is_refused():
+    with pytest.raises(InputError, match=r"needs 1000000\.0 GB of memory for this model"):
+        resources.require(memory=1e15, disk=0, seconds=1)
+
+
+def test_too_much_disk_is_refused_with_the_variable_to_set():
+    with pytest.raises(InputError, match="TMPDIR"):
+        resources.require(memory=0, disk=1e18, seconds=1)
+
+
+def group(folder: Path, limit: str) -> Path:
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.current").write_text("600\n")
+    return folder
+
+
+def test_a_control_group_limits_the_memory(tmp_path: Path):
+    assert resources.available_memory(group(tmp_path, "1000")) == 400
+
+
+def test_a_control_group_without_a_limit_changes_nothing(tmp_path: Path):
+    assert resources.available_memory(group(tmp_path, "max")) > 10**6

@@ -1,0 +1,60 @@
+"""What a chapter needs with a given model, said before it starts: memory, disk and time; what does not fit is refused."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from xpulab.errors import InputError
+
+GB = 10**9
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def require(*, memory: float, disk: float, seconds: float) -> None:
+    """Print what the chapter needs and what is free.
+
+    memory: bytes of host memory that it uses at its peak. disk: bytes of temporary files. seconds: on two cores.
+    Raises InputError when memory or disk is not there; nothing has been written then.
+    """
+    free_memory, folder = available_memory(), tempfile.gettempdir()
+    free_disk = shutil.disk_usage(folder).free
+    print(
+        f"this chapter needs about {memory / GB:.1f} GB of memory ({free_memory / GB:.1f} GB available), "
+        f"{disk / GB:.1f} GB of disk in {folder} ({free_disk / GB:.1f} GB free) and {_format_time(seconds)} on two cores"
+    )
+    if memory > free_memory:
+        raise InputError(
+            f"this chapter needs {memory / GB:.1f} GB of memory for this model, and {free_memory / GB:.1f} GB are available; "
+            "end other programs, choose a smaller model, or use a machine with more memory"
+        )
+    if disk > free_disk:
+        raise InputError(
+            f"this chapter writes {disk / GB:.1f} GB for this model, and {folder} has {free_disk / GB:.1f} GB free; "
+            "free space, or set TMPDIR to a folder on another disk"
+        )
+
+
+def available_memory(cgroup: Path = _CGROUP) -> int:
+    """Bytes of memory that this process can still use: of the machine, or of its control group if that allows less."""
+    available = psutil.virtual_memory().available
+    limit, used = (_number(cgroup / name) for name in ("memory.max", "memory.current"))
+    if limit is None or used is None:
+        return available
+    return min(available, max(0, limit - used))
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _format_time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
