@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from xpulab import cli
 from xpulab.errors import InputError
-from xpulab.pretrained import cache, download, prepare, torch_folder
+from xpulab.pretrained import cache, download, paddle_class, prepare, torch_folder
 from xpulab.pretrained.releases import RELEASES
 
 CONFIG = {
@@ -93,7 +93,7 @@ def test_every_weight_is_there_and_linear_layers_are_transposed(folder):
 
 def test_paddlenlp_reads_the_file_as_its_own(folder):
     prepared = prepare.prepare(str(folder))
-    assert torch_folder.is_paddle(prepared.folder) and not torch_folder.is_paddle(folder)
+    assert paddle_class.is_paddle(prepared.folder) and not paddle_class.is_paddle(folder)
 
 
 def test_the_users_folder_is_not_changed(folder):
@@ -158,6 +158,20 @@ def test_a_folder_of_paddlenlp_is_used_where_it_is(folder):
     assert prepare.prepare(str(ready)).folder == ready
 
 
+def test_a_file_without_metadata_is_converted(folder):
+    with_metadata = converted(prepare.prepare(str(folder)))
+    safetensors.numpy.save_file(weights(), folder / "model.safetensors")
+    without = converted(prepare.prepare(str(folder)))
+    assert without.keys() == with_metadata.keys()
+    assert all((without[name] == value).all() for name, value in with_metadata.items())
+
+
+def test_a_file_without_metadata_that_has_the_names_of_paddlenlp_is_used_where_it_is(folder):
+    ready = prepare.prepare(str(folder)).folder
+    safetensors.numpy.save_file(safetensors.numpy.load_file(ready / "model.safetensors"), ready / "model.safetensors")
+    assert prepare.prepare(str(ready)).folder == ready
+
+
 # --------------------------------------------------------------------------------------------------------------- bad input
 
 
@@ -216,8 +230,23 @@ def test_a_missing_weight_is_refused_with_its_name(folder, cached):
     part = {name: value for name, value in weights().items() if "up_proj" not in name}
     safetensors.numpy.save_file(part, folder / "model.safetensors", metadata={"format": "pt"})
     assert refused(folder, cached) == (
-        f"{folder}: 1 weights are missing and would be random: llama.layers.0.mlp.up_proj.weight; copy the whole model again"
+        f"{folder}: 1 of 11 weights are missing and would be random: llama.layers.0.mlp.up_proj.weight; "
+        "copy the whole model again"
     )
+
+
+def test_a_weight_of_another_shape_is_refused_with_its_name(folder, cached):
+    other = {**weights(), "model.norm.weight": np.ones(9, np.float32)}
+    safetensors.numpy.save_file(other, folder / "model.safetensors", metadata={"format": "pt"})
+    assert refused(folder, cached) == (
+        f"{folder}: model.safetensors: weight llama.norm.weight has the shape [9], but config.json gives [8]; "
+        "is config.json that of this model?"
+    )
+
+
+def test_sizes_that_do_not_fit_each_other(folder, cached):
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "num_attention_heads": 0}))
+    assert "config.json: PaddleNLP cannot build a LlamaForCausalLM from it" in refused(folder, cached)
 
 
 def test_a_weight_that_the_model_does_not_have(folder, cached):

@@ -1,12 +1,14 @@
 """Tiny models, their tokenizer, instructions and preferences from data/; the same functions work for any other model.
 
-The name of a model is a folder below data/models ("tiny-qwen2"), any local folder, or a name that PaddleNLP knows. A folder
-with only a config gives a model with random weights.
+The name of a model is a folder below data/models ("tiny-qwen2"), a release that `xpulab model` prepared ("smollm2-135m"), any
+local folder, of PaddleNLP or of Hugging Face's transformers, or a name that PaddleNLP knows. A folder with only a config gives
+a model with random weights. A folder with weights has all of them: what PaddleNLP would initialize at random is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,13 @@ from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM, AutoTokeniz
 
 from xpulab import files
 from xpulab.errors import InputError
+from xpulab.pretrained import torch_folder
+from xpulab.pretrained.paddle_class import require_complete
+from xpulab.pretrained.prepare import find, prepare
+from xpulab.pretrained.releases import RELEASES
 
+STAND_IN = "tiny-smollm2"
+"""The model of data/models that takes the place of a release that is not prepared."""
 IGNORED = -100
 """The label that every loss of PaddleNLP ignores."""
 
@@ -31,25 +39,64 @@ def preferences(split: str) -> list[dict[str, str]]:
 
 
 def folder_of(model: str) -> str:
-    """The folder of a model in data/models; any other name unchanged, for PaddleNLP to find."""
-    folder = files.DATA / "models" / model
-    return str(folder) if folder.is_dir() else model
+    """The folder from which PaddleNLP loads the model and its tokenizer; a name that only PaddleNLP knows, unchanged.
+
+    A folder in the layout of torch is converted into the user's cache, once; the user's own folder is not changed.
+    Raises InputError for a release that is not prepared, and for a folder from which PaddleNLP would not load the whole model:
+    without config.json or tokenizer, or with weights that are damaged, missing or of another shape.
+    """
+    folder = _folder_of_weights(model)
+    if Path(folder).is_dir() and not (Path(folder) / "tokenizer_config.json").is_file():
+        raise InputError(f"{folder}: has no tokenizer_config.json, so it has no tokenizer; copy the model's tokenizer into it")
+    return folder
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The model that a notebook uses.
+
+    folder: where it is, for PaddleNLP. is_real: whether it is pretrained.
+    sentence: which model it is and why, for the reader.
+    """
+
+    folder: str
+    is_real: bool
+    sentence: str
+
+
+def chosen(model: str) -> Chosen:
+    """The model itself, except that a release that is not prepared on this machine gives the stand-in.
+
+    Raises InputError as folder_of does.
+    """
+    release = RELEASES.get(model)
+    if release and not find(model):
+        return Chosen(
+            folder_of(STAND_IN),
+            False,
+            f"{release.title} is not prepared on this machine, so this is its stand-in {STAND_IN}: the same architecture, but "
+            f"tiny and with random weights, so what it writes means nothing. The command `xpulab model {model}` fetches "
+            f"{release.title} once ({release.size_mb} MB).",
+        )
+    folder, is_real = folder_of(model), has_weights(model)
+    if release:
+        return Chosen(folder, is_real, f"{release.title}: {release.origin}. License: {release.license}.")
+    return Chosen(folder, is_real, f"{model}, " + ("with its own weights." if is_real else "with random weights."))
 
 
 def has_weights(model: str) -> bool:
-    """Whether the model comes with weights; a folder that holds only a config does not."""
-    source = Path(folder_of(model))
-    return not source.is_dir() or any(source.glob("*.safetensors")) or any(source.glob("*.pdparams"))
+    """Whether the model comes with weights; a folder that holds only a config does not. Raises InputError as folder_of does."""
+    return _holds_weights(_folder_of_weights(model))
 
 
 def new_model(model: str, seed: int) -> Any:
     """The model in single precision on the device in use, with its weights, or with random ones from `seed` if it has none.
 
-    Raises InputError when PaddleNLP cannot load the model.
+    Raises InputError as folder_of does, and when PaddleNLP cannot load the model.
     """
-    source = folder_of(model)
+    source = _folder_of_weights(model)
     paddle.seed(seed)
-    if not has_weights(model):
+    if not _holds_weights(source):
         return AutoModelForCausalLM.from_config(_load(AutoConfig, source), dtype="float32")
     return _load(AutoModelForCausalLM, source, dtype="float32")
 
@@ -104,6 +151,34 @@ def answers(network: Any, tokenizer: Any, rows: Sequence[dict[str, str]], at_mos
         pad_token_id=tokenizer.pad_token_id,
     )
     return [tokenizer.decode(line, skip_special_tokens=True).strip() for line in tokens.tolist()]
+
+
+def _folder_of_weights(model: str) -> str:
+    """As folder_of, but without a look at the tokenizer."""
+    folder = files.DATA / "models" / model
+    if not folder.is_dir() and model in RELEASES:
+        prepared = find(model)
+        if not prepared:
+            raise InputError(
+                f"model {model!r} is not prepared on this machine: the command `xpulab model {model}` fetches it once "
+                f"({RELEASES[model].size_mb} MB); or give a local folder"
+            )
+        folder = prepared.folder
+    elif not folder.is_dir():
+        folder = Path(model)
+    if not folder.is_dir():
+        return model
+    if not torch_folder.has_weights(folder):
+        torch_folder.read_config(folder)  # says what is wrong with it
+        return str(folder)
+    folder = prepare(str(folder)).folder
+    require_complete(folder)
+    return str(folder)
+
+
+def _holds_weights(folder: str) -> bool:
+    """Whether weights are in the folder, as folder_of returned it; a name that PaddleNLP knows has some."""
+    return not Path(folder).is_dir() or torch_folder.has_weights(Path(folder))
 
 
 def _load(kind: Any, source: str, **options: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 import safetensors
 
 from xpulab.errors import InputError
+from xpulab.pretrained.paddle_class import format_names, model_class, shapes_of
 from xpulab.pretrained.torch_folder import INDEX, Weight
 
 _DERIVED = ("rotary_emb.inv_freq",)
@@ -33,19 +34,26 @@ def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping
     """Write the weights of each file into one of the same name in `folder`, with an index when there are several.
 
     files: by file name, a function that reads the weights, so that only one file at a time is in memory.
-    Raises InputError for a class that PaddleNLP lacks, a weight that the class does not have, and weights that are missing:
-    PaddleNLP would initialize them at random.
+    Raises InputError for a class that PaddleNLP lacks, a weight that the class does not have or has in another shape, and
+    weights that are missing: PaddleNLP would initialize them at random.
     """
-    targets = targets_of(config)
+    targets, shapes = targets_of(config), shapes_of(config)
     where: dict[str, str] = {}
     for name, read in files.items():
         converted = [_converted(weight, targets, config) for weight in read() if not _is_dropped(weight.name, config)]
+        for weight in converted:
+            if weight.values.shape != shapes.get(weight.name, weight.values.shape):
+                raise InputError(
+                    f"{name}: weight {weight.name} has the shape {list(weight.values.shape)}, but config.json gives "
+                    f"{list(shapes[weight.name])}; is config.json that of this model?"
+                )
         where.update(dict.fromkeys((weight.name for weight in converted), name))
         _write(converted, folder / name)
-    needed = {target.name for source, target in targets.items() if not _is_dropped(source, config)}
-    if missing := sorted(needed - where.keys()):
-        shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        raise InputError(f"{len(missing)} weights are missing and would be random: {shown}; copy the whole model again")
+    if missing := [name for name in shapes if name not in where]:
+        raise InputError(
+            f"{len(missing)} of {len(shapes)} weights are missing and would be random: {format_names(missing)}; "
+            "copy the whole model again"
+        )
     if len(files) > 1:
         index = {"metadata": {"total_size": _size(folder, files)}, "weight_map": where}
         (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
@@ -53,11 +61,8 @@ def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping
 
 def targets_of(config: Mapping[str, Any]) -> dict[str, Target]:
     """By the name of a weight in transformers, where it goes in PaddleNLP's class of the same name."""
-    from paddlenlp import transformers
-
-    name = config["architectures"][0]
-    model = getattr(transformers, name, None)
-    if model is None or not hasattr(model, "_get_name_mappings"):
+    model, name = model_class(config), config["architectures"][0]
+    if not hasattr(model, "_get_name_mappings"):
         raise InputError(f"PaddleNLP has no class {name!r} that reads weights of transformers; choose another model")
     mappings = model._get_name_mappings(model.config_class.from_dict(dict(config)))
     unknown = [each.source_name for each in mappings if each.action not in (None, "transpose")]

@@ -16,6 +16,7 @@ from xpulab.pretrained import cache, tokenizer, torch_folder
 from xpulab.pretrained.convert import convert
 from xpulab.pretrained.download import fetch
 from xpulab.pretrained.gguf_file import GgufModel
+from xpulab.pretrained.paddle_class import is_paddle
 from xpulab.pretrained.releases import RELEASES, Release
 from xpulab.pretrained.torch_folder import Weight
 
@@ -70,7 +71,7 @@ def find(name: str) -> Prepared | None:
             known = ", ".join(RELEASES)
             raise InputError(f"no model {name!r}: give a folder with config.json and weights, or one of {known}")
         torch_folder.read_config(source)
-        if torch_folder.is_paddle(source):
+        if is_paddle(source):
             return Prepared(source, name, f"the folder {source}, as it is", "unknown")
     folder = cache.root() / _key(name)
     return _read_note(folder) if folder.is_dir() else None

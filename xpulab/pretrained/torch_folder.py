@@ -16,7 +16,6 @@ from xpulab.errors import InputError
 INDEX = "model.safetensors.index.json"
 
 _TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
-_PADDLE_FORMATS = frozenset({"np", "pd", "paddle"})
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 
 
@@ -69,12 +68,24 @@ def weight_files(folder: Path) -> list[Path]:
     raise InputError(f"{folder}: has no weights: neither model.safetensors nor {INDEX}")
 
 
-def is_paddle(folder: Path) -> bool:
-    """Whether PaddleNLP wrote the folder: its weights need no conversion."""
-    if any(folder.glob("*.pdparams")):
-        return True
-    with _opened(weight_files(folder)[0]) as file:
-        return (file.metadata() or {}).get("format") in _PADDLE_FORMATS
+def has_safetensors(folder: Path) -> bool:
+    """Whether the folder holds safetensors or their index; PaddleNLP loads these before any other file."""
+    return (folder / INDEX).is_file() or any(folder.glob("*.safetensors"))
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether the folder holds weights of any kind, also those that are refused; without any it is only a config."""
+    return has_safetensors(folder) or any(path for pattern in ("*.pdparams", *_PICKLES) for path in folder.glob(pattern))
+
+
+def header_of(path: Path) -> tuple[str | None, dict[str, tuple[int, ...]]]:
+    """The format that the metadata of a safetensors file name, if any, and the shapes of its weights by name.
+
+    Raises InputError when the file is damaged.
+    """
+    with _opened(path) as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        return (file.metadata() or {}).get("format"), shapes
 
 
 def weights_in(path: Path) -> Iterator[Weight]:

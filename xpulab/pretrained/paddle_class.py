@@ -1,0 +1,100 @@
+"""PaddleNLP's class of a model: which weights it needs, in which shapes, and whether the files of a folder hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xpulab.errors import InputError
+from xpulab.pretrained import torch_folder
+
+_FORMAT = "np"
+"""What PaddleNLP writes as "format" into a file's metadata, and the only one that it reads. A file without metadata it takes
+for its own, and then it finds none of the names of a file of torch."""
+_SHOWN = 5
+"""Names in a message; the rest is counted."""
+
+
+def model_class(config: Mapping[str, Any]) -> Any:
+    """The class that config.json names. Raises InputError when PaddleNLP has none of this name."""
+    from paddlenlp import transformers
+
+    name = config["architectures"][0]
+    found = getattr(transformers, name, None)
+    if not isinstance(found, type) or not hasattr(found, "config_class"):
+        raise InputError(f"PaddleNLP has no class {name!r} that reads weights of transformers; choose another model")
+    return found
+
+
+def shapes_of(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """By the name of each weight in PaddleNLP its shape, from a model that is built without memory for its weights.
+
+    A tied output layer is not among them: it is the embedding. Neither the random state nor the default names of layers change.
+    Raises InputError for a class that PaddleNLP lacks, and for sizes that do not fit each other.
+    """
+    import paddle
+    from paddle.utils import unique_name
+    from paddlenlp.transformers.model_utils import no_init_weights
+
+    kind = model_class(config)
+    try:
+        with unique_name.guard(), paddle.LazyGuard(), no_init_weights():
+            network = kind(kind.config_class.from_dict(dict(config)))
+    except (AssertionError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise InputError(f"config.json: PaddleNLP cannot build a {kind.__name__} from it: {error}; correct it") from error
+    return {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
+
+
+def is_paddle(folder: Path) -> bool:
+    """Whether the weights are in PaddleNLP's layout: their metadata say so, or there are none and the names are PaddleNLP's."""
+    if not torch_folder.has_safetensors(folder) and any(folder.glob("*.pdparams")):
+        return True
+    told, shapes = torch_folder.header_of(torch_folder.weight_files(folder)[0])
+    if told is None:
+        return bool(shapes.keys() & shapes_of(torch_folder.read_config(folder)).keys())
+    return told == _FORMAT
+
+
+def require_complete(folder: Path) -> None:
+    """Raise InputError, with names, unless the folder's files hold every weight of its model in its shape.
+
+    PaddleNLP initializes a weight that it does not find at random, and says so only in its log, which notebooks silence. It
+    also says so of a tied output layer, wrongly: that is the embedding. So its log cannot be the check, and this is it.
+    """
+    needed, stored = shapes_of(torch_folder.read_config(folder)), stored_shapes(folder)
+    if missing := [name for name in needed if name not in stored]:
+        raise InputError(
+            f"{folder}: {len(missing)} of {len(needed)} weights are missing and would be random: {format_names(missing)}; "
+            "copy the whole model again"
+        )
+    for name, shape in needed.items():
+        if stored[name] != shape:
+            raise InputError(
+                f"{folder}: weight {name} has the shape {list(stored[name])}, but config.json gives {list(shape)}; "
+                "is config.json that of this model?"
+            )
+
+
+def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """By name the shapes of the weights in the files that PaddleNLP loads: safetensors when there are, else .pdparams."""
+    if torch_folder.has_safetensors(folder):
+        found = {}
+        for path in torch_folder.weight_files(folder):
+            found.update(torch_folder.header_of(path)[1])
+        return found
+    import paddle
+
+    found = {}
+    for path in sorted(folder.glob("*.pdparams")):
+        try:
+            weights = paddle.load(str(path), return_numpy=True)
+        except Exception as error:  # of many types: Paddle reads a pickle
+            raise InputError(f"{path}: cannot be read: {error}; copy it again") from error
+        found.update({name: tuple(value.shape) for name, value in weights.items()})
+    return found
+
+
+def format_names(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
