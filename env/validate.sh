@@ -1,14 +1,28 @@
 #!/usr/bin/env bash
-# env/validate.sh [ARGS]: creates .venv for the device of this machine (or for --device X in ARGS) unless it is ready, then
-# runs: xpulab run ARGS. Works from any folder; relative paths in ARGS start there.
+# env/validate.sh [--no-model] [ARGS]: creates .venv for the device of this machine (or for --device X in ARGS) unless it is
+# ready, fetches the pretrained model of the chapters unless it is there, then runs: xpulab run ARGS. Where the model cannot
+# be had it says so and goes on; --no-model does not try. Works from any folder; relative paths in ARGS start there.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
+model=smollm2-135m
 device=auto
 previous=
+arguments=()
 for argument in "$@"; do
-    case $argument in --device=*) device=${argument#--device=} ;; esac
+    case $argument in
+        --no-model) model= ; continue ;;
+        --list | --help) model= ;;
+        --device=*) device=${argument#--device=} ;;
+    esac
     if [ "$previous" = --device ]; then device=$argument; fi
     previous=$argument
+    arguments+=("$argument")
 done
-exec bash "$here/venv.sh" --device "$device" -- -m xpulab run "$@"
+xpulab=(bash "$here/venv.sh" --device "$device" -- -m xpulab)
+
+if [ -n "$model" ]; then
+    bash "$here/venv.sh" --device "$device"
+    "${xpulab[@]}" model "$model" --optional || { code=$?; [ $code -lt 128 ] || exit $code; } # stopped by a signal
+fi
+exec "${xpulab[@]}" run ${arguments[@]+"${arguments[@]}"}

@@ -246,10 +246,16 @@ def baseline(
 def model(
     name: Annotated[str | None, typer.Argument(help="A release of --list, or the folder of a model.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the releases that can be fetched.")] = False,
+    optional: Annotated[
+        bool, typer.Option("--optional", help="One line and exit code 0 when it cannot be had; nothing when it is prepared.")
+    ] = False,
 ) -> None:
     """Prepare a pretrained model in the user's cache, verified and converted for PaddleNLP, and say where it came from."""
     from xpulab.pretrained.prepare import find, format_prepared, prepare
     from xpulab.pretrained.releases import RELEASES
+
+    if optional and name in RELEASES:
+        return _prepare_if_possible(name)
 
     if show_list or name is None:
         for release in RELEASES.values():
@@ -257,6 +263,21 @@ def model(
             print(f"{release.name}  {release.title}, {release.license}, {state}\n  {release.origin}")
         return
     print(format_prepared(prepare(name)))
+
+
+def _prepare_if_possible(name: str) -> None:
+    """Prepare a release unless it is prepared, and say in one line on standard error what came of it."""
+    from xpulab.pretrained.prepare import find, prepare
+    from xpulab.pretrained.releases import RELEASES
+
+    if find(name):
+        return
+    release = RELEASES[name]
+    print(f"xpulab: fetching {release.title} once ({release.size_mb} MB): ", end="", file=sys.stderr, flush=True)
+    try:
+        print(f"prepared in {prepare(name).folder}", file=sys.stderr)
+    except InputError as error:
+        print(f"not possible, goes on without it: {error}", file=sys.stderr)
 
 
 @app.command()

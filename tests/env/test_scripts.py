@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
+from xpulab.files import ROOT
+from xpulab.pretrained import cache, prepare
+
 pytestmark = pytest.mark.integration
 
-# Replaces `python -m xpulab` and `python -m pytest`: prints what it received.
+# Replaces `python -m xpulab` and `python -m pytest`: prints what it received. The model is prepared by the real command.
 ECHO = """
-import json, os, sys
+import json, os, subprocess, sys
+if sys.argv[1:2] == ["model"]:
+    code = os.environ.get("EXIT_CODE_OF_MODEL")
+    real = [os.environ["REAL_PYTHON"], "-m", "xpulab", *sys.argv[1:]]
+    environment = {**os.environ, "PYTHONPATH": os.environ["REAL_REPOSITORY"]}
+    sys.exit(int(code) if code else subprocess.run(real, env=environment).returncode)
 print(json.dumps({"arguments": sys.argv[1:], "folder": os.getcwd(), "threads": os.environ.get("OMP_NUM_THREADS")}))
 sys.exit(7)
 """
+MODEL = "smollm2-135m"
 
 
 @pytest.fixture
-def scripts(repository):
+def prepared(tmp_path, monkeypatch):
+    """A cache in which the model is prepared; the package index is an empty folder, without a network."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("REAL_PYTHON", sys.executable)
+    monkeypatch.setenv("REAL_REPOSITORY", str(ROOT))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    folder = cache.folder_of_release(MODEL)
+    folder.mkdir(parents=True)
+    (folder / prepare.NOTE).write_text('{"name": "smollm2-135m", "origin": "made here", "license": "none"}')
+    return folder
+
+
+@pytest.fixture
+def scripts(repository, prepared):
     repository.write("xpulab/__main__.py", ECHO)
     repository.write("pytest.py", ECHO)
     return repository
@@ -40,6 +63,30 @@ def test_validate_runs_the_suite_with_its_arguments_in_the_callers_folder(script
 def test_validate_prints_nothing_when_the_environment_is_ready(scripts):
     run(scripts, "validate.sh")
     assert run(scripts, "validate.sh", "--help")[2] == ""
+
+
+def test_validate_goes_on_with_one_line_where_the_model_cannot_be_had(scripts, prepared):
+    run(scripts, "validate.sh")
+    (prepared / prepare.NOTE).unlink()
+    prepared.rmdir()
+    code, reached, printed = run(scripts, "validate.sh", "02_sft")
+    assert (code, reached["arguments"]) == (7, ["run", "02_sft"])
+    assert printed.startswith("xpulab: fetching SmolLM2-135M-Instruct once (93 MB): not possible, goes on without it: ")
+    assert len(printed.splitlines()) == 1 and f"copy the folder {prepared} from a machine that has it" in printed
+    assert [path for path in prepared.parent.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+
+
+@pytest.mark.parametrize("given", [["--no-model", "02_sft"], ["02_sft", "--device", "cpu", "--no-model"]])
+def test_validate_does_not_fetch_the_model_when_asked_not_to(scripts, prepared, given):
+    run(scripts, "validate.sh")
+    code, reached, printed = run(scripts, "validate.sh", *given, EXIT_CODE_OF_MODEL="130")  # would stop it
+    assert (code, printed) == (7, "")
+    assert reached["arguments"] == ["run", *(each for each in given if each != "--no-model")]
+
+
+def test_validate_stops_when_the_download_is_interrupted(scripts):
+    assert run(scripts, "validate.sh", EXIT_CODE_OF_MODEL="130")[:2] == (130, None)
+    assert run(scripts, "validate.sh", EXIT_CODE_OF_MODEL="1")[0] == 7  # control: any other failure does not stop it
 
 
 @pytest.mark.parametrize("named", [("--device", "xpu"), ("--device=xpu",)])

