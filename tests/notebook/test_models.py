@@ -188,6 +188,13 @@ def test_a_release_is_found_in_the_cache(release):
     assert choice.sentence.startswith("SmolLM2-135M-Instruct: ") and "Apache-2.0" in choice.sentence
 
 
+def test_a_release_that_is_damaged_in_the_cache_says_what_to_remove(release):
+    path = release / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(InputError, match=f"{path}: cannot be read as safetensors: .* remove {release}, and prepare"):
+        models.folder_of("smollm2-135m")
+
+
 def test_a_release_that_is_not_prepared_is_refused_with_the_command_that_prepares_it(cached):
     with pytest.raises(InputError, match=r"model 'smollm2-135m' is not prepared .*`xpulab model smollm2-135m`"):
         models.folder_of("smollm2-135m")

@@ -250,6 +250,13 @@ def test_sizes_that_do_not_fit_each_other(folder, cached):
     assert "config.json: PaddleNLP cannot build a LlamaForCausalLM from it" in refused(folder, cached)
 
 
+def test_a_prepared_folder_whose_note_is_gone(folder):
+    prepared = prepare.prepare(str(folder)).folder
+    (prepared / prepare.NOTE).unlink()
+    with pytest.raises(InputError, match=f"{prepared}: its {prepare.NOTE} cannot be read; remove the folder, and prepare"):
+        prepare.find(str(folder))
+
+
 def test_a_weight_that_the_model_does_not_have(folder, cached):
     more = {**weights(), "model.layers.0.mystery": np.zeros(3, np.float32)}
     safetensors.numpy.save_file(more, folder / "model.safetensors", metadata={"format": "pt"})

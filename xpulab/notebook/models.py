@@ -17,7 +17,7 @@ from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM, AutoTokeniz
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.pretrained import torch_folder
+from xpulab.pretrained import cache, torch_folder
 from xpulab.pretrained.paddle_class import require_complete
 from xpulab.pretrained.prepare import find, prepare
 from xpulab.pretrained.releases import RELEASES
@@ -163,16 +163,25 @@ def _folder_of_weights(model: str) -> str:
                 f"model {model!r} is not prepared on this machine: the command `xpulab model {model}` fetches it once "
                 f"({RELEASES[model].size_mb} MB); or give a local folder"
             )
-        folder = prepared.folder
-    elif not folder.is_dir():
+        return _complete(prepared.folder)
+    if not folder.is_dir():
         folder = Path(model)
     if not folder.is_dir():
         return model
-    if not torch_folder.has_weights(folder):
-        torch_folder.read_config(folder)  # says what is wrong with it
-        return str(folder)
-    folder = prepare(str(folder)).folder
-    require_complete(folder)
+    if torch_folder.has_weights(folder):
+        return _complete(prepare(str(folder)).folder)
+    torch_folder.read_config(folder)  # says what is wrong with it
+    return str(folder)
+
+
+def _complete(folder: Path) -> str:
+    """The folder, whose files hold every weight of the model. Raises InputError when they do not."""
+    try:
+        require_complete(folder)
+    except InputError as error:
+        if not folder.is_relative_to(cache.root()):
+            raise
+        raise InputError(f"{error}. It is a folder of the cache: remove {folder}, and prepare the model again") from error
     return str(folder)
 
 

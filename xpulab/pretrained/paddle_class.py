@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ _SHOWN = 5
 
 def model_class(config: Mapping[str, Any]) -> Any:
     """The class that config.json names. Raises InputError when PaddleNLP has none of this name."""
-    from paddlenlp import transformers
+    with warnings.catch_warnings():  # its import warns of ccache, distutils and pkg_resources, none of which matters here
+        warnings.simplefilter("ignore")
+        from paddlenlp import transformers
 
     name = config["architectures"][0]
     found = getattr(transformers, name, None)
@@ -33,11 +36,11 @@ def shapes_of(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     A tied output layer is not among them: it is the embedding. Neither the random state nor the default names of layers change.
     Raises InputError for a class that PaddleNLP lacks, and for sizes that do not fit each other.
     """
+    kind = model_class(config)
     import paddle
     from paddle.utils import unique_name
     from paddlenlp.transformers.model_utils import no_init_weights
 
-    kind = model_class(config)
     try:
         with unique_name.guard(), paddle.LazyGuard(), no_init_weights():
             network = kind(kind.config_class.from_dict(dict(config)))

@@ -127,8 +127,11 @@ def _write_note(folder: Path, name: str, origin: str, license: str, digests: dic
 
 
 def _read_note(folder: Path) -> Prepared:
-    note = torch_folder.read_json(folder / NOTE)
-    return Prepared(folder, note["name"], note["origin"], note["license"])
+    try:
+        note = torch_folder.read_json(folder / NOTE)
+        return Prepared(folder, note["name"], note["origin"], note["license"])
+    except (InputError, KeyError, TypeError) as error:
+        raise InputError(f"{folder}: its {NOTE} cannot be read; remove the folder, and prepare the model again") from error
 
 
 def format_prepared(prepared: Prepared) -> str:

@@ -103,12 +103,14 @@ def weights_in(path: Path) -> Iterator[Weight]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file. Raises InputError with the line when it is not one."""
+    """A JSON file. Raises InputError when it cannot be read, with the line when it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         line = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise InputError(f"{path}{line}: is not JSON: {error}; copy it again") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}; copy it again") from error
 
 
 def _opened(path: Path) -> Any:
