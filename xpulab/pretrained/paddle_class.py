@@ -13,6 +13,8 @@ from xpulab.pretrained import torch_folder
 _FORMAT = "np"
 """What PaddleNLP writes as "format" into a file's metadata, and the only one that it reads. A file without metadata it takes
 for its own, and then it finds none of the names of a file of torch."""
+_SILU_ONLY = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM"})
+"""Classes that compute SiLU whatever config.json says."""
 _SHOWN = 5
 """Names in a message; the rest is counted."""
 
@@ -28,6 +30,28 @@ def model_class(config: Mapping[str, Any]) -> Any:
     if not isinstance(found, type) or not hasattr(found, "config_class"):
         raise InputError(f"PaddleNLP has no class {name!r} that reads weights of transformers; choose another model")
     return found
+
+
+def config_for_paddle(config: Mapping[str, Any]) -> dict[str, Any]:
+    """config.json of transformers as PaddleNLP reads it. rope_parameters of transformers 5 becomes rope_theta and rope_scaling.
+
+    Raises InputError for what PaddleNLP 3.0.0b4 would ignore, so that the model would give other logits: a scaling of the
+    rotary embedding, except that of Llama 3, and another activation than its Llama and Qwen2 compute.
+    """
+    made = {key: value for key, value in config.items() if key != "rope_parameters"}
+    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    if "rope_theta" in rope:
+        made["rope_theta"] = rope.pop("rope_theta")
+    kind, name = rope.get("rope_type", rope.get("type", "default")), config["architectures"][0]
+    if kind == "default":
+        made.pop("rope_scaling", None)
+    elif kind == "llama3" and name == "LlamaForCausalLM":
+        made["rope_scaling"] = rope
+    else:
+        raise InputError(f"config.json: PaddleNLP's {name} ignores a rotary embedding of type {kind!r}; choose another model")
+    if name in _SILU_ONLY and config.get("hidden_act", "silu") != "silu":
+        raise InputError(f"config.json: PaddleNLP's {name} ignores hidden_act {config['hidden_act']!r}; choose another model")
+    return made
 
 
 def shapes_of(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -50,13 +74,15 @@ def shapes_of(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def is_paddle(folder: Path) -> bool:
-    """Whether the weights are in PaddleNLP's layout: their metadata say so, or there are none and the names are PaddleNLP's."""
+    """Whether the weights are in PaddleNLP's layout: the metadata say so, or say nothing and most names are PaddleNLP's."""
     if not torch_folder.has_safetensors(folder) and any(folder.glob("*.pdparams")):
         return True
-    told, shapes = torch_folder.header_of(torch_folder.weight_files(folder)[0])
-    if told is None:
-        return bool(shapes.keys() & shapes_of(torch_folder.read_config(folder)).keys())
-    return told == _FORMAT
+    headers = [torch_folder.header_of(path) for path in torch_folder.weight_files(folder)]
+    if told := headers[0][0]:
+        return told == _FORMAT
+    names = {name for _, shapes in headers for name in shapes}
+    ours = names & shapes_of(torch_folder.read_config(folder)).keys()
+    return len(ours) > len(names) / 2  # not any: both call the output layer lm_head.weight
 
 
 def require_complete(folder: Path) -> None:

@@ -16,7 +16,7 @@ from xpulab.pretrained import cache, tokenizer, torch_folder
 from xpulab.pretrained.convert import convert
 from xpulab.pretrained.download import fetch
 from xpulab.pretrained.gguf_file import GgufModel
-from xpulab.pretrained.paddle_class import is_paddle
+from xpulab.pretrained.paddle_class import config_for_paddle, is_paddle
 from xpulab.pretrained.releases import RELEASES, Release
 from xpulab.pretrained.torch_folder import Weight
 
@@ -91,9 +91,9 @@ def _from_release(release: Release, folder: Path) -> None:
 
 
 def _from_torch_folder(source: Path, folder: Path) -> None:
-    config = torch_folder.read_config(source)
     paths = torch_folder.weight_files(source)
     try:
+        config = config_for_paddle(torch_folder.read_config(source))
         convert({path.name: partial(torch_folder.weights_in, path) for path in paths}, config, folder)
     except InputError as error:
         raise InputError(f"{source}: {error}" if str(source) not in str(error) else str(error)) from error

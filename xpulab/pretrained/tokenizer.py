@@ -64,11 +64,11 @@ def write_from_folder(source: Path, folder: Path) -> None:
     if fast.is_file():
         (folder / "tokenizer.json").write_bytes(fast.read_bytes())
         template = source / "chat_template.jinja"
-        if template.is_file():
-            config.setdefault("chat_template", template.read_text(encoding="utf-8"))
+        if template.is_file() and not config.get("chat_template"):
+            config["chat_template"] = template.read_text(encoding="utf-8")
         _write_config(folder, {key: _plain(value) for key, value in config.items() if key not in _DROPPED})
     elif kind in _AS_IT_IS:
-        (folder / path.name).write_bytes(path.read_bytes())
+        _write_config(folder, {key: _plain(value) for key, value in config.items()})
     else:
         raise InputError(
             f"{source}: has no tokenizer.json, and PaddleNLP has no {kind or 'tokenizer class'!r}; in an environment with "
@@ -81,7 +81,10 @@ _DROPPED = frozenset({"tokenizer_class", "added_tokens_decoder", "auto_map", "to
 
 
 def _plain(value: Any) -> Any:
-    """The text of a token that transformers describes with its properties."""
+    """The text of a token that transformers describes with its properties; of several named chat templates the default."""
+    if isinstance(value, list):
+        named = {each["name"]: each["template"] for each in value if isinstance(each, dict) and "template" in each}
+        return named.get("default", next(iter(named.values()))) if named else [_plain(each) for each in value]
     return value["content"] if isinstance(value, dict) and "content" in value else value
 
 
