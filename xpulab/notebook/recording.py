@@ -17,6 +17,8 @@ from xpulab.notebook.device import Device, synchronize
 class Recorder(TrainerCallback):
     """A callback for Trainer(callbacks=[...]). It does not change the training, except with `stop`.
 
+    At the end of the training it frees the memory of the model's gradients, which are zero then.
+
     batches: the batches in the order in which the trainer used them, each a dict of arrays, [batch, length].
     gradients: the gradients of the first optimizer step by parameter name, before they are clipped.
     seconds: the time of each step.
@@ -55,5 +57,9 @@ class Recorder(TrainerCallback):
         synchronize(self._device)
         self.seconds.append(time.perf_counter() - self._began)
         if state.global_step == self._copy_after:
-            self.weights = {name: value.numpy().copy() for name, value in model.state_dict().items()}
+            self.weights = {name: value.numpy().copy() for name, value in model.named_parameters()}
             control.should_training_stop = control.should_training_stop or self._stop
+
+    def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
+        for weight in model.parameters():
+            weight.clear_gradient(False)  # without the argument the memory stays, filled with zeros

@@ -11,6 +11,12 @@ import numpy as np
 from xpulab.reference.model import Batch, Gradients, Weights, forward, softmax
 
 
+def loss(weights: Weights, config: Any, batch: Batch, ignored: int) -> float:
+    """The mean of -ln p(label) over the labels that are not `ignored`. The labels are shifted as in loss_and_gradients."""
+    sums, _ = log_probabilities(weights, config, batch, ignored)
+    return float(-sums.sum() / int((batch["labels"] != ignored).sum()))
+
+
 def loss_and_gradients(weights: Weights, config: Any, batch: Batch, ignored: int) -> tuple[float, Gradients]:
     """The mean of -ln p(label) over the labels that are not `ignored`, and its gradient for each weight, by name.
 

@@ -11,7 +11,7 @@ with respect to the output, returns that with respect to the input, and adds the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,26 @@ def weights_of(network: Any) -> dict[str, np.ndarray]:
     return {name: value.astype("float32").numpy().astype(np.float64) for name, value in network.state_dict().items()}
 
 
+class DoublePrecision(Mapping[str, np.ndarray]):
+    """Weights that stay in single precision; each is converted when it is read, so all together need half the memory.
+
+    changes: by the name of a weight a function of this name, which returns what is added to the weight.
+    """
+
+    def __init__(self, weights: Weights, changes: Mapping[str, Callable[[str], np.ndarray]] | None = None) -> None:
+        self._weights, self._changes = weights, changes or {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        weight = self._weights[name].astype(np.float64)
+        return weight + self._changes[name](name) if name in self._changes else weight
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+
 def logits(weights: Weights, config: Any, batch: Batch) -> np.ndarray:
     """The logits, [batch, length, vocabulary].
 
@@ -62,7 +82,8 @@ def forward(
     prefix, ids = config.model_type, batch["input_ids"]
     embedding = f"{prefix}.embed_tokens.weight"
     mask = _attention_mask(batch["attention_mask"])
-    hidden = weights[embedding][ids]
+    table = weights[embedding]
+    hidden = table[ids]
     backward_steps: list[Backward] = []
     for layer in range(config.num_hidden_layers):
         name = f"{prefix}.layers.{layer}"
@@ -78,7 +99,7 @@ def forward(
         gradient = norm_backward(head_backward(gradient))
         for step in reversed(backward_steps):
             gradient = step(gradient)
-        embedding_gradient = np.zeros_like(weights[embedding])
+        embedding_gradient = np.zeros_like(table)
         np.add.at(embedding_gradient, ids, gradient)
         gradients[embedding] += embedding_gradient
 
@@ -180,12 +201,13 @@ def _head(normed: np.ndarray, prefix: str, weights: Weights, gradients: Gradient
     if not config.tie_word_embeddings:
         return _linear(normed, "lm_head", weights, gradients)
     name = f"{prefix}.embed_tokens.weight"
+    table = weights[name]
 
     def backward(gradient: np.ndarray) -> np.ndarray:
         gradients[name] += np.einsum("blv,blh->vh", gradient, normed, optimize=True)
-        return gradient @ weights[name]
+        return gradient @ table
 
-    return normed @ weights[name].T, backward
+    return normed @ table.T, backward
 
 
 def _rms_norm(

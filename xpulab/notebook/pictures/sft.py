@@ -70,12 +70,13 @@ def padded_batch(batch: Mapping[str, np.ndarray]) -> None:
 
 def loss_curve(losses: Sequence[float], guess: float) -> None:
     """The training loss of each step, next to that of a model that gives each token the same probability, `guess`."""
+    untrained, learned = losses[0] > 0.9 * guess, losses[-1] < 0.1 * losses[0]
     curves(
         {"training loss": losses, "a uniform guess, ln V": [guess] * len(losses)},
         x="optimizer step",
         y="loss (nats per token)",
         log=True,
-        title="The loss falls from a uniform guess to almost zero",
+        title="The loss falls from a uniform guess to almost zero" if untrained and learned else "The loss falls",
     )
 
 
