@@ -15,27 +15,36 @@ from xpulab import ranks
 from xpulab.devices import SIMULATED
 
 AT_MOST = 4
-"""How many processes run at the same time."""
+"""How many processes run at the same time, unless a caller allows fewer."""
 SECONDS = 200
-"""The time limit of one process."""
+"""The time limit of one process, unless a caller gives another."""
 
 
-def run_each(function: Callable[[Any], Any], cases: Iterable[Any], device: str) -> list[Any]:
+def run_each(
+    function: Callable[[Any], Any], cases: Iterable[Any], device: str, at_once: int = AT_MOST, seconds: float = SECONDS
+) -> list[Any]:
     """function(case) for each case, each in a new process; on a GPU or an XPU one after the other in this process.
 
-    device: the name of the device in use. Raises RanksFailed when a process fails.
+    device: the name of the device in use. at_once: how many processes at the same time. seconds: the time limit of each.
+    Raises RanksFailed when a process fails.
     """
     if device != forked_device(device):
         return [function(case) for case in cases]
-    return run_each_apart(function, cases, device)
+    return run_each_apart(function, cases, device, at_once, seconds)
 
 
-def run_each_apart(function: Callable[[Any], Any], cases: Iterable[Any], device: str) -> list[Any]:
+def run_each_apart(
+    function: Callable[[Any], Any], cases: Iterable[Any], device: str, at_once: int = AT_MOST, seconds: float = SECONDS
+) -> list[Any]:
     """function(case) for each case, each in a new process, on the CPU where `device` is a GPU or an XPU.
 
     Raises RanksFailed when a process fails.
     """
-    return _in_threads(lambda case: ranks.run(function, 1, case, device=forked_device(device), time_limit=SECONDS)[0], cases)
+
+    def run(case: Any) -> Any:
+        return ranks.run(function, 1, case, device=forked_device(device), time_limit=seconds)[0]
+
+    return _in_threads(run, cases, at_once)
 
 
 def ends_of(function: Callable[[Any], Any], cases: Sequence[Any], device: str) -> list[str]:
@@ -56,6 +65,6 @@ def forked_device(device: str) -> str:
     return device if device in ("cpu", SIMULATED) else "cpu"
 
 
-def _in_threads(work: Callable[[Any], Any], cases: Iterable[Any]) -> list[Any]:
-    with ThreadPoolExecutor(min(AT_MOST, os.cpu_count() or 1)) as pool:
+def _in_threads(work: Callable[[Any], Any], cases: Iterable[Any], at_once: int = AT_MOST) -> list[Any]:
+    with ThreadPoolExecutor(min(at_once, os.cpu_count() or 1)) as pool:
         return list(pool.map(work, cases))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import paddle
 from paddlenlp.trainer import TrainerCallback
 
-from xpulab.notebook.states import arrays
+from xpulab.notebook.states import arrays, distinct
 
 PADDED = (8, 200)
 """Rows and tokens of a batch when it is compared with another one; no batch may be larger."""
@@ -38,18 +38,24 @@ def draw() -> list[float]:
 class RunRecorder(TrainerCallback):
     """Records what a run did. Each step draws a number from every generator, as a data augmentation would.
 
+    keep: what is kept of a state dict, `arrays` or `digests`. A tied weight is kept once.
     first_step: the number of steps that were done when the run began. begun: the weights then, by name.
+    parameters: the number of values in the weights. stored: the same, with tied ones under each of their names.
     losses, batches, drawn: by the number of the step, from 1, its loss, token ids [rows, tokens] and random numbers;
     drawn[0] are the numbers that would come next. weights, moments: at the end of the run, by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Callable[[Mapping[str, Any]], dict[str, np.ndarray]] = arrays) -> None:
+        self._keep = keep
         self.losses: dict[int, float] = {}
         self.batches: dict[int, np.ndarray] = {}
         self.drawn: dict[int, list[float]] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-        self.first_step, self.begun = state.global_step, arrays(model.state_dict())
+        weights = model.state_dict()
+        self.stored = sum(value.size for value in weights.values())
+        self.parameters = sum(value.size for value in distinct(weights).values())
+        self.first_step, self.begun = state.global_step, self._keep(distinct(weights))
 
     def on_load_data_end(self, args: Any, state: Any, control: Any, inputs: Any = None, **others: Any) -> None:
         # skipped batches come here too; the last one of a step is the one that is trained on
@@ -65,6 +71,16 @@ class RunRecorder(TrainerCallback):
     def on_train_end(
         self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **others: Any
     ) -> None:
-        self.weights = arrays(model.state_dict())
-        self.moments = arrays({name: value for name, value in optimizer.state_dict().items() if "moment" in name})
+        self.weights = self._keep(distinct(model.state_dict()))
+        self.moments = self._keep({name: value for name, value in optimizer.state_dict().items() if "moment" in name})
         self.drawn[0] = draw()
+
+
+class SaveAfter(TrainerCallback):
+    """Saves a checkpoint after the given steps only: those of a large model fill a disk."""
+
+    def __init__(self, steps: Container[int]) -> None:
+        self._steps = steps
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        control.should_save = control.should_save and state.global_step in self._steps

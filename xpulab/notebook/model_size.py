@@ -1,0 +1,31 @@
+"""How many parameters a model has, read from its configuration before anything is loaded."""
+
+from __future__ import annotations
+
+from paddlenlp.transformers import AutoConfig
+
+from xpulab.notebook.models import folder_of
+from xpulab.reference.parallel_training import Model
+
+TINY = 5_000_000
+"""Models with fewer parameters run every case of a chapter: their states are small, and numpy follows their computations."""
+
+
+def parameters_of(model: str) -> int:
+    """The number of parameters of a decoder like Qwen2 or Llama, tied embeddings count once."""
+    config = AutoConfig.from_pretrained(folder_of(model))
+    return Model(
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        intermediate=config.intermediate_size,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        vocabulary=config.vocab_size,
+        tied=bool(config.tie_word_embeddings),
+        qkv_bias=config.model_type == "qwen2",
+    ).parameters()
+
+
+def is_tiny(model: str) -> bool:
+    """Whether the model has fewer parameters than TINY."""
+    return parameters_of(model) < TINY
