@@ -11,9 +11,10 @@ _SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
 
 
-TIERS = ("unit", "integration", "notebooks")
+TIERS = ("unit", "integration", "notebooks", "real")
 """unit: in this process, or in one short other one. integration: starts processes that last: kernels, ranks, simulated cards,
-the command line. notebooks: executes the committed notebooks."""
+the command line. notebooks: executes the committed notebooks. real: with a pretrained model from the cache, only when asked for
+by -m real; such a test has no other tier."""
 
 
 @pytest.hookimpl(tryfirst=True)
