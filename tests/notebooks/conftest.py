@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+os.environ["XPULAB_MODELS"] = os.devnull  # a folder without models: the same run whether or not one is prepared
+
 SECONDS = 1100
 """After this a run is given up: several times what it takes on two busy cores."""
 

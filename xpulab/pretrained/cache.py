@@ -18,7 +18,9 @@ _UNFINISHED = ".unfinished"
 
 
 def root() -> Path:
-    """The folder of prepared models: $XDG_CACHE_HOME/xpulab/models, by default ~/.cache/xpulab/models."""
+    """The folder of prepared models: $XPULAB_MODELS, else $XDG_CACHE_HOME/xpulab/models, by default ~/.cache/xpulab/models."""
+    if own := os.environ.get("XPULAB_MODELS"):
+        return Path(own)
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "xpulab" / "models"
 

@@ -15,6 +15,7 @@ from xpulab.faults.catalogue import (
     distributed_checkpoints,
     dpo,
     environment,
+    first_lora,
     lora,
     parallel_plan,
     pipeline,
@@ -33,6 +34,7 @@ CATALOGUE: tuple[Fault, ...] = tuple(
     fault
     for module in (
         environment,
+        first_lora,
         sft,
         lora,
         dpo,
