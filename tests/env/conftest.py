@@ -40,6 +40,10 @@ def require(device, detection):
 """
 
 
+_OURS = ("OMP_NUM_THREADS", "PYTHONPATH", "XPULAB_VENV")
+"""Variables of this process that a command on that machine does not get."""
+
+
 class Repository:
     """folder is the repository; PATH has a fake uv and python3, and the commands of the system."""
 
@@ -73,7 +77,7 @@ class Repository:
 
     def start(self, *command: str, **changed: str) -> subprocess.Popen[str]:
         """Starts a command on this machine; changed are environment variables."""
-        inherited = {key: value for key, value in os.environ.items() if key not in ("XPULAB_VENV", "OMP_NUM_THREADS")}
+        inherited = {key: value for key, value in os.environ.items() if key not in _OURS}
         return subprocess.Popen(
             command,
             cwd=self.folder.parent,
