@@ -14,6 +14,8 @@ from xpulab import files
 from xpulab.errors import InputError
 from xpulab.notebook import comparison, models
 from xpulab.notebook import other_implementation as other
+from xpulab.pretrained import prepare
+from xpulab.pretrained.cache import sha256_of
 from xpulab.pretrained.releases import RELEASES
 
 CONTENT = comparison.content_of()
@@ -198,3 +200,40 @@ def test_the_first_loss_is_the_mean_over_the_tokens_of_the_answers(tiny):
 def test_an_answer_ends_after_the_tokens_that_are_asked_for(tiny):
     tokens = other.greedy_tokens(*tiny, ["What is a rank?", "Rank?"], at_most=4)
     assert [1 <= len(each) <= 4 for each in tokens] == [True, True]
+
+
+# --------------------------------------------------------------------------------------------------------- the real model
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    """The real model and its tokenizer, prepared on this machine."""
+    found = prepare.find(comparison.MODEL)
+    if found is None:
+        pytest.skip(f"{comparison.MODEL} is not prepared on this machine: xpulab model {comparison.MODEL}")
+    assert sha256_of(found.folder / "model.safetensors") == VALUES.prepared_sha256
+    return models.new_model(str(found.folder), 0), models.new_tokenizer(str(found.folder))
+
+
+@pytest.mark.real
+def test_the_real_model_gives_the_logits_and_tokens_of_transformers(prepared):
+    model, tokenizer = prepared
+    found = other.logits_at(model, tokenizer)
+    differences, bounds = comparison.difference_of(found, VALUES.logits), VALUES.bounds
+    assert differences["logits"] <= bounds["logits"] and differences["log_sum_exp"] <= bounds["log_sum_exp"]
+    same, decided = comparison.same_argmax(found, VALUES.logits, bounds["logits"])
+    assert same == decided
+    assert other.token_ids(tokenizer, comparison.texts()) == VALUES.text_ids
+    padded = other.greedy_tokens(model, tokenizer, at_most=8)
+    assert padded == [tokens[:8] for tokens in VALUES.padded]
+
+
+@pytest.mark.real
+def test_a_weight_that_is_a_thousandth_off_is_beyond_the_bound(prepared):
+    model, tokenizer = prepared
+    last = model.llama.norm.weight
+    right = last.numpy().copy()
+    last.set_value(right * np.float32(1.001))
+    found = other.logits_at(model, tokenizer, comparison.PROMPTS[:1])
+    last.set_value(right)
+    assert comparison.difference_of(found, VALUES.logits[:1])["logits"] > 2 * VALUES.bounds["logits"]
