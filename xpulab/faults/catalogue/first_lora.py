@@ -30,7 +30,7 @@ def one_weight_is_left_random() -> None:
     _after_loading(_randomize)
 
 
-@fault("01_first_lora", detected_by=(), reason_contains="does not end an answer in eos_token")
+@fault("01_first_lora", detected_by=("first-lora.labels",), reason_contains="does not end an answer in eos_token")
 def wrong_end_token() -> None:
     """The tokenizer's end token is not the one that ends a turn."""
     _after_loading_a_tokenizer(lambda tokenizer: setattr(tokenizer, "eos_token", "<|im_start|>"))
@@ -67,7 +67,7 @@ def adapter_on_the_attention_only() -> None:
 
 @fault("01_first_lora", detected_by=("first-lora.adapter-layers", "first-lora.others-unchanged"))
 def norms_train_too() -> None:
-    """The norms of the base model train too."""
+    """The norms beside the adapter train too."""
     from paddlenlp.peft import LoRAModel
 
     mark = LoRAModel.mark_only_lora_as_trainable
