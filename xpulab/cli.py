@@ -154,9 +154,6 @@ def selftest(
         bool, typer.Option("--control", help="Run the same sections without a fault: every check must be green.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The outcome as JSON.")] = False,
-    real: Annotated[
-        bool, typer.Option("--real", help="Use a prepared pretrained model where there is one, not its tiny stand-in.")
-    ] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: one a core.")] = None,
 ) -> None:
     """Inject known faults, one at a time, and show that the notebooks detect each. Exit code 1 when one is missed."""
@@ -175,8 +172,6 @@ def selftest(
 
     if any(fault.device == SIMULATED for fault in faults):
         sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
-    if not real:
-        os.environ["XPULAB_MODELS"] = os.devnull  # a folder without models
     at_once = jobs or _jobs("cpu", len(faults))
     progress = Console(stderr=True)
     if control:
@@ -185,7 +180,7 @@ def selftest(
     progress.print(f"{len(faults)} faults, {trials} trials, {at_once} at a time", highlight=False)
     tried = []
     with kernel_environment("cpu") as environment:
-        for trial in proof.trials(faults, at_once, environment):
+        for trial in proof.trials(faults, at_once, {**environment, **proof.WITHOUT_MODELS}):
             tried.append(trial)
             outcome = f"{table.format_outcome(trial)}  {table.format_name(trial)}, {trial.seconds:.0f} s"
             progress.print(f"{len(tried):>3} of {trials}  {outcome}", highlight=False, markup=False, soft_wrap=True)
@@ -200,7 +195,7 @@ def _control_of_selftest(faults: Sequence[Fault], jobs: int, as_json: bool) -> i
 
     ran = []
     with kernel_environment("cpu") as environment:
-        for control in selftest.controls(faults, jobs, environment):
+        for control in selftest.controls(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):
             ran.append(control)
             print(table.format_controls([control]).splitlines()[0], file=sys.stderr)
     print(json.dumps(table.controls_to_json(ran), indent=2) if as_json else table.format_controls(ran))

@@ -21,6 +21,7 @@ LARGE = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab
 def large(tmp_path):
     """The folder of a model with the configuration of SmolLM2-135M."""
     (tmp_path / "config.json").write_text(LARGE)
+    (tmp_path / "tokenizer_config.json").write_text("{}")
     return str(tmp_path)
 
 

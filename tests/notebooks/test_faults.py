@@ -5,12 +5,10 @@ The whole catalogue takes too long here: `xpulab selftest` tries it.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from xpulab.faults import CATALOGUE
-from xpulab.faults.selftest import try_fault
+from xpulab.faults.selftest import WITHOUT_MODELS, try_fault
 from xpulab.harness.plan import make_plans, plan_of_checks
 from xpulab.harness.run import kernel_environment
 
@@ -33,7 +31,7 @@ CASES = [(fault, "quick") for fault in QUICKEST] + [(fault, "smoke") for fault i
 @pytest.fixture(scope="module")
 def environment():
     with kernel_environment("cpu") as variables:
-        yield {**variables, "XPULAB_MODELS": os.devnull}  # the stand-in of chapter 01, whatever this machine has
+        yield {**variables, **WITHOUT_MODELS}  # the stand-in of chapter 01, whatever this machine has
 
 
 @pytest.mark.parametrize(("fault", "level"), CASES, ids=[f"{fault.name}-{level}" for fault, level in CASES])
