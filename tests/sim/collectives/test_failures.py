@@ -274,12 +274,25 @@ def test_the_segments_of_a_crashed_run_are_removed_by_the_next(ranks: Any) -> No
 
 def test_a_segment_in_use_is_not_removed(ranks: Any) -> None:
     """Its creator has ended, but one rank has joined and waits for the other."""
-    (made,) = ranks.collect([ranks.fork(ranks.make_id)])
-    first = ranks.fork(lambda: ranks.group(made.value, 2, 0).all_gather(of(1), of(2), "FLOAT32"))
+    told, tell = os.pipe()
+    may_end, let_it_end = os.pipe()
+
+    def create() -> None:
+        """End only when the first rank has joined: until then any run on this machine may remove the segment."""
+        os.write(tell, ranks.make_id())
+        os.read(may_end, 1)
+
+    creator = ranks.fork(create)
+    name = os.read(told, 200)
+    first = ranks.fork(lambda: ranks.group(name, 2, 0).all_gather(of(1), of(2), "FLOAT32"))
     wait_until_asleep(ranks, first)
+    os.write(let_it_end, b".")
+    assert ranks.collect([creator])[0].error is None
     ranks.remove_stale()
-    second = ranks.fork(lambda: ranks.group(made.value, 2, 1).all_gather(of(1), of(2), "FLOAT32"))
+    second = ranks.fork(lambda: ranks.group(name, 2, 1).all_gather(of(1), of(2), "FLOAT32"))
     assert [each.error for each in ranks.collect([first, second])] == [None, None]
+    for end in (told, tell, may_end, let_it_end):
+        os.close(end)
 
 
 def test_a_process_id_that_was_used_again_does_not_keep_a_segment(ranks: Any) -> None:
