@@ -134,7 +134,8 @@ class History(TrainerCallback):
 def answers(model, tokenizer, questions, at_most=24):
     """The model's answer to each question: greedy search, at most `at_most` tokens."""
     model.eval()
-    batch = tokenizer([prompt(question) for question in questions], padding=True, return_tensors="pd")
+    prompts = [prompt(question) for question in questions]
+    batch = tokenizer(prompts, padding=True, return_attention_mask=True, return_tensors="pd")
     tokens, _ = model.generate(
         input_ids=batch["input_ids"],
         attention_mask=batch["attention_mask"],

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import psutil
 import pytest
 
 from xpulab.errors import InputError
-from xpulab.notebook import resources
+from xpulab.notebook import resources, threads
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch):
+    """The threads of this process stay as they are."""
+    monkeypatch.setenv(threads.VARIABLE, "1")
 
 
 def test_what_fits_is_printed(capsys: pytest.CaptureFixture[str]):
@@ -43,3 +51,15 @@ def test_a_control_group_limits_the_memory(tmp_path: Path):
 
 def test_a_control_group_without_a_limit_changes_nothing(tmp_path: Path):
     assert resources.available_memory(group(tmp_path, "max")) > 10**6
+
+
+def test_freed_memory_goes_back_to_the_system():
+    """Blocks of 16 MB in a reference cycle: the C library keeps such blocks unless it is told to return them."""
+    used = psutil.Process().memory_info
+    blocks: list[object] = []
+    blocks.append([np.ones(2**21) for _ in range(16)])
+    blocks.append(blocks)
+    before = used().rss
+    del blocks
+    resources.free_memory()
+    assert before - used().rss > 200 * 2**20

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from xpulab.errors import InputError
-from xpulab.notebook import training_size
+from xpulab.notebook import model_size, training_size
 from xpulab.notebook.answer_words import words_in_common
 
 TINY = SimpleNamespace(
@@ -35,8 +35,8 @@ HUGE = SimpleNamespace(**{**vars(SMOLLM2), "num_hidden_layers": 3_000_000})
 
 
 def test_the_number_of_weights_follows_from_the_configuration():
-    assert training_size.parameters_of(TINY) == 139_840
-    assert training_size.parameters_of(SMOLLM2) == 134_515_008
+    assert model_size.parameters_in(TINY) == 139_840
+    assert model_size.parameters_in(SMOLLM2) == 134_515_008
 
 
 @pytest.mark.parametrize(("chapter", "steps", "batch", "rate"), [("sft", 100, 24, 8e-3), ("lora", 60, 16, 1e-2)])

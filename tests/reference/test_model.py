@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -265,6 +266,16 @@ def test_gradients_of_log_probabilities_weight_the_rows_and_may_be_asked_for_twi
             return factors @ log_probability_sums(changed, config, batch)
 
         assert_finite_differences(weighted_sum, weights, gradients_of(factors))
+
+
+def test_gradients_add_up_in_the_given_dictionary(config):
+    weights, batch, total = random_weights(config), a_batch(), defaultdict(float)
+    factors, names = np.array([2.0, -3.0]), list(weights)
+    _, gradients_of = reference.log_probabilities(weights, config, batch, IGNORED)
+    once = gradients_of(factors)
+    for _ in range(2):
+        reference.log_probabilities(weights, config, batch, IGNORED, total)[1](factors)
+    assert [total[name] for name in names] == [pytest.approx(2 * once[name], rel=1e-12) for name in names]
 
 
 def test_ignored_labels_do_not_change_the_loss():

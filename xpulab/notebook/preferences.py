@@ -1,18 +1,20 @@
-"""Answers to questions as ordinary sequences, without packing, and a start model that gives both kinds of answers.
+"""Answers to questions as ordinary sequences, what numpy computes of them, and a start model that gives both kinds of answers.
 
 Chapter 04 compares packed sequences with these, and begins its training with this model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from xpulab import reference
 from xpulab.notebook.models import IGNORED, prompt
+from xpulab.notebook.states import distinct
 
 _BATCH = 24
 _REJECTED_WEIGHT = 2.0
@@ -51,7 +53,7 @@ def teach_both_answers(model: Any, tokenizer: Any, rows: Sequence[dict[str, str]
         loss = _loss(model, batch["chosen"]) + _REJECTED_WEIGHT * _loss(model, batch["rejected"])
         (loss / (1 + _REJECTED_WEIGHT)).backward()
         optimizer.step()
-        optimizer.clear_grad()
+        optimizer.clear_grad(set_to_zero=False)
     model.eval()
 
 
@@ -62,6 +64,20 @@ def _loss(model: Any, batch: dict[str, np.ndarray]) -> paddle.Tensor:
     scores = output[0] if isinstance(output, tuple) else output
     of_tokens = F.cross_entropy(scores, paddle.to_tensor(batch["labels"]), ignore_index=IGNORED, reduction="none")
     return of_tokens.sum() / len(batch["labels"])
+
+
+def exact_weights(network: Any) -> reference.DoublePrecision:
+    """A copy of a network's weights that are read in double precision, by name; tied ones once."""
+    return reference.DoublePrecision({name: value.numpy() for name, value in distinct(network.state_dict()).items()})
+
+
+def exact_logps(network: Any, config: Any, answers: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """From numpy, the log-probability of each answer in double precision, [rows], by kind; answers: from `unpacked`.
+
+    The copy of the weights is freed afterwards.
+    """
+    weights = exact_weights(network)
+    return {key: reference.log_probabilities(weights, config, batch, IGNORED)[0] for key, batch in answers.items()}
 
 
 def spelled(batch: Any, which: str, tokenizer: Any) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import shutil
 import tempfile
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from xpulab.errors import InputError
+from xpulab.notebook.threads import use_all_cores
 
 GB = 10**9
 
@@ -16,7 +20,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def require(*, memory: float, disk: float, seconds: float) -> None:
-    """Print what the chapter needs and what is free.
+    """Print what the chapter needs and what is free; from here on, matrix products use all cores.
 
     memory: bytes of host memory that it uses at its peak. disk: bytes of temporary files. seconds: on two cores.
     Raises InputError when memory or disk is not there; nothing has been written then.
@@ -37,6 +41,18 @@ def require(*, memory: float, disk: float, seconds: float) -> None:
             f"this chapter writes {disk / GB:.1f} GB for this model, and {folder} has {free_disk / GB:.1f} GB free; "
             "free space, or set TMPDIR to a folder on another disk"
         )
+    use_all_cores()
+
+
+def free_memory() -> None:
+    """Free objects that nothing refers to, and return their memory to the operating system.
+
+    A trainer is part of reference cycles, so the copies of the model that it holds stay until Python collects garbage. The
+    C library keeps freed blocks below 32 MB, as most weights are, for later use; together they can be gigabytes.
+    """
+    gc.collect()
+    with contextlib.suppress(AttributeError):  # another C library than glibc has no malloc_trim
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def available_memory(cgroup: Path = _CGROUP) -> int:

@@ -12,20 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from xpulab.notebook.model_size import TINY, parameters_in
 from xpulab.notebook.resources import require
-
-TINY_BELOW = 5_000_000
-"""A model with fewer weights is tiny: every comparison with numpy takes less than a second."""
-
-NUMPY_BELOW = 1_000_000_000
-"""For a model with fewer weights numpy computes the logits and gradients of a few examples in minutes, not hours."""
 
 
 @dataclass(frozen=True)
 class TrainingSize:
     """How much a chapter trains and asks with a model of one size.
 
-    tiny: whether the model is smaller than TINY_BELOW.
+    tiny: whether the model is smaller than model_size.TINY.
     steps: optimizer steps of a run, 1 or more. batch: examples in a batch.
     learning_rate: the highest one, after `warmup` steps.
     repeated: the steps that the proof repeats, 1 to `steps`; also those of a short run.
@@ -101,14 +96,14 @@ _PRETRAINED: Mapping[str, Mapping[str, TrainingSize]] = {
         for level, steps, repeated in zip(_LEVELS, (18, 18, 54), (3, 3, 12), strict=True)
     },
     "lora": {
-        level: TrainingSize(False, steps, 8, 2e-3, 2, short, 0.8, 0.95, questions=8, rows_by_numpy=2)
-        for level, steps, short in zip(_LEVELS, (12, 12, 48), (6, 6, 12), strict=True)
+        level: TrainingSize(False, steps, 4, 2e-3, 2, short, 0.8, 0.95, questions=8, rows_by_numpy=2)
+        for level, steps, short in zip(_LEVELS, (12, 12, 48), (4, 4, 12), strict=True)
     },
 }
 
 _NEEDS: Mapping[str, Needs] = {
-    "sft": Needs(memory=56, other=0.8e9, disk=6, seconds=3.7),
-    "lora": Needs(memory=36, other=1.0e9, disk=8, seconds=2.2),
+    "sft": Needs(memory=56, other=0.8e9, disk=6, seconds=1.4),
+    "lora": Needs(memory=56, other=1.0e9, disk=8, seconds=1.7),
 }
 
 
@@ -118,8 +113,8 @@ def choose(chapter: str, config: Any, level: str) -> TrainingSize:
     chapter: "sft" or "lora". level: "smoke", "quick" or "standard". For a model that is not tiny it prints the memory, disk
     and time that the chapter needs. Raises InputError when memory or disk is not there.
     """
-    parameters = parameters_of(config)
-    if parameters < TINY_BELOW:
+    parameters = parameters_in(config)
+    if parameters < TINY:
         return _TINY[chapter][level]
     require(**needs(chapter, parameters))
     return _PRETRAINED[chapter][level]
@@ -133,19 +128,6 @@ def needs(chapter: str, parameters: int) -> dict[str, float]:
         "disk": factors.disk * parameters,
         "seconds": factors.seconds * parameters / 1e6,
     }
-
-
-def parameters_of(config: Any) -> int:
-    """The number of weights of a decoder with this configuration, tied embeddings counted once.
-
-    Exact for Qwen2 and Llama; other decoders have about as many.
-    """
-    hidden, inner = config.hidden_size, config.intermediate_size
-    narrow = hidden // config.num_attention_heads * config.num_key_value_heads
-    matrices = 2 * hidden * hidden + 2 * hidden * narrow + 3 * hidden * inner
-    biases = hidden + 2 * narrow if config.model_type == "qwen2" else 0
-    embeddings = config.vocab_size * hidden * (1 if config.tie_word_embeddings else 2)
-    return embeddings + config.num_hidden_layers * (matrices + biases + 2 * hidden) + hidden
 
 
 def format_share(share: float) -> str:

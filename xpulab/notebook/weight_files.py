@@ -16,12 +16,17 @@ import safetensors
 from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM
 
 from xpulab.notebook.models import Chosen
+from xpulab.notebook.threads import use_all_cores
 from xpulab.pretrained import torch_folder
 
 
 def with_weights(chosen: Chosen, scratch: str) -> str:
-    """The model's folder; for a model that has only a config, a folder below `scratch` with random weights and that config."""
+    """The model's folder; for a model that has only a config, a folder below `scratch` with random weights and that config.
+
+    A model with its own weights is large: from here on, matrix products use all cores.
+    """
     if chosen.is_real:
+        use_all_cores()
         return chosen.folder
     folder = str(Path(scratch) / "stand-in")
     paddle.seed(0)

@@ -28,14 +28,16 @@ def loss_and_gradients(weights: Weights, config: Any, batch: Batch, ignored: int
 
 
 def log_probabilities(
-    weights: Weights, config: Any, batch: Batch, ignored: int
+    weights: Weights, config: Any, batch: Batch, ignored: int, total: Gradients | None = None
 ) -> tuple[np.ndarray, Callable[[np.ndarray], Gradients]]:
     """The sum of ln p(label) over the labels of each row that are not `ignored`, [batch]; and a function for its gradients.
 
     The function takes one factor for each row, [batch], and returns the gradient of sum(factor * log-probability) for each
     weight, by name. The labels are shifted as in loss_and_gradients.
+
+    total: a defaultdict(float) to which the function adds the gradients instead; it saves the memory of a second copy.
     """
-    gradients: Gradients = defaultdict(float)
+    gradients: Gradients = defaultdict(float) if total is None else total
     scores, backward = forward(weights, config, batch, gradients)
     probabilities = softmax(scores)
     rows, columns = np.nonzero(batch["labels"] != ignored)
@@ -44,7 +46,8 @@ def log_probabilities(
     np.add.at(sums, rows, np.log(probabilities[rows, columns, labels]))
 
     def gradients_of(factors: np.ndarray) -> Gradients:
-        gradients.clear()
+        if total is None:
+            gradients.clear()
         d_scores = np.zeros_like(probabilities)
         d_scores[rows, columns] = -probabilities[rows, columns] * factors[rows, None]
         d_scores[rows, columns, labels] += factors[rows]

@@ -6,6 +6,7 @@ are any object with the fields of DPOTrainer's dpo_config or KTOTrainer's kto_co
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -91,12 +92,16 @@ def dpo_step(
     rejected answers; the label -100 is ignored. The gradient is -beta sigmoid(-beta h) times the difference of the gradients
     of both log-probabilities, averaged over the pairs.
     """
-    now = {key: log_probabilities(weights, config, batch, ignored=-100) for key, batch in answers.items()}
-    before = {key: log_probabilities(reference, config, batch, ignored=-100)[0] for key, batch in answers.items()}
-    h = (now["chosen"][0] - now["rejected"][0]) - (before["chosen"] - before["rejected"])
+    now, before = (
+        {key: log_probabilities(each, config, batch, ignored=-100)[0] for key, batch in answers.items()}
+        for each in (weights, reference)
+    )
+    h = (now["chosen"] - now["rejected"]) - (before["chosen"] - before["rejected"])
     factors = -beta * np.exp(log_sigmoid(-beta * h)) / len(h)
-    slopes = [now["chosen"][1](factors), now["rejected"][1](-factors)]
-    return h, float(-log_sigmoid(beta * h).mean()), {name: slopes[0][name] + slopes[1][name] for name in weights}
+    slopes: Gradients = defaultdict(float)
+    for key, sign in (("chosen", 1), ("rejected", -1)):  # one after the other: a backward pass holds all activations
+        log_probabilities(weights, config, answers[key], ignored=-100, total=slopes)[1](sign * factors)
+    return h, float(-log_sigmoid(beta * h).mean()), dict(slopes)
 
 
 def sums_or_means(logps: Sequence[np.ndarray], means: bool) -> np.ndarray:
