@@ -128,6 +128,7 @@ def test_a_baseline_of_one_run_has_no_spread(xpulab):
     assert "--runs" in done.stderr
 
 
+@pytest.mark.integration
 def test_the_doctor_speaks_json(xpulab):
     assert json.loads(xpulab("doctor", "--json").stdout)["device"] == "cpu"
 

@@ -1,12 +1,25 @@
-"""A machine made of files: a root folder with PCI functions and device nodes, and a PATH with fake tools."""
+"""What the doctor is tried on: a machine made of files, and a copy of this environment that a test breaks.
+
+The machine is a root folder with PCI functions and device nodes, and a PATH with fake tools.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from xpulab import files
+
 FORMATS = Path(__file__).parent / "formats"
+INSTALLED = Path(sysconfig.get_path("purelib"))
 
 
 class Machine:
@@ -45,6 +58,114 @@ class Machine:
         self.tool(name, f'echo "$*" >> {self.calls}\ncase "$*" in\n{cases}*) echo bad option >&2; exit 2;;\nesac')
 
 
+@dataclass(frozen=True)
+class Diagnosed:
+    """What `xpulab doctor --json` said. things: its findings and versions."""
+
+    code: int
+    things: list[dict[str, str | None]]
+    text: str
+
+    @property
+    def wrong(self) -> list[dict[str, str | None]]:
+        return [thing for thing in self.things if thing["verdict"] in ("wrong", "missing")]
+
+    def find(self, name: str) -> dict[str, str | None]:
+        """The first problem that has this name or refers to this row of the remedies."""
+        names = ("known", "id", "what")
+        problems = [thing for thing in self.things if thing["verdict"] != "ok"]
+        found = [thing for thing in problems if name in [thing.get(key) for key in names]]
+        assert found, f"{name} is not among {problems}"
+        return found[0]
+
+
+class Environment:
+    """A copy of this environment that a test breaks: a virtual environment whose packages are links to the installed ones.
+
+    root: its folder. site: its site-packages. bin: its folder of programs, first on PATH. variables: added to os.environ.
+    """
+
+    def __init__(self, root: Path) -> None:
+        python = Path(sys.executable).resolve()
+        self.root, self.bin, self.variables = root, root / "bin", {}
+        self.site = root / INSTALLED.relative_to(sys.prefix)
+        self.site.mkdir(parents=True)
+        self.bin.mkdir()
+        self.python = self.bin / "python"
+        self.python.symlink_to(python)
+        (root / "pyvenv.cfg").write_text(f"home = {python.parent}\ninclude-system-site-packages = false\n")
+        for entry in INSTALLED.iterdir():
+            if "xpulab" not in entry.name:  # it comes from PYTHONPATH
+                (self.site / entry.name).symlink_to(entry)
+
+    def own(self, path: str) -> Path:
+        """Make a folder or a file below site-packages, and all folders above it, its own; returns it."""
+        here = self.site
+        for part in Path(path).parts:
+            here = here / part
+            if here.is_symlink():
+                original = here.resolve()
+                here.unlink()
+                if original.is_dir():
+                    here.mkdir()
+                    for child in original.iterdir():
+                        if child.name != "__pycache__":
+                            (here / child.name).symlink_to(child)
+                else:
+                    shutil.copy2(original, here)
+        return here
+
+    def remove(self, *paths: str) -> None:
+        """Remove files or folders below site-packages."""
+        for path in paths:
+            self.own(str(Path(path).parent))
+            link = self.site / path
+            link.unlink() if link.is_symlink() or link.is_file() else shutil.rmtree(link)
+
+    def library(self, name: str) -> Path:
+        """A library of paddle/libs that is this environment's own, and that its libpaddle.so loads."""
+        self.own("paddle/base")  # libraries are found from the folder of libpaddle.so
+        return self.own(f"paddle/libs/{name}")
+
+    def metadata(self, name: str, version: str) -> None:
+        """Replace the metadata of a distribution by those of another version, or add them."""
+        for folder in self.site.glob(f"{name.replace('-', '_')}-*.dist-info"):
+            folder.unlink()
+        info = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+    def before(self, path: str, line: str) -> None:
+        """Put a line of Python before the first line of a module."""
+        module = self.own(path)
+        text = module.read_text(encoding="utf-8")
+        module.write_text(f"{line}\n{text}", encoding="utf-8")
+
+    def tool(self, name: str, script: str) -> None:
+        """A program of the vendor that is first on PATH."""
+        (self.bin / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self.bin / name).chmod(0o755)
+
+    def run(self, *arguments: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+        """xpulab with these arguments."""
+        path = {"PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(files.ROOT), "OMP_NUM_THREADS": "1"}
+        return subprocess.run(
+            [self.python, "-m", "xpulab", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=self.root,
+            env={**os.environ, **path, **self.variables},
+        )
+
+    def doctor(self, *options: str) -> Diagnosed:
+        """What the doctor says; an answer that is no diagnosis fails the test."""
+        done = self.run("doctor", "--json", *options)
+        assert "Traceback" not in done.stderr, done.stderr
+        diagnosis = json.loads(done.stdout)
+        return Diagnosed(done.returncode, [*diagnosis["findings"], *diagnosis["versions"]], done.stdout)
+
+
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path)
@@ -81,3 +202,9 @@ def installed(tmp_path: Path):
         return [str(site)]
 
     return make
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """A healthy environment, to be broken."""
+    return Environment(tmp_path / "environment")

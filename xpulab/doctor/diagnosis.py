@@ -15,10 +15,13 @@ from xpulab.devices import LAUNCHER_VARIABLES, SIMULATED, wheel_device
 from xpulab.doctor import driver
 from xpulab.doctor.cards import Reading, format_card_count
 from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
+from xpulab.doctor.finding import Finding
+from xpulab.doctor.installation import installation
 from xpulab.doctor.matmul_mode import matmul_mode
 from xpulab.doctor.paddle_facts import PaddleFacts
-from xpulab.doctor.remedies import by_id, match
-from xpulab.doctor.versions import SeveralFrameworks, VersionRow, framework_row, require_one_framework, version_rows
+from xpulab.doctor.probe import Probe
+from xpulab.doctor.remedies import by_id
+from xpulab.doctor.versions import VersionRow, version_rows
 
 VISIBILITY_VARIABLES = (
     "XPU_VISIBLE_DEVICES",
@@ -29,22 +32,6 @@ VISIBILITY_VARIABLES = (
 WITHOUT_STRIDES = ("0", "f", "false", "n", "no")
 """Values of FLAGS_use_stride_kernel, in lower case, with which views are copies: what gflags reads as false."""
 HEALTHY_STATES = ("RUNNING", "NORMAL")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was examined.
-
-    id: name of what was examined, lower case, joined by hyphens
-    verdict: "ok"; "warn" the device is usable; "wrong" it is not; "unknown" it could not be determined
-    seen: one sentence
-    remedy: a command or a sentence, None when there is nothing to fix
-    """
-
-    id: str
-    verdict: Literal["ok", "warn", "wrong", "unknown"]
-    seen: str
-    remedy: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,15 +73,18 @@ def diagnose(
     environ: Mapping[str, str] = os.environ,
     root: Path = Path("/"),
     search_path: Sequence[str] | None = None,
+    probed: Probe | None = None,
 ) -> Diagnosis:
     """Examines everything that matters for device ("auto", "xpu", "gpu", "cpu" or "sim").
 
     paddle: the result of paddle_facts(), to compare its number of cards with the others; None leaves Paddle out
     detection: an earlier one of this machine; None detects again
     search_path: folders in which distributions are looked up; None is sys.path
+    probed: the result of probe(), which has Paddle's facts too; None leaves imports and computations out
     Raises InputError when the named device is not available.
     """
     detection = detection or detect(root)
+    paddle = probed.facts if probed else paddle
     hardware = list(_kunlun_hardware(detection, root))
     if device in ("cpu", "gpu", SIMULATED):
         # A user who names another device knows about the cards; `auto` must never skip a defective one silently.
@@ -107,7 +97,7 @@ def diagnose(
         findings += _xpu_tool(detection.xpu_smi, driver.in_container(root))
     if wheel_device(device) != "cpu":
         findings += _card_counts(device, detection, paddle, environ, driver.in_container(root))
-    findings += _installation(device, paddle, search_path)
+    findings += installation(device, paddle, probed, search_path)
     findings += _environment(device, environ)
     return Diagnosis(
         device=device,
@@ -200,23 +190,6 @@ def _card_counts(
         yield Finding("card-count", "warn", f"cards by {seen}; limited by {', '.join(limits)}", by_id("card-count").remedy)
     else:
         yield Finding("card-count", "wrong", f"cards by {seen}", by_id("card-count").remedy)
-
-
-def _installation(device: str, paddle: PaddleFacts | None, search_path: Sequence[str] | None) -> Iterator[Finding]:
-    try:
-        require_one_framework(device, search_path)
-    except SeveralFrameworks as error:
-        yield Finding("several-frameworks", "wrong", error.seen, " && ".join(error.commands))
-    if paddle is None:
-        return
-    if paddle.error is not None:
-        known = match(paddle.error) or [by_id("paddle-import")]
-        yield Finding("paddle", "wrong", f"import paddle raised {paddle.error}", known[0].remedy)
-    elif device != "cpu" and paddle.built_for != wheel_device(device):
-        seen = f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}"
-        yield Finding("paddle", "wrong", seen, framework_row(device).remedy)
-    else:
-        yield Finding("paddle", "ok", f"Paddle {paddle.version}, built for {paddle.built_for}")
 
 
 def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:

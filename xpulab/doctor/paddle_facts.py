@@ -32,10 +32,16 @@ class PaddleFacts:
 def paddle_facts() -> PaddleFacts:
     """Imports paddle and reads its facts. Verified with the CPU build of 3.3.1; XPU and GPU fields as documented."""
     try:
-        import paddle
+        return facts_of_imported()
     except Exception as error:
         # The doctor reports broken installations, which raise anything: ImportError, OSError, TypeError.
         return PaddleFacts(error=f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def facts_of_imported() -> PaddleFacts:
+    """The same, but raises what the import raises."""
+    import paddle
+
     built_for = "xpu" if paddle.is_compiled_with_xpu() else "gpu" if paddle.is_compiled_with_cuda() else "cpu"
     return PaddleFacts(
         version=paddle.version.full_version,

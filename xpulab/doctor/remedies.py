@@ -8,7 +8,11 @@ from functools import cache
 from pathlib import Path
 
 from xpulab import files
+from xpulab.doctor.versions import framework_row
 from xpulab.errors import InputError
+
+INSTALL = "{install}"
+"""In a remedy: the command that installs the wheel for the device."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,7 @@ class Remedy:
 
     id: unique name, lower case, joined by hyphens
     cause: why it happens
-    remedy: a command or a sentence
+    remedy: a command or a sentence; "{install}" stands for the command that installs the wheel for the device
     source: where cause and remedy were read or measured
     measured: whether it was reproduced on one of our machines
     pattern: regular expression that is searched in an error message or a log; None when only a finding of the
@@ -42,6 +46,11 @@ def match(text: str) -> list[Remedy]:
 def by_id(id: str) -> Remedy:
     """The remedy of that id. Raises KeyError for an unknown id, which is a programming error."""
     return {row.id: row for row in remedies()}[id]
+
+
+def remedy_on(row: Remedy, device: str) -> str:
+    """The remedy of a row with the commands for device ("xpu", "gpu", "cpu" or "sim")."""
+    return row.remedy.replace(INSTALL, framework_row(device).remedy)
 
 
 @cache

@@ -14,6 +14,8 @@ def format_diagnosis(diagnosis: Diagnosis) -> str:
     text = [f"{diagnosis.outcome}: {len(problems)} of {len(things)} findings are not ok on device {diagnosis.device}"]
     for thing in problems:
         text.append(f"\n{_line(thing)}")
+        if isinstance(thing, Finding) and thing.cause:
+            text.append(f"{'':9}cause: {thing.cause}")
         if thing.remedy:
             text.append(f"{'':9}fix: {thing.remedy}")
     text.append("\nlooked for:")

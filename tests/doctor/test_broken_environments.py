@@ -1,0 +1,281 @@
+"""Environments that do not work, broken in the ways that people meet: the doctor names the cause and the command that fixes it.
+
+Packages and libraries are really missing, truncated or of another release, so that the messages are the real ones. Only the
+line of an XPU runtime without a card, an import that hangs and the vendor's tool are made up: see the tests.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+REINSTALL = "python -m pip install paddlepaddle==3.3.1 --force-reinstall --no-deps"
+
+
+def renamed(library, name, other):
+    """Make a library ask for another one than it does; the names are equally long, or the new one is shorter."""
+    wanted, given = name.encode() + b"\0", other.encode().ljust(len(name), b"\0") + b"\0"
+    content = library.read_bytes()
+    assert wanted in content and len(wanted) == len(given)
+    library.write_bytes(content.replace(wanted, given))
+
+
+def cut(library, size):
+    library.write_bytes(library.read_bytes()[:size])
+
+
+def mixed(environment):
+    library = environment.library("libcommon.so")
+    library.write_bytes((library.parent / "libphi.so").read_bytes())
+
+
+def numpy_of_another_python(environment):
+    for library in environment.own("numpy/core").glob("*.cpython-*"):
+        python = f"cpython-3{sys.version_info.minor}"
+        library.rename(library.with_name(library.name.replace(python, "cpython-39")))
+
+
+def without_download(environment):
+    """As aistudio-sdk 0.3 does."""
+    module = environment.own("aistudio_sdk/hub.py")
+    module.write_text(module.read_text(encoding="utf-8").replace("def download", "def download_of_0_2"))
+
+
+def home_that_is_not_writable(environment):
+    """As every user's permissions have no effect on root, it is a folder in which not even root can make one."""
+    environment.variables["HOME"] = "/proc"
+
+
+LIBRARIES = {
+    "libpaddle.so is missing": (
+        lambda environment: environment.remove("paddle/base/libpaddle.so"),
+        "libpaddle-missing",
+        REINSTALL,
+    ),
+    "a library of the wheel is missing": (
+        lambda environment: environment.library("libphi_core.so").unlink(),
+        "paddle-library",
+        REINSTALL,
+    ),
+    "a library of the XPU runtime is missing": (
+        lambda environment: renamed(environment.library("libcommon.so"), "libgomp.so.1", "libxpurt.so"),
+        "xpu-runtime-library",
+        REINSTALL,
+    ),
+    "libgomp of the system is missing": (  # .so.1 is installed here
+        lambda environment: renamed(environment.library("libcommon.so"), "libgomp.so.1", "libgomp.so.7"),
+        "libgomp",
+        "apt-get install libgomp1",
+    ),
+    "a library is empty": (
+        lambda environment: cut(environment.library("libcommon.so"), 0),
+        "library-truncated",
+        f"df -h . && {REINSTALL} --no-cache-dir",
+    ),
+    "a library is half there": (
+        lambda environment: cut(environment.library("libcommon.so"), 300_000),
+        "import-crashed",
+        f"{REINSTALL} --no-cache-dir",
+    ),
+    "libraries of two wheels are mixed": (mixed, "paddle-mixed-libraries", "python -m pip uninstall --yes paddlepaddle "),
+}
+
+PADDLE = {
+    "paddle is missing": (
+        lambda environment: environment.remove("paddle"),
+        "paddle-missing",
+        "python -m pip install paddlepaddle==3.3.1",
+    ),
+    "a wheel is half installed": (
+        lambda environment: environment.remove("paddle/__init__.py"),
+        "paddle-without-init",
+        REINSTALL,
+    ),
+    "a folder of the wheel is missing": (
+        lambda environment: environment.remove("paddle/nn"),
+        "paddle-incomplete",
+        REINSTALL,
+    ),
+    "numpy is for another Python": (
+        numpy_of_another_python,
+        "numpy-other-python",
+        "unset PYTHONPATH; python -m pip install --force-reinstall --no-deps 'numpy>=1.26,<2'",
+    ),
+    "setuptools is missing": (
+        lambda environment: environment.remove("setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence.pth"),
+        "setuptools-missing",
+        "python -m pip install 'setuptools<81'",
+    ),
+    "protobuf is missing": (
+        lambda environment: environment.remove("google"),
+        "protobuf",
+        "python -m pip install --force-reinstall --no-deps 'protobuf>=3.20.2'",
+    ),
+    "protobuf is too old": (
+        lambda environment: environment.remove("google/protobuf/internal/builder.py"),
+        "protobuf",
+        "python -m pip install --force-reinstall --no-deps 'protobuf>=3.20.2'",
+    ),
+}
+
+PADDLENLP = {
+    "paddlenlp is missing": (
+        lambda environment: environment.remove("paddlenlp"),
+        "paddlenlp-missing",
+        "python -m pip install paddlenlp==3.0.0b4",
+    ),
+    "paddlenlp is half installed": (
+        lambda environment: environment.remove("paddlenlp/trainer"),
+        "paddlenlp-incomplete",
+        "python -m pip install --force-reinstall --no-deps paddlenlp==3.0.0b4",
+    ),
+    "pip is missing": (
+        lambda environment: environment.remove("pip"),
+        "pip-missing",
+        "python -m ensurepip --upgrade",
+    ),
+    "aistudio-sdk is 0.3": (without_download, "aistudio-sdk", "python -m pip install 'aistudio-sdk<0.3'"),
+    "the home folder is not writable": (home_that_is_not_writable, "cache-not-writable", "export HOME=$(mktemp -d)"),
+}
+
+VERSIONS = {
+    "numpy is 2": ("numpy", "2.2.6", "numpy", "python -m pip install 'numpy>=1.26,<2'"),
+    "setuptools is 81": ("setuptools", "81.0.0", "setuptools", "python -m pip install 'setuptools<81'"),
+    "aistudio-sdk is 0.3, by its metadata": (
+        "aistudio-sdk",
+        "0.3.9",
+        "aistudio-sdk",
+        "python -m pip install 'aistudio-sdk<0.3'",
+    ),
+    "two frameworks": (
+        "paddlepaddle-xpu",
+        "3.3.0",
+        "several-frameworks",
+        "python -m pip uninstall --yes paddlepaddle paddlepaddle-xpu && python -m pip install paddlepaddle==3.3.1",
+    ),
+}
+
+
+def test_a_copy_that_is_not_broken_is_healthy(environment):
+    diagnosed = environment.doctor("--device", "cpu")
+    assert (diagnosed.code, [thing for thing in diagnosed.things if thing["verdict"] != "ok"]) == (0, [])
+
+
+@pytest.mark.parametrize(("broken", "known", "command"), LIBRARIES.values(), ids=LIBRARIES)
+def test_a_library_that_does_not_load_leads_to_its_remedy(environment, broken, known, command):
+    broken(environment)
+    diagnosed = environment.doctor()
+    found = diagnosed.find(known)
+    assert (diagnosed.code, found["id"], found["verdict"]) == (1, "paddle", "wrong")
+    assert found["cause"] and found["remedy"].startswith(command)
+
+
+@pytest.mark.parametrize(("broken", "known", "command"), PADDLE.values(), ids=PADDLE)
+def test_paddle_that_cannot_be_imported_leads_to_its_remedy(environment, broken, known, command):
+    broken(environment)
+    diagnosed = environment.doctor()
+    found = diagnosed.find(known)
+    assert (diagnosed.code, found["id"], found["verdict"]) == (1, "paddle", "wrong")
+    assert found["seen"].startswith("import paddle raised ") and found["remedy"].startswith(command)
+
+
+@pytest.mark.parametrize(("broken", "known", "command"), PADDLENLP.values(), ids=PADDLENLP)
+def test_paddlenlp_that_cannot_be_imported_leads_to_its_remedy(environment, broken, known, command):
+    broken(environment)
+    diagnosed = environment.doctor()
+    found = diagnosed.find(known)
+    assert (diagnosed.code, found["verdict"]) == (1, "wrong")
+    assert found["seen"].startswith("import paddle") and found["remedy"].startswith(command)
+
+
+@pytest.mark.parametrize(("name", "version", "wrong", "command"), VERSIONS.values(), ids=VERSIONS)
+def test_a_version_that_does_not_fit_leads_to_its_remedy(environment, name, version, wrong, command):
+    environment.metadata(name, version)
+    diagnosed = environment.doctor()
+    assert (diagnosed.code, diagnosed.find(wrong)["remedy"]) == (1, command)
+
+
+def test_files_that_are_missing_or_truncated_are_named(environment):
+    environment.library("libtbb.so.12").unlink()
+    cut(environment.library("libcommon.so"), 300_000)
+    found = environment.doctor().find("paddle-files")
+    assert "paddle/libs/libcommon.so has 300000 bytes, not " in found["seen"]
+    assert "paddle/libs/libtbb.so.12 is missing" in found["seen"]
+
+
+def test_an_import_that_hangs_is_ended_and_its_place_is_shown(environment):
+    environment.before("paddle/version/__init__.py", "import threading; threading.Event().wait()")
+    diagnosed = environment.doctor("--timeout", "2")
+    found = diagnosed.find("import-hung")
+    assert (diagnosed.code, found["id"]) == (1, "paddle")
+    assert "it did not end within 2 s" in found["seen"] and "paddle/version/__init__.py" in found["seen"]
+
+
+def test_a_line_that_an_import_prints_leads_to_its_remedy(environment):
+    line = "W0114 09:12:44 4410 init.cc:238] Compiled with WITH_XPU, but no XPU found in runtime."  # of an XPU wheel
+    environment.before("paddle/version/__init__.py", f"print({line!r})")
+    found = environment.doctor().find("xpu-not-found")
+    assert (found["id"], found["verdict"], line in found["seen"]) == ("printed", "warn", True)
+
+
+def shows(environment, folder):
+    """Put a tool of Kunlun on PATH that shows the two P800 of the files in a folder."""
+    environment.tool("xpu-smi", f'[ "$*" = -q ] && exec cat {folder}/kl3_query.txt; exec cat {folder}/kl3_machine.txt')
+
+
+def test_cards_that_paddle_does_not_see_are_wrong(environment, formats):
+    shows(environment, formats)
+    diagnosed = environment.doctor("--device", "xpu")
+    assert diagnosed.code == 1
+    assert "Paddle: 0" in diagnosed.find("card-count")["seen"]
+    assert "unset XPU_VISIBLE_DEVICES" in diagnosed.find("card-count")["remedy"]
+    assert "python -m pip install paddlepaddle-xpu==3.3.0" in diagnosed.find("paddle")["remedy"]
+
+
+def test_a_driver_that_is_too_old_is_wrong(environment, formats):
+    for name in ("kl3_query.txt", "kl3_machine.txt"):
+        (environment.root / name).write_text((formats / name).read_text().replace("5.0.21.26", "5.0.20.3"))
+    shows(environment, environment.root)
+    diagnosed = environment.doctor("--device", "xpu")
+    found = diagnosed.find("XPU driver")
+    assert (diagnosed.code, found["found"], found["verdict"]) == (1, "5.0.20.3", "wrong")
+    assert "installs XPU driver 5.0.21.26 or newer" in found["remedy"]
+
+
+def test_a_device_that_is_not_there_could_not_be_examined(environment):
+    done = environment.run("doctor", "--device", "xpu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no xpu on this machine" in done.stderr
+
+
+CARDS = {
+    "computes a wrong value": ("flip copy kind=d2h card=0 n=1 bit=30", (), "card-computation", "differ from numpy's"),
+    "is lost": ("lose task card=0 n=1", (), "card-computation", "raised"),
+    "ends the process": ("drop task card=0 n=1", (), "card-computation", "the process ended with status 113"),
+    "hangs": ("hang task card=0 n=1", ("--timeout", "5"), "card-hung", "it did not end within 5 s"),
+}
+
+
+@pytest.mark.parametrize(("fault", "options", "known", "seen"), CARDS.values(), ids=CARDS)
+def test_a_card_that_fails_is_named_and_the_next_one_is_tried(environment, fault, options, known, seen):
+    environment.python = Path(sys.executable)  # nothing of it is broken, and the simulated cards are built for it already
+    environment.variables["XPULAB_SIM_FAULTS"] = fault
+    diagnosed = environment.doctor("--device", "sim", *options)
+    found = diagnosed.find(known)
+    assert (diagnosed.code, found["id"], found["seen"].startswith("sim:0: a computation ")) == (1, "card", True)
+    assert seen in found["seen"]
+    assert [thing["seen"] for thing in diagnosed.things if thing.get("id") == "card" and thing["verdict"] == "ok"] == [
+        "the computation is right on sim:1"
+    ]
+
+
+def test_text_shows_cause_and_command_of_a_problem(environment):
+    environment.remove("paddle/base/libpaddle.so")
+    done = environment.run("doctor")
+    assert done.returncode == 1
+    assert "cause: paddle/base/libpaddle.so, the compiled part of Paddle, is missing" in done.stdout
+    assert f"fix: {REINSTALL}" in done.stdout

@@ -1,0 +1,33 @@
+"""One thing that the doctor examined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from xpulab.doctor.remedies import Remedy, remedy_on
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was examined.
+
+    id: name of what was examined, lower case, joined by hyphens
+    verdict: "ok"; "warn" the device is usable; "wrong" it is not; "unknown" it could not be determined
+    seen: one sentence
+    remedy: a command or a sentence, None when there is nothing to fix
+    cause: why it happens, None when the finding says it itself
+    known: id of the row in data/remedies.yaml that has cause and remedy, None when there is none
+    """
+
+    id: str
+    verdict: Literal["ok", "warn", "wrong", "unknown"]
+    seen: str
+    remedy: str | None = None
+    cause: str | None = None
+    known: str | None = None
+
+
+def known_finding(id: str, verdict: Literal["warn", "wrong"], seen: str, row: Remedy, device: str) -> Finding:
+    """A finding whose cause and remedy are those of a row of data/remedies.yaml, with the commands for the device."""
+    return Finding(id, verdict, seen, remedy_on(row, device), row.cause, row.id)

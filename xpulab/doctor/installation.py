@@ -1,0 +1,104 @@
+"""Findings about the installation: one framework, complete files, imports that work, and cards that compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xpulab.devices import wheel_device
+from xpulab.doctor.finding import Finding, known_finding
+from xpulab.doctor.installed_files import damaged_files
+from xpulab.doctor.paddle_facts import PaddleFacts
+from xpulab.doctor.probe import IMPORT_PADDLE, IMPORT_PADDLENLP, Probe, Step
+from xpulab.doctor.remedies import Remedy, by_id, match
+from xpulab.doctor.versions import SeveralFrameworks, framework_row, installed_frameworks, require_one_framework
+
+_SHOWN_FILES = 3
+_SHOWN_CHARACTERS = 200
+_FAILED_STEPS = {"crashed": "import-crashed", "hung": "import-hung"}
+_FAILED_CARDS = {"raised": "card-computation", "crashed": "card-computation", "hung": "card-hung"}
+
+
+def installation(
+    device: str, paddle: PaddleFacts | None, probed: Probe | None, search_path: Sequence[str] | None
+) -> Iterator[Finding]:
+    """The findings, in the order in which to fix them.
+
+    paddle: its facts; None when nothing was imported. probed: all steps; None when only facts are known.
+    """
+    try:
+        require_one_framework(device, search_path)
+    except SeveralFrameworks as error:  # their files are each other's
+        yield Finding("several-frameworks", "wrong", error.seen, " && ".join(error.commands))
+    else:
+        yield from _files(device, search_path)
+    if probed is not None:
+        yield _import(device, "paddle", probed.step(IMPORT_PADDLE), probed.facts)
+        yield from _cards(device, probed.cards)
+        if probed.facts.error is None:
+            yield _import(device, "paddlenlp", probed.step(IMPORT_PADDLENLP), None)
+        yield from _printed(device, probed.steps)
+    elif paddle is not None:
+        yield _paddle(device, paddle)
+
+
+def _files(device: str, search_path: Sequence[str] | None) -> Iterator[Finding]:
+    """The files of the wheels of Paddle and PaddleNLP, as their own lists have them."""
+    for name in (*installed_frameworks(search_path), "paddlenlp"):
+        damaged = damaged_files(name, search_path)
+        if not damaged:
+            continue
+        more = len(damaged) - _SHOWN_FILES
+        shown = ", ".join(map(str, damaged[:_SHOWN_FILES])) + (f", and {more} more" if more > 0 else "")
+        row = by_id("paddlenlp-files" if name == "paddlenlp" else "paddle-files")
+        yield known_finding("installed-files", "wrong", f"{name} is not complete: {shown}", row, device)
+
+
+def _import(device: str, name: str, step: Step | None, facts: PaddleFacts | None) -> Finding:
+    """What an import did; of Paddle also whether it is built for the device."""
+    if step is None:
+        return Finding(name, "unknown", f"import {name} was not tried")
+    if step.outcome != "ok":
+        row = _row(step, _FAILED_STEPS.get(step.outcome, f"{name}-import"))
+        return known_finding(name, "wrong", f"import {name} {_what(step)}", row, device)
+    return _paddle(device, facts) if facts else Finding(name, "ok", f"import {name} works ({step.detail})")
+
+
+def _paddle(device: str, paddle: PaddleFacts) -> Finding:
+    if paddle.error is not None:
+        row = next(iter(match(paddle.error)), by_id("paddle-import"))
+        return known_finding("paddle", "wrong", f"import paddle raised {paddle.error}", row, device)
+    if device != "cpu" and paddle.built_for != wheel_device(device):
+        seen = f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}"
+        return Finding("paddle", "wrong", seen, framework_row(device).remedy)
+    return Finding("paddle", "ok", f"Paddle {paddle.version}, built for {paddle.built_for}")
+
+
+def _cards(device: str, cards: Sequence[Step]) -> Iterator[Finding]:
+    """One finding for each card that failed, and one for all that computed the right values."""
+    for step in cards:
+        if step.outcome != "ok":
+            row = _row(step, _FAILED_CARDS[step.outcome])
+            yield known_finding("card", "wrong", f"{step.name}: a computation {_what(step)}", row, device)
+    if right := [step.name for step in cards if step.outcome == "ok"]:
+        yield Finding("card", "ok", f"the computation is right on {', '.join(right)}")
+
+
+def _printed(device: str, steps: Sequence[Step]) -> Iterator[Finding]:
+    """What a step printed although it worked: a healthy installation prints nothing."""
+    for step in steps:
+        if step.outcome == "ok" and step.printed:
+            row = next(iter(match(step.printed)), by_id("import-printed"))
+            lines = step.printed.splitlines()
+            shown = next((line for line in lines if match(line)), lines[0]).strip()[:_SHOWN_CHARACTERS]
+            seen = f"{step.name} printed {len(lines)} lines: {shown}" if len(lines) > 1 else f"{step.name} printed: {shown}"
+            yield known_finding("printed", "warn", seen, row, device)
+
+
+def _row(step: Step, otherwise: str) -> Remedy:
+    """The remedy for what the step raised, else for what it printed, else the general one."""
+    found = match(step.message) or match(step.printed)
+    return found[0] if found else by_id(otherwise)
+
+
+def _what(step: Step) -> str:
+    return {"raised": "raised ", "crashed": "failed: ", "hung": "hangs: "}[step.outcome] + step.detail
