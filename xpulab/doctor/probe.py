@@ -14,7 +14,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from xpulab.devices import SIMULATED
 from xpulab.doctor import probe_process
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe_process import IMPORT_PADDLE, IMPORT_PADDLENLP
+from xpulab.stack_end import SHOW_STACK, stack_end
 
 TIMEOUT = 120.0
 """Seconds for each step. An import that starts from a network file system takes minutes the first time."""
@@ -161,7 +161,7 @@ def _unfinished(name: str, process: subprocess.Popen, printed: IO[bytes], begun:
         if os.fstat(printed.fileno()).st_size > OUTPUT_LIMIT:
             return Step(name, "hung", f"it printed more than {OUTPUT_LIMIT} bytes and was killed{_kill(process)}")
         before = os.fstat(printed.fileno()).st_size
-        process.send_signal(signal.SIGUSR1)
+        process.send_signal(SHOW_STACK)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_STACK_SECONDS)
         killed = _kill(process)
@@ -201,8 +201,6 @@ def _text(printed: IO[bytes], start: int, end: int | None) -> str:
 
 
 def _place(stack: str) -> str:
-    """Where the stack of faulthandler ends, as an addition to the detail: its first line outside of Python's own library."""
-    own = ('File "<', f'File "{sysconfig.get_path("stdlib")}/')
-    frames = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
-    outside = [frame for frame in frames if not frame.startswith(own) or "site-packages" in frame]
-    return f", in {(outside or frames)[0]}" if frames else ""
+    """Where a stack ends, as an addition to the detail."""
+    place = stack_end(stack)
+    return f", in {place}" if place else ""

@@ -22,6 +22,13 @@ from xpulab.harness.progress import progress_on
 from xpulab.harness.report.result import Result
 from xpulab.warm import kernels
 
+IMPORT_SECONDS = 120.0
+"""How long the imports of Paddle and PaddleNLP may take, once for all notebooks."""
+
+
+class ImportHangs(InputError):
+    """Paddle or PaddleNLP cannot be imported within IMPORT_SECONDS: no notebook could run."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -37,21 +44,24 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
     cold: every kernel imports everything itself; otherwise kernels are forked from a process that has, where that is safe.
 
     A notebook that needs more cards than there are is skipped, with the reason. On Ctrl-C what runs is stopped, and what
-    has finished is reported.
+    has finished is reported. When Paddle's import hangs, no notebook is run, and the reports say so.
     """
     started = time.monotonic()
     verdicts = {plan.name: too_few for plan in plans if (too_few := _skipped(plan, target))}
     runnable = [plan for plan in plans if plan.name not in verdicts]
     interrupted = False
     notebooks = folder / "notebooks"
-    with progress_on(console, runnable) as progress, kernel_environment(target.device, cold or not runnable) as environment:
-        execution = Execution(target, notebooks, progress.on_cell, environment)
-        try:
-            for plan, executed in execution.run(runnable, jobs):
-                verdicts[plan.name] = judge(plan, executed)
-                progress.on_end(verdicts[plan.name])
-        except KeyboardInterrupt:
-            interrupted = True
+    try:
+        with progress_on(console, runnable) as progress, kernel_environment(target.device, cold or not runnable) as environment:
+            execution = Execution(target, notebooks, progress.on_cell, environment)
+            try:
+                for plan, executed in execution.run(runnable, jobs):
+                    verdicts[plan.name] = judge(plan, executed)
+                    progress.on_end(verdicts[plan.name])
+            except KeyboardInterrupt:
+                interrupted = True
+    except ImportHangs as error:
+        verdicts |= {plan.name: not_run(plan, "missing", str(error)) for plan in runnable}
     ordered = tuple(verdicts.get(plan.name) or _unfinished(plan, notebooks) for plan in plans)
     result = Result(target, ordered, time.monotonic() - started, folder)
     report.write(result)
@@ -63,6 +73,7 @@ def kernel_environment(device: str, cold: bool = False) -> Iterator[dict[str, st
     """The variables of the kernels: where a fork is safe those of a fork server, which ends with the block.
 
     On a GPU or an XPU it was never measured that a fork is safe, so kernels start cold there.
+    Raises ImportHangs when the fork server does not import Paddle and PaddleNLP within IMPORT_SECONDS.
     """
     without_server = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}  # another notebook's
     if cold or wheel_device(device) != "cpu":
@@ -73,12 +84,28 @@ def kernel_environment(device: str, cold: bool = False) -> Iterator[dict[str, st
 
 
 def _is_ready(server: warm.ForkServer) -> bool:
-    """Wait until it has imported everything, so that this counts for no notebook's time; False when it cannot."""
+    """Wait until it has imported everything, so that this counts for no notebook's time; False when it cannot.
+
+    Raises ImportHangs, with the place where it hangs, when it takes too long.
+    """
     try:
-        with warm.fork(server.address, "builtins:len", b"", environment=os.environ, cwd=".", stdout=1, stderr=2) as worker:
+        with warm.fork(
+            server.address,
+            "builtins:len",
+            b"",
+            environment=os.environ,
+            cwd=".",
+            stdout=1,
+            stderr=2,
+            time_limit=IMPORT_SECONDS,
+        ) as worker:
             return worker.wait() == 0
     except warm.ForkServerGone:  # a broken installation: each notebook shows the error itself
         return False
+    except TimeoutError as error:
+        where = server.where_it_imports()
+        message = f"importing Paddle and PaddleNLP did not end within {IMPORT_SECONDS:.0f} s{f', {where}' if where else ''}"
+        raise ImportHangs(f"{message}; `xpulab doctor` shows cause and remedy") from error
 
 
 def prepare(folder: Path) -> None:

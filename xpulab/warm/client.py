@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
+from xpulab.stack_end import SHOW_STACK, stack_end
 from xpulab.warm import protocol
 
 ADDRESS = "XPULAB_WARM"
@@ -56,6 +57,7 @@ PRELOAD = (
 
 _START_SECONDS = 120.0
 _END_SECONDS = 10.0
+_STACK_SECONDS = 2.0
 _SOCKET_PATH_BYTES = 90
 """Of a Unix socket's path 107 bytes are allowed; the socket's own name is appended to the folder."""
 
@@ -104,6 +106,19 @@ class ForkServer:
         """The server's process."""
         return self._process.pid
 
+    def where_it_imports(self) -> str:
+        """While it imports: the line of Python that runs, as 'in File "...", line 3 in name'; "" when that cannot be known."""
+        before = os.path.getsize(self.log)
+        self._process.send_signal(SHOW_STACK)
+        end = time.monotonic() + _STACK_SECONDS
+        while time.monotonic() < end:
+            time.sleep(_STACK_SECONDS / 10)
+            with open(self.log, encoding="utf-8", errors="replace") as log:
+                log.seek(before)
+                if place := stack_end(log.read()):
+                    return f"in {place}"
+        return ""
+
     def close(self) -> None:
         """End the fork server and all its workers; returns when they have ended."""
         if self._keepalive < 0:
@@ -113,7 +128,8 @@ class ForkServer:
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # with what an import may have started
             self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import fcntl
 import gc
 import importlib
@@ -17,6 +18,7 @@ import socket
 import sys
 from dataclasses import dataclass
 
+from xpulab.stack_end import SHOW_STACK
 from xpulab.warm import protocol, worker
 
 _PR_SET_PDEATHSIG = 1
@@ -46,6 +48,7 @@ def _import(preload: list[str], keepalive: int, folder: str) -> None:
         os._exit(0)
 
     signal.signal(signal.SIGIO, end)
+    faulthandler.register(SHOW_STACK, all_threads=False)
     flags = fcntl.fcntl(keepalive, fcntl.F_GETFL)
     fcntl.fcntl(keepalive, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(keepalive, fcntl.F_SETFL, flags | os.O_ASYNC)
@@ -56,6 +59,7 @@ def _import(preload: list[str], keepalive: int, folder: str) -> None:
     gc.collect()
     gc.freeze()  # no collection in a worker writes into, and so copies, the pages that all share
     signal.signal(signal.SIGIO, signal.SIG_IGN)
+    faulthandler.unregister(SHOW_STACK)
     fcntl.fcntl(keepalive, fcntl.F_SETFL, flags)
 
 
