@@ -18,12 +18,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from xpulab.checks import compare, markup
+from xpulab.checks import compare
 from xpulab.checks.baseline_table import BaselineTable
-from xpulab.checks.ledger import ledger
+from xpulab.checks.ledger import ledger as ledger  # check.ledger holds what was recorded
 from xpulab.checks.rows import Comparison, close_to, evaluate, value_of, with_known_issue
+from xpulab.checks.shown import show
 from xpulab.checks.table import Table
-from xpulab.records.record import RED, Record, Row
+from xpulab.records.record import Record, Row
 
 Rows = TypeVar("Rows", bound=Table)
 
@@ -109,12 +110,12 @@ def raises(
     """`call` raises `kind` with a text in which the regular expression `match` is found; `control` does not."""
     started = time.perf_counter()
     row = evaluate("", partial(compare.raises, kind=kind, match=match), lambda: call, lambda: control)
-    _show(_to_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
+    show(_to_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
 
 
 def skip(name: str, reason: str) -> None:
     """The check cannot run on this device. `reason` must be the same text on every machine with this device."""
-    _show(Record(name=name, outcome="skipped", means=reason, reason=reason))
+    show(Record(name=name, outcome="skipped", means=reason, reason=reason))
 
 
 @contextmanager
@@ -155,7 +156,7 @@ def _recorded(rows: Rows, means: str) -> Iterator[Rows]:
         yield rows
     except Exception as error:
         rows.stopped_by(error)
-    _show(rows.record(means, time.perf_counter() - started))
+    show(rows.record(means, time.perf_counter() - started))
 
 
 # ----------------------------------------------------------------------------------------------------- making the record
@@ -164,40 +165,8 @@ def _recorded(rows: Rows, means: str) -> Iterator[Rows]:
 def _record(name: str, measured: Any, control: Any, means: str, comparison: Comparison) -> None:
     started = time.perf_counter()
     row = evaluate("", comparison, lambda: value_of(measured), lambda: value_of(control))
-    _show(_to_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
+    show(_to_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
 
 
 def _to_record(name: str, means: str, row: Row, seconds: float) -> Record:
     return Record(name, row.outcome, means, row.measured, row.expected, row.control, seconds, row.reason)
-
-
-# ---------------------------------------------------------------------------------------------------- showing the record
-
-
-def _show(record: Record) -> None:
-    """Add the record to the ledger, and display its line with the record in the output's metadata."""
-    from IPython.display import display
-
-    ledger.keep(record)
-    text, twin = f"{record.outcome:<8}{record.name}  {record.means}", markup.line(record)
-    if record.outcome in RED:
-        details = "\n".join(_details(record))
-        text, twin = f"{text}\n{details}", twin + markup.details(details)
-    display({"text/plain": text, "text/html": twin}, raw=True, metadata=record.to_metadata())
-
-
-def _details(record: Record) -> list[str]:
-    if record.rows:
-        return [_detail(row.case, row) for row in record.rows if row.outcome in RED]
-    return [_detail("", record)]
-
-
-def _detail(case: str, result: Row | Record) -> str:
-    parts = [f"measured {_format_measured(result.measured)}", f"expected {result.expected or '-'}", f"control {result.control}"]
-    return f"        {case + ': ' if case else ''}{', '.join(parts)}\n        {result.reason}"
-
-
-def _format_measured(measured: float | str | None) -> str:
-    if isinstance(measured, float):
-        return f"{measured:.6g}"
-    return "nothing" if measured is None else str(measured)

@@ -53,20 +53,25 @@ def _files(device: str, search_path: Sequence[str] | None) -> Iterator[Finding]:
         yield known_finding("installed-files", "wrong", f"{name} is not complete: {shown}", row, device)
 
 
+def failed_import(device: str, name: str, step: Step) -> Finding:
+    """The finding about an import of "paddle" or "paddlenlp" that did not work."""
+    row = _row(step, _FAILED_STEPS.get(step.outcome, f"{name}-import"))
+    return known_finding(name, "wrong", f"import {name} {_what(step)}", row, device)
+
+
 def _import(device: str, name: str, step: Step | None, facts: PaddleFacts | None) -> Finding:
     """What an import did; of Paddle also whether it is built for the device."""
     if step is None:
         return Finding(name, "unknown", f"import {name} was not tried")
     if step.outcome != "ok":
-        row = _row(step, _FAILED_STEPS.get(step.outcome, f"{name}-import"))
-        return known_finding(name, "wrong", f"import {name} {_what(step)}", row, device)
+        return failed_import(device, name, step)
     return _paddle(device, facts) if facts else Finding(name, "ok", f"import {name} works ({step.detail})")
 
 
 def _paddle(device: str, paddle: PaddleFacts) -> Finding:
     if paddle.error is not None:
-        row = next(iter(match(paddle.error)), by_id("paddle-import"))
-        return known_finding("paddle", "wrong", f"import paddle raised {paddle.error}", row, device)
+        row = by_id(paddle.known) if paddle.known else next(iter(match(paddle.error)), by_id("paddle-import"))
+        return known_finding("paddle", "wrong", f"import paddle failed: {paddle.error}", row, device)
     if device != "cpu" and paddle.built_for != wheel_device(device):
         seen = f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}"
         return Finding("paddle", "wrong", seen, framework_row(device).remedy)

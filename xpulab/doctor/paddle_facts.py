@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class PaddleFacts:
     """From paddle.version and paddle.device; None for a component that this build does not contain.
 
-    error: what the import raised, in one line; everything else is then None or 0
+    error: what the import raised, in one line, or how it ended; everything else but known is then None or 0
+    known: id of the row in data/remedies.yaml for an error that does not show it itself
     version, commit: from paddle.version
     built_for: "xpu", "gpu" or "cpu": the build, whatever the hardware
     xpu_cards, gpu_cards: how many this process sees
@@ -27,10 +28,26 @@ class PaddleFacts:
     xccl: str | None = None
     xhpc: str | None = None
     cuda: str | None = None
+    known: str | None = None
+
+
+_FAILURE: list[PaddleFacts] = []
+
+
+def remember_failure(facts: PaddleFacts) -> None:
+    """From now on paddle_facts() returns these: the import failed in another process, and might end or stop this one."""
+    _FAILURE[:] = [facts]
+
+
+def failed() -> bool:
+    """Whether remember_failure() was called."""
+    return bool(_FAILURE)
 
 
 def paddle_facts() -> PaddleFacts:
     """Imports paddle and reads its facts. Verified with the CPU build of 3.3.1; XPU and GPU fields as documented."""
+    if _FAILURE:
+        return _FAILURE[0]
     try:
         return facts_of_imported()
     except Exception as error:

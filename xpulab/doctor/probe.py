@@ -99,6 +99,12 @@ def probe(device: str, timeout: float = TIMEOUT, environ: Mapping[str, str] = os
     return Probe(tuple(steps.values()), facts)
 
 
+def probe_import(timeout: float = TIMEOUT, environ: Mapping[str, str] = os.environ) -> Step:
+    """Tries only `import paddle`."""
+    step, _ = next(_run("cpu", ("cpu", IMPORT_PADDLENLP), timeout, {"GLOG_minloglevel": "1", **environ}))
+    return step
+
+
 def _run(
     device: str, done: tuple[str, ...], timeout: float, environment: Mapping[str, str]
 ) -> Iterator[tuple[Step, dict[str, Any] | None]]:

@@ -168,6 +168,8 @@ def _reasons(
     red = [record.name for record in records if record.outcome in RED]
     if error := _error(notebook, red):
         yield error
+    if left_out := [number_of(cell, number) for number, cell in enumerate(_code_cells(notebook), start=1) if _needs(cell)]:
+        yield f"{len(left_out)} cells were left out, since they need paddle, which cannot be imported"
     if red:
         yield f"{len(red)} of {len(records)} checks are red: {', '.join(red)}"
     elif not any(map(is_compared, records)):
@@ -212,10 +214,15 @@ def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -
         return
     comparison = _Comparison(device)
     for number, (mine, theirs) in enumerate(zip(executed_cells, committed_cells, strict=True), start=1):
-        if not comparison.applies(theirs) or _holds_red(mine):
+        if not comparison.applies(theirs) or _holds_red(mine) or _needs(mine):
             continue
         if difference := comparison.difference(mine, theirs):
             yield f"cell {number_of(mine, number)} shows text that differs from the committed notebook: {difference}"
+
+
+def _needs(cell: NotebookNode) -> bool:
+    """Whether the cell was left out because a package that it needs cannot be imported: a reason of its own."""
+    return any("needs" in output.get("metadata", {}).get(METADATA_KEY, {}) for output in cell.outputs)
 
 
 def _holds_red(cell: NotebookNode) -> bool:

@@ -1,7 +1,7 @@
 """Choose a device, describe it, and show which device tensors are on.
 
 `auto` takes the first of xpu, gpu and cpu that works. The code for GPU and XPU follows Paddle's documented interface and has
-not been run on such a card yet.
+not been run on such a card yet. Paddle is imported where it is used: this module also works where that fails.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import Any
 
-import paddle
 import psutil
 
 from xpulab.checks.ledger import ledger
 from xpulab.devices import DEVICES, REAL, SIMULATED, WHEELS
+from xpulab.doctor import paddle_facts
 from xpulab.doctor.cards import Card
+from xpulab.doctor.detect import detect
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
 from xpulab.doctor.pci import link_of
 from xpulab.doctor.xpu_smi import read_xpu_smi
@@ -52,9 +53,17 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
     device = _first_that_works(cards) if name == "auto" else _select(name, cards)
-    driver, card_facts = _cards(device)
-    ledger.run_context = RunContext(device.name, device.cards, {**machine(), **driver}, versions(), card_facts)
-    _display(ledger.run_context)
+    _record_run_context(device)
+    return device
+
+
+def name_device(name: str = "auto", cards: int = 1) -> Device:
+    """Where Paddle cannot be imported: the device that use_device would choose, recorded, but nothing is computed on it."""
+    if name not in ("auto", *DEVICES):
+        raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
+    name = detect().device if name == "auto" else name
+    device = Device(name, cards, name if name == "cpu" else f"{name}:0")
+    _record_run_context(device)
     return device
 
 
@@ -70,6 +79,8 @@ def no_fallback() -> Iterator[None]:
 
     Source: FLAGS_enable_api_kernel_fallback in paddle/phi/core/kernel_factory.cc.
     """
+    import paddle
+
     flag = "FLAGS_enable_api_kernel_fallback"
     before = paddle.get_flags(flag)
     paddle.set_flags({flag: False})
@@ -82,13 +93,22 @@ def no_fallback() -> Iterator[None]:
 def synchronize(device: Device) -> None:
     """Wait until the device has finished all work; without it a timer measures only how long launching the work takes."""
     if device.name != "cpu":
+        import paddle
+
         paddle.device.synchronize()
 
 
 def card_count(name: str) -> int:
-    """How many cards of this kind Paddle sees; for the CPU the number of cores, because ranks are processes there."""
+    """How many cards of this kind Paddle sees; for the CPU the number of cores, because ranks are processes there.
+
+    0 where paddle_works() has found that Paddle cannot be imported.
+    """
     if name == "cpu":
         return os.cpu_count() or 1
+    if paddle_facts.failed():
+        return 0
+    import paddle
+
     if name == SIMULATED:
         return paddle.base.core.get_custom_device_count(SIMULATED)
     compiled = {"gpu": paddle.is_compiled_with_cuda, "xpu": paddle.is_compiled_with_xpu}[name]()
@@ -117,6 +137,12 @@ def versions() -> dict[str, str]:
     return found
 
 
+def _record_run_context(device: Device) -> None:
+    driver, card_facts = _cards(device)
+    ledger.run_context = RunContext(device.name, device.cards, {**machine(), **driver}, versions(), card_facts)
+    _display(ledger.run_context)
+
+
 def _first_that_works(cards: int) -> Device:
     errors = []
     for name in REAL:
@@ -140,6 +166,8 @@ def _select(name: str, cards: int) -> Device:
     if name != "cpu" and cards > available:
         raise InputError(f"{cards} cards of {name} were requested, Paddle sees {available}")
     place = name if name == "cpu" else f"{name}:0"
+    import paddle
+
     try:
         paddle.set_device(place)
         total = float(paddle.arange(8, dtype="float32").sum())

@@ -63,6 +63,12 @@ def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[Pl
     return tuple(sorted(planned.values(), key=lambda check: (check.cell, check.line)))
 
 
+def names_in(tree: ast.AST) -> list[str]:
+    """The names of the checks in a cell that has been parsed, each once."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_check(node.func)]
+    return list(dict.fromkeys(_planned(call, 0, "this notebook").name for call in calls))
+
+
 def _checks_in(source: str, cell: int, where: str) -> list[PlannedCheck]:
     blank = len(list(takewhile(str.isspace, source.splitlines(keepends=True))))  # IPython removes these lines
     try:

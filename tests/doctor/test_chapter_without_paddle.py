@@ -1,0 +1,97 @@
+"""Chapter 00 goes on where Paddle or PaddleNLP cannot be imported: what it means, what fixes it, and no check is lost."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+
+from xpulab import files
+
+pytestmark = pytest.mark.integration
+
+WITHOUT_PADDLE = {"hardware.diagnosis", "install.versions", "install.one-framework", "hardware.cards"}
+"""The checks that compare, or are skipped on the CPU, without Paddle."""
+
+
+def run(environment, level):
+    """The exit code, the result of the chapter, and its executed cells by their id."""
+    notebook = str(files.NOTEBOOKS / "00_environment.ipynb")
+    done = environment.run("run", notebook, "--device", "cpu", "--level", level, "--out", "out", timeout=300)
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    (result,) = json.loads((environment.root / "out/result.json").read_text())["notebooks"]
+    executed = nbformat.read(environment.root / "out/notebooks/00_environment.ipynb", as_version=4)
+    return done.returncode, result, {cell.id: cell for cell in executed.cells}
+
+
+def shown(cell):
+    """The text that the cell shows, and the same as HTML."""
+    texts = [output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in cell.outputs]
+    return "\n".join(texts), "\n".join(output.get("data", {}).get("text/html", "") for output in cell.outputs)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(
+            lambda environment: environment.remove("paddle/base/libpaddle.so"),
+            id="raises",
+        ),
+        pytest.param(
+            lambda environment: environment.library("libcommon.so").write_bytes(b"\x7fELF" + bytes(5000)),
+            id="damaged",
+        ),
+    ]
+)
+def without_paddle(environment, request):
+    request.param(environment)
+    return run(environment, "quick")
+
+
+def test_it_goes_on_without_paddle(without_paddle):
+    code, result, cells = without_paddle
+    outcomes = {check["name"]: check["outcome"] for check in result["checks"]}
+    assert (code, result["outcome"]) == (1, "failed")
+    assert outcomes["hardware.diagnosis"] == "failed"
+    assert {name for name, outcome in outcomes.items() if outcome != "missing"} == WITHOUT_PADDLE
+    assert [output.ename for cell in cells.values() for output in cell.get("outputs", []) if "ename" in output] == [
+        "NotebookIsRed"
+    ]
+
+
+def test_it_shows_in_red_what_the_message_means_and_the_command(without_paddle):
+    text, red = shown(without_paddle[2]["00-02"])
+    assert "import paddle " in text and "\ncause: " in text
+    assert "fix: " in text and "python -m pip install paddlepaddle==3.3.1 --force-reinstall --no-deps" in text
+    assert "color:#b00020" in red
+
+
+def test_it_shows_hardware_and_versions_and_says_elsewhere_that_paddle_is_needed(without_paddle):
+    cells = without_paddle[2]
+    assert "not found  Kunlun cards on the PCI bus" in shown(cells["00-04"])[0]
+    assert "numpy" in shown(cells["00-10"])[0]
+    assert shown(cells["00-12"])[0] == "needs paddle: this cell uses paddle"
+    assert "needs paddle: import paddle " in shown(cells["00-14"])[0]
+    assert "cells were left out, since they need paddle, which cannot be imported" in without_paddle[1]["reason"]
+
+
+def test_an_import_that_ends_the_process_does_not_end_the_kernel(environment):
+    library = environment.library("libcommon.so")
+    library.write_bytes(library.read_bytes()[:300_000])
+    _, result, cells = run(environment, "smoke")
+    assert "the process was ended by SIGBUS" in shown(cells["00-02"])[0]
+    assert {"hardware.diagnosis", "install.versions"} <= {
+        check["name"] for check in result["checks"] if check["outcome"] != "missing"
+    }
+
+
+def test_it_computes_without_paddlenlp(environment):
+    environment.remove("paddlenlp", "paddlenlp-3.0.0b4.dist-info")
+    code, result, cells = run(environment, "quick")
+    outcomes = {check["name"]: check["outcome"] for check in result["checks"]}
+    assert code == 1
+    assert {name for name, outcome in outcomes.items() if outcome in ("failed", "missing", "broken")} == {
+        "install.versions",
+        "install.imports",
+    }
+    assert "python -m pip install paddlenlp==3.0.0b4" in shown(cells["00-04"])[0]

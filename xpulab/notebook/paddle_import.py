@@ -1,0 +1,89 @@
+"""A chapter goes on where Paddle cannot be imported: the reason is shown in red, and cells that need Paddle are left out.
+
+    if paddle_works():
+        import paddle
+
+A cell is left out when it uses a name that no cell before it has defined. Its checks are missing, so the chapter stays red.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Collection
+
+from xpulab.checks import markup
+from xpulab.checks.shown import show
+from xpulab.doctor import paddle_facts
+from xpulab.doctor.detect import detect
+from xpulab.doctor.finding import Finding
+from xpulab.doctor.installation import failed_import
+from xpulab.doctor.paddle_facts import PaddleFacts
+from xpulab.doctor.probe import TIMEOUT, probe_import
+from xpulab.records.planned import names_in
+from xpulab.records.record import METADATA_KEY, Record
+
+
+def paddle_works(timeout: float = TIMEOUT) -> bool:
+    """Whether `import paddle` works, tried in a process of its own, since it may also crash or hang.
+
+    When it does not, this shows what it means and the command that fixes it, and later cells that need Paddle are left out.
+    """
+    if "paddle" in sys.modules:
+        return True
+    step = probe_import(timeout)
+    if step.outcome == "ok":
+        return True
+    finding = failed_import(detect().device, "paddle", step)
+    paddle_facts.remember_failure(PaddleFacts(error=step.detail, known=finding.known))
+    _show(f"{finding.seen}\ncause: {finding.cause}\nfix: {finding.remedy}", {})
+    _leave_out_from_now_on(finding)
+    return False
+
+
+def _leave_out_from_now_on(finding: Finding) -> None:
+    from IPython import get_ipython
+
+    if shell := get_ipython():
+        shell.ast_transformers.append(_LeavesOut(shell.user_ns, finding.seen))
+
+
+class _LeavesOut(ast.NodeTransformer):
+    """IPython gives it each cell before the cell runs; one that needs what is missing becomes an empty one."""
+
+    def __init__(self, defined: Collection[str], reason: str) -> None:
+        self._defined, self._reason = defined, reason
+
+    def visit(self, tree: ast.AST) -> ast.AST:
+        needed = undefined_names(tree, self._defined)
+        if not needed:
+            return tree
+        _show(f"needs paddle: this cell uses {', '.join(needed)}", {METADATA_KEY: {"needs": "paddle"}})
+        for name in names_in(tree):
+            show(Record(name, "missing", means="not run", reason=f"needs paddle: {self._reason}"))
+        return ast.Module(body=[], type_ignores=[])
+
+
+def undefined_names(tree: ast.AST, defined: Collection[str]) -> list[str]:
+    """The names that a cell uses, and that neither it nor `defined` nor Python itself defines, in alphabetical order."""
+    used: set[str] = set()
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+    return sorted(name for name in used - bound if name not in defined and not hasattr(builtins, name))
+
+
+def _show(text: str, metadata: dict[str, object]) -> None:
+    from IPython.display import display
+
+    display({"text/plain": text, "text/html": markup.details(text)}, raw=True, metadata=metadata)
