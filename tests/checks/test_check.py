@@ -269,3 +269,19 @@ def raise_unreadable():
 def test_an_error_whose_text_cannot_be_read_does_not_stop_the_notebook(make, shown):
     make()
     assert shown.record.outcome == "broken"
+
+
+def fail_to_import():
+    raise ImportError("cannot import name 'download' from 'aistudio_sdk.hub'")
+
+
+def test_a_known_error_of_a_red_check_is_shown_with_cause_and_command(shown):
+    check.equal("a.b", fail_to_import, 1, control=2)
+    assert "cause: aistudio-sdk 0.3 removed hub.download" in shown.text
+    assert "fix: python -m pip install 'aistudio-sdk<0.3'" in shown.text
+    assert "aistudio-sdk 0.3 removed hub.download" in shown.html
+
+
+def test_an_error_that_is_not_known_is_shown_without_cause(shown):
+    check.equal("a.b", fail, 1, control=2)
+    assert "out of memory" in shown.text and "cause: " not in shown.text

@@ -15,13 +15,13 @@ WITHOUT_PADDLE = {"hardware.diagnosis", "install.versions", "install.one-framewo
 """The checks that compare, or are skipped on the CPU, without Paddle."""
 
 
-def run(environment, level):
+def run(environment, level, chapter="00_environment"):
     """The exit code, the result of the chapter, and its executed cells by their id."""
-    notebook = str(files.NOTEBOOKS / "00_environment.ipynb")
+    notebook = str(files.NOTEBOOKS / f"{chapter}.ipynb")
     done = environment.run("run", notebook, "--device", "cpu", "--level", level, "--out", "out", timeout=300)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     (result,) = json.loads((environment.root / "out/result.json").read_text())["notebooks"]
-    executed = nbformat.read(environment.root / "out/notebooks/00_environment.ipynb", as_version=4)
+    executed = nbformat.read(environment.root / f"out/notebooks/{chapter}.ipynb", as_version=4)
     return done.returncode, result, {cell.id: cell for cell in executed.cells}
 
 
@@ -80,6 +80,9 @@ def test_an_import_that_ends_the_process_does_not_end_the_kernel(environment):
     library.write_bytes(library.read_bytes()[:300_000])
     _, result, cells = run(environment, "smoke")
     assert "the process was ended by SIGBUS" in shown(cells["00-02"])[0]
+    (known,) = result["explanations"]
+    assert known["id"] == "import-crashed"
+    assert known["remedy"].startswith("python -m pip install paddlepaddle==3.3.1 --force-reinstall --no-deps")
     assert {"hardware.diagnosis", "install.versions"} <= {
         check["name"] for check in result["checks"] if check["outcome"] != "missing"
     }
@@ -95,3 +98,13 @@ def test_it_computes_without_paddlenlp(environment):
         "install.imports",
     }
     assert "python -m pip install paddlenlp==3.0.0b4" in shown(cells["00-04"])[0]
+    assert "fix: python -m pip install paddlenlp==3.0.0b4" in shown(cells["00-34"])[0]
+    assert [known["id"] for known in result["explanations"]] == ["paddlenlp-missing"]
+
+
+def test_another_chapter_ends_at_its_imports_and_the_report_has_cause_and_command(environment):
+    environment.remove("paddle/base/libpaddle.so")
+    code, result, _ = run(environment, "smoke", "03_lora")
+    (known,) = result["explanations"]
+    assert (code, known["id"], known["where"]) == (1, "libpaddle-missing", "cell 2")
+    assert known["remedy"] == "python -m pip install paddlepaddle==3.3.1 --force-reinstall --no-deps"

@@ -14,7 +14,7 @@ def show(record: Record) -> None:
     ledger.keep(record)
     text, twin = f"{record.outcome:<8}{record.name}  {record.means}", markup.line(record)
     if record.outcome in RED:
-        details = "\n".join(_details(record))
+        details = "\n".join([*_details(record), *_known_causes(record)])
         text, twin = f"{text}\n{details}", twin + markup.details(details)
     display({"text/plain": text, "text/html": twin}, raw=True, metadata=record.to_metadata())
 
@@ -23,6 +23,15 @@ def _details(record: Record) -> list[str]:
     if record.rows:
         return [_detail(row.case, row) for row in record.rows if row.outcome in RED]
     return [_detail("", record)]
+
+
+def _known_causes(record: Record) -> list[str]:
+    """Cause and command for what the reasons of a red check say, where data/remedies.yaml has them."""
+    from xpulab.doctor.remedies import match, remedy_on
+
+    reasons = [record.reason, *(row.reason for row in record.rows if row.outcome in RED)]
+    known = match("\n".join(filter(None, reasons)))
+    return [f"        cause: {row.cause}\n        fix: {remedy_on(row, ledger.device)}" for row in known]
 
 
 def _detail(case: str, result: Row | Record) -> str:

@@ -1,4 +1,5 @@
-"""An executed notebook in, a verdict out. Nothing else is asked: a notebook copied from another machine can be judged.
+"""An executed notebook in, a verdict out. Nothing else is asked: a notebook copied from another machine can be judged. (The
+kernel's log beside it, if there is one, can only add an explanation.)
 
 What was planned is read from the committed notebook, what was seen from the executed one, and the text that both show is
 compared by nbval's own comparison. Nothing planned may be missing.
@@ -18,6 +19,7 @@ from nbval import plugin as nbval
 from xpulab import files
 from xpulab.harness.chapter import read_notebook
 from xpulab.harness.execute import Run
+from xpulab.harness.explain import Explanation, explain
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import number_of
 from xpulab.records.record import (
@@ -63,6 +65,7 @@ class Verdict:
     executed: the executed notebook, None when there is none.
     partial: whether only some of its sections were asked for, whatever the outcome.
     groups: the sections that plan a check, in reading order.
+    explanations: known causes of what went wrong, with their remedies; empty when it is green.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Verdict:
     executed: Path | None
     partial: bool = False
     groups: tuple[Group, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
 
     @property
     def grouped_records(self) -> tuple[tuple[Group, tuple[Record, ...]], ...]:
@@ -123,6 +127,8 @@ def judge(plan: Plan, executed: Path) -> Verdict:
     run_context = next(filter(None, map(run_context_in, metadata)), None)
     reasons = tuple(_reasons(run, run_context, records, notebook, committed))
     outcome = ("partial" if plan.partial else "passed") if is_green(records) and not reasons else "failed"
+    device = run.device if run else _COMMITTED_DEVICE
+    log = executed.with_suffix(".log")
     return Verdict(
         name=plan.name,
         title=plan.title,
@@ -135,6 +141,7 @@ def judge(plan: Plan, executed: Path) -> Verdict:
         executed=executed,
         partial=plan.partial,
         groups=_groups(plan),
+        explanations=explain(_code_cells(notebook), records, log, device) if outcome == "failed" else (),
     )
 
 

@@ -6,16 +6,18 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from xpulab import warm
 from xpulab.devices import wheel_device
+from xpulab.doctor.remedies import by_id
 from xpulab.errors import InputError
 from xpulab.harness import report
 from xpulab.harness.execute import Execution, Target
+from xpulab.harness.explain import explanation
 from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan
 from xpulab.harness.progress import progress_on
@@ -61,7 +63,8 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
             except KeyboardInterrupt:
                 interrupted = True
     except ImportHangs as error:
-        verdicts |= {plan.name: not_run(plan, "missing", str(error)) for plan in runnable}
+        known = explanation(by_id("import-hung"), "the import", target.device)
+        verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in runnable}
     ordered = tuple(verdicts.get(plan.name) or _unfinished(plan, notebooks) for plan in plans)
     result = Result(target, ordered, time.monotonic() - started, folder)
     report.write(result)

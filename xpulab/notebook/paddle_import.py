@@ -37,7 +37,7 @@ def paddle_works(timeout: float = TIMEOUT) -> bool:
         return True
     finding = failed_import(detect().device, "paddle", step)
     paddle_facts.remember_failure(PaddleFacts(error=step.detail, known=finding.known))
-    _show(f"{finding.seen}\ncause: {finding.cause}\nfix: {finding.remedy}", {})
+    _show(f"{finding.seen}\ncause: {finding.cause}\nfix: {finding.remedy}", {METADATA_KEY: {"known": finding.known}})
     _leave_out_from_now_on(finding)
     return False
 

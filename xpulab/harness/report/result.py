@@ -140,6 +140,7 @@ def _notebook(result: Result, verdict: Verdict) -> dict[str, Any]:
         "outcome": verdict.outcome,
         "seconds": verdict.seconds,
         "reason": verdict.reason,
+        "explanations": [asdict(known) for known in verdict.explanations],
         "notes": list(verdict.notes),
         "planned": len(verdict.records),
         "compared": verdict.compared,

@@ -29,6 +29,9 @@ def _notebook(verdict: Verdict) -> Iterator[str]:
     compared = f"{verdict.compared} of {len(verdict.records)} checks compared"
     yield f"{verdict.outcome:<8}{verdict.name}  {compared}, {verdict.seconds:.1f} s"
     yield from (f"        {reason}" for reason in verdict.reasons)
+    for known in verdict.explanations:
+        yield f"        {known.where}: cause: {known.cause}"
+        yield f"          fix: {known.remedy}"
     yield from (f"        note: {note}" for note in verdict.notes)
     for record in verdict.records:
         if record.outcome in _SHOWN:

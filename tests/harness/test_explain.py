@@ -1,0 +1,119 @@
+"""Known errors of a red notebook are explained with cause and command, wherever they appear, and in every report."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import nbformat
+import pytest
+from nbformat import v4
+
+from xpulab.harness import report
+from xpulab.harness.execute import Target
+from xpulab.harness.judge import judge
+from xpulab.harness.plan import read_plan
+from xpulab.harness.report.result import Result
+from xpulab.harness.report.text import format_result
+from xpulab.ranks.report import RankReport, RanksFailed
+from xpulab.records.record import Record, RunContext
+
+MISSING_DOWNLOAD = "cannot import name 'download' from 'aistudio_sdk.hub' (site-packages/aistudio_sdk/hub.py)"
+ABNORMAL = "[WARN][XPURT][xpu_wait:512] ioctl() fail, (713) Device abnormal due to previous error"
+GOOD = 'check.equal("demo.good", 2, 2, control=3)'
+
+
+def error(kind, message, *traceback):
+    return v4.new_output("error", ename=kind, evalue=message, traceback=[*traceback, f"\x1b[31m{kind}\x1b[39m: {message}"])
+
+
+def shown(outcome, reason=None):
+    record = Record("demo.good", outcome, "two is two", control="rejected", reason=reason)
+    return v4.new_output("display_data", data={"text/plain": "the check"}, metadata=record.to_metadata())
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """A function that judges a notebook whose only section shows these outputs; log: what its kernel printed."""
+
+    def judge_it(*outputs, log=None):
+        section = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
+        head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
+        imports = v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
+        body = v4.new_code_cell(GOOD, metadata={"tags": ["nbval-ignore-output"]})
+        heading = v4.new_markdown_cell("## All", metadata={"xpulab": section})
+        notebook = v4.new_notebook(cells=[head, imports, heading, body, v4.new_code_cell("verdict()")])
+        budget = dict.fromkeys(("smoke", "quick", "standard"), 30)
+        notebook.metadata["xpulab"] = {"title": "T", "capabilities": ["demo"], "cards": 1, "budget_seconds": budget}
+        nbformat.write(notebook, tmp_path / "demo.ipynb")
+        plan = read_plan(tmp_path / "demo.ipynb", "quick")
+        here = v4.new_output("display_data", data={"text/plain": "cpu"}, metadata=RunContext("cpu", 1).to_metadata())
+        imports.outputs, body.outputs = [here], list(outputs)
+        (tmp_path / "notebooks").mkdir()
+        executed = tmp_path / "notebooks" / "demo.ipynb"
+        nbformat.write(notebook, executed)
+        if log is not None:
+            executed.with_suffix(".log").write_text(log)
+        return judge(plan, executed)
+
+    return judge_it
+
+
+def test_a_cell_that_raised_is_explained(judged):
+    (known,) = judged(error("ImportError", MISSING_DOWNLOAD)).explanations
+    assert (known.id, known.where, known.remedy) == ("aistudio-sdk", "cell 3", "python -m pip install 'aistudio-sdk<0.3'")
+
+
+def test_an_error_that_led_to_another_one_is_explained(judged):
+    first = f"\x1b[31mImportError\x1b[39m: {MISSING_DOWNLOAD}"
+    assert [known.id for known in judged(error("RuntimeError", "no model", first)).explanations] == ["aistudio-sdk"]
+
+
+def test_source_code_in_a_traceback_explains_nothing(judged):
+    code = "     12     raise ImportError(\"No module named 'paddlenlp'\")"
+    assert judged(error("ValueError", "no model", code)).explanations == ()
+
+
+def test_the_stack_of_a_rank_is_explained(judged):
+    reports = [
+        RankReport(0, "late", "waits for other ranks after 9 s", "", "", 0.0, ""),
+        RankReport(1, "killed", "killed by signal 6 (SIGABRT)", "", "", 1.0, f"step 3\n{ABNORMAL}"),
+    ]
+    failure = RanksFailed(1, "", reports)
+    assert [known.id for known in judged(error("RanksFailed", str(failure))).explanations] == ["xpu-abnormal"]
+
+
+def test_a_red_check_is_explained(judged):
+    (known,) = judged(shown("broken", f"ImportError: {MISSING_DOWNLOAD}")).explanations
+    assert (known.id, known.where) == ("aistudio-sdk", "check demo.good")
+
+
+def test_the_log_of_the_kernel_is_explained(judged):
+    (known,) = judged(log=f"step 1\n{ABNORMAL}\n").explanations
+    assert (known.id, known.where) == ("xpu-abnormal", "kernel log")
+
+
+def test_what_is_seen_twice_is_explained_once_and_first(judged):
+    verdict = judged(error("ImportError", MISSING_DOWNLOAD), log=f"ImportError: {MISSING_DOWNLOAD}")
+    assert [(known.id, known.where) for known in verdict.explanations] == [("aistudio-sdk", "cell 3")]
+
+
+def test_a_command_is_that_of_the_device(judged):
+    (known,) = judged(error("ModuleNotFoundError", "No module named 'paddle'")).explanations
+    assert known.remedy == "python -m pip install paddlepaddle==3.3.1"
+
+
+def test_a_green_notebook_needs_no_explanation(judged):
+    verdict = judged(shown("passed"), log=ABNORMAL)
+    assert (verdict.outcome, verdict.explanations) == ("passed", ())
+
+
+def test_every_report_shows_cause_and_command(judged, tmp_path):
+    result = Result(Target("cpu", "quick", 1), (judged(error("ImportError", MISSING_DOWNLOAD)),), 1.0, tmp_path)
+    report.write(result)
+    cause, command = "aistudio-sdk 0.3 removed hub.download", "python -m pip install 'aistudio-sdk<0.3'"
+    (stored,) = json.loads((tmp_path / "result.json").read_text())["notebooks"]
+    junit = ElementTree.parse(tmp_path / "junit.xml").getroot().find("testsuite/system-out").text
+    page = (tmp_path / "index.html").read_text().replace("&#39;", "'").replace("&lt;", "<")
+    assert [known["remedy"] for known in stored["explanations"]] == [command]
+    assert all(cause in text and command in text for text in (junit, page, format_result(result)))

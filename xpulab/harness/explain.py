@@ -1,0 +1,74 @@
+"""Known causes of what went wrong: what cells raised, what ranks and checks reported, and the kernel's log.
+
+Each text is matched with data/remedies.yaml. What several ranks went through is in the error of the cell that started them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from xpulab.doctor.remedies import Remedy, by_id, match, remedy_on
+from xpulab.harness.sections import number_of
+from xpulab.records.record import METADATA_KEY, RED, Record
+
+_LOG_CHARACTERS = 1 << 16
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_MESSAGE = re.compile(r"(?m)^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Failed)\b.*$")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A known cause of something that went wrong in a notebook.
+
+    id: of the row in data/remedies.yaml. where: the first place where it was seen: "cell 7", "check sft.loss", "kernel log".
+    cause: why it happens. remedy: a command or a sentence.
+    """
+
+    id: str
+    where: str
+    cause: str
+    remedy: str
+
+
+def explanation(row: Remedy, where: str, device: str) -> Explanation:
+    """The explanation that a row of data/remedies.yaml gives, with the commands for the device."""
+    return Explanation(row.id, where, row.cause, remedy_on(row, device))
+
+
+def explain(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path, device: str) -> tuple[Explanation, ...]:
+    """The known causes, each once, in the order of the notebook.
+
+    cells: the executed code cells. records: of the checks. log: what the kernel printed outside of cells; may not exist.
+    """
+    found: dict[str, Explanation] = {}
+    for where, row in _seen(cells, records, log):
+        found.setdefault(row.id, explanation(row, where, device))
+    return tuple(found.values())
+
+
+def _seen(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path) -> Iterator[tuple[str, Remedy]]:
+    for number, cell in enumerate(cells, start=1):
+        for output in cell.outputs:
+            where = f"cell {number_of(cell, number)}"
+            if known := output.get("metadata", {}).get(METADATA_KEY, {}).get("known"):
+                yield where, by_id(known)
+            elif output.output_type == "error":
+                yield from ((where, row) for row in match(_error_text(output)))
+    for record in records:
+        if record.outcome in RED:
+            reasons = [record.reason, *(row.reason for row in record.rows if row.outcome in RED)]
+            yield from ((f"check {record.name}", row) for row in match("\n".join(filter(None, reasons))))
+    if log.exists():
+        written = log.read_bytes()[-_LOG_CHARACTERS:].decode("utf-8", errors="replace")
+        yield from (("kernel log", row) for row in match(written))
+
+
+def _error_text(output: NotebookNode) -> str:
+    """The error and the ones that led to it, without the source code between them, where a pattern could match by chance."""
+    traceback = _COLOURS.sub("", "\n".join(output.traceback))
+    return "\n".join([f"{output.ename}: {_COLOURS.sub('', output.evalue)}", *_MESSAGE.findall(traceback)])
