@@ -222,3 +222,9 @@ def test_text_begins_with_the_outcome_and_names_each_remedy(p800, examine):
     text = format_diagnosis(examine(p800, environ={}))
     assert text.startswith("warn: 2 of ")
     assert text.count("fix: ") == 2
+
+
+def test_a_problem_of_the_hardware_has_its_cause(machine, examine):
+    machine.pci("0000:1b:00.0", "1d22", "3688")
+    found = finding(examine(machine, frameworks=["paddlepaddle"], environ={}), "no-device-node")
+    assert (found.known, found.cause.startswith("a Kunlun card is on the PCI bus, but the driver")) == ("no-device-node", True)

@@ -116,24 +116,30 @@ def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
     if old:
         verdict = "wrong" if len(old) == len(cards) else "warn"
         generations = ", ".join(sorted({card.generation for card in old}))
-        yield Finding("kl2", verdict, f"Kunlun cards older than KL3: {generations}", by_id("kl2").remedy)
+        yield _known("kl2", verdict, f"Kunlun cards older than KL3: {generations}", "kl2")
     if detection.kunlun_pci and not detection.nodes:
         module = driver.loaded_module(root)
         seen = f"{format_card_count(len(detection.kunlun_pci))} on the PCI bus and no /dev/xpu0; "
         seen += f"kernel module {module} is loaded" if module else "no kernel module kunlun or xpu_driver is loaded"
-        yield Finding("no-device-node", "wrong", seen, by_id("no-device-node").remedy)
+        yield _known("no-device-node", "wrong", seen, "no-device-node")
     if detection.nodes:
         yield _node_access(detection, driver.control_node(root))
         yield from _card_state(detection.xpu_smi, driver.card_states(root))
 
 
+def _known(id: str, verdict: Literal["warn", "wrong"], seen: str, row_id: str) -> Finding:
+    """A finding with cause and remedy of a row that has no command for a wheel."""
+    row = by_id(row_id)
+    return Finding(id, verdict, seen, row.remedy, row.cause, row.id)
+
+
 def _node_access(detection: Detection, control: driver.DeviceNode | None) -> Finding:
     if control is None:
-        return Finding("node-permissions", "wrong", "there is no /dev/xpuctrl", by_id("no-device-node").remedy)
+        return _known("node-permissions", "wrong", "there is no /dev/xpuctrl", "no-device-node")
     inaccessible = [node for node in (*detection.nodes, control) if not node.usable]
     if inaccessible:
         seen = "this user cannot read and write " + ", ".join(f"{node.path} ({node.permissions})" for node in inaccessible)
-        return Finding("node-permissions", "wrong", seen, by_id("node-permissions").remedy)
+        return _known("node-permissions", "wrong", seen, "node-permissions")
     return Finding("node-permissions", "ok", f"{len(detection.nodes)} device nodes and /dev/xpuctrl are accessible")
 
 
@@ -143,7 +149,7 @@ def _card_state(xpu_smi: Reading, states: Mapping[int, str]) -> Iterator[Finding
     unhealthy = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
     if unhealthy:
         seen = ", ".join(f"card {index} is in state {state}" for index, state in sorted(unhealthy.items()))
-        yield Finding("card-error", "wrong", seen, by_id("card-error").remedy)
+        yield _known("card-error", "wrong", seen, "card-error")
     elif states:
         yield Finding(
             "card-error", "ok", f"{format_card_count(len(states))} in state {' or '.join(sorted({*states.values()}))}"
@@ -156,11 +162,11 @@ def _xpu_tool(reading: Reading, in_container: bool) -> Iterator[Finding]:
         yield Finding("xpu-smi", "ok", reading.detail)
     elif reading.outcome == "missing":
         where = " in this container" if in_container else ""
-        yield Finding("xpu-smi", "warn", f"{reading.detail}{where}", by_id("xpu-smi-missing").remedy)
+        yield _known("xpu-smi", "warn", f"{reading.detail}{where}", "xpu-smi-missing")
     elif reading.outcome == "foreign":
-        yield Finding("xpu-smi", "warn", reading.detail, by_id("xpu-smi-foreign").remedy)
+        yield _known("xpu-smi", "warn", reading.detail, "xpu-smi-foreign")
     else:
-        yield Finding("xpu-smi", "wrong", reading.detail, by_id("vendor-tool-fails").remedy)
+        yield _known("xpu-smi", "wrong", reading.detail, "vendor-tool-fails")
 
 
 def _card_counts(
@@ -187,9 +193,9 @@ def _card_counts(
     if len(set(counts.values())) == 1 and 0 not in counts.values():
         yield Finding("card-count", "ok", f"cards by {seen}")
     elif limits and 0 not in counts.values():
-        yield Finding("card-count", "warn", f"cards by {seen}; limited by {', '.join(limits)}", by_id("card-count").remedy)
+        yield _known("card-count", "warn", f"cards by {seen}; limited by {', '.join(limits)}", "card-count")
     else:
-        yield Finding("card-count", "wrong", f"cards by {seen}", by_id("card-count").remedy)
+        yield _known("card-count", "wrong", f"cards by {seen}", "card-count")
 
 
 def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -202,8 +208,8 @@ def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
     strides = environ.get("FLAGS_use_stride_kernel", "1")
     if strides.lower() in WITHOUT_STRIDES:
         seen = f"FLAGS_use_stride_kernel={strides}: views are copies, and dist.load_state_dict leaves tensors unchanged"
-        yield Finding("stride-kernel", "warn", seen, by_id("stride-kernel").remedy)
+        yield _known("stride-kernel", "warn", seen, "stride-kernel")
     still_set = [name for name in LAUNCHER_VARIABLES if name in environ]
     if still_set:
         seen = f"variables of a cluster's launcher are set: {', '.join(still_set)}"
-        yield Finding("launcher-variables", "warn", seen, by_id("launcher-variables").remedy)
+        yield _known("launcher-variables", "warn", seen, "launcher-variables")

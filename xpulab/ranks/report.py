@@ -7,6 +7,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xpulab.checks.ledger import ledger
+from xpulab.doctor.remedies import match, remedy_on
 from xpulab.ranks import root_cause, stacks
 from xpulab.ranks.outcome import ABSENT, KILLED, RAISED, RETURNED, RankOutcome, RunOutcome
 
@@ -112,12 +114,21 @@ def _format_status(status: int | None) -> str:
         return f"killed by signal {-status}"
 
 
+def _known_causes(root_cause: int | None, reports: tuple[RankReport, ...], launcher_log: str) -> list[str]:
+    """Cause and command for what the ranks that have not returned wrote; those of the root cause first."""
+    failed = sorted((each for each in reports if each.outcome != RETURNED), key=lambda each: each.rank != root_cause)
+    texts = ["\n".join((each.reason, each.detail, each.printed)) for each in failed] + [launcher_log]
+    known = {row.id: row for text in texts for row in match(text)}
+    return [line for row in known.values() for line in (f"cause: {row.cause}", f"fix: {remedy_on(row, ledger.device)}")]
+
+
 def _format(root_cause: int | None, why: str, reports: tuple[RankReport, ...], launcher_log: str) -> str:
     because = f" ({why})" if why else ""
     if root_cause is None:
         lines = [f"no rank can be singled out{because}"]
     else:
         lines = [f"root cause: rank {root_cause}: {reports[root_cause].reason}{because}"]
+    lines += _known_causes(root_cause, reports, launcher_log)
     for report in reports:
         lines += ["", f"rank {report.rank} {report.outcome}: {report.reason}"]
         lines += [f"last step: {report.step}"] if report.step else []
