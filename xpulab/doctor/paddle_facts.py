@@ -1,4 +1,4 @@
-"""Version and build of the installed Paddle. The only module of the doctor that imports Paddle, which takes 5 s."""
+"""Version and build of the installed Paddle, which is imported for it; xpulab.doctor.probe does so in another process."""
 
 from __future__ import annotations
 
