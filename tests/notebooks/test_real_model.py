@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from xpulab import files, sim
+from xpulab.faults import pretrained
 from xpulab.faults.catalogue import faults_in, first_lora
 from xpulab.faults.selftest import try_fault
 from xpulab.harness.run import kernel_environment
@@ -49,7 +50,7 @@ def test_a_chapter_is_green_with_the_model(chapter: str, device: str, folder: st
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("fault", faults_in(first_lora), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [*faults_in(first_lora), *faults_in(pretrained)], ids=lambda fault: fault.name)
 def test_a_fault_is_detected_with_the_model(fault, folder: str):
     with kernel_environment("cpu") as environment:
         trial = try_fault(fault, {**environment, "XPULAB_MODELS": str(Path(folder).parent)})

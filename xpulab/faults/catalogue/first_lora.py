@@ -33,13 +33,13 @@ def one_weight_is_left_random() -> None:
 @fault("01_first_lora", detected_by=("first-lora.labels",), reason_contains="does not end an answer in eos_token")
 def wrong_end_token() -> None:
     """The tokenizer's end token is not the one that ends a turn."""
-    _after_loading_a_tokenizer(lambda tokenizer: setattr(tokenizer, "eos_token", "<|im_start|>"))
+    after_loading_a_tokenizer(lambda tokenizer: setattr(tokenizer, "eos_token", "<|im_start|>"))
 
 
 @fault("01_first_lora", detected_by=("first-lora.turns",), smoke=("first-lora.turns",))
 def template_without_the_system_turn() -> None:
     """The chat template leaves the system turn out."""
-    _after_loading_a_tokenizer(_drop_the_system_turn)
+    after_loading_a_tokenizer(_drop_the_system_turn)
 
 
 @fault("01_first_lora", detected_by=("first-lora.merged-weights",))
@@ -159,7 +159,8 @@ def _randomize(network) -> None:
     weight.set_value(paddle.randn(weight.shape) * float(weight.std()))
 
 
-def _after_loading_a_tokenizer(change) -> None:
+def after_loading_a_tokenizer(change) -> None:
+    """Call `change` with each tokenizer that AutoTokenizer has loaded."""
     from paddlenlp.transformers import AutoTokenizer
 
     load = AutoTokenizer.from_pretrained.__func__
