@@ -18,7 +18,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = ("00_environment", "08_auto_parallel")
+NOTEBOOKS = ("00_environment", "08_auto_parallel", "16_tensors")
+_MASKS = "a mask of two axes with a slice is refused"
 _BATCHES = "shard_dataloader fails on texts in a batch, and in its second epoch"
 DEFECTS = {
     "3.0.0": {
@@ -27,15 +28,26 @@ DEFECTS = {
         "numerics.edges": "[2, 0] @ [0, 3] is garbage; maximum drops NaN; a sum of 4096 ones in bfloat16 is 1024; "
         "a two-dimensional mask with an index is refused",
         "shard-dataloader.rows": _BATCHES,
+        "index-gradients.read": "gather(axis=1) gives every row the last row's gradient",
+        "indexing.get": _MASKS,
     },
     "3.1.0": {
         "numerics.gradients": "the gradient of a value that is set under a mask is 0 or garbage",
         "numerics.edges": "a two-dimensional mask with an index is refused",
         "shard-dataloader.rows": _BATCHES,
+        "index-gradients.write": "the gradient of a value that is set under a mask is 0 or garbage",
+        "indexing.get": _MASKS,
     },
-    "3.2.0": {"shard-dataloader.rows": _BATCHES},
+    "3.1.1": {"indexing.get": _MASKS},
+    "3.2.0": {
+        "shard-dataloader.rows": _BATCHES,
+        "index-gradients.one-value": "the gradient of one value that is set under a mask is 0",
+    },
 }
-"""By release: which check must fail, and why. What else fails or never runs there is shown and not judged."""
+"""By release: which check must fail, and why. What else fails or never runs there is shown and not judged.
+
+What 16_tensors must detect follows from measurements of single expressions; it has not been run on these releases yet.
+"""
 
 INSTALL_SECONDS, RUN_SECONDS = 1800, 600
 

@@ -10,6 +10,7 @@ import pytest
 
 from xpulab.errors import InputError
 from xpulab.notebook import resources, threads
+from xpulab.records.record import CardFacts
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +64,13 @@ def test_freed_memory_goes_back_to_the_system():
     del blocks
     resources.free_memory()
     assert before - used().rss > 200 * 2**20
+
+
+def test_what_is_free_on_the_first_card_is_its_memory_less_what_is_used():
+    first, second = CardFacts(0, "P800", memory_used_mib=24, memory_total_mib=1024), CardFacts(1, "P800", memory_total_mib=1)
+    assert resources.free_on_card((first, second)) == 1000 * 2**20
+
+
+@pytest.mark.parametrize("cards", [(), (CardFacts(0, "P800"),)], ids=["no card", "no memory shown"])
+def test_what_the_tool_does_not_show_is_no_limit(cards):
+    assert resources.free_on_card(cards) == float("inf")

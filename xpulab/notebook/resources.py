@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import math
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 
 from xpulab.errors import InputError
 from xpulab.notebook.threads import use_all_cores
+from xpulab.records.record import CardFacts
 
 GB = 10**9
 
@@ -62,6 +65,16 @@ def available_memory(cgroup: Path = _CGROUP) -> int:
     if limit is None or used is None:
         return available
     return min(available, max(0, limit - used))
+
+
+def free_on_card(cards: Sequence[CardFacts]) -> float:
+    """Bytes of memory that are free on the first card; infinite where the vendor's tool does not show it.
+
+    Not run on a card yet.
+    """
+    if not cards or cards[0].memory_total_mib is None:
+        return math.inf
+    return float((cards[0].memory_total_mib - (cards[0].memory_used_mib or 0)) * 2**20)
 
 
 def _number(path: Path) -> int | None:

@@ -20,6 +20,7 @@ from xpulab.faults.catalogue import (
     parallel_plan,
     pipeline,
     sft,
+    tensors,
     zero_cost_checkpoints,
 )
 from xpulab.faults.fault import Fault
@@ -46,6 +47,7 @@ CATALOGUE: tuple[Fault, ...] = tuple(
         pipeline,
         distributed_checkpoints,
         zero_cost_checkpoints,
+        tensors,
     )
     for fault in faults_in(module)
 )
