@@ -5,6 +5,8 @@ tests/notebooks/test_real_model.py tries them; xpulab selftest, which runs on th
 
 from __future__ import annotations
 
+from typing import Any
+
 from xpulab.faults.catalogue.first_lora import after_loading_a_tokenizer
 from xpulab.faults.fault import fault
 
@@ -21,7 +23,7 @@ def one_merge_is_missing() -> None:
     after_loading_a_tokenizer(_without_a_merge)
 
 
-def _without_a_merge(tokenizer) -> None:
+def _without_a_merge(tokenizer: Any) -> None:
     import json
 
     from tokenizers import Tokenizer

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import paddle
-import threadpoolctl
+import threadpoolctl  # type: ignore[import-untyped]
 
 VARIABLE = "MKL_NUM_THREADS"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from xpulab.faults.fault import fault
 
 
@@ -159,7 +162,7 @@ def _randomize(network) -> None:
     weight.set_value(paddle.randn(weight.shape) * float(weight.std()))
 
 
-def after_loading_a_tokenizer(change) -> None:
+def after_loading_a_tokenizer(change: Callable[[Any], None]) -> None:
     """Call `change` with each tokenizer that AutoTokenizer has loaded."""
     from paddlenlp.transformers import AutoTokenizer
 
