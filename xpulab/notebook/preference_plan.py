@@ -16,12 +16,12 @@ from xpulab.reference import preferences as formulas
 
 OTHER_BYTES = 1.0 * resources.GB
 """Memory of the chapter without a model; measured with a tiny one on the CPU."""
-BYTES_A_PARAMETER = 50
-"""Memory at the peak, estimated: a start model of 4, two trainers of 20 each, and activations; not yet measured to the end."""
+BYTES_A_PARAMETER = 52
+"""Memory at the peak, while numpy computes gradients; measured with SmolLM2-135M on the CPU."""
 DISK_A_PARAMETER = 20
 """Bytes of four saved models of 4 to 5 each, with a tied head once more in some of them; estimated."""
 SECONDS_A_BILLION = 2200
-"""Seconds of the chapter for each billion parameters, on two cores; estimated from the steps of chapter 05."""
+"""Seconds of the chapter for each billion parameters, on two cores; measured with SmolLM2-135M."""
 
 _TOKENS = 16
 """Tokens of a long answer in the data."""
