@@ -115,7 +115,8 @@ def commands() -> list[str]:
     """Every command of the workflow; those of the notebooks without the folder for their reports."""
     runs = [step["run"] for job in WORKFLOW["jobs"].values() for step in job["steps"] if "run" in step]
     runs.remove("${{ matrix.lane.command }} --out build/report")
-    return runs + [lane["command"] for lane in LANES]
+    runs.remove("${{ matrix.command }}")
+    return runs + [lane["command"] for lane in LANES] + WORKFLOW["jobs"]["real"]["strategy"]["matrix"]["command"]
 
 
 @pytest.mark.parametrize("command", commands())
