@@ -1,4 +1,4 @@
-"""Faults of 01_first_lora that only the pretrained model shows: its stand-in answers nothing, and its tokens are not compared.
+"""Faults of 01_first_lora that only the pretrained model shows: the tokens of its stand-in are not compared.
 
 tests/notebooks/test_real_model.py tries them; xpulab selftest, which runs on the stand-in, does not.
 """
@@ -9,12 +9,6 @@ from typing import Any
 
 from xpulab.faults.catalogue.first_lora import after_loading_a_tokenizer
 from xpulab.faults.fault import fault
-
-
-@fault("01_first_lora", detected_by=("first-lora.batch-of-questions",))
-def questions_are_padded_on_the_right() -> None:
-    """The tokenizer pads a batch of questions on the right, where the answers begin."""
-    after_loading_a_tokenizer(lambda tokenizer: setattr(tokenizer, "padding_side", "right"))
 
 
 @fault("01_first_lora", detected_by=("first-lora.tokens-of-200-texts",))
