@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = ("00_environment", "08_auto_parallel", "16_tensors")
+NOTEBOOKS = ("00_environment", "08_auto_parallel", "15_numerics", "16_tensors")
 _MASKS = "a mask of two axes with a slice is refused"
 _BATCHES = "shard_dataloader fails on texts in a batch, and in its second epoch"
 DEFECTS = {

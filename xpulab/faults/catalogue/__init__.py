@@ -17,6 +17,7 @@ from xpulab.faults.catalogue import (
     environment,
     first_lora,
     lora,
+    numerics,
     parallel_plan,
     pipeline,
     sft,
@@ -47,6 +48,7 @@ CATALOGUE: tuple[Fault, ...] = tuple(
         pipeline,
         distributed_checkpoints,
         zero_cost_checkpoints,
+        numerics,
         tensors,
     )
     for fault in faults_in(module)
