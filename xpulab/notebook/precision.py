@@ -1,6 +1,6 @@
 """Compare results of few bits with double precision: what a type keeps, the error that rounding may cause, and a control.
 
-Offered: BITS, on_device, supported_types, bits_of_products, fewer_bits, tolerance, compare.
+Offered: BITS, on_device, supported_types, expected_bits_of_products, fewer_bits, tolerance, compare.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def supported_types(device: str) -> list[str]:
     return ["float32", "float64"] + [dtype for dtype, supported in half.items() if device != "cpu" and supported()]
 
 
-def bits_of_products(device: str) -> dict[str, int]:
-    """By type the bits that a matrix product keeps of its factors, for types in which it keeps fewer than the sum has.
+def expected_bits_of_products(device: str) -> dict[str, int]:
+    """By type the bits that a matrix product should keep of its factors, for types in which it keeps fewer than the type has.
 
     device: "cpu", "gpu", "xpu" or "sim". An XPU computes in the matmul mode that release and variables select. A GPU of
     capability 8.0 or higher may compute float32 in TF32: Paddle's switch says whether, and NVIDIA_TF32_OVERRIDE=0 forbids it.

@@ -20,6 +20,8 @@ from xpulab.faults.catalogue import (
     numerics,
     parallel_plan,
     pipeline,
+    precision,
+    repeatability,
     sft,
     tensors,
     zero_cost_checkpoints,
@@ -49,6 +51,8 @@ CATALOGUE: tuple[Fault, ...] = tuple(
         distributed_checkpoints,
         zero_cost_checkpoints,
         numerics,
+        precision,
+        repeatability,
         tensors,
     )
     for fault in faults_in(module)

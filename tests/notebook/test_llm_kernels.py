@@ -1,0 +1,76 @@
+"""Rows about kernels pass on a correct device, reject their controls, and fail when bits or columns are lost."""
+
+from __future__ import annotations
+
+import paddle
+import paddle.nn.functional as F
+import pytest
+
+from xpulab.checks.table import Table
+from xpulab.notebook import fused_kernels, llm_kernels
+from xpulab.notebook.missing_kernels import results_of
+
+
+def recorded(add_rows):
+    table = Table("kernels.table")
+    add_rows(table)
+    return table.record("means", 0.0)
+
+
+HEADS = llm_kernels.Heads(batch=2, length=5, heads=4, key_heads=2, size=8)
+
+
+@pytest.mark.parametrize(
+    "add_rows",
+    [
+        lambda rows: llm_kernels.linear_rows(rows, llm_kernels.around([4]), "float32", None, 0),
+        lambda rows: llm_kernels.linear_rows(rows, [(4, 4096, 8), (2, 8, 40_000)], "float64", None, 0),
+        lambda rows: llm_kernels.chunk_rows(rows, 40_000, "float32", None, 0),
+        lambda rows: llm_kernels.rows_of_batches(rows, 1025, "float32", None, 0),
+        lambda rows: llm_kernels.attention_rows(rows, llm_kernels.with_mask, HEADS, "float32", None, 0),
+        lambda rows: llm_kernels.attention_rows(rows, llm_kernels.causal, HEADS, "float64", None, 0),
+        lambda rows: llm_kernels.attention_rows(rows, llm_kernels.flash, HEADS, "float32", None, 0),
+        lambda rows: fused_kernels.fused_rows(rows, "float32", None, 0),
+    ],
+)
+def test_a_correct_device_passes_and_each_control_is_rejected(add_rows):
+    record = recorded(add_rows)
+    assert record.outcome == "passed"
+    assert {row.control for row in record.rows if row.outcome != "skipped"} == {"rejected"}
+
+
+def test_a_linear_layer_in_bfloat16_fails(monkeypatch):
+    real = F.linear
+    monkeypatch.setattr(F, "linear", lambda x, w: real(x + (x.astype("bfloat16").astype("float32") - x).detach(), w))
+    assert recorded(lambda rows: llm_kernels.linear_rows(rows, [(8, 64, 8)], "float32", None, 0)).outcome == "failed"
+
+
+def test_tf32_passes_where_the_product_keeps_ten_bits_and_fails_otherwise(monkeypatch):
+    real = F.linear
+    monkeypatch.setattr(F, "linear", lambda x, w: real(x + ((x * 1024).round() / 1024 - x).detach(), w))
+    outcomes = {
+        kept: recorded(lambda rows, kept=kept: llm_kernels.linear_rows(rows, [(8, 64, 8)], "float32", kept, 0))
+        for kept in (10, None)
+    }
+    assert {kept: record.outcome for kept, record in outcomes.items()} == {10: "passed", None: "failed"}
+
+
+def test_the_bound_grows_with_the_root_of_the_number_of_terms():
+    short, long = (llm_kernels.bound("float32", None, terms) for terms in (1024, 4 * 1024))
+    assert short < long < 2 * short + 1e-12
+
+
+def test_a_missing_kernel_is_a_skipped_row_and_other_errors_are_raised():
+    table = Table("kernels.table")
+
+    def missing():
+        raise RuntimeError("(NotFound) no kernel\n at /paddle/paddle/phi/core/kernel_factory.cc:273")
+
+    def defect():
+        raise RuntimeError("out of memory")
+
+    assert results_of(table, "missing", missing) == []
+    assert results_of(table, "there", lambda: [paddle.ones([1])])[0].item() == 1.0
+    with pytest.raises(RuntimeError, match="out of memory"):
+        results_of(table, "defect", defect)
+    assert table.record("means", 0.0).outcome == "skipped"

@@ -1,0 +1,126 @@
+"""Fused operators of language models, forward and backward: what they compute, and their formulas in double precision.
+
+Not every device has a kernel for each of them: `fused_rows` adds a row that is skipped where Paddle has none.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import paddle
+import paddle.incubate.nn.functional as fused
+import paddle.nn.functional as F
+from paddle.incubate.operators.softmax_mask_fuse_upper_triangle import softmax_mask_fuse_upper_triangle
+
+from xpulab.checks.table import Table
+from xpulab.notebook.llm_kernels import compare_results
+from xpulab.notebook.missing_kernels import results_of
+from xpulab.notebook.precision import on_device
+from xpulab.reference import kernels
+
+EPSILON = 2.0**-10
+"""Of the norms: exact in every type."""
+
+POSITIONS, SIZE = 17, 64
+"""Positions, and the size of a head, of rotary positions."""
+
+
+@dataclass(frozen=True)
+class FusedOperator:
+    """A fused operator and its formula.
+
+    shapes: of its inputs.
+    compute: from tensors of these shapes to the result.
+    formula: from arrays and the gradient of the result to [result, a gradient for each input].
+    trains: whether Paddle defines a gradient; operators for inference have none.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    compute: Callable[..., paddle.Tensor]
+    formula: Callable[..., Sequence[np.ndarray]]
+    trains: bool = True
+
+
+def _angles() -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines [positions, size] of rotary positions."""
+    frequencies = 10000.0 ** (-np.arange(0, SIZE, 2) / SIZE)
+    angles = np.tile(np.outer(np.arange(POSITIONS), frequencies), 2)
+    return np.cos(angles), np.sin(angles)
+
+
+def _rope(heads: paddle.Tensor) -> paddle.Tensor:
+    cosine, sine = (paddle.to_tensor(each[None, :, None, :]).astype(heads.dtype) for each in _angles())
+    return fused.fused_rotary_position_embedding(heads, None, None, sin=sine, cos=cosine, use_neox_rotary_style=False)[0]
+
+
+def _upper_triangle(scores: np.ndarray, g: np.ndarray) -> Sequence[np.ndarray]:
+    hidden = np.triu(np.ones(scores.shape[-2:], bool), 1)
+    shown = np.where(hidden, -np.inf, scores)
+    powers = np.exp(shown - shown.max(axis=-1, keepdims=True))
+    weights = powers / powers.sum(axis=-1, keepdims=True)
+    return weights, weights * (g - (g * weights).sum(axis=-1, keepdims=True))
+
+
+def _biased(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, g: np.ndarray) -> Sequence[np.ndarray]:
+    result, of_x, of_weight = kernels.linear(x, weight, g)
+    return result + bias, of_x, of_weight, g.sum(axis=0)
+
+
+def _turned(heads: np.ndarray, g: np.ndarray) -> Sequence[np.ndarray]:
+    cosine, sine = _angles()
+    return kernels.rotated(heads, cosine, sine), kernels.rotated(g, cosine, -sine)
+
+
+FUSED: dict[str, FusedOperator] = {
+    "fused_rms_norm": FusedOperator(
+        ((33, 96), (96,)),
+        lambda x, weight: fused.fused_rms_norm(x, weight, paddle.zeros_like(weight), EPSILON, 1)[0],
+        lambda x, weight, g: kernels.rms_norm(x, weight, EPSILON, g),
+    ),
+    "fused_layer_norm": FusedOperator(
+        ((33, 96), (96,)),
+        lambda x, weight: fused.fused_layer_norm(x, weight, paddle.zeros_like(weight), EPSILON, begin_norm_axis=1)[0],
+        lambda x, weight, g: kernels.layer_norm(x, weight, EPSILON, g),
+        trains=False,
+    ),
+    "swiglu": FusedOperator(((33, 96), (33, 96)), lambda gate, up: F.swiglu(gate, up), kernels.swiglu),
+    "fused_rotary_position_embedding": FusedOperator(((2, POSITIONS, 3, SIZE),), _rope, _turned),
+    "fused_linear": FusedOperator(((33, 96), (96, 40), (40,)), lambda *given: fused.fused_linear(*given), _biased),
+    "fused_matmul_bias": FusedOperator(((33, 96), (96, 40), (40,)), lambda *given: fused.fused_matmul_bias(*given), _biased),
+    "softmax_mask_fuse_upper_triangle": FusedOperator(((2, 3, 32, 32),), softmax_mask_fuse_upper_triangle, _upper_triangle),
+    "fused_dropout_add, p = 0": FusedOperator(
+        ((33, 96), (33, 96)), lambda x, y: fused.fused_dropout_add(x, y, p=0.0), lambda x, y, g: (x + y, g, g)
+    ),
+}
+"""By name the fused operators. The shapes have no power of two where a kernel could rely on one."""
+
+
+def fused_rows(rows: Table, dtype: str, kept: int | None, seed: int) -> None:
+    """Rows: the result and the gradients of each fused operator in this type; skipped where the device has no kernel for it."""
+    for name, operator in FUSED.items():
+        rng = np.random.default_rng(seed)
+        drawn = [on_device(rng.standard_normal(shape, "float32"), dtype) for shape in operator.shapes]
+        inputs, arrays = [tensor for tensor, _ in drawn], [array for _, array in drawn]
+        for each in inputs:
+            each.stop_gradient = False
+        found = results_of(rows, f"{name}, result, {dtype}", partial(_result, operator, inputs))
+        if not found:
+            continue
+        upstream, g = on_device(rng.standard_normal(found[0].shape, "float32"), dtype)
+        if operator.trains:
+            found += results_of(
+                rows, f"{name}, gradients, {dtype}", partial(paddle.grad, found, inputs, grad_outputs=[upstream])
+            )
+        names = ["result", *(f"gradient {index}" for index in range(1, len(found)))]
+        exact = dict(zip(names, operator.formula(*arrays, g), strict=False))  # without gradients where there are none
+        compare_results(rows, name, dtype, dict(zip(names, found, strict=True)), exact, kept)
+
+
+def _result(operator: FusedOperator, inputs: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Currently, fused_dropout_add")  # falls back to two operators
+        return [operator.compute(*inputs)]

@@ -1,0 +1,89 @@
+"""Are random numbers independent: inside a draw, between draws, seeds, types and streams, and in dropout masks?
+
+Independent draws of mean 0 and variance 1 have products whose mean is 0 within a few times 1 / sqrt(n). A generator that
+repeats a block, or gives two threads the same numbers, has a correlation at some distance, although its mean and variance are
+right.
+
+Offered: DISTANCES, standardized, correlation, inside, DRAWS, dropout_mask, drawn_in_stream, seeds_in_a_row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from paddle.distributed.fleet.layers.mpu.random import RNGStatesTracker
+
+DISTANCES = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+"""Distances at which a generator that works in lanes, warps or blocks may repeat itself."""
+
+CHANCES = 0.3
+"""The probability of a one in Bernoulli draws and of a zero in dropout."""
+
+
+def standardized(draw: np.ndarray) -> np.ndarray:
+    """The draw [n] with mean 0 and variance 1, in double precision."""
+    exact = draw.astype("float64")
+    return (exact - exact.mean()) / exact.std()
+
+
+def correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """|mean of first * second| in units of 1 / sqrt(n), for standardized draws [n]. 5 is exceeded once in two million times."""
+    return float(abs((first * second).mean()) * len(first) ** 0.5)
+
+
+def inside(draw: np.ndarray) -> dict[str, float]:
+    """By name the correlations inside a standardized draw [n]: neighbours at each of DISTANCES, its halves, its place."""
+    size = len(draw)
+    found = {f"distance {each}": correlation(draw[:-each], draw[each:]) for each in DISTANCES if each < size // 2}
+    found["halves"] = correlation(draw[: size // 2], draw[size // 2 : size // 2 * 2])
+    found["reversed halves"] = correlation(draw[: size // 2], draw[: -(size // 2) - 1 : -1])
+    found["place"] = correlation(draw, standardized(np.arange(size)))
+    return found
+
+
+DRAWS: dict[str, Callable[[int], paddle.Tensor]] = {
+    "uniform": lambda n: paddle.rand([n]),
+    "uniform, float64": lambda n: paddle.rand([n], dtype="float64"),
+    "normal": lambda n: paddle.randn([n]),
+    "normal, float64": lambda n: paddle.randn([n], dtype="float64"),
+    "integers": lambda n: paddle.randint(0, 1000, [n]),
+    "permutation": lambda n: paddle.randperm(n),
+    "bernoulli": lambda n: paddle.bernoulli(paddle.full([n], CHANCES)),
+    "exponential": lambda n: paddle.empty([n]).exponential_(),
+    "dropout": lambda n: dropout_mask(n),
+    "dropout of a matrix": lambda n: F.dropout(paddle.ones([n // 64, 64]), CHANCES).reshape([-1]),
+    "multinomial": lambda n: paddle.multinomial(paddle.ones([16]), n, replacement=True),
+}
+"""By name the draws of n numbers."""
+
+
+def dropout_mask(count: int) -> paddle.Tensor:
+    """What dropout with CHANCES leaves of `count` ones."""
+    return F.dropout(paddle.ones([count]), CHANCES)
+
+
+def drawn_in_stream(seeds: dict[str, int], names: list[str], count: int) -> list[np.ndarray]:
+    """Draws of `count` normal numbers, one after another, each in the stream of this name. seeds: by name the seed of a stream.
+
+    Model-parallel training draws dropout masks of split layers in a stream of its own for each rank. The state outside of the
+    streams is as before afterwards.
+    """
+    tracker, found = RNGStatesTracker(), []
+    for name, seed in seeds.items():
+        tracker.add(name, seed)
+    for name in names:
+        with tracker.rng_state(name):
+            found.append(paddle.randn([count]).numpy())
+    return found
+
+
+def seeds_in_a_row(seed: int, seeds: int, count: int) -> list[np.ndarray]:
+    """Standardized draws of `count` normal numbers, with the seeds from `seed` on."""
+    found = []
+    for each in range(seed, seed + seeds):
+        paddle.seed(each)
+        found.append(standardized(paddle.randn([count]).numpy()))
+    return found
