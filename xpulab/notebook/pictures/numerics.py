@@ -12,6 +12,9 @@ from xpulab.notebook.precision import BITS
 
 HATCHES = ("", "///", "...", "xxx")
 
+BOUND = 6.0
+"""How many standard deviations a correlation may have."""
+
 
 def bits(measured: Mapping[str, Mapping[str, int]]) -> None:
     """Bars: the bits that each operator keeps. measured: by type, by operator the bits. A line shows the bits of each type."""
@@ -40,5 +43,17 @@ def errors_by_length(lengths: Sequence[int], errors: Mapping[str, Sequence[float
         ylabel="error / largest result",
         title="Errors grow with the length of a sum, and with lost bits",
     )
+    axes.legend()
+    plt.show()
+
+
+def correlations(draws: Mapping[str, Mapping[str, float]]) -> None:
+    """Points: the correlations in standard deviations. draws: by name of a draw, by comparison the correlation."""
+    axes = figures.new_axes()
+    for marker, (name, of_draw) in zip("o^sx", draws.items(), strict=False):
+        axes.semilogy(list(of_draw), list(of_draw.values()), marker, label=name)
+    axes.axhline(BOUND, color="0.5", linestyle="--", label="bound")
+    axes.set(ylabel="correlation / its deviation", title="A block that occurs twice shows at its distance")
+    axes.tick_params(axis="x", labelrotation=70, labelsize=8)
     axes.legend()
     plt.show()
