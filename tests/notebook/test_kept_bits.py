@@ -68,3 +68,11 @@ def test_a_tolerance_follows_measured_bits_and_never_a_defect(monkeypatch, promi
 
 def test_the_products_of_the_cpu_keep_everything():
     assert kept_bits.bits_of_products("cpu") == {}
+
+
+def test_bounds_grow_only_where_products_lose_bits(monkeypatch):
+    assert kept_bits.of_float32("cpu") == 23
+    assert kept_bits.coarseness("cpu") == 0.0
+    monkeypatch.setattr(kept_bits, "bits_of_products", lambda device: {"float32": 10})
+    assert kept_bits.of_float32("xpu") == 10
+    assert 2.0**-10 < kept_bits.coarseness("xpu") < 0.01

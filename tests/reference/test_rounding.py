@@ -38,3 +38,17 @@ def test_the_loss_alone_is_that_of_loss_and_gradients():
     weights = random_weights(config)
     expected, _ = reference.loss_and_gradients(weights, config, batch, IGNORED)
     assert reference.loss(weights, config, batch, IGNORED) == pytest.approx(expected, rel=1e-15)
+
+
+def test_products_of_fewer_bits_get_wider_bounds():
+    """Largest errors of the chapters' tiny models of two layers, with products in TF32 that were emulated on the CPU."""
+    tf32 = {"bits": 10}
+    assert 0.0186 < reference.bound_of_logits(2, 4.9, **tf32) < 0.1
+    assert 2e-3 < reference.bound_of_loss(2, 4.5, **tf32) < 0.1
+    assert 0.0203 < reference.bound_of_gradients(2, **tf32) < 0.05
+    assert 0.0412 < reference.bound_of_gradients(2, rounded=2, **tf32) < 0.1
+
+
+def test_a_product_that_keeps_all_bits_does_not_widen_them():
+    assert reference.bound_of_logits(30, 37.6, bits=23) == reference.bound_of_logits(30, 37.6)
+    assert reference.rounding_of_a_layer(23) == 16 * 2.0**-23 < reference.rounding_of_a_layer(21)

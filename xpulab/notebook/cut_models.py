@@ -242,11 +242,11 @@ def data_parallel_gradients(seed: int = 0) -> dict[tuple, Result]:
     return found
 
 
-def in_units_of(gradients: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> np.ndarray:
+def in_units_of(gradients: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], least: float = 1e-3) -> np.ndarray:
     """All gradients in one array, each divided by the largest value that is expected of it.
 
-    Where that is less than a thousandth of the largest of all (the gradient of the bias of k is zero) it is a thousandth.
+    least: the smallest divisor, as a share of the largest value of all: the gradient of the bias of k is zero.
     """
     largest = {key: np.abs(value).max() for key, value in expected.items()}
-    least = 1e-3 * max(largest.values())
-    return np.concatenate([(gradients[key] / max(size, least)).ravel() for key, size in largest.items()])
+    smallest = least * max(largest.values())
+    return np.concatenate([(gradients[key] / max(size, smallest)).ravel() for key, size in largest.items()])

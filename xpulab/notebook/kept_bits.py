@@ -4,7 +4,7 @@ The number 1 + 2^-k goes through one factor of an operator whose other factor is
 largest k for which it comes back is the number of bits that the operator keeps. 2^k + 1 - 2^k shows the bits of a sum in the
 same way. Nothing is inferred from environment variables.
 
-Offered: FACTORS, SUMS, bits_of_factor, bits_of_sum, bits_of_products.
+Offered: FACTORS, SUMS, bits_of_factor, bits_of_sum, bits_of_products, of_float32, coarseness.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import paddle
 import paddle.nn.functional as F
 
 from xpulab.notebook.precision import BITS, expected_bits_of_products
+from xpulab.reference.rounding import rounding_of_a_layer
 
 SIDE = 64
 """Rows and columns of the matrices: enough that a device uses its kernels for matrix products."""
@@ -160,6 +161,17 @@ def bits_of_products(device: str) -> dict[str, int]:
     """
     promised = expected_bits_of_products(device)
     return {dtype: max(bits, _measured(dtype)) for dtype, bits in promised.items() if max(bits, _measured(dtype)) < BITS[dtype]}
+
+
+def of_float32(device: str) -> int:
+    """The bits that a product of float32 keeps, 23 where it keeps all of them; as bits_of_products()."""
+    return bits_of_products(device).get("float32", BITS["float32"])
+
+
+def coarseness(device: str) -> float:
+    """The relative error of a layer's output beyond that of single precision; 0 where products keep all bits."""
+    bits = of_float32(device)
+    return rounding_of_a_layer(bits) if bits < BITS["float32"] else 0.0
 
 
 @cache

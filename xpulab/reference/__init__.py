@@ -8,7 +8,7 @@ cost: memory and communication of parallel training. pipeline: bubble and memory
 from xpulab.reference.losses import log_probabilities, loss, loss_and_gradients
 from xpulab.reference.model import FAMILIES, DoublePrecision, logits, weights_of
 from xpulab.reference.optimizer import AdamW
-from xpulab.reference.rounding import bound_of_gradients, bound_of_logits, bound_of_loss
+from xpulab.reference.rounding import bound_of_gradients, bound_of_logits, bound_of_loss, rounding_of_a_layer
 
 __all__ = [
     "FAMILIES",
@@ -21,5 +21,6 @@ __all__ = [
     "logits",
     "loss",
     "loss_and_gradients",
+    "rounding_of_a_layer",
     "weights_of",
 ]
