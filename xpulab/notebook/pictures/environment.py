@@ -1,4 +1,4 @@
-"""Diagrams of chapter 00: who sees the cards, where tensors are, what a type can hold, and the rates of a machine."""
+"""Diagrams of chapter 00: who sees the cards, how they vote, where tensors are, what a type can hold, and the rates."""
 
 from __future__ import annotations
 
@@ -43,6 +43,25 @@ def who_sees_cards(found: Diagnosis, facts: PaddleFacts, cards: int) -> None:
             box(axes, 2.3 + 2.3 * column, y, 1.6, 0.8, str(counts[column]), tone)
         for left, right in pairwise(places):
             arrow(axes, (3.95 + 2.3 * left, y + 0.4), (2.25 + 2.3 * right, y + 0.4))
+    plt.show()
+
+
+def votes(hashes: Mapping[str, Mapping[str, str]], suspects: Mapping[str, list[str]]) -> None:
+    """What each card computed, a line for each card and a column for each part; what differs from the majority is marked.
+
+    hashes: by card and part. suspects: by part the cards that are suspects.
+    """
+    parts = list(next(iter(hashes.values())))
+    odd = sorted({card for cards in suspects.values() for card in cards if card in hashes})
+    title = f"Suspects: {', '.join(odd)}" if odd else "All cards computed the same bits"
+    axes = diagram(2.2 * len(parts) + 2.2, 0.9 * len(hashes) + 0.9, title)
+    for column, part in enumerate(parts):
+        axes.text(3.2 + 2.2 * column, 0.9 * len(hashes) + 0.35, part.replace(", ", "\n"), ha="center", va="center", fontsize=9)
+    for line, (card, by_part) in enumerate(reversed(hashes.items())):
+        axes.text(1.9, 0.9 * line + 0.5, card, ha="right", va="center", fontsize=10)
+        for column, part in enumerate(parts):
+            tone = "wrong" if card in suspects[part] else "first"
+            box(axes, 2.2 + 2.2 * column, 0.9 * line + 0.1, 2.0, 0.75, by_part[part], tone)
     plt.show()
 
 

@@ -1,0 +1,45 @@
+"""Which cards the vendor's tool lists, and whether two of them claim to be the same one.
+
+Not run on a GPU or XPU: the formats of the tools were taken from documents.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from xpulab import sim
+from xpulab.devices import SIMULATED
+from xpulab.doctor.cards import Card
+from xpulab.doctor.detect import Detection
+
+
+def listed_cards(device: str, detection: Detection) -> tuple[Card, ...]:
+    """The cards of this kind ("cpu", "gpu", "xpu" or "sim") in the order of the vendor's tool; none for the CPU.
+
+    Simulated cards have no tool: the cards that this process has loaded, each with a serial number of its own.
+    """
+    if device == SIMULATED:
+        return tuple(Card(index, "simulated", serial=f"simulated-{index}") for index in range(sim.loaded_cards()))
+    tools = {"gpu": detection.nvidia_smi, "xpu": detection.xpu_smi}
+    return tools[device].cards if device in tools else ()
+
+
+def repeated(cards: Sequence[Card]) -> dict[str, list[str]]:
+    """By kind of identity the values that more than one card has, sorted; ["none"] where all differ.
+
+    The kinds: "index" and "PCI address", and for Kunlun and simulated cards "serial number": of NVIDIA's boards some hold
+    several GPUs, which share it. A kind that the tool shows for no card is left out.
+    """
+    of_a_board = [card.serial for card in cards if card.generation != "cuda"]
+    shown: dict[str, list[int | str | None]] = {
+        "index": [card.index for card in cards],
+        "PCI address": [card.pci_address for card in cards],
+        "serial number": list(of_a_board),
+    }
+    return {kind: _repeated(values) for kind, values in shown.items() if any(value is not None for value in values)}
+
+
+def _repeated(values: Sequence[int | str | None]) -> list[str]:
+    counts = Counter(str(value) for value in values if value is not None)
+    return sorted(value for value, count in counts.items() if count > 1) or ["none"]
