@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import paddle
@@ -79,18 +80,21 @@ def step(seed: int) -> dict[str, str]:
     for parameter in parameters:
         parameter.set_value(rng.standard_normal(parameter.shape).astype("float32") / WIDTH**0.5)
     optimizer = paddle.optimizer.AdamW(learning_rate=0.01, parameters=parameters)
-    losses, gradients = [], []
+    losses: list[Any] = []
+    gradients: list[Any] = []
     for _ in range(STEPS):
         hidden = layers[1](F.gelu(layers[0](inputs)))
         mixed = F.softmax(hidden @ hidden.T / WIDTH**0.5) @ hidden
         loss = F.cross_entropy(layers[2](mixed), labels)
         loss.backward()
         losses.append(loss)
-        gradients += [parameter.grad.clone() for parameter in parameters]
+        slopes: list[Any] = [parameter.grad for parameter in parameters]
+        gradients += [slope.clone() for slope in slopes]
         optimizer.step()
         optimizer.clear_grad()
     hashes = {"losses": _hash(losses), "gradients": _hash(gradients), "weights": _hash(parameters)}
-    for dtype in supported_types(paddle.get_device().partition(":")[0]):
+    types: list[Any] = list(supported_types(paddle.get_device().partition(":")[0]))
+    for dtype in types:
         factor = inputs.astype(dtype)
         hashes[f"product, {dtype}"] = _hash([(factor @ factor.T).astype("float64")])
     return hashes

@@ -9,35 +9,36 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 import paddle
 from packaging.specifiers import SpecifierSet
 
 from xpulab import files, ranks
+from xpulab.checks.compare import first_line
 from xpulab.checks.table import Table
 from xpulab.notebook.device import Device
 from xpulab.notebook.passport_proofs import DEFECTS, PAST, CannotTry, Defect
 from xpulab.notebook.processes import forked_device
 from xpulab.records import known_issues
 
-Answer = Literal["has it", "does not have it"]
-PRESENT: Answer = "has it"
-ABSENT: Answer = "does not have it"
+PRESENT, ABSENT = "has it", "does not have it"
+"""The answers of a proof."""
+
+_UNTRIED = "not tried: "
 
 
 @dataclass(frozen=True)
 class Entry:
     """One defect of the passport.
 
-    name: of the defect. found: the answer of its proof, None when there is none.
-    listed: the answer that the list gives for this release and device.
-    proof: where it is proved, or why it was not: "here", "level standard", "03_lora, lora.other-rank".
+    name: of the defect. found: PRESENT, ABSENT or the error that its proof ended with; None when it was not tried.
+    listed: PRESENT or ABSENT, what the list says for this release and device.
+    proof: "here", or why it was not tried, or where it is proved, "proved by lora.other-rank of 03_lora".
     """
 
     name: str
-    found: Answer | None
-    listed: Answer
+    found: str | None
+    listed: str
     proof: str
 
 
@@ -57,7 +58,7 @@ def passport(device: Device, level: str) -> list[Entry]:
         if issue.id in by_name:
             entries.append(_entry(by_name[issue.id], listed, answers))
         else:
-            entries.append(Entry(issue.id, None, listed, f"{chapter_of(issue.check)}, {issue.check}"))
+            entries.append(Entry(issue.id, None, listed, f"proved by {issue.check} of {chapter_of(issue.check)}"))
     for past in PAST:
         has = SpecifierSet(past.versions).contains(paddle.__version__, prereleases=True)
         entries.append(_entry(past.defect, PRESENT if has else ABSENT, answers))
@@ -71,7 +72,7 @@ def compare(rows: Table, entries: Iterable[Entry], device: str) -> None:
     """
     for entry in entries:
         if entry.found is None:
-            rows.skip(entry.name, f"proved by {entry.proof}")
+            rows.skip(entry.name, entry.proof)
         elif device in ("gpu", "xpu") and (entry.found, entry.listed) == (ABSENT, PRESENT):
             rows.skip(entry.name, f"this {device} does not have it; the list was measured on the CPU")
         else:
@@ -83,9 +84,8 @@ def format_passport(entries: Sequence[Entry]) -> str:
     tried = [entry for entry in entries if entry.found is not None]
     lines = [f"{entry.found:17} {entry.name}" for entry in sorted(tried, key=lambda entry: entry.found != PRESENT)]
     present = sum(entry.found == PRESENT for entry in tried)
-    return "\n".join(
-        [f"{present} of {len(tried)} that were tried are here; {len(entries) - len(tried)} are proved elsewhere", *lines]
-    )
+    first = f"{present} of the {len(tried)} defects that were tried are here; {len(entries) - len(tried)} are proved elsewhere"
+    return "\n".join([first, *lines])
 
 
 @cache
@@ -104,15 +104,15 @@ def _runs(defect: Defect, device: Device, level: str) -> bool:
     return defect.where == "together" and forked_device(device.name) == device.name
 
 
-def _entry(defect: Defect, listed: Answer, answers: dict[str, bool | str]) -> Entry:
-    answer = answers.get(defect.name, "level standard")
-    if isinstance(answer, str):
+def _entry(defect: Defect, listed: str, answers: dict[str, str]) -> Entry:
+    answer = answers.get(defect.name, f"{_UNTRIED}it runs at level standard")
+    if answer.startswith(_UNTRIED):
         return Entry(defect.name, None, listed, answer)
-    return Entry(defect.name, PRESENT if answer else ABSENT, listed, "here")
+    return Entry(defect.name, answer, listed, "here")
 
 
-def _answers(defects: Sequence[Defect], device: Device) -> dict[str, bool | str]:
-    """By name whether the defect is there, or why it could not be tried."""
+def _answers(defects: Sequence[Defect], device: Device) -> dict[str, str]:
+    """By name PRESENT, ABSENT, or a text that says why there is no answer."""
     groups = {where: [each for each in defects if each.where == where] for where in ("here", "together", "alone")}
     found = _tried(groups["here"])
     in_processes = [groups["together"], *([each] for each in groups["alone"])]
@@ -122,27 +122,32 @@ def _answers(defects: Sequence[Defect], device: Device) -> dict[str, bool | str]
     return found
 
 
-def _in_a_process(defects: Sequence[Defect], device: Device) -> dict[str, bool | str]:
-    """The answers from a process of its own. A proof that ends it alone shows the defect."""
+def _in_a_process(defects: Sequence[Defect], device: Device) -> dict[str, str]:
+    """The answers from a process of its own. A signal that ends it shows the defect, where it has only one to try."""
     names = [defect.name for defect in defects]
     try:
         return ranks.run(answers_of, 1, names, device=device.name)[0]
     except ranks.RanksFailed as failed:
         ended = failed.reports[0].reason
-        return {names[0]: True} if len(names) == 1 else dict.fromkeys(names, f"the process ended: {ended}")
+    if len(names) == 1 and "signal" in ended:
+        return {names[0]: PRESENT}
+    return dict.fromkeys(names, f"its process ended: {ended}")
 
 
-def answers_of(names: Sequence[str]) -> dict[str, bool | str]:
+def answers_of(names: Sequence[str]) -> dict[str, str]:
     """In another process: the answers of the proofs of these names."""
     proofs = {defect.name: defect for defect in (*DEFECTS, *(past.defect for past in PAST))}
     return _tried([proofs[name] for name in names])
 
 
-def _tried(defects: Sequence[Defect]) -> dict[str, bool | str]:
-    found: dict[str, bool | str] = {}
-    for defect in defects:
-        try:
-            found[defect.name] = defect.present()
-        except CannotTry as reason:
-            found[defect.name] = f"nothing: {reason}"
-    return found
+def _tried(defects: Sequence[Defect]) -> dict[str, str]:
+    return {defect.name: _answer(defect) for defect in defects}
+
+
+def _answer(defect: Defect) -> str:
+    try:
+        return PRESENT if defect.present() else ABSENT
+    except CannotTry as reason:
+        return f"{_UNTRIED}{reason}"
+    except Exception as error:  # a defect of another kind: the row shows it
+        return f"its proof raised {type(error).__name__}: {first_line(error)}"

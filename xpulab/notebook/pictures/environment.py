@@ -57,7 +57,7 @@ def votes(hashes: Mapping[str, Mapping[str, str]], suspects: Mapping[str, list[s
     axes = diagram(2.2 * len(parts) + 2.2, 0.9 * len(hashes) + 0.9, title)
     for column, part in enumerate(parts):
         axes.text(3.2 + 2.2 * column, 0.9 * len(hashes) + 0.35, part.replace(", ", "\n"), ha="center", va="center", fontsize=9)
-    for line, (card, by_part) in enumerate(reversed(hashes.items())):
+    for line, (card, by_part) in enumerate(reversed(list(hashes.items()))):
         axes.text(1.9, 0.9 * line + 0.5, card, ha="right", va="center", fontsize=10)
         for column, part in enumerate(parts):
             tone = "wrong" if card in suspects[part] else "first"
