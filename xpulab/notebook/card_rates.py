@@ -1,4 +1,4 @@
-"""Rates of a card beside what its data sheet promises, and whether the clock that measures them waits for the card.
+"""Rates of a card beside what its data sheet promises, and whether a clock that measures them waits for the card.
 
 A rate above the promised one means that the clock stopped before the card had finished; one far below it, that something is
 wrong with the card, its link or its place in the machine. Bounds are wide: nothing here was run on a GPU or XPU.
@@ -17,7 +17,7 @@ import paddle
 from xpulab.checks.ledger import ledger
 from xpulab.checks.table import Table
 from xpulab.devices import SIMULATED
-from xpulab.notebook.device import Device, synchronize
+from xpulab.notebook.device import Device
 from xpulab.records.hardware import Sheet
 
 ABOVE = 1.05
@@ -92,8 +92,8 @@ def compare(rows: Table, rates: Sequence[Rate]) -> None:
         rows.between(f"{rate.case}, {rate.unit}", rate.value, *rate.bounds, control=2 * rate.promised)
 
 
-def left_after_synchronize(device: Device, block: paddle.Tensor) -> float:
-    """The share of the time of some copies that passes only after synchronize has returned; near 0 when it waits for them.
+def left_after(wait: Callable[[], Any], block: paddle.Tensor) -> float:
+    """The share of the time of some copies that passes only after wait() has returned; near 0 when it waits for the device.
 
     block: what is copied on the device. The least share of five runs counts.
     """
@@ -101,11 +101,11 @@ def left_after_synchronize(device: Device, block: paddle.Tensor) -> float:
     number = paddle.zeros([1])
     shares = []
     for _ in range(5):
-        synchronize(device)
+        number.numpy()
         started = time.perf_counter()
         for _ in range(_COPIES):
             target.copy_(block, False)  # returns before the copy is done
-        synchronize(device)
+        wait()
         waited = time.perf_counter()
         number.numpy()  # a copy, which comes after all others
         finished = time.perf_counter()

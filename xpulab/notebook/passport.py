@@ -5,6 +5,7 @@ The list is data/known_issues.yaml. A proof that can end its process runs in ano
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -80,12 +81,13 @@ def compare(rows: Table, entries: Iterable[Entry], device: str) -> None:
 
 
 def format_passport(entries: Sequence[Entry]) -> str:
-    """A line for each defect that was tried, its answer first, and one line that counts the others."""
+    """A line for each defect that was tried, those that are here first, and how many each chapter or level proves."""
     tried = [entry for entry in entries if entry.found is not None]
-    lines = [f"{entry.found:17} {entry.name}" for entry in sorted(tried, key=lambda entry: entry.found != PRESENT)]
     present = sum(entry.found == PRESENT for entry in tried)
-    first = f"{present} of the {len(tried)} defects that were tried are here; {len(entries) - len(tried)} are proved elsewhere"
-    return "\n".join([first, *lines])
+    lines = [f"{present} of the {len(tried)} defects that were tried are here"]
+    lines += [f"{entry.found:17} {entry.name}" for entry in sorted(tried, key=lambda entry: entry.found != PRESENT)]
+    elsewhere = Counter(entry.proof.rpartition(" of ")[2] for entry in entries if entry.found is None)
+    return "\n".join([*lines, *(f"{count:3} more: {where}" for where, count in sorted(elsewhere.items()))])
 
 
 @cache
