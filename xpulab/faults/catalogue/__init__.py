@@ -9,6 +9,7 @@ from types import ModuleType
 
 from xpulab.faults.catalogue import (
     auto_parallel,
+    cards,
     checkpoint_damage,
     checkpoints,
     collectives,
@@ -38,6 +39,7 @@ CATALOGUE: tuple[Fault, ...] = tuple(
     fault
     for module in (
         environment,
+        cards,
         first_lora,
         sft,
         lora,

@@ -1,0 +1,255 @@
+"""Faults of single cards, of clocks, of packages and of known defects that 00_environment must detect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xpulab.faults.fault import fault, when_defined
+
+
+def _is_second_card() -> bool:
+    """Whether the card in use is the second one."""
+    import paddle
+
+    return paddle.get_device().endswith(":1")
+
+
+def _on_second_card(there: Callable[..., Any], elsewhere: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that computes as `there` on the second card, and as `elsewhere` on all others."""
+    return lambda *given, **named: (there if _is_second_card() else elsewhere)(*given, **named)
+
+
+def _card_with_a_sheet(tflops: float) -> None:
+    """Give the card in use a data sheet that promises this rate of products in float32."""
+    from xpulab.records import hardware
+
+    sheet = hardware.Sheet("a card", ("a card",), "a fault", tflops={"float32": tflops})
+    hardware.sheet_of = lambda model: sheet
+
+
+@fault("00_environment", device="sim", detected_by=("card-vote.step",), smoke=("card-vote.step",))
+def one_card_multiplies_in_bfloat16() -> None:
+    """The second card rounds the factors of matrix products to bfloat16."""
+    import paddle
+
+    product = paddle.Tensor.__matmul__
+
+    def rounded(left, right):
+        return product(left.astype("bfloat16").astype(left.dtype), right.astype("bfloat16").astype(right.dtype))
+
+    paddle.Tensor.__matmul__ = _on_second_card(rounded, product)
+
+
+@fault("00_environment", device="sim", detected_by=("card-vote.step",))
+def one_card_has_another_exponential() -> None:
+    """Softmax of the second card differs from the others' by one part in a million."""
+    import paddle
+
+    softmax = paddle.nn.functional.softmax
+    paddle.nn.functional.softmax = _on_second_card(lambda x: softmax(x) * (1 + 1e-6), softmax)
+
+
+@fault("00_environment", device="sim", detected_by=("card-vote.step",))
+def one_card_forgets_weight_decay() -> None:
+    """AdamW of the second card computes without weight decay; losses and gradients of the first step are right."""
+    import paddle
+
+    adamw = paddle.optimizer.AdamW
+    paddle.optimizer.AdamW = _on_second_card(lambda **named: adamw(**named, weight_decay=0.0), adamw)
+
+
+@fault("00_environment", device="sim", detected_by=("card-vote.step",))
+def one_card_has_another_gradient() -> None:
+    """The gradient of gelu on the second card is that of the identity; values are right everywhere."""
+    import paddle
+
+    gelu = paddle.nn.functional.gelu
+
+    def straight(x):
+        return gelu(x).detach() + (x - x.detach())
+
+    paddle.nn.functional.gelu = _on_second_card(straight, gelu)
+
+
+@fault("00_environment", device="sim", detected_by=("card-vote.step", "card-vote.repeat"))
+def one_card_does_not_repeat() -> None:
+    """The second card adds a number of random size to each loss, as a kernel does that reads what it did not write."""
+    import paddle
+
+    loss = paddle.nn.functional.cross_entropy
+    paddle.nn.functional.cross_entropy = _on_second_card(lambda *given: loss(*given) + 1e-3 * paddle.rand([]), loss)
+
+
+@fault(
+    "00_environment",
+    device="sim",
+    sim_faults="flip copy kind=d2h card=1 every=7 bit=9",
+    detected_by=("card-vote.step",),
+    smoke=("card-vote.step",),
+)
+def one_card_inverts_a_bit_now_and_then() -> None:
+    """Every seventh copy from the second card has an inverted bit."""
+
+
+@fault("00_environment", device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",))
+def set_device_stays_on_the_first_card() -> None:
+    """Paddle.set_device ignores the number of the card, so all cards are the first one and all votes agree."""
+    import paddle
+
+    set_device = paddle.set_device
+    paddle.set_device = lambda device: set_device(device.replace(":1", ":0"))
+
+
+@fault("00_environment", device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",))
+def a_card_answers_for_another() -> None:
+    """What is written to the memory of the second card is also written to that of the first."""
+    import paddle
+
+    to_tensor, on_first = paddle.to_tensor, []
+
+    def written_twice(data, *given, **named):
+        tensor = to_tensor(data, *given, **named)
+        if tensor.dtype == paddle.int32 and tensor.size >= 1 << 18:
+            if _is_second_card():
+                for other in on_first:
+                    other.set_value(tensor.numpy())
+            else:
+                on_first.append(tensor)
+        return tensor
+
+    paddle.to_tensor = written_twice
+
+
+@fault(
+    "00_environment",
+    device="sim",
+    sim_faults="flip copy kind=h2d card=1 bytes>=1000000 bit=5",
+    detected_by=("card-vote.memory",),
+    smoke=("card-vote.memory",),
+)
+def one_card_stores_large_data_wrongly() -> None:
+    """A bit of each large copy to the second card is inverted; small ones, and so its step, are right."""
+
+
+@fault("00_environment", device="sim", detected_by=("card-vote.memory",))
+def memory_of_the_first_card_for_all() -> None:
+    """The memory statistics of every card are those of the first."""
+
+    def change(_names: dict) -> None:
+        import paddle
+
+        allocated = paddle.device.memory_allocated
+        paddle.device.memory_allocated = lambda card=None: allocated("sim:0")
+
+    when_defined("here", change)
+
+
+@fault("00_environment", device="sim", detected_by=("hardware.identities",), smoke=("hardware.identities",))
+def one_card_is_listed_twice() -> None:
+    """The vendor's tool shows the serial number of the first card for every card."""
+    from dataclasses import replace
+
+    from xpulab.notebook import card_identity
+
+    listed = card_identity.listed_cards
+
+    def copies(device, detection):
+        cards = listed(device, detection)
+        return tuple(replace(card, serial=cards[0].serial) for card in cards)
+
+    card_identity.listed_cards = copies
+
+
+@fault("00_environment", device="sim", detected_by=("bandwidth.clock",))
+def synchronize_does_not_wait() -> None:
+    """Paddle.device.synchronize returns at once, so every clock stops too early."""
+    import paddle
+
+    paddle.device.synchronize = lambda device=None: None
+
+
+@fault("00_environment", device="sim", detected_by=("bandwidth.data-sheet",))
+def clock_runs_too_slowly() -> None:
+    """A clock shows a thousandth of the time, so that rates are above what the data sheet promises."""
+    import time
+
+    real = time.perf_counter
+    time.perf_counter = lambda: real() / 1000
+    _card_with_a_sheet(tflops=0.05)
+
+
+@fault("00_environment", device="sim", detected_by=("bandwidth.data-sheet",))
+def card_far_below_its_data_sheet() -> None:
+    """A card computes at less than a fifth of the rate that its data sheet promises."""
+    _card_with_a_sheet(tflops=8.1)
+
+
+@fault("00_environment", detected_by=("passport.defects",))
+def past_defect_comes_back() -> None:
+    """Maximum drops NaN again, as in Paddle 3.0.0, in a release whose list does not have this defect."""
+    import paddle
+
+    paddle.maximum = paddle.fmax
+
+
+@fault("00_environment", detected_by=("passport.defects",))
+def repeated_rows_count_once() -> None:
+    """An embedding's gradient counts a token that occurs several times once, as users of XPUs reported."""
+    import paddle
+
+    embedding = paddle.nn.functional.embedding
+
+    def once(tokens, table):
+        first = paddle.to_tensor([token not in tokens.tolist()[:place] for place, token in enumerate(tokens.tolist())])
+        rows = embedding(tokens, table)
+        return paddle.where(first.unsqueeze(-1), rows, rows.detach())
+
+    paddle.nn.functional.embedding = once
+
+
+@fault("00_environment", detected_by=("passport.defects",))
+def listed_defect_is_gone() -> None:
+    """The mean of cross_entropy counts the labels that are not ignored: the build differs from the release of the list."""
+    import paddle
+
+    loss = paddle.nn.functional.cross_entropy
+
+    def mean_of_the_counted(scores, labels, ignore_index=-100):
+        return loss(scores, labels, ignore_index=ignore_index, reduction="sum") / (labels != ignore_index).sum()
+
+    paddle.nn.functional.cross_entropy = mean_of_the_counted
+
+
+@fault("00_environment", where="ranks", detected_by=("passport.defects",))
+def views_are_read_through_copies() -> None:
+    """Reading a view by an index copies it first: defects that the list has are not there in other processes."""
+    import paddle
+
+    read = paddle.Tensor.__getitem__
+    paddle.Tensor.__getitem__ = lambda self, index: read(self.contiguous(), index)
+
+
+@fault("00_environment", device="sim", detected_by=("hardware.cards",), smoke=("hardware.cards",))
+def card_hidden_from_paddle() -> None:
+    """The vendor's tool lists one card more than Paddle finds, as when an image sets a variable of visible devices."""
+    from xpulab import sim
+
+    count = sim.loaded_cards
+    sim.loaded_cards = lambda: count() + 1
+
+
+@fault("00_environment", device="sim", detected_by=("install.run-check",))
+def run_check_verifies_the_cpu() -> None:
+    """Paddle.utils.run_check finds no card, verifies the CPU and reports success."""
+    import paddle
+
+    paddle.utils.run_check = lambda: print("PaddlePaddle works well on 1 CPU.\nPaddlePaddle is installed successfully!")
+
+
+@fault("00_environment", detected_by=("install.imports",))
+def package_of_the_stack_does_not_fit() -> None:
+    """A package of PaddleNLP's stack cannot be imported, because another one has a version that it was not made for."""
+    import sys
+
+    sys.modules["paddlenlp.trl"] = None
