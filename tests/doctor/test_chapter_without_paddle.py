@@ -11,7 +11,13 @@ from xpulab import files
 
 pytestmark = pytest.mark.integration
 
-WITHOUT_PADDLE = {"hardware.diagnosis", "install.versions", "install.one-framework", "hardware.cards"}
+WITHOUT_PADDLE = {
+    "hardware.diagnosis",
+    "install.versions",
+    "install.one-framework",
+    "hardware.cards",
+    "hardware.identities",
+}
 """The checks that compare, or are skipped on the CPU, without Paddle."""
 
 

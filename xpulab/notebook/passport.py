@@ -21,6 +21,7 @@ from xpulab.notebook.device import Device
 from xpulab.notebook.passport_proofs import DEFECTS, PAST, CannotTry, Defect
 from xpulab.notebook.processes import forked_device
 from xpulab.records import known_issues
+from xpulab.warm import ForkServerGone
 
 PRESENT, ABSENT = "has it", "does not have it"
 """The answers of a proof."""
@@ -129,6 +130,8 @@ def _in_a_process(defects: Sequence[Defect], device: Device) -> dict[str, str]:
     names = [defect.name for defect in defects]
     try:
         return ranks.run(answers_of, 1, names, device=device.name)[0]
+    except ForkServerGone as gone:
+        return dict.fromkeys(names, f"{_UNTRIED}no other process starts: {first_line(gone)}")
     except ranks.RanksFailed as failed:
         ended = failed.reports[0].reason
     if len(names) == 1 and "signal" in ended:

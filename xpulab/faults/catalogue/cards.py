@@ -98,7 +98,7 @@ def set_device_stays_on_the_first_card() -> None:
     import paddle
 
     set_device = paddle.set_device
-    paddle.set_device = lambda device: set_device(device.replace(":1", ":0"))
+    paddle.set_device = lambda device: set_device(str(device).replace(":1", ":0"))
 
 
 @fault("00_environment", device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",))
@@ -236,7 +236,7 @@ def card_hidden_from_paddle() -> None:
     from xpulab import sim
 
     count = sim.loaded_cards
-    sim.loaded_cards = lambda: count() + 1
+    sim.loaded_cards = lambda: count() + 1 if count() else 0
 
 
 @fault("00_environment", device="sim", detected_by=("install.run-check",))

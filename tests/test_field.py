@@ -1,0 +1,98 @@
+"""docs/field.md: each problem of the field names checks that exist, and faults that these checks detect."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import nbformat
+import pytest
+
+from xpulab import files
+from xpulab.faults import CATALOGUE
+from xpulab.records.planned import planned_checks
+
+PAGE = files.ROOT / "docs" / "field.md"
+OPEN = {3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 25, 26}
+"""Rows that name a chapter in place of a check or fault, because that chapter does not have it yet."""
+UNSEEN = {19, 29}
+"""Rows that no notebook can see."""
+
+
+def rows():
+    """By number the cells of the table: problem, threads, seen by, faults, lanes."""
+    lines = [line.strip("|").split("|") for line in PAGE.read_text(encoding="utf-8").splitlines() if re.match(r"\| \d", line)]
+    return {int(number): [cell.strip() for cell in cells] for number, *cells in lines}
+
+
+def names(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def checks(number):
+    return [name for name in names(rows()[number][2]) if "::" not in name]
+
+
+def faults(number):
+    return names(rows()[number][3])
+
+
+@cache
+def planned():
+    """The names of all checks of all notebooks."""
+    found = set()
+    for path in files.NOTEBOOKS.glob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        found |= {check.name for check in planned_checks((c.source for c in cells if c.cell_type == "code"), path.stem)}
+    return found
+
+
+def test_all_29_problems_are_there():
+    assert list(rows()) == list(range(1, 30))
+
+
+@pytest.mark.parametrize("number", range(1, 30))
+def test_each_check_is_planned_in_a_notebook(number):
+    assert set(checks(number)) <= planned()
+
+
+@pytest.mark.parametrize("number", range(1, 30))
+def test_each_test_exists(number):
+    for path, _, name in (each.partition("::") for each in names(rows()[number][2]) if "::" in each):
+        assert f"def {name}(" in (files.ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("number", range(1, 30))
+def test_each_fault_is_in_the_catalogue_and_detected_by_a_check_of_its_row(number):
+    catalogue = {fault.name: fault for fault in CATALOGUE}
+    for name in faults(number):
+        assert set(catalogue[name].detected_by) & set(checks(number)), name
+
+
+@pytest.mark.parametrize("number", sorted(set(range(1, 30)) - OPEN - UNSEEN))
+def test_a_row_names_a_check_and_a_fault(number):
+    assert checks(number) and faults(number)
+
+
+@pytest.mark.parametrize("number", sorted(set(range(1, 30)) - UNSEEN))
+def test_the_lanes_are_those_of_the_faults(number):
+    devices = {fault.device for fault in CATALOGUE if fault.name in faults(number)}
+    assert devices <= {lane.strip() for lane in rows()[number][4].split(",")}
+
+
+def test_open_rows_are_marked():
+    assert {number for number, cells in rows().items() if "*open" in " ".join(cells)} == OPEN
+
+
+def test_rows_that_nothing_sees_say_so():
+    assert {number for number, cells in rows().items() if cells[2].startswith("nothing")} == UNSEEN
+
+
+def test_every_thread_is_a_link():
+    text = PAGE.read_text(encoding="utf-8")
+    used, defined = set(re.findall(r"\[([A-Z]#\d+)\](?!:)", text)), set(re.findall(r"^\[([A-Z]#\d+)\]: https://", text, re.M))
+    assert used == defined
+
+
+def test_the_page_says_that_nothing_was_run_on_a_card():
+    assert "None of this was run on a real card" in PAGE.read_text(encoding="utf-8")
