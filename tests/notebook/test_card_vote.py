@@ -47,3 +47,9 @@ def test_a_step_repeats_its_bits_and_another_seed_gives_others():
 
 def test_a_step_has_a_hash_for_each_part():
     assert list(card_vote.step(0)) == ["losses", "gradients", "weights", "product, float32", "product, float64"]
+
+
+def test_the_example_has_one_suspect_in_one_part():
+    suspects = {part: card_vote.suspects(cards) for part, cards in card_vote.by_part(card_vote.example(0)).items()}
+    assert suspects.pop("weights") == ["card 1"]
+    assert list(suspects.values()) == [["none"]] * len(suspects)

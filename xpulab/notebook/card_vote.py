@@ -1,7 +1,7 @@
 """The same seeded training step on every card: a card whose result differs from that of the majority is the suspect.
 
 A vote needs no stored value: cards of one model must compute the same bits from the same numbers. Offered: cards_of, on,
-step, step_on_each, suspects, altered, and for the memory of the cards write_each. Not run on a GPU or XPU.
+step, step_on_each, by_part, suspects, altered, example, and for the memory of the cards write_each. Not run on a GPU or XPU.
 """
 
 from __future__ import annotations
@@ -100,6 +100,17 @@ def step(seed: int) -> dict[str, str]:
     return hashes
 
 
+def example(seed: int) -> dict[str, dict[str, str]]:
+    """What step_on_each would return for three cards of which the second has other weights: the hashes of the card in use."""
+    right = step(seed)
+    return {"card 0": right, "card 1": altered(right, "weights"), "card 2": right}
+
+
+def by_part(hashes: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """By part, then by card, what step_on_each returns by card, then by part."""
+    return {part: {card: hashes[card][part] for card in hashes} for part in next(iter(hashes.values()))}
+
+
 def suspects(hashes: Mapping[str, str]) -> list[str]:
     """The cards whose hash is not that of the majority; ["none"] when all agree, and all cards when there is no majority.
 
@@ -111,9 +122,9 @@ def suspects(hashes: Mapping[str, str]) -> list[str]:
     return [card for card, each in hashes.items() if each != value] or ["none"]
 
 
-def altered(hashes: Mapping[str, str]) -> dict[str, str]:
-    """The same hashes, but for the last card: a vote that must have a suspect."""
-    return {**hashes, list(hashes)[-1]: "altered"}
+def altered(hashes: Mapping[str, str], name: str | None = None) -> dict[str, str]:
+    """The same hashes, but for that of this name, or the last: a vote that must have a suspect."""
+    return {**hashes, name or list(hashes)[-1]: "altered"}
 
 
 def write_each(cards: Sequence[str], bytes_each: int) -> Memory:
