@@ -67,14 +67,15 @@ def why_no_sheet(device: Device, model: str) -> str:
 def rates_of(sheet: Sheet, types: Sequence[str], kept: Mapping[str, int], seconds_of: Timer, device: Device) -> list[Rate]:
     """What the sheet promises, measured: the size of the memory, products in each type, copies.
 
-    types: in which the card claims to compute. kept: as precision.bits_of_products gives it, which says where float32 is TF32.
+    types: in which the card claims to compute. kept: as kept_bits.bits_of_products gives it, which has float32 where that is TF32.
     """
     rates = []
     size = _memory_gib()
     if sheet.memory_gib and size:
         rates.append(Rate("memory", "size", size, sheet.memory_gib, "GiB"))
     for dtype in types:
-        name = "tf32" if dtype == "float32" and kept.get(dtype) == 10 and "tf32" in sheet.tflops else dtype
+        in_tf32 = dtype == "float32" and dtype in kept and "tf32" in sheet.tflops
+        name = "tf32" if in_tf32 else dtype
         if peak := sheet.tflops.get(name):
             rates.append(Rate(f"product, {name}", "product", _tflops(dtype, peak, seconds_of), peak, "TFLOP/s"))
     if sheet.memory_gb_per_s:
