@@ -67,7 +67,7 @@ def why_no_sheet(device: Device, model: str) -> str:
 def rates_of(sheet: Sheet, types: Sequence[str], kept: Mapping[str, int], seconds_of: Timer, device: Device) -> list[Rate]:
     """What the sheet promises, measured: the size of the memory, products in each type, copies.
 
-    types: in which the card claims to compute. kept: as kept_bits.bits_of_products gives it, which has float32 where that is TF32.
+    types: in which the card claims to compute. kept: from kept_bits.bits_of_products; it has float32 where that is TF32.
     """
     rates = []
     size = _memory_gib()
