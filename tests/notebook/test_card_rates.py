@@ -53,8 +53,20 @@ def test_the_control_of_a_rate_is_above_its_bounds(kind):
 
 
 def test_a_card_that_is_not_listed_is_named_with_the_file():
-    reason = card_rates.why_no_sheet(Device("gpu", 1, "gpu:0"), "NVIDIA X9")
+    reason = card_rates.why_no_sheet("NVIDIA X9")
     assert "NVIDIA X9" in reason and "data/hardware.yaml" in reason
+
+
+def test_a_processor_has_a_limit_that_no_rate_may_exceed():
+    (rate,) = card_rates.below_the_limit(CPU, lambda action: 1e-3)
+    assert rate.bounds[0] == 0.0
+    assert compare.between(rate.value, *rate.bounds).accepted
+    (impossible,) = card_rates.below_the_limit(CPU, lambda action: 1e-9)
+    assert not compare.between(impossible.value, *impossible.bounds).accepted
+
+
+def test_a_card_that_is_not_listed_has_no_limit():
+    assert card_rates.below_the_limit(Device("gpu", 1, "gpu:0"), lambda action: 1e-3) == []
 
 
 def test_the_model_is_that_of_the_first_card(card):

@@ -20,14 +20,6 @@ def _on_second_card(there: Callable[..., Any], elsewhere: Callable[..., Any]) ->
     return lambda *given, **named: (there if _is_second_card() else elsewhere)(*given, **named)
 
 
-def _card_with_a_sheet(tflops: float) -> None:
-    """Give the card in use a data sheet that promises this rate of products in float32."""
-    from xpulab.records import hardware
-
-    sheet = hardware.Sheet("a card", ("a card",), "a fault", tflops={"float32": tflops})
-    hardware.sheet_of = lambda model: sheet
-
-
 @fault("00_environment", device="sim", detected_by=("card-vote.step",), smoke=("card-vote.step",))
 def one_card_multiplies_in_bfloat16() -> None:
     """The second card rounds the factors of matrix products to bfloat16."""
@@ -171,18 +163,20 @@ def synchronize_does_not_wait() -> None:
 
 @fault("00_environment", device="sim", detected_by=("bandwidth.data-sheet",))
 def clock_runs_too_slowly() -> None:
-    """A clock shows a thousandth of the time, so that rates are above what the data sheet promises."""
+    """A clock shows a millionth of the time, so that rates are above what the hardware can do."""
     import time
 
     real = time.perf_counter
-    time.perf_counter = lambda: real() / 1000
-    _card_with_a_sheet(tflops=0.05)
+    time.perf_counter = lambda: real() / 1e6
 
 
 @fault("00_environment", device="sim", detected_by=("bandwidth.data-sheet",))
 def card_far_below_its_data_sheet() -> None:
     """A card computes at less than a fifth of the rate that its data sheet promises."""
-    _card_with_a_sheet(tflops=8.1)
+    from xpulab.records import hardware
+
+    sheet = hardware.Sheet("a card", ("a card",), "as NVIDIA T4", tflops={"float32": 8.1})
+    hardware.sheet_of = lambda model: sheet
 
 
 @fault("00_environment", detected_by=("passport.defects",))
