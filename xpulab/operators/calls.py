@@ -1,0 +1,135 @@
+"""What is recorded of the operators of a step: names, shapes, types, attributes, and how often each was called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+"""The types of real numbers that are replayed."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor argument, or a result.
+
+    shape: its dimensions. dtype: its type by name. low, high: the range of a float tensor; None when it was not measured.
+    wants_gradient: whether backward computes a gradient for it.
+    values: the elements of an integer or bool tensor, as they were when the operator was called first; else None.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    wants_gradient: bool = False
+    low: float | None = field(default=None, compare=False, repr=False)
+    high: float | None = field(default=None, compare=False, repr=False)
+    values: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class NamedType:
+    """An argument that is a type, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class CurrentPlace:
+    """An argument that is a place: when the operator is replayed, the device in use."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An argument of a kind that cannot be made again. kind: the name of its type."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Amp:
+    """The state of automatic mixed precision. level: "O0" for none, "O1", "O2". dtype: the type of 16 bits."""
+
+    level: str = "O0"
+    dtype: str = "float16"
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator with the shapes, types and attributes of its arguments.
+
+    owner: "_C_ops", "_legacy_C_ops" or "Tensor", where Paddle's Python code finds the operator. name: its name there.
+    arguments, named: as Paddle's Python code gave them, with TensorSpec in place of tensors, in lists and tuples too.
+    results: what it returned, in order, None for what is no tensor. amp: the mixed precision that it was called with.
+    count: how often it was called. caller: file and line of the code outside Paddle that called it first.
+    """
+
+    owner: str
+    name: str
+    arguments: tuple[Any, ...]
+    named: tuple[tuple[str, Any], ...] = ()
+    results: tuple[TensorSpec | None, ...] = ()
+    amp: Amp = Amp()
+    count: int = 1
+    caller: str = ""
+
+    @property
+    def operator(self) -> str:
+        """The name without what marks methods and in-place operators: "__radd__" -> "radd", "multiply_" -> "multiply"."""
+        return self.name.strip("_")
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the operator writes its result to its first argument."""
+        return self.name in ("_setitem_dygraph", "copy_") or (self.name.endswith("_") and not self.name.endswith("__"))
+
+    def tensors(self) -> Iterator[TensorSpec]:
+        """The tensor arguments in their order, also those within lists."""
+        yield from _tensors(self.arguments)
+        yield from _tensors(tuple(value for _, value in self.named))
+
+    def with_tensors(self, change: Callable[[TensorSpec], Any]) -> Call:
+        """The same call with `change` applied to each tensor argument, in the order of tensors()."""
+        arguments = mapped(self.arguments, change)
+        return replace(self, arguments=arguments, named=tuple((key, mapped(value, change)) for key, value in self.named))
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The operators of a step.
+
+    calls: each distinct one once, in the order of the first call. not_recorded: by name how many operators ran that the
+    recorder did not see. device: where the step computed, as Paddle names it, "cpu" or "xpu:0".
+    """
+
+    calls: tuple[Call, ...]
+    not_recorded: dict[str, int]
+    device: str
+
+
+def mapped(value: Any, change: Callable[[TensorSpec], Any]) -> Any:
+    """The value with `change` applied to each TensorSpec in it; tuples, lists and slices are made anew."""
+    if isinstance(value, TensorSpec):
+        return change(value)
+    if isinstance(value, tuple | list):
+        return type(value)(mapped(each, change) for each in value)
+    return value
+
+
+def format_call(call: Call) -> str:
+    """The call for a reader: "matmul [2, 16, 128] [128, 512] float32"."""
+    tensors = list(call.tensors())
+    shapes = " ".join(str(list(spec.shape)) for spec in tensors[:4]) + (" ..." if len(tensors) > 4 else "")
+    types = "/".join(dict.fromkeys(spec.dtype for spec in tensors))
+    amp = "" if call.amp.level == "O0" else f", {call.amp.level} {call.amp.dtype}"
+    return " ".join(part for part in (call.operator, shapes, types) if part) + amp
+
+
+def _tensors(value: Any) -> Iterator[TensorSpec]:
+    if isinstance(value, TensorSpec):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _tensors(each)

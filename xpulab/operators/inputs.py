@@ -1,0 +1,104 @@
+"""Random numbers for a recorded operator: of its shapes and types, in the ranges that were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import paddle
+
+from xpulab.notebook.precision import BITS
+from xpulab.operators.calls import FLOATS, Call, CurrentPlace, NamedType, TensorSpec, Unknown, mapped
+
+LARGEST = 4.0
+"""The largest absolute value of a random number: masks with -3e38 and the like are replayed with smaller ones."""
+
+_SPREADS = 3.0
+
+
+class NotReplayable(ValueError):
+    """An argument cannot be made again."""
+
+
+def arrays_of(call: Call, seed: int) -> list[np.ndarray]:
+    """An array for each tensor argument, in the order of Call.tensors(); real numbers in double precision, rounded to the type.
+
+    Raises NotReplayable when the operator has an argument that cannot be made again.
+    """
+    mapped(call.arguments, lambda spec: spec)
+    for argument in _leaves((call.arguments, tuple(value for _, value in call.named))):
+        if isinstance(argument, Unknown):
+            raise NotReplayable(f"an argument is a {argument.kind}")
+    generator = np.random.default_rng(seed)
+    return [_array(spec, generator) for spec in call.tensors()]
+
+
+def rounded(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The nearest numbers that the type holds, in double precision. dtype: one of FLOATS."""
+    if dtype != "bfloat16":
+        return array.astype(dtype).astype("float64")
+    fraction, exponent = np.frexp(array)
+    steps = 2.0 ** (BITS[dtype] + 1)
+    return np.ldexp(np.round(fraction * steps) / steps, exponent)
+
+
+def tensor_of(array: np.ndarray, dtype: str, place: Any = None) -> paddle.Tensor:
+    """The array as a tensor of this type. The array holds numbers that the type holds exactly."""
+    if dtype == "bfloat16":
+        return paddle.to_tensor(array.astype("float32"), place=place).astype(dtype)
+    return paddle.to_tensor(array.astype(dtype), place=place)
+
+
+def numbers_of(tensor: paddle.Tensor) -> np.ndarray:
+    """The elements of a tensor, real numbers in double precision."""
+    with paddle.amp.auto_cast(enable=False):
+        plain = tensor.detach()
+        if str(plain.dtype) in ("paddle.float16", "paddle.bfloat16"):
+            plain = plain.astype("float32")
+    array = plain.numpy()
+    return array.astype("float64") if array.dtype.kind == "f" else array
+
+
+def attribute(value: Any, place: Any, floats: Callable[[str], str] = str) -> Any:
+    """An argument that is no tensor, as Paddle takes it. floats: replaces the name of a type."""
+    if isinstance(value, NamedType):
+        return getattr(paddle, floats(value.name))
+    if isinstance(value, CurrentPlace):
+        return place
+    if isinstance(value, tuple | list):
+        return type(value)(attribute(each, place, floats) for each in value)
+    return value
+
+
+def _array(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
+    if spec.dtype in FLOATS:
+        return rounded(_reals(spec, generator), spec.dtype)
+    if spec.values is not None:
+        return spec.values.reshape(spec.shape) if spec.values.size == np.prod(spec.shape) else np.zeros(spec.shape, spec.dtype)
+    if spec.dtype == "bool":
+        return generator.random(spec.shape) < 0.5
+    if spec.dtype.startswith(("int", "uint")):
+        low, high = int(spec.low or 0), int(spec.high or 0)
+        return generator.integers(low, high + 1, spec.shape).astype(spec.dtype)
+    raise NotReplayable(f"an argument is a tensor of type {spec.dtype}")
+
+
+def _reals(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
+    """Numbers of the recorded size and sign; without a record, normally distributed."""
+    low, high = (-_SPREADS, _SPREADS) if spec.low is None or spec.high is None else (spec.low, spec.high)
+    if not np.isfinite([low, high]).all():
+        low, high = -LARGEST, LARGEST
+    low, high = (float(np.clip(bound, -LARGEST, LARGEST)) for bound in (low, high))
+    if low >= 0:
+        least = max(low, 1e-3 * high)
+        return generator.uniform(least, max(high, least), spec.shape)
+    return np.clip(generator.standard_normal(spec.shape) * max(-low, high) / _SPREADS, low, high)
+
+
+def _leaves(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value

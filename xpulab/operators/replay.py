@@ -1,0 +1,225 @@
+"""Call a recorded operator again on random numbers, and compare value and gradient with the reference.
+
+    result = replay(call, seed=0, device="cpu")
+
+A value may differ by rounding: by element, error / tolerance is at most 1. A gradient is compared along directions, with
+central differences of the reference in double precision, so that no formula for it is needed: for a random weighted sum of the
+results, the gradient times a direction is the slope of the reference along it. The elements of each input are divided into
+blocks with a direction each, so that a wrong gradient of a few rows is not lost among the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import paddle
+
+from xpulab.notebook.device import no_fallback
+from xpulab.notebook.precision import BITS, bits_of_products
+from xpulab.operators import differences, tolerances
+from xpulab.operators.calls import FLOATS, Call
+from xpulab.operators.inputs import NotReplayable, arrays_of, attribute, numbers_of, rounded, tensor_of
+from xpulab.operators.recorder import OWNERS, results_of
+from xpulab.operators.reference import CPU, reference_for
+
+LARGEST = 1 << 28
+"""The elements of all tensors of an operator that is compared; larger ones are listed, and not compared."""
+
+PRODUCTS = ("matmul", "rmatmul", "linear", "bmm")
+RANDOM = (
+    *("dropout", "uniform", "gaussian", "randint", "randperm", "bernoulli", "multinomial", "exponential", "poisson", "normal"),
+    *("truncated_gaussian_random", "uniform_inplace", "gaussian_inplace", "standard_gamma", "binomial", "fused_dropout_add"),
+)
+"""Operators with random results."""
+WITHOUT_VALUES = ("empty", "empty_like")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one operator.
+
+    call: the operator. reference: NUMPY, CPU, or "" when nothing was compared.
+    value, gradient: the largest error / tolerance, at most 1 when it is right; None when it was not compared.
+    value_control, gradient_control: the same for results that are wrong on purpose, above 1.
+    falls_back: whether the device has no kernel, so that the CPU computes it. error: what the operator raised.
+    reason: why value or gradient was not compared.
+    """
+
+    call: Call
+    reference: str = ""
+    value: float | None = None
+    value_control: float | None = None
+    gradient: float | None = None
+    gradient_control: float | None = None
+    falls_back: bool = False
+    error: str = ""
+    reason: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """ "right", "wrong" or "not compared"."""
+        if self.error or any(each is not None and not each <= 1 for each in (self.value, self.gradient)):
+            return "wrong"
+        return "not compared" if self.value is None and self.gradient is None else "right"
+
+
+def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
+    """Call the operator on the device in use, and compare. device: its name, "cpu", "gpu", "xpu" or "sim"."""
+    result = Result(call)
+    if call.operator in WITHOUT_VALUES:
+        return replace(result, reason="its result has no defined elements")
+    if sum(int(np.prod(spec.shape)) for spec in (*call.tensors(), *filter(None, call.results))) > LARGEST:
+        return replace(result, reason="too large to be compared")
+    try:
+        arrays = arrays_of(call, seed)
+    except NotReplayable as problem:
+        return replace(result, reason=str(problem))
+    try:
+        attempt = called(call, arrays)
+        found = [numbers_of(each) for each in attempt.results]
+    except Exception as error:
+        return replace(result, error=f"{type(error).__name__}: {first_line(error)}")
+    if device != "cpu":
+        result = replace(result, falls_back=_falls_back(call, arrays, seed))
+    if call.operator in RANDOM:
+        return replace(result, reason="its results are random")
+    return _compared(result, attempt, arrays, found, seed, device)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An operator that was called: its tensor arguments, and those results that are tensors, in order."""
+
+    arguments: list[Any]
+    results: list[Any]
+
+
+def called(call: Call, arrays: list[np.ndarray]) -> Attempt:
+    """Call the operator with these arrays. Gradients can be computed unless it works in place."""
+    tensors = [tensor_of(array, spec.dtype) for array, spec in zip(arrays, call.tensors(), strict=True)]
+    for tensor, spec in zip(tensors, call.tensors(), strict=True):
+        tensor.stop_gradient = call.is_in_place or not spec.wants_gradient
+    given = iter(tensors)
+    filled = call.with_tensors(lambda _: next(given))
+    place = paddle.base.framework._current_expected_place()
+    arguments = attribute(filled.arguments, place)
+    named = {key: attribute(value, place) for key, value in filled.named}
+    with _mixed_precision(call):
+        returned = getattr(OWNERS[call.owner], call.name)(*arguments, **named)
+    flat = results_of(call.is_in_place, arguments, returned)
+    return Attempt(tensors, [each for each in flat if isinstance(each, paddle.Tensor) and each._is_initialized()])
+
+
+def first_line(error: BaseException) -> str:
+    """The line of an error message that says what is wrong; Paddle writes it last, after a stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "Error:" in line or line.startswith("(")]
+    return (told or lines or [""])[0][:200]
+
+
+def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed: int, device: str) -> Result:
+    call, began = result.call, time.perf_counter()
+    try:
+        reference, results = reference_for(call, arrays)
+    except Exception as error:
+        return replace(result, reason=f"no reference: {type(error).__name__}: {first_line(error)}")
+    seconds = time.perf_counter() - began
+    expected = [each for each in results if each is not None]
+    kept = [tensor for tensor, want in zip(attempt.results, _padded(results, found), strict=False) if want is not None]
+    values = [numbers_of(tensor) for tensor in kept]
+    types = [str(tensor.dtype).rsplit(".", maxsplit=1)[-1] for tensor in kept]
+    bits = _bits(call, types, device)
+    result = replace(result, reference=reference.name)
+    if reference.name == CPU and device == "cpu" and set(types) & set(FLOATS) == {"float64"}:
+        result = replace(result, reason="the reference is the same kernel")
+    elif len(values) != len(expected) or any(a.shape != np.shape(b) for a, b in zip(values, expected, strict=False)):
+        shapes = [list(each.shape) for each in values], [list(np.shape(each)) for each in expected]
+        return replace(result, error=f"results of shapes {shapes[0]}, expected {shapes[1]}")
+    else:
+        bounds = tolerances.bounds(reference, arrays, results, types, bits, _source_bits(call), seed)
+        error, control = tolerances.judge(values, expected, bounds)
+        result = replace(result, value=error, value_control=control)
+    return _with_gradient(result, attempt, arrays, reference, bits, seed, seconds)
+
+
+def _with_gradient(
+    result: Result, attempt: Attempt, arrays: list, reference: Any, bits: int, seed: int, seconds: float
+) -> Result:
+    inputs = [
+        place
+        for place, spec in enumerate(result.call.tensors())
+        if spec.wants_gradient and spec.dtype in FLOATS and not result.call.is_in_place
+    ]
+    outputs = differences.differentiable(result.call, attempt.results)
+    if not inputs or not outputs:
+        return result
+    generator = np.random.default_rng([seed, 1])
+    results = [attempt.results[place] for place in outputs]
+    types = [str(each.dtype).rsplit(".", maxsplit=1)[-1] for each in results]
+    upstream = [rounded(generator.standard_normal(each.shape), dtype) for each, dtype in zip(results, types, strict=True)]
+    try:
+        gradients = gradients_of(attempt, inputs, results, upstream, types)
+    except Exception as error:
+        return replace(result, error=f"backward: {type(error).__name__}: {first_line(error)}")
+    slopes = differences.Slopes(reference, arrays, dict(zip(outputs, upstream, strict=True)))
+    error, control = differences.judge(slopes, dict(zip(inputs, gradients, strict=True)), bits, generator, seconds)
+    return replace(result, gradient=error, gradient_control=control)
+
+
+def gradients_of(attempt: Attempt, inputs: list[int], results: list, upstream: list[np.ndarray], types: list[str]) -> list:
+    """Paddle's gradients of sum(upstream * results) for these arguments, as arrays; zeros where there is none."""
+    given = [tensor_of(each, dtype) for each, dtype in zip(upstream, types, strict=True)]
+    found = paddle.grad(results, [attempt.arguments[place] for place in inputs], given, allow_unused=True)
+    return [
+        np.zeros(attempt.arguments[place].shape) if each is None else numbers_of(each)
+        for place, each in zip(inputs, found, strict=True)
+    ]
+
+
+def _falls_back(call: Call, arrays: list[np.ndarray], seed: int) -> bool:
+    """Whether the operator, or its gradient, raises when the CPU may not compute it."""
+    with no_fallback():
+        try:
+            attempt = called(call, arrays)
+            outputs = differences.differentiable(call, attempt.results)
+            inputs = [place for place, tensor in enumerate(attempt.arguments) if not tensor.stop_gradient]
+            if inputs and outputs:
+                results = [attempt.results[place] for place in outputs]
+                paddle.grad(results, [attempt.arguments[place] for place in inputs], allow_unused=True)
+        except RuntimeError:
+            return True
+    return False
+
+
+def _padded(results: tuple[Any, ...], found: list) -> list[Any]:
+    """The expected results without those that the operator did not return: it has None in their place."""
+    return [each for each in results] if len(results) == len(found) else [each for each in results if each is not None]
+
+
+def _bits(call: Call, types: list[str], device: str) -> int:
+    """The bits with which the operator may compute: of its narrowest type, and for products of what the device keeps."""
+    used = {spec.dtype for spec in call.tensors()} | set(types) | ({call.amp.dtype} if call.amp.level != "O0" else set())
+    bits = min([BITS[dtype] for dtype in used if dtype in BITS], default=BITS["float64"])
+    if call.operator in PRODUCTS:
+        return min([bits, *(kept for dtype, kept in bits_of_products(device).items() if dtype in used)])
+    return bits
+
+
+def _source_bits(call: Call) -> int:
+    """The bits that the inputs have: results with fewer are rounded. A number that is no tensor has all."""
+    return max([BITS[spec.dtype] for spec in call.tensors() if spec.dtype in BITS], default=BITS["float64"])
+
+
+@contextmanager
+def _mixed_precision(call: Call) -> Iterator[None]:
+    """The mixed precision that the operator was called with, with Paddle's own lists of operators."""
+    if call.amp.level == "O0":
+        yield
+        return
+    with paddle.amp.auto_cast(level=call.amp.level, dtype=call.amp.dtype):
+        yield

@@ -1,0 +1,92 @@
+"""By how much the results of an operator may differ from those in double precision, and a control that must be outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xpulab.notebook.precision import BITS
+from xpulab.operators.calls import FLOATS
+
+FACTOR = 8.0
+"""How often the rounding of a term may add up, as in xpulab.notebook.precision.tolerance."""
+
+_DRAWS, _CHANGE = 2, 1e-6
+
+
+def bounds(
+    reference: Any, arrays: list[np.ndarray], results: Sequence[Any], types: list[str], bits: int, source_bits: int, seed: int
+) -> list[np.ndarray]:
+    """For each compared result the tolerance by element.
+
+    results: of the reference. types: of the operator's results. bits: those with which the operator computes.
+    source_bits: those of its inputs; a result that is a copy of inputs is rounded only when its type has fewer.
+    """
+    expected = [np.asarray(each) for each in results if each is not None]
+    if reference.kind == "exact":
+        return [
+            2.0 ** -BITS[dtype] * np.abs(want) if dtype in FLOATS and BITS[dtype] < source_bits else np.zeros(want.shape)
+            for want, dtype in zip(expected, types, strict=True)
+        ]
+    scales = _scales(reference, arrays, expected, seed)
+    return [
+        2.0 ** -BITS.get(dtype, 60) * np.abs(want) + FACTOR * 2.0**-bits * scale if dtype in FLOATS else np.zeros(want.shape)
+        for want, scale, dtype in zip(expected, scales, types, strict=True)
+    ]
+
+
+def judge(values: list[np.ndarray], expected: list, limits: list[np.ndarray]) -> tuple[float, float]:
+    """The largest error / tolerance of the values, and of values that are wrong on purpose."""
+    errors = [ratio(value, np.asarray(want), limit) for value, want, limit in zip(values, expected, limits, strict=True)]
+    controls = [
+        ratio(_wrong(np.asarray(want), limit), np.asarray(want), limit) for want, limit in zip(expected, limits, strict=True)
+    ]
+    return max(errors, default=0.0), max(controls, default=0.0)
+
+
+def ratio(value: np.ndarray, want: np.ndarray, limit: np.ndarray) -> float:
+    """The largest |value - want| / limit; infinite where nothing may differ and something does. NaN must be at the same places."""
+    if not want.size:
+        return 0.0
+    if want.dtype == bool or value.dtype == bool:
+        return 0.0 if np.array_equal(value, want) else np.inf
+    with np.errstate(all="ignore"):
+        same = (value == want) | (np.isnan(value) & np.isnan(want))
+        errors = np.where(same, 0.0, np.abs(value.astype("float64") - want) / limit)
+    return float(np.where(np.isnan(errors), np.inf, errors).max())
+
+
+def _scales(reference: Any, arrays: list[np.ndarray], expected: list[np.ndarray], seed: int) -> list[np.ndarray]:
+    """By element the sum of how much results change when an input changes by its own size, in random directions."""
+    reals = [place for place, array in enumerate(arrays) if array.dtype.kind == "f"]
+    if reference.kind == "positive":
+        changed = [np.abs(array) if place in reals else array for place, array in enumerate(arrays)]
+        return [np.abs(np.asarray(each)) for each in reference.function(changed) if each is not None]
+    generator = np.random.default_rng([seed, 2])
+    scales = [np.abs(want).astype("float64") for want in expected]
+    for place in reals:
+        changes = [np.zeros(want.shape) for want in expected]
+        for _ in range(_DRAWS):
+            signs = generator.choice([-1.0, 1.0], arrays[place].shape)
+            changed = [*arrays[:place], arrays[place] * (1 + _CHANGE * signs), *arrays[place + 1 :]]
+            others = [np.asarray(each) for each in reference.function(changed) if each is not None]
+            for change, other, want in zip(changes, others, expected, strict=True):
+                if want.dtype.kind == "f":
+                    np.fmax(change, np.abs(other - want) / _CHANGE, out=change)
+        for scale, change in zip(scales, changes, strict=True):
+            scale += change
+    return scales
+
+
+def _wrong(want: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """The results in another order where that differs from them, else with another value."""
+    if want.dtype == bool:
+        return ~want
+    reversed_order = want.reshape(-1)[::-1].reshape(want.shape)
+    if ratio(reversed_order, want, limit) > 2:
+        return reversed_order
+    return want + np.where(np.abs(want) > 0, np.abs(want) / 4, 1).astype(want.dtype if want.dtype.kind == "f" else "int64") + (
+        0 if want.dtype.kind == "f" else 1
+    )
