@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,17 +25,24 @@ class Census:
     """What ran between begin() and end()."""
 
     def __init__(self) -> None:
-        self._profiler = profiler.Profiler(targets=[profiler.ProfilerTarget.CPU], on_trace_ready=lambda _: None)
-        self._result: Any = None
+        self._profiler: Any = None
+        self._not_recorded: dict[str, int] = {}
 
     def begin(self) -> None:
-        """Start the profiler. Nothing is written to a file."""
-        self._profiler.start()
+        """Start the profiler. Nothing is written to a file. A process can have one profiler at a time."""
+        self._profiler = profiler.Profiler(targets=[profiler.ProfilerTarget.CPU], on_trace_ready=lambda _: None)
+        if self._profiler.profiler is None:
+            self._profiler = None
+            self._not_recorded = {"unknown, because the script uses Paddle's profiler itself": 0}
+        else:
+            self._profiler.start()
 
     def end(self) -> None:
-        """Stop the profiler."""
-        self._profiler.stop()
-        self._result = self._profiler.profiler_result
+        """Stop the profiler and count."""
+        if self._profiler:
+            self._profiler.stop()
+            self._not_recorded = _not_recorded(self._profiler.profiler_result.get_data().values())
+            self._profiler = None
 
     @contextmanager
     def marked(self) -> Iterator[None]:
@@ -49,24 +56,28 @@ class Census:
 
     def not_recorded(self) -> dict[str, int]:
         """By name how often an operator ran while the recorder was not active; of backward, those without a recorded forward."""
-        missed: Counter[str] = Counter()
-        backward: Counter[str] = Counter()
-        recorded = set()
-        for root in self._result.get_data().values():
-            nodes = list(_nodes(root))
-            marks = sorted((node.start_ns, node.end_ns) for node in nodes if node.name == _MARK)
-            for node in nodes:
-                if node.name.endswith(_OPERATOR):
-                    operator = node.name.removesuffix(_OPERATOR)
-                    if _within(node.start_ns, marks):
-                        recorded.add(_in_one_word(operator))
-                    else:
-                        missed[operator] += 1
-                elif found := _BACKWARD.match(node.name):
-                    backward[found[1]] += 1
-        seen = recorded | {_in_one_word(name) for name in missed}
-        lost = {f"{name}, backward": n for name, n in backward.items() if name.lower() not in seen and "PyLayer" not in name}
-        return {**missed, **lost}
+        return self._not_recorded
+
+
+def _not_recorded(roots: Iterable[Any]) -> dict[str, int]:
+    missed: Counter[str] = Counter()
+    backward: Counter[str] = Counter()
+    recorded = set()
+    for root in roots:
+        nodes = list(_nodes(root))
+        marks = sorted((node.start_ns, node.end_ns) for node in nodes if node.name == _MARK)
+        for node in nodes:
+            if node.name.endswith(_OPERATOR):
+                operator = node.name.removesuffix(_OPERATOR)
+                if _within(node.start_ns, marks):
+                    recorded.add(_in_one_word(operator))
+                else:
+                    missed[operator] += 1
+            elif found := _BACKWARD.match(node.name):
+                backward[found[1]] += 1
+    seen = recorded | {_in_one_word(name) for name in missed}
+    lost = {f"{name}, backward": n for name, n in backward.items() if name.lower() not in seen and "PyLayer" not in name}
+    return {**missed, **lost}
 
 
 def _nodes(node: Any) -> Iterator[Any]:

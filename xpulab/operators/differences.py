@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xpulab.operators.calls import Call
+from xpulab.operators.tolerances import WRONG
 
 FACTOR = 16.0
 """How many roundings of its elements a gradient may be off, along a direction."""
@@ -82,7 +83,7 @@ def judge(
     errors, controls = [], []
     for place, gradient in gradients.items():
         if not np.isfinite(gradient).all():
-            return np.inf, np.inf
+            return WRONG, WRONG
         for direction in _directions(gradient, min(blocks, gradient.size), generator):
             error, control = _judge_direction(slopes, place, gradient, direction, bits, generator)
             errors.append(error)
@@ -109,4 +110,4 @@ def _judge_direction(
     if abs(measured - slope) > limit:
         limit += rounding * max(slopes.scale_along(place, direction, generator) for _ in range(2))
     wrong = _WRONG_SHARE * measured if measured else float(np.square(direction).sum())
-    return abs(measured - slope) / limit, abs(wrong - slope) / limit
+    return min(abs(measured - slope) / limit, WRONG), min(abs(wrong - slope) / limit, WRONG)

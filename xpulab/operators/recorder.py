@@ -140,6 +140,11 @@ def results_of(is_in_place: bool, arguments: tuple, result: Any) -> list[Any]:
     return [result]
 
 
+def has_elements_or_is_empty(value: Any) -> bool:
+    """Whether this is a tensor with memory, or one that needs none; an operator may return others for results it left out."""
+    return isinstance(value, paddle.Tensor) and value.is_dense() and (value._is_initialized() or 0 in value.shape)
+
+
 def _operators(label: str, owner: Any) -> Iterator[tuple[str, Callable]]:
     """The operators among the attributes of a module, or the methods of tensors."""
     if label == "Tensor":
@@ -166,7 +171,7 @@ def _described(value: Any, is_learning: bool) -> Any:
 
 
 def _specification(tensor: paddle.Tensor, is_learning: bool) -> Any:
-    if not tensor._is_initialized() or tensor.is_dist() or not tensor.is_dense():
+    if not has_elements_or_is_empty(tensor) or tensor.is_dist():
         return Unknown("distributed tensor" if tensor.is_dist() else "tensor that is not dense")
     return TensorSpec(tuple(tensor.shape), _name_of_type(tensor.dtype), is_learning and not tensor.stop_gradient)
 

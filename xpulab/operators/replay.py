@@ -24,7 +24,7 @@ from xpulab.notebook.precision import BITS, bits_of_products
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
 from xpulab.operators.inputs import NotReplayable, arrays_of, attribute, numbers_of, rounded, tensor_of
-from xpulab.operators.recorder import OWNERS, results_of
+from xpulab.operators.recorder import OWNERS, has_elements_or_is_empty, results_of
 from xpulab.operators.reference import CPU, reference_for
 
 LARGEST = 1 << 28
@@ -112,7 +112,7 @@ def called(call: Call, arrays: list[np.ndarray]) -> Attempt:
     with _mixed_precision(call):
         returned = getattr(OWNERS[call.owner], call.name)(*arguments, **named)
     flat = results_of(call.is_in_place, arguments, returned)
-    return Attempt(tensors, [each for each in flat if isinstance(each, paddle.Tensor) and each._is_initialized()])
+    return Attempt(tensors, [each for each in flat if has_elements_or_is_empty(each)])
 
 
 def first_line(error: BaseException) -> str:

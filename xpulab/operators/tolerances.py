@@ -13,6 +13,10 @@ from xpulab.operators.calls import FLOATS
 FACTOR = 8.0
 """How often the rounding of a term may add up, as in xpulab.notebook.precision.tolerance."""
 
+WRONG = 1e12
+"""The error / tolerance of what may not differ at all, or is not finite: infinity is no measurement."""
+
+_SEVERAL_OPERATIONS = 2
 _DRAWS, _CHANGE = 2, 1e-6
 
 
@@ -30,9 +34,10 @@ def bounds(
             2.0 ** -BITS[dtype] * np.abs(want) if dtype in FLOATS and BITS[dtype] < source_bits else np.zeros(want.shape)
             for want, dtype in zip(expected, types, strict=True)
         ]
+    factor = FACTOR * (1 if reference.kind == "positive" else _SEVERAL_OPERATIONS)
     scales = _scales(reference, arrays, expected, seed)
     return [
-        2.0 ** -BITS.get(dtype, 60) * np.abs(want) + FACTOR * 2.0**-bits * scale if dtype in FLOATS else np.zeros(want.shape)
+        2.0 ** -BITS.get(dtype, 60) * np.abs(want) + factor * 2.0**-bits * scale if dtype in FLOATS else np.zeros(want.shape)
         for want, scale, dtype in zip(expected, scales, types, strict=True)
     ]
 
@@ -47,15 +52,15 @@ def judge(values: list[np.ndarray], expected: list, limits: list[np.ndarray]) ->
 
 
 def ratio(value: np.ndarray, want: np.ndarray, limit: np.ndarray) -> float:
-    """The largest |value - want| / limit; infinite where nothing may differ and something does. NaN must be at the same places."""
+    """The largest |value - want| / limit; WRONG where nothing may differ and something does. NaN must be at the same places."""
     if not want.size:
         return 0.0
     if want.dtype == bool or value.dtype == bool:
-        return 0.0 if np.array_equal(value, want) else np.inf
+        return 0.0 if np.array_equal(value, want) else WRONG
     with np.errstate(all="ignore"):
         same = (value == want) | (np.isnan(value) & np.isnan(want))
         errors = np.where(same, 0.0, np.abs(value.astype("float64") - want) / limit)
-    return float(np.where(np.isnan(errors), np.inf, errors).max())
+    return float(np.where(np.isfinite(errors), np.minimum(errors, WRONG), WRONG).max())
 
 
 def _scales(reference: Any, arrays: list[np.ndarray], expected: list[np.ndarray], seed: int) -> list[np.ndarray]:
