@@ -55,7 +55,7 @@ class Census:
             event.end()
 
     def not_recorded(self) -> dict[str, int]:
-        """By name how often an operator ran while the recorder was not active; of backward, those without a recorded forward."""
+        """By name how often an operator ran while the recorder was not active; of backward, where forward was not recorded."""
         return self._not_recorded
 
 

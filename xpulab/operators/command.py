@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +92,10 @@ def _summary(report: dict[str, Any]) -> list[str]:
     names = [f"{counted[name]} {name}" for name in ("right", "wrong", "not compared") if name in counted]
     count = len(report["operators"])
     verdict = "no operator is wrong" if is_right(report) else "NOT right"
-    return [*lines, f"step {report['step']} of {report['script']} on {report['device']}: {count} operators, {', '.join(names)}: {verdict}"]
+    return [
+        *lines,
+        f"step {report['step']} of {report['script']} on {report['device']}: {count} operators, {', '.join(names)}: {verdict}",
+    ]
 
 
 def _shown(value: float | None) -> str:
@@ -165,7 +167,9 @@ def _report(request: Request, ended: int | None, log: Path, result: Path) -> dic
         remedy = need if not found["steps"] else f"give --step {found['steps']} or less, or let it take more steps"
         raise InputError(f"{script}: {found['detail']} after {found['steps']} optimizer steps, before step {step}: {remedy}")
     if found["status"] == "failed":
-        raise InputError(f"{script}: step {step} could not be compared, an error of xpulab, please report it:\n{found['detail']}")
+        raise InputError(
+            f"{script}: step {step} could not be compared, an error of xpulab, please report it:\n{found['detail']}"
+        )
     return {"script": str(script), "arguments": list(request.arguments), "step": step, **found}
 
 

@@ -28,10 +28,7 @@ _LEAST = 1e-30
 
 def differentiable(call: Call, results: list[Any]) -> list[int]:
     """The places of the results that gradients are computed of."""
-    if call.operator in _ALL:
-        chosen = range(len(results))
-    else:
-        chosen = _ONLY.get(call.operator, (0,))
+    chosen = tuple(range(len(results))) if call.operator in _ALL else _ONLY.get(call.operator, (0,))
     return [place for place in chosen if place < len(results) and not results[place].stop_gradient]
 
 
@@ -73,9 +70,10 @@ class Slopes:
 def judge(
     slopes: Slopes, gradients: dict[int, np.ndarray], bits: int, generator: np.random.Generator, seconds: float
 ) -> tuple[float | None, float | None]:
-    """The largest error / tolerance of these gradients, by the place of the argument, and of gradients that are wrong on purpose.
+    """The largest error / tolerance of these gradients, and of gradients that are wrong on purpose.
 
-    seconds: how long the reference takes; large operators get one direction, and none when they are too slow.
+    gradients: by the place of the argument. seconds: how long the reference takes; a large operator gets one direction, and none
+    when it is too slow.
     """
     if seconds > _TOO_SLOW_SECONDS:
         return None, None

@@ -53,4 +53,3 @@ def _attributes(call: Call) -> list[str]:
     """The arguments that hold no tensor, as text."""
     given = [*((str(place), value) for place, value in enumerate(call.arguments)), *call.named]
     return [f"{name}={value!r}" for name, value in given if value is not None and "TensorSpec" not in repr(value)]
-

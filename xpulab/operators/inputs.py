@@ -46,7 +46,7 @@ def rounded(array: np.ndarray, dtype: str) -> np.ndarray:
 def tensor_of(array: np.ndarray, dtype: str, place: Any = None) -> paddle.Tensor:
     """The array as a tensor of this type. The array holds numbers that the type holds exactly."""
     if dtype == "bfloat16":
-        return paddle.to_tensor(array.astype("float32"), place=place).astype(dtype)
+        return paddle.to_tensor(array.astype("float32"), place=place).astype("bfloat16")
     return paddle.to_tensor(array.astype(dtype), place=place)
 
 

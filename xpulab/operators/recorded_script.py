@@ -1,4 +1,4 @@
-"""The process in which a user's script runs until one of its steps is recorded and compared; xpulab.operators.command starts it.
+"""The process in which a user's script runs until a step is recorded and compared; started by xpulab.operators.command.
 
     python recorded_script.py JOB.json
 
@@ -89,7 +89,10 @@ class Steps:
 
 def subclasses(kind: type) -> list[type]:
     """All classes below this one."""
-    return [each for below in kind.__subclasses__() for each in (below, *subclasses(below))]
+    found: list[type] = []
+    for below in kind.__subclasses__():
+        found += [below, *subclasses(below)]
+    return found
 
 
 def finish(job: dict[str, Any], recorder: Any) -> None:

@@ -162,7 +162,9 @@ def _described(value: Any, is_learning: bool) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(_described(each, is_learning) for each in value) if type(value) in (tuple, list) else Unknown("list")
     if isinstance(value, slice):
-        return slice(*(int(part) if isinstance(part, paddle.Tensor) else part for part in (value.start, value.stop, value.step)))
+        return slice(
+            *(int(part) if isinstance(part, paddle.Tensor) else part for part in (value.start, value.stop, value.step))
+        )
     if value is None or isinstance(value, bool | int | float | complex | str | type(Ellipsis) | np.generic):
         return value
     if isinstance(value, paddle.dtype | paddle.base.core.VarDesc.VarType):

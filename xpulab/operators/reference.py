@@ -81,7 +81,9 @@ def _on_cpu(call: Call, arrays: Arrays) -> tuple[Any, ...]:
             named = {key: attribute(value, place, _as_double) for key, value in filled.named}
             found = getattr(OWNERS[call.owner], call.name)(*arguments, **named)
             flat = results_of(call.is_in_place, arguments, found)
-            return tuple(numbers_of(each) if isinstance(each, paddle.Tensor) and each._is_initialized() else None for each in flat)
+            return tuple(
+                numbers_of(each) if isinstance(each, paddle.Tensor) and each._is_initialized() else None for each in flat
+            )
     finally:
         paddle.set_device(before)
 

@@ -62,9 +62,7 @@ ADDING = {
         lambda x, index, value: paddle.index_add(x, index, 0, value), lambda at, index: at[index], (REPEATS, COLUMNS)
     ),
     "put_along_axis": Adding(
-        lambda x, index, value: paddle.put_along_axis(
-            x, _one_for_each_column(index), value, 0, reduce="add", broadcast=False
-        ),
+        lambda x, index, value: paddle.put_along_axis(x, _one_for_each_column(index), value, 0, reduce="add", broadcast=False),
         lambda at, index: at[index],
         (REPEATS, COLUMNS),
     ),

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.notebook.device import no_fallback
+from xpulab.notebook.device import no_fallback, places
 from xpulab.notebook.precision import BITS, bits_of_products
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
@@ -84,6 +84,8 @@ def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
         found = [numbers_of(each) for each in attempt.results]
     except Exception as error:
         return replace(result, error=f"{type(error).__name__}: {first_line(error)}")
+    if elsewhere := _elsewhere(call, attempt):
+        return replace(result, error=f"its result is on {elsewhere}")
     if device != "cpu":
         result = replace(result, falls_back=_falls_back(call, arrays, seed))
     if call.operator in RANDOM:
@@ -142,8 +144,8 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
         return replace(result, error=f"results of shapes {shapes[0]}, expected {shapes[1]}")
     else:
         bounds = tolerances.bounds(reference, arrays, results, types, bits, _source_bits(call), seed)
-        error, control = tolerances.judge(values, expected, bounds)
-        result = replace(result, value=error, value_control=control)
+        largest, control = tolerances.judge(values, expected, bounds)
+        result = replace(result, value=largest, value_control=control)
     return _with_gradient(result, attempt, arrays, reference, bits, seed, seconds)
 
 
@@ -167,8 +169,8 @@ def _with_gradient(
     except Exception as error:
         return replace(result, error=f"backward: {type(error).__name__}: {first_line(error)}")
     slopes = differences.Slopes(reference, arrays, dict(zip(outputs, upstream, strict=True)))
-    error, control = differences.judge(slopes, dict(zip(inputs, gradients, strict=True)), bits, generator, seconds)
-    return replace(result, gradient=error, gradient_control=control)
+    largest, control = differences.judge(slopes, dict(zip(inputs, gradients, strict=True)), bits, generator, seconds)
+    return replace(result, gradient=largest, gradient_control=control)
 
 
 def gradients_of(attempt: Attempt, inputs: list[int], results: list, upstream: list[np.ndarray], types: list[str]) -> list:
@@ -179,6 +181,13 @@ def gradients_of(attempt: Attempt, inputs: list[int], results: list, upstream: l
         np.zeros(attempt.arguments[place].shape) if each is None else numbers_of(each)
         for place, each in zip(inputs, found, strict=True)
     ]
+
+
+def _elsewhere(call: Call, attempt: Attempt) -> str:
+    """The kind of device of a result that is not on the device in use; "" when all are. Shapes are always on the CPU."""
+    kind = paddle.get_device().split(":")[0]
+    found = [] if call.operator in ("shape", "shape64") else [each for each in places(attempt.results) if each != kind]
+    return found[0] if found else ""
 
 
 def _falls_back(call: Call, arrays: list[np.ndarray], seed: int) -> bool:
@@ -221,5 +230,6 @@ def _mixed_precision(call: Call) -> Iterator[None]:
     if call.amp.level == "O0":
         yield
         return
-    with paddle.amp.auto_cast(level=call.amp.level, dtype=call.amp.dtype):
+    state: Any = {"level": call.amp.level, "dtype": call.amp.dtype}
+    with paddle.amp.auto_cast(**state):
         yield

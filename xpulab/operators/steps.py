@@ -13,7 +13,7 @@ from xpulab.notebook.models import IGNORED, new_model
 from xpulab.operators.calls import Recording
 from xpulab.operators.recorder import record
 
-LENGTH, VOCABULARY, BETA = 7, 500, 0.5
+LENGTH, PROMPT, VOCABULARY, BETA = 7, 2, 500, 0.5
 
 
 def recordings(batch: int, seed: int) -> dict[str, Recording]:
@@ -31,13 +31,14 @@ def recordings(batch: int, seed: int) -> dict[str, Recording]:
 
 
 def fine_tuning(model: str, batch: int, seed: int) -> Callable[[], None]:
-    """A function that takes one step of AdamW on the loss of the next token."""
+    """A function that takes one step of AdamW on the loss of tokens after the prompt."""
     network = new_model(model, seed)
     ids = _ids(batch, seed)
+    labels = paddle.where(paddle.arange(LENGTH) < PROMPT, paddle.full_like(ids, IGNORED), ids)
     optimizer = _optimizer(network)
 
     def step() -> None:
-        loss = network(input_ids=ids, labels=ids, attention_mask=paddle.ones_like(ids))[0]
+        loss = network(input_ids=ids, labels=labels, attention_mask=paddle.ones_like(ids))[0]
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()

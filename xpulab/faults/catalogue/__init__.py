@@ -19,6 +19,7 @@ from xpulab.faults.catalogue import (
     first_lora,
     lora,
     numerics,
+    operators,
     parallel_plan,
     pipeline,
     precision,
@@ -55,6 +56,7 @@ CATALOGUE: tuple[Fault, ...] = tuple(
         numerics,
         precision,
         repeatability,
+        operators,
         tensors,
     )
     for fault in faults_in(module)

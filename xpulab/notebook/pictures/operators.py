@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpulab.notebook.figures import new_axes
+from xpulab.notebook.figures import new_panels
 
 _HATCHES = ("", "//", "..", "xx")
 
@@ -19,8 +19,8 @@ def counts_by_operator(counts: Mapping[str, Mapping[str, int]], at_most: int = 2
         for operator, count in of_step.items():
             total[operator] = total.get(operator, 0) + count
     shown = sorted(total, key=lambda operator: (total[operator], operator))[-at_most:]
-    axes = new_axes()
-    axes.figure.set_size_inches(8.0, 0.22 * len(shown) + 1.0)
+    _, panels = new_panels(1, height=0.22 * len(shown) + 1.0)
+    axes = panels[0, 0]
     begin = dict.fromkeys(shown, 0)
     for (name, of_step), hatch in zip(counts.items(), _HATCHES, strict=False):
         lengths = [of_step.get(operator, 0) for operator in shown]
