@@ -72,7 +72,7 @@ def judge(
 ) -> tuple[float | None, float | None]:
     """The largest error / tolerance of these gradients, and of gradients that are wrong on purpose.
 
-    gradients: by the place of the argument. seconds: how long the reference takes; a large operator gets one direction, and none
+    gradients: by the place of the argument. seconds: how long the reference takes; a large one gets one direction, and none
     when it is too slow.
     """
     if seconds > _TOO_SLOW_SECONDS:
@@ -81,7 +81,8 @@ def judge(
     errors, controls = [], []
     for place, gradient in gradients.items():
         if not np.isfinite(gradient).all():
-            return WRONG, WRONG
+            slope = slopes.along(place, np.ones(gradient.shape))
+            return (WRONG, WRONG) if np.isfinite(slope) else (None, None)  # the reference has no finite gradient here either
         for direction in _directions(gradient, min(blocks, gradient.size), generator):
             error, control = _judge_direction(slopes, place, gradient, direction, bits, generator)
             errors.append(error)

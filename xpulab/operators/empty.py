@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,13 @@ class EmptyCase:
     """An operator on an empty batch.
 
     call: with at least one tensor without elements. shapes: of its results. gradients: of its inputs that have one.
+    for_one_input: whether only one of several inputs wants a gradient, as the input of a model does not.
     """
 
     call: Call
     shapes: list[list[int]]
     gradients: list[list[int]]
+    for_one_input: bool = False
 
     @property
     def expected(self) -> str:
@@ -62,7 +65,9 @@ def empty_cases(small: Iterable[Call], large: Iterable[Call]) -> list[EmptyCase]
         results = [_at_zero(a, b) for a, b in zip(one.results, other.results, strict=True) if a is not None]
         learning = bool(one.results and one.results[0] and one.results[0].wants_gradient)
         gradients = [list(spec.shape) for spec in specs if spec.wants_gradient and learning]
-        cases[repr(call)] = EmptyCase(call, [list(spec.shape) for spec in results], gradients)
+        case = EmptyCase(call, [list(spec.shape) for spec in results], gradients)
+        for each in (case, *_of_one_input(case)):
+            cases[repr(each.call)] = each
     return list(cases.values())
 
 
@@ -98,11 +103,25 @@ def outcome(case: EmptyCase) -> str:
 
 
 def by_operator(cases: Sequence[EmptyCase]) -> dict[str, list[int]]:
-    """By operator the places of its cases. A reshape that copies a size, written as 0, is an operator of its own."""
+    """By operator the places of its cases. Apart are a reshape that copies a size, written as 0, and backward for one input."""
     found: dict[str, list[int]] = {}
     for place, case in enumerate(cases):
-        found.setdefault(case.call.operator + (", a size is copied" if _copies_a_size(case.call) else ""), []).append(place)
+        apart = ", a size is copied" if _copies_a_size(case.call) else ", gradient of one input" if case.for_one_input else ""
+        found.setdefault(case.call.operator + apart, []).append(place)
     return found
+
+
+def _of_one_input(case: EmptyCase) -> list[EmptyCase]:
+    """For an operator with several inputs that want a gradient, a case for each in which only that one does."""
+    wanting = [place for place, spec in enumerate(case.call.tensors()) if spec.wants_gradient]
+    if len(wanting) < 2 or not case.gradients:
+        return []
+    cases = []
+    for only, shape in zip(wanting, case.gradients, strict=True):
+        places = count()
+        call = case.call.with_tensors(lambda spec: replace(spec, wants_gradient=next(places) == only))  # noqa: B023
+        cases.append(EmptyCase(call, case.shapes, [shape], for_one_input=True))
+    return cases
 
 
 def _copies_a_size(call: Call) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import paddle
 
 from xpulab.operators.calls import Call, Recording, format_call
-from xpulab.operators.replay import Result, replay
+from xpulab.operators.replay import Result, first_line, replay
 
 
 def findings(recording: Recording, device: str, place: str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def findings(recording: Recording, device: str, place: str) -> dict[str, Any]:
     device: "cpu", "gpu", "xpu" or "sim". place: the same as Paddle names it.
     """
     paddle.set_device(place)
-    results = [replay(call, seed, device) for seed, call in enumerate(recording.calls)]
+    results = [_replayed(call, seed, device) for seed, call in enumerate(recording.calls)]
     return {
         "device": device,
         "recorded_on": recording.device,
@@ -27,6 +27,14 @@ def findings(recording: Recording, device: str, place: str) -> dict[str, Any]:
         "outcomes": dict(Counter(result.outcome for result in results)),
         "fallbacks": sum(result.falls_back for result in results),
     }
+
+
+def _replayed(call: Call, seed: int, device: str) -> Result:
+    """As replay(); an operator that the comparison does not know how to treat is listed with the reason."""
+    try:
+        return replay(call, seed, device)
+    except Exception as error:
+        return Result(call, reason=f"it cannot be compared: {type(error).__name__}: {first_line(error)}")
 
 
 def _row(result: Result) -> dict[str, Any]:

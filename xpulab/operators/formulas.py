@@ -206,7 +206,7 @@ def _axes(axis: Any) -> Any:
     return tuple(axis) if isinstance(axis, list | tuple) else int(axis)
 
 
-@formula("positive", "mean")
+@formula("positive", "mean", "mean_all")
 def _mean(x: Any, axis: Any = None, keepdim: bool = False, out: None = None) -> Any:
     return np.asarray(x).mean(axis=_axes(axis), keepdims=keepdim)
 
@@ -286,6 +286,27 @@ def rms_norm(x: Any, weight: Any = None, normalized_shape: Any = (), epsilon: fl
     axes = tuple(range(x.ndim - max(1, len(normalized_shape)), x.ndim))
     result = x / np.sqrt(np.square(x).mean(axis=axes, keepdims=True) + _single(epsilon))
     return result * (1 if weight is None else weight), None
+
+
+@formula("smooth")
+def fused_rms_norm_quant(
+    x: Any,
+    bias: Any = None,
+    residual: Any = None,
+    weight: Any = None,
+    norm_bias: Any = None,
+    epsilon: float = 1e-5,
+    begin_norm_axis: int = 1,
+    quant_scale: float = -1.0,
+    *_others: Any,
+) -> Any:
+    """As paddle.incubate.nn.functional.fused_rms_norm calls it, without quantization."""
+    if quant_scale > 0:
+        raise NotImplementedError("quantization")
+    total = x + sum(0 if each is None else each for each in (bias, residual))
+    axes = tuple(range(begin_norm_axis, x.ndim))
+    result = total / np.sqrt(np.square(total).mean(axis=axes, keepdims=True) + _single(epsilon))
+    return result * (1 if weight is None else weight) + (0 if norm_bias is None else norm_bias), None
 
 
 @formula("smooth")

@@ -90,6 +90,7 @@ class Steps:
 def subclasses(kind: type) -> list[type]:
     """All classes below this one."""
     found: list[type] = []
+    below: type
     for below in kind.__subclasses__():
         found += [below, *subclasses(below)]
     return found

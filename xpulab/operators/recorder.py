@@ -159,8 +159,8 @@ def _described(value: Any, is_learning: bool) -> Any:
     """The argument with a TensorSpec for each tensor in it."""
     if isinstance(value, paddle.Tensor):
         return _specification(value, is_learning)
-    if isinstance(value, tuple | list):
-        return type(value)(_described(each, is_learning) for each in value) if type(value) in (tuple, list) else Unknown("list")
+    if isinstance(value, tuple | list):  # also paddle.Size
+        return (tuple if isinstance(value, tuple) else list)(_described(each, is_learning) for each in value)
     if isinstance(value, slice):
         return slice(
             *(int(part) if isinstance(part, paddle.Tensor) else part for part in (value.start, value.stop, value.step))
@@ -183,7 +183,7 @@ def _tensors(value: Any) -> Iterator[paddle.Tensor]:
     if isinstance(value, paddle.Tensor):
         if isinstance(_specification(value, False), TensorSpec):
             yield value
-    elif type(value) in (tuple, list):
+    elif isinstance(value, tuple | list):
         for each in value:
             yield from _tensors(each)
 

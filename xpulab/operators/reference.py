@@ -14,6 +14,7 @@ import paddle
 
 from xpulab.operators import movements  # noqa: F401 - registers its formulas
 from xpulab.operators.calls import Call, NamedType, TensorSpec, mapped
+from xpulab.operators.dropped import with_these_dropped
 from xpulab.operators.formulas import FORMULAS, Kind
 from xpulab.operators.inputs import attribute, numbers_of
 from xpulab.operators.recorder import OWNERS, results_of
@@ -36,8 +37,14 @@ class Reference:
     name: str
 
 
-def reference_for(call: Call, arrays: Arrays) -> tuple[Reference, tuple[Any, ...]]:
-    """The best reference that computes something for these arrays, and its results. Raises what the last one raised."""
+def reference_for(call: Call, arrays: Arrays, found: Arrays) -> tuple[Reference, tuple[Any, ...]]:
+    """The best reference that computes something for these arrays, and its results. Raises what the last one raised.
+
+    found: the results that the operator gave, for what is random in them.
+    """
+    if call.operator == "dropout":
+        reference = Reference(with_these_dropped(call, found[0]), "smooth", NUMPY)
+        return reference, reference.function(arrays)
     formula = FORMULAS.get(call.operator)
     if formula:
         reference = Reference(lambda given: _by_formula(call, given), formula.kind, NUMPY)
@@ -53,9 +60,13 @@ def _by_formula(call: Call, arrays: Arrays) -> tuple[Any, ...]:
     given = iter(arrays)
     in_single = all(spec.dtype != "float64" for spec in call.tensors())
     filled = (_in_single(call) if in_single else call).with_tensors(lambda _: next(given))
-    named = {key: value for key, value in filled.named if not (key == "out" and value is None)}
+    named = {key: value for key, value in filled.named if key not in _OF_THE_CALLER or value is not None}
     with np.errstate(all="ignore"):
         return FORMULAS[call.operator].results(*filled.arguments, **named)
+
+
+_OF_THE_CALLER = ("out", "name")
+"""Arguments that say where a result goes, and how it is called."""
 
 
 def _in_single(call: Call) -> Call:

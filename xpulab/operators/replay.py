@@ -23,6 +23,7 @@ from xpulab.notebook.device import no_fallback, places
 from xpulab.notebook.precision import BITS, bits_of_products
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
+from xpulab.operators.dropped import wrong_share
 from xpulab.operators.inputs import NotReplayable, arrays_of, attribute, numbers_of, rounded, tensor_of
 from xpulab.operators.recorder import OWNERS, has_elements_or_is_empty, results_of
 from xpulab.operators.reference import CPU, reference_for
@@ -32,7 +33,7 @@ LARGEST = 1 << 28
 
 PRODUCTS = ("matmul", "rmatmul", "linear", "bmm")
 RANDOM = (
-    *("dropout", "uniform", "gaussian", "randint", "randperm", "bernoulli", "multinomial", "exponential", "poisson", "normal"),
+    *("uniform", "gaussian", "randint", "randperm", "bernoulli", "multinomial", "exponential", "poisson", "normal"),
     *("truncated_gaussian_random", "uniform_inplace", "gaussian_inplace", "standard_gamma", "binomial", "fused_dropout_add"),
 )
 """Operators with random results."""
@@ -86,6 +87,8 @@ def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
         return replace(result, error=f"{type(error).__name__}: {first_line(error)}")
     if elsewhere := _elsewhere(call, attempt):
         return replace(result, error=f"its result is on {elsewhere}")
+    if call.operator == "dropout" and (problem := wrong_share(call, arrays[0], found[0])):
+        return replace(result, error=problem)
     if device != "cpu":
         result = replace(result, falls_back=_falls_back(call, arrays, seed))
     if call.operator in RANDOM:
@@ -127,7 +130,7 @@ def first_line(error: BaseException) -> str:
 def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed: int, device: str) -> Result:
     call, began = result.call, time.perf_counter()
     try:
-        reference, results = reference_for(call, arrays)
+        reference, results = reference_for(call, arrays, found)
     except Exception as error:
         return replace(result, reason=f"no reference: {type(error).__name__}: {first_line(error)}")
     seconds = time.perf_counter() - began
@@ -186,8 +189,10 @@ def gradients_of(attempt: Attempt, inputs: list[int], results: list, upstream: l
 def _elsewhere(call: Call, attempt: Attempt) -> str:
     """The kind of device of a result that is not on the device in use; "" when all are. Shapes are always on the CPU."""
     kind = paddle.get_device().split(":")[0]
-    found = [] if call.operator in ("shape", "shape64") else [each for each in places(attempt.results) if each != kind]
-    return found[0] if found else ""
+    if call.operator in ("shape", "shape64"):
+        return ""
+    found = places(each for each in attempt.results if each._is_initialized())
+    return next((each for each in found if each != kind), "")
 
 
 def _falls_back(call: Call, arrays: list[np.ndarray], seed: int) -> bool:

@@ -1,0 +1,136 @@
+"""The command `xpulab shapes` on scripts as users write them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.integration
+
+TRAINING = """
+import sys
+import paddle
+import paddle.nn.functional as F
+
+steps = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+layer = paddle.nn.Linear(4, 3)
+optimizer = paddle.optimizer.AdamW(1e-3, parameters=layer.parameters())
+for step in range(steps):
+    loss = F.softmax(layer(paddle.ones([2, 4]))).square().sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.clear_grad()
+    print("finished step", step + 1, __name__, flush=True)
+open("finished", "w").close()
+"""
+ENDLESS = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(987)"])
+time.sleep(987)
+"""
+WRONG_SOFTMAX = """
+import paddle
+real = paddle._C_ops.softmax
+paddle._C_ops.softmax = lambda x, axis=-1, **named: real(x, 0, **named)
+"""
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    """A function that runs the command on a script in an empty folder: the finished process."""
+
+    def run(script, *arguments, options=()):
+        (tmp_path / "train.py").write_text(script)
+        command = [sys.executable, "-m", "xpulab", "shapes", "--device", "cpu", *options, "train.py", *arguments]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, env=environment)
+
+    return run
+
+
+def test_a_right_script_is_right_and_leaves_nothing(shapes, tmp_path):
+    done = shapes(TRAINING, "3")
+    assert done.returncode == 0, done.stderr
+    assert "linear [2, 4] [4, 3] [3] float32" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("step 2 of train.py on cpu: ")
+    assert done.stdout.splitlines()[-1].endswith(": no operator is wrong")
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_the_report_as_json_says_what_was_compared_with_what(shapes, tmp_path):
+    done = shapes(TRAINING, options=["--json", "--step", "1", "--out", "kept", "--timeout", "150"])
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["step"], report["recorded_on"], report["not_recorded"]) == (0, 1, "cpu", {})
+    rows = {row["operator"]: row for row in report["operators"]}
+    assert rows["softmax"]["outcome"] == "right" and rows["softmax"]["reference"] == "numpy"
+    assert rows["softmax"]["gradient"] <= 1 and rows["softmax"]["caller"].endswith("train.py:10")
+    assert json.loads((tmp_path / "kept" / "operators.json").read_text()) == report
+    assert (tmp_path / "kept" / "script.log").exists()
+
+
+def test_a_wrong_operator_gives_exit_code_1_and_is_named(shapes):
+    done = shapes(WRONG_SOFTMAX + TRAINING)
+    assert done.returncode == 1, done.stderr
+    first = done.stdout.splitlines()[1]
+    assert first.startswith("wrong") and "softmax [2, 3] float32" in first and "train.py" in first
+    assert done.stdout.splitlines()[-1].endswith("NOT right")
+
+
+REFUSED = {
+    "raises": (TRAINING.replace("layer(paddle", "missing(paddle"), (), "NameError: name 'missing' is not defined at"),
+    "no optimizer": ("import paddle\npaddle.ones([2]).sum()", (), "needs an optimizer of paddle.optimizer"),
+    "too few steps": (TRAINING, ("1",), "after 1 optimizer steps, before step 2: give --step 1 or less"),
+    "ends itself": ("import sys\nsys.exit(7)", (), "it ended with exit code 7 after 0 optimizer steps"),
+    "dies": ("import os\nprint('before the end', flush=True)\nos.kill(os.getpid(), 9)", (), "before the end"),
+}
+
+
+@pytest.mark.parametrize(("script", "arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_script_without_the_step_gives_exit_code_2_and_one_message(shapes, script, arguments, message):
+    done = shapes(script, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("xpulab: train.py: ") and message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_script_that_does_not_end_is_killed_with_its_workers(shapes):
+    done = shapes(ENDLESS, options=["--timeout", "3"])
+    assert done.returncode == 2
+    assert "was not recorded and compared within 3 s; give a larger --timeout" in done.stderr
+    commands = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    assert [command for command in commands if "sleep(987)" in command and "pytest" not in command] == []
+
+
+def test_a_missing_script_is_named(tmp_path):
+    command = [sys.executable, "-m", "xpulab", "shapes", "--device", "cpu", "nowhere.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "xpulab: nowhere.py: no such file; give the Python file that you start the training with\n"
+
+
+def test_optimizers_of_the_script_and_environment_variables_before_the_import_count(shapes):
+    own = """
+import os
+os.environ["FLAGS_use_stride_kernel"] = "0"
+import paddle
+assert paddle.get_flags("FLAGS_use_stride_kernel") == {"FLAGS_use_stride_kernel": False}
+
+class Own(paddle.optimizer.SGD):
+    def step(self):
+        super().step()
+
+x = paddle.create_parameter([3], "float32")
+optimizer = Own(0.1, parameters=[x])
+for _ in range(3):
+    (x * x).sum().backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+    done = shapes(own)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "sgd [3]" in done.stdout
