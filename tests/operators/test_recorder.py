@@ -72,6 +72,16 @@ def test_what_bypasses_the_recorder_is_named():
     assert recording.recording().not_recorded == {"tanh": 1}
 
 
+def test_a_call_that_raises_is_not_part_of_the_step():
+    with recorder.recorded() as recording:
+        rows = list(paddle.ones([2, 3]))  # Python asks for x[2], too, and takes the error for the end
+    assert len(rows) == 2
+    assert [call.arguments[1] for call in recording.recording().calls if call.name == "_getitem_dygraph"] in (
+        [0, 1],
+        [(0,), (1,)],
+    )
+
+
 def test_the_operators_are_put_back_also_after_an_error():
     before = paddle._C_ops.matmul
     with pytest.raises(ZeroDivisionError), recorder.recorded():

@@ -68,7 +68,7 @@ class Slopes:
 
 
 def judge(
-    slopes: Slopes, gradients: dict[int, np.ndarray], bits: int, generator: np.random.Generator, seconds: float
+    slopes: Slopes, gradients: dict[int, np.ndarray], bits: float, generator: np.random.Generator, seconds: float
 ) -> tuple[float | None, float | None]:
     """The largest error / tolerance of these gradients, and of gradients that are wrong on purpose.
 
@@ -101,7 +101,7 @@ def _directions(gradient: np.ndarray, blocks: int, generator: np.random.Generato
 
 
 def _judge_direction(
-    slopes: Slopes, place: int, gradient: np.ndarray, direction: np.ndarray, bits: int, generator: np.random.Generator
+    slopes: Slopes, place: int, gradient: np.ndarray, direction: np.ndarray, bits: float, generator: np.random.Generator
 ) -> tuple[float, float]:
     slope, measured = slopes.along(place, direction), float((gradient * direction).sum())
     rounding = FACTOR * 2.0 ** -min(bits, FEWEST_BITS_OF_DIFFERENCES)

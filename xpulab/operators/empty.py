@@ -6,9 +6,12 @@ direction gives the sizes that belong to a batch of none, in shapes and attribut
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,14 +75,26 @@ def empty_cases(small: Iterable[Call], large: Iterable[Call]) -> list[EmptyCase]
 
 
 def outcomes(cases: Sequence[EmptyCase], device: str) -> list[str]:
-    """What each operator gives, in a process of its own, since it may crash: see outcome(); or how the process ended."""
-    try:
-        return ranks.run(_outcomes, 1, list(cases), device=device)[0]
-    except ranks.RanksFailed as failed:
-        if len(cases) == 1:
-            return [failed.reports[0].reason]
-    middle = len(cases) // 2
-    return [*outcomes(cases[:middle], device), *outcomes(cases[middle:], device)]
+    """What each operator gives, in a process of its own, since it may crash: see outcome(); or how the process ended.
+
+    An operator that ended a process is not tried again.
+    """
+    found: dict[int, str] = {}
+    with tempfile.TemporaryDirectory(prefix="xpulab-") as folder:
+        while missing := [place for place in range(len(cases)) if place not in found]:
+            log = Path(folder, f"{len(missing)}.jsonl")
+            log.touch()
+            try:
+                ranks.run(_write_outcomes, 1, [(place, cases[place]) for place in missing], str(log), device=device)
+                crash = ""
+            except ranks.RanksFailed as failed:
+                crash = f"its process ended: {failed.reports[0].reason}"
+            found.update(json.loads(line) for line in log.read_text(encoding="utf-8").splitlines())
+            if crash:
+                last = next(place for place in missing if place not in found)
+                ended = [place for place in missing if cases[place].call.operator == cases[last].call.operator]
+                found.update({place: crash for place in ended if place not in found})
+    return [found[place] for place in range(len(cases))]
 
 
 def outcome(case: EmptyCase) -> str:
@@ -135,9 +150,12 @@ def _format(shapes: list[list[int]], gradients: list[list[int]], largest: float)
     return f"results {shapes}, gradients {gradients}, the largest {largest:g}"
 
 
-def _outcomes(cases: list[EmptyCase]) -> list[str]:
-    with paddle.amp.auto_cast(enable=False):
-        return [outcome(case) for case in cases]
+def _write_outcomes(cases: list[tuple[int, EmptyCase]], path: str) -> None:
+    """Write place and outcome of each case, a line each, as soon as it is known."""
+    with open(path, "w", encoding="utf-8") as log, paddle.amp.auto_cast(enable=False):
+        for place, case in cases:
+            log.write(json.dumps([place, outcome(case)]) + "\n")
+            log.flush()
 
 
 def _at_zero(small: Any, large: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from xpulab.operators.calls import NamedType
 
-Kind = Literal["exact", "positive", "smooth"]
+Kind = Literal["exact", "positive", "smooth", "rows"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Formula:
     function: takes the operator's arguments, returns an array or a tuple of arrays, None for a result that is not compared.
     kind: how errors are bounded. "exact": results are elements of the inputs, or integers. "positive": the function of absolute
     values is the sum of the absolute terms. "smooth": by how results change when the inputs change a little.
+    "rows": the same for functions with sums in them, whose rounding grows with their length.
     """
 
     function: Callable[..., Any]
@@ -259,19 +260,19 @@ def cumsum(x: Any, axis: Any = -1, flatten: bool = False, exclusive: bool = Fals
 # ---------------------------------------------------------------------------------------------- normalization and losses
 
 
-@formula("smooth")
+@formula("rows")
 def softmax(x: Any, axis: int = -1, dtype: Any = None, out: None = None) -> Any:
     powers = np.exp(x - x.max(axis=axis, keepdims=True))
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
-@formula("smooth")
+@formula("rows")
 def log_softmax(x: Any, axis: int = -1, dtype: Any = None, out: None = None) -> Any:
     below = x - x.max(axis=axis, keepdims=True)
     return below - np.log(np.exp(below).sum(axis=axis, keepdims=True))
 
 
-@formula("smooth")
+@formula("rows")
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, epsilon: float = 1e-5, begin_norm_axis: int = 1) -> Any:
     axes = tuple(range(begin_norm_axis, x.ndim))
     mean, variance = x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True)
@@ -281,14 +282,14 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, epsilon: float = 1e
     return result, None, None
 
 
-@formula("smooth")
+@formula("rows")
 def rms_norm(x: Any, weight: Any = None, normalized_shape: Any = (), epsilon: float = 1e-5) -> Any:
     axes = tuple(range(x.ndim - max(1, len(normalized_shape)), x.ndim))
     result = x / np.sqrt(np.square(x).mean(axis=axes, keepdims=True) + _single(epsilon))
     return result * (1 if weight is None else weight), None
 
 
-@formula("smooth")
+@formula("rows")
 def fused_rms_norm_quant(
     x: Any,
     bias: Any = None,
@@ -309,7 +310,7 @@ def fused_rms_norm_quant(
     return result * (1 if weight is None else weight) + (0 if norm_bias is None else norm_bias), None
 
 
-@formula("smooth")
+@formula("rows")
 def cross_entropy_with_softmax(
     logits: Any,
     label: Any,

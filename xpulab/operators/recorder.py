@@ -96,7 +96,11 @@ class Recorder:
             try:
                 with self._census.marked():
                     call = self._note(owner, name, arguments, named)
-                    result = function(*arguments, **named)
+                    try:
+                        result = function(*arguments, **named)
+                    except BaseException:
+                        self._forget(call)
+                        raise
                     self._note_result(call, arguments, result)
             finally:
                 self._local.inside = False
@@ -122,6 +126,12 @@ class Recorder:
         ranges = iter([_with_range(spec, tensor) for spec, tensor in zip(call.tensors(), tensors, strict=True)])
         self._calls[key] = call.with_tensors(lambda _: next(ranges))
         return key
+
+    def _forget(self, key: tuple) -> None:
+        """A call that raises is not part of the step: `for row in tensor` ends with one."""
+        call = self._calls.pop(key)
+        if call.count > 1:
+            self._calls[key] = replace(call, count=call.count - 1)
 
     def _note_result(self, key: tuple, arguments: tuple, result: Any) -> None:
         call = self._calls[key]

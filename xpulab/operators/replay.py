@@ -87,8 +87,8 @@ def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
         return replace(result, error=f"{type(error).__name__}: {first_line(error)}")
     if elsewhere := _elsewhere(call, attempt):
         return replace(result, error=f"its result is on {elsewhere}")
-    if call.operator == "dropout" and (problem := wrong_share(call, arrays[0], found[0])):
-        return replace(result, error=problem)
+    if call.operator == "dropout" and (share := wrong_share(call, arrays[0], found[0])):
+        return replace(result, error=share)
     if device != "cpu":
         result = replace(result, falls_back=_falls_back(call, arrays, seed))
     if call.operator in RANDOM:
@@ -149,11 +149,12 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
         bounds = tolerances.bounds(reference, arrays, results, types, bits, _source_bits(call), seed)
         largest, control = tolerances.judge(values, expected, bounds)
         result = replace(result, value=largest, value_control=control)
-    return _with_gradient(result, attempt, arrays, reference, bits, seed, seconds)
+    left = tolerances.bits_after_sums(reference, arrays, [np.asarray(each) for each in expected], bits)
+    return _with_gradient(result, attempt, arrays, reference, left, seed, seconds)
 
 
 def _with_gradient(
-    result: Result, attempt: Attempt, arrays: list, reference: Any, bits: int, seed: int, seconds: float
+    result: Result, attempt: Attempt, arrays: list, reference: Any, bits: float, seed: int, seconds: float
 ) -> Result:
     inputs = [
         place
