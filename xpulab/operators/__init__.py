@@ -1,10 +1,14 @@
 """Record the operators of a training step, and compare each with numpy on this device: values, gradients, empty inputs.
 
     recording = recorder.record(step)
-    for case in cases.of_types(recording, ["float32", "float64"]):
-        result = replay.replay(case)
+    for call in recording.calls:
+        result = replay.replay(call, seed, device)
 
-calls: what a recording holds. recorder: how a step is recorded; census: what the recorder did not see. formulas: the operators
-in numpy. replay: a recorded operator is called again on random numbers and compared. empty, repeated: inputs without elements,
-and indices that occur many times. command: the command `xpulab shapes`, which starts recorded_script in another process.
+calls: what a recording holds. recorder: how a step is recorded; census: what the recorder did not see. formulas, movements,
+dropped: the operators in numpy; reference: which one a call is compared with. inputs: random numbers for a call. replay: a call
+is made again and compared; tolerances, differences: values and gradients. steps, table: steps of tiny models, and a table of
+operators and types. empty, repeated: inputs without elements, and indices that occur many times.
+
+command runs outside, without Paddle: the command `xpulab shapes`, which starts recorded_script in another process; findings is
+its report. All other modules run in the process that computes.
 """

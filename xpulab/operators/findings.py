@@ -12,7 +12,7 @@ from xpulab.operators.replay import Result, first_line, replay
 
 
 def findings(recording: Recording, device: str, place: str) -> dict[str, Any]:
-    """Replay each distinct operator on the device; returns what data/schema has no part in: the report of one machine.
+    """Replay each distinct operator on the device; returns the report of `xpulab shapes`, without script and step.
 
     device: "cpu", "gpu", "xpu" or "sim". place: the same as Paddle names it.
     """

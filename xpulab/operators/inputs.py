@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 
 from xpulab.notebook.precision import BITS
-from xpulab.operators.calls import FLOATS, Call, CurrentPlace, NamedType, TensorSpec, Unknown, mapped
+from xpulab.operators.calls import FLOATS, Call, CurrentPlace, NamedType, TensorSpec, Unknown
 
 LARGEST = 4.0
 """The largest absolute value of a random number: masks with -3e38 and the like are replayed with smaller ones."""
@@ -26,7 +26,6 @@ def arrays_of(call: Call, seed: int) -> list[np.ndarray]:
 
     Raises NotReplayable when the operator has an argument that cannot be made again.
     """
-    mapped(call.arguments, lambda spec: spec)
     for argument in _leaves((call.arguments, tuple(value for _, value in call.named))):
         if isinstance(argument, Unknown):
             raise NotReplayable(f"an argument is a {argument.kind}")
