@@ -51,8 +51,8 @@ def _run(cases: Sequence[Case], members: Sequence[tuple[int, ...]]) -> dict[int,
     try:
         dist.barrier()
     except Exception as error:  # an error on one rank only: since then the ranks have called different collectives
-        first = next((f"{cases[index].name}: {each}" for index, each in found.items() if each.startswith(REFUSAL)), "the last barrier")
-        raise RuntimeError(first) from error
+        refused = (f"{cases[index].name}: {each}" for index, each in found.items() if each.startswith(REFUSAL))
+        raise RuntimeError(next(refused, "in the barrier after the last case")) from error
     return found
 
 
@@ -86,7 +86,7 @@ ZERO_SIZE = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gath
 
 
 def zero_size(kinds: Sequence[str]) -> dict[str, str]:
-    """On a rank: what a collective of no elements gives: "nothing", or "refused" by an error, and whether the next sum is right."""
+    """On a rank: what a collective of no elements gives, "nothing" or "refused", and whether the next sum is right."""
     dist.init_parallel_env()
     rank, n = dist.get_rank(), dist.get_world_size()
     found = {}

@@ -22,25 +22,24 @@ def held(sender: int, number: int, size: int) -> np.ndarray:
     return (np.arange(size) % 1009 + 10_000 * sender + 2_000 * number).astype("float32")
 
 
-def sends(round_trip: bool) -> dict[str, list[np.ndarray]]:
-    """On a rank: what arrived in each batch, of batch_isend_irecv.
+def sends(ring: bool) -> dict[str, list[np.ndarray]]:
+    """On a rank: what arrived in each batch of batch_isend_irecv; empty where none was received.
 
-    Ranks 0 and 1, 2 and 3 and so on are peers; one that has none sends nothing. With round_trip both send in the same
-    batch; otherwise only the even ranks send, because isend of gloo blocks until the message is received.
+    With ring each rank sends to the next one and receives from the one before in the same batch. Otherwise only the even
+    ranks send, each to the next, because isend of gloo blocks until the message is received.
     """
     dist.init_parallel_env()
-    rank, found = dist.get_rank(), {}
-    peer = rank ^ 1
-    if peer >= dist.get_world_size():
-        return {}
+    rank, n, found = dist.get_rank(), dist.get_world_size(), {}
+    sending = ring or (rank % 2 == 0 and rank + 1 < n)
+    receiving = ring or rank % 2 == 1
     for name, sizes in BATCHES.items():
         ranks.step(name)
         sent = [paddle.to_tensor(held(rank, number, size)) for number, size in enumerate(sizes)]
         arriving = [paddle.full([size], -1.0) for size in sizes]
-        batch = [dist.P2POp(dist.isend, each, peer) for each in sent] if round_trip or rank % 2 == 0 else []
-        if round_trip or rank % 2:
-            batch += [dist.P2POp(dist.irecv, each, peer) for each in arriving]
-            found[name] = arriving
-        for task in dist.batch_isend_irecv(batch):
+        batch = [dist.P2POp(dist.isend, each, (rank + 1) % n) for each in sent] if sending else []
+        batch += [dist.P2POp(dist.irecv, each, (rank - 1) % n) for each in arriving] if receiving else []
+        for task in dist.batch_isend_irecv(batch) if batch else ():
             task.wait()
-    return {name: [each.numpy() for each in arrived] for name, arrived in found.items()}
+        if receiving:
+            found[name] = [each.numpy() for each in arriving]
+    return found

@@ -1,4 +1,4 @@
-"""Diagrams of 07_collectives: values before and after, the steps of a ring and of a tree, rates, waiting ranks."""
+"""Diagrams of 07_collectives: values before and after, the steps of a ring and of a tree, rates, links, waiting ranks."""
 
 from __future__ import annotations
 
@@ -116,6 +116,31 @@ def bandwidth(sizes: Sequence[int], seconds: Sequence[float], ranks: int) -> Non
         title=f"all_reduce over {ranks} ranks: small messages cost their latency",
     )
     axes.legend(frameon=False)
+    plt.show()
+
+
+def links(rates: np.ndarray, names: Mapping[tuple[int, int], str]) -> None:
+    """The rate of each link between two ranks as a matrix.
+
+    rates: GB/s, [senders, receivers]; NaN where a value was wrong. names: by (lower rank, higher rank) how the vendor's tool
+    names the link, shown below its rate. The darker, the faster.
+    """
+    ranks = len(rates)
+    fastest = np.nanmax(rates) if np.isfinite(rates).any() else 1.0
+    axes = figures.diagram(ranks * 1.6 + 2.6, ranks + 1.4, "GB/s from rank to rank: darker is faster")
+    for sender in range(ranks):
+        y = ranks - 1 - sender + LOW
+        axes.text(1.9, y + 0.5, f"from {sender}", ha="right", va="center", fontsize=9)
+        axes.text(2.0 + 1.6 * sender + 0.8, ranks + LOW + 0.1, f"to {sender}", ha="center", va="bottom", fontsize=9)
+        for receiver in range(ranks):
+            rate, link = rates[sender, receiver], (min(sender, receiver), max(sender, receiver))
+            shade = 0.0 if sender == receiver or np.isnan(rate) else 0.15 + 0.6 * rate / fastest
+            text = "" if sender == receiver else "wrong" if np.isnan(rate) else f"{rate:.3g}"
+            text += f"\n{names[link]}" if text and link in names else ""
+            place = (2.0 + 1.6 * receiver, y)
+            axes.add_patch(plt.Rectangle(place, 1.6, 1.0, facecolor=str(1 - shade), edgecolor="#555555"))
+            ink = "white" if shade > 0.5 else "#c1440e" if text.startswith("wrong") else "black"
+            axes.text(place[0] + 0.8, y + 0.5, text, ha="center", va="center", fontsize=9, color=ink)
     plt.show()
 
 
