@@ -2,7 +2,7 @@
 
     for name, variables in algorithms(here.name).items():
         with variables_set(variables):
-            errors = ranks.run(accuracy, n, here.name, device=here.name)
+            errors = ranks.run(errors_on_this_rank, n, device=here.name)  # calls accuracy(here.name)
 
 Reference implementation: the sum in float64 of what the ranks hold. The bound is that of n - 1 rounded additions in any order,
 (n - 1) * u * sum of |x|, with u half the distance from 1 to the next number of the type.
@@ -66,8 +66,7 @@ Errors = dict[str, tuple[float, float, float]]
 
 
 def accuracy(device: str) -> Errors:
-    """On a rank: the errors of each way of adding, for each type that the backend adds and each size."""
-    dist.init_parallel_env()
+    """On a rank, after init_parallel_env: the errors of each way of adding, for each type and size."""
     rank, found = dist.get_rank(), {}
     for dtype in types(device):
         for size in SIZES:
@@ -137,8 +136,7 @@ def scatter_and_gather(x: paddle.Tensor) -> paddle.Tensor:
 
 
 def repeats(device: str, times: int) -> dict[str, list[int]]:
-    """On a rank: by "way, type, size" the checksums of the same sum, added this many times."""
-    dist.init_parallel_env()
+    """On a rank, after init_parallel_env: by "way, type, size" the checksums of the same sum, added this many times."""
     found = {}
     for dtype in types(device):
         for size in SIZES[1:]:

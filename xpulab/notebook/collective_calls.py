@@ -35,7 +35,7 @@ UNFILLED = 99
 def on_ranks(n: int, device: str, level: str, seed: int, time_limit: float = 300.0) -> tuple[list[Case], Answers]:
     """All cases of these choices, run by n ranks, and by name what each member held. Raises RanksFailed."""
     cases = make(n, device, level, seed)
-    every = ranks.run(_run, n, cases, groups(n, device), device=device, time_limit=time_limit)
+    every = ranks.run(_run, n, cases, groups(n, device, level), device=device, time_limit=time_limit)
     return cases, {case.name: [every[rank][index] for rank in case.members] for index, case in enumerate(cases)}
 
 

@@ -23,12 +23,11 @@ def held(sender: int, number: int, size: int) -> np.ndarray:
 
 
 def sends(ring: bool) -> dict[str, list[np.ndarray]]:
-    """On a rank: what arrived in each batch of batch_isend_irecv; empty where none was received.
+    """On a rank, after init_parallel_env: what arrived in each batch of batch_isend_irecv; empty where none was received.
 
     With ring each rank sends to the next one and receives from the one before in the same batch. Otherwise only the even
     ranks send, each to the next, because isend of gloo blocks until the message is received.
     """
-    dist.init_parallel_env()
     rank, n, found = dist.get_rank(), dist.get_world_size(), {}
     sending = ring or (rank % 2 == 0 and rank + 1 < n)
     receiving = ring or rank % 2 == 1
