@@ -1,6 +1,6 @@
 """The catalogue of faults: each breaks one thing that training relies on, and names the checks that must detect it.
 
-A module holds the faults of one notebook. xpulab.faults.selftest runs the notebook's sections with each of them.
+A module holds faults of one notebook. xpulab.faults.selftest runs the notebook's sections with each of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from xpulab.faults.catalogue import (
     cards,
     checkpoint_damage,
     checkpoints,
+    collective_matrix,
     collectives,
     distributed_checkpoints,
     dpo,
@@ -48,6 +49,7 @@ CATALOGUE: tuple[Fault, ...] = tuple(
         checkpoints,
         checkpoint_damage,
         collectives,
+        collective_matrix,
         auto_parallel,
         parallel_plan,
         pipeline,
