@@ -95,7 +95,11 @@ def reduces_to_the_first_rank() -> None:
     import paddle.distributed as dist
 
     real = dist.stream.reduce
-    dist.stream.reduce = lambda tensor, dst=0, *args, **kwargs: real(tensor, 0, *args, **kwargs)
+
+    def to_the_first(tensor, dst=0, *args, group=None, **kwargs):
+        return real(tensor, dst if group else 0, *args, group=group, **kwargs)
+
+    dist.stream.reduce = to_the_first
 
 
 @fault("07_collectives", where="ranks", detected_by=("collectives.values",))
