@@ -14,6 +14,7 @@ import contextlib
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -100,14 +101,17 @@ def random_values(dtype: str, size: int, rank: int) -> np.ndarray:
     return values.astype(dtype).astype("float32")
 
 
-def types(device: str) -> tuple[str, ...]:
+def types(device: str) -> tuple[Any, ...]:
     """The types whose sums are compared: gloo's float16 is a known issue."""
     return ("float32", "bfloat16") if device == "cpu" else tuple(UNIT)
 
 
 def ways(device: str) -> dict[str, Callable[[paddle.Tensor], paddle.Tensor]]:
     """Functions that add up the tensors of all ranks; each is an algorithm that a library could use for all_reduce."""
-    found = {"all_reduce": all_reduce, "reduce, broadcast": reduce_and_broadcast}
+    found: dict[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
+        "all_reduce": all_reduce,
+        "reduce, broadcast": reduce_and_broadcast,
+    }
     return found if device == "cpu" else {**found, "reduce_scatter, all_gather": scatter_and_gather}
 
 

@@ -119,7 +119,7 @@ def _numpy(tensor: paddle.Tensor) -> np.ndarray:
     return tensor.astype("float32").numpy() if "bfloat16" in str(tensor.dtype) else tensor.numpy()
 
 
-def _tensor(values: np.ndarray, dtype: str) -> paddle.Tensor:
+def _tensor(values: np.ndarray, dtype: Any) -> paddle.Tensor:
     return paddle.to_tensor(values).astype(dtype)
 
 
@@ -132,9 +132,13 @@ def _placed(values: np.ndarray, case: Case) -> tuple[paddle.Tensor, Stay]:
     return piece, {"memory before it": (longer[:3], np.full(3, GUARD)), "memory after it": (longer[-2:], np.full(2, GUARD))}
 
 
+def _empty(dtype: Any) -> paddle.Tensor:
+    return paddle.empty([0], dtype=dtype)  # paddle.full of no elements stays on the CPU
+
+
 def _unfilled(count: int, case: Case) -> tuple[paddle.Tensor, Stay]:
     if count == 0:
-        return paddle.empty([0], dtype=case.dtype), {}  # paddle.full of no elements stays on the CPU
+        return _empty(case.dtype), {}
     return _placed(np.full(count, UNFILLED, "int64"), case)
 
 
@@ -235,7 +239,7 @@ def _all_to_all(case: Case, rank: int, group: Any) -> Result:
         dist.alltoall(received, _parts(x, sizes[place].tolist()), group=group)
         return paddle.concat(received), stay
     out, around = _unfilled(int(sizes[:, place].sum()), case)
-    sent = x[: int(sizes[place].sum())] if sizes[place].any() else paddle.empty([0], dtype=case.dtype)
+    sent = x[: int(sizes[place].sum())] if sizes[place].any() else _empty(case.dtype)
     if case.form == "tensor":
         dist.alltoall_single(out, sent, group=group)
     else:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,9 @@ TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", 
 FLOATS = TYPES[:4]
 SIZES = (1, 7, 1023, 1024, 1025, 65537)
 """Elements that each rank gives, or that each gets: one, odd, around a power of two, and many. None at all: see zero_size."""
+
+FEW_TYPES, FEW_SIZES = ("float32", "bfloat16", "int64"), (1, 7, 1025)
+"""What is tried in each group below level standard; other types and sizes are tried with all ranks."""
 
 SIGNS = ("positive", "negative", "mixed")
 NONFINITE = ("nan", "infinity")
@@ -151,7 +155,8 @@ def make(n: int, device: str, level: str, seed: int) -> list[Case]:
     without_half = [dtype for dtype in TYPES if (device, dtype) != GLOO_HALF]
     cases += chosen(_product(reducing, [each for each in FLOATS if each in without_half], NONFINITE, everyone, True))
     in_groups = [kind for kind in kinds if kind != "all_to_all"]
-    cases += chosen(_product(in_groups, without_half, SIGNS, groups(n, device, level), False))
+    types, sizes = (without_half, SIZES) if level == "standard" else (FEW_TYPES, FEW_SIZES)
+    cases += chosen(_product(in_groups, types, SIGNS, groups(n, device, level), False, sizes))
     return [case for case in cases if case.row not in refused and (case.op != "AVG" or _may_average(case, device))]
 
 
@@ -170,7 +175,7 @@ def groups(n: int, device: str, level: str) -> list[tuple[int, ...]]:
     if n == 4 and device == "cpu" and level != "standard":
         return [(2, 3), (0, 2), (1, 3)]
     if n <= 4:
-        pairs = list(combinations(range(n), 2))
+        pairs: list[tuple[int, ...]] = list(combinations(range(n), 2))
         return pairs if device == "cpu" or n == 3 else [*pairs, (1, 2, 3), (0, 2, 3)]
     half = n // 2
     quads = [tuple(range(half)), tuple(range(half, n)), (0, 1, half, half + 1), tuple(range(0, n, 2)), tuple(range(1, n, 2))]
@@ -178,10 +183,15 @@ def groups(n: int, device: str, level: str) -> list[tuple[int, ...]]:
 
 
 def _product(
-    kinds: Sequence[str], dtypes: Sequence[str], values: Sequence[str], members: Sequence[tuple[int, ...]], everyone: bool
+    kinds: Sequence[str],
+    dtypes: Sequence[str],
+    values: Sequence[str],
+    members: Sequence[tuple[int, ...]],
+    everyone: bool,
+    sizes: Sequence[int] = SIZES,
 ) -> Iterator[Case]:
     """All cases of these collectives that make sense."""
-    for kind, group, dtype, size, value in product(kinds, members, dtypes, SIZES, values):
+    for kind, group, dtype, size, value in product(kinds, members, dtypes, sizes, values):
         ops = ((*OPS, "AVG") if kind == "all_reduce" else OPS) if kind in REDUCING else ("",)
         for op, form, root in product(ops, FORMS[kind], group if kind in ROOTED else (-1,)):
             for memory in _memories(kind, form):
@@ -233,11 +243,12 @@ def _covering(cases: list[Case], rng: np.random.Generator, candidates: int = 400
     pairs = choices[first] * wide + choices[second] + (np.arange(len(first)) * wide * wide)[:, None]  # [pairs, cases]
     missing = np.zeros(len(first) * wide * wide, bool)
     missing[pairs] = True
-    waiting, chosen = rng.permutation(len(cases)), []
+    waiting = rng.permutation(len(cases))
+    chosen: list[int] = []
     while missing.any():
         at_hand = waiting[:candidates]
         new = missing[pairs[:, at_hand]].sum(axis=0)
-        chosen.append(at_hand[new.argmax()])
+        chosen.append(int(at_hand[new.argmax()]))
         missing[pairs[:, chosen[-1]]] = False
         waiting = np.concatenate([waiting[candidates:], at_hand[missing[pairs[:, at_hand]].any(axis=0)]])
     return [cases[index] for index in chosen]
@@ -260,7 +271,7 @@ def _numbers(op: str, values: str, wide: str, large: int, rank: int, members: tu
         return (large + rank + 1 + drawn % 2).astype(wide)
     if op == "PROD":  # at most 2 to the power of 6
         drawn = 1 + drawn % 2 if members.index(rank) < 6 else np.ones(count, int)
-    sign = {"negative": -1, "mixed": 1 - 2 * (np.random.default_rng([rank, 13]).integers(0, 2, count))}.get(values, 1)
+    sign: Any = {"negative": -1, "mixed": 1 - 2 * (np.random.default_rng([rank, 13]).integers(0, 2, count))}.get(values, 1)
     numbers = (drawn * sign * (len(members) if op == "AVG" else 1)).astype(wide)
     if values in NONFINITE:
         position = members.index(rank)

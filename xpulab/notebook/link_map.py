@@ -67,7 +67,7 @@ def cards_of_ranks(device: str, n: int) -> list[int]:
 def named_links(text: str, cards: list[int]) -> dict[tuple[int, int], str]:
     """The links between these cards in the matrix of `topo -m`; the result counts places in `cards`."""
     columns: list[int] = []
-    named = {}
+    named: dict[tuple[int, int], str] = {}
     for line in text.splitlines():
         if header := _HEADER.match(line):
             columns = [int(number) for number in re.findall(r"PU(\d+)", header[1])]

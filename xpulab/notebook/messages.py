@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import paddle
 import paddle.distributed as dist
@@ -35,8 +37,10 @@ def sends(ring: bool) -> dict[str, list[np.ndarray]]:
         ranks.step(name)
         sent = [paddle.to_tensor(held(rank, number, size)) for number, size in enumerate(sizes)]
         arriving = [paddle.full([size], -1.0) for size in sizes]
-        batch = [dist.P2POp(dist.isend, each, (rank + 1) % n) for each in sent] if sending else []
-        batch += [dist.P2POp(dist.irecv, each, (rank - 1) % n) for each in arriving] if receiving else []
+        send: Any = dist.isend  # whose annotation P2POp does not accept
+        batch = [dist.P2POp(send, each, (rank + 1) % n) for each in sent] if sending else []
+        receive: Any = dist.irecv
+        batch += [dist.P2POp(receive, each, (rank - 1) % n) for each in arriving] if receiving else []
         for task in dist.batch_isend_irecv(batch) if batch else ():
             task.wait()
         if receiving:
