@@ -57,11 +57,11 @@ def bit_flips_in_a_sum() -> None:
 
 @fault("07_collectives", where="ranks", detected_by=("collectives.values",))
 def broadcast_from_another_rank() -> None:
-    """Broadcast sends the values of rank 0, whatever the source rank is."""
+    """Broadcast to all ranks sends the values of rank 0, whatever the source rank is."""
     import paddle.distributed as dist
 
     real = dist.broadcast
-    dist.broadcast = lambda tensor, src, **kwargs: real(tensor, 0, **kwargs)
+    dist.broadcast = lambda tensor, src, group=None, **kwargs: real(tensor, src if group else 0, group=group, **kwargs)
 
 
 @fault("07_collectives", where="ranks", detected_by=("collectives.values",))
