@@ -13,8 +13,6 @@ from xpulab.faults import CATALOGUE
 from xpulab.records.planned import planned_checks
 
 PAGE = files.ROOT / "docs" / "field.md"
-OPEN = {8, 9, 10, 11, 12, 13, 14, 15, 17, 18}
-"""Rows that name a chapter in place of a check or fault, because that chapter does not have it yet."""
 UNSEEN = {19, 29}
 """Rows that no notebook can see."""
 
@@ -69,7 +67,7 @@ def test_each_fault_is_in_the_catalogue_and_detected_by_a_check_of_its_row(numbe
         assert set(catalogue[name].detected_by) & set(checks(number)), name
 
 
-@pytest.mark.parametrize("number", sorted(set(range(1, 30)) - OPEN - UNSEEN))
+@pytest.mark.parametrize("number", sorted(set(range(1, 30)) - UNSEEN))
 def test_a_row_names_a_check_and_a_fault(number):
     assert checks(number) and faults(number)
 
@@ -78,10 +76,6 @@ def test_a_row_names_a_check_and_a_fault(number):
 def test_the_lanes_are_those_of_the_faults(number):
     devices = {fault.device for fault in CATALOGUE if fault.name in faults(number)}
     assert devices <= {lane.strip() for lane in rows()[number][4].split(",")}
-
-
-def test_open_rows_are_marked():
-    assert {number for number, cells in rows().items() if "*open" in " ".join(cells)} == OPEN
 
 
 def test_rows_that_nothing_sees_say_so():

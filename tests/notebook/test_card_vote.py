@@ -35,8 +35,9 @@ def test_a_cpu_has_no_cards_to_vote():
     assert card_vote.cards_of(Device("cpu", 4, "cpu")) == []
 
 
-def test_the_cards_are_those_that_may_be_used():
-    assert card_vote.cards_of(Device("xpu", 2, "xpu:0")) == ["xpu:0", "xpu:1"]
+def test_all_cards_that_paddle_sees_vote_not_only_those_in_use(monkeypatch):
+    monkeypatch.setattr(card_vote, "card_count", lambda name: 3)
+    assert card_vote.cards_of(Device("xpu", 1, "xpu:0")) == ["xpu:0", "xpu:1", "xpu:2"]
 
 
 def test_a_step_repeats_its_bits_and_another_seed_gives_others():

@@ -17,7 +17,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from xpulab.notebook.device import Device
+from xpulab.notebook.device import Device, card_count
 from xpulab.notebook.precision import supported_types
 
 STEPS = 2
@@ -41,8 +41,11 @@ class Memory:
 
 
 def cards_of(device: Device) -> list[str]:
-    """The names of the cards that may be used, ["xpu:0", "xpu:1"]; none for the CPU, which is not a card."""
-    return [] if device.name == "cpu" else [f"{device.name}:{number}" for number in range(device.cards)]
+    """The names of all cards that Paddle sees, ["xpu:0", "xpu:1"]; none for the CPU, which is not a card.
+
+    These may be more than the chapter uses: a card that computes wrong is wrong for whoever gets it next.
+    """
+    return [] if device.name == "cpu" else [f"{device.name}:{number}" for number in range(card_count(device.name))]
 
 
 @contextmanager

@@ -180,6 +180,28 @@ def _as_if_exp(x: Any, result: Any) -> Any:
 
 
 @fault(NOTEBOOK, detected_by=("operators.gradients",))
+def gradient_kernel_missing_for_a_type() -> None:
+    """The gradient of swiglu has no kernel for float64."""
+
+    def swiglu(real: Any, x: Any, *given: Any) -> Any:
+        import paddle
+
+        class WithoutKernel(paddle.autograd.PyLayer):
+            @staticmethod
+            def forward(ctx: Any, result: Any) -> Any:
+                return result.clone()
+
+            @staticmethod
+            def backward(ctx: Any, gradient: Any) -> Any:
+                raise RuntimeError("(NotFound) The kernel with key (float64) of kernel `swiglu_grad` is not registered.")
+
+        result = real(x, *given)
+        return WithoutKernel.apply(result) if x.dtype == paddle.float64 else result
+
+    replaced("swiglu", swiglu)
+
+
+@fault(NOTEBOOK, detected_by=("operators.gradients",))
 def ignored_labels_have_a_gradient() -> None:
     """The gradient of cross entropy does not leave out ignored labels."""
 
