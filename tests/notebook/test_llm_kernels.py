@@ -60,6 +60,12 @@ def test_the_bound_grows_with_the_root_of_the_number_of_terms():
     assert short < long < 2 * short + 1e-12
 
 
+def test_each_shape_around_powers_of_two_occurs_once():
+    shapes = llm_kernels.around(range(5, 8))
+    assert len(set(shapes)) == len(shapes) == 25  # (64, 64, 64) stands for three
+    assert {63, 64, 65, 128} < {size for shape in shapes for size in shape}
+
+
 def test_a_missing_kernel_is_a_skipped_row_and_other_errors_are_raised():
     table = Table("kernels.table")
 

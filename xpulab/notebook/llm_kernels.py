@@ -24,7 +24,7 @@ up to how many terms that holds."""
 LINEAR = {
     "smoke": ((8, 512, 64),),
     "quick": ((8, 4096, 64), (8, 11008, 64), (4096, 64, 64), (8, 64, 11008), (2, 16, 151_936), (2, 16, 248_320)),
-    "standard": ((32, 4096, 4096), (32, 11008, 4096), (4096, 512, 512), (8, 896, 151_936), (8, 512, 248_320)),
+    "standard": ((8, 4096, 4096), (8, 11008, 1024), (4096, 256, 256), (4, 64, 151_936), (4, 64, 248_320)),
 }
 """By level (rows, inputs, outputs) of linear layers: hidden sizes 4096 and 11008, vocabularies of 151,936 and 248,320."""
 
@@ -38,7 +38,7 @@ HEAD_SIZES = (64, 80, 128)
 def around(powers: Iterable[int]) -> tuple[tuple[int, int, int], ...]:
     """(rows, inputs, outputs) with one of them 2^k - 1, 2^k or 2^k + 1, and the other two 64."""
     sizes = [2**power + step for power in powers for step in (-1, 0, 1)]
-    return tuple(shape for size in sizes for shape in ((size, 64, 64), (64, size, 64), (64, 64, size)))
+    return tuple(dict.fromkeys(shape for size in sizes for shape in ((size, 64, 64), (64, size, 64), (64, 64, size))))
 
 
 def bound(dtype: str, kept: int | None = None, terms: int = 1) -> float:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -71,8 +72,9 @@ def scaled_steps(slopes: list[float]) -> ScaledSteps:
             scaled = scaler.scale(weight.sum() * slope)
         scaled.backward()
         steps.gradients.append(weight.grad.item())
-        scaler.step(optimizer)
-        scaler.update()
+        with redirect_stdout(StringIO()):  # it prints each infinite gradient
+            scaler.step(optimizer)
+            scaler.update()
         optimizer.clear_grad()
         steps.weights.append(weight.item())
         steps.factors.append(float(scaler.state_dict()["scale"][0]))
