@@ -359,3 +359,16 @@ def adamw(
     change = (first / (1 - power1)) / (np.sqrt(second / (1 - power2)) + epsilon)
     after = before * (1 - rate * decay if with_decay else 1) - rate * change
     return after, first, second, None, power1 * beta1, power2 * beta2, None if master is None else after
+
+
+@formula("smooth")
+def adam(*arguments: Any) -> Any:
+    """Kingma and Ba 2015, algorithm 1, as AdamW without decay; the arguments up to epsilon are those of adamw."""
+    return adamw(*arguments[:13], with_decay=False)
+
+
+@formula("smooth")
+def sgd(weight: Any, rate: Any, gradient: Any, master: Any = None, *_others: Any) -> Any:
+    before = weight if master is None else master
+    after = before - rate * gradient
+    return after, None if master is None else after

@@ -19,6 +19,8 @@ WRONG = 1e12
 _FACTORS = {"positive": 1, "smooth": 2, "rows": 2}
 """By kind of formula how many operations in a row are rounded."""
 _WITH_SUMS = ("positive", "rows")
+_UNKNOWN = 4.0
+"""For kernels without a formula: how often they round is unknown, and attributes are rounded in one type only."""
 _LANES = 4.0
 _DRAWS, _CHANGE = 2, 1e-6
 
@@ -37,7 +39,8 @@ def bounds(
             2.0 ** -BITS[dtype] * np.abs(want) if dtype in FLOATS and BITS[dtype] < source_bits else np.zeros(want.shape)
             for want, dtype in zip(expected, types, strict=True)
         ]
-    factor = FACTOR * _FACTORS[reference.kind] * 2.0 ** (bits - bits_after_sums(reference, arrays, expected, bits))
+    unknown = 1.0 if reference.name == "numpy" else _UNKNOWN
+    factor = unknown * FACTOR * _FACTORS[reference.kind] * 2.0 ** (bits - bits_after_sums(reference, arrays, expected, bits))
     scales = _scales(reference, arrays, expected, seed)
     return [
         2.0 ** -BITS.get(dtype, 60) * np.abs(want) + factor * 2.0**-bits * scale if dtype in FLOATS else np.zeros(want.shape)
