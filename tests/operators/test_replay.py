@@ -141,7 +141,12 @@ def test_an_argument_that_cannot_be_made_again_is_a_reason():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("name", "settings", "reference"),
-    [("AdamW", {"weight_decay": 0.1}, "numpy"), ("Adam", {}, "numpy"), ("SGD", {}, "numpy"), ("Momentum", {}, "Paddle")],
+    [
+        ("AdamW", {"weight_decay": 0.1}, "numpy"),
+        ("Adam", {}, "numpy"),
+        ("SGD", {}, "numpy"),
+        ("Momentum", {"use_nesterov": True, "weight_decay": 0.1}, "numpy"),
+    ],
 )
 def test_optimizers_compute_what_their_papers_say(name, settings, reference, dtype):
     layer = paddle.nn.Linear(8, 8)

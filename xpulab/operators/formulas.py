@@ -372,3 +372,25 @@ def sgd(weight: Any, rate: Any, gradient: Any, master: Any = None, *_others: Any
     before = weight if master is None else master
     after = before - rate * gradient
     return after, None if master is None else after
+
+
+@formula("smooth")
+def momentum(
+    weight: Any,
+    gradient: Any,
+    velocity: Any,
+    rate: Any,
+    master: Any = None,
+    share: float = 0.9,
+    nesterov: bool = False,
+    regularization: str = "",
+    decay: float = 0.0,
+    _multi_precision: bool = False,
+    rescale: float = 1.0,
+) -> Any:
+    """Polyak 1964, and Nesterov's form of it; l2_decay adds decay * weight to the gradient."""
+    before = weight if master is None else master
+    gradient = gradient * rescale + (decay * before if regularization == "l2_decay" else 0)
+    velocity = share * velocity + gradient
+    after = before - rate * (gradient + share * velocity if nesterov else velocity)
+    return after, velocity, None if master is None else after
