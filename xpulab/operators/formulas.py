@@ -389,8 +389,8 @@ def momentum(
     rescale: float = 1.0,
 ) -> Any:
     """Polyak 1964, and Nesterov's form of it; l2_decay adds decay * weight to the gradient."""
-    before = weight if master is None else master
-    gradient = gradient * rescale + (decay * before if regularization == "l2_decay" else 0)
+    before, share, decay = weight if master is None else master, _single(share), _single(decay)
+    gradient = gradient * _single(rescale) + (decay * before if regularization == "l2_decay" else 0)
     velocity = share * velocity + gradient
     after = before - rate * (gradient + share * velocity if nesterov else velocity)
     return after, velocity, None if master is None else after
