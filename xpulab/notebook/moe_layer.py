@@ -1,0 +1,114 @@
+"""The parts of a mixture-of-experts layer that chapter 11 uses and does not show: an expert, all-to-all with gradients, tokens.
+
+Offered: Expert, exchange, AllToAll, set_weights, gradients_of, clear_tokens, random_weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+import paddle.nn.functional as F
+from paddle import nn
+
+from xpulab.reference.moe import Weights
+
+GAP = 0.05
+"""How far the logits of a token are from each other in tests, so that rounding does not change its experts."""
+
+
+class Expert(nn.Layer):
+    """silu(x @ up) @ down, for tokens [tokens, hidden]. No token at all gives [0, hidden]."""
+
+    def __init__(self, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(hidden, inner, bias_attr=False)
+        self.down = nn.Linear(inner, hidden, bias_attr=False)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.down(F.silu(self.up(x)))
+
+
+def exchange(rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) -> paddle.Tensor:
+    """All-to-all: rank r gets the r-th part of the rows of every rank, in the order of the ranks.
+
+    rows: [sum(sent), ...], in the order of the ranks that they go to. sent, received: how many rows go to and come from each
+    rank. Every rank must call it. gloo has no all-to-all: on the CPU every rank gathers everything and keeps its parts.
+    """
+    if dist.get_world_size() == 1:
+        return rows.clone()  # Paddle has no communicator for one rank
+    if paddle.get_device() == "cpu":  # not rows.place: an empty tensor of a card may be on the CPU
+        return _gathered_and_kept(rows, sent, received)
+    out = paddle.empty([sum(received), *rows.shape[1:]], dtype=rows.dtype)
+    if rows.size == 0:
+        rows = paddle.empty(rows.shape, rows.dtype)  # the result of other operators without elements may be on the CPU
+    dist.alltoall_single(out, rows.contiguous(), in_split_sizes=list(sent), out_split_sizes=list(received))
+    return out
+
+
+def _gathered_and_kept(rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) -> paddle.Tensor:
+    rank, everyone = dist.get_rank(), []
+    dist.all_gather(everyone, paddle.to_tensor([sent], dtype="int64"))
+    splits = paddle.concat(everyone).numpy()  # [senders, receivers]
+    longest = max(1, int(splits.sum(axis=1).max()))  # gloo cannot gather tensors of different lengths, nor empty ones
+    padded = paddle.concat([rows, paddle.zeros([longest - len(rows), *rows.shape[1:]], rows.dtype)])
+    gathered: list[paddle.Tensor] = []
+    dist.all_gather(gathered, padded)
+    starts = splits.cumsum(axis=1) - splits
+    ends = starts[:, rank] + received
+    return paddle.concat([each[int(a) : int(b)] for each, a, b in zip(gathered, starts[:, rank], ends, strict=True)])
+
+
+class AllToAll(paddle.autograd.PyLayer):
+    """exchange() with a gradient: what came from a rank goes back to it."""
+
+    @staticmethod
+    def forward(ctx, rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) -> paddle.Tensor:
+        ctx.splits = sent, received
+        return exchange(rows, sent, received)
+
+    @staticmethod
+    def backward(ctx, gradient: paddle.Tensor) -> paddle.Tensor:
+        sent, received = ctx.splits
+        return exchange(gradient, received, sent)
+
+
+def random_weights(hidden: int, inner: int, experts: int, seed: int) -> Weights:
+    """Weights of a layer, drawn in float32 such that outputs are about as large as inputs."""
+    draw = np.random.default_rng([seed, 31])
+
+    def drawn(*shape: int) -> np.ndarray:
+        return (draw.standard_normal(shape) * 1.5 / shape[-2] ** 0.5).astype("float32")
+
+    return Weights(drawn(hidden, experts), drawn(experts, hidden, inner), drawn(experts, inner, hidden))
+
+
+def clear_tokens(count: int, gate: np.ndarray, seed: int) -> np.ndarray:
+    """Tokens [count, hidden] in float32 whose logits under this gate [hidden, experts] are at least GAP apart."""
+    draw = np.random.default_rng([seed, 37])
+    chosen: list[np.ndarray] = []
+    while len(chosen) < count:
+        token = draw.standard_normal(len(gate)).astype("float32")
+        if np.diff(np.sort(token.astype("float64") @ gate)).min() > GAP:
+            chosen.append(token)
+    return np.array(chosen, dtype="float32").reshape(count, len(gate))
+
+
+def set_weights(gate: nn.Linear, experts: Iterable[Expert], weights: Weights, first: int = 0) -> None:
+    """Give a gate and experts these weights; `first` is the number of the first of these experts."""
+    gate.weight.set_value(paddle.to_tensor(weights.gate))
+    for number, expert in enumerate(experts, first):
+        expert.up.weight.set_value(paddle.to_tensor(weights.up[number]))
+        expert.down.weight.set_value(paddle.to_tensor(weights.down[number]))
+
+
+def gradients_of(gate: nn.Linear, experts: Iterable[Expert]) -> Weights:
+    """The gradients of a gate and experts. Raises ValueError for a parameter that has none."""
+    parameters = [gate.weight, *(each.weight for expert in experts for each in (expert.up, expert.down))]
+    missing = [each.name for each in parameters if each.grad is None]
+    if missing:
+        raise ValueError(f"no gradient reached {', '.join(missing)}")
+    of_gate, *others = (each.grad.numpy() for each in parameters)
+    return Weights(of_gate, np.stack(others[::2]), np.stack(others[1::2]))
