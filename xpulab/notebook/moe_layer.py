@@ -1,11 +1,13 @@
 """The parts of a mixture-of-experts layer that chapter 11 uses and does not show: an expert, all-to-all with gradients, tokens.
 
-Offered: Expert, exchange, AllToAll, set_weights, gradients_of, clear_tokens, random_weights.
+Offered: Expert, exchange, AllToAll, set_weights, gradients_of, joined, doubled,
+clear_tokens, four_kinds, random_weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -15,7 +17,7 @@ from paddle import nn
 
 from xpulab.reference.moe import Weights
 
-GAP = 0.05
+GAP = 0.1
 """How far the logits of a token are from each other in tests, so that rounding does not change its experts."""
 
 
@@ -49,7 +51,8 @@ def exchange(rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) 
 
 
 def _gathered_and_kept(rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) -> paddle.Tensor:
-    rank, everyone = dist.get_rank(), []
+    rank = dist.get_rank()
+    everyone: list[paddle.Tensor] = []
     dist.all_gather(everyone, paddle.to_tensor([sent], dtype="int64"))
     splits = paddle.concat(everyone).numpy()  # [senders, receivers]
     longest = max(1, int(splits.sum(axis=1).max()))  # gloo cannot gather tensors of different lengths, nor empty ones
@@ -65,12 +68,12 @@ class AllToAll(paddle.autograd.PyLayer):
     """exchange() with a gradient: what came from a rank goes back to it."""
 
     @staticmethod
-    def forward(ctx, rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) -> paddle.Tensor:
+    def forward(ctx: Any, rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) -> paddle.Tensor:
         ctx.splits = sent, received
         return exchange(rows, sent, received)
 
     @staticmethod
-    def backward(ctx, gradient: paddle.Tensor) -> paddle.Tensor:
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
         sent, received = ctx.splits
         return exchange(gradient, received, sent)
 
@@ -107,8 +110,32 @@ def set_weights(gate: nn.Linear, experts: Iterable[Expert], weights: Weights, fi
 def gradients_of(gate: nn.Linear, experts: Iterable[Expert]) -> Weights:
     """The gradients of a gate and experts. Raises ValueError for a parameter that has none."""
     parameters = [gate.weight, *(each.weight for expert in experts for each in (expert.up, expert.down))]
-    missing = [each.name for each in parameters if each.grad is None]
-    if missing:
-        raise ValueError(f"no gradient reached {', '.join(missing)}")
-    of_gate, *others = (each.grad.numpy() for each in parameters)
+    found = [each.grad.numpy() for each in parameters if each.grad is not None]
+    if len(found) < len(parameters):
+        raise ValueError(f"no gradient reached {', '.join(each.name for each in parameters if each.grad is None)}")
+    of_gate, *others = found
     return Weights(of_gate, np.stack(others[::2]), np.stack(others[1::2]))
+
+
+def joined(of_ranks: Sequence[Weights]) -> Weights:
+    """The gradients of a layer whose experts are on several ranks, of which each has the same gradient of the gate."""
+    up, down = (np.concatenate([getattr(each, name) for each in of_ranks]) for name in ("up", "down"))
+    return Weights(of_ranks[0].gate, up, down)
+
+
+def doubled(weights: Weights) -> Weights:
+    """The same weights in double precision."""
+    return Weights(*(getattr(weights, name).astype("float64") for name in ("gate", "up", "down")))
+
+
+def four_kinds(count: int, hidden: int, seed: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Tokens [count, hidden] of four kinds, and what a layer shall make of them: each kind has a matrix of its own.
+
+    All tokens have a common part, so that an untrained gate sends most of them to the same expert.
+    """
+    draw = np.random.default_rng([seed, 41])
+    centers, maps = draw.standard_normal((4, hidden)), draw.standard_normal((4, hidden, hidden)) / hidden**0.5
+    kind = draw.integers(0, 4, count)
+    x = 1 + centers[kind] + 0.5 * draw.standard_normal((count, hidden))
+    y = np.einsum("th,tho->to", x, maps[kind])
+    return paddle.to_tensor(x.astype("float32"), stop_gradient=False), paddle.to_tensor(y.astype("float32"))

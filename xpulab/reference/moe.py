@@ -154,7 +154,9 @@ def _of_logits(routing: Routing, of_weights: np.ndarray) -> np.ndarray:
     """From the gradient of the weights [tokens, k] to that of the gate's logits [tokens, experts]."""
     picked = np.take_along_axis(routing.chances, routing.chosen, axis=1)
     if routing.chosen.shape[1] > 1:  # the weights are divided by their sum
-        of_weights = (of_weights - (of_weights * routing.weights).sum(axis=1, keepdims=True)) / picked.sum(axis=1, keepdims=True)
+        of_weights = (of_weights - (of_weights * routing.weights).sum(axis=1, keepdims=True)) / picked.sum(
+            axis=1, keepdims=True
+        )
     of_chances = np.zeros_like(routing.chances)
     np.put_along_axis(of_chances, routing.chosen, of_weights, axis=1)
     return routing.chances * (of_chances - (of_chances * routing.chances).sum(axis=1, keepdims=True))
