@@ -29,7 +29,7 @@ def tokens_to_experts(chosen: np.ndarray, weights: np.ndarray, experts: int) -> 
     for (token, choice), expert in np.ndenumerate(chosen):
         start, end = (2.3, heights["t"][token]), (9.5, heights["e"][expert])
         figures.arrow(axes, start, end, dashed=choice > 0)
-        share = 0.16 if choice == 0 else 0.3  # the numbers stand near the tokens, where arrows are apart
+        share = 0.14 if choice == 0 else 0.24 + 0.1 * (token % 2)  # the numbers stand near the tokens, where arrows are apart
         across, up = (a + share * (b - a) for a, b in zip(start, end, strict=True))
         ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
         axes.text(across, up, f"{weights[token, choice]:.2f}", ha="center", va="center", fontsize=8, bbox=ground)
