@@ -129,7 +129,7 @@ def doubled(weights: Weights) -> Weights:
 
 
 def four_kinds(count: int, hidden: int, seed: int) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Tokens [count, hidden] of four kinds, and what a layer shall make of them: each kind has a matrix of its own.
+    """Tokens [count, hidden] of four kinds, and what a layer must learn to make of them: a matrix for each kind.
 
     All tokens have a common part, so that an untrained gate sends most of them to the same expert.
     """

@@ -112,7 +112,7 @@ def ties_give_one_expert_twice() -> None:
 
 
 @fault("11_moe", detected_by=("moe.gate",))
-def softmax_overflows() -> None:
+def gate_overflows() -> None:
     """softmax does not subtract the maximum, so large logits give NaN."""
     import paddle
     import paddle.nn.functional as F
@@ -159,12 +159,13 @@ def parts_in_reverse_order() -> None:
 
 @fault("11_moe", where="ranks", detected_by=("moe.exchange", "moe.parallel"))
 def gradient_stays_on_its_rank() -> None:
-    """The gradient of the all-to-all is not sent back where a rank sends as many rows as it receives."""
+    """A rank that sends as many rows as it receives ignores the gradient that comes back, and keeps the one it has."""
     from xpulab.notebook import moe_layer
 
     def kept(ctx, gradient):
         sent, received = ctx.splits
-        return gradient.clone() if sum(sent) == sum(received) else moe_layer.exchange(gradient, received, sent)
+        back = moe_layer.exchange(gradient, received, sent)
+        return gradient.clone() if sum(sent) == sum(received) else back
 
     moe_layer.AllToAll.backward = staticmethod(kept)
 
@@ -172,7 +173,7 @@ def gradient_stays_on_its_rank() -> None:
 @fault(
     "11_moe",
     device="sim",
-    sim_faults="flip collective kind=all_to_all rank=1 bit=22",
+    sim_faults="flip collective kind=all_to_all rank=1 bytes>=40 bit=22",
     detected_by=("moe.exchange", "moe.parallel"),
 )
 def rows_damaged_on_the_way() -> None:
