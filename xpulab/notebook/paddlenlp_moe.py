@@ -1,7 +1,7 @@
 """The mixture-of-experts classes of PaddleNLP: gates, layer and the blocks of its models, compared with numpy; workarounds.
 
-Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_parallel_layer, blocks, rows_of_block; the workarounds
-cumsum_of_one_type and where_of_columns. Bounds are shares of the largest value.
+Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_parallel_layer, blocks, rows_of_block, rows_of_groups; the
+workarounds cumsum_of_one_type and where_of_columns. Bounds are shares of the largest value.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from paddle import nn
 
 from xpulab import ranks
 from xpulab.checks.table import Table
+from xpulab.notebook import moe_layer
 from xpulab.notebook.paddle_moe import EXPERTS, HIDDEN, error_of, gate_weight, linear_experts, output_of
 from xpulab.reference import moe as reference
 
@@ -119,6 +120,57 @@ def _gradient(tensor: paddle.Tensor) -> np.ndarray:
     return tensor.grad.numpy()
 
 
+LEAST_GAP = 0.01
+"""How far scores are from each other in rows_of_groups."""
+
+GROUPED = {
+    "noaux_tc": np.array([1.3, 0.8, 1.1, 1.2], "float32"),
+    "noaux_tc, negative scores": np.array([-1.3, -1.8, -1.1, -1.2], "float32"),
+    "group_limited_greedy": np.zeros(EXPERTS, "float32"),
+}
+"""How DeepSeek-V3 and DeepSeek-V2 choose experts in groups, and the bias that is added to the scores for this choice only."""
+
+
+def rows_of_groups(rows: Table, bound: float) -> None:
+    """Rows: blocks of DeepSeek with two groups of experts, of which each token uses one."""
+    pool = 0.2 * moe_layer.clear_tokens(60, gate_weight(), 0)
+    for name, bias in GROUPED.items():
+        method = name.partition(",")[0]
+        block = _filled(_deepseek(n_group=2, topk_method=method, scoring_func=_score_of(method), routed_scaling_factor=1.0))
+        block.gate.scoring_func = _score_of(method)
+        if method == "noaux_tc":
+            block.gate.e_score_correction_bias.set_value(paddle.to_tensor(bias))
+        x = pool[grouped_routing(pool, method, bias)[1]][:12]
+        routing, _ = grouped_routing(x, method, bias)
+        want = dense(block, x, routing, routing.weights)
+        with cumsum_of_one_type():
+            _close(rows, f"DeepSeek, {name}, with a workaround", partial(output_of, block, x), want, bound)
+
+
+def grouped_routing(x: np.ndarray, method: str, bias: np.ndarray) -> tuple[reference.Routing, np.ndarray]:
+    """Where tokens [tokens, hidden] go when only experts of the best of two groups may be chosen, two of them.
+
+    Also whether scores are so far from each other that rounding does not change the choice, [tokens]. The score of a group is
+    the sum of its two best ones for "noaux_tc" (arXiv 2412.19437), else the best one (arXiv 2405.04434).
+    """
+    logits = x.astype("float64") @ gate_weight().astype("float64")
+    scores = 1 / (1 + np.exp(-logits)) if _score_of(method) == "sigmoid" else reference.softmax(logits)
+    biased = scores + bias
+    pairs = biased.reshape(-1, 2, EXPERTS // 2)
+    of_groups = pairs.sum(axis=2) if method == "noaux_tc" else pairs.max(axis=2)
+    allowed = np.repeat(of_groups == of_groups.max(axis=1, keepdims=True), EXPERTS // 2, axis=1)
+    chosen = np.argsort(np.where(allowed, -biased, np.inf), axis=1)[:, :2]
+    weights = np.take_along_axis(scores, chosen, axis=1)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    gaps = np.abs(np.diff(of_groups, axis=1)), np.diff(np.sort(biased, axis=1), axis=1)
+    clear = np.concatenate(gaps, axis=1).min(axis=1) > LEAST_GAP
+    return reference.Routing(scores, chosen, weights, np.ones(chosen.shape, bool)), clear
+
+
+def _score_of(method: str) -> str:
+    return "sigmoid" if method == "noaux_tc" else "softmax"
+
+
 def _close(rows: Table, case: str, got: Callable[[], np.ndarray], want: np.ndarray, bound: float) -> None:
     """A row whose control has the values of the next token or expert."""
     scale = np.abs(want).max()
@@ -194,21 +246,30 @@ def nlp_on_two_ranks(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.nda
 
 def blocks() -> dict[str, Callable[[], nn.Layer]]:
     """By name the blocks of PaddleNLP's models: random weights, four experts, two for a token, whose weights add up to 1."""
-    from paddlenlp.transformers import DeepseekV2Config, MixtralConfig, Qwen2MoeConfig
-    from paddlenlp.transformers.deepseek_v2.modeling import DeepseekV2MoE
+    from paddlenlp.transformers import MixtralConfig, Qwen2MoeConfig
     from paddlenlp.transformers.mixtral.modeling import MixtralSparseMoeBlock
     from paddlenlp.transformers.qwen2_moe.modeling import Qwen2MoeSparseMoEBlock
 
-    sizes: dict[str, Any] = {"hidden_size": HIDDEN, "intermediate_size": 8, "num_experts_per_tok": 2}
-    sizes_of_experts = {"moe_intermediate_size": 8, "norm_topk_prob": True}
-    deepseek: dict[str, Any] = {"n_routed_experts": EXPERTS, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}
-    deepseek |= {"topk_method": "greedy", "scoring_func": "softmax", "aux_loss_alpha": 0.0, "routed_scaling_factor": SCALE}
     qwen = {"num_experts": EXPERTS, "shared_expert_intermediate_size": 8, "num_hidden_layers": 1}
     return {
-        "Qwen2-MoE": lambda: _filled(Qwen2MoeSparseMoEBlock(Qwen2MoeConfig(**sizes, **sizes_of_experts, **qwen))),
-        "DeepSeek": lambda: _filled(DeepseekV2MoE(DeepseekV2Config(**sizes, **sizes_of_experts, **deepseek))),
-        "Mixtral": lambda: _filled(MixtralSparseMoeBlock(MixtralConfig(**sizes, num_local_experts=EXPERTS))),
+        "Qwen2-MoE": lambda: _filled(Qwen2MoeSparseMoEBlock(Qwen2MoeConfig(**SIZES, **SIZES_OF_EXPERTS, **qwen))),
+        "DeepSeek": lambda: _filled(_deepseek()),
+        "Mixtral": lambda: _filled(MixtralSparseMoeBlock(MixtralConfig(**SIZES, num_local_experts=EXPERTS))),
     }
+
+
+SIZES: dict[str, Any] = {"hidden_size": HIDDEN, "intermediate_size": 8, "num_experts_per_tok": 2}
+SIZES_OF_EXPERTS: dict[str, Any] = {"moe_intermediate_size": 8, "norm_topk_prob": True}
+
+
+def _deepseek(**options: Any) -> nn.Layer:
+    """A block of DeepSeek. options: of DeepseekV2Config, instead of one group and SCALE."""
+    from paddlenlp.transformers import DeepseekV2Config
+    from paddlenlp.transformers.deepseek_v2.modeling import DeepseekV2MoE
+
+    usual: dict[str, Any] = {"n_routed_experts": EXPERTS, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}
+    usual |= {"topk_method": "greedy", "scoring_func": "softmax", "aux_loss_alpha": 0.0, "routed_scaling_factor": SCALE}
+    return DeepseekV2MoE(DeepseekV2Config(**SIZES, **SIZES_OF_EXPERTS, **{**usual, **options}))
 
 
 def _filled(block: nn.Layer) -> nn.Layer:
