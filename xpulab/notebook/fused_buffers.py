@@ -1,0 +1,173 @@
+"""Data-parallel steps whose gradients live in one buffer, which is sent while the backward pass goes on, or one by one.
+
+Paddle's buffers are paddle.distributed.fleet.utils.tensor_fusion_helper.FusedCommBuffer: hybrid parallel training of fleet
+makes them (sharding_configs: comm_overlap; pp_configs: dp_comm_overlap, sharding_comm_overlap). Paddle 3.3.1 lists
+GPU, NPU and XPU in its table of alignments; on a CPU these functions add their own row. Not run on a GPU or XPU yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+from paddle.distributed.fleet.utils import tensor_fusion_helper as helper
+
+ALIGNMENT = 256
+"""Bytes: the slot of each gradient starts at a multiple of it."""
+
+SIZES = ((5, 7), (7,), (7, 33), (33,), (33, 3), (3,))
+"""Shapes of the parameters; most are no multiple of the alignment."""
+
+FIRST_BUFFER = 2
+"""How many parameters the first of two buffers holds; the second buffer holds the others."""
+
+ROWS = 4
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a gradient is in its buffer, in bytes from the beginning."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a rank found.
+
+    gradients: of each step, a list of arrays in the order of the parameters. weights: after the last step.
+    slots: of each fused buffer, in the order of its parameters. buffer_bytes: of each fused buffer.
+    events: of the last backward pass, in order: ("ready", number of the parameter) and ("sent", bytes).
+    """
+
+    gradients: list[list[np.ndarray]]
+    weights: list[np.ndarray]
+    slots: list[list[Slot]]
+    buffer_bytes: list[int]
+    events: list[tuple[str, int]]
+
+
+WAYS = ("one by one", "fused", "released")
+"""one by one: each gradient is sent after the backward pass. fused: two buffers hold all gradients, and the sending of a buffer
+starts when the last of its gradients is ready. released: the same, but the buffers exist during the backward pass only."""
+
+
+def why_not(device: str, cards: int) -> str:
+    """Why fused buffers cannot be tried on this device, or an empty text."""
+    if device == "sim":
+        return "operators without a kernel of the card write to new memory, so a gradient leaves its buffer"
+    return "" if device == "cpu" or cards >= 2 else "it needs two cards"
+
+
+def steps_of(variants: Sequence[tuple[str, int]], count: int, seed: int) -> list[Steps]:
+    """On a rank: `count` steps of SGD for each variant, which is a name of WAYS and a number of micro-batches."""
+    dist.init_parallel_env()
+    if not (paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu()):
+        helper.alignment.setdefault("unknown", ALIGNMENT)  # the name that it gives to a device that is not in its table
+    events: list[tuple[str, int]] = []
+    real = dist.all_reduce
+
+    def all_reduce(tensor: Any, *given: Any, **named: Any) -> Any:
+        events.append(("sent", _bytes(tensor)))
+        return real(tensor, *given, **named)
+
+    dist.all_reduce = all_reduce
+    try:
+        return [_steps(how, micro_batches, count, seed, events) for how, micro_batches in variants]
+    finally:
+        dist.all_reduce = real
+
+
+def _steps(how: str, micro_batches: int, count: int, seed: int, events: list[tuple[str, int]]) -> Steps:
+    parameters, optimizer = _new_parameters(seed)
+    for number, each in enumerate(parameters):
+        each._register_backward_hook(lambda *_, number=number: events.append(("ready", number)))
+    parts = [] if how == "one by one" else [parameters[:FIRST_BUFFER], parameters[FIRST_BUFFER:]]
+    buffers = [_new_buffer(index, part, micro_batches, how == "released") for index, part in enumerate(parts)]
+    gradients, slots, sizes = [], [], []
+    for step in range(count):
+        for micro_batch in range(micro_batches):
+            events.clear()
+            _backward(parameters, [seed, step, micro_batch, dist.get_rank()], micro_batches)
+        _join(parameters, buffers)
+        gradients.append([each.grad.numpy().copy() for each in parameters])
+        slots = [_slots(part, buffer.grad_storage) for part, buffer in zip(parts, buffers, strict=True)]
+        sizes = [_bytes(buffer.grad_storage) for buffer in buffers]
+        optimizer.step()
+        _clear(optimizer, buffers, how)
+    return Steps(gradients, [each.numpy() for each in parameters], slots, sizes, list(events))
+
+
+def _new_buffer(index: int, parameters: list[Any], micro_batches: int, release_grads: bool) -> Any:
+    """A buffer for the gradients of these parameters, which starts to send when all of them are ready."""
+    buffer = helper.FusedCommBuffer(
+        index,
+        parameters,
+        dist.collective._get_default_group(),
+        acc_steps=micro_batches,
+        act=helper.HOOK_ACTION.ALL_REDUCE,
+        release_grads=release_grads,
+    )
+    for each in parameters:
+        each._register_backward_hook(helper.bw_hook_func(buffer, each))
+    return buffer
+
+
+def _new_parameters(seed: int) -> tuple[list[Any], Any]:
+    rng = np.random.default_rng(seed)
+    parameters = [
+        paddle.create_parameter(
+            shape, "float32", default_initializer=paddle.nn.initializer.Assign(0.3 * rng.standard_normal(shape, "float32"))
+        )
+        for shape in SIZES
+    ]
+    return parameters, paddle.optimizer.SGD(0.1, parameters=parameters)
+
+
+def _backward(parameters: list[Any], seed: list[int], micro_batches: int) -> None:
+    """Add the gradients of one micro-batch, which follows from the seed."""
+    hidden = paddle.to_tensor(np.random.default_rng(seed).standard_normal((ROWS, SIZES[0][0]), "float32"))
+    for weight, bias in zip(parameters[::2], parameters[1::2], strict=True):
+        hidden = paddle.tanh(hidden @ weight + bias)
+    (hidden.square().mean() / micro_batches).backward()
+
+
+@paddle.no_grad()
+def _join(parameters: list[Any], buffers: list[Any]) -> None:
+    """Make each gradient the mean over the ranks."""
+    for buffer in buffers:
+        buffer.scale_grads()  # waits for the message that the last gradient started, and divides
+    for each in [] if buffers else parameters:
+        dist.all_reduce(each.grad)
+        each.grad.scale_(1 / dist.get_world_size())
+
+
+def _clear(optimizer: Any, buffers: list[Any], how: str) -> None:
+    if how == "fused":
+        for buffer in buffers:
+            buffer.grad_storage.zero_()  # the gradients stay views of it
+        return
+    optimizer.clear_grad(set_to_zero=False)
+    for buffer in buffers:
+        buffer._clear_grad_storage()
+
+
+def _slots(parameters: list[Any], storage: Any) -> list[Slot]:
+    start = storage.data_ptr()
+    return [Slot(each.grad.data_ptr() - start, _bytes(each.grad)) for each in parameters]
+
+
+def _bytes(tensor: Any) -> int:
+    return int(tensor.size) * tensor.element_size()
+
+
+def overlaps(slots: list[Slot]) -> int:
+    """How many bytes belong to more than one slot."""
+    ordered = sorted(slots, key=lambda each: each.start)
+    pairs = zip(ordered, ordered[1:], strict=False)
+    return sum(max(0, left.start + left.size - right.start) for left, right in pairs)

@@ -1,0 +1,35 @@
+"""Copies through page-locked ("pinned") host memory: exact for every type and layout. Not run on a GPU or XPU yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import paddle
+
+from xpulab.checks.table import Table
+
+TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
+
+
+def why_not() -> str:
+    """Why this device has no page-locked memory in Paddle, or an empty text."""
+    if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu():
+        return ""
+    return "Paddle for this device has no page-locked memory: pin_memory() raises an error"
+
+
+def layouts(dtype: str) -> dict[str, Any]:
+    """By name a tensor of this type on the device in use."""
+    tensor = (paddle.arange(1, 97).reshape([8, 12]) % 5 + 1).astype(dtype)
+    return {"whole": tensor, "transposed": tensor.t(), "every second column": tensor[:, ::2], "0-d": tensor[1, 1]}
+
+
+def rows_of_type(rows: Table, dtype: str) -> None:
+    """Rows: each layout is copied to page-locked memory and back; the pinned copy is written over when it is back."""
+    for layout, tensor in layouts(dtype).items():
+        expected = tensor.astype("float32").numpy()
+        pinned = tensor.pin_memory()
+        back = pinned.to(tensor.place, blocking=True)
+        rows.equal(f"{layout}, {dtype}, place", "pinned" in str(pinned.place).lower(), True, control=False)
+        rows.equal(f"{layout}, {dtype}", back.astype("float32").numpy(), expected, control=np.ones_like(expected) - expected)
