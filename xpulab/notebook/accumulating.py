@@ -61,7 +61,8 @@ class _Rows(paddle.io.Dataset):
 def trained(model: str, seed: int, parts: int = 1, **options: Any) -> Training:
     """Three steps of eight rows each.
 
-    model: "Llama", or "LoRA", of which an adapter is trained. parts: the small batches of a step. options: of TrainingArguments.
+    model: "Llama", or "LoRA", of which an adapter is trained. parts: the small batches of a step.
+    options: of TrainingArguments.
     """
     config = LlamaConfig(
         vocab_size=VOCABULARY,

@@ -72,17 +72,18 @@ class StepMemory:
     ) -> paddle.autograd.saved_tensors_hooks:
         """Hooks that count, for a `with` block around forward and backward pass.
 
-        store, restore: keep each tensor, except weights, in another form, and make the tensor of it. What is kept in another
-        form counts as not on the device, except at the moment at which it is restored.
+        store, restore: keep each tensor, except weights, in another form, and make the tensor of it; store may return the
+        tensor itself. What is kept in another form counts as not on the device, except when it is stored and restored.
         """
 
         def pack(tensor: Any) -> Any:
             pointer = tensor.data_ptr()
             if pointer in self._weights:
                 return _Kept(tensor, None)
-            if store is not None:
+            stored = tensor if store is None else store(tensor)
+            if stored is not tensor:
                 self._count(bytes_of([tensor]))
-                return store(tensor)
+                return stored
             self._uses[pointer] = self._uses.get(pointer, 0) + 1
             self._sizes[pointer] = max(self._sizes.get(pointer, 0), bytes_of([tensor]))
             self._count(0)

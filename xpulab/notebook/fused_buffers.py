@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -169,5 +170,4 @@ def _bytes(tensor: Any) -> int:
 def overlaps(slots: list[Slot]) -> int:
     """How many bytes belong to more than one slot."""
     ordered = sorted(slots, key=lambda each: each.start)
-    pairs = zip(ordered, ordered[1:], strict=False)
-    return sum(max(0, left.start + left.size - right.start) for left, right in pairs)
+    return sum(max(0, left.start + left.size - right.start) for left, right in pairwise(ordered))

@@ -1,21 +1,23 @@
 """Keep tensors in host memory and bring them back to the device, asynchronously where Paddle can do that.
 
     offloader = Offloader()
-    kept = offloader.to_host(tensor)      # starts the copy
+    kept = offloader.to_host(tensor)      # starts the copy; a view of a part of other memory stays as it is
     tensor = offloader.to_device(kept)    # waits for it, and copies back
     print(offloader.how)                  # what the device can do: nothing is left out silently
 
 Paddle 3.3.1 copies asynchronously on a GPU only (paddle.incubate.tensor.manipulation.async_offload). On an XPU and on other
-cards async_offload copies while the program waits. On a CPU it raises an error, because there is no loader; then a tensor of the
-same memory takes the place of the copy in host memory. The code for GPU and XPU has not been run on such a card yet.
+cards async_offload copies while the program waits. On a CPU there is no loader, and a second tensor in the same
+memory takes the place of the copy. The code for GPU and XPU has not been run on such a card yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle.incubate.tensor import manipulation
 
@@ -26,12 +28,14 @@ ASYNCHRONOUS = "asynchronous copies"
 class HostCopy:
     """A tensor in host memory.
 
-    tensor: the copy, on the CPU or in page-locked memory. place: where the tensor was. task: what waits for the copy, or None
-    when it is complete. source: the tensor, which must exist until then, or None.
+    tensor: the copy, on the CPU or in page-locked memory, its axes in the order of the memory. place: where the tensor was.
+    axes: how to transpose the copy to get the tensor. task: what waits for the copy, or None when it is complete.
+    source: the tensor, which must exist until then, or None.
     """
 
     tensor: Any
     place: Any
+    axes: tuple[int, ...]
     task: Any = None
     source: Any = None
 
@@ -46,40 +50,61 @@ class HostCopy:
 class Offloader:
     """Copies to host memory and back.
 
-    how: ASYNCHRONOUS, or why the program waits for each copy.
+    how: ASYNCHRONOUS, or why the program waits for each copy. left: how many tensors were left on the device, because they are
+    a part of other memory.
     """
 
     how: str = field(default="", init=False)
+    left: int = field(default=0, init=False)
     _loader: Any = field(default=None, init=False)
     _started: list[HostCopy] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._loader, self.how = _loader_of_the_device()
 
-    def to_host(self, tensor: Any) -> HostCopy:
-        """Start to copy the tensor to host memory. It must not be written before finish(), or to_device() of this copy."""
+    def to_host(self, tensor: Any) -> Any:
+        """Start to copy the tensor to host memory: a HostCopy, or the tensor itself when it is a part of other memory.
+
+        It must not be written before finish(), or to_device() of this copy. What comes back has the strides of the tensor.
+        Paddle 3.3.1 needs that: it gives the memory that a hook for saved tensors returns the strides and the offset of the
+        saved tensor. Source: measured in chapter 12, offload.saved-tensors.
+        """
+        axes = axes_of_memory(tensor)
+        if axes is None:
+            self.left += 1
+            return tensor
+        ordered, back = tensor.detach().transpose(axes), tuple(int(axis) for axis in np.argsort(axes))
         if self._loader is None:
-            return HostCopy(_copied(tensor.detach(), paddle.CPUPlace()), tensor.place)
-        kept, task = manipulation.async_offload(tensor, self._loader)
-        copy = HostCopy(kept, tensor.place, task, tensor)
+            return HostCopy(_copied(ordered, paddle.CPUPlace()), tensor.place, back)
+        kept, task = manipulation.async_offload(ordered, self._loader)
+        copy = HostCopy(kept, tensor.place, back, task, ordered)
         self._started = [each for each in self._started if not _is_complete(each)]
         self._started.append(copy)
         return copy
 
-    def to_device(self, copy: HostCopy) -> Any:
-        """The tensor, again where it was; the copy to host memory is complete before."""
+    def to_device(self, copy: Any) -> Any:
+        """The tensor of what to_host returned, again where it was; the copy to host memory is complete before."""
+        if not isinstance(copy, HostCopy):
+            return copy
         copy.finish()
         if self._loader is None:
-            return _copied(copy.tensor, copy.place)
+            return _copied(copy.tensor, copy.place).transpose(copy.axes)
         back, task = manipulation.async_reload(copy.tensor, self._loader)
         task.cpu_wait()
-        return back
+        return back.transpose(copy.axes)
 
     def finish(self) -> None:
         """Wait for all copies to host memory that were started: then their tensors on the device may be written or freed."""
         for copy in self._started:
             copy.finish()
         self._started = []
+
+
+def axes_of_memory(tensor: Any) -> list[int] | None:
+    """The axes in the order in which the numbers lie in memory; None for a tensor that is a part of other memory."""
+    axes = sorted(range(tensor.ndim), key=lambda axis: (-tensor.strides[axis], axis))
+    whole = tensor.offset == 0 and (tensor.is_contiguous() or tensor.transpose(axes).is_contiguous())
+    return (list(range(tensor.ndim)) if tensor.is_contiguous() else axes) if whole else None
 
 
 def _is_complete(copy: HostCopy) -> bool:
@@ -106,12 +131,37 @@ def _copied(tensor: Any, place: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------------------ checks
 
 
-def round_trip(tensor: Any) -> tuple[Any, Any, Any]:
-    """The tensor in host memory, where it was kept there, and what comes back."""
+def round_trip(tensor: Any) -> tuple[str, Any]:
+    """Where the tensor was kept, and what comes back."""
     offloader = Offloader()
     kept = offloader.to_host(tensor)
     back = offloader.to_device(kept)
-    return kept.tensor, str(kept.tensor.place), back
+    return str(getattr(kept, "tensor", kept).place), back
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "whole": lambda x: x,
+    "transposed": lambda x: x.t(),
+    "rows 2 and 3": lambda x: x[2:4],
+    "every second row": lambda x: x[::2],
+    "a column": lambda x: x[:, 1:2],
+    "expanded": lambda x: x[:1].expand([3, 4]),
+}
+"""By name a view of a matrix [6, 4]."""
+
+NUMPY = (lambda tensor: tensor.numpy(), paddle.to_tensor)
+"""The hooks of the example in Paddle's documentation of saved_tensors_hooks."""
+
+
+def gradient_of_view(view: str, hooks: tuple[Callable, Callable] | None) -> np.ndarray:
+    """The gradient of sum(view * factor) for the factor, which is the view; hooks: for saved tensors, or None."""
+    seen = VIEWS[view](paddle.arange(1.0, 25.0).reshape([6, 4]))
+    factor: Any = paddle.zeros(seen.shape)
+    factor.stop_gradient = False
+    with paddle.autograd.saved_tensors_hooks(*hooks) if hooks else nullcontext():
+        product = seen * factor
+    product.sum().backward()
+    return factor.grad.numpy()
 
 
 def overtaken_rounds(values: Sequence[float], elements: int) -> list[int]:

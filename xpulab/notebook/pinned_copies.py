@@ -19,7 +19,7 @@ def why_not() -> str:
     return "Paddle for this device has no page-locked memory: pin_memory() raises an error"
 
 
-def layouts(dtype: str) -> dict[str, Any]:
+def layouts(dtype: Any) -> dict[str, Any]:
     """By name a tensor of this type on the device in use."""
     tensor = (paddle.arange(1, 97).reshape([8, 12]) % 5 + 1).astype(dtype)
     return {"whole": tensor, "transposed": tensor.t(), "every second column": tensor[:, ::2], "0-d": tensor[1, 1]}

@@ -54,8 +54,8 @@ def _draw(panel: plt.Axes, samples: Sequence[Sample]) -> None:
 
 def slots(buffers: Sequence[Sequence[Slot]], sizes: Sequence[int]) -> None:
     """Where each gradient is in its buffer. sizes: of the buffers, in bytes."""
-    axes, first = figures.new_axes(), 0
-    axes.figure.set_size_inches(8.0, 1.0 + 0.6 * len(buffers))
+    figure, axes = plt.subplots(figsize=(8.0, 1.0 + 0.6 * len(buffers)))
+    first = 0
     lanes = {}
     for number, (of_buffer, size) in enumerate(zip(buffers, sizes, strict=True), start=1):
         pieces = [(0.0, float(size), "", "idle")]
@@ -65,7 +65,7 @@ def slots(buffers: Sequence[Sequence[Slot]], sizes: Sequence[int]) -> None:
         first += len(of_buffer)
     figures.schedule(axes, lanes, "bytes from the beginning of the buffer; grey: filled with zeros")
     axes.set_title("Each gradient has its slot, and no two slots overlap", loc="left", fontsize=10)
-    axes.figure.tight_layout()
+    figure.tight_layout()
     plt.show()
 
 
