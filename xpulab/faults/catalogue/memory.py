@@ -327,17 +327,17 @@ def fused_sum_not_divided() -> None:
 
 @fault("12_memory", where="ranks", detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"))
 def buffer_sent_too_early() -> None:
-    """A fused buffer is sent before its last gradient is added."""
+    """A fused buffer is sent before its last gradient is ready."""
     from paddle.distributed.fleet.utils.tensor_fusion_helper import FusedCommBuffer
 
     real = FusedCommBuffer.add_grad
 
     def early(self, param, use_comm=True):
-        last = len(self._params_step_dict) == 1 and self._params_step_dict[param.name] == self._acc_steps - 1
-        if last:
+        last_micro_batch = self._params_step_dict[param.name] == self._acc_steps - 1
+        real(self, param, use_comm=False)
+        if last_micro_batch and len(self._params_step_dict) == 1:
             self._comm_grads()
             self._task.wait()
-        real(self, param, use_comm=False)
 
     FusedCommBuffer.add_grad = early
 
