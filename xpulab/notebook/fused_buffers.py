@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.distributed as dist
+from paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage import ParamStorage
 from paddle.distributed.fleet.utils import tensor_fusion_helper as helper
 
 ALIGNMENT = 256
@@ -42,7 +43,8 @@ class Steps:
     """What a rank found.
 
     gradients: of each step, a list of arrays in the order of the parameters. weights: after the last step.
-    slots: of each fused buffer, in the order of its parameters. buffer_bytes: of each fused buffer.
+    slots: of the gradients in each fused buffer, in the order of its parameters. buffer_bytes: of each fused buffer.
+    weight_slots: of the weights in each fused buffer of weights; empty where weights are not fused.
     events: of the last backward pass, in order: ("ready", number of the parameter) and ("sent", bytes).
     """
 
@@ -50,12 +52,21 @@ class Steps:
     weights: list[np.ndarray]
     slots: list[list[Slot]]
     buffer_bytes: list[int]
+    weight_slots: list[list[Slot]]
     events: list[tuple[str, int]]
 
 
-WAYS = ("one by one", "fused", "released")
-"""one by one: each gradient is sent after the backward pass. fused: two buffers hold all gradients, and the sending of a buffer
-starts when the last of its gradients is ready. released: the same, but the buffers exist during the backward pass only."""
+WAYS: dict[str, dict[str, bool]] = {
+    "one by one": {},
+    "fused": {"release_grads": False},
+    "released": {"release_grads": True},
+    "weights too": {"fuse_param": True},
+}
+"""By name the options of Paddle's buffers.
+
+one by one: each gradient is sent after the backward pass. fused: two buffers hold all gradients, and the sending of a buffer
+starts when the last of its gradients is ready. released: the same, but the buffers exist during the backward pass only.
+weights too: two more buffers hold all weights, and for the optimizer each of them is one weight."""
 
 
 def why_not(device: str, cards: int) -> str:
@@ -69,7 +80,7 @@ def steps_of(variants: Sequence[tuple[str, int]], count: int, seed: int) -> list
     """On a rank: `count` steps of SGD for each variant, which is a name of WAYS and a number of micro-batches."""
     dist.init_parallel_env()
     if not (paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu()):
-        helper.alignment.setdefault("unknown", ALIGNMENT)  # the name that it gives to a device that is not in its table
+        _let_buffers_be_on_the_cpu()
     events: list[tuple[str, int]] = []
     real = dist.all_reduce
 
@@ -84,12 +95,24 @@ def steps_of(variants: Sequence[tuple[str, int]], count: int, seed: int) -> list
         dist.all_reduce = real
 
 
+def _let_buffers_be_on_the_cpu() -> None:
+    """Add an alignment, and copy weights into their buffer directly.
+
+    Paddle 3.3.1 copies a weight to the CPU and frees it, which on a CPU frees the copy too.
+    """
+    helper.alignment.setdefault("unknown", ALIGNMENT)  # the name that it gives to a device that is not in its table
+    real = ParamStorage.add_rank_params
+    ParamStorage.add_rank_params = lambda self, weights, aligned: real(self, weights, aligned, convert_gpu=False)
+
+
 def _steps(how: str, micro_batches: int, count: int, seed: int, events: list[tuple[str, int]]) -> Steps:
-    parameters, optimizer = _new_parameters(seed)
+    parameters = _new_parameters(seed)
     for number, each in enumerate(parameters):
         each._register_backward_hook(lambda *_, number=number: events.append(("ready", number)))
     parts = [] if how == "one by one" else [parameters[:FIRST_BUFFER], parameters[FIRST_BUFFER:]]
-    buffers = [_new_buffer(index, part, micro_batches, how == "released") for index, part in enumerate(parts)]
+    buffers = [_new_buffer(index, part, micro_batches, WAYS[how]) for index, part in enumerate(parts)]
+    of_weights = [buffer.param_storage for buffer in buffers if buffer.param_storage is not None]
+    optimizer = paddle.optimizer.SGD(0.1, parameters=of_weights or parameters)
     gradients, slots, sizes = [], [], []
     for step in range(count):
         for micro_batch in range(micro_batches):
@@ -97,14 +120,15 @@ def _steps(how: str, micro_batches: int, count: int, seed: int, events: list[tup
             _backward(parameters, [seed, step, micro_batch, dist.get_rank()], micro_batches)
         _join(parameters, buffers)
         gradients.append([each.grad.numpy().copy() for each in parameters])
-        slots = [_slots(part, buffer.grad_storage) for part, buffer in zip(parts, buffers, strict=True)]
+        slots = [_slots([each.grad for each in part], buffer.grad_storage) for part, buffer in zip(parts, buffers, strict=True)]
         sizes = [_bytes(buffer.grad_storage) for buffer in buffers]
         optimizer.step()
-        _clear(optimizer, buffers, how)
-    return Steps(gradients, [each.numpy() for each in parameters], slots, sizes, list(events))
+        _clear(optimizer, buffers)
+    weight_slots = [_slots(part, storage) for part, storage in zip(parts, of_weights, strict=False)]
+    return Steps(gradients, [each.numpy() for each in parameters], slots, sizes, weight_slots, list(events))
 
 
-def _new_buffer(index: int, parameters: list[Any], micro_batches: int, release_grads: bool) -> Any:
+def _new_buffer(index: int, parameters: list[Any], micro_batches: int, options: dict[str, bool]) -> Any:
     """A buffer for the gradients of these parameters, which starts to send when all of them are ready."""
     buffer = helper.FusedCommBuffer(
         index,
@@ -112,22 +136,21 @@ def _new_buffer(index: int, parameters: list[Any], micro_batches: int, release_g
         dist.collective._get_default_group(),
         acc_steps=micro_batches,
         act=helper.HOOK_ACTION.ALL_REDUCE,
-        release_grads=release_grads,
+        **options,
     )
     for each in parameters:
         each._register_backward_hook(helper.bw_hook_func(buffer, each))
     return buffer
 
 
-def _new_parameters(seed: int) -> tuple[list[Any], Any]:
+def _new_parameters(seed: int) -> list[Any]:
     rng = np.random.default_rng(seed)
-    parameters = [
+    return [
         paddle.create_parameter(
             shape, "float32", default_initializer=paddle.nn.initializer.Assign(0.3 * rng.standard_normal(shape, "float32"))
         )
         for shape in SIZES
     ]
-    return parameters, paddle.optimizer.SGD(0.1, parameters=parameters)
 
 
 def _backward(parameters: list[Any], seed: list[int], micro_batches: int) -> None:
@@ -148,19 +171,19 @@ def _join(parameters: list[Any], buffers: list[Any]) -> None:
         each.grad.scale_(1 / dist.get_world_size())
 
 
-def _clear(optimizer: Any, buffers: list[Any], how: str) -> None:
-    if how == "fused":
+def _clear(optimizer: Any, buffers: list[Any]) -> None:
+    if not buffers or buffers[0]._release_grads:
+        optimizer.clear_grad(set_to_zero=False)
         for buffer in buffers:
-            buffer.grad_storage.zero_()  # the gradients stay views of it
+            buffer._clear_grad_storage()
         return
-    optimizer.clear_grad(set_to_zero=False)
     for buffer in buffers:
-        buffer._clear_grad_storage()
+        buffer.grad_storage.zero_()  # the gradients stay views of it
 
 
-def _slots(parameters: list[Any], storage: Any) -> list[Slot]:
+def _slots(tensors: list[Any], storage: Any) -> list[Slot]:
     start = storage.data_ptr()
-    return [Slot(each.grad.data_ptr() - start, _bytes(each.grad)) for each in parameters]
+    return [Slot(each.data_ptr() - start, _bytes(each)) for each in tensors]
 
 
 def _bytes(tensor: Any) -> int:

@@ -34,6 +34,30 @@ def recomputation_switched_off_silently() -> None:
     PretrainedModel.recompute_enable = lambda self: None
 
 
+@fault("12_memory", detected_by=("memory.master-weights",))
+def master_weights_left_out() -> None:
+    """AdamW accepts multi_precision=True and keeps its state in the type of the weights."""
+    import paddle
+
+    real = paddle.optimizer.AdamW.__init__
+    paddle.optimizer.AdamW.__init__ = lambda self, *given, **named: real(self, *given, **{**named, "multi_precision": False})
+
+
+@fault("12_memory", device="sim", detected_by=("memory.allocated",))
+def activations_kept_on_the_card_twice() -> None:
+    """A card keeps a second copy of the result of each swiglu as long as the model exists."""
+    from paddlenlp.transformers.llama import modeling
+
+    real, kept = modeling.swiglu, []
+
+    def keeping(*given):
+        result = real(*given)
+        kept.append(result.detach().clone())
+        return result
+
+    modeling.swiglu = keeping
+
+
 # --------------------------------------------------------------------------------------------------------- recomputation
 
 
@@ -91,6 +115,22 @@ def recomputed_layer_sees_a_rounded_input() -> None:
         return found
 
     module.detach_variable = rounded
+
+
+@fault("12_memory", detected_by=("recompute.frozen", "recompute.sequential"))
+def offloaded_input_of_recomputation_damaged() -> None:
+    """An input that recomputation keeps on the host comes back as zeros."""
+    from paddle.distributed.fleet.recompute.recompute import RecomputeFunction
+
+    real = RecomputeFunction.backward
+
+    def damaged(ctx, *given):
+        for index, tensor in zip(ctx.tensor_indices, ctx.saved_tensor(), strict=True):
+            if index in ctx.offload_indices:
+                tensor.detach().zero_()
+        return real(ctx, *given)
+
+    RecomputeFunction.backward = staticmethod(damaged)
 
 
 @fault("12_memory", detected_by=("recompute.calls",))
@@ -218,7 +258,7 @@ def copy_to_the_host_damaged() -> None:
     """One bit of a large copy from the card to the host is inverted."""
 
 
-@fault("12_memory", device="sim", detected_by=("offload.types", "memory.saved"))
+@fault("12_memory", device="sim", detected_by=("offload.types", "memory.saved", "memory.allocated"))
 def offload_dropped_silently() -> None:
     """A device without asynchronous copies leaves out the offload: tensors stay on the card."""
     from xpulab.notebook.offloading import Offloader
@@ -294,64 +334,3 @@ def fused_dropout_falls_back_silently() -> None:
     warnings.warn = lambda message, *given, **named: (
         None if "fused_dropout_add" in str(message) else real(message, *given, **named)
     )
-
-
-# --------------------------------------------------------------------------------------------------------- fused buffers
-
-
-@fault("12_memory", where="ranks", detected_by=("tensor-fusion.slots", "tensor-fusion.steps"))
-def slots_overlap() -> None:
-    """The slots of neighbouring gradients in a fused buffer share 32 bytes."""
-    from paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage import GradStorage
-
-    real = GradStorage._add_grad_as_view
-
-    def too_early(self, param, align):
-        real(self, param, 0)
-        self._fill -= 8
-
-    GradStorage._add_grad_as_view = too_early
-
-
-@fault("12_memory", where="ranks", detected_by=("tensor-fusion.steps",))
-def fused_sum_not_divided() -> None:
-    """The sum of a fused buffer is not divided by the number of ranks."""
-    from paddle.distributed.fleet.utils.tensor_fusion_helper import FusedCommBuffer
-
-    def undivided(self):
-        self._task.wait()
-        self._reset_params_checked_in()
-
-    FusedCommBuffer.scale_grads = undivided
-
-
-@fault("12_memory", where="ranks", detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"))
-def buffer_sent_too_early() -> None:
-    """A fused buffer is sent before its last gradient is ready."""
-    from paddle.distributed.fleet.utils.tensor_fusion_helper import FusedCommBuffer
-
-    real = FusedCommBuffer.add_grad
-
-    def early(self, param, use_comm=True):
-        last_micro_batch = self._params_step_dict[param.name] == self._acc_steps - 1
-        real(self, param, use_comm=False)
-        if last_micro_batch and len(self._params_step_dict) == 1:
-            self._comm_grads()
-            self._task.wait()
-
-    FusedCommBuffer.add_grad = early
-
-
-@fault("12_memory", where="ranks", detected_by=("tensor-fusion.overlap",))
-def buffer_sent_after_the_backward_pass() -> None:
-    """Fused buffers are sent after the backward pass, so nothing overlaps."""
-    from paddle.distributed.fleet.utils.tensor_fusion_helper import FusedCommBuffer
-
-    add_grad, scale_grads = FusedCommBuffer.add_grad, FusedCommBuffer.scale_grads
-    FusedCommBuffer.add_grad = lambda self, param, use_comm=True: add_grad(self, param, use_comm=False)
-
-    def send_and_scale(self):
-        self.comm_grads()
-        scale_grads(self)
-
-    FusedCommBuffer.scale_grads = send_and_scale
