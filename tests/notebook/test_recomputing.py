@@ -1,4 +1,4 @@
-"""Steps with and without recomputation, and dropout in one operator."""
+"""Steps with and without recomputation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from xpulab.checks.table import Table
-from xpulab.notebook import fused_dropout, recomputing
-from xpulab.notebook.fused_buffers import Slot, overlaps, why_not
+from xpulab.notebook import recomputing
 
 pytestmark = pytest.mark.unit
 
@@ -47,34 +45,3 @@ def test_an_error_becomes_nan_in_the_shape_of_what_was_expected():
     assert np.isnan(recomputing.or_nan(refuse, np.ones([2, 3]))).shape == (2, 3)
     assert [each.shape for each in recomputing.or_nan(refuse, [np.ones(1), np.ones(2)])] == [(1,), (2,)]
     assert recomputing.or_nan(lambda: 5, np.ones(1)) == 5
-
-
-@pytest.mark.parametrize(
-    ("p", "mode", "training", "scale"),
-    [
-        (0.5, "upscale_in_train", True, 2.0),
-        (0.5, "upscale_in_train", False, 1.0),
-        (0.25, "downscale_in_infer", False, 0.75),
-        (0.25, "downscale_in_infer", True, 1.0),
-        (1.0, "upscale_in_train", True, 1.0),
-    ],
-)
-def test_the_scale_of_what_dropout_keeps(p, mode, training, scale):
-    assert fused_dropout.scale_of(p, mode, training) == scale
-
-
-def test_fused_dropout_rows_pass_on_a_right_operator():
-    rows = Table("fused-ops.tried")
-    fused_dropout.value_rows(rows, "function", "float32", 5)
-    assert rows.record("tried", 0.0).outcome == "passed"
-
-
-def test_slots_that_share_bytes_overlap():
-    assert overlaps([Slot(256, 28), Slot(0, 140)]) == 0
-    assert overlaps([Slot(0, 140), Slot(128, 28)]) == 12
-
-
-def test_simulated_cards_have_no_fused_buffers():
-    assert "new memory" in why_not("sim", 2)
-    assert why_not("gpu", 1) == "it needs two cards"
-    assert why_not("cpu", 1) == why_not("gpu", 2) == ""

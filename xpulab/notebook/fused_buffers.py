@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partialmethod
 from itertools import pairwise
 from typing import Any
 
@@ -101,8 +102,8 @@ def _let_buffers_be_on_the_cpu() -> None:
     Paddle 3.3.1 copies a weight to the CPU and frees it, which on a CPU frees the copy too.
     """
     helper.alignment.setdefault("unknown", ALIGNMENT)  # the name that it gives to a device that is not in its table
-    real = ParamStorage.add_rank_params
-    ParamStorage.add_rank_params = lambda self, weights, aligned: real(self, weights, aligned, convert_gpu=False)
+    storage: Any = ParamStorage
+    storage.add_rank_params = partialmethod(storage.add_rank_params, convert_gpu=False)
 
 
 def _steps(how: str, micro_batches: int, count: int, seed: int, events: list[tuple[str, int]]) -> Steps:

@@ -16,6 +16,12 @@ import paddle.distributed as dist
 
 STEPS, ROWS, RATE = 3, 8, 0.1
 
+EPSILON = 1e-2
+"""Of AdamW. The default makes the rounding error of a gradient near zero as large as a step, and hides a wrong factor."""
+
+WIDTHS = (32, 40, 24)
+"""Of the input, the hidden and the output; so large that what buffers are filled up with is little."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -29,7 +35,7 @@ def _wrapped_by_fleet(network: Any, optimizer: Any, parts: int, **sharding: Any)
     """sharding: of hybrid_configs["sharding_configs"]."""
     from paddle.distributed import fleet
 
-    strategy = fleet.DistributedStrategy()
+    strategy: Any = fleet.DistributedStrategy()
     degrees = {"dp_degree": 1, "mp_degree": 1, "pp_degree": 1, "sharding_degree": dist.ParallelEnv().world_size}
     strategy.hybrid_configs = degrees
     for name, value in sharding.items():
@@ -93,9 +99,10 @@ def trained_alone(ranks: int, seed: int) -> Trained:
 
 def _new(seed: int) -> tuple[Any, Any]:
     paddle.seed(seed)
-    network = paddle.nn.Sequential(paddle.nn.Linear(6, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 4))
-    return network, paddle.optimizer.AdamW(RATE, parameters=network.parameters())
+    width, hidden, out = WIDTHS
+    network = paddle.nn.Sequential(paddle.nn.Linear(width, hidden), paddle.nn.Tanh(), paddle.nn.Linear(hidden, out))
+    return network, paddle.optimizer.AdamW(RATE, epsilon=EPSILON, parameters=network.parameters())
 
 
 def _rows(seed: int, step: int, rank: int) -> np.ndarray:
-    return np.random.default_rng([seed, step, rank]).standard_normal((ROWS, 6)).astype("float32")
+    return np.random.default_rng([seed, step, rank]).standard_normal((ROWS, WIDTHS[0])).astype("float32")

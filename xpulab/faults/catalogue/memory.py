@@ -120,17 +120,25 @@ def recomputed_layer_sees_a_rounded_input() -> None:
 @fault("12_memory", detected_by=("recompute.frozen", "recompute.sequential"))
 def offloaded_input_of_recomputation_damaged() -> None:
     """An input that recomputation keeps on the host comes back as zeros."""
-    from paddle.distributed.fleet.recompute.recompute import RecomputeFunction
+    import importlib
 
-    real = RecomputeFunction.backward
+    import paddle
 
-    def damaged(ctx, *given):
-        for index, tensor in zip(ctx.tensor_indices, ctx.saved_tensor(), strict=True):
-            if index in ctx.offload_indices:
-                tensor.detach().zero_()
-        return real(ctx, *given)
+    module = importlib.import_module("paddle.distributed.fleet.recompute.recompute")
+    backward, detach, offloaded = module.RecomputeFunction.backward, module.detach_variable, []
 
-    RecomputeFunction.backward = staticmethod(damaged)
+    def noting(ctx, *given):
+        offloaded[:] = ctx.offload_indices
+        return backward(ctx, *given)
+
+    def damaged(inputs):
+        found = detach(inputs)
+        for index in offloaded:
+            found[index].set_value(paddle.zeros_like(found[index]))
+        return found
+
+    module.RecomputeFunction.backward = staticmethod(noting)
+    module.detach_variable = damaged
 
 
 @fault("12_memory", detected_by=("recompute.calls",))
