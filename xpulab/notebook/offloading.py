@@ -6,8 +6,9 @@
     print(offloader.how)                  # what the device can do: nothing is left out silently
 
 Paddle 3.3.1 copies asynchronously on a GPU only (paddle.incubate.tensor.manipulation.async_offload). On an XPU and on other
-cards async_offload copies while the program waits. On a CPU there is no loader, and a second tensor in the same
-memory takes the place of the copy. The code for GPU and XPU has not been run on such a card yet.
+cards async_offload copies while the program waits; on an XPU async_reload always copies to the first card, as its source shows.
+On a CPU there is no loader, and a second tensor in the same memory takes the place of the copy. The code for GPU and XPU has
+not been run on such a card yet.
 """
 
 from __future__ import annotations

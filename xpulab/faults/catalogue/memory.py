@@ -274,6 +274,15 @@ def offload_dropped_silently() -> None:
     Offloader.to_host = lambda self, tensor: tensor
 
 
+@fault("12_memory", device="sim", detected_by=("offload.paddle",))
+def async_offload_copies_nothing() -> None:
+    """Paddle's async_offload returns the tensor on the card where it cannot copy asynchronously."""
+    from paddle.incubate.tensor import manipulation
+
+    real = manipulation.async_offload
+    manipulation.async_offload = lambda tensor, loader: (tensor, real(tensor, loader)[1])
+
+
 @fault("12_memory", device="sim", detected_by=("offload.trainer",))
 def trainer_does_not_offload() -> None:
     """PaddleNLP's trainer accepts offload_optim and leaves the moments on the card."""
