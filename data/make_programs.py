@@ -1,0 +1,45 @@
+"""Makes data/programs/<release>: small programs written by the release of Paddle that runs this, and what they compute.
+
+    PYTHONPATH=<folder with paddlepaddle 3.0.0> .venv/bin/python data/make_programs.py [FOLDER]
+
+CONTRIBUTING.md tells where the folder comes from. The bytes of a program depend on its release, not on the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import paddle
+
+from xpulab import files
+from xpulab.notebook.export_programs import SAMPLES, compute, export
+
+
+def make(folder: Path) -> None:
+    """Write the programs of this release into folder/<release>, with expected.json: results, sizes and digests."""
+    paddle.set_device("cpu")
+    folder = folder / paddle.__version__
+    folder.mkdir(parents=True, exist_ok=True)
+    expected = {"paddle": paddle.__version__, "programs": {}}
+    for name, sample in SAMPLES.items():
+        with paddle.utils.unique_name.guard():
+            layer = sample.make()
+            export(layer, folder / name, sample.specs)
+        results = [compute(layer, inputs) for inputs in sample.inputs]
+        expected["programs"][name] = {
+            "results": [[float(f"{each:.9g}") for each in result.ravel()] for result in results],
+            "sha256": {path.name: digest(path) for path in sorted(folder.glob(f"{name}.*"))},
+        }
+    (folder / "expected.json").write_text(json.dumps(expected) + "\n", encoding="utf-8")
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else files.DATA / "programs")
