@@ -1,8 +1,13 @@
 """Makes data/programs/<release>: small programs written by the release of Paddle that runs this, and what they compute.
 
-    PYTHONPATH=<folder with paddlepaddle 3.0.0> .venv/bin/python data/make_programs.py [FOLDER]
+    .venv/bin/python data/make_programs.py [FOLDER]
 
-CONTRIBUTING.md tells where the folder comes from. The bytes of a program depend on its release, not on the machine.
+With an older release, from PyPI, in a folder of its own (3.0.0 needs astor too):
+
+    .venv/bin/python -m pip install --no-deps --target /tmp/older paddlepaddle==3.0.0 astor
+    PYTHONPATH=/tmp/older:. .venv/bin/python data/make_programs.py
+
+A new process writes the same bytes each time. The results are those of the layers in eager mode.
 """
 
 from __future__ import annotations

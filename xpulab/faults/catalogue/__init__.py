@@ -17,6 +17,7 @@ from xpulab.faults.catalogue import (
     distributed_checkpoints,
     dpo,
     environment,
+    export,
     first_lora,
     lora,
     memory,
@@ -66,6 +67,7 @@ CATALOGUE: tuple[Fault, ...] = tuple(
         repeatability,
         operators,
         tensors,
+        export,
     )
     for fault in faults_in(module)
 )
