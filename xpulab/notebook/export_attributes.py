@@ -36,6 +36,20 @@ CLAMPS: dict[str, Callable[[Any], Any]] = {
 }
 """Functions with infinity as an attribute and a finite result."""
 
+EXACT: dict[str, tuple[str, float, float]] = {
+    "third, float32": ("float32", 1 / 3, 1 / 3 + 2**-25),
+    "third, float64": ("float64", 1 / 3, 1 / 3 + 2**-54),
+    "smallest, float32": ("float32", 2.0**-149, 0.0),
+    "smallest, float64": ("float64", 2.0**-1074, 0.0),
+    "largest, float64": ("float64", 2.0**1023, 2.0**1022),
+    "minus zero": ("float32", -0.0, 0.0),
+    "smallest, int64": ("int64", -(2**63), 1 - 2**63),
+    "2^53, int64": ("int64", 2**53, 2**53 - 1),
+    "2^53 + 1, int64": ("int64", 2**53 + 1, 2**53),
+    "largest, int64": ("int64", 2**63 - 1, 2**63 - 2),
+}
+"""By name: a type, a number that needs all of its bits, and its neighbour or another number."""
+
 WITHOUT_ATTRIBUTE: dict[str, Any] = {
     "infinity minus infinity": Formula(lambda x: x + (paddle.full([WIDTH], math.inf) - paddle.full([WIDTH], math.inf))),
     "a weight": Added(math.nan),
@@ -48,6 +62,11 @@ TYPES = ("float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8
 def cast_to(dtype: str) -> Formula:
     """A layer that casts four times its argument to a type and back."""
     return Formula(lambda x: (4 * x).astype(dtype).astype("float32"))
+
+
+def constant(dtype: str, value: float) -> Formula:
+    """A layer that returns a number which is an attribute of its program, in the shape of the argument."""
+    return Formula(lambda x: paddle.where(x > WIDTH, x.astype(dtype), paddle.full([WIDTH], value, dtype)))
 
 
 def in_a_program(layer: Any, path: Path) -> tuple[np.ndarray, list[str]] | str:

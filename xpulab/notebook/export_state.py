@@ -116,6 +116,14 @@ def observe(x: np.ndarray, path: Path) -> Observed:
     return Observed(first, moved, optimizer, result, taken, result_of_taken, saved, reloaded, served, refused)
 
 
+def execute(path: Path, x: np.ndarray) -> np.ndarray:
+    """The first result of an exported program in an executor of static mode. path: without an ending. x: the only input."""
+    with static_mode():
+        executor = paddle.static.Executor()
+        program, inputs, results = paddle.static.load_inference_model(str(path), executor)
+        return executor.run(program, feed={inputs[0]: x}, fetch_list=results)[0]
+
+
 def eager_steps(state: Mapping[str, np.ndarray], x: np.ndarray) -> dict[str, np.ndarray]:
     """The parameters after STEPS steps of the same training in eager mode, by the same names.
 

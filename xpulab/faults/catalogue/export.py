@@ -108,6 +108,22 @@ def infinity_written_as_the_largest_number() -> None:
     paddle.full = paddle.jit.not_to_static(full)
 
 
+@fault("17_export", detected_by=("export.exact-attributes",))
+def attributes_in_single_precision() -> None:
+    """A program keeps the numbers that fill a tensor in float32, also those of a float64 tensor."""
+    import numpy as np
+    import paddle
+
+    real = paddle.full
+
+    def full(shape, fill_value, dtype=None, name=None, **options):
+        if not paddle.in_dynamic_mode() and isinstance(fill_value, float):
+            fill_value = float(np.float32(fill_value))
+        return real(shape, fill_value, dtype, name, **options)
+
+    paddle.full = paddle.jit.not_to_static(full)
+
+
 @fault("17_export", detected_by=("export.programs",))
 def a_loop_runs_once_more() -> None:
     """The loop of a program runs its body once more when its condition is no longer true."""
