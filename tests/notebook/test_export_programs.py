@@ -73,3 +73,11 @@ def test_kinds_name_what_is_not_finite():
     found = np.array([[1.0, np.nan, np.inf, -np.inf]])
     assert export_attributes.kinds(found) == [["finite", "NaN", "+inf", "-inf"]]
     assert export_attributes.kinds(export_attributes.REFUSED) == "refused"
+
+
+@pytest.mark.parametrize("name", export_attributes.EXACT)
+def test_a_number_and_the_one_beside_it_differ_in_their_type(name):
+    dtype, value, neighbour = export_attributes.EXACT[name]
+    first, second = (export_attributes.eager(export_attributes.constant(dtype, each)) for each in (value, neighbour))
+    assert str(first.dtype) == str(second.dtype) == dtype
+    assert first.tobytes() == np.full([3, 8], value, dtype).tobytes() != second.tobytes()

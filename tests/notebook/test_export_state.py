@@ -32,6 +32,11 @@ def test_what_was_saved_is_loaded(seen):
     assert all(np.array_equal(seen.reloaded[name], value) for name, value in seen.saved.items())
 
 
+def test_an_executor_runs_what_was_exported(seen):
+    assert np.allclose(export_state.execute(seen.served, X), paddle.jit.load(str(seen.served))(paddle.to_tensor(X)).numpy())
+    assert paddle.in_dynamic_mode()
+
+
 def test_an_unknown_name_is_refused(seen):
     assert seen.refused[export_state.UNKNOWN]
 
