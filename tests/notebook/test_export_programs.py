@@ -39,6 +39,19 @@ def test_bfloat16_results_are_widened():
     assert compute(lambda given: given.astype("bfloat16"), [x]).dtype == np.float32
 
 
+def test_two_branches_are_loaded_from_files_of_their_own(tmp_path):
+    branches, x = with_fixed_weights(export_programs.TwoBranches()), paddle.ones([3, 8])
+    paddle.jit.save(branches, str(tmp_path / "x"))
+    assert np.array_equal(export_programs.hidden_of(str(tmp_path / "x"), x), branches.eager(x).numpy())
+
+
+def test_files_that_cannot_be_loaded_give_nan(tmp_path):
+    paddle.jit.save(with_fixed_weights(export_programs.TwoBranches()), str(tmp_path / "x"))
+    weights = tmp_path / "x.hidden.pdiparams"
+    weights.write_bytes(weights.read_bytes() + b"more")
+    assert np.isnan(export_programs.hidden_of(str(tmp_path / "x"), paddle.ones([3, 8]))).all()
+
+
 def test_programs_of_four_releases_are_there_with_their_digests():
     found = written()
     assert list(found) == RELEASES

@@ -187,6 +187,34 @@ class TwoFunctions(nn.Layer):
         return self.second(hidden), hidden
 
 
+class TwoBranches(nn.Layer):
+    """Two exported functions that share no weight: forward, [rows, 8] to [rows, 4], and hidden, [rows, 8] to [rows, 16]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 16), nn.Linear(WIDTH, 4)
+
+    @paddle.jit.to_static(input_spec=[InputSpec([None, WIDTH], "float32", name="x")], full_graph=True)
+    def forward(self, x: Any) -> Any:
+        return self.second(x)
+
+    @paddle.jit.to_static(input_spec=[InputSpec([None, WIDTH], "float32", name="x")], full_graph=True)
+    def hidden(self, x: Any) -> Any:
+        return self.first(x)
+
+    def eager(self, x: Any) -> Any:
+        """The result of hidden, operator by operator."""
+        return self.first(x)
+
+
+def hidden_of(path: str, x: Any) -> np.ndarray:
+    """What the exported function hidden of two branches gives, [rows, 16]; NaN when its files cannot be loaded."""
+    try:
+        return paddle.jit.load(path).hidden(x).numpy()
+    except RuntimeError:
+        return np.full([len(x), 16], np.nan, "float32")
+
+
 class Formula(nn.Layer):
     """A function of one tensor as a layer."""
 

@@ -18,17 +18,17 @@ def program_and_weights(program: ProgramFile, sizes: Mapping[str, int]) -> None:
     operators = [name.removeprefix("pd_op.") for name in program.operators if name != PARAMETER]
     weights = sorted(program.parameters)
     height = 0.8
-    tall = height * max(len(operators), len(weights))
-    axes = figures.diagram(16, tall + 2.4, "The program lists operators in order; the weights have no names of their own")
-    for number, name in enumerate(operators):
-        figures.box(axes, 4.6, tall - height * (number + 1) + 0.3, 3.4, height * 0.8, name, "first")
-    for number, name in enumerate(weights):
-        figures.box(axes, 9.4, tall - height * (number + 1) + 0.3, 3.0, height * 0.8, name, "second")
-    figures.box(axes, 0.2, tall / 2, 2.8, 1.2, "Python code\nof the layer", "plain")
-    figures.arrow(axes, (3.0, tall / 2 + 0.6), (4.5, tall / 2 + 0.6), "record")
-    for row, text in enumerate(("jit.load", "paddle.inference")):
-        figures.box(axes, 13.4, tall / 2 - 1.4 * row + 0.4, 2.5, 1.0, text, "third")
-    figures.arrow(axes, (12.4, tall / 2 + 0.3), (13.4, tall / 2 + 0.3), "")
-    for x, ending in ((4.6, ".json"), (9.4, ".pdiparams")):
-        axes.text(x, tall + 0.6, f"{ending}: {sizes[ending]:,} bytes", fontsize=9)
+    tall = height * max(len(operators), len(weights)) + 0.4
+    axes = figures.diagram(16, tall + 1.0, "Two files that belong together: operators in order, and weights")
+    figures.box(axes, 4.2, 0.1, 8.4, tall + 0.8)
+    for x, ending, names, tone in ((4.6, ".json", operators, "first"), (8.9, ".pdiparams", weights, "second")):
+        for number, name in enumerate(names):
+            figures.box(axes, x, tall - height * (number + 1) - 0.1, 3.3, height * 0.8, name, tone)
+        axes.text(x, tall + 0.2, f"{ending}: {sizes[ending]:,} bytes", fontsize=9)
+    axes.text(8.9, tall - height * len(weights) - 0.6, "only the .json\nhas these names", fontsize=9, va="top")
+    figures.box(axes, 0.2, tall / 2 - 0.6, 2.8, 1.2, "Python code\nof the layer")
+    figures.arrow(axes, (3.0, tall / 2), (4.2, tall / 2), "record")
+    for text, y in (("jit.load", tall / 2 + 0.8), ("paddle.inference", tall / 2 - 0.8)):
+        figures.box(axes, 13.4, y - 0.5, 2.5, 1.0, text)
+        figures.arrow(axes, (12.6, y), (13.4, y))
     plt.show()
