@@ -147,6 +147,60 @@ def small_float8_numbers_lost() -> None:
     _after_loading(change)
 
 
+@fault("17_export", detected_by=("export.casts",))
+def casts_in_a_program_round_to_nearest() -> None:
+    """A cast from float32 to int8 in a program rounds to the nearest integer, in eager mode towards zero."""
+    import paddle
+
+    real = paddle.pir.Value.astype
+    paddle.pir.Value.astype = lambda self, dtype: real(self.round() if dtype == "int8" else self, dtype)
+
+
+@fault("17_export", detected_by=("export.saved-float8",))
+def float8_widened_by_the_reader() -> None:
+    """A file with float8 numbers is read as float16."""
+    import paddle
+
+    real = paddle.load
+
+    def load(path, **options):
+        found = real(path, **options)
+        if isinstance(found, dict):
+            for name, value in found.items():
+                if getattr(value, "dtype", None) in (paddle.float8_e4m3fn, paddle.float8_e5m2):
+                    found[name] = value.astype("float16")
+        return found
+
+    paddle.load = load
+
+
+@fault("17_export", detected_by=("export.functions",))
+def second_function_runs_the_first() -> None:
+    """The second function of a loaded program runs the operators of the first."""
+
+    def change(loaded):
+        if hasattr(loaded, "hidden"):
+            loaded.hidden = loaded.forward
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.sizes",))
+def an_axis_of_one_is_dropped() -> None:
+    """The result of a loaded program for one row has no axis of rows."""
+
+    def change(loaded):
+        forward = loaded.forward
+
+        def short(*inputs):
+            result = forward(*inputs)
+            return result.squeeze(0) if result.shape[0] == 1 else result
+
+        loaded.forward = short
+
+    _after_loading(change)
+
+
 @fault("17_export", detected_by=("export.json-form",))
 def sizes_that_vary_are_written_as_one() -> None:
     """A size that may vary is 1 in the file of the program."""
