@@ -59,12 +59,12 @@ WITHOUT_ATTRIBUTE: dict[str, Any] = {
 TYPES = ("float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "uint8", "int32", "int64", "bool")
 
 
-def cast_to(dtype: str) -> Formula:
+def cast_to(dtype: Any) -> Formula:
     """A layer that casts four times its argument to a type and back."""
     return Formula(lambda x: (4 * x).astype(dtype).astype("float32"))
 
 
-def constant(dtype: str, value: float) -> Formula:
+def constant(dtype: Any, value: float) -> Formula:
     """A layer that returns a number which is an attribute of its program, in the shape of the argument."""
     return Formula(lambda x: paddle.where(x > WIDTH, x.astype(dtype), paddle.full([WIDTH], value, dtype)))
 
@@ -95,6 +95,7 @@ def kinds(result: tuple[np.ndarray, Sequence[str]] | np.ndarray | str) -> list[l
 def types_from_files(path: Path, **options: Any) -> dict[str, str]:
     """By float8 type, the type of a tensor that paddle.save wrote to this path with these options and paddle.load read."""
     found = {}
+    dtype: Any  # the stubs of Paddle do not list the float8 types
     for dtype in ("float8_e4m3fn", "float8_e5m2"):
         paddle.save({"x": paddle.to_tensor(GIVEN).astype(dtype)}, str(path), **options)
         found[dtype] = str(paddle.load(str(path), **options)["x"].dtype).removeprefix("paddle.")

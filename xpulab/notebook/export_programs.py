@@ -44,7 +44,7 @@ def numbers(*shape: int) -> np.ndarray:
     return np.sin(1 + np.arange(np.prod(shape), dtype="float64") * 1.7).astype("float32").reshape(shape)
 
 
-def export(layer: Any, path: str | Path, specs: Sequence[tuple[list[int | None], str]]) -> str:
+def export(layer: Any, path: str | Path, specs: Sequence[tuple[list[int | None], Any]]) -> str:
     """Write the program and weights of a layer as <path>.json and <path>.pdiparams; returns the path as a text.
 
     The inputs are named input_0, input_1, ... Afterwards the layer computes operator by operator again: to_static replaces its
@@ -147,7 +147,7 @@ class Reductions(nn.Layer):
 class Stored(nn.Layer):
     """Multiplies by numbers that are stored in one type: [rows, 8] to [rows, 8], of float32."""
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: Any) -> None:
         super().__init__()
         self.register_buffer("factors", paddle.to_tensor(4 * numbers(WIDTH)).astype(dtype))
 
