@@ -71,6 +71,10 @@ class TestStates:
     def test_data_parallelism_alone_saves_nothing(self):
         assert memory(degrees=Degrees(dp=8), sharding_stage=3).parameters == ALL_PARAMETERS
 
+    def test_data_parallelism_alone_has_buffers_for_all_gradients(self):
+        assert memory(degrees=Degrees(dp=8)).gradients == 2 * ALL_PARAMETERS
+        assert memory(degrees=Degrees(dp=2, sharding=4)).gradients == ALL_PARAMETERS
+
     def test_main_gradients_are_four_bytes(self):
         assert memory(precision=cost.BFLOAT16_MAIN_GRADIENTS).gradients == 4 * ALL_PARAMETERS
 
@@ -124,7 +128,21 @@ class TestActivations:
     @pytest.mark.parametrize(("micro_batches", "stored"), [(64, 4), (4, 4), (2, 2)])
     def test_a_pipeline_stores_as_many_micro_batches_as_stages_but_no_more_than_there_are(self, micro_batches, stored):
         model = dataclasses.replace(SMALL, vocabulary=4)
-        assert memory(model, Degrees(pp=4), stored=self.ONE, batch=micro_batches).activations == stored * 16 * 8
+        gradients = 2 * 16 * (24 + 8)  # of gate and up, of the input and the output of the MLP
+        assert memory(model, Degrees(pp=4), stored=self.ONE, batch=micro_batches).activations == stored * 16 * 8 + gradients
+
+    def test_tensor_parallelism_copies_the_input_of_each_matrix_and_of_the_head(self):
+        stored = dataclasses.replace(self.ONE, copies=3)
+        assert memory(stored=stored).activations == memory(stored=self.ONE).activations
+        cut = memory(degrees=Degrees(mp=2), stored=stored).activations
+        assert cut - memory(degrees=Degrees(mp=2), stored=self.ONE).activations == (4 * 3 + 1) * 16 * 8
+
+    def test_gathered_logits_are_half_of_them_all_of_them_and_their_softmax(self):
+        two_bytes = dataclasses.replace(BYTES, logit=2)  # of a logit and of its softmax
+        given = {"degrees": Degrees(mp=2), "precision": two_bytes}
+        more = memory(**given, gathered_logits=True).activations - memory(**given).activations
+        assert more == 16 * 40 * (2 + 1 / 2) - 16 * 20 * 2
+        assert memory(gathered_logits=True).activations == memory().activations  # on one card there is nothing to gather
 
     # PaddleNLP, llm/docs/pretrain.md: max_memory_allocated in MB (2**20) on A100 cards, tp2 sd4 stage2, sequences of 4,096;
     # micro-batches from llm/llama/pretrain-llama2_7b-tp2sd4_stage2.json and its neighbours.

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import paddle
-from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM
+from paddle.distributed import fleet, get_rank, init_parallel_env
+from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM, LlamaForCausalLMPipe
 
-from xpulab.reference.cost import Model
+from xpulab.reference.cost import Degrees, Model
 
 MICRO_BATCHES = 2
 
@@ -23,7 +24,7 @@ def allocated_memory(trainings: Mapping[str, tuple[Model, Mapping[str, Any]]]) -
     for name, (model, how) in trainings.items():
         gc.collect()
         before = paddle.device.memory_allocated(place)
-        network = _new_network(model, how["sequence"])
+        network = _new_network(model, how["sequence"], Degrees())
         if how.get("recompute"):
             network.recompute_enable()
         optimizer = paddle.optimizer.AdamW(1e-3, parameters=network.parameters())
@@ -39,7 +40,39 @@ def allocated_memory(trainings: Mapping[str, tuple[Model, Mapping[str, Any]]]) -
     return found
 
 
-def _new_network(model: Model, sequence: int) -> Any:
+def allocated_in_parallel(trainings: Mapping[str, tuple[Model, Mapping[str, Any]]], degrees: Degrees) -> dict[str, int]:
+    """On a rank: name to the peak in a step with these degrees (dp, mp or pp), without what was allocated before.
+
+    trainings: as for allocated_memory. With mp the logits are gathered (Training.gathered_logits): simulated cards have no loss
+        of cut logits.
+    """
+    init_parallel_env()
+    strategy = fleet.DistributedStrategy()
+    strategy.hybrid_configs = {f"{kind}_degree": getattr(degrees, kind) for kind in ("dp", "mp", "pp")}
+    place, found = paddle.get_device(), {}
+    for name, (model, how) in trainings.items():
+        strategy.pipeline_configs = {"accumulate_steps": MICRO_BATCHES, "micro_batch_size": how["micro_batch"]}
+        fleet.init(is_collective=True, strategy=strategy)
+        gc.collect()
+        before = paddle.device.memory_allocated(place)
+        network = fleet.distributed_model(_new_network(model, how["sequence"], degrees))
+        optimizer = fleet.distributed_optimizer(paddle.optimizer.AdamW(1e-3, parameters=network.parameters()))
+        tokens = paddle.randint(0, model.vocabulary, [how["micro_batch"], how["sequence"]])
+        for _ in range(2):
+            paddle.device.reset_max_memory_allocated(place)
+            if degrees.pp > 1:
+                batch = tokens.tile([MICRO_BATCHES, 1])
+                network.train_batch([batch, batch], optimizer)
+            else:
+                _accumulate(network, tokens)
+                optimizer.step()
+                optimizer.clear_grad()
+        found[name] = paddle.device.max_memory_allocated(place) - before
+        del network, optimizer, tokens
+    return found
+
+
+def _new_network(model: Model, sequence: int, degrees: Degrees) -> Any:
     config = LlamaConfig(
         vocab_size=model.vocabulary,
         hidden_size=model.hidden,
@@ -49,8 +82,12 @@ def _new_network(model: Model, sequence: int) -> Any:
         num_key_value_heads=model.kv_heads,
         max_position_embeddings=sequence,
         use_cache=False,
+        tensor_parallel_degree=degrees.mp,
+        tensor_parallel_rank=get_rank() if degrees.mp > 1 else 0,
+        tensor_parallel_output=degrees.mp == 1,
     )
-    network = LlamaForCausalLM._from_config(config, dtype="float32")
+    kind = LlamaForCausalLMPipe if degrees.pp > 1 else LlamaForCausalLM
+    network = kind._from_config(config, dtype="float32")
     network.train()
     return network
 

@@ -64,7 +64,7 @@ class Memory:
     """Bytes on the card that needs most.
 
     parameters: the weights.
-    gradients: the gradients of the weights.
+    gradients: the gradients of the weights; with data parallelism alone also the buffers in which they are sent.
     optimizer: the state of AdamW, with float32 copies of shorter weights.
     activations: what layers store for the backward pass, and the logits.
     """
@@ -219,10 +219,20 @@ def _memory_of_stage(model: Model, training: Training, degrees: Degrees, stage: 
     shards_gradients = training.sharding_stage >= 2 and not (training.whole_gradients and training.sharding_stage == 2)
     return Memory(
         parameters=count * precision.weight / (shards if training.sharding_stage >= 3 else 1),
-        gradients=count * precision.gradient / (shards if shards_gradients else 1),
+        gradients=count * precision.gradient * _copies_of_gradients(degrees) / (shards if shards_gradients else 1),
         optimizer=count * precision.state / (shards if training.sharding_stage >= 1 else 1),
         activations=_activations(model, training, degrees, stage),
     )
+
+
+def _copies_of_gradients(degrees: Degrees) -> int:
+    """How many times a card holds the gradients.
+
+    With data parallelism alone fleet.distributed_model and PaddleNLP's Trainer take paddle.DataParallel, whose reducer sends
+    gradients in buffers that it keeps. With another degree fleet joins gradients after the backward pass, when activations are
+    freed.
+    """
+    return 2 if degrees.dp == degrees.cards > 1 else 1
 
 
 def _parameters(model: Model, degrees: Degrees, stage: int) -> int:
@@ -246,11 +256,12 @@ def _activations(model: Model, training: Training, degrees: Degrees, stage: int)
     tokens = training.micro_batch * training.sequence / degrees.sep
     stream = tokens * model.hidden / (degrees.mp if training.sequence_parallel else 1) * precision.activation
     layer = _activations_of_layer(model, training, degrees, tokens, stream)
-    norm = training.stored.last * stream if last else 0.0
-    logits = tokens * model.vocabulary / degrees.mp * precision.logit if last else 0.0
+    copies = 1 if degrees.mp > 1 and training.stored.copies else 0  # of the input of the head
+    norm = (training.stored.last + copies) * stream if last else 0.0
+    logits = tokens * model.vocabulary * _bytes_of_logit(training, degrees) if last else 0.0
     if training.recompute:
         return layers * stream + norm + max(layer, logits)
-    return layers * layer + norm + logits
+    return layers * layer + norm + (logits if last else _gradients_of_mlp(model, training, degrees, tokens, stream))
 
 
 def _activations_of_layer(model: Model, training: Training, degrees: Degrees, tokens: float, stream: float) -> float:
@@ -262,7 +273,24 @@ def _activations_of_layer(model: Model, training: Training, degrees: Degrees, to
     by_heads = (stored.queries + stored.keys * model.kv_heads / model.heads) * model.hidden
     scores = stored.scores * training.sequence * model.heads
     cut = tokens * (by_heads + stored.wide * model.intermediate + scores) / degrees.mp
-    return stored.whole * stream + cut * training.precision.activation
+    whole = stored.whole + (stored.copies if degrees.mp > 1 else 0)
+    return whole * stream + cut * training.precision.activation
+
+
+def _gradients_of_mlp(model: Model, training: Training, degrees: Degrees, tokens: float, stream: float) -> float:
+    """The bytes of the gradients of gate and up, and of what goes into the MLP and comes out of it.
+
+    They exist while the last layer of a stage still stores everything. On the last stage the logits need more.
+    """
+    return 2 * (tokens * model.intermediate / degrees.mp * training.precision.activation + stream)
+
+
+def _bytes_of_logit(training: Training, degrees: Degrees) -> float:
+    """The bytes on a card for each logit of the whole vocabulary."""
+    precision = training.precision
+    if training.gathered_logits and degrees.mp > 1:
+        return precision.logit + precision.activation / degrees.mp
+    return precision.logit / degrees.mp
 
 
 def _micro_batches(training: Training, degrees: Degrees) -> int:

@@ -76,6 +76,8 @@ class StoredActivations:
     wide: [batch, sequence, intermediate], cut.
     scores: [batch, heads, sequence, sequence], cut by heads.
     last: [batch, sequence, hidden], of the norm before the head; once for the model, not for each layer.
+    copies: [batch, sequence, hidden], not cut: what tensor parallelism adds. Each column-parallel matrix copies its input
+        (paddle/distributed/fleet/layers/mpu/mp_ops.py, _c_identity), and stores the copy in place of the norm's output.
     """
 
     whole: int
@@ -84,6 +86,7 @@ class StoredActivations:
     wide: int
     scores: int
     last: int
+    copies: int = 0
 
 
 FUSED = StoredActivations(whole=4, queries=2, keys=2, wide=3, scores=0, last=2)
@@ -91,9 +94,11 @@ FUSED = StoredActivations(whole=4, queries=2, keys=2, wide=3, scores=0, last=2)
 attention; gate, up and their product."""
 PLAIN_NORM = StoredActivations(whole=8, queries=2, keys=2, wide=3, scores=0, last=4)
 """As FUSED, but with a bf16 norm that is not fused: it also stores a float32 copy and the normalized input."""
-PLAIN = StoredActivations(whole=6, queries=6, keys=2, wide=3, scores=1, last=3)
+PLAIN = StoredActivations(whole=6, queries=6, keys=2, wide=3, scores=1, last=3, copies=3)
 """Nothing fused, in one precision, as PaddleNLP runs on the CPU: norms store input, normalized input and output; rotary
-embedding stores q and k and both with exchanged halves; the products store q, k and v for all heads; and the softmax."""
+embedding stores q and k and both with exchanged halves; the products store q, k and v for all heads; and the softmax. Five
+matrices (q, k, v, gate and up) have copies of their own under tensor parallelism, in place of two outputs of norms. In FUSED
+and PLAIN_NORM q, k and v are one matrix, gate and up another one: two copies in place of two outputs."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,8 @@ class Training:
     stored: the activations that a layer stores.
     whole_gradients: stage 2 has buffers for all gradients during the backward pass, as PaddleNLP's hand-written one does
         (paddle/distributed/fleet/meta_parallel/sharding/group_sharded_stage2.py allocates them before each).
+    gathered_logits: tensor parallelism gathers the logits before the loss (PaddleNLP's tensor_parallel_output=False); a card
+        has its own logits, all of them, and the softmax of all.
     """
 
     sequence: int
@@ -121,6 +128,7 @@ class Training:
     precision: Precision = BFLOAT16
     stored: StoredActivations = FUSED
     whole_gradients: bool = False
+    gathered_logits: bool = False
 
 
 @dataclass(frozen=True, order=True)

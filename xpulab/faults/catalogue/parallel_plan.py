@@ -27,6 +27,24 @@ def attention_scores_not_counted() -> None:
     cost.PLAIN = replace(cost.PLAIN, scores=0)
 
 
+@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory-of-two",))
+def buffers_of_gradients_not_counted() -> None:
+    """The formula for memory does not count the buffers in which data parallelism sends gradients."""
+    from xpulab.reference import cost
+
+    cost._copies_of_gradients = lambda degrees: 1
+
+
+@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory-of-two",))
+def copies_for_cut_matrices_not_counted() -> None:
+    """The formula for memory does not count the copies that tensor parallelism makes of the inputs of its matrices."""
+    from dataclasses import replace
+
+    from xpulab.reference import cost
+
+    cost.PLAIN = replace(cost.PLAIN, copies=0)
+
+
 @fault("09_parallel_plan", detected_by=("auto-parallel-config.legal",))
 def tensor_parallel_across_nodes() -> None:
     """Degrees count as legal although tensor parallelism leaves the node."""
