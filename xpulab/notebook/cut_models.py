@@ -92,12 +92,24 @@ def new_auto_llama(args: Any, seed: int = 0) -> tuple[Any, Any]:
 
 
 def ordered_auto_trainer() -> type:
-    """PaddleNLP's AutoTrainer, but it reads the rows in their order, so that a plain loop can be compared with it."""
+    """PaddleNLP's AutoTrainer, but it reads the rows in their order, so that a plain loop can be compared with it.
+
+    It takes `optimizers` with a sharded optimizer too: the stock one refuses them, and asks for the method that is here.
+    """
     workarounds.silence_paddlenlp_log()
     workarounds.restore_distributed_checkpoint()  # on Paddle 3.2 and later the next line fails without it
+    workarounds.reduce_before_scattering()
     from paddlenlp.trainer.auto_trainer import AutoTrainer
 
     class InOrder(AutoTrainer):
+        def __init__(self, *given: Any, optimizers: tuple[Any, None], **named: Any) -> None:
+            self._given_optimizer = optimizers[0]
+            super().__init__(*given, **named)
+
+        def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
+            self.optimizer = self._given_optimizer
+            self.create_scheduler(num_training_steps)
+
         def _get_train_sampler(self) -> Any:
             return paddle.io.BatchSampler(self.train_dataset, batch_size=BATCH)
 

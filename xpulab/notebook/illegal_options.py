@@ -1,8 +1,9 @@
-"""Combinations of PaddleNLP's options that are illegal, and a part of the error message of each."""
+"""Combinations of PaddleNLP's options that are illegal, a part of the error message of each, and some that are legal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from unittest import mock
 
 import paddle.distributed as dist
@@ -58,9 +59,24 @@ ILLEGAL: dict[str, tuple[str, str]] = {
 
 LEGAL = {"legal": ("--tensor_parallel_degree 2 --gradient_accumulation_steps 2", "")}
 
+_STAGES = "--pipeline_parallel_degree 2 --gradient_accumulation_steps 2"
+PIPELINE = {"pipeline": (_STAGES, ""), "unknown option": (f"{_STAGES} --pipeline_parallel_config x", "")}
 
-def answers_to(cases: Mapping[str, tuple[str, str]], common: Sequence[str]) -> dict[str, str]:
-    """On one of two ranks: case to PaddleNLP's error message for these options, or "accepted". common: further options."""
+
+@dataclass
+class WithSchedule(AutoTrainingArguments):
+    """AutoTrainingArguments with the field that its __post_init__ reads for a pipeline, and that it does not declare."""
+
+    pipeline_schedule_mode: str = "FThenB"
+
+
+def answers_to(
+    cases: Mapping[str, tuple[str, str]], common: Sequence[str], kind: type[AutoTrainingArguments] = AutoTrainingArguments
+) -> dict[str, str]:
+    """On one of two ranks: case to PaddleNLP's error message for these options, or "accepted".
+
+    common: further options. kind: the class of arguments.
+    """
     dist.init_parallel_env()
     workarounds.silence_paddlenlp_log()
     answers = {}
@@ -68,9 +84,9 @@ def answers_to(cases: Mapping[str, tuple[str, str]], common: Sequence[str]) -> d
         ranks.step(name)
         with mock.patch("paddle.distributed.fleet.init"):  # legal options would create groups of ranks here
             try:
-                parser = PdArgumentParser(AutoTrainingArguments)
+                parser = PdArgumentParser(kind)
                 parser.parse_args_into_dataclasses([*common, *options.split()], look_for_args_file=False)
                 answers[name] = "accepted"
-            except (AssertionError, ValueError) as error:
+            except (AssertionError, AttributeError, ValueError) as error:
                 answers[name] = str(error).splitlines()[0]
     return answers

@@ -55,6 +55,14 @@ def resharded(pairs: Iterable[Pair], x: np.ndarray) -> dict[Pair, Any]:
     return found
 
 
+def to_the_next_mesh(x: np.ndarray) -> np.ndarray | None:
+    """On one of two ranks: what it holds of x after a reshard from a mesh of rank 0 to a mesh of rank 1; None on rank 0."""
+    dist.init_parallel_env()
+    first, second = (dist.ProcessMesh([rank], dim_names=["x"]) for rank in (0, 1))
+    sent = dist.reshard(dist.shard_tensor(paddle.to_tensor(x), first, [dist.Replicate()]), second, [dist.Replicate()])
+    return sent._local_value().numpy() if dist.get_rank() == 1 else None
+
+
 def needs_a_missing_operation(pair: Pair) -> bool:
     """gloo lacks two operations: reduce-scatter (summand to part), and all-to-all (part to part of another dimension)."""
     shape, source, target = pair
