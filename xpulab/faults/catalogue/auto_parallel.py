@@ -161,6 +161,23 @@ def micro_batches_not_divided() -> None:
     AutoTrainer.dynamic_training = undivided
 
 
+@fault("08_auto_parallel", where="ranks", detected_by=("auto-parallel-config.trainer",))
+def gradients_of_other_ranks_not_added() -> None:
+    """A sharded optimizer cuts the gradient of a rank's own rows, and does not add those of the other ranks."""
+    import paddle.distributed as dist
+    from paddle.distributed.auto_parallel import api
+
+    real = api.reshard
+
+    def reshard(tensor, mesh, placements):
+        if any(each.is_partial() for each in tensor.placements):
+            whole = [dist.Replicate() if each.is_partial() else each for each in tensor.placements]
+            tensor = api.dtensor_from_local(tensor._local_value(), mesh, whole)
+        return real(tensor, mesh, placements)
+
+    api.reshard = dist.reshard = reshard
+
+
 @fault("08_auto_parallel", where="ranks", detected_by=("shard-dataloader.rows", "shard-layer.training"))
 def rows_the_same_on_every_rank() -> None:
     """The function shard_dataloader gives every rank the rows of the first rank."""
