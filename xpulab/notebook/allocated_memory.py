@@ -48,7 +48,7 @@ def allocated_in_parallel(trainings: Mapping[str, tuple[Model, Mapping[str, Any]
     """
     init_parallel_env()
     strategy = fleet.DistributedStrategy()
-    strategy.hybrid_configs = {f"{kind}_degree": getattr(degrees, kind) for kind in ("dp", "mp", "pp")}
+    strategy.hybrid_configs = {"dp_degree": degrees.dp, "mp_degree": degrees.mp, "pp_degree": degrees.pp}
     place, found = paddle.get_device(), {}
     for name, (model, how) in trainings.items():
         strategy.pipeline_configs = {"accumulate_steps": MICRO_BATCHES, "micro_batch_size": how["micro_batch"]}

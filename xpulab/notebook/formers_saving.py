@@ -117,6 +117,23 @@ def error_of_a_save(folder: Path, writable: bool) -> str:
             run.manager.terminate_workers()
 
 
+def average_of_two(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """What the other average of PaddleFormers, EMABuffer in the trainer, makes of a weight before and after a step.
+
+    On a GPU or an XPU it moves the weight with the card's copies; elsewhere these have stand-ins.
+    """
+    zcc, kept = importlib.import_module(MODULE), {}  # type: ignore[var-annotated]
+    buffer = object.__new__(zcc.EMABufferShardingIOBased)
+    buffer.args, buffer.offload = SimpleNamespace(zcc_save_ema_coef=KEEP), True
+    with ExitStack() as patches:
+        if paddle.get_device().partition(":")[0] not in ("gpu", "xpu"):
+            patches.enter_context(mock.patch.object(paddle.Tensor, "cuda", lambda tensor, *_: tensor))
+            patches.enter_context(mock.patch.object(paddle.Tensor, "pin_memory", lambda tensor, *_: tensor.clone()))
+        for value in (before, after):
+            buffer._ema_impl({"weight": paddle.to_tensor(value)}, kept)
+    return kept["weight"].numpy()
+
+
 class _Run:
     """A trainer with one optimizer, whose state is in one buffer, and a buffer of weights."""
 
@@ -134,8 +151,7 @@ class _Run:
         self.of_weights, count = _laid_out("weight", 0)
         for meta in self.of_weights.values():
             meta["buffer_index"] = "0"
-        with paddle.base.dygraph.guard(paddle.CPUPlace()):
-            self.buffers = [paddle.zeros([size], "float32"), paddle.zeros([count], "float32")]
+        self.buffers = [paddle.to_tensor(np.zeros(length, "float32"), place="cpu") for length in (size, count)]
         self.rng = np.random.default_rng(0)
 
     def begin(self) -> None:
@@ -164,8 +180,12 @@ class _Run:
             return
         kinds = {kind: self.metas[kind] for kind in ("moment1_0", "moment2_0")}
         model_states = self.of_weights, {"0": (1,) * 7}
-        dynamic = {"optimizer_states_meta": (kinds, self.metas["master"], None, (0,) * 7), "model_states_meta": model_states}
-        dynamic |= {"optimizer_states_name_path": f"optimizer.{SUFFIX}.pdopt", "model_states_name_path": "model.pdparams"}
+        dynamic = {
+            "optimizer_states_meta": (kinds, self.metas["master"], None, (0,) * 7),
+            "model_states_meta": model_states,
+            "optimizer_states_name_path": f"optimizer.{SUFFIX}.pdopt",
+            "model_states_name_path": "model.pdparams",
+        }
         static = {"model_config": "{}", "training_args": args, "model_meta": {}, "user_file": []}
         self.manager.update_zcc_workers(self.manager.cache_version + 1, dynamic, static, step)
 
@@ -294,5 +314,8 @@ def _stand_ins(run: _Run) -> Iterator[None]:
             use(mock.patch.object(module, "create_async_load", lambda: _HostCopies(run)))
         use(mock.patch.object(paddle.Tensor, "pin_memory", lambda tensor, *_: tensor.clone()))
         use(mock.patch.object(core, "set_cuda_current_device_id", lambda number: None, create=True))
-        use(mock.patch.object(paddle, "set_device", lambda name: None))
+        patches.callback(paddle.set_device, paddle.get_device())
+        set_device = paddle.set_device
+        use(mock.patch.object(paddle, "set_device", lambda name: set_device("cpu")))
+        set_device("cpu")  # on another device paddle.to_tensor would copy a buffer instead of opening it
         yield

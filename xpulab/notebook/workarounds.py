@@ -213,5 +213,5 @@ def reduce_before_scattering() -> None:
             tensor = real(tensor, tensor.process_mesh, summed)
         return real(tensor, mesh, placements)
 
-    reshard.reduces_before_scattering = True  # type: ignore[attr-defined]
+    reshard.reduces_before_scattering = True
     api.reshard = dist.reshard = reshard
