@@ -45,6 +45,14 @@ def copies_for_cut_matrices_not_counted() -> None:
     cost.PLAIN = replace(cost.PLAIN, copies=0)
 
 
+@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory-of-two",))
+def gradients_between_layers_not_counted() -> None:
+    """The formula for memory does not count the gradients of the MLP on a pipeline stage without a head."""
+    from xpulab.reference import cost
+
+    cost._gradients_of_mlp = lambda *given: 0.0
+
+
 @fault("09_parallel_plan", detected_by=("auto-parallel-config.legal",))
 def tensor_parallel_across_nodes() -> None:
     """Degrees count as legal although tensor parallelism leaves the node."""
