@@ -85,8 +85,18 @@ def run(
         ),
     ] = None,
     level: Annotated[
-        str, typer.Option(help="smoke: is it obviously broken. quick: does it work at all. standard: does it work right.")
+        str,
+        typer.Option(
+            help="smoke: is it obviously broken. quick: does it work at all. standard: does it work right. "
+            "soak: does it keep working; training, collectives and checkpoints again and again, see --hours."
+        ),
     ] = "quick",
+    hours: Annotated[
+        float | None, typer.Option(help="Only with --level soak: how long. Default: until it is interrupted.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of data, initial values and order; with --level soak that of the first round.")
+    ] = 0,
     checks: Annotated[
         list[str] | None,
         typer.Option("--check", help="Run only what the checks with this name or glob need; may be given several times."),
@@ -101,8 +111,13 @@ def run(
     from rich.console import Console
 
     from xpulab.harness.plan import check_needs, format_plan, make_plans
+    from xpulab.harness.soak import LEVEL as SOAK
+    from xpulab.harness.soak.selection import ROUND_LEVEL, check_hours, make_soak_plans
 
-    plans = make_plans(notebooks or [], level, checks or [])
+    check_hours(hours, level)
+    is_soak = level == SOAK
+    level = ROUND_LEVEL if is_soak else level
+    plans = make_soak_plans(notebooks or [], checks or []) if is_soak else make_plans(notebooks or [], level, checks or [])
     if show_list:
         for plan in plans:
             check_needs(plan.chapter)
@@ -117,11 +132,15 @@ def run(
     baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
     device = _device(device)
     folder = _folder(out)
-    target = Target(device, level, _cards(device, cards, plans))
-    harness.prepare(folder)
+    target = Target(device, level, _cards(device, cards, plans), seed)
     at_once = jobs or _jobs(device, len(plans))
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # notebooks share the cores, and tiny models gain nothing from more
     console = Console()
+    if is_soak:
+        from xpulab.harness.soak.loop import Soak, run_soak
+
+        raise typer.Exit(run_soak(Soak(tuple(plans), target, at_once, hours, folder, cold), console))
+    harness.prepare(folder)
     console.print(f"device {device}, level {level}, {len(plans)} notebooks, {at_once} at a time", highlight=False)
     outcome = harness.run(plans, target, at_once, folder, console, cold)
     console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)

@@ -169,4 +169,4 @@ def _record(name: str, measured: Any, control: Any, means: str, comparison: Comp
 
 
 def _to_record(name: str, means: str, row: Row, seconds: float) -> Record:
-    return Record(name, row.outcome, means, row.measured, row.expected, row.control, seconds, row.reason)
+    return Record(name, row.outcome, means, row.measured, row.expected, row.control, seconds, row.reason, digest=row.digest)

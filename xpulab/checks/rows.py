@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from xpulab.checks import compare
 from xpulab.checks.compare import Finding
+from xpulab.checks.digest import digest_of
 from xpulab.checks.ledger import ledger
 from xpulab.records.known_issues import known_issue
 from xpulab.records.record import Row
@@ -35,7 +37,8 @@ def evaluate(case: str, comparison: Comparison, measured: Callable[[], Any], con
     measured, control: functions that return the value. An exception in one is reported in the row, not raised.
     """
     try:
-        finding = comparison(measured())
+        value = measured()
+        finding, digest = comparison(value), digest_of(value)
     except Exception as error:
         return Row(case, "broken", None, "", "not tried", f"it raised {type(error).__name__}: {compare.first_line(error)}")
     control_outcome, why = _try_control(comparison, control)
@@ -43,7 +46,7 @@ def evaluate(case: str, comparison: Comparison, measured: Callable[[], Any], con
         outcome, reason = "passed" if finding.accepted else "failed", finding.why or None
     else:
         outcome, reason = "broken", why if finding.accepted else f"{finding.why}; and {why}"
-    return Row(case, outcome, finding.measured, finding.expected, control_outcome, reason)
+    return Row(case, outcome, finding.measured, finding.expected, control_outcome, reason, digest)
 
 
 def _try_control(comparison: Comparison, control: Callable[[], Any]) -> tuple[str, str]:
@@ -66,6 +69,6 @@ def with_known_issue(row: Row, name: str, case: str | None) -> Row:
         return row
     if row.outcome == "failed":
         reason = f"{issue.symptom} ({issue.reference}). Workaround: {issue.workaround}"
-        return Row(row.case, "known", row.measured, row.expected, row.control, reason)
+        return replace(row, outcome="known", reason=reason)
     reason = f"listed as {issue.id} in data/known_issues.yaml, but it passes: remove it from the list"
-    return Row(row.case, "fixed", row.measured, row.expected, row.control, reason)
+    return replace(row, outcome="fixed", reason=reason)

@@ -23,6 +23,7 @@ class Card:
     temperature_c: degrees Celsius
     power_w: W
     utilisation_percent: 0 to 100
+    clock_mhz: of what computes, MHz; the lowest where the tool shows several
     firmware: KL3 the SBL version, "1.48"; KL1 and KL2 the three-part version, "0001.0002.0022"
     state: "normal" or "error"; only the wide KL1/KL2 table has it
     """
@@ -39,6 +40,7 @@ class Card:
     utilisation_percent: float | None = None
     firmware: str | None = None
     state: str | None = None
+    clock_mhz: float | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ FIELDS = (
     "temperature.gpu",
     "power.draw",
     "utilization.gpu",
+    "clocks.sm",
     "driver_version",
 )
 
@@ -35,7 +36,7 @@ def read_nvidia_smi(timeout: float = TIMEOUT) -> Reading:
 
 
 def parse_values(text: str) -> Report:
-    """One line per card: the values of FIELDS in order, without units (MiB, C, W, %). "[N/A]" and the like become None.
+    """One line per card: the values of FIELDS in order, without units (MiB, C, W, %, MHz). "[N/A]" and the like become None.
 
     Raises ValueError with a sentence for anything else. Source: `nvidia-smi --help-query-gpu`.
     """
@@ -61,6 +62,7 @@ def _card(values: dict[str, str | None]) -> Card:
         temperature_c=_number(values["temperature.gpu"]),
         power_w=_number(values["power.draw"]),
         utilisation_percent=_number(values["utilization.gpu"]),
+        clock_mhz=_number(values["clocks.sm"]),
     )
 
 

@@ -40,18 +40,20 @@ class Target:
     """What a run is asked to use.
 
     device: cpu, gpu, xpu or sim. level: one of sections.LEVELS. cards: how many a notebook may use.
+    seed: of data, initial values and order; at least 0.
     """
 
     device: str
     level: str
     cards: int
+    seed: int = 0
 
 
 @dataclass(frozen=True)
 class Run:
     """How one notebook was run; stored in the executed notebook's metadata.
 
-    device, level, cards: as in Target. seconds: from the kernel's start to its end. budget_seconds: what was planned.
+    device, level, cards, seed: as in Target. seconds: from the kernel's start to its end. budget_seconds: what was planned.
     stopped: why it did not run to its end (a dead kernel, a time limit, an interruption), else None; an exception in a cell
     is not named here, the cell's own output shows it.
     """
@@ -62,6 +64,7 @@ class Run:
     seconds: float
     budget_seconds: float
     stopped: str | None
+    seed: int = 0
 
 
 OnCell = Callable[[Plan, int, int], None]
@@ -124,7 +127,7 @@ class Execution:
                 self._watchdogs.discard(watchdog)
         seconds = round(time.monotonic() - started, 2)
         target = self._target
-        run = Run(target.device, target.level, target.cards, seconds, plan.budget_seconds, watchdog.reason)
+        run = Run(target.device, target.level, target.cards, seconds, plan.budget_seconds, watchdog.reason, target.seed)
         _write_run(run, executed, plan.notebook)
         return executed
 

@@ -92,7 +92,7 @@ def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ())
     check's name that two notebooks share.
     """
     if level not in LEVELS:
-        raise InputError(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
+        raise InputError(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}; `xpulab run` also has soak")
     chapters = [read_chapter(path) for path in find_notebooks(notebooks)]
     _refuse_shared_file_names(chapters)
     _refuse_shared_names(chapters)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan
 from xpulab.harness.progress import progress_on
 from xpulab.harness.report.result import Result
-from xpulab.warm import kernels
+from xpulab.warm import kernels as warm_kernels
 
 IMPORT_SECONDS = 120.0
 """How long the imports of Paddle and PaddleNLP may take, once for all notebooks."""
@@ -48,13 +48,26 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
     A notebook that needs more cards than there are is skipped, with the reason. On Ctrl-C what runs is stopped, and what
     has finished is reported. When Paddle's import hangs, no notebook is run, and the reports say so.
     """
+    nothing_runs = all(_skipped(plan, target) for plan in plans)
+    return run_in(kernel_environment(target.device, cold or nothing_runs), plans, target, jobs, folder, console)
+
+
+def run_in(
+    kernels: AbstractContextManager[Mapping[str, str]],
+    plans: Sequence[Plan],
+    target: Target,
+    jobs: int,
+    folder: Path,
+    console: Console,
+) -> Outcome:
+    """As `run`, with kernels that have the variables which the context `kernels` gives, in the form of kernel_environment."""
     started = time.monotonic()
     verdicts = {plan.name: too_few for plan in plans if (too_few := _skipped(plan, target))}
     runnable = [plan for plan in plans if plan.name not in verdicts]
     interrupted = False
     notebooks = folder / "notebooks"
     try:
-        with progress_on(console, runnable) as progress, kernel_environment(target.device, cold or not runnable) as environment:
+        with progress_on(console, runnable) as progress, kernels as environment:
             execution = Execution(target, notebooks, progress.on_cell, environment)
             try:
                 for plan, executed in execution.run(runnable, jobs):
@@ -83,7 +96,7 @@ def kernel_environment(device: str, cold: bool = False) -> Iterator[dict[str, st
         yield without_server
         return
     with warm.ForkServer() as server:
-        yield kernels.environment(server, os.environ) if _is_ready(server) else without_server
+        yield warm_kernels.environment(server, os.environ) if _is_ready(server) else without_server
 
 
 def _is_ready(server: warm.ForkServer) -> bool:

@@ -32,7 +32,7 @@ class Row:
     """One case of a check that has many.
 
     case: the name of the case, for instance "float16".
-    outcome, measured, expected, control, reason: as in Record.
+    outcome, measured, expected, control, reason, digest: as in Record.
     """
 
     case: str
@@ -41,6 +41,7 @@ class Row:
     expected: str
     control: str
     reason: str | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Record:
     reason: why the outcome is not passed, and what to look at; None for a passed check.
     rows: the cases of a check that has many, else empty.
     measurements: the measurements of a check against baselines, whether there is a baseline or not; else empty.
+    digest: of the measured value: equal in two runs that measured the same to the last bit; None for what has no bits, and
+        for a check that has rows.
     """
 
     name: str
@@ -87,6 +90,7 @@ class Record:
     reason: str | None = None
     rows: tuple[Row, ...] = ()
     measurements: tuple[Measurement, ...] = ()
+    digest: str | None = None
 
     @property
     def capability(self) -> str:

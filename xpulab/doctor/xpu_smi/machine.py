@@ -17,7 +17,7 @@ MAX_WATTS = 2000
 def parse_machine(text: str) -> Report:
     """One line per card with at least 22 shell-quoted fields; newer tools write 32. Raises ValueError for anything else.
 
-    0 PCI address, 2 device, 3 serial, 4 temperature C, 8 power W, 17 and 18 memory used and total MB,
+    0 PCI address, 2 device, 3 serial, 4 temperature C, 8 power W, 9 to 14 clocks MHz, 17 and 18 memory used and total MB,
     19 utilisation %, 20 firmware init:bootloader:main.cpld, 21 model. Source: `xpu_smi --help`.
     """
     if not text.strip():
@@ -44,7 +44,13 @@ def _machine_card(line: str) -> Card:
         memory_total_mib=parse_whole_number(parts[18]),
         utilisation_percent=parse_number(parts[19]),
         firmware=sbl[1] if sbl else None,
+        clock_mhz=_lowest_clock(parts[9:15]),
     )
+
+
+def _lowest_clock(values: list[str]) -> float | None:
+    """The lowest of a card's clocks, MHz: a clock of 0 belongs to no unit of this card."""
+    return min((clock for clock in map(parse_number, values) if clock), default=None)
 
 
 def _watts(power: float | None) -> float | None:

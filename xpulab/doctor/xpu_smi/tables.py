@@ -64,7 +64,7 @@ def _kl3_card(first: re.Match[str], rest: list[str]) -> Card:
 
 
 def _kl1_kl2_card(cells: dict[str, str]) -> Card:
-    """A card from its row. cells: by column heading. The wide table adds state, power, temperature and firmware."""
+    """A card from its row. cells: by column heading. The wide table adds state, power, temperature, clock and firmware."""
     used, total = _used_and_total(cells.get("Memory", ""), "MB")
     return Card(
         index=int(cells["DevID"]),
@@ -79,6 +79,7 @@ def _kl1_kl2_card(cells: dict[str, str]) -> Card:
         utilisation_percent=parse_number(cells.get("UseRate")),
         firmware=cells.get("Firmware Version"),
         state={"N": "normal", "E": "error"}.get(cells.get("State", "")),
+        clock_mhz=parse_number(cells.get("Freq(MHz)")),
     )
 
 

@@ -1,0 +1,8 @@
+"""Level soak: the same checks again and again for hours, the first difference named by its round.
+
+selection: what a round runs. seeds, values: which rounds must measure the same, and where they differ. readings: temperatures
+and clocks. loop: the rounds. log: what is kept of them. summary, report: what is said at the end.
+"""
+
+LEVEL = "soak"
+"""The name of the level on the command line; the rounds run at selection.ROUND_LEVEL."""

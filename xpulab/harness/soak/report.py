@@ -1,0 +1,125 @@
+"""The reports of a soak: soak.json for programs, summary.txt and the terminal for people, junit.xml for CI systems."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from xpulab.harness.report.result import SCOPE
+from xpulab.harness.soak.rounds import Round, extremes, part_names
+from xpulab.harness.soak.summary import Summary, spread, to_json
+
+_SHOWN = 10
+"""Places that the summary lists; soak.jsonl has all."""
+
+_UNITS = {"temperature_c": "°C", "clock_mhz": "MHz", "power_w": "W", "memory_used_mib": "MiB"}
+_FORBIDDEN = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def files(summary: Summary) -> dict[str, str]:
+    """The reports by file name."""
+    return {
+        "summary.txt": format_summary(summary) + "\n",
+        "junit.xml": _xml(summary),
+        "soak.json": json.dumps(to_json(summary), indent=2, allow_nan=False) + "\n",
+    }
+
+
+def format_round(this: Round) -> str:
+    """The line of a round for a terminal, its problems below."""
+    shown = "".join(f", {text}" for text in _parts(this))
+    head = f"round {this.number}, seed {this.seed}: {this.outcome}, {this.checks} checks compared"
+    lines = [f"{this.began:%H:%M:%S}  {head}, {this.repeated} values repeated, {this.seconds:.0f} s{shown}"]
+    lines += [f"          {found}" for found in this.found[:_SHOWN]]
+    lines += [f"          and {len(this.found) - _SHOWN} more"] if len(this.found) > _SHOWN else []
+    return "\n".join([*lines, *(f"          note: {note}" for note in this.notes)])
+
+
+def format_summary(summary: Summary) -> str:
+    """The summary for a terminal."""
+    return "\n".join(_lines(summary))
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    rounds, target = summary.rounds, summary.target
+    ended = "interrupted after" if summary.interrupted else "ended after"
+    yield f"soak on {target.device}, {', '.join(plan.name for plan in summary.plans)}: {ended} {_hours(summary.seconds)}"
+    seeds = sorted({each.seed for each in rounds})
+    yield f"  rounds       {len(rounds)}, of which {len(summary.complete)} complete; seeds {', '.join(map(str, seeds))}"
+    checks = sum(each.checks for each in rounds)
+    yield f"  checks       {checks} compared; {summary.repeated} values compared with an earlier round of the same seed"
+    if times := spread([each.seconds for each in summary.complete]):
+        yield f"  a round      {times['lowest']:.0f} to {times['highest']:.0f} s, median {times['median']:.0f} s"
+    samples = tuple(sample for each in rounds for sample in each.samples)
+    for name in part_names(samples):
+        values = (f"{low:g} to {high:g} {_UNITS[key]}" for key, (low, high) in extremes(samples, name).items())
+        yield f"  {name:<12} {', '.join(values)}"
+    yield from (f"  note         {note}" for note in dict.fromkeys(sample.note for sample in samples if sample.note))
+    if rounds:
+        first, last = rounds[0].memory, rounds[-1].memory
+        used = f"{first.machine} MiB of the machine used after the first round, {last.machine} MiB after the last"
+        yield f"  memory       {used}"
+        yield f"               this process {first.own} and {last.own} MiB, /dev/shm {first.shared} and {last.shared} MiB"
+    yield from _problems(summary)
+    yield SCOPE[target.device]
+    yield f"{_VERDICTS[summary.outcome]}: report {summary.folder}"
+
+
+_VERDICTS = {
+    "passed": "green: nothing was red, and every value repeated",
+    "failed": "RED: see the first problem above",
+    "nothing compared": "no verdict: no two rounds with the same seed ended, so no value was compared with an earlier one",
+}
+
+
+def _problems(summary: Summary) -> Iterator[str]:
+    if not summary.found:
+        return
+    yield f"first problem: {summary.found[0]}"
+    places = list(summary.places().items())
+    for place, count in places[:_SHOWN]:
+        first = summary.rounds_of(place)[0]
+        yield f"  {place}: {first.problem.kind} in {count} of {len(summary.rounds)} rounds, first in round {first.number}"
+    if len(places) > _SHOWN:
+        yield f"  and {len(places) - _SHOWN} more places; soak.jsonl has all"
+    if summary.first_bad is not None:
+        yield f"  reports of round {summary.first_bad}: rounds/{summary.first_bad:04d}/index.html"
+
+
+def _parts(this: Round) -> Iterator[str]:
+    """The highest temperature and the lowest clock of each card."""
+    for name in part_names(this.samples):
+        values = extremes(this.samples, name)
+        temperature, clock = values.get("temperature_c"), values.get("clock_mhz")
+        texts = [f"{temperature[1]:g} °C" if temperature else "", f"{clock[0]:g} MHz" if clock else ""]
+        yield " ".join([name, *filter(None, texts)])
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.2f} h"
+
+
+def _xml(summary: Summary) -> str:
+    """A test suite for each notebook, a test case for each check; a failure names the rounds."""
+    root = ElementTree.Element("testsuites", name="xpulab soak", time=str(round(summary.seconds, 1)))
+    for plan in summary.plans:
+        named = [check.name for check in plan.checks]
+        places = [place for place in summary.places() if place.notebook == plan.name]
+        cases = [*named, *dict.fromkeys(place.check for place in places if place.check not in named)]
+        suite = ElementTree.SubElement(root, "testsuite", name=plan.name, tests=str(len(cases)))
+        failures = 0
+        for name in cases:
+            case = ElementTree.SubElement(suite, "testcase", classname=plan.name, name=name)
+            found = [
+                each for each in summary.found if (each.problem.place.notebook, each.problem.place.check) == (plan.name, name)
+            ]
+            if found:
+                failures += 1
+                numbers = ", ".join(str(number) for number in dict.fromkeys(each.number for each in found))
+                failure = ElementTree.SubElement(case, "failure", message=f"{found[0].problem.kind} in round {numbers}")
+                failure.text = _FORBIDDEN.sub("", "\n".join(map(str, found[:_SHOWN])))
+        suite.set("failures", str(failures))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
