@@ -57,6 +57,7 @@ def _where(result: Result) -> list[str]:
         facts += [str(context.machine[name]) for name in ("card", "processor") if context.machine.get(name)]
         facts += [f"driver {context.machine['driver']}"] if context.machine.get("driver") else []
         facts += [f"{package} {version}" for package, version in context.versions.items() if "paddle" in package]
+    facts += [f"seed {target.seed}"] if target.seed else []
     return [*facts, f"level {target.level}", f"{result.seconds:.1f} s", result.date.replace("T", " ")]
 
 

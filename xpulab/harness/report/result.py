@@ -123,6 +123,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "scope": result.scope,
             "level": result.target.level,
             "cards": result.target.cards,
+            "seed": result.target.seed,
             "seconds": round(result.seconds, 1),
             "date": result.date,
             "card_facts": [asdict(card) for card in context.card_facts] if context else [],

@@ -65,7 +65,7 @@ class Log:
         """Write files beside the lines, each whole or not at all."""
         for name, text in reports.items():
             unfinished = self.folder / f".{name}"
-            unfinished.write_text(text, encoding="utf-8")
+            unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
             unfinished.replace(self.folder / name)
 
     def kept(self) -> list[str]:

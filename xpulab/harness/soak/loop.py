@@ -69,7 +69,7 @@ def soak(asked: Soak, console: Console) -> Summary:
     try:
         with Kernels(asked.target.device, asked.cold) as kernels:
             runner = _Runner(asked, log, kernels)
-            while _has_time(asked.hours, time.monotonic() - started, [each.seconds for each in rounds]):
+            while has_time(asked.hours, time.monotonic() - started, [each.seconds for each in rounds]):
                 this = runner.run(len(rounds) + 1)
                 with _uninterrupted():
                     rounds.append(this)
@@ -85,7 +85,7 @@ def soak(asked: Soak, console: Console) -> Summary:
     return summary
 
 
-def _has_time(hours: float | None, elapsed: float, seconds: Sequence[float]) -> bool:
+def has_time(hours: float | None, elapsed: float, seconds: Sequence[float]) -> bool:
     """Whether another round begins: the first one always, later ones when one of median length ends in time."""
     if hours is None or not seconds:
         return True
