@@ -58,5 +58,3 @@ def round_of() -> Callable[..., Round]:
 def problem() -> Callable[..., Problem]:
     """problem(check): a red one of 02_sft."""
     return lambda check="sft.recall", kind="red", case="": Problem(kind, Place("02_sft", check, case), "measured 3")
-
-

@@ -15,7 +15,13 @@ PLANNED = [check.name for plan in make_plans([], "standard") for check in plan.c
 
 def test_a_round_trains_sends_and_saves():
     checks = {check.name for plan in make_soak_plans([], []) for check in plan.checks}
-    assert {"sft.repeat-weights", "lora.merge", "collectives.values", "resume.exact", "distributed-checkpoint.reshard"} <= checks
+    assert {
+        "sft.repeat-weights",
+        "lora.merge",
+        "collectives.values",
+        "resume.exact",
+        "distributed-checkpoint.reshard",
+    } <= checks
 
 
 def test_checks_that_are_asked_for_replace_the_usual_ones():
