@@ -16,7 +16,7 @@ def nvidia_smi(machine, formats):
 def test_values_become_cards(nvidia_smi):
     card = nvidia_smi.cards[0]
     assert (card.model, card.generation, card.pci_address) == ("NVIDIA A100-SXM4-80GB", "cuda", "0000:17:00.0")
-    assert (card.memory_total_mib, card.power_w, card.utilisation_percent) == (81920, 61.42, 5)
+    assert (card.memory_total_mib, card.power_w, card.utilisation_percent, card.clock_mhz) == (81920, 61.42, 5, 1410)
 
 
 def test_bracketed_values_are_absent(nvidia_smi):
@@ -39,7 +39,7 @@ def test_no_tool_is_missing(machine):
     assert read_nvidia_smi().outcome == "missing"
 
 
-@pytest.mark.parametrize("text", ["No devices were found\n", "0, A100\n", "x" + ", y" * 9])
+@pytest.mark.parametrize("text", ["No devices were found\n", "0, A100\n", "x" + ", y" * 10])
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError):
         parse_values(text)

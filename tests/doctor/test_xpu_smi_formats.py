@@ -44,9 +44,9 @@ def test_narrow_kl2_table_gives_memory_and_use(formats):
     assert (card.power_w, card.temperature_c, card.state) == (None, None, None)
 
 
-def test_wide_table_adds_power_temperature_and_firmware(formats):
+def test_wide_table_adds_power_temperature_clock_and_firmware(formats):
     card = parse_table((formats / "kl1_kl2_table_wide.txt").read_text()).cards[0]
-    assert (card.power_w, card.temperature_c, card.firmware) == (31, 52, "0002.0004.0029")
+    assert (card.power_w, card.temperature_c, card.clock_mhz, card.firmware) == (31, 52, 1300, "0002.0004.0029")
 
 
 def test_wide_table_shows_which_card_is_in_its_error_state(formats):
@@ -62,7 +62,14 @@ def test_two_devices_of_a_k200_board_share_an_address(formats):
 def test_machine_form_reads_the_32_documented_fields(formats):
     card = parse_machine((formats / "kl3_machine.txt").read_text()).cards[1]
     assert (card.index, card.serial, card.model, card.firmware) == (1, "02K21A901CV0041B", "P800 OAM", "1.39")
-    assert (card.temperature_c, card.power_w, card.memory_total_mib) == (39, 88, 98304)
+    assert (card.temperature_c, card.power_w, card.memory_total_mib, card.clock_mhz) == (39, 88, 98304, 1450)
+
+
+def test_of_several_clocks_the_lowest_that_is_not_0_counts(formats):
+    line = (formats / "kl3_machine.txt").read_text().splitlines()[0]
+    clocks = {"1450 1450 1450 1450 1450 1450": 1450, "1450 900 0 0 0 0": 900, "0 0 0 0 0 0": None}
+    cards = [parse_machine(line.replace("1450 1450 1450 1450 1450 1450", each)).cards[0] for each in clocks]
+    assert [card.clock_mhz for card in cards] == list(clocks.values())
 
 
 def test_machine_form_of_an_older_tool_has_22_fields(formats):

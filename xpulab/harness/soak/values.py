@@ -18,11 +18,11 @@ _LOSS = "loss"
 
 
 def seed_of(number: int, first: int) -> int:
-    """The seed of a round, counted from 1: each of the SEEDS twice in a row, then from the first one again.
+    """The seed of a round, counted from 1: the first seed in every second round, in the others the SEEDS in turns.
 
-    The second of two rounds finds what is wrong now and then; those after the first turn, what has changed for good.
+    0 0 1 0 2 0 3 0 ...: what has changed for good differs from round 1 in the next even round, and no later.
     """
-    return first + (number - 1) // 2 % SEEDS
+    return first if number % 2 == 0 else first + (number - 1) // 2 % SEEDS
 
 
 @dataclass(frozen=True)
