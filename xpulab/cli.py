@@ -88,7 +88,7 @@ def run(
         str,
         typer.Option(
             help="smoke: is it obviously broken. quick: does it work at all. standard: does it work right. "
-            "soak: does it keep working; training, collectives and checkpoints again and again, see --hours."
+            "soak: does it keep working: training, collectives and checkpoints again and again, see --hours."
         ),
     ] = "quick",
     hours: Annotated[

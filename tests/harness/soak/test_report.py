@@ -65,6 +65,13 @@ def test_the_summary_has_the_spread_of_times_and_temperatures(summary, round_of)
     assert "61 to 65 °C, 1450 to 1450 MHz, 90 to 90 W, 504 to 504 MiB" in text
 
 
+def test_what_is_worth_knowing_of_rounds_is_said_once(summary, round_of):
+    note = "07_collectives is skipped: it needs 2 cards, and --cards allows 1"
+    text = report.format_summary(summary(round_of(1, notes=(note,)), round_of(2, notes=(note,))))
+    assert text.count(note) == 1
+    assert report.format_round(round_of(1, notes=(note,))).endswith(f"note: {note}")
+
+
 def test_the_line_of_a_round_fits_its_schema(round_of, problem):
     line = valid(rounds.to_json(round_of(3, DIFFERENCE, problem())), "soak_round.schema.json")
     assert [each["kind"] for each in line["problems"]] == ["difference", "red"]

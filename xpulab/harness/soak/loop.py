@@ -98,6 +98,7 @@ class _Runner:
     def __init__(self, asked: Soak, log: Log, kernels: Kernels) -> None:
         self._asked, self._log, self._kernels = asked, log, kernels
         self._values = Values(selection())
+        self._noted: set[str] = set()
 
     def run(self, number: int) -> Round:
         """Run one round; an interruption ends it early."""
@@ -120,7 +121,9 @@ class _Runner:
                 verdicts = [each for each in verdicts if each.run and not each.run.stopped]
             repeated, differences = self._values.compare(number, seed, verdicts)
             found = in_order(number, seed, [*differences, *red_in(verdicts)], verdicts, sampler.samples)
-            replaced = ("the fork server had ended and was started again",) if 0 < servers < self._kernels.started else ()
+            notes = [f"{each.name} is skipped: {each.reason}" for each in verdicts if each.outcome == "skipped"]
+            if 0 < servers < self._kernels.started:
+                notes.append("the fork server had ended and was started again")
             return Round(
                 number=number,
                 seed=seed,
@@ -132,8 +135,15 @@ class _Runner:
                 samples=sampler.samples,
                 memory=read_memory(self._log.folder),
                 found=found,
-                notes=replaced,
+                notes=tuple(self._new(notes)),
             )
+
+    def _new(self, notes: Sequence[str]) -> Iterator[str]:
+        """Those that no earlier round had: what is so in every round is said once."""
+        for note in notes:
+            if note not in self._noted:
+                self._noted.add(note)
+                yield note
 
 
 def _keep(log: Log, summary: Summary, console: Console) -> None:

@@ -56,7 +56,8 @@ def _lines(summary: Summary) -> Iterator[str]:
     for name in part_names(samples):
         values = (f"{low:g} to {high:g} {_UNITS[key]}" for key, (low, high) in extremes(samples, name).items())
         yield f"  {name:<12} {', '.join(values)}"
-    yield from (f"  note         {note}" for note in dict.fromkeys(sample.note for sample in samples if sample.note))
+    notes = [*(sample.note for sample in samples if sample.note), *(note for each in rounds for note in each.notes)]
+    yield from (f"  note         {note}" for note in dict.fromkeys(notes))
     if rounds:
         first, last = rounds[0].memory, rounds[-1].memory
         used = f"{first.machine} MiB of the machine used after the first round, {last.machine} MiB after the last"
