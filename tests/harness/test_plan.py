@@ -77,7 +77,7 @@ def test_an_empty_folder_is_refused(tmp_path, monkeypatch):
 
 
 def test_an_unknown_level_is_refused_with_those_there_are(folder):
-    assert refusal("01_one", "deep") == "no level 'deep': choose smoke, quick or standard"
+    assert refusal("01_one", "deep") == "no level 'deep': choose smoke, quick or standard; `xpulab run` also has soak"
 
 
 def test_a_plan_says_what_the_notebook_says_of_itself(put):
