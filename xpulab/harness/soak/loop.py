@@ -20,7 +20,7 @@ from xpulab.harness.plan import Plan
 from xpulab.harness.soak import report
 from xpulab.harness.soak.kernels import Kernels
 from xpulab.harness.soak.log import Log
-from xpulab.harness.soak.readings import Sampler, read_memory
+from xpulab.harness.soak.readings import Sample, Sampler, read_memory
 from xpulab.harness.soak.rounds import FAILED, INTERRUPTED, PASSED, Round, in_order
 from xpulab.harness.soak.selection import selection
 from xpulab.harness.soak.summary import Summary
@@ -70,8 +70,9 @@ def soak(asked: Soak, console: Console) -> Summary:
         with Kernels(asked.target.device, asked.cold) as kernels:
             runner = _Runner(asked, log, kernels)
             while has_time(asked.hours, time.monotonic() - started, [each.seconds for each in rounds]):
-                this = runner.run(len(rounds) + 1)
+                executed = runner.run(len(rounds) + 1)
                 with _uninterrupted():
+                    this = runner.compare(executed)
                     rounds.append(this)
                     _keep(log, _summary(asked, log, rounds, started, interrupted=False), console)
                 if this.outcome == INTERRUPTED:
@@ -92,6 +93,20 @@ def has_time(hours: float | None, elapsed: float, seconds: Sequence[float]) -> b
     return elapsed + median(seconds) <= hours * _SECONDS_PER_HOUR
 
 
+@dataclass(frozen=True)
+class _Executed:
+    """A round that was not compared yet. replaced: whether the fork server was. The rest is as in Round."""
+
+    number: int
+    seed: int
+    began: datetime
+    seconds: float
+    verdicts: tuple[Verdict, ...]
+    interrupted: bool
+    samples: tuple[Sample, ...]
+    replaced: bool
+
+
 class _Runner:
     """Runs rounds, and compares each with earlier ones."""
 
@@ -100,43 +115,49 @@ class _Runner:
         self._values = Values(selection())
         self._noted: set[str] = set()
 
-    def run(self, number: int) -> Round:
-        """Run one round; an interruption ends it early."""
+    def run(self, number: int) -> _Executed:
+        """Run one round; an interruption ends it early, and nothing that has finished is lost."""
         asked = self._asked
         seed = seed_of(number, asked.target.seed)
         began, started, servers = datetime.now().astimezone(), time.monotonic(), self._kernels.started
         folder = self._log.prepare(number)
         verdicts: Sequence[Verdict] = ()
         interrupted = False
-        with Sampler(asked.target.device) as sampler:
-            try:
-                target = replace(asked.target, seed=seed)
-                quiet = Console(quiet=True)
+        sampler = Sampler(asked.target.device)
+        try:
+            with sampler:
+                target, quiet = replace(asked.target, seed=seed), Console(quiet=True)
                 outcome = harness.run_in(self._kernels.of_round(), asked.plans, target, asked.jobs, folder, quiet)
                 verdicts, interrupted = outcome.result.verdicts, outcome.interrupted
-            except KeyboardInterrupt:
-                interrupted = True
-        with _uninterrupted():
-            if interrupted:
-                verdicts = [each for each in verdicts if each.run and not each.run.stopped]
-            repeated, differences = self._values.compare(number, seed, verdicts)
-            found = in_order(number, seed, [*differences, *red_in(verdicts)], verdicts, sampler.samples)
-            notes = [f"{each.name} is skipped: {each.reason}" for each in verdicts if each.outcome == "skipped"]
-            if 0 < servers < self._kernels.started:
-                notes.append("the fork server had ended and was started again")
-            return Round(
-                number=number,
-                seed=seed,
-                began=began,
-                seconds=time.monotonic() - started,
-                outcome=INTERRUPTED if interrupted else FAILED if found else PASSED,
-                checks=sum(verdict.compared for verdict in verdicts),
-                repeated=repeated,
-                samples=sampler.samples,
-                memory=read_memory(self._log.folder),
-                found=found,
-                notes=tuple(self._new(notes)),
-            )
+        except KeyboardInterrupt:
+            interrupted = True
+        replaced = 0 < servers < self._kernels.started
+        seconds = time.monotonic() - started
+        return _Executed(number, seed, began, seconds, tuple(verdicts), interrupted, sampler.samples, replaced)
+
+    def compare(self, executed: _Executed) -> Round:
+        """Compare a round with earlier ones. Of an interrupted one the notebooks that were not ended by that count."""
+        number, seed, verdicts = executed.number, executed.seed, executed.verdicts
+        if executed.interrupted:
+            verdicts = tuple(each for each in verdicts if each.run and not (each.run.stopped or "").startswith(INTERRUPTED))
+        repeated, differences = self._values.compare(number, seed, verdicts)
+        found = in_order(number, seed, [*differences, *red_in(verdicts)], verdicts, executed.samples)
+        notes = [f"{each.name} is skipped: {each.reason}" for each in verdicts if each.outcome == "skipped"]
+        if executed.replaced:
+            notes.append("the fork server had ended and was started again")
+        return Round(
+            number=number,
+            seed=seed,
+            began=executed.began,
+            seconds=executed.seconds,
+            outcome=INTERRUPTED if executed.interrupted else FAILED if found else PASSED,
+            checks=sum(verdict.compared for verdict in verdicts),
+            repeated=repeated,
+            samples=executed.samples,
+            memory=read_memory(self._log.folder),
+            found=found,
+            notes=tuple(self._new(notes)),
+        )
 
     def _new(self, notes: Sequence[str]) -> Iterator[str]:
         """Those that no earlier round had: what is so in every round is said once."""
