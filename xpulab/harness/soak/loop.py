@@ -50,7 +50,7 @@ def run_soak(asked: Soak, console: Console) -> int:
     target = asked.target
     where = f"device {target.device}, {len(asked.plans)} notebooks a round at level {target.level}, {asked.jobs} at a time"
     until = "until it is interrupted" if asked.hours is None else f"for {asked.hours:g} h"
-    console.print(f"soak {until}: {where}", highlight=False)
+    console.print(f"soak {until}: {where}", highlight=False, soft_wrap=True)
     summary = soak(asked, console)
     console.print(report.format_summary(summary), highlight=False, markup=False, soft_wrap=True)
     return summary.exit_code
