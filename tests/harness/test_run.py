@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from nbformat import v4
 from rich.console import Console
 
 from xpulab.harness import run as harness
@@ -28,3 +29,15 @@ def test_a_notebook_that_needs_more_cards_than_it_may_use_is_skipped_with_the_re
 @pytest.mark.parametrize(("device", "cards"), [("cpu", 1), ("sim", 2), ("xpu", 4)])
 def test_ranks_are_processes_on_the_cpu_and_cards_elsewhere(put, device, cards):
     assert harness._skipped(read_plan(put("two", GOOD, cards=2), "quick"), Target(device, "quick", cards)) is None
+
+
+@pytest.mark.parametrize(("seed", "committed", "outcome"), [(0, "0", "passed"), (0, "5", "failed"), (7, "0", "passed")])
+def test_a_notebook_gets_the_seed_and_its_text_is_compared_with_the_committed_one_for_seed_0(
+    put, tmp_path, seed, committed, outcome
+):
+    shown = v4.new_code_cell("print(seed)", outputs=[v4.new_output("stream", text=f"{committed}\n")], execution_count=1)
+    plan = read_plan(put("one", shown, f'check.equal("demo.seed", seed, {seed}, control=99)'), "quick")
+    harness.prepare(tmp_path / "out")
+    asked = Target("cpu", "quick", 1, seed)
+    [verdict] = harness.run([plan], asked, 1, tmp_path / "out", Console(quiet=True), cold=True).result.verdicts
+    assert (verdict.outcome, verdict.run.seed, verdict.records[0].outcome) == (outcome, seed, "passed")
