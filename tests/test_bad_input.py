@@ -73,7 +73,7 @@ WRONG = {
     "a folder that holds another soak": (
         ["n.ipynb", "--level", "soak", "--device", "cpu", "--check", "demo.good", "--out", "."],
         {"n.ipynb": notebook(GOOD), "soak.jsonl": ""},
-        ["holds another soak", "--out"],
+        ["holds another run", "--out"],
     ),
     "no job": (["--jobs", "0"], {}, ["--jobs"]),
     "a file where the reports go": (["--out", "n.ipynb"], {"n.ipynb": notebook(GOOD)}, ["n.ipynb", "--out"]),

@@ -27,6 +27,9 @@ from xpulab.warm import kernels as warm_kernels
 IMPORT_SECONDS = 120.0
 """How long the imports of Paddle and PaddleNLP may take, once for all notebooks."""
 
+_OF_ANOTHER_RUN = ("result.json", "notebooks", "soak.jsonl")
+"""What a folder for reports must not hold."""
+
 
 class ImportHangs(InputError):
     """Paddle or PaddleNLP cannot be imported within IMPORT_SECONDS: no notebook could run."""
@@ -128,7 +131,7 @@ def prepare(folder: Path) -> None:
     """Make the folder for a run. Raises InputError when it holds another run or cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if (folder / "result.json").exists() or (folder / "notebooks").exists():
+        if any((folder / name).exists() for name in _OF_ANOTHER_RUN):
             raise InputError(f"{folder}: holds another run; name another folder with --out, or remove that one")
         (folder / "notebooks").mkdir()
     except OSError as error:

@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from xpulab.errors import InputError
 from xpulab.harness import run as harness
 from xpulab.harness.soak.rounds import PASSED, Round, to_json
 
@@ -27,8 +26,6 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         """Raises InputError when the folder holds another run or soak, or cannot be written."""
-        if (folder / LINES).exists():
-            raise InputError(f"{folder}: holds another soak; name another folder with --out, or remove that one")
         harness.prepare(folder)
         (folder / "notebooks").rmdir()  # each round has its own
         (folder / LINES).touch()
