@@ -84,6 +84,11 @@ def test_a_red_value_is_neither_compared_nor_what_later_ones_are_compared_with(v
     assert values.compare(3, 0, [verdict(of("sft.loss", digest="bad", outcome="failed"))]) == (0, [])
 
 
+def test_a_value_that_a_known_issue_makes_wrong_is_not_compared(values, verdict):
+    values.compare(1, 0, [verdict(of("sft.loss", outcome="known"))])
+    assert values.compare(2, 0, [verdict(of("sft.loss", digest="bb", outcome="known"))]) == (0, [])
+
+
 def test_a_check_that_is_skipped_after_it_compared_is_a_difference(values, verdict):
     values.compare(1, 0, [verdict(of("sft.loss"))])
     _, [found] = values.compare(2, 0, [verdict(of("sft.loss", None, None, "skipped"))])
