@@ -89,6 +89,12 @@ def test_a_value_that_a_known_issue_makes_wrong_is_not_compared(values, verdict)
     assert values.compare(2, 0, [verdict(of("sft.loss", digest="bb", outcome="known"))]) == (0, [])
 
 
+def test_of_an_exception_only_the_type_is_compared(values, verdict):
+    values.compare(1, 0, [verdict(of("sft.raises", "ValueError: /tmp/a is damaged", None))])
+    assert values.compare(2, 0, [verdict(of("sft.raises", "ValueError: /tmp/b is damaged", None))]) == (1, [])
+    assert len(values.compare(3, 0, [verdict(of("sft.raises", "OSError: /tmp/a is damaged", None))])[1]) == 1
+
+
 def test_a_check_that_is_skipped_after_it_compared_is_a_difference(values, verdict):
     values.compare(1, 0, [verdict(of("sft.loss"))])
     _, [found] = values.compare(2, 0, [verdict(of("sft.loss", None, None, "skipped"))])
