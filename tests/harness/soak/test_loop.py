@@ -165,6 +165,17 @@ def test_a_kernel_that_dies_is_a_red_round_and_the_next_one_runs(start):
     assert "the kernel died in cell 4" in found["reason"]
 
 
+def test_a_full_disk_ends_it_with_one_message(start, tmp_path):
+    soak = start([PRODUCT])
+    soak.read_until("round 1")
+    lines = tmp_path / "out/soak.jsonl"
+    lines.unlink()
+    lines.symlink_to("/dev/full")
+    assert soak.end() == 2
+    assert "a report could not be written" in soak.written and "No space left" in soak.written
+    assert "Traceback" not in soak.written
+
+
 @pytest.mark.parametrize(
     ("hours", "elapsed", "seconds", "another"),
     [

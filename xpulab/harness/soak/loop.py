@@ -13,13 +13,14 @@ from statistics import median
 
 from rich.console import Console
 
+from xpulab.errors import InputError
 from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
 from xpulab.harness.soak import report
 from xpulab.harness.soak.kernels import Kernels
-from xpulab.harness.soak.log import Log
+from xpulab.harness.soak.log import LINES, Log
 from xpulab.harness.soak.readings import Sample, Sampler, read_memory
 from xpulab.harness.soak.rounds import FAILED, INTERRUPTED, PASSED, Round, in_order
 from xpulab.harness.soak.selection import selection
@@ -46,12 +47,19 @@ class Soak:
 
 
 def run_soak(asked: Soak, console: Console) -> int:
-    """Run a soak and say at its end what it found; returns the exit code, see Summary.exit_code."""
+    """Run a soak and say at its end what it found; returns the exit code, see Summary.exit_code.
+
+    Raises InputError when the folder cannot be used, or a file of a report cannot be written (a full disk).
+    """
     target = asked.target
     where = f"device {target.device}, {len(asked.plans)} notebooks a round at level {target.level}, {asked.jobs} at a time"
     until = "until it is interrupted" if asked.hours is None else f"for {asked.hours:g} h"
     console.print(f"soak {until}: {where}", highlight=False, soft_wrap=True)
-    summary = soak(asked, console)
+    try:
+        summary = soak(asked, console)
+    except OSError as error:
+        remedy = f"{asked.folder / LINES} has the rounds until then; make room, and start again with another --out"
+        raise InputError(f"the soak ended because a report could not be written: {error}; {remedy}") from error
     console.print(report.format_summary(summary), highlight=False, markup=False, soft_wrap=True)
     return summary.exit_code
 
