@@ -20,6 +20,7 @@
 #include "error.h"
 #include "events.h"
 #include "faults.h"
+#include "kernels.h"
 #include "stream.h"
 
 namespace sim::kernels {
@@ -88,7 +89,8 @@ void copy_elements(size_t element, const char* from, char* to, const Layout& lay
   }
 }
 
-// Queues a kernel that handles `work` bytes. A fault may flip a bit of the first `result` bytes at `data`.
+}  // namespace
+
 void launch(const phi::CustomContext& context, const char* kind, void* data, size_t result, size_t work, Work body) {
   const auto stream = reinterpret_cast<C_Stream>(context.stream());
   const int card = card_of(stream);
@@ -106,7 +108,21 @@ void launch(const phi::CustomContext& context, const char* kind, void* data, siz
   });
 }
 
-}  // namespace
+phi::DenseTensor contiguous(const phi::CustomContext& context, const phi::DenseTensor& input) {
+  if (input.meta().is_contiguous()) return input;
+  phi::DenseTensorMeta meta = input.meta();
+  meta.strides = meta.calc_strides(meta.dims);
+  meta.offset = 0;
+  phi::DenseTensor out;
+  out.set_meta(meta);
+  const size_t element = phi::SizeOf(input.dtype()), bytes = input.numel() * element;
+  auto* to = static_cast<char*>(context.Alloc(&out, input.dtype()));
+  if (bytes == 0) return out;
+  const auto* from = static_cast<const char*>(input.data());
+  const Layout layout = merged(input.dims(), input.strides(), out.strides(), element);
+  launch(context, "contiguous", to, bytes, bytes, [=] { copy_elements(element, from, to, layout); });
+  return out;
+}
 
 template <typename T, typename Context>
 void Contiguous(const Context& context, const phi::DenseTensor& input, phi::DenseTensor* out) {

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "interface.h"
+#include "reshard.h"
 
 extern "C" void InitPlugin(CustomRuntimeParams* params) {
   PADDLE_CUSTOM_RUNTIME_CHECK_VERSION(params);
@@ -15,4 +16,5 @@ extern "C" void InitPlugin(CustomRuntimeParams* params) {
   sim::add_memory(interface);
   sim::add_copies(interface);
   sim::add_collectives(interface);
+  sim::add_reshard();
 }

@@ -1,0 +1,77 @@
+// Reshard of tensors on simulated cards. Paddle's own functions end with "only supported on CPU for now" on every custom device
+// of the CPU wheel (seen with 3.3.1: RESHARD_FUNCTOR_IMPL). Paddle asks a list of functions which one is suitable; the plug-in
+// puts its own in front.
+#include "reshard.h"
+
+#include "reshard_data.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paddle/phi/backends/context_pool.h"
+#include "paddle/phi/core/distributed/auto_parallel/dist_tensor.h"
+#include "paddle/phi/core/distributed/auto_parallel/reshard/reshard_function.h"
+#include "paddle/phi/core/distributed/auto_parallel/reshard/reshard_function_registry.h"
+#include "paddle/phi/core/distributed/auto_parallel/reshard/reshard_utils.h"
+
+#include "error.h"
+#include "kernels.h"
+
+namespace sim {
+namespace {
+
+using phi::distributed::DistTensor;
+using phi::distributed::TensorDistAttr;
+
+reshard::Placed placed(const TensorDistAttr& attribute) {
+  reshard::Placed found;
+  found.cut = attribute.multi_dims_mapping();
+  for (auto& axes : found.cut) {
+    std::vector<int64_t> real;
+    for (const int64_t axis : axes) {
+      if (axis >= 0) real.push_back(axis);
+    }
+    axes = real;
+  }
+  for (const auto& [axis, op] : attribute.partial_status()) found.partial[axis] = op;
+  return found;
+}
+
+// On one mesh, from any placement to any other.
+class OnSimulatedCards final : public phi::distributed::ReshardFunction {
+ public:
+  bool IsSuitable(const DistTensor& in, const TensorDistAttr& wanted) override {
+    if (!in.has_allocation()) return false;
+    const phi::Place& place = in.value().place();
+    return place.GetType() == phi::AllocationType::CUSTOM && place.GetDeviceType() == "sim" &&
+           in.process_mesh() == wanted.process_mesh() && phi::distributed::IsCurRankInMesh(in.process_mesh());
+  }
+
+  void Eval(phi::DeviceContext*, const DistTensor& in, const TensorDistAttr& wanted, DistTensor* out) override {
+    auto* context = static_cast<phi::CustomContext*>(phi::DeviceContextPool::Instance().Get(in.value().place()));
+    guarded([&] {
+      const reshard::Placed now = placed(in.dist_attr());
+      reshard::Held held(*context, in.process_mesh(), common::vectorize<int64_t>(in.dims()), now.cut,
+                         kernels::contiguous(*context, in.value()));
+      for (const reshard::Step& step : reshard::plan(now, placed(wanted))) held.apply(step);
+      // Paddle's CPU kernels, which follow, read the memory of a card without waiting for its streams.
+      context->Wait();
+      SetValue(out, held.value());
+      SetDistProps(out, in.dims(), wanted);
+    });
+  }
+
+  std::string Name() override { return "ReshardOnSimulatedCards"; }
+};
+
+}  // namespace
+
+void add_reshard() {
+  auto& functions = phi::distributed::GetReshardFunctionList();
+  functions.insert(functions.begin(), std::make_unique<OnSimulatedCards>());
+}
+
+}  // namespace sim
