@@ -53,6 +53,7 @@ class OnSimulatedCards final : public phi::distributed::ReshardFunction {
   void Eval(phi::DeviceContext*, const DistTensor& in, const TensorDistAttr& wanted, DistTensor* out) override {
     auto* context = static_cast<phi::CustomContext*>(phi::DeviceContextPool::Instance().Get(in.value().place()));
     guarded([&] {
+      if (in.value().numel() > 0 && in.value().Holder()->size() == 0) return set_without_numbers(in, wanted, out);
       const reshard::Placed now = placed(in.dist_attr());
       reshard::Held held(*context, in.process_mesh(), common::vectorize<int64_t>(in.dims()), now.cut,
                          kernels::contiguous(*context, in.value()));
@@ -65,6 +66,17 @@ class OnSimulatedCards final : public phi::distributed::ReshardFunction {
   }
 
   std::string Name() override { return "ReshardOnSimulatedCards"; }
+
+ private:
+  // Paddle drops the numbers of a tensor that a gradient needs for its shape only.
+  void set_without_numbers(const DistTensor& in, const TensorDistAttr& wanted, DistTensor* out) {
+    phi::DenseTensorMeta meta = in.value().meta();
+    meta.dims =
+        common::make_ddim(reshard::local_dims(in.process_mesh(), common::vectorize<int64_t>(in.dims()), placed(wanted).cut));
+    meta.strides = meta.calc_strides(meta.dims);
+    SetValue(out, phi::DenseTensor(in.value().Holder(), meta));
+    SetDistProps(out, in.dims(), wanted);
+  }
 };
 
 }  // namespace

@@ -48,6 +48,15 @@ void divide_all(void* data, int64_t count, int64_t by) {
 
 }  // namespace
 
+std::vector<int64_t> local_dims(const phi::distributed::ProcessMesh& mesh, std::vector<int64_t> dims,
+                                const std::vector<std::vector<int64_t>>& cut) {
+  const std::vector<int64_t> place = phi::distributed::GetCurRankCoordInMesh(mesh);
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
+    for (const int64_t axis : cut[dim]) dims[dim] = size_of_part(dims[dim], mesh.dim_size(axis), place[axis]);
+  }
+  return dims;
+}
+
 // Ranks of the job that differ only in their place along the axis; position: this rank's among them.
 struct Held::Along {
   int64_t ranks, position;
@@ -87,12 +96,7 @@ Held::Along Held::along(int64_t axis) const {
   return {mesh_.dim_size(axis), place[axis], communicator->GetXcclComm()};
 }
 
-int64_t Held::size(int64_t dim) const {
-  const std::vector<int64_t> place = phi::distributed::GetCurRankCoordInMesh(mesh_);
-  int64_t size = dims_[dim];
-  for (const int64_t axis : cut_[dim]) size = size_of_part(size, mesh_.dim_size(axis), place[axis]);
-  return size;
-}
+int64_t Held::size(int64_t dim) const { return local_dims(mesh_, dims_, cut_)[dim]; }
 
 DenseTensor Held::allocate(const std::vector<int64_t>& dims) const {
   DenseTensor made;

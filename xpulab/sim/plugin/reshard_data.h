@@ -16,6 +16,10 @@
 
 namespace sim::reshard {
 
+// The dimensions of this rank's block of a tensor. dims: of the whole tensor. cut: as in Placed.
+std::vector<int64_t> local_dims(const phi::distributed::ProcessMesh& mesh, std::vector<int64_t> dims,
+                                const std::vector<std::vector<int64_t>>& cut);
+
 // What this rank holds of a tensor while it is resharded.
 class Held {
  public:
@@ -35,7 +39,7 @@ class Held {
   };
 
   Along along(int64_t axis) const;
-  // The size of a dimension in this rank's block, cut along the axes of `cut`.
+  // The size of a dimension in this rank's block, as it is cut now.
   int64_t size(int64_t dim) const;
   phi::DenseTensor allocate(const std::vector<int64_t>& dims) const;
   // The value's dimensions with another size of this one.
