@@ -202,10 +202,6 @@ void EmbeddingGrad(const Context& context, const phi::DenseTensor& ids, const ph
 
 }  // namespace sim::kernels
 
-#define XPULAB_ALL_TYPES                                                                                      \
-  bool, uint8_t, int8_t, int16_t, int, int64_t, float, double, ::phi::dtype::float16, ::phi::dtype::bfloat16, \
-      ::phi::dtype::float8_e4m3fn, ::phi::dtype::float8_e5m2, ::phi::dtype::complex<float>, ::phi::dtype::complex<double>
-
 PD_REGISTER_PLUGIN_KERNEL(contiguous, sim, ALL_LAYOUT, sim::kernels::Contiguous, XPULAB_ALL_TYPES) {}
 PD_REGISTER_PLUGIN_KERNEL(strided_copy, sim, ALL_LAYOUT, sim::kernels::StridedCopy, XPULAB_ALL_TYPES) {}
 PD_REGISTER_PLUGIN_KERNEL(assign, sim, ALL_LAYOUT, sim::kernels::Assign, XPULAB_ALL_TYPES) {}

@@ -19,6 +19,9 @@ using phi::DenseTensor;
 using phi::DeviceManager;
 using phi::ReduceType;
 
+using kernels::Block;
+using kernels::block_of;
+
 const char* const kDevice = "sim";
 
 size_t bytes_of(const DenseTensor& tensor) { return tensor.numel() * phi::SizeOf(tensor.dtype()); }
@@ -37,6 +40,14 @@ phi::ccl::CCLReduceOp op_of(ReduceType type) {
     case ReduceType::kRedProd: return phi::ccl::CCLReduceOp::PRODUCT;
   }
   throw Error("reshard: unknown way to combine summands: " + std::to_string(static_cast<int>(type)), C_ERROR);
+}
+
+// Piece number `each` of a tensor whose first dimension counts pieces.
+Block piece_of(const DenseTensor& tensor, int64_t each) {
+  Block block = block_of(tensor);
+  block.data += each * static_cast<int64_t>(bytes_of(tensor)) / block.dims[0];
+  block.dims.erase(block.dims.begin());
+  return block;
 }
 
 template <typename T>
@@ -111,27 +122,8 @@ std::vector<int64_t> Held::dims_with(int64_t dim, int64_t size) const {
   return dims;
 }
 
-Held::Block Held::block_of(const DenseTensor& tensor) { return {data_of(tensor), common::vectorize<int64_t>(tensor.dims())}; }
-
-Held::Block Held::piece_of(const DenseTensor& tensor, int64_t each) {
-  Block block = block_of(tensor);
-  block.data += each * static_cast<int64_t>(bytes_of(tensor)) / block.dims[0];
-  block.dims.erase(block.dims.begin());
-  return block;
-}
-
 void Held::copy_part(const Block& from, int64_t start, int64_t count, int64_t dim, const Block& to, int64_t to_start) const {
-  int64_t outer = 1, inner = phi::SizeOf(value_.dtype());
-  for (int64_t each = 0; each < dim; ++each) outer *= from.dims[each];
-  for (size_t each = dim + 1; each < from.dims.size(); ++each) inner *= from.dims[each];
-  const size_t run = count * inner, bytes = outer * run;
-  if (bytes == 0) return;
-  const int64_t from_run = from.dims[dim] * inner, to_run = to.dims[dim] * inner;
-  const char* source = from.data + start * inner;
-  char* target = to.data + to_start * inner;
-  kernels::launch(context_, "strided_copy", target, run, bytes, [=] {
-    for (int64_t each = 0; each < outer; ++each) std::memcpy(target + each * to_run, source + each * from_run, run);
-  });
+  kernels::copy_part(context_, phi::SizeOf(value_.dtype()), from, start, count, dim, to, to_start);
 }
 
 void Held::reduce(const Step& step) {

@@ -12,6 +12,7 @@
 #include "paddle/phi/core/dense_tensor.h"
 #include "paddle/phi/core/distributed/auto_parallel/process_mesh.h"
 
+#include "kernels.h"
 #include "reshard_plan.h"
 
 namespace sim::reshard {
@@ -32,11 +33,7 @@ class Held {
   const phi::DenseTensor& value() const { return value_; }
 
  private:
-  struct Along;   // an axis of the mesh, seen from this rank
-  struct Block {  // contiguous elements on the card
-    char* data;
-    std::vector<int64_t> dims;
-  };
+  struct Along;  // an axis of the mesh, seen from this rank
 
   Along along(int64_t axis) const;
   // The size of a dimension in this rank's block, as it is cut now.
@@ -45,10 +42,8 @@ class Held {
   // The value's dimensions with another size of this one.
   std::vector<int64_t> dims_with(int64_t dim, int64_t size) const;
   // Copies elements [start, start + count) of dimension `dim` to those that begin at `to_start`.
-  void copy_part(const Block& from, int64_t start, int64_t count, int64_t dim, const Block& to, int64_t to_start) const;
-  static Block block_of(const phi::DenseTensor& tensor);
-  // Piece number `each` of a tensor whose first dimension counts pieces.
-  static Block piece_of(const phi::DenseTensor& tensor, int64_t each);
+  void copy_part(const kernels::Block& from, int64_t start, int64_t count, int64_t dim, const kernels::Block& to,
+                 int64_t to_start) const;
 
   void reduce(const Step& step);
   void reduce_to_part(const Step& step);
