@@ -120,6 +120,8 @@ def _numpy(tensor: paddle.Tensor) -> np.ndarray:
 
 
 def _tensor(values: np.ndarray, dtype: Any) -> paddle.Tensor:
+    if values.size == 0:
+        return _empty(dtype, values.shape)
     return paddle.to_tensor(values).astype(dtype)
 
 
@@ -132,8 +134,8 @@ def _placed(values: np.ndarray, case: Case) -> tuple[paddle.Tensor, Stay]:
     return piece, {"memory before it": (longer[:3], np.full(3, GUARD)), "memory after it": (longer[-2:], np.full(2, GUARD))}
 
 
-def _empty(dtype: Any) -> paddle.Tensor:
-    return paddle.empty([0], dtype=dtype)  # paddle.full of no elements stays on the CPU
+def _empty(dtype: Any, shape: Sequence[int] = (0,)) -> paddle.Tensor:
+    return paddle.empty(list(shape), dtype=dtype)  # to_tensor, astype and full of no elements give a tensor on the CPU
 
 
 def _unfilled(count: int, case: Case) -> tuple[paddle.Tensor, Stay]:
