@@ -8,10 +8,14 @@ the same code in Paddle as for any other card. Collectives use shared memory bet
 It tests the path through Paddle's device layer. It does not test Kunlun's kernels, Kunlun's collective library or the speed
 of any card. Limits:
 
-- Only five operators have kernels on the card. Paddle runs all others on the CPU, between two copies.
+- Only eight operators have kernels on the card. Paddle runs all others on the CPU, between two copies.
 - Such an operator writes to new memory. An in-place operator on a view of whole rows (x[1:3].add_(1)) therefore does not
   change x. The same happens on any card without a kernel for the operator.
 - Each process has its own memory on each card: two processes on one card do not see each other's.
+- Paddle's reshard refuses every custom device. The plug-in has its own, with the collectives that Paddle's uses; tensors of
+  different meshes are not resharded. Paddle refuses to add a second gradient to that of a placed tensor.
+- Pinned host memory and asynchronous offload are out of a plug-in's reach: Paddle 3.3.1 never calls the plug-in's allocator of
+  host memory, pin_memory() needs a build for CUDA or XPU, and create_async_load() returns None.
 - Random numbers come from the CPU: all cards share its random state.
 
     from xpulab import sim
@@ -51,9 +55,10 @@ class Counters:
     bytes_to_device, bytes_to_host, bytes_on_device: bytes copied; a copy between cards counts on the receiving card.
     allocations, frees: of device memory by Paddle's allocator, which caches freed tensors until empty_cache().
     allocated_bytes, peak_bytes: what that allocator has now, and the most it had.
-    kernel_launches: of the card's own five kernels.
+    kernel_launches: of the card's own eight kernels, and of the copies and fills of reshard.
     tasks: copies, launches and collectives of its streams.
     faults: how many were injected.
+    host_allocations: of pinned host memory by Paddle.
     collectives: kind to the number of finished collectives.
     """
 
@@ -67,6 +72,7 @@ class Counters:
     kernel_launches: int
     tasks: int
     faults: int
+    host_allocations: int
     collectives: dict[str, int]
 
 

@@ -283,3 +283,34 @@ def parts_of_the_other_rank() -> None:
         return real(data, mesh, placements, *rest, **kwargs)
 
     dist.shard_tensor = exchanged
+
+
+@fault(
+    "08_auto_parallel",
+    device="sim",
+    sim_faults="flip collective kind=all_gather rank=1 bit=20 from=1",
+    detected_by=("reshard.values", "shard-optimizer.steps"),
+    smoke=("reshard.smoke-values",),
+)
+def gathered_parts_damaged() -> None:
+    """A card inverts one bit of what it gathers from the other ranks."""
+
+
+@fault(
+    "08_auto_parallel",
+    device="sim",
+    sim_faults="flip collective kind=reduce_scatter rank=1 bit=20 from=1",
+    detected_by=("reshard.values", "auto-parallel-config.sequence-parallel"),
+)
+def part_of_a_sum_damaged() -> None:
+    """A card inverts one bit of its part of a sum over the ranks."""
+
+
+@fault(
+    "08_auto_parallel",
+    device="sim",
+    sim_faults="flip collective kind=all_to_all rank=1 bit=20 from=1",
+    detected_by=("reshard.values",),
+)
+def exchanged_parts_damaged() -> None:
+    """A card inverts one bit of the parts that it gets when another dimension is cut."""

@@ -19,6 +19,7 @@ enum Counter : int {
   kLaunches,
   kTasks,
   kFaults,
+  kHostAllocations,
   kCollectives,  // the first of one counter for each name in kCollectiveKinds
 };
 

@@ -59,10 +59,12 @@ C_Status device_memory_set(const C_Device device, void* ptr, unsigned char value
   });
 }
 
-C_Status host_memory_allocate(const C_Device, void** ptr, size_t size) {
+// Paddle 3.3.1 never calls it (seen with tests/sim/test_host_memory.py).
+C_Status host_memory_allocate(const C_Device device, void** ptr, size_t size) {
   *ptr = std::malloc(size);
   if (*ptr == nullptr) return C_FAILED;
   pinned::add(*ptr, size);
+  counters::add(device->id, counters::kHostAllocations, 1);
   return C_SUCCESS;
 }
 
