@@ -1,4 +1,4 @@
-"""Placed (distributed) tensors on four ranks, forked from this process. Prints what rank 0 saw, and on which ranks it failed."""
+"""Placed (distributed) tensors on four ranks, which are forked from this process. Prints what each rank saw."""
 
 import json
 
@@ -141,7 +141,16 @@ def with_a_fault():
     return gathered
 
 
-CASES = (collectives_of_moves, wrong_sizes, wrong_types, wrong_kinds, lists_of_parts, second_gradient, nothing_to_all, with_a_fault)
+CASES = (
+    collectives_of_moves,
+    wrong_sizes,
+    wrong_types,
+    wrong_kinds,
+    lists_of_parts,
+    second_gradient,
+    nothing_to_all,
+    with_a_fault,
+)
 
 
 def all_cases():
