@@ -109,6 +109,16 @@ def lists_of_parts():
     return wrong
 
 
+def to_other_ranks():
+    """The rows that this rank has of a tensor that was cut by rows over ranks 0 and 1; null where it has none."""
+    x, found = paddle.arange(6, dtype="float32").reshape([3, 2]), {}
+    for first, second in (([0, 1], [2, 3]), ([0, 1], [1, 2])):
+        meshes = [dist.ProcessMesh(each, dim_names=["x"]) for each in (first, second)]
+        moved = dist.reshard(dist.shard_tensor(x, meshes[0], [dist.Shard(0)]), meshes[1], [dist.Shard(0)])
+        found[str(second)] = moved._local_value().numpy().tolist() if dist.get_rank() in second else None
+    return found
+
+
 def second_gradient():
     """What Paddle says when a placed tensor gets a second gradient."""
     ones = paddle.to_tensor(np.ones([4, 4], "float32"), stop_gradient=False)
@@ -147,6 +157,7 @@ CASES = (
     wrong_types,
     wrong_kinds,
     lists_of_parts,
+    to_other_ranks,
     second_gradient,
     nothing_to_all,
     with_a_fault,

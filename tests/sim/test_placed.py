@@ -52,6 +52,13 @@ def test_lists_of_cut_tensors_are_not_cut_twice(saw):
     assert [of_rank["lists_of_parts"] for of_rank in saw] == [[]] * RANKS
 
 
+def test_parts_are_sent_to_a_mesh_of_other_ranks(saw):
+    upper, lower = [[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]
+    held = [of_rank["to_other_ranks"] for of_rank in saw]
+    assert [each["[2, 3]"] for each in held] == [None, None, upper, lower]
+    assert [each["[1, 2]"] for each in held] == [None, upper, lower, None]
+
+
 def test_paddle_refuses_a_second_gradient(saw):
     """When this fails, Paddle accumulates gradients of placed tensors on custom devices: remove the skips of chapter 08."""
     assert all("DistTensor doesn't support custom device" in of_rank["second_gradient"] for of_rank in saw)

@@ -12,8 +12,8 @@ of any card. Limits:
 - Such an operator writes to new memory. An in-place operator on a view of whole rows (x[1:3].add_(1)) therefore does not
   change x. The same happens on any card without a kernel for the operator.
 - Each process has its own memory on each card: two processes on one card do not see each other's.
-- Paddle's reshard refuses every custom device. The plug-in has its own, with the collectives that Paddle's uses; tensors of
-  different meshes are not resharded. Paddle refuses to add a second gradient to that of a placed tensor.
+- Paddle's reshard refuses every custom device. The plug-in has its own, with the collectives that Paddle's uses; to a mesh of
+  other ranks only with the same placements. Paddle refuses to add a second gradient to that of a placed tensor.
 - Pinned host memory and asynchronous offload are out of a plug-in's reach: Paddle 3.3.1 never calls the plug-in's allocator of
   host memory, pin_memory() needs a build for CUDA or XPU, and create_async_load() returns None.
 - Random numbers come from the CPU: all cards share its random state.

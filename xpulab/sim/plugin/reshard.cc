@@ -26,6 +26,10 @@ namespace {
 using phi::distributed::DistTensor;
 using phi::distributed::TensorDistAttr;
 
+bool is_simulated(const phi::Place& place) {
+  return place.GetType() == phi::AllocationType::CUSTOM && place.GetDeviceType() == "sim";
+}
+
 reshard::Placed placed(const TensorDistAttr& attribute) {
   reshard::Placed found;
   found.cut = attribute.multi_dims_mapping();
@@ -40,14 +44,39 @@ reshard::Placed placed(const TensorDistAttr& attribute) {
   return found;
 }
 
+// To a mesh of other ranks, of the same shape. The placements stay as they are.
+class ToOtherRanks final : public phi::distributed::ReshardFunction {
+ public:
+  bool IsSuitable(const DistTensor& in, const TensorDistAttr& wanted) override {
+    if (!in.has_allocation() || !is_simulated(in.value().place())) return false;
+    const reshard::Placed now = placed(in.dist_attr()), then = placed(wanted);
+    return in.process_mesh() != wanted.process_mesh() && in.process_mesh().shape() == wanted.process_mesh().shape() &&
+           now.cut == then.cut && now.partial == then.partial;
+  }
+
+  void Eval(phi::DeviceContext*, const DistTensor& in, const TensorDistAttr& wanted, DistTensor* out) override {
+    auto* context = static_cast<phi::CustomContext*>(phi::DeviceContextPool::Instance().Get(in.value().place()));
+    guarded([&] {
+      const bool holds = phi::distributed::IsCurRankInMesh(in.process_mesh());
+      const phi::DenseTensor received = reshard::sent_to_other_ranks(
+          *context, holds ? kernels::contiguous(*context, in.value()) : in.value(), in.process_mesh(), wanted.process_mesh(),
+          common::vectorize<int64_t>(in.dims()), placed(wanted).cut);
+      context->Wait();
+      if (phi::distributed::IsCurRankInMesh(wanted.process_mesh())) SetValue(out, received);
+      SetDistProps(out, in.dims(), wanted);
+    });
+  }
+
+  std::string Name() override { return "ReshardToOtherSimulatedCards"; }
+};
+
 // On one mesh, from any placement to any other.
 class OnSimulatedCards final : public phi::distributed::ReshardFunction {
  public:
   bool IsSuitable(const DistTensor& in, const TensorDistAttr& wanted) override {
     if (!in.has_allocation()) return false;
-    const phi::Place& place = in.value().place();
-    return place.GetType() == phi::AllocationType::CUSTOM && place.GetDeviceType() == "sim" &&
-           in.process_mesh() == wanted.process_mesh() && phi::distributed::IsCurRankInMesh(in.process_mesh());
+    return is_simulated(in.value().place()) && in.process_mesh() == wanted.process_mesh() &&
+           phi::distributed::IsCurRankInMesh(in.process_mesh());
   }
 
   void Eval(phi::DeviceContext*, const DistTensor& in, const TensorDistAttr& wanted, DistTensor* out) override {
@@ -84,6 +113,7 @@ class OnSimulatedCards final : public phi::distributed::ReshardFunction {
 void add_reshard() {
   auto& functions = phi::distributed::GetReshardFunctionList();
   functions.insert(functions.begin(), std::make_unique<OnSimulatedCards>());
+  functions.insert(functions.begin(), std::make_unique<ToOtherRanks>());
 }
 
 }  // namespace sim

@@ -7,6 +7,7 @@
 
 #include "paddle/phi/backends/device_manager.h"
 #include "paddle/phi/core/distributed/auto_parallel/reshard/reshard_utils.h"
+#include "paddle/phi/core/distributed/store/store_utils.h"
 #include "paddle/phi/core/distributed/xccl_comm_context.h"
 
 #include "error.h"
@@ -50,6 +51,13 @@ Block piece_of(const DenseTensor& tensor, int64_t each) {
   return block;
 }
 
+phi::ccl::CCLComm communicator_of(const phi::CustomContext& context, const std::vector<int64_t>& ranks) {
+  auto* found = phi::distributed::CreateOrGetCommContext(context, ranks);
+  const auto* communicator = dynamic_cast<phi::distributed::XCCLCommContext*>(found);
+  if (communicator == nullptr) throw Error("reshard: Paddle has no communicator of cards for these ranks", C_ERROR);
+  return communicator->GetXcclComm();
+}
+
 template <typename T>
 void divide_all(void* data, int64_t count, int64_t by) {
   for (T* each = static_cast<T*>(data); count > 0; --count, ++each) {
@@ -66,6 +74,28 @@ std::vector<int64_t> local_dims(const phi::distributed::ProcessMesh& mesh, std::
     for (const int64_t axis : cut[dim]) dims[dim] = size_of_part(dims[dim], mesh.dim_size(axis), place[axis]);
   }
   return dims;
+}
+
+DenseTensor sent_to_other_ranks(const phi::CustomContext& context, const DenseTensor& value,
+                                const phi::distributed::ProcessMesh& from, const phi::distributed::ProcessMesh& to,
+                                const std::vector<int64_t>& dims, const std::vector<std::vector<int64_t>>& cut) {
+  const int64_t rank = phi::distributed::GetCurGlobalRank();
+  DenseTensor received;
+  for (size_t each = 0; each < from.process_ids().size(); ++each) {
+    const int64_t sender = from.process_ids()[each], receiver = to.process_ids()[each];
+    if (rank == sender && rank == receiver) received = value;
+    if (sender == receiver || (rank != sender && rank != receiver)) continue;
+    const auto communicator = communicator_of(context, {sender, receiver});
+    if (rank == sender) {
+      DeviceManager::CCLSend(kDevice, data_of(value), bytes_of(value), phi::DataType::UINT8, 1, communicator, context.stream());
+    } else {
+      received.Resize(common::make_ddim(local_dims(to, dims, cut)));
+      context.Alloc(&received, value.dtype());
+      DeviceManager::CCLRecv(kDevice, data_of(received), bytes_of(received), phi::DataType::UINT8, 0, communicator,
+                             context.stream());
+    }
+  }
+  return received;
 }
 
 // Ranks of the job that differ only in their place along the axis; position: this rank's among them.
@@ -101,10 +131,7 @@ Held::Along Held::along(int64_t axis) const {
   }
   std::vector<int64_t> ranks;
   for (int64_t each = 0; each < mesh_.dim_size(axis); ++each) ranks.push_back(mesh_.process_ids()[first + each * stride]);
-  auto* found = phi::distributed::CreateOrGetCommContext(context_, ranks);
-  const auto* communicator = dynamic_cast<phi::distributed::XCCLCommContext*>(found);
-  if (communicator == nullptr) throw Error("reshard: Paddle has no communicator of cards for these ranks", C_ERROR);
-  return {mesh_.dim_size(axis), place[axis], communicator->GetXcclComm()};
+  return {mesh_.dim_size(axis), place[axis], communicator_of(context_, ranks)};
 }
 
 int64_t Held::size(int64_t dim) const { return local_dims(mesh_, dims_, cut_)[dim]; }

@@ -21,6 +21,12 @@ namespace sim::reshard {
 std::vector<int64_t> local_dims(const phi::distributed::ProcessMesh& mesh, std::vector<int64_t> dims,
                                 const std::vector<std::vector<int64_t>>& cut);
 
+// What this rank of the mesh `to` gets from the rank at the same place of the mesh `from`; nothing on other ranks. value: what
+// this rank holds in `from`, contiguous; on a rank outside of it only its type is used. dims, cut: as above.
+phi::DenseTensor sent_to_other_ranks(const phi::CustomContext& context, const phi::DenseTensor& value,
+                                     const phi::distributed::ProcessMesh& from, const phi::distributed::ProcessMesh& to,
+                                     const std::vector<int64_t>& dims, const std::vector<std::vector<int64_t>>& cut);
+
 // What this rank holds of a tensor while it is resharded.
 class Held {
  public:
