@@ -69,8 +69,8 @@ def _row(trial: dict[str, Any]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _order(trial: dict[str, Any]) -> tuple[str, str, str]:
-    return trial["notebook"], trial["fault"], trial["level"]
+def _order(trial: dict[str, Any]) -> tuple[str, ...]:
+    return trial["notebook"], trial["fault"], trial["level"], trial["device"]
 
 
 if __name__ == "__main__":

@@ -226,7 +226,7 @@ def selftest(
     from xpulab import sim
     from xpulab.harness.run import kernel_environment
 
-    if any(fault.device == SIMULATED for fault in faults):
+    if any(SIMULATED in fault.lanes for fault in faults):
         sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
     at_once = jobs or _jobs("cpu", len(faults))
     progress = Console(stderr=True)

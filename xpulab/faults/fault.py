@@ -30,6 +30,7 @@ class Fault:
     what: one sentence for the reader of a table, the first line of the function's docstring.
     notebook: the name of the notebook that must detect it, "03_lora".
     device: the lane on which it is tried, "cpu" or "sim".
+    also_on: other lanes on which the same checks must detect it at level quick.
     detected_by: the names of the checks that must turn red; others may.
     inject: breaks the process that calls it.
     sim_faults: faults of the simulated cards, in the grammar of xpulab.sim.faults; "" for none.
@@ -46,6 +47,12 @@ class Fault:
     sim_faults: str = ""
     reason_contains: str = ""
     smoke: tuple[str, ...] = ()
+    also_on: tuple[str, ...] = ()
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """All lanes on which it is tried."""
+        return (self.device, *self.also_on)
 
 
 def fault(
@@ -53,6 +60,7 @@ def fault(
     *,
     detected_by: tuple[str, ...],
     device: str = "cpu",
+    also_on: tuple[str, ...] = (),
     where: Literal["notebook", "ranks"] = "notebook",
     sim_faults: str = "",
     reason_contains: str = "",
@@ -74,6 +82,7 @@ def fault(
             sim_faults=sim_faults,
             reason_contains=reason_contains,
             smoke=smoke,
+            also_on=also_on,
         )
 
     return from_function

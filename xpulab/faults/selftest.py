@@ -43,6 +43,7 @@ _GREEN = frozenset({"passed", "known", "fixed"})
 class Trial:
     """The result of one fault at one level.
 
+    fault: its `device` is the lane of this trial.
     level: "quick", or "smoke", where the whole notebook runs at that level and the fault's smoke checks must be red.
     detected_by: the checks that turned red, in the order in which they did.
     missed: why the fault counts as missed; None when it was detected.
@@ -134,7 +135,7 @@ def count(faults: Iterable[Fault]) -> int:
 def trials(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
     """Try the faults, `jobs` at a time, those that take longest first; yields each trial as it ends.
 
-    A fault that must be detected at level smoke too is tried there as well.
+    A fault that must be detected at level smoke, or on another lane, is tried there as well.
     environment: the variables of the kernels, as harness.run.kernel_environment gives them.
     """
     return _at_a_time(_try, [case for fault in faults for case in _cases(fault)], jobs, environment)
@@ -156,15 +157,16 @@ def controls(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str])
         alike.setdefault((case.fault.notebook, case.fault.device, case.level, sections), []).append(case)
     together = [_without_fault(cases) for cases in alike.values()]
     names = {
-        case.fault.name + case.level: tuple(each.fault.name for each in cases)
+        (case.fault.name, case.fault.device, case.level): tuple(each.fault.name for each in cases)
         for case, cases in zip(together, alike.values(), strict=True)
     }
     for control in _at_a_time(_try_without_fault, together, jobs, environment):
-        yield replace(control, faults=names[control.faults[0] + control.level])
+        yield replace(control, faults=names[control.faults[0], control.device, control.level])
 
 
 def _cases(fault: Fault) -> Iterator[_Case]:
-    yield _Case(fault, "quick", fault.detected_by)
+    for lane in fault.lanes:
+        yield _Case(replace(fault, device=lane), "quick", fault.detected_by)
     if fault.smoke:
         yield _Case(fault, "smoke", fault.smoke)
 

@@ -21,7 +21,9 @@ def format_name(trial: Trial) -> str:
 
 def format_trials(trials: Sequence[Trial]) -> str:
     """A block for each trial: what had to detect the fault, what did and after how long; then how many were detected."""
-    ordered = sorted(trials, key=lambda trial: (not trial.missed, trial.fault.notebook, trial.fault.name, trial.level))
+    ordered = sorted(
+        trials, key=lambda trial: (not trial.missed, trial.fault.notebook, trial.fault.name, trial.level, trial.fault.device)
+    )
     lines = []
     for trial in ordered:
         fault = trial.fault
@@ -37,7 +39,7 @@ def format_trials(trials: Sequence[Trial]) -> str:
 
 def format_catalogue(faults: Iterable[Fault]) -> str:
     """A line for each fault."""
-    return "\n".join(f"{fault.name:<36} {fault.notebook:<28} {fault.device:<4} {fault.what}" for fault in faults)
+    return "\n".join(f"{fault.name:<36} {fault.notebook:<28} {', '.join(fault.lanes):<8} {fault.what}" for fault in faults)
 
 
 def trials_to_json(trials: Sequence[Trial]) -> dict[str, Any]:

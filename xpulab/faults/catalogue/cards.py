@@ -202,7 +202,7 @@ def repeated_rows_count_once() -> None:
     paddle.nn.functional.embedding = once
 
 
-@fault("00_environment", detected_by=("passport.defects",))
+@fault("00_environment", detected_by=("passport.defects",), also_on=("sim",))
 def listed_defect_is_gone() -> None:
     """The mean of cross_entropy counts the labels that are not ignored: the build differs from the release of the list."""
     import paddle

@@ -104,7 +104,7 @@ def full_disk_ignored() -> None:
     paddle.save = without_errors
 
 
-@fault("06_checkpoint_damage", detected_by=("crash-save.rules",))
+@fault("06_checkpoint_damage", detected_by=("crash-save.rules",), also_on=("sim",))
 def checkpoints_sorted_by_name() -> None:
     """`checkpoint-9` counts as newer than `checkpoint-10`."""
     replace_in_cells(
@@ -113,7 +113,7 @@ def checkpoints_sorted_by_name() -> None:
     )
 
 
-@fault("06_checkpoint_damage", detected_by=("checkpoint-damage.refused", "checkpoint-damage.stays-quiet"))
+@fault("06_checkpoint_damage", detected_by=("checkpoint-damage.refused", "checkpoint-damage.stays-quiet"), also_on=("sim",))
 def unpickler_allows_everything() -> None:
     """The unpickler for untrusted files allows every import."""
     replace_in_cells("if (module, name) not in ALLOWED:", "if not module:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpulab.faults.fault import fault, replace_in_cells
 
 
-@fault("05_checkpoints", detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"))
+@fault("05_checkpoints", detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"), also_on=("sim",))
 def sampler_restarts() -> None:
     """A resumed run sees the data from the beginning again."""
     replace_in_cells("def _get_train_sampler(self):", "def _unused(self):")
@@ -195,7 +195,7 @@ def int64_loses_bits() -> None:
     paddle.save = lambda state, *given, **named: real(narrow(state), *given, **named)
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.flattened",))
+@fault("05_checkpoints", detected_by=("checkpoint.flattened",), also_on=("sim",))
 def flattened_names_collide() -> None:
     """Flattening a nested state drops the names of the outer levels."""
     replace_in_cells('found |= flat(value, f"{prefix}{key}.")', "found |= flat(value)")

@@ -51,7 +51,7 @@ def moments_not_saved() -> None:
     dist.save_state_dict = save_without
 
 
-@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.resume",))
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.resume",), also_on=("sim",))
 def powers_not_loaded() -> None:
     """Loading a checkpoint leaves the powers of beta of AdamW as they were."""
     import paddle.distributed as dist
@@ -141,7 +141,7 @@ def offloaded_merge_writes_zeros() -> None:
     module.load_state_dict = load
 
 
-@fault("13_distributed_checkpoints", where="ranks", detected_by=("load-memory.share",))
+@fault("13_distributed_checkpoints", where="ranks", detected_by=("load-memory.share",), also_on=("sim",))
 def every_rank_reads_every_file() -> None:
     """While a rank loads, it holds the files of all ranks."""
     import pathlib

@@ -159,7 +159,7 @@ def beta_stays_at_its_default() -> None:
     DPOCriterion.__init__ = with_the_default
 
 
-@fault("04_dpo", detected_by=("dpo.settings", "dpo.losses"))
+@fault("04_dpo", detected_by=("dpo.settings", "dpo.losses"), also_on=("sim",))
 def label_smoothing_ignored() -> None:
     """The loss ignores label smoothing."""
     from dataclasses import replace

@@ -18,7 +18,7 @@ def matmul_in_bfloat16() -> None:
     paddle.Tensor.__matmul__ = lambda self, other: product(rounded(self), rounded(other))
 
 
-@fault("00_environment", detected_by=("install.one-framework",), smoke=("install.one-framework",))
+@fault("00_environment", detected_by=("install.one-framework", "hardware.diagnosis"), smoke=("install.one-framework",))
 def two_frameworks() -> None:
     """A second distribution that provides paddle is installed."""
     import pathlib

@@ -27,7 +27,7 @@ def tied_embeddings_are_untied() -> None:
     _after_loading(_untie)
 
 
-@fault("01_first_lora", detected_by=("first-lora.weights-of-the-files",))
+@fault("01_first_lora", detected_by=("first-lora.weights-of-the-files",), also_on=("sim",))
 def one_weight_is_left_random() -> None:
     """One weight of the model is not loaded and keeps its random numbers."""
     _after_loading(_randomize)

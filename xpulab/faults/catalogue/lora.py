@@ -34,7 +34,7 @@ def merge_without_scale() -> None:
     LoRALinear.get_delta_weight = lambda self, *given: delta(self, *given) / self.scaling
 
 
-@fault("03_lora", detected_by=("lora.starts-as-the-base",))
+@fault("03_lora", detected_by=("lora.starts-as-the-base",), also_on=("sim",))
 def adapter_does_not_start_at_zero() -> None:
     """The adapter's second matrix does not start at zero."""
     from paddlenlp.peft.lora.lora_layers import LoRALinear

@@ -120,7 +120,7 @@ def script_differs_from_the_chapter() -> None:
     take_home.script_path = other
 
 
-@fault("09_parallel_plan", detected_by=("parallel-plan.blocks",))
+@fault("09_parallel_plan", detected_by=("parallel-plan.blocks",), also_on=("sim",))
 def labels_of_blocks_not_shifted() -> None:
     """The dataset of the script labels each token with itself."""
     replace_in_cells("tokens[1 : samples * length + 1]", "tokens[: samples * length]")

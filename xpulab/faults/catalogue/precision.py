@@ -99,7 +99,7 @@ def sums_accumulate_in_bfloat16() -> None:
     paddle.Tensor.sum = halves
 
 
-@fault("15_numerics", detected_by=("precision.lengths",))
+@fault("15_numerics", detected_by=("precision.lengths",), also_on=("sim",))
 def long_products_lose_bits() -> None:
     """Products of 4,096 and more terms round their left factor to bfloat16."""
     import paddle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpulab.faults.fault import fault
 
 
-@fault("15_numerics", detected_by=("determinism.first-sum",), smoke=("determinism.first-sum",))
+@fault("15_numerics", detected_by=("determinism.first-sum",), smoke=("determinism.first-sum",), also_on=("sim",))
 def sum_in_any_order() -> None:
     """Every seventh sum adds its terms in another order."""
     import itertools
@@ -125,7 +125,7 @@ def all_ranks_share_a_stream() -> None:
     RNGStatesTracker.add = add
 
 
-@fault("15_numerics", detected_by=("random.between",))
+@fault("15_numerics", detected_by=("random.between",), also_on=("sim",))
 def types_share_their_random_numbers() -> None:
     """Numbers of float64 are those of float32, drawn again."""
     import paddle

@@ -226,7 +226,7 @@ def no_weight_decay() -> None:
     paddle.optimizer.AdamW.__init__ = lambda self, *given, **named: begin(self, *given, **{**named, "weight_decay": 0.0})
 
 
-@fault("02_sft", detected_by=("sft.decay-spares-norms",))
+@fault("02_sft", detected_by=("sft.decay-spares-norms",), also_on=("sim",))
 def decay_on_norms() -> None:
     """Weight decay applies to norms and biases too."""
     import paddle

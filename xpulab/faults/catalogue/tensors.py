@@ -110,7 +110,7 @@ def write_touches_the_next_element() -> None:
     paddle.Tensor.__setitem__ = setitem
 
 
-@fault("16_tensors", detected_by=("indexing.in-place",))
+@fault("16_tensors", detected_by=("indexing.in-place",), also_on=("sim",))
 def in_place_addition_makes_a_copy() -> None:
     """The operator add_ returns a new tensor and leaves the old one as it was."""
     import paddle
@@ -217,7 +217,7 @@ def where_sends_its_gradient_to_the_other_side() -> None:
     paddle.where = where
 
 
-@fault("16_tensors", detected_by=("index-gradients.too-late",))
+@fault("16_tensors", detected_by=("index-gradients.too-late",), also_on=("sim",))
 def overwriting_is_not_noticed() -> None:
     """Overwriting a value that backward needs raises no error."""
     import paddle
@@ -264,7 +264,7 @@ def kept_operators_are_decomposed() -> None:
     paddle.base.core._set_prim_forward_blacklist = lambda *names: None
 
 
-@fault("16_tensors", detected_by=("decomposition.values",))
+@fault("16_tensors", detected_by=("decomposition.values",), also_on=("sim",))
 def gelu_of_a_program_is_approximate() -> None:
     """In a program gelu is computed with tanh, in eager mode with the error function."""
     import paddle

@@ -37,6 +37,7 @@ def copied_after_the_step() -> None:
     "14_zero_cost_checkpoints",
     detected_by=("zero-cost-checkpoint.smoke-snapshot",),
     smoke=("zero-cost-checkpoint.smoke-snapshot",),
+    also_on=("sim",),
 )
 def last_tensors_not_copied() -> None:
     """A snapshot ends before its last tensor."""
