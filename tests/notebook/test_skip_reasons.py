@@ -1,4 +1,4 @@
-"""Why checks are skipped on the CPU: each reason is what Paddle does there. A release that can do it fails here, and the skip must go."""
+"""Why checks are skipped on the CPU: what Paddle does there. A release that can do more fails here, and the skip must go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/capabilities.md: the lanes in it are those on which checks compare values, and its reasons those for which they are skipped."""
+"""docs/capabilities.md: checks compare values on the lanes that it names, and are skipped for the reasons that it gives."""
 
 from __future__ import annotations
 
