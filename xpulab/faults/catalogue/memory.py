@@ -141,7 +141,7 @@ def offloaded_input_of_recomputation_damaged() -> None:
     module.detach_variable = damaged
 
 
-@fault("12_memory", detected_by=("recompute.calls",))
+@fault("12_memory", detected_by=("recompute.calls",), also_on=("sim",))
 def recomputed_two_times() -> None:
     """A block is recomputed twice in the backward pass: results are right, time is lost."""
     from paddle.distributed.fleet.recompute.recompute import RecomputeFunction
@@ -181,7 +181,7 @@ def trainer_does_not_divide() -> None:
     Trainer.training_step = undivided
 
 
-@fault("12_memory", detected_by=("gradient-accumulation.gradients",))
+@fault("12_memory", detected_by=("gradient-accumulation.gradients",), also_on=("sim",))
 def last_part_lost() -> None:
     """The gradient of the last part of a batch is not added."""
     replace_in_cells(
@@ -300,7 +300,7 @@ def waiting_copies_called_asynchronous() -> None:
     offloading._loader_of_the_device = lambda: (real()[0], offloading.ASYNCHRONOUS)
 
 
-@fault("12_memory", detected_by=("pinned-memory.refused",))
+@fault("12_memory", detected_by=("pinned-memory.refused",), also_on=("sim",))
 def ordinary_memory_called_page_locked() -> None:
     """Without page-locked memory pin_memory() returns ordinary memory and no error."""
     import paddle
@@ -320,7 +320,7 @@ def _replace_dropout_add(compute) -> None:
     module.paddle_dropout_add = lambda x, y, p=0.5, **options: compute(real, x, y, p, **options)
 
 
-@fault("12_memory", detected_by=("fused-ops.dropout-add", "fused-ops.fallback"))
+@fault("12_memory", detected_by=("fused-ops.dropout-add", "fused-ops.fallback"), also_on=("sim",))
 def fused_dropout_without_its_scale() -> None:
     """The operator fused_dropout_add does not scale what it keeps at p = 0.5."""
 
