@@ -40,7 +40,12 @@ def _around_predictors(change: Callable[[Any, list[Any]], list[Any]]) -> None:
     paddle.inference.create_predictor = lambda config: Changed(real(config))
 
 
-@fault("17_export", detected_by=("export.loaded", "export.programs", "export.same-logits"), smoke=("export.loaded",))
+@fault(
+    "17_export",
+    detected_by=("export.loaded", "export.programs", "export.same-logits"),
+    smoke=("export.loaded",),
+    also_on=("sim",),
+)
 def weights_rounded_by_the_export() -> None:
     """The float32 weights of a loaded program have the precision of bfloat16."""
     import paddle
