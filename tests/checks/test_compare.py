@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 import warnings
 from collections import OrderedDict
 from fractions import Fraction
@@ -677,6 +678,12 @@ def test_raises_does_not_catch_an_interrupt():
 def test_the_first_line_of_a_paddle_error_is_the_one_with_the_reason():
     text = "\n\n----------------\nC++ Traceback\n----------------\nInvalidArgumentError: shapes differ\n  [Hint: 3]"
     assert compare.first_line(RuntimeError(text)) == "InvalidArgumentError: shapes differ"
+
+
+def test_of_a_temporary_file_the_first_line_has_the_name_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    text = f"{tmp_path}/one/two/weights.bin differs from {tmp_path.parent}/three.bin"
+    assert compare.first_line(ValueError(text)) == f"weights.bin differs from {tmp_path.parent}/three.bin"
 
 
 def test_the_first_line_of_an_error_without_text_is_empty():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import tempfile
 from collections.abc import Callable, Mapping, Set, Sized
 from dataclasses import dataclass
 from typing import Any
@@ -136,14 +137,18 @@ def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") 
 
 
 def first_line(error: BaseException) -> str:
-    """The most informative line of an exception's text, at most 300 characters: Paddle puts a C++ traceback before it."""
+    """The most informative line of an exception's text, at most 300 characters: Paddle puts a C++ traceback before it.
+
+    Of files in the folder for temporary files only the name stays: the folder is another one in each run.
+    """
     try:
         text = str(error)
     except Exception:
         return "an error whose text cannot be read"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     informative = [line for line in lines if re.match(r"\(?\w*(Error|NotFound|InvalidArgument|Unimplemented|OutOfRange)", line)]
-    return (informative or lines or [""])[0][:300]
+    temporary = re.escape(tempfile.gettempdir()) + r"/(?:[\w.-]+/)*"
+    return re.sub(temporary, "", (informative or lines or [""])[0])[:300]
 
 
 # ----------------------------------------------------------------------------------------------- leaves of a structure
