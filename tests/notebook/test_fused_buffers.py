@@ -27,4 +27,4 @@ def test_a_card_is_not_enough_for_two_ranks():
 
 
 def test_simulated_cards_say_why_they_cannot():
-    assert "leaves its buffer" in why_not("sim", 2)
+    assert "gradients leave them" in why_not("sim", 2)

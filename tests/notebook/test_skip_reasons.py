@@ -1,4 +1,7 @@
-"""Why checks are skipped on the CPU: what Paddle does there. A release that can do more fails here, and the skip must go."""
+"""Why checks are skipped on a CPU or on simulated cards: what Paddle does there.
+
+A release that can do more fails here, and then the skip must go.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import paddle.distributed as dist
 import pytest
 
 from xpulab import ranks
+from xpulab.notebook import fused_buffers
 
 SECONDS = 60
 """Limit of a run of two ranks on busy cores."""
@@ -76,3 +80,20 @@ def test_paddle_switches_loss_scaling_off_on_the_cpu():
 
 def test_a_wheel_for_the_cpu_has_no_pinned_memory():
     assert message_of(lambda: paddle.ones([2]).pin_memory())
+
+
+def fused_on_simulated_cards(entry):
+    """On a rank: whether fused gradients are those that are sent one by one; entry: whether Paddle's table knows the cards."""
+    if entry:
+        fused_buffers.helper.alignment["sim"] = fused_buffers.ALIGNMENT
+    alone, fused = fused_buffers.steps_of([("one by one", 1), ("fused", 1)], 1, seed=0)
+    return all((a == b).all() for a, b in zip(alone.gradients[0], fused.gradients[0], strict=True))
+
+
+def test_paddle_has_no_fused_buffers_on_simulated_cards():
+    with pytest.raises(ranks.RanksFailed, match="only support"):
+        ranks.run(fused_on_simulated_cards, 2, False, device="sim", time_limit=SECONDS)
+
+
+def test_with_an_entry_for_simulated_cards_gradients_are_lost():
+    assert not any(ranks.run(fused_on_simulated_cards, 2, True, device="sim", time_limit=SECONDS))
