@@ -94,6 +94,13 @@ drawn = paddle.rand([5]).tolist()
 paddle.seed(7)
 saw["seed"] = drawn == paddle.rand([5]).tolist()
 
+whole = paddle.arange(42, dtype="float32").reshape([6, 7])
+into = [paddle.zeros([6, width]) for width in (1, 4, 2)]
+tracer = paddle.base.framework._dygraph_tracer()
+with paddle.no_grad():
+    tracer.trace_op(type="split", inputs={"X": whole}, outputs={"Out": into}, attrs={"sections": [1, 4, 2], "axis": 1})
+saw["split"] = [[str(part.place), part.tolist()] for part in into]
+
 child = os.fork()
 if child == 0:
     sys.exit(0 if "forked" in refusal(lambda: paddle.ones([8])) else 1)

@@ -105,6 +105,13 @@ def test_random_state_can_be_set_and_seeded(saw):
     assert saw["seed"]
 
 
+def test_the_parts_of_a_split_stay_on_the_card(saw):
+    """Traced as fleet traces it to fill the weights: computed by the CPU, they would be there afterwards."""
+    rows = [[7 * row + column for column in range(7)] for row in range(6)]
+    parts = [[row[start:end] for row in rows] for start, end in ((0, 1), (1, 5), (5, 7))]
+    assert saw["split"] == [["Place(sim:0)", part] for part in parts]
+
+
 @pytest.mark.parametrize("cards", [0, -1, sim.MOST_CARDS + 1])
 def test_numbers_of_cards_that_cannot_be(cards):
     with pytest.raises(InputError, match=f"choose 1 to {sim.MOST_CARDS}"):

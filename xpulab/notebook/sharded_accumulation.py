@@ -14,6 +14,8 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
+from xpulab.notebook import fused_buffers
+
 STEPS, ROWS, RATE = 3, 8, 0.1
 
 EPSILON = 1e-2
@@ -64,10 +66,12 @@ WAYS: dict[str, Callable[[Any, Any, int], tuple[Any, Any]]] = {
 
 def why_not(way: str, device: str, cards: int) -> str:
     """Why this way cannot be tried on the device, or an empty text."""
+    if device in ("cpu", "sim") and way == "fleet, stage 1":
+        return ""
     if device == "sim":
-        return "operators without a kernel of the card write to new memory, so weights and gradients leave their buffers"
+        return fused_buffers.why_not(device, cards)
     if device == "cpu":
-        return "" if way == "fleet, stage 1" else "Paddle refuses it on a CPU"
+        return "Paddle refuses it on a CPU"
     return "" if cards >= 2 else "it needs two cards"
 
 

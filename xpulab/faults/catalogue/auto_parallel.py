@@ -122,7 +122,7 @@ def query_columns_shifted() -> None:
     dist.shard_tensor = shifted
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("shard-optimizer.bytes",))
+@fault("08_auto_parallel", where="ranks", detected_by=("shard-optimizer.bytes",), also_on=("sim",))
 def state_not_sharded() -> None:
     """The function shard_optimizer leaves the whole state on every rank."""
     import paddle.distributed as dist
@@ -131,7 +131,9 @@ def state_not_sharded() -> None:
     dist.shard_optimizer = lambda optimizer, how=None, *rest, **kwargs: real(optimizer, None, *rest, **kwargs)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("shard-layer.first-layers", "auto-parallel-config.held"))
+@fault(
+    "08_auto_parallel", where="ranks", detected_by=("shard-layer.first-layers", "auto-parallel-config.held"), also_on=("sim",)
+)
 def model_not_cut() -> None:
     """The functions shard_layer and parallelize leave the whole weights on every rank."""
     import paddle.distributed as dist
@@ -178,7 +180,7 @@ def gradients_of_other_ranks_not_added() -> None:
     api.reshard = dist.reshard = reshard
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("shard-dataloader.rows", "shard-layer.training"))
+@fault("08_auto_parallel", where="ranks", detected_by=("shard-dataloader.rows", "shard-layer.training"), also_on=("sim",))
 def rows_the_same_on_every_rank() -> None:
     """The function shard_dataloader gives every rank the rows of the first rank."""
     import paddle.distributed as dist
@@ -219,7 +221,7 @@ def softmax_of_local_columns() -> None:
     F.cross_entropy = alone
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",))
+@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",))
 def smaller_axis_keeps_its_cut() -> None:
     """Where rows cannot stay cut along both axes, the smaller axis keeps its cut."""
     import paddle
@@ -254,7 +256,7 @@ def norm_of_cut_rows_inexact() -> None:
     F.layer_norm = layer_norm
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("parallel-loss.values",))
+@fault("08_auto_parallel", where="ranks", detected_by=("parallel-loss.values",), also_on=("sim",))
 def wrong_row_of_a_cut_embedding() -> None:
     """An embedding whose rows are cut gives the row of the next token."""
     import paddle.nn.functional as F

@@ -1,5 +1,6 @@
-// Operators that take a list of tensors. If the CPU computed them, Paddle would cut the parts of a distributed tensor a second
-// time while it copies the list to the host (seen with 3.3.1: PrepareDataForDistTensor).
+// Operators that take or give a list of tensors. If the CPU computed them, Paddle would cut the parts of a distributed tensor a
+// second time while it copies a list to the host (PrepareDataForDistTensor), and leave the results of split on the CPU where an
+// operator of the old kind is traced: fleet fills the weights with it (sync_params_buffers). Both were seen with 3.3.1.
 
 #include "paddle/phi/config.h"
 // The wheel's config.h defines it, but the wheel does not contain the headers of oneDNN.
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "paddle/phi/common/int_array.h"
 #include "paddle/phi/common/scalar.h"
 #include "paddle/phi/core/kernel_registry.h"
 
@@ -82,8 +84,30 @@ void Stack(const Context& context, const std::vector<const phi::DenseTensor*>& i
   }
 }
 
+template <typename T, typename Context>
+void SplitWithNum(const Context& context, const phi::DenseTensor& input, int, const phi::Scalar& axis,
+                  std::vector<phi::DenseTensor*> outs) {
+  const int64_t dim = not_negative(axis.to<int64_t>(), input.dims().size());
+  const phi::DenseTensor whole = contiguous(context, input);
+  int64_t start = 0;
+  for (phi::DenseTensor* out : outs) {
+    context.template Alloc<T>(out);
+    const int64_t count = out->dims()[dim];
+    if (out->numel() > 0) copy_part(context, sizeof(T), block_of(whole), start, count, dim, block_of(*out), 0);
+    start += count;
+  }
+}
+
+template <typename T, typename Context>
+void Split(const Context& context, const phi::DenseTensor& input, const phi::IntArray&, const phi::Scalar& axis,
+           std::vector<phi::DenseTensor*> outs) {
+  SplitWithNum<T, Context>(context, input, static_cast<int>(outs.size()), axis, outs);
+}
+
 }  // namespace sim::kernels
 
 PD_REGISTER_PLUGIN_KERNEL(concat, sim, ALL_LAYOUT, sim::kernels::Concat, XPULAB_ALL_TYPES) {}
 PD_REGISTER_PLUGIN_KERNEL(concat_grad, sim, ALL_LAYOUT, sim::kernels::ConcatGrad, XPULAB_ALL_TYPES) {}
 PD_REGISTER_PLUGIN_KERNEL(stack, sim, ALL_LAYOUT, sim::kernels::Stack, XPULAB_ALL_TYPES) {}
+PD_REGISTER_PLUGIN_KERNEL(split, sim, ALL_LAYOUT, sim::kernels::Split, XPULAB_ALL_TYPES) {}
+PD_REGISTER_PLUGIN_KERNEL(split_with_num, sim, ALL_LAYOUT, sim::kernels::SplitWithNum, XPULAB_ALL_TYPES) {}
