@@ -72,16 +72,25 @@ def allocated_in_parallel(trainings: Mapping[str, tuple[Model, Mapping[str, Any]
     return found
 
 
-def _new_network(model: Model, sequence: int, degrees: Degrees) -> Any:
-    config = LlamaConfig(
+def llama_config(model: Model, length: int, **options: Any) -> LlamaConfig:
+    """The configuration of a Llama of this size, for sequences of at most this length. options: as of LlamaConfig."""
+    return LlamaConfig(
         vocab_size=model.vocabulary,
         hidden_size=model.hidden,
         intermediate_size=model.intermediate,
         num_hidden_layers=model.layers,
         num_attention_heads=model.heads,
         num_key_value_heads=model.kv_heads,
-        max_position_embeddings=sequence,
+        max_position_embeddings=length,
         use_cache=False,
+        **options,
+    )
+
+
+def _new_network(model: Model, sequence: int, degrees: Degrees) -> Any:
+    config = llama_config(
+        model,
+        sequence,
         tensor_parallel_degree=degrees.mp,
         tensor_parallel_rank=get_rank() if degrees.mp > 1 else 0,
         tensor_parallel_output=degrees.mp == 1,

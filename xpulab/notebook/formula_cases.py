@@ -10,9 +10,10 @@ from contextlib import nullcontext
 from typing import Any
 
 import paddle
-from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM
+from paddlenlp.transformers import LlamaForCausalLM
 
 from xpulab.notebook.activation_memory import StepMemory, bytes_of, states_of
+from xpulab.notebook.allocated_memory import llama_config
 from xpulab.reference import cost
 
 SIZES = (
@@ -28,18 +29,7 @@ LENGTH = 8
 
 def _new(model: cost.Model, length: int) -> tuple[Any, Any]:
     """A Llama of this size, and its optimizer."""
-    config = LlamaConfig(
-        vocab_size=model.vocabulary,
-        hidden_size=model.hidden,
-        intermediate_size=model.intermediate,
-        num_hidden_layers=model.layers,
-        num_attention_heads=model.heads,
-        num_key_value_heads=model.kv_heads,
-        max_position_embeddings=length,
-        use_cache=False,
-        recompute_use_reentrant=True,
-    )
-    network = LlamaForCausalLM(config)
+    network = LlamaForCausalLM(llama_config(model, length, recompute_use_reentrant=True))
     network.train()
     return network, paddle.optimizer.AdamW(1e-3, parameters=network.parameters(), multi_precision=True)
 

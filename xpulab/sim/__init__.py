@@ -8,7 +8,7 @@ the same code in Paddle as for any other card. Collectives use shared memory bet
 It tests the path through Paddle's device layer. It does not test Kunlun's kernels, Kunlun's collective library or the speed
 of any card. Limits:
 
-- Only eight operators have kernels on the card. Paddle runs all others on the CPU, between two copies.
+- Only ten operators have kernels on the card. Paddle runs all others on the CPU, between two copies.
 - Such an operator writes to new memory. An in-place operator on a view of whole rows (x[1:3].add_(1)) therefore does not
   change x. The same happens on any card without a kernel for the operator.
 - Each process has its own memory on each card: two processes on one card do not see each other's.
