@@ -108,6 +108,29 @@ def test_a_terminal_ends_with_the_verdict_and_where_the_report_is(terminal):
     assert f"report: {terminal[2] / 'out' / 'index.html'}" in plain
 
 
+def gate(folder, *arguments):
+    """The exit code and output of the gate, and the modules that it imported."""
+    command = [sys.executable, "-X", "importtime", "-m", "xpulab", "gate", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+
+def test_the_gate_reads_the_verdict_of_that_run_and_imports_no_framework(terminal):
+    code, printed, modules = gate(terminal[2])
+    assert code == 0
+    assert re.fullmatch(r"xpulab: green 0\.\d h ago, 1 checks at level quick on cpu\n", printed)
+    assert "xpulab.fleet.gate" in modules and not {"paddle", "numpy", "nbformat"} & modules
+
+
+def test_the_gate_finds_a_green_verdict_too_old(terminal):
+    code, printed, _ = gate(terminal[2], "out", "--max-age", "0")
+    assert (code, printed.startswith("xpulab: unknown, the last verdict is too old: green 0.")) == (2, True)
+
+
+def test_the_run_leaves_metrics(terminal):
+    assert 'xpulab_run_green{cards="1",device="cpu",level="quick"} 1.0' in (terminal[2] / "out" / "metrics.prom").read_text()
+
+
 # ---------------------------------------------------------------------------------------------------- ended from outside
 
 

@@ -1,4 +1,4 @@
-"""The commands: xpulab run, xpulab doctor, xpulab shapes, xpulab selftest, xpulab baseline, xpulab lab, xpulab model.
+"""The commands of xpulab: run, gate, doctor, shapes, selftest, baseline, lab and model.
 
 Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
 """
@@ -22,7 +22,6 @@ from xpulab.devices import MOST_CARDS, SIMULATED, wheel_device
 from xpulab.errors import InputError
 
 if TYPE_CHECKING:
-    from xpulab.faults.fault import Fault
     from xpulab.harness.plan import Plan
 
 app = typer.Typer(
@@ -152,6 +151,25 @@ def run(
 
 @app.command()
 @_reporting_input_errors
+def gate(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run, or one that holds the folders of several runs.")] = Path(
+        "out"
+    ),
+    max_age: Annotated[float, typer.Option(min=0, help="Hours after which a green verdict counts as none.")] = 24.0,
+) -> None:
+    """Say in one line what the last whole run found. Exit code 0: green, 1: red, 2: no verdict, or a green one that is too old.
+
+    It only reads result.json, for a scheduler's prolog or health check: a job measures, with xpulab run.
+    """
+    from xpulab.fleet.gate import gate as last_verdict
+
+    answer = last_verdict(folder, max_age)
+    print(answer.line)
+    raise typer.Exit(answer.code)
+
+
+@app.command()
+@_reporting_input_errors
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="The diagnosis as JSON.")] = False,
     device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
@@ -213,8 +231,6 @@ def selftest(
     jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: one a core.")] = None,
 ) -> None:
     """Inject known faults, one at a time, and show that the notebooks detect each. Exit code 1 when one is missed."""
-    from rich.console import Console
-
     from xpulab.faults import selftest as proof
     from xpulab.faults import table
 
@@ -224,38 +240,12 @@ def selftest(
         return
 
     from xpulab import sim
-    from xpulab.harness.run import kernel_environment
+    from xpulab.faults.command import run_controls, run_trials
 
     if any(SIMULATED in fault.lanes for fault in faults):
         sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
-    at_once = jobs or _jobs("cpu", len(faults))
-    progress = Console(stderr=True)
-    if control:
-        raise typer.Exit(_control_of_selftest(faults, at_once, as_json))
-    trials = proof.count(faults)
-    progress.print(f"{len(faults)} faults, {trials} trials, {at_once} at a time", highlight=False)
-    tried = []
-    with kernel_environment("cpu") as environment:
-        for trial in proof.trials(faults, at_once, {**environment, **proof.WITHOUT_MODELS}):
-            tried.append(trial)
-            outcome = f"{table.format_outcome(trial)}  {table.format_name(trial)}, {trial.seconds:.0f} s"
-            progress.print(f"{len(tried):>3} of {trials}  {outcome}", highlight=False, markup=False, soft_wrap=True)
-    print(json.dumps(table.trials_to_json(tried), indent=2) if as_json else table.format_trials(tried))
-    raise typer.Exit(1 if any(trial.missed for trial in tried) else 0)
-
-
-def _control_of_selftest(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
-    """Run the sections that the faults are tried in without them, and say what came of it; returns the exit code."""
-    from xpulab.faults import selftest, table
-    from xpulab.harness.run import kernel_environment
-
-    ran = []
-    with kernel_environment("cpu") as environment:
-        for control in selftest.controls(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):
-            ran.append(control)
-            print(table.format_controls([control]).splitlines()[0], file=sys.stderr)
-    print(json.dumps(table.controls_to_json(ran), indent=2) if as_json else table.format_controls(ran))
-    return 1 if any(control.wrong for control in ran) else 0
+    run = run_controls if control else run_trials
+    raise typer.Exit(run(faults, jobs or _jobs("cpu", len(faults)), as_json))
 
 
 @app.command()

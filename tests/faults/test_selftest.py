@@ -186,7 +186,7 @@ def test_a_fault_that_ends_the_notebook_has_no_control(fault):
 @pytest.mark.parametrize(("check", "exit_code", "shown"), [("demo.root", 0, "1 of 1 green"), ("demo.wrong", 1, "0 of 1 green")])
 def test_the_command_runs_the_control(fault, monkeypatch, check, exit_code, shown):
     monkeypatch.setattr(selftest, "CATALOGUE", (fault(wrong_root, detected_by=(check,)),))
-    monkeypatch.setattr("xpulab.harness.run.kernel_environment", lambda device: nullcontext(dict(os.environ)))
+    monkeypatch.setattr("xpulab.faults.command.kernel_environment", lambda device: nullcontext(dict(os.environ)))
     done = CliRunner().invoke(cli.app, ["selftest", "--control"])
     assert (done.exit_code, shown in done.stdout) == (exit_code, True), done.output
 

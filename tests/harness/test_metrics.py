@@ -1,0 +1,73 @@
+"""metrics.prom can be read by Prometheus' own parser, and says what result.json says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from xpulab.harness.execute import Run, Target
+from xpulab.harness.judge import Verdict
+from xpulab.harness.report.metrics import to_metrics
+from xpulab.harness.report.result import Result
+from xpulab.records.record import CardFacts, Measurement, Record, RunContext
+
+RATE = Measurement('product, "fp32"\n', "rate", "TFLOP/s", (1.0, 3.0))
+RECORDS = (
+    Record("demo.good", "passed", "it is good", control="rejected"),
+    Record("demo.bad", "failed", "it is bad", control="rejected", reason="since 2 is not 3"),
+    Record("demo.rate", "skipped", "no baseline", measurements=(RATE, replace(RATE, case="nan", values=(math.nan,)))),
+)
+CARD = CardFacts(3, "P800", serial="02K01Y", temperature_c=41.0, memory_used_mib=2)
+
+
+def samples(*records, cards=()):
+    """By name the samples of a run with these records: (labels, value)."""
+    context = RunContext("xpu", 1, card_facts=tuple(cards))
+    verdict = Verdict("00_demo", "A demo", "failed", Run("xpu", "quick", 1, 2.0, 30.0, None), records, context, (), (), None)
+    result = Result(Target("xpu", "quick", 8), (verdict,), 12.5, None, date="2026-11-22T03:10:00+00:00")
+    found = {}
+    for family in text_string_to_metric_families(to_metrics(result)):
+        assert family.type == "gauge" and family.documentation
+        found[family.name] = [(sample.labels, sample.value) for sample in family.samples]
+    return found
+
+
+def test_the_verdict_has_device_level_and_cards():
+    [(labels, green)] = samples(*RECORDS)["xpulab_run_green"]
+    assert (labels, green) == ({"device": "xpu", "level": "quick", "cards": "8"}, 0.0)
+    assert samples(*RECORDS)["xpulab_run_partial"] == [({}, 0.0)]
+
+
+def test_times_are_in_seconds():
+    assert samples(*RECORDS)["xpulab_run_end_time_seconds"] == [({}, 1795317000.0)]
+    assert samples(*RECORDS)["xpulab_run_duration_seconds"] == [({}, 12.5)]
+
+
+def test_every_outcome_is_counted_also_with_zero():
+    counts = {labels["outcome"]: value for labels, value in samples(*RECORDS)["xpulab_checks"]}
+    assert (counts["passed"], counts["failed"], counts["skipped"], counts["broken"]) == (1, 1, 1, 0)
+
+
+def test_each_red_check_has_a_sample_and_no_other_check():
+    assert samples(*RECORDS)["xpulab_check_red"] == [({"notebook": "00_demo", "check": "demo.bad", "outcome": "failed"}, 1.0)]
+    assert "xpulab_check_red" not in samples(RECORDS[0])
+
+
+def test_measurements_have_their_unit_and_any_text_as_case():
+    (labels, value), (_, undefined) = samples(*RECORDS)["xpulab_measured"]
+    assert labels == {"check": "demo.rate", "case": 'product, "fp32"\n', "kind": "rate", "unit": "TFLOP/s"}
+    assert value == 2.0 and math.isnan(undefined)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("xpulab_card_temperature_celsius", 41.0), ("xpulab_card_memory_used_bytes", 2.0 * 2**20)]
+)
+def test_a_card_has_its_number_model_and_serial(name, value):
+    assert samples(*RECORDS, cards=[CARD])[name] == [({"card": "3", "model": "P800", "serial": "02K01Y"}, value)]
+
+
+def test_what_the_tool_does_not_show_has_no_sample():
+    assert "xpulab_card_power_watts" not in samples(*RECORDS, cards=[CARD])
