@@ -62,7 +62,7 @@ class _Lines:
 
 
 class _Table:
-    """A row a notebook: its cell and the time that it has taken, renewed twice a second."""
+    """A row a notebook: its cell and the time that it has taken, renewed twice a second and when a cell starts."""
 
     def __init__(self, console: Console, plans: Sequence[Plan]) -> None:
         self._rows = {plan.name: ("waiting", "", "") for plan in plans}
@@ -79,6 +79,7 @@ class _Table:
     def on_cell(self, plan: Plan, cell: int, cells: int) -> None:
         self._started.setdefault(plan.name, time.monotonic())
         self._rows[plan.name] = ("running", f"cell {cell} of {cells}", "")
+        self._live.refresh()
 
     def on_end(self, verdict: Verdict) -> None:
         took = f"{verdict.run.seconds:.1f} s" if verdict.run else ""
