@@ -70,16 +70,22 @@ def test_finishing_a_copy_waits_for_it_and_frees_its_source():
     assert (task.waited, copy.source) == (1, None)
 
 
-def test_an_asynchronous_loader_is_waited_for_before_a_tensor_comes_back(monkeypatch):
-    tasks = []
+@pytest.fixture
+def tasks(monkeypatch):
+    """The copies of a device that has an asynchronous loader, in the order in which they were started."""
+    started = []
 
     def copied(tensor, loader):
-        tasks.append(Task())
-        return tensor.clone(), tasks[-1]
+        started.append(Task())
+        return tensor.clone(), started[-1]
 
     monkeypatch.setattr(offloading, "_loader_of_the_device", lambda: ("loader", offloading.ASYNCHRONOUS))
     monkeypatch.setattr(offloading.manipulation, "async_offload", copied)
     monkeypatch.setattr(offloading.manipulation, "async_reload", copied)
+    return started
+
+
+def test_an_asynchronous_loader_is_waited_for_before_a_tensor_comes_back(tasks):
     offloader = Offloader()
     kept = offloader.to_host(paddle.ones([2]))
     assert kept.source is not None
@@ -87,15 +93,7 @@ def test_an_asynchronous_loader_is_waited_for_before_a_tensor_comes_back(monkeyp
     assert [task.waited for task in tasks] == [1, 1]
 
 
-def test_finish_waits_for_all_copies_that_were_started(monkeypatch):
-    tasks = []
-
-    def copied(tensor, loader):
-        tasks.append(Task())
-        return tensor.clone(), tasks[-1]
-
-    monkeypatch.setattr(offloading, "_loader_of_the_device", lambda: ("loader", offloading.ASYNCHRONOUS))
-    monkeypatch.setattr(offloading.manipulation, "async_offload", copied)
+def test_finish_waits_for_all_copies_that_were_started(tasks):
     offloader = Offloader()
     kept = [offloader.to_host(paddle.ones([2])) for _ in range(3)]
     offloader.finish()

@@ -108,17 +108,7 @@ def _is_ready(server: warm.ForkServer) -> bool:
     Raises ImportHangs, with the place where it hangs, when it takes too long.
     """
     try:
-        with warm.fork(
-            server.address,
-            "builtins:len",
-            b"",
-            environment=os.environ,
-            cwd=".",
-            stdout=1,
-            stderr=2,
-            time_limit=IMPORT_SECONDS,
-        ) as worker:
-            return worker.wait() == 0
+        return warm.answers(server.address, IMPORT_SECONDS)
     except warm.ForkServerGone:  # a broken installation: each notebook shows the error itself
         return False
     except TimeoutError as error:

@@ -140,6 +140,17 @@ class ForkServer:
         self.close()
 
 
+def answers(address: str, time_limit: float) -> bool:
+    """Whether the fork server at this address starts a worker that ends well; it has imported everything by then.
+
+    time_limit: seconds, its imports included. Raises as `fork` does.
+    """
+    with fork(
+        address, "builtins:len", b"", environment=os.environ, cwd=".", stdout=1, stderr=2, time_limit=time_limit
+    ) as worker:
+        return worker.wait() == 0
+
+
 def fork(
     address: str,
     entry: str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
@@ -45,18 +44,7 @@ def _answers(environment: Mapping[str, str]) -> bool:
     """Whether kernels can be started with these variables: cold ones always can."""
     if warm.ADDRESS not in environment:
         return True
-    address = environment[warm.ADDRESS]
     try:
-        with warm.fork(
-            address,
-            "builtins:len",
-            b"",
-            environment=os.environ,
-            cwd=".",
-            stdout=1,
-            stderr=2,
-            time_limit=_ANSWER_SECONDS,
-        ) as worker:
-            return worker.wait() == 0
+        return warm.answers(environment[warm.ADDRESS], _ANSWER_SECONDS)
     except (warm.ForkServerGone, TimeoutError):
         return False
