@@ -1,7 +1,7 @@
 """Removes from a text what does not belong into a file that is sent to others: secrets, proxies, names of users.
 
-It errs on the side of removing. What it cannot know (a host name, a path of a project) stays, so the owner reads the file before
-it is sent: `xpulab bundle` lists what is in it.
+It errs on the side of removing. What it cannot know (a host name, a path of a project) stays, so the owner reads the file
+before it is sent: `xpulab bundle` lists what is in it.
 """
 
 from __future__ import annotations
