@@ -19,7 +19,8 @@ import psutil
 import pytest
 from nbformat import v4
 
-from xpulab import cli, files, warm
+from xpulab import files, warm
+from xpulab.cli import chosen
 from xpulab.doctor.detect import detect
 from xpulab.errors import InputError
 
@@ -210,12 +211,12 @@ def test_list_names_every_notebook_and_every_check(tmp_path):
 )
 def test_notebooks_share_the_cores_but_never_a_card(monkeypatch, device, notebooks, jobs):
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    assert cli._jobs(device, notebooks) == jobs
+    assert chosen.jobs(device, notebooks) == jobs
 
 
 @pytest.mark.skipif(detect().device != "cpu", reason="this machine has a card")
 def test_auto_is_the_cpu_where_there_is_no_card():
-    assert cli._device("auto") == "cpu"
+    assert chosen.device("auto") == "cpu"
 
 
 WHO_FORKED = """
@@ -247,7 +248,7 @@ def test_a_device_without_compiler_says_what_is_missing(tmp_path):
 @pytest.mark.parametrize("device", ["CPU", "", "cuda", "auto "])
 def test_a_device_that_no_one_knows_is_refused(device):
     with pytest.raises(InputError, match="xpu, gpu, cpu, sim"):
-        cli._device(device)
+        chosen.device(device)
 
 
 def test_an_output_folder_below_a_file_is_refused_and_nothing_is_left(tmp_path):

@@ -1,0 +1,16 @@
+"""The commands of xpulab, a module each; the order of the imports is that of `xpulab --help`."""
+
+# isort: off
+from xpulab.cli import run as run
+from xpulab.cli import gate as gate
+from xpulab.cli import doctor as doctor
+from xpulab.cli import shapes as shapes
+from xpulab.cli import selftest as selftest
+from xpulab.cli import baseline as baseline
+from xpulab.cli import model as model
+from xpulab.cli import lab as lab
+
+# isort: on
+from xpulab.cli.app import app, main
+
+__all__ = ["app", "main"]

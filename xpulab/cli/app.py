@@ -1,0 +1,67 @@
+"""The command line itself: what every command shares.
+
+Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from xpulab import __version__
+from xpulab.errors import InputError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Notebooks that teach PaddlePaddle training on XPU, GPU and CPU, and test the machine that they run on.",
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"xpulab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """The options before a command; each acts in its own callback."""
+
+
+def main() -> None:
+    """The entry point of the command line."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    app()
+
+
+def command(**settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command of the app: an InputError becomes one message and exit code 2."""
+
+    def registered(function: Callable[..., None]) -> Callable[..., None]:
+        @app.command(**settings)
+        @wraps(function)
+        def reporting(*arguments: object, **options: object) -> None:
+            try:
+                function(*arguments, **options)
+            except InputError as error:
+                print(f"xpulab: {error}", file=sys.stderr)
+                raise typer.Exit(2) from error
+            except KeyboardInterrupt:
+                print("xpulab: interrupted", file=sys.stderr)
+                raise typer.Exit(130) from None
+
+        return reporting
+
+    return registered

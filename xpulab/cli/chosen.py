@@ -1,0 +1,58 @@
+"""What a command runs on and where it writes: device, cards, notebooks at a time, folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xpulab.devices import SIMULATED, wheel_device
+from xpulab.errors import InputError
+
+if TYPE_CHECKING:
+    from xpulab.harness.plan import Plan
+
+
+def device(asked: str) -> str:
+    """The device to run on: the one asked for when it is there, for auto the best one that is.
+
+    Raises InputError for a device that is not there, and when the installed wheel is not the device's.
+    """
+    from xpulab.doctor.detect import detect, require
+    from xpulab.doctor.versions import framework_row, installed_frameworks, require_one_framework
+
+    found = detect()
+    device = found.device if asked == "auto" else asked
+    require(device, found)
+    require_one_framework(device)
+    wanted = framework_row(device)
+    if wanted.what not in installed_frameworks():
+        instead = "" if wheel_device(device) == "cpu" else ", or pass --device cpu to run on the CPU all the same"
+        raise InputError(f"{device} needs {wanted.what}, which is not installed here: run env/validate.sh{instead}")
+    return device
+
+
+def folder(out: Path | None) -> Path:
+    """Where the reports of a run go."""
+    return (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()
+
+
+def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
+    """How many cards a notebook may use; there are as many simulated ones as one asks for.
+
+    Raises InputError when the plug-in that simulates them, which is built now, cannot be built.
+    """
+    if device != SIMULATED:
+        return asked or 1
+    from xpulab import sim
+
+    cards = asked or max(plan.cards for plan in plans)
+    sim.environment(cards)
+    return cards
+
+
+def jobs(device: str, notebooks: int) -> int:
+    """A notebook a core on the CPU; on a card one at a time, since they would share its memory."""
+    return min(notebooks, os.cpu_count() or 1) if wheel_device(device) == "cpu" else 1

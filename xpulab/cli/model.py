@@ -1,0 +1,49 @@
+"""`xpulab model`: a pretrained model, prepared in the user's cache."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from xpulab.cli.app import command
+from xpulab.errors import InputError
+
+
+@command()
+def model(
+    name: Annotated[str | None, typer.Argument(help="A release of --list, or the folder of a model.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the releases that can be fetched.")] = False,
+    optional: Annotated[
+        bool, typer.Option("--optional", help="One line and exit code 0 when it cannot be had; nothing when it is prepared.")
+    ] = False,
+) -> None:
+    """Prepare a pretrained model in the user's cache, verified and converted for PaddleNLP, and say where it came from."""
+    from xpulab.pretrained.prepare import find, format_prepared, prepare
+    from xpulab.pretrained.releases import RELEASES
+
+    if optional and name in RELEASES:
+        return _prepare_if_possible(name)
+
+    if show_list or name is None:
+        for release in RELEASES.values():
+            state = "prepared" if find(release.name) else f"{release.size_mb} MB to download"
+            print(f"{release.name}  {release.title}, {release.license}, {state}\n  {release.origin}")
+        return
+    print(format_prepared(prepare(name)))
+
+
+def _prepare_if_possible(name: str) -> None:
+    """Prepare a release unless it is prepared, and say in one line on standard error what came of it."""
+    from xpulab.pretrained.prepare import find, prepare
+    from xpulab.pretrained.releases import RELEASES
+
+    if find(name):
+        return
+    release = RELEASES[name]
+    print(f"xpulab: fetching {release.title} once ({release.size_mb} MB): ", end="", file=sys.stderr, flush=True)
+    try:
+        print(f"prepared in {prepare(name).folder}", file=sys.stderr)
+    except InputError as error:
+        print(f"not possible, goes on without it: {error}", file=sys.stderr)

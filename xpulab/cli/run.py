@@ -1,0 +1,90 @@
+"""`xpulab run`: the notebooks on this machine, and the verdict."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xpulab.cli import chosen
+from xpulab.cli.app import command
+from xpulab.devices import MOST_CARDS
+
+
+@command()
+def run(
+    notebooks: Annotated[list[str] | None, typer.Argument(help="Names, paths or globs; without one, all.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show what would run, with its checks; run nothing.")] = False,
+    device: Annotated[str, typer.Option(help="auto (the first of xpu, gpu, cpu there is), xpu, gpu, cpu or sim.")] = "auto",
+    cards: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_CARDS, help="How many cards a notebook may use. Default: 1; sim: as many as one asks for."
+        ),
+    ] = None,
+    level: Annotated[
+        str,
+        typer.Option(
+            help="smoke: is it obviously broken. quick: does it work at all. standard: does it work right. "
+            "soak: does it keep working: training, collectives and checkpoints again and again, see --hours."
+        ),
+    ] = "quick",
+    hours: Annotated[
+        float | None, typer.Option(help="Only with --level soak: how long. Default: until it is interrupted.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of data, initial values and order; with --level soak that of the first round.")
+    ] = 0,
+    checks: Annotated[
+        list[str] | None,
+        typer.Option("--check", help="Run only what the checks with this name or glob need; may be given several times."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Notebooks at a time. Default: one a core, on a card one.")] = None,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="Start every kernel anew instead of forking it from a warm process.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
+) -> None:
+    """Run the notebooks on this machine and say whether it is ready."""
+    from rich.console import Console
+
+    from xpulab.harness.plan import check_needs, format_plan, make_plans
+    from xpulab.harness.soak import LEVEL as SOAK
+    from xpulab.harness.soak.selection import ROUND_LEVEL, check_hours, make_soak_plans
+
+    check_hours(hours, level)
+    is_soak = level == SOAK
+    level = ROUND_LEVEL if is_soak else level
+    plans = make_soak_plans(notebooks or [], checks or []) if is_soak else make_plans(notebooks or [], level, checks or [])
+    if show_list:
+        for plan in plans:
+            check_needs(plan.chapter)
+            print(format_plan(plan))
+        return
+
+    from xpulab.harness import run as harness
+    from xpulab.harness.execute import Target
+    from xpulab.harness.report.text import format_result
+    from xpulab.records import baselines
+
+    baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
+    device = chosen.device(device)
+    folder = chosen.folder(out)
+    target = Target(device, level, chosen.cards(device, cards, plans), seed)
+    at_once = jobs or chosen.jobs(device, len(plans))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # notebooks share the cores, and tiny models gain nothing from more
+    console = Console()
+    if is_soak:
+        from xpulab.harness.soak.loop import Soak, run_soak
+
+        raise typer.Exit(run_soak(Soak(tuple(plans), target, at_once, hours, folder, cold), console))
+    harness.prepare(folder)
+    console.print(f"device {device}, level {level}, {len(plans)} notebooks, {at_once} at a time", highlight=False)
+    outcome = harness.run(plans, target, at_once, folder, console, cold)
+    console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"report: {folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    raise typer.Exit(0 if outcome.result.is_green else 1)

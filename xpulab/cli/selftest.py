@@ -1,0 +1,39 @@
+"""`xpulab selftest`: known faults are injected, and each must be detected."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from xpulab.cli import chosen
+from xpulab.cli.app import command
+from xpulab.devices import SIMULATED
+
+
+@command()
+def selftest(
+    names: Annotated[list[str] | None, typer.Option("--fault", help="Only this fault; may be given several times.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the faults; try none.")] = False,
+    control: Annotated[
+        bool, typer.Option("--control", help="Run the same sections without a fault: every check must be green.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The outcome as JSON.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: one a core.")] = None,
+) -> None:
+    """Inject known faults, one at a time, and show that the notebooks detect each. Exit code 1 when one is missed."""
+    from xpulab.faults import selftest as proof
+    from xpulab.faults import table
+
+    faults = proof.faults_named(names or [])
+    if show_list:
+        print(table.format_catalogue(faults))
+        return
+
+    from xpulab import sim
+    from xpulab.faults.command import run_controls, run_trials
+
+    if any(SIMULATED in fault.lanes for fault in faults):
+        sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
+    run = run_controls if control else run_trials
+    raise typer.Exit(run(faults, jobs or chosen.jobs("cpu", len(faults)), as_json))

@@ -1,0 +1,36 @@
+"""`xpulab shapes`: the operators of a user's own script against numpy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xpulab.cli import chosen
+from xpulab.cli.app import command
+
+
+@command(context_settings={"allow_interspersed_args": False})
+def shapes(
+    script: Annotated[Path, typer.Argument(help="The Python file that starts the training. Options go before it.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")] = None,
+    device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
+    step: Annotated[int, typer.Option(min=1, help="The optimizer step that is recorded, with what leads to it.")] = 2,
+    timeout: Annotated[
+        float | None, typer.Option(min=1, help="Seconds that script and comparison may take. Default: 1800.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A folder that keeps the report and what the script prints.")] = None,
+) -> None:
+    """Record the operators of one step of a training script, and compare each with numpy on this device.
+
+    The script ends after this step. Exit code 1 when an operator, or its gradient, is wrong.
+    """
+    from xpulab.operators import command
+
+    request = command.Request(script, tuple(arguments or ()), chosen.device(device), step, timeout or command.TIMEOUT)
+    report = command.shapes(request, out)
+    print(json.dumps(report, indent=2) if as_json else command.format_report(report))
+    raise typer.Exit(0 if command.is_right(report) else 1)
