@@ -26,9 +26,9 @@ def running_cluster() -> Iterator[slurm_cluster.Cluster]:
     if missing := slurm_cluster.missing():
         message = f"needs {', '.join(missing)} (Debian: slurm-wlm, munge)"
         pytest.fail(message) if os.environ.get(REQUIRED) == "required" else pytest.skip(message)
-    with tempfile.TemporaryDirectory(prefix="xpulab-slurm-", ignore_cleanup_errors=True) as folder:
-        with slurm_cluster.cluster(Path(folder)) as cluster:
-            yield cluster
+    temporary = tempfile.TemporaryDirectory(prefix="xpulab-slurm-", ignore_cleanup_errors=True)
+    with temporary as folder, slurm_cluster.cluster(Path(folder)) as cluster:
+        yield cluster
 
 
 @pytest.fixture
