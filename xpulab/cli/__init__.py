@@ -3,6 +3,7 @@
 # isort: off
 from xpulab.cli import run as run
 from xpulab.cli import gate as gate
+from xpulab.cli import report as report
 from xpulab.cli import doctor as doctor
 from xpulab.cli import shapes as shapes
 from xpulab.cli import selftest as selftest

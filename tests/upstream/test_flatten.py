@@ -1,0 +1,102 @@
+"""What a script uses of xpulab is copied into it, with its own names, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from xpulab.upstream.flatten import flatten
+from xpulab.upstream.modules import CannotFollow
+
+
+def script(source):
+    """The script that these lines become."""
+    return flatten(ast.parse(textwrap.dedent(source)).body)
+
+
+def printed(source, tmp_path):
+    """What the script prints where xpulab cannot be imported."""
+    (tmp_path / "xpulab.py").write_text("raise ImportError('xpulab is not here')")
+    (tmp_path / "made.py").write_text(source)
+    done = subprocess.run([sys.executable, "made.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_function_comes_with_what_it_uses_and_with_nothing_else(tmp_path):
+    made = script("""
+        from xpulab.reference import model
+        import numpy as np
+        print(model.softmax(np.zeros([1, 2])).tolist())
+    """)
+    assert "xpulab" not in made and "def forward" not in made
+    assert printed(made, tmp_path) == "[[0.5, 0.5]]\n"
+
+
+def test_a_local_variable_with_the_name_of_a_copied_function_hides_it_no_longer(tmp_path):
+    made = script("""
+        from xpulab.records import format as numbers
+        def shown(format_value):
+            return numbers.format_value(format_value)
+        print(shown(2.0))
+    """)
+    assert "def format_format_value(" in made
+    assert printed(made, tmp_path) == printed(
+        script("from xpulab.records.format import format_value\nprint(format_value(2.0))"), tmp_path
+    )
+
+
+def test_the_fields_of_a_dataclass_stay_and_need_no_type(tmp_path):
+    made = script("""
+        from xpulab.records.record import Measurement
+        print(Measurement("a", "loss", "nats", (1.0,)))
+    """)
+    assert printed(made, tmp_path) == "Measurement(case='a', kind='loss', unit='nats', values=(1.0,), conditions={})\n"
+
+
+def test_a_check_is_printed_with_measured_and_expected(tmp_path):
+    made = script("""
+        from xpulab.checks import check
+        check.close("demo.sum", 3.5, 3.0, atol=0.1, control=9.0, means="the sum")
+        with check.table("demo.rows", means="rows") as rows:
+            rows.equal("good", [1, 2], [1, 2], control=[2, 1])
+            rows.below("bad", 7, 5, control=9)
+            raise ValueError("stop")
+    """)
+    shown = printed(made, tmp_path)
+    lines = [line for line in shown.splitlines() if line.startswith(("DIFFERS", "as expected"))]
+    assert [line.split(":")[0] for line in lines] == [
+        "DIFFERS      demo.sum",
+        "as expected  demo.rows, good",
+        "DIFFERS      demo.rows, bad",
+        "DIFFERS      demo.rows",
+    ]
+    assert "3.5 (1 of 1 differ, by at most 0.5)" in shown and "ValueError: stop" in shown
+
+
+def test_an_import_inside_a_function_is_followed(tmp_path):
+    made = script("""
+        def rounded():
+            from xpulab.reference.rounding import rounding_of_a_layer
+            return rounding_of_a_layer
+        print(callable(rounded()))
+    """)
+    assert "xpulab" not in made and printed(made, tmp_path) == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("from xpulab.reference import losses\nprint(losses)", "hands the module xpulab.reference.losses on"),
+        ("print(unknown)", "uses unknown, which is not defined there"),
+        ("from xpulab.reference import losses\nlosses.loss = 3", "sets loss of xpulab.reference.losses"),
+        ("from xpulab.reference.losses import nothing\nprint(nothing)", "xpulab.reference.losses has no nothing"),
+    ],
+)
+def test_what_cannot_be_copied_is_refused_with_the_reason(source, why):
+    with pytest.raises(CannotFollow, match=why):
+        script(source)

@@ -1,0 +1,49 @@
+"""The ranks of a report's script: variables of Paddle's launcher, answers in order, errors and time limits reported."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from xpulab.upstream.stand_in import ranks
+
+pytestmark = pytest.mark.integration
+
+
+def who_am_i(more):
+    print("working")
+    return int(os.environ["PADDLE_TRAINER_ID"]) + more, os.environ["PADDLE_TRAINERS_NUM"]
+
+
+def test_each_rank_answers_in_its_place():
+    assert ranks.run(who_am_i, 2, 10) == [(10, "2"), (11, "2")]
+
+
+def test_what_a_rank_prints_is_kept():
+    assert ranks.run(who_am_i, 1, 0).printed == ["working\n"]
+
+
+def test_a_rank_in_a_process_of_its_own_answers_too(tmp_path):
+    endpoints = [f"127.0.0.1:{port}" for port in ranks.free_ports(1)]
+    end = ranks.started_anew(
+        lambda: (tmp_path / "answer").write_text("here"), ranks.of_rank(0, endpoints, "xpu"), tmp_path / "log"
+    )
+    assert (end(60), (tmp_path / "answer").read_text()) == (0, "here")
+
+
+def fails():
+    if os.environ["PADDLE_TRAINER_ID"] == "1":
+        raise ValueError("not here")
+
+
+def test_the_rank_that_raised_is_named():
+    with pytest.raises(ranks.RanksFailed, match="rank 1 raised ValueError: not here") as failed:
+        ranks.run(fails, 2)
+    assert failed.value.root_cause == 1
+
+
+def test_a_rank_that_does_not_end_is_killed():
+    with pytest.raises(ranks.RanksFailed, match="rank 0 was killed by signal 9"):
+        ranks.run(time.sleep, 1, 600, time_limit=3)
