@@ -75,7 +75,29 @@ def test_a_check_is_printed_with_measured_and_expected(tmp_path):
         "DIFFERS      demo.rows, bad",
         "DIFFERS      demo.rows",
     ]
-    assert "3.5 (1 of 1 differ, by at most 0.5)" in shown and "ValueError: stop" in shown
+    assert "3.5 (1 of 1 differ)" in shown and "ValueError: stop" in shown
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected", "outcome"),
+    [
+        ("np.float32(-0.0)", "np.float32(0.0)", "DIFFERS"),
+        ("np.int64(2**53 + 1)", "np.int64(2**53)", "DIFFERS"),
+        ("np.float32(1)", "np.float64(1)", "DIFFERS"),
+        ('{"a": [np.float32("nan"), 2]}', '{"a": [np.float32("nan"), 2]}', "as expected"),
+        ("[1, 2]", "[1, 2, 3]", "DIFFERS"),
+    ],
+)
+def test_bits_are_compared_as_bits(tmp_path, measured, expected, outcome):
+    line = f'check.bitwise("demo.bits", {measured}, {expected}, control=1)'
+    made = script(f"import numpy as np\nfrom xpulab.checks import check\n{line}")
+    assert printed(made, tmp_path).startswith(outcome)
+
+
+@pytest.mark.parametrize(("measured", "outcome"), [(2**53 + 1, "DIFFERS"), (2**53, "as expected")])
+def test_equal_is_exact_for_large_integers(tmp_path, measured, outcome):
+    made = script(f"from xpulab.checks import check\ncheck.equal('demo.large', {measured}, {2**53}, control=1)")
+    assert printed(made, tmp_path).startswith(outcome)
 
 
 def test_an_import_inside_a_function_is_followed(tmp_path):
