@@ -104,7 +104,7 @@ def test_a_file_that_the_manifest_does_not_name_is_refused(made):
 
 
 def test_another_content_of_the_same_size_is_refused(made):
-    rewritten(made[0], lambda contents: contents.update({"run/result.json": b"[]"}))
+    rewritten(made[0], lambda contents: contents.update({"run/result.json": b"[]\n"}))
     with pytest.raises(InputError, match="its digest is another one"):
         bundle.read(made[0])
 
@@ -132,3 +132,122 @@ def test_a_bundle_of_another_schema_says_which_version_made_it(made):
     rewritten(made[0], lambda contents: contents["manifest.json"].update(schema=99, xpulab="9.0"))
     with pytest.raises(InputError, match=r"made by xpulab 9\.0"):
         bundle.read(made[0])
+
+
+# -------------------------------------------------------------------------------------- damage, and files that would hurt
+
+
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+def test_a_file_that_was_cut_off_or_changed_on_the_way_is_refused(made, at):
+    whole = made[0].read_bytes()
+    position = int(len(whole) * at)
+    made[0].write_bytes(whole[:position])
+    with pytest.raises(InputError, match="no bundle that can be read"):
+        bundle.read(made[0])
+    made[0].write_bytes(
+        whole[:position] + bytes(byte ^ 0xFF for byte in whole[position : position + 8]) + whole[position + 8 :]
+    )
+    with pytest.raises(InputError):
+        bundle.read(made[0])
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(made, monkeypatch):
+    monkeypatch.setattr(bundle, "LARGEST_SUM", 1000)
+    rewritten(made[0], lambda contents: contents.update({"run/zeros.txt": b"\0" * 2000}))
+    with pytest.raises(InputError, match="it is no bundle of one run"):
+        bundle.read(made[0])
+
+
+def test_a_file_that_says_that_it_is_smaller_than_it_is_is_refused(made):
+    content = b"0" * 5000
+    rewritten(made[0], lambda contents: contents.update({"run/result.json": content}))
+    lying = made[0].read_bytes().replace((5000).to_bytes(4, "little"), (3).to_bytes(4, "little"))
+    made[0].write_bytes(lying)
+    with pytest.raises(InputError):
+        bundle.read(made[0])
+
+
+def test_an_archive_of_very_many_files_is_refused(made, monkeypatch):
+    monkeypatch.setattr(bundle, "MOST_FILES", 3)
+    with pytest.raises(InputError, match="more than 3 files"):
+        bundle.read(made[0])
+
+
+def test_another_compression_is_refused(made):
+    with zipfile.ZipFile(made[0]) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(made[0], "w", zipfile.ZIP_BZIP2) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    with pytest.raises(InputError, match="compressed in a way"):
+        bundle.read(made[0])
+
+
+def test_a_name_that_is_there_twice_is_refused(made):
+    with zipfile.ZipFile(made[0], "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("run/result.json", b"{}\n")
+    with pytest.raises(InputError, match="not those that its manifest names"):
+        bundle.read(made[0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda manifest: manifest.pop("entries"),
+        lambda manifest: manifest["entries"][0].update(size="large"),
+        lambda manifest: manifest["entries"][0].update(sha256="0"),
+        lambda manifest: manifest.update(unknown=1),
+    ],
+)
+def test_a_manifest_that_does_not_fit_its_schema_is_refused(made, change):
+    rewritten(made[0], lambda contents: change(contents["manifest.json"]))
+    with pytest.raises(InputError, match="no manifest that can be read"):
+        bundle.read(made[0])
+
+
+# ------------------------------------------------------------------------------------------------ what a run's folder holds
+
+
+def test_the_run_in_short_is_in_the_manifest(run, tmp_path):
+    card = {"model": "P800"}
+    stored = {
+        "node": "node17",
+        "device": "xpu",
+        "cards": 2,
+        "level": "quick",
+        "card_facts": [card, card],
+        "machine": {"driver": "5"},
+    }
+    (run / "result.json").write_text(json.dumps(stored))
+    made = bundle.make(run, [], REDACTOR, tmp_path / "x.zip")
+    about = {"device": "xpu", "cards": 2, "level": "quick", "card_models": ["P800", "P800"], "driver": "5"}
+    assert (made.node, made.about) == ("node17", about)
+
+
+def test_a_soak_without_a_result_and_a_result_that_was_cut_off_are_bundled(run, tmp_path):
+    (run / "result.json").write_text('{"device": "xp')
+    assert bundle.make(run, [], REDACTOR, tmp_path / "cut.zip").about == {}
+    (run / "result.json").rename(run / "soak.jsonl")
+    assert bundle.make(run, [], REDACTOR, tmp_path / "soak.zip").node
+
+
+def test_the_folder_of_a_machine_that_died_is_bundled(run, tmp_path):
+    (run / "result.json").unlink()
+    assert {entry.name for entry in bundle.make(run, [], REDACTOR, tmp_path / "x.zip").entries} == {
+        "run/notebooks/00_demo.ipynb"
+    }
+
+
+def test_an_excerpt_a_link_and_a_file_that_cannot_be_read_are_left_out(run, tmp_path):
+    (run / "notebooks" / "00_demo.source.ipynb").write_text("{}")
+    (tmp_path / "secret.txt").write_text("of somebody else")
+    (run / "link.txt").symlink_to(tmp_path / "secret.txt")
+    made = bundle.make(run, [], REDACTOR, tmp_path / "x.zip")
+    assert set(made.left_out) == {"weights.bin", "notebooks/00_demo.source.ipynb"}
+    assert "run/link.txt" not in {entry.name for entry in made.entries}
+
+
+def test_a_summary_has_what_a_comparison_needs(run):
+    evidence = [*EVIDENCE, ("versions.json", "{}")]
+    names = {entry.name for entry in bundle.collect(run, evidence, REDACTOR, bundle.SUMMARY).bundle.entries}
+    assert names == {"run/result.json", "machine/doctor.json", "machine/versions.json"}

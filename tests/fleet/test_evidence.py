@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from xpulab.doctor import tool
 from xpulab.fleet.evidence import evidence
 
 TOOL = """#!/bin/sh
@@ -18,13 +19,27 @@ echo '[Sun Nov 22 03:00:01 2026] eth0: link is up'
 """
 
 
+VARIABLES = {"XPU_VISIBLE_DEVICES": "0", "FLAGS_use_stride_kernel": "1", "HOME": "/home/li"}
+
+
 @pytest.fixture
-def found(tmp_path, monkeypatch):
-    for name, text in (("xpu_smi", TOOL), ("dmesg", KERNEL)):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(stat.S_IRWXU)
+def gathered(tmp_path, monkeypatch):
+    """gathered(tool=text, ...): the evidence of a machine with these tools; Paddle is not imported."""
+    monkeypatch.setattr("xpulab.doctor.probe.probe", lambda device, timeout: None)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    return dict(evidence({"XPU_VISIBLE_DEVICES": "0", "FLAGS_use_stride_kernel": "1", "HOME": "/home/li"}))
+
+    def gather(device="auto", **tools):
+        for name, text in tools.items():
+            (tmp_path / name).write_text(text)
+            (tmp_path / name).chmod(stat.S_IRWXU)
+        return dict(evidence(VARIABLES, device))
+
+    return gather
+
+
+@pytest.fixture
+def found(gathered):
+    return gathered(xpu_smi=TOOL, dmesg=KERNEL)
 
 
 def test_a_tool_has_a_file_for_each_command_and_one_that_is_missing_has_none(found):
@@ -42,4 +57,32 @@ def test_only_variables_of_paddle_and_cards_are_kept(found):
 
 def test_diagnosis_and_versions_are_there(found):
     assert json.loads(found["doctor.json"])["device"] in ("cpu", "gpu", "xpu")
-    assert json.loads(found["versions.json"])["packages"]["numpy"]
+    versions = json.loads(found["versions.json"])
+    assert versions["packages"]["numpy"] and versions["commit"]
+
+
+def test_a_kernel_log_that_cannot_be_read_says_why_and_the_journal_is_asked(gathered):
+    denied = "#!/bin/sh\necho 'dmesg: Operation not permitted' >&2\nexit 1\n"
+    journal = "#!/bin/sh\necho 'kernel: xpu 0000:51:00.0: reset'\n"
+    assert gathered(dmesg=denied, journalctl=journal)["kernel.txt"] == (
+        "# dmesg --ctime: dmesg: Operation not permitted\n"
+        "# journalctl --dmesg --no-pager --quiet: 1 lines, of which 1 are about cards or memory; the last of these:\n"
+        "kernel: xpu 0000:51:00.0: reset\n"
+    )
+
+
+def test_a_large_kernel_log_is_read_and_its_last_lines_are_kept(gathered):
+    large = "#!/bin/sh\nyes '[1] xpu: a line about a card that is repeated often' | head -n 60000\necho '[2] xpu: last'\n"
+    lines = gathered(dmesg=large)["kernel.txt"].splitlines()
+    assert "60001 lines" in lines[0] and len(lines) == 2001 and lines[-1] == "[2] xpu: last"
+
+
+def test_a_tool_that_does_not_end_is_called_once(gathered, monkeypatch):
+    monkeypatch.setattr(tool.run_tool, "__defaults__", (0.2,))
+    found = gathered(xpu_smi="#!/bin/sh\nsleep 30\n")
+    assert "did not end within 0.2 s" in found["tools/xpu_smi.txt"]
+    assert found["tools/xpu_smi_-q.txt"] == "$ xpu_smi -q\n# not called: xpu_smi did not end before\n"
+
+
+def test_a_device_that_is_gone_is_said_in_the_diagnosis(gathered):
+    assert "xpu" in json.loads(gathered("xpu")["doctor.json"])["error"]

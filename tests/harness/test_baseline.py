@@ -17,6 +17,7 @@ from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import read_plan
 from xpulab.records import baselines
+from xpulab.records.commit import commit
 from xpulab.records.record import Measurement, Record, RunContext
 from xpulab.warm import kernels
 
@@ -87,7 +88,7 @@ def test_nothing_measured_is_refused():
 
 
 def test_outside_a_repository_the_commit_is_unknown(tmp_path):
-    assert baseline._commit(tmp_path) == "unknown"
+    assert commit(tmp_path) == "unknown"
 
 
 @pytest.mark.timeout(280)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from xpulab.cli import chosen
+from xpulab.cli import chosen, ending
 from xpulab.cli.app import command
 from xpulab.devices import MOST_CARDS
 
@@ -46,6 +46,13 @@ def run(
         bool, typer.Option("--cold", help="Start every kernel anew instead of forking it from a warm process.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Then inject a sample of faults here; one that no check detects makes the run red.")
+    ] = False,
+    faults: Annotated[int, typer.Option(min=1, help="With --prove: how many.")] = 6,
+    bundle: Annotated[
+        Path | None, typer.Option(help="Then write this new file, with everything that the run knows, as xpulab bundle does.")
+    ] = None,
 ) -> None:
     """Run the notebooks on this machine and say whether it is ready."""
     from rich.console import Console
@@ -56,6 +63,7 @@ def run(
 
     check_hours(hours, level)
     is_soak = level == SOAK
+    ending.check_options(is_soak, prove, bundle)
     level = ROUND_LEVEL if is_soak else level
     plans = make_soak_plans(notebooks or [], checks or []) if is_soak else make_plans(notebooks or [], level, checks or [])
     if show_list:
@@ -83,8 +91,11 @@ def run(
     harness.prepare(folder)
     console.print(f"device {device}, level {level}, {len(plans)} notebooks, {at_once} at a time", highlight=False)
     outcome = harness.run(plans, target, at_once, folder, console, cold)
-    console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)
+    result = ending.proved(outcome, faults, at_once, console) if prove else outcome.result
+    console.print(format_result(result), highlight=False, markup=False, soft_wrap=True)
     console.print(f"report: {folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    raise typer.Exit(0 if outcome.result.is_green else 1)
+    if bundle:
+        ending.write_bundle(folder, bundle)
+    raise typer.Exit(0 if result.is_green else 1)

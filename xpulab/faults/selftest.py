@@ -103,16 +103,20 @@ class Control:
 
 @dataclass(frozen=True)
 class _Case:
-    """What is run: a fault (or none) in the cells of a plan until all of `checks` are red, or green for a control."""
+    """What is run: a fault (or none) in the cells of a plan until all of `checks` are red, or green for a control.
+
+    cards: what the notebook gets, unless it needs more.
+    """
 
     fault: Fault
     level: str
     checks: tuple[str, ...]
+    cards: int = CARDS
 
     @property
     def plan(self) -> Plan:
         """All of the notebook for a fault that ends it, and at level smoke; else the sections of the checks."""
-        chapter = _chapter(files.NOTEBOOKS / f"{self.fault.notebook}.ipynb")
+        chapter = chapter_of(self.fault)
         if self.fault.reason_contains or self.level == "smoke":
             return plan_of(chapter, self.level)
         return plan_of_checks(chapter, self.level, self.checks)
@@ -141,6 +145,15 @@ def trials(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str]) -
     return _at_a_time(_try, [case for fault in faults for case in _cases(fault)], jobs, environment)
 
 
+def trials_at(faults: Iterable[Fault], level: str, cards: int, jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
+    """Try each fault once, on the lane that its `device` names, at this level; otherwise as `trials`.
+
+    level: "smoke", for faults that have checks of that level, or "quick". cards: what each notebook gets, unless it needs more.
+    """
+    cases = [_Case(fault, level, fault.smoke if level == "smoke" else fault.detected_by, cards) for fault in faults]
+    return _at_a_time(_try, cases, jobs, environment)
+
+
 def try_fault(fault: Fault, environment: Mapping[str, str], level: str = "quick") -> Trial:
     """Run the fault's sections of its notebook with the fault in its process."""
     return _try(next(case for case in _cases(fault) if case.level == level), environment, [])
@@ -162,6 +175,11 @@ def controls(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str])
     }
     for control in _at_a_time(_try_without_fault, together, jobs, environment):
         yield replace(control, faults=names[control.faults[0], control.device, control.level])
+
+
+def chapter_of(fault: Fault) -> Chapter:
+    """The notebook that must detect a fault."""
+    return _chapter(files.NOTEBOOKS / f"{fault.notebook}.ipynb")
 
 
 def _cases(fault: Fault) -> Iterator[_Case]:
@@ -250,7 +268,7 @@ def _run(
     plan = case.plan
     with tempfile.TemporaryDirectory(prefix="xpulab-fault-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
-        target = Target(case.fault.device, case.level, max(CARDS, plan.cards))
+        target = Target(case.fault.device, case.level, max(case.cards, plan.cards))
         variables = {**environment, **inject.prepare(case.fault, folder), "OMP_NUM_THREADS": "1"}
         execution = Execution(target, folder, lambda *cell: None, variables, on_end_of)
         running.append(execution)
@@ -262,7 +280,7 @@ def _run(
     return _Ran(seen, tuple(reasons), f"it could not be injected: {failure}" if failure else None, seconds)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _chapter(path: Path) -> Chapter:
     """A notebook, read once for all its faults."""
     return read_chapter(path)

@@ -91,7 +91,7 @@ def _first_problem(result: Mapping[str, Any]) -> str:
                 repeat += f" --device {result['device']} --level {result['level']}"
                 return f"{check['name']} {_compared(check)}; repeat: {repeat}"
         return f"{notebook['name']} is {notebook['outcome']}: {notebook['reason']}"
-    return "no notebook was green"
+    return (result.get("proof") or {}).get("reason") or "no notebook was green"
 
 
 def _compared(check: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@ All is read from the executed notebooks, as a verdict is. Nothing is kept unless
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -14,7 +13,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
@@ -23,6 +21,7 @@ from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import Result
 from xpulab.records import baselines
 from xpulab.records.baselines import Baseline, Entry
+from xpulab.records.commit import commit
 from xpulab.records.record import Measurement
 
 METHOD = "baseline"
@@ -102,7 +101,7 @@ def summarize(runs: Runs, level: str) -> Baseline:
         machine={name: value for name, value in run_context.machine.items() if name != "driver"},
         driver=str(run_context.machine.get("driver", "none")),
         versions=run_context.versions,
-        commit=_commit(),
+        commit=commit(),
         date=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         runs=len(runs),
         entries=entries,
@@ -124,16 +123,3 @@ def _measured(run: Sequence[Verdict]) -> Iterator[tuple[tuple[str, str], Measure
         for record in verdict.records:
             for measurement in record.measurements:
                 yield (record.name, measurement.case), measurement
-
-
-def _commit(root: Path = files.ROOT) -> str:
-    """Of this repository, with a plus behind it when something was changed; "unknown" outside one."""
-    try:
-        asked = [
-            subprocess.run(["git", "-C", str(root), *what], capture_output=True, text=True, timeout=20, check=True)
-            for what in (("rev-parse", "--short=10", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
-        ]
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    commit, changes = (each.stdout.strip() for each in asked)
-    return commit + ("+" if changes else "")

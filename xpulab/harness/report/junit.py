@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from xpulab.harness.judge import Verdict
 from xpulab.harness.report.result import PARTIAL, Result
+from xpulab.records.proof import Proof
 from xpulab.records.record import RED, Record
 
 _FORBIDDEN = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -20,6 +21,8 @@ def to_xml(result: Result) -> str:
     if result.is_partial:
         properties["partial"] = PARTIAL
     root.extend(_suite(verdict, properties) for verdict in result.verdicts)
+    if result.proof:
+        root.append(_proof(result.proof))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -38,6 +41,21 @@ def _suite(verdict: Verdict, properties: dict[str, str]) -> ElementTree.Element:
     if verdict.explanations:
         lines = [f"{known.where}: cause: {known.cause}\nfix: {known.remedy}" for known in verdict.explanations]
         ElementTree.SubElement(suite, "system-out").text = _clean("\n".join(lines))
+    return suite
+
+
+def _proof(proof: Proof) -> ElementTree.Element:
+    """A test case for each fault that was injected; one that failed when there was none."""
+    name = "injected faults"
+    suite = ElementTree.Element("testsuite", name=name, time=str(round(proof.seconds, 1)), tests=str(len(proof.faults) or 1))
+    suite.set("failures", str(len(proof.missed) if proof.faults else 1))
+    for each in proof.faults:
+        case = ElementTree.SubElement(suite, "testcase", classname=name, name=_clean(each.fault), time=str(each.seconds))
+        if each.missed:
+            ElementTree.SubElement(case, "failure", message=_clean(each.what)).text = _clean(each.missed)
+    if not proof.faults:
+        case = ElementTree.SubElement(suite, "testcase", classname=name, name="the proof", time="0")
+        ElementTree.SubElement(case, "failure", message=_clean(proof.reason or ""))
     return suite
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
+from xpulab.records.node import node_name
+from xpulab.records.proof import Proof
 from xpulab.records.record import Record, RunContext
 
 SCHEMA = 1
@@ -45,6 +47,7 @@ class Result:
     target: what was asked for. verdicts: one for each notebook. seconds: how long the run took.
     folder: the absolute path of the folder that holds the reports and the executed notebooks.
     date: when it ended, in local time with the time zone's offset from UTC, "2026-11-22T03:10:00+00:00".
+    node: the name of the machine. proof: the faults that were injected after the run, None when that was not asked for.
     """
 
     target: Target
@@ -52,6 +55,8 @@ class Result:
     seconds: float
     folder: Path
     date: str = field(default_factory=lambda: datetime.now().astimezone().isoformat(timespec="seconds"))
+    node: str = field(default_factory=node_name)
+    proof: Proof | None = None
 
     @property
     def is_partial(self) -> bool:
@@ -60,9 +65,10 @@ class Result:
 
     @property
     def is_green(self) -> bool:
-        """Whether at least one notebook is green, and every other one is green or was not to run here."""
+        """Whether at least one notebook is green, every other one is green or was not to run here, and no fault was missed."""
         outcomes = {verdict.outcome for verdict in self.verdicts}
-        return bool(outcomes & _GREEN) and outcomes <= {*_GREEN, "skipped"}
+        proved = self.proof is None or self.proof.is_green
+        return proved and bool(outcomes & _GREEN) and outcomes <= {*_GREEN, "skipped"}
 
     @property
     def outcome(self) -> str:
@@ -126,12 +132,24 @@ def to_json(result: Result) -> dict[str, Any]:
             "seed": result.target.seed,
             "seconds": round(result.seconds, 1),
             "date": result.date,
+            "node": result.node,
+            "proof": _proof(result.proof) if result.proof else None,
             "card_facts": [asdict(card) for card in context.card_facts] if context else [],
             "machine": context.machine if context else {},
             "versions": context.versions if context else {},
             "notebooks": [_notebook(result, verdict) for verdict in result.verdicts],
         }
     )
+
+
+def _proof(proof: Proof) -> dict[str, Any]:
+    """The outcome of the proof; prove.json beside has each fault."""
+    return {
+        "green": proof.is_green,
+        "injected": len(proof.faults),
+        "missed": [each.fault for each in proof.missed],
+        "reason": proof.reason,
+    }
 
 
 def _notebook(result: Result, verdict: Verdict) -> dict[str, Any]:

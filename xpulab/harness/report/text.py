@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xpulab.harness.judge import Verdict
 from xpulab.harness.report.result import DEFECTS, PARTIAL, Result
+from xpulab.records.proof import Proof
 from xpulab.records.record import RED, Record
 
 _SHOWN = RED - {"missing"} | DEFECTS
@@ -15,6 +16,7 @@ _SHOWN = RED - {"missing"} | DEFECTS
 def format_result(result: Result) -> str:
     """The result of a run for a terminal."""
     lines = [line for verdict in result.verdicts for line in _notebook(verdict)]
+    lines += _proof(result.proof) if result.proof else []
     verdict = "green" if result.is_green else "RED"
     if result.is_partial:
         lines.append(PARTIAL)
@@ -23,6 +25,17 @@ def format_result(result: Result) -> str:
     checks = f"{result.compared} checks compared, {result.controls_rejected} controls rejected"
     where = f"on {result.target.device} in {result.seconds:.0f} s"
     return "\n".join([*lines, result.scope, f"{verdict}: {total}, {checks}, {where}"])
+
+
+def _proof(proof: Proof) -> Iterator[str]:
+    """A line for each fault that was injected, and the outcome."""
+    yield f"faults injected on {proof.node}, {proof.device}, level {proof.level}, {proof.seconds:.0f} s:"
+    for each in proof.faults:
+        outcome = "MISSED  " if each.missed else "detected"
+        yield f"{outcome} {each.notebook}  {each.fault}: {each.what} ({', '.join(each.expected)})"
+        if each.missed:
+            yield f"        {each.missed}"
+    yield f"        {proof.reason or f'each of {len(proof.faults)} injected faults was detected'}"
 
 
 def _notebook(verdict: Verdict) -> Iterator[str]:

@@ -1,0 +1,126 @@
+"""One command leaves one file: `xpulab run --prove --bundle FILE`; it holds no secret, and is judged again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from xpulab import cli, files
+from xpulab.records.node import node_name
+
+pytestmark = pytest.mark.integration
+
+SECRETS = {
+    "HF_TOKEN": "planted-hf-value",
+    "WANDB_API_KEY": "planted-wandb-value",
+    "https_proxy": "http://planted-user:planted-password@planted-proxy.corp:3128",
+    "XPULAB_NOTE": "https://planted-login:planted-word@host/path?x=1",
+    "XPULAB_PATH": "/home/planted-name/models",
+    "USER": "planted-account",
+}
+TOOL = "#!/bin/sh\necho 'proc 1: /data/people/planted-home/train.py --token planted-argument of planted-account'\n"
+KERNEL = "#!/bin/sh\necho 'xpu: opened by /home/planted-name/a.out for planted-account'\n"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A smoke run of 00_environment on a machine full of secrets: its exit code, output, folder and bundle."""
+    folder = tmp_path_factory.mktemp("node")
+    for name, text in (("xpu_smi", TOOL), ("dmesg", KERNEL)):
+        (folder / "bin").mkdir(exist_ok=True)
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    home = folder / "data" / "people" / "planted-home"
+    home.mkdir(parents=True)
+    path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
+    environment = {**os.environ, **SECRETS, "HOME": str(home), "PATH": path, "SLURMD_NODENAME": "node17"}
+    options = ["--device", "cpu", "--level", "smoke", "--prove", "--faults", "1", "--out", str(home / "run")]
+    command = [sys.executable, "-m", "xpulab", "run", "00_environment", *options, "--bundle", str(folder / "node17.zip")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    return done, home / "run", folder / "node17.zip"
+
+
+def test_it_holds_run_proof_and_machine(made):
+    done, _, file = made
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = set(zipfile.ZipFile(file).namelist())
+    run = {"run/result.json", "run/prove.json", "run/notebooks/00_environment.ipynb", "run/index.html"}
+    machine = {
+        f"machine/{name}" for name in ("doctor.json", "versions.json", "variables.json", "kernel.txt", "tools/xpu_smi.txt")
+    }
+    assert run | machine <= names and "1 faults injected" not in names
+
+
+def test_its_manifest_fits_the_schema_and_names_the_node(made):
+    manifest = json.loads(zipfile.ZipFile(made[2]).read("manifest.json"))
+    schema = json.loads(files.data("schema", "bundle.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(manifest)
+    assert (manifest["node"], manifest["about"]["device"], manifest["about"]["level"]) == ("node17", "cpu", "smoke")
+
+
+def test_no_planted_secret_is_in_it(made):
+    with zipfile.ZipFile(made[2]) as archive:
+        holding = [name for name in archive.namelist() if b"planted" in archive.read(name)]
+    assert holding == []
+
+
+def test_the_doctor_in_it_imported_paddle(made):
+    diagnosis = json.loads(zipfile.ZipFile(made[2]).read("machine/doctor.json"))
+    assert diagnosis["paddle"]["version"]
+
+
+def test_it_is_judged_again_as_it_claims(made):
+    done = CliRunner().invoke(cli.app, ["judge", str(made[2]), "--json"])
+    (again,) = json.loads(done.output)["runs"]
+    assert (done.exit_code, again["differences"], again["result"]["node"]) == (0, [], "node17")
+
+
+# ------------------------------------------------------------------------------------------------------------ xpulab bundle
+
+
+def bundle(*arguments):
+    return CliRunner().invoke(cli.app, ["bundle", *map(str, arguments)])
+
+
+def test_the_list_of_a_file_is_shown(made):
+    done = bundle(made[2], "--list")
+    assert done.exit_code == 0 and "run/result.json" in done.output and "removed: " in done.output
+
+
+def test_a_bundle_that_is_made_on_another_machine_has_nothing_of_it(made, tmp_path):
+    done = bundle(made[1], "--out", tmp_path / "x.zip")
+    assert done.exit_code == 0, done.output
+    assert f"the run was made on node17, the bundle on {node_name()}" in done.output
+    assert not [name for name in zipfile.ZipFile(tmp_path / "x.zip").namelist() if name.startswith("machine/")]
+
+
+def test_a_summary_has_no_notebook_and_is_small(made, tmp_path):
+    done = bundle(made[1], "--summary", "--out", tmp_path / "x.zip")
+    assert done.exit_code == 0 and (tmp_path / "x.zip").stat().st_size < 20_000
+    assert set(zipfile.ZipFile(tmp_path / "x.zip").namelist()) == {"manifest.json", "run/result.json", "run/prove.json"}
+
+
+def test_the_list_of_a_folder_is_shown_and_nothing_is_written(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert bundle(made[1], "--list").exit_code == 0 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--level", "soak", "--prove"], "--prove: not with --level soak"),
+        (["--level", "soak", "--bundle", "x.zip"], "--bundle: not with --level soak"),
+        (["--bundle", "nowhere/x.zip"], "there is no folder nowhere"),
+    ],
+)
+def test_what_cannot_end_well_does_not_begin(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli.app, ["run", "00_environment", *arguments])
+    assert (done.exit_code, message in done.output + done.stderr) == (2, True)

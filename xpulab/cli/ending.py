@@ -1,0 +1,47 @@
+"""What `xpulab run` does after a run when it is asked to: inject faults, write a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xpulab.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from xpulab.harness.report.result import Result
+    from xpulab.harness.run import Outcome
+
+
+def check_options(is_soak: bool, prove: bool, bundle: Path | None) -> None:
+    """Raises InputError, before anything runs, for options that a soak does not have and a bundle that cannot be written."""
+    if is_soak and (prove or bundle):
+        option, instead = (
+            ("--prove", "run it at another level") if prove else ("--bundle", "`xpulab bundle DIR` makes it later")
+        )
+        raise InputError(f"{option}: not with --level soak; {instead}")
+    if bundle:
+        from xpulab.fleet.bundle import refuse_existing
+
+        refuse_existing(bundle)
+
+
+def proved(outcome: Outcome, number: int, jobs: int, console: Console) -> Result:
+    """The result of a run with its proof; without one when the run was interrupted."""
+    if outcome.interrupted:
+        return outcome.result
+    from xpulab.faults.prove import prove
+
+    return prove(outcome.result, number, jobs, console)
+
+
+def write_bundle(folder: Path, out: Path) -> None:
+    """Write the bundle of the run, and say what was removed and where the file is."""
+    from xpulab.fleet import bundle
+    from xpulab.fleet.sending import collect, format_removed, format_written
+
+    collected = collect(folder, bundle.EVERYTHING)
+    bundle.write(collected, out)
+    print(format_removed(collected.bundle))
+    print(format_written(out))

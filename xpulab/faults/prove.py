@@ -1,0 +1,129 @@
+"""The proof after a run: a sample of faults, injected into the same notebooks on the same node, which must detect each.
+
+The run itself is the control: a fault is tried only when the checks that must detect it passed in the run. On simulated cards
+the faults of that lane are used, on the CPU those of the CPU. On a GPU or an XPU it is those that are detected on the CPU and
+on simulated cards alike: what they patch does not depend on the device. **That was never run on a card.**
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Console
+
+from xpulab.devices import SIMULATED
+from xpulab.faults import CATALOGUE, selftest
+from xpulab.faults.fault import Fault
+from xpulab.faults.selftest import Trial
+from xpulab.harness import report
+from xpulab.harness.execute import Target
+from xpulab.harness.report.result import Result
+from xpulab.harness.run import kernel_environment
+from xpulab.records.node import node_name
+from xpulab.records.proof import InjectedFault, Proof
+
+SAMPLE = 6
+"""How many faults are injected unless more are asked for."""
+
+_SMOKE, _QUICK = "smoke", "quick"
+_PROVED_ON = {"cpu": {"cpu"}, SIMULATED: {SIMULATED}, "gpu": {"cpu", SIMULATED}, "xpu": {"cpu", SIMULATED}}
+"""By device of a run the lanes on which the self-test detects a fault that is used there."""
+
+
+def candidates(result: Result, catalogue: Sequence[Fault] = CATALOGUE) -> list[Fault]:
+    """The faults that fit what ran: each with the run's device, and with checks that all passed in the run."""
+    device, level = result.target.device, _level(result.target)
+    passed = {record.name for verdict in result.verdicts for record in verdict.records if record.outcome == "passed"}
+    ran = {verdict.name for verdict in result.verdicts}
+    return [
+        replace(fault, device=device)
+        for fault in catalogue
+        if set(fault.lanes) >= _PROVED_ON[device]
+        and fault.notebook in ran
+        and not fault.reason_contains
+        and (checks := _checks(fault, level))
+        and passed.issuperset(checks)
+    ]
+
+
+def sample(faults: Sequence[Fault], level: str, number: int, seed: int) -> list[Fault]:
+    """So many of the faults: of the cheaper half those of different notebooks and capabilities first; the same for a seed.
+
+    The other half follows when the cheaper one is not enough.
+    """
+    shuffled = random.Random(seed).sample(list(faults), len(faults))
+    by_cost = sorted(shuffled, key=lambda fault: _expected_seconds(fault, level))
+    half = max(number, (len(by_cost) + 1) // 2)
+    rest = [fault for fault in shuffled if fault in by_cost[:half]]
+    chosen: list[Fault] = []
+    notebooks: Counter[str] = Counter()
+    capabilities: Counter[str] = Counter()
+    while rest and len(chosen) < number:
+        best = min(rest, key=lambda fault: (notebooks[fault.notebook], capabilities[_capability(fault, level)]))
+        rest.remove(best)
+        chosen.append(best)
+        notebooks[best.notebook] += 1
+        capabilities[_capability(best, level)] += 1
+    return chosen
+
+
+def prove(result: Result, number: int, jobs: int, console: Console, catalogue: Sequence[Fault] = CATALOGUE) -> Result:
+    """Inject so many faults, `jobs` at a time, with a line for each; the result with the proof, whose reports are written.
+
+    The choice follows the run's seed.
+    """
+    target, level = result.target, _level(result.target)
+    fitting = candidates(result, catalogue)
+    chosen = sample(fitting, level, number, target.seed)
+    started, tried = time.monotonic(), []
+    if chosen:
+        console.print(f"injecting {len(chosen)} of {len(fitting)} faults that fit this run", highlight=False)
+        with kernel_environment(target.device) as environment:
+            variables = {**environment, **selftest.WITHOUT_MODELS}
+            for trial in selftest.trials_at(chosen, level, _cards(target), jobs, variables):
+                tried.append(_of(trial, level))
+                outcome = "MISSED" if trial.missed else "detected"
+                line = f"{len(tried):>3} of {len(chosen)}  {outcome}  {trial.fault.name}, {trial.seconds:.0f} s"
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+    seconds = round(time.monotonic() - started, 1)
+    proof = Proof(node_name(), target.device, target.cards, level, target.seed, len(fitting), tuple(tried), seconds)
+    proved = replace(result, proof=proof)
+    report.write(proved)
+    return proved
+
+
+def _level(target: Target) -> str:
+    """That of the trials: the catalogue is tried at smoke and at quick."""
+    return _SMOKE if target.level == _SMOKE else _QUICK
+
+
+def _cards(target: Target) -> int:
+    """The run's; ranks on a CPU are processes, and the self-test has two."""
+    return max(selftest.CARDS, target.cards) if target.device == "cpu" else target.cards
+
+
+def _checks(fault: Fault, level: str) -> tuple[str, ...]:
+    return fault.smoke if level == _SMOKE else fault.detected_by
+
+
+def _capability(fault: Fault, level: str) -> str:
+    return _checks(fault, level)[0].partition(".")[0]
+
+
+def _expected_seconds(fault: Fault, level: str) -> float:
+    """By the notebook's budget, and the share of its cells that a trial runs: at level smoke all of that level."""
+    chapter = selftest.chapter_of(fault)
+    if level == _SMOKE:
+        return chapter.budget_seconds[level]
+    sections = chapter.closure_of(tuple(check for check in chapter.checks if check.name in fault.detected_by))
+    return chapter.budget_seconds[level] * sum(len(section.cells) for section in sections) / len(chapter.notebook.cells)
+
+
+def _of(trial: Trial, level: str) -> InjectedFault:
+    fault = trial.fault
+    expected = _checks(fault, level)
+    return InjectedFault(fault.name, fault.what, fault.notebook, expected, trial.detected_by, trial.missed, trial.seconds)
