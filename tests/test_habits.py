@@ -160,7 +160,7 @@ def test_both_issue_forms_ask_for_diagnosis_and_report():
     assert [path.stem for path in FORMS] == ["bug_report", "hardware_report"]
     bug, hardware = (path.read_text(encoding="utf-8") for path in FORMS)
     assert "xpulab doctor --json" in bug and "result.json" in bug
-    assert "doctor.json" in hardware and "report.tar.gz" in hardware
+    assert "--prove --bundle report.zip" in hardware and "docs/evidence.md" in hardware
 
 
 # ------------------------------------------------------------------------------------------------------------------- git
