@@ -1,0 +1,195 @@
+"""Reads a run from its folder, its result.json or its bundle, so compactly that a thousand of them fit into memory.
+
+Runs that one Reader reads share equal parts: what a check measured on every node is kept once. Of a bundle only the
+manifest and run/result.json are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xpulab.errors import InputError
+from xpulab.fleet import bundle
+
+RESULT = "result.json"
+_IN_A_BUNDLE = f"run/{RESULT}"
+
+_OF_A_CHECK = ("name", "outcome", "means", "measured", "expected", "reason", "rows", "measurements", "digest")
+_OF_A_ROW = ("case", "outcome", "measured", "expected", "reason")
+"""The fields of checks and rows that are kept: the others (seconds, controls) say nothing about a difference."""
+
+_FINISHED = ("passed", "failed", "partial")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of `xpulab run`.
+
+    name: of the node, or of the folder or file; unique among the runs that are compared.
+    source: the folder or file it was read from.
+    result: the content of its result.json; of checks and rows only the fields that are compared. Runs share parts of it, so
+        it must not be changed.
+    """
+
+    name: str
+    source: Path
+    result: Mapping[str, Any]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has ended: one under way, or killed, has no verdict and is never healthy."""
+        return self.result["outcome"] in _FINISHED
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A run that cannot be read. name: as the run would have. reason: the whole message of the error."""
+
+    name: str
+    source: Path
+    reason: str
+
+
+def read_run(path: Path, name: str | None = None) -> Run:
+    """The run in a folder of `xpulab run`, a result.json, or a bundle of `xpulab bundle`, whose digests are verified.
+
+    name: of the run; None takes that of the node in the bundle's manifest, else that of the folder or file.
+    Raises InputError when there is none, or it is damaged.
+    """
+    return Reader().read(path, name)
+
+
+def read_runs(paths: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[Unreadable, ...]]:
+    """All runs, with unique names, and those that cannot be read. A folder that holds several runs or bundles stands for these.
+
+    Raises InputError when a path does not exist, holds no run, or the same run is named twice.
+    """
+    reader = Reader()
+    runs, unreadable = [], []
+    for source in find_sources(paths):
+        try:
+            runs.append(reader.read(source))
+        except InputError as error:
+            unreadable.append(Unreadable(_name_of(source), source, str(error)))
+    return tuple(_distinguished(runs)), tuple(unreadable)
+
+
+def find_sources(paths: Iterable[Path]) -> list[Path]:
+    """Each path, or the runs and bundles in the folder that it names. Raises InputError as read_runs."""
+    sources = [source for path in paths for source in _sources(path)]
+    repeated = [source for source, count in Counter(source.resolve() for source in sources).items() if count > 1]
+    if repeated:
+        raise InputError(f"{repeated[0]}: named twice; name every run once")
+    return sources
+
+
+def _sources(path: Path) -> list[Path]:
+    if not path.exists():
+        raise InputError(f"{path}: does not exist; name the folder of `xpulab run --out`, a result.json or a bundle")
+    if path.is_file() or (path / RESULT).exists():
+        return [path]
+    found = sorted(each for each in path.iterdir() if each.suffix == ".zip" or (each / RESULT).is_file())
+    if not found:
+        raise InputError(f"{path}: holds no {RESULT}, no bundle and no folder of a run; `xpulab run --out {path}` makes one")
+    return found
+
+
+class Reader:
+    """Reads runs that share their equal parts."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._decoder = json.JSONDecoder(object_pairs_hook=self._part)
+
+    def read(self, path: Path, name: str | None = None) -> Run:
+        """As read_run."""
+        node, content = (None, _content(path)) if path.is_dir() or path.suffix == ".json" else _content_of_bundle(path)
+        try:
+            result = self._decoder.decode(content.decode("utf-8"))
+            _require_fields(result)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: not what `xpulab run` writes: {error!r}; leave it out, or run it again") from error
+        return Run(name or node or _name_of(path), path, result)
+
+    def _part(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """An object of the JSON; a check, row or measurement that was read before is the same object again."""
+        found = dict(pairs)
+        if "rows" in found:
+            return self._shared({field: found.get(field) for field in _OF_A_CHECK})
+        if "case" in found and "control" in found:
+            return self._shared({field: found[field] for field in _OF_A_ROW if field in found})
+        return found if "checks" in found or "notebooks" in found else self._shared(found)
+
+    def _shared(self, part: dict[str, Any]) -> dict[str, Any]:
+        """The first object that was equal. Objects within it are shared already: the same ones have the same id."""
+        return self._parts.setdefault((*part, *map(_key, part.values())), part)
+
+
+def _key(value: Any) -> Any:
+    """What two equal values share, and can be looked up by."""
+    if isinstance(value, list):
+        return tuple(map(_key, value))
+    return ("shared", id(value)) if isinstance(value, dict) else value
+
+
+def _require_fields(result: Any) -> None:
+    """Raises KeyError or TypeError unless the result has what is compared."""
+    for field in ("outcome", "device", "level", "cards", "date", "machine", "versions", "card_facts"):
+        result[field]
+    for notebook in result["notebooks"]:
+        for field in ("name", "outcome", "seconds", "reason"):
+            notebook[field]
+        for check in notebook["checks"]:
+            if not isinstance(check["name"], str) or not isinstance(check["rows"], list):
+                raise TypeError(f"a check of {notebook['name']} has no name or no rows")
+
+
+def _content(path: Path) -> bytes:
+    file = path / RESULT if path.is_dir() else path
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}; name the folder of a run, or a bundle") from error
+
+
+def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
+    """The name of the node, where the manifest has one, and the content of result.json, compared with its digest."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = json.loads(_member(archive, bundle.MANIFEST))
+            if manifest["schema"] != bundle.SCHEMA:
+                raise InputError(f"{path}: was made by xpulab {manifest.get('xpulab')}, whose bundles this version cannot read")
+            (digest,) = (entry["sha256"] for entry in manifest["entries"] if entry["name"] == _IN_A_BUNDLE)
+            content = _member(archive, _IN_A_BUNDLE)
+    except (OSError, zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is no bundle that can be read: {error}; `xpulab bundle` makes one") from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise InputError(f"{path}: {_IN_A_BUNDLE} is damaged: its digest is another one; copy the file again")
+    return manifest.get("node"), content
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    if (size := archive.getinfo(name).file_size) > bundle.LARGEST:
+        raise ValueError(f"{name} has {size} bytes, more than {bundle.LARGEST}")
+    return archive.read(name)
+
+
+def _name_of(path: Path) -> str:
+    """Of a folder its name, of a result.json that of its folder, of a bundle its name without the ending."""
+    absolute = path.resolve()
+    if absolute.name == RESULT:
+        return absolute.parent.name
+    return absolute.name if absolute.is_dir() else absolute.stem
+
+
+def _distinguished(runs: Sequence[Run]) -> list[Run]:
+    """The runs with unique names: where several have one, the path that they were read from is added."""
+    counts = Counter(run.name for run in runs)
+    return [run if counts[run.name] == 1 else replace(run, name=f"{run.name} ({run.source})") for run in runs]
