@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from xpulab.devices import wheel_device
+from xpulab.fleet.runs import Run
+from xpulab.records.format import format_measurement
+from xpulab.records.record import RED, Measurement
 
 NEEDED = 3
 """Fewer machines have no outlier: of two that differ nothing says which is wrong."""
@@ -15,9 +21,29 @@ DEVIATIONS = 5.0
 _TO_STANDARD_DEVIATION = 1.4826
 """The median absolute deviation of a normal distribution times this is its standard deviation."""
 
-LEAST_SHARE = {("rate", "card"): 0.05, ("rate", "shared cores"): 0.5, ("memory", "card"): 0.02, ("memory", "shared cores"): 0.1}
-"""By kind and device the least distance from the median, as a share of it, since equal values have no deviation. A CPU, which
-computes for simulated cards too, shares its cores with others. Not measured on a card."""
+_LEAST_SHARE = {"card": {"rate": 0.05, "memory": 0.02}, "shared cores": {"rate": 5 / 6, "memory": 0.1}}
+
+KINDS = ("rate", "memory")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A rate or an amount of memory that nodes measured under the same conditions.
+
+    device: of all nodes. notebook, check, case, kind, unit: as in the measurement. values: by node, in this unit.
+    """
+
+    device: str
+    notebook: str
+    check: str
+    case: str
+    kind: str
+    unit: str
+    values: Mapping[str, float]
+
+    def format(self, value: float) -> str:
+        """A value with its unit."""
+        return format_measurement(Measurement("", self.kind, self.unit, (value,))).strip()
 
 
 @dataclass(frozen=True)
@@ -32,15 +58,39 @@ class Spread:
     bound: float
 
 
-def spread_of(values: Mapping[str, float], kind: str, device: str) -> Spread:
-    """The spread of what NEEDED nodes or more measured. kind: "rate" or "memory"."""
-    median = statistics.median(values.values())
-    deviation = _TO_STANDARD_DEVIATION * statistics.median(abs(value - median) for value in values.values())
-    where = "card" if device in ("gpu", "xpu") else "shared cores"
-    distance = max(DEVIATIONS * deviation, LEAST_SHARE[kind, where] * median)
-    return Spread(median, deviation, median - distance if kind == "rate" else median + distance)
+def least_share(kind: str, device: str) -> float:
+    """The least difference that counts, as a share of the value: where all nodes measure the same, their deviation is 0.
+
+    A CPU, which computes for simulated cards too, shares its cores with others: its rates differ by up to a factor of 6, as in
+    baselines. Not measured on a card.
+    """
+    return _LEAST_SHARE["shared cores" if wheel_device(device) == "cpu" else "card"][kind]
 
 
-def outside(values: Mapping[str, float], spread: Spread, kind: str) -> list[str]:
+def measured_by(runs: Sequence[Run]) -> list[Measured]:
+    """The rates and the memory of runs on one device; those of red checks are left out."""
+    found: dict[tuple[str, str, str, str, str, str], dict[str, float]] = defaultdict(dict)
+    for run in runs:
+        for notebook, check in run.checks():
+            for each in check["measurements"] or ():
+                if each["kind"] in KINDS and check["outcome"] not in RED:
+                    conditions = repr(sorted(each["conditions"].items()))
+                    where = (notebook["name"], check["name"], each["case"], each["kind"], each["unit"], conditions)
+                    found[where][run.name] = each["values"][-1]
+    return [Measured(runs[0].result["device"], *where[:5], values) for where, values in found.items()]
+
+
+def spread_of(measured: Measured) -> Spread | None:
+    """The spread of what the nodes measured; None when they are fewer than NEEDED."""
+    if len(measured.values) < NEEDED:
+        return None
+    median = statistics.median(measured.values.values())
+    deviation = _TO_STANDARD_DEVIATION * statistics.median(abs(value - median) for value in measured.values.values())
+    distance = max(DEVIATIONS * deviation, least_share(measured.kind, measured.device) * median)
+    return Spread(median, deviation, median - distance if measured.kind == "rate" else median + distance)
+
+
+def outside(measured: Measured, spread: Spread) -> list[str]:
     """The nodes that are slower, or use more memory, than the bound."""
-    return [node for node, value in values.items() if (value < spread.bound if kind == "rate" else value > spread.bound)]
+    is_rate = measured.kind == "rate"
+    return [node for node, value in measured.values.items() if (value < spread.bound if is_rate else value > spread.bound)]

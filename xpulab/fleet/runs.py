@@ -10,7 +10,7 @@ import hashlib
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,12 @@ class Run:
     def is_finished(self) -> bool:
         """Whether the run has ended: one under way, or killed, has no verdict and is never healthy."""
         return self.result["outcome"] in _FINISHED
+
+    def checks(self) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Each check, with its notebook before it."""
+        for notebook in self.result["notebooks"]:
+            for check in notebook["checks"]:
+                yield notebook, check
 
 
 @dataclass(frozen=True)

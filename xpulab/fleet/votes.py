@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xpulab.fleet.finding import place
 from xpulab.fleet.runs import Run
 from xpulab.harness.soak.selection import selection
 
@@ -19,6 +20,8 @@ NEEDED = 3
 
 WHOLE = ""
 """The case of a check itself, beside its rows."""
+
+_OF_A_CARD = {"firmware": "firmware", "state": "state", "memory_total_mib": "memory in MiB", "link": "link"}
 
 _RIGHT = ("passed", "fixed")
 
@@ -35,13 +38,19 @@ class Ballot:
 class Vote:
     """A value on which the nodes of one type do not agree.
 
-    notebook, check, case: where; case is WHOLE for the check itself. ballots: by value, most nodes first.
+    notebook, check, case: where; case is WHOLE for the check itself, notebook and check are "" for a fact.
+    ballots: by value, most nodes first.
     """
 
     notebook: str
     check: str
     case: str
     ballots: tuple[Ballot, ...]
+
+    @property
+    def where(self) -> str:
+        """The place as text."""
+        return place(self.check, self.case) if self.check else self.case
 
     @property
     def nodes(self) -> int:
@@ -59,13 +68,33 @@ def disagreements(runs: Sequence[Run]) -> Iterator[Vote]:
     """The votes on all values that the runs, which are of one type, do not share."""
     nodes_of: dict[tuple[str, str], dict[int, tuple[Mapping[str, Any], list[str]]]] = defaultdict(dict)
     for run in runs:
-        for notebook in run.result["notebooks"]:
-            for check in notebook["checks"]:
-                variants = nodes_of[notebook["name"], check["name"]]
-                variants.setdefault(id(check), (check, []))[1].append(run.name)  # equal checks of one Reader are one object
-    for (notebook, name), variants in nodes_of.items():
+        for notebook, check in run.checks():
+            variants = nodes_of[notebook["name"], check["name"]]
+            variants.setdefault(id(check), (check, []))[1].append(run.name)  # equal checks of one Reader are one object
+    for (of_notebook, name), variants in nodes_of.items():
         if len(variants) > 1:
-            yield from _votes_on(notebook, name, list(variants.values()))
+            yield from _votes_on(of_notebook, name, list(variants.values()))
+
+
+def on_facts(runs: Sequence[Run]) -> Iterator[Vote]:
+    """The votes on facts of machine and cards that do not belong to the type, but are the same on sound machines."""
+    ballots: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        for case, value in _facts(run):
+            ballots[case][value].append(run.name)
+    for case, values in ballots.items():
+        if len(values) > 1:
+            ordered = sorted(values.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+            yield Vote("", "", case, tuple(Ballot(value, tuple(nodes)) for value, nodes in ordered))
+
+
+def _facts(run: Run) -> Iterator[tuple[str, str]]:
+    if memory := run.result["machine"].get("memory_gib"):
+        yield "memory of the machine", f"{round(memory)} GiB"
+    for card in run.result["card_facts"]:
+        for field, what in _OF_A_CARD.items():
+            if card.get(field) is not None:
+                yield f"{what} of card {card['index']}", str(card[field])
 
 
 def _votes_on(notebook: str, name: str, variants: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[Vote]:
@@ -103,7 +132,8 @@ def _losses(check: Mapping[str, Any], case: str) -> list[str]:
 
 
 def _text(measured: Any) -> str:
-    return measured if isinstance(measured, str) else repr(measured)
+    """Of an exception only its type: the message may name a temporary folder."""
+    return measured.partition(":")[0] if isinstance(measured, str) else repr(measured)
 
 
 def _shown(value: tuple[str, ...]) -> str:

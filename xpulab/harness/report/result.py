@@ -13,6 +13,7 @@ from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.records.node import node_name
 from xpulab.records.proof import Proof
+from xpulab.records.digests import digest_of_check
 from xpulab.records.record import Record, RunContext
 
 SCHEMA = 1
@@ -182,6 +183,8 @@ def _check(record: Record) -> dict[str, Any]:
         "capability": record.capability,
         "seconds": round(record.seconds, 4),
         "reason": record.reason,
+        "digest": digest_of_check(record),
+        "measurements": [asdict(measurement) for measurement in record.measurements],
         "rows": [
             {
                 "case": row.case,

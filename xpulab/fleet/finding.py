@@ -1,0 +1,64 @@
+"""A finding of a comparison: one thing that is wrong with a run, or unlike others, and the command that measures it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xpulab.fleet.runs import Run
+from xpulab.records.format import format_value
+from xpulab.records.record import RED
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    node: the name of its run; "" for what is not of one run.
+    check, case: where, "" for a whole run or notebook, and for a check without rows.
+    kind: a few words, the same for all findings of a kind.
+    measured, expected: as text; expected is a bound, what the majority measured, or what was measured before.
+    sentence: all of it in one sentence. repeat: the command that measures it again, on that node.
+    """
+
+    node: str
+    check: str
+    case: str
+    kind: str
+    measured: str
+    expected: str
+    sentence: str
+    repeat: str
+
+
+def repeat(run: Run, notebook: str, check: str) -> str:
+    """The command that repeats a check as it ran in this run."""
+    return f"xpulab run {notebook} --check {check} {_as_asked(run)}"
+
+
+def repeat_run(run: Run) -> str:
+    """The command that repeats the whole run."""
+    return f"xpulab run {_as_asked(run)}"
+
+
+def place(check: str, case: str) -> str:
+    """A check and its case as text."""
+    return f"{check}, {case}" if case else check
+
+
+def first_red(check: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Of a red check, or of its first red row: case, measured and expected as text, and what happened."""
+    row = next((row for row in check["rows"] if row["outcome"] in RED), None)
+    part, case = row or check, row["case"] if row else ""
+    measured = part["measured"]
+    if measured is None:
+        return case, "nothing", str(part["expected"]), f"is {part['outcome']}: {part['reason'] or check['reason']}"
+    shown = format_value(measured)
+    return case, shown, str(part["expected"]), f"measured {shown}, expected {part['expected']}"
+
+
+def _as_asked(run: Run) -> str:
+    result = run.result
+    seed = f" --seed {result['seed']}" if result.get("seed") else ""
+    return f"--device {result['device']} --cards {result['cards']} --level {result['level']}{seed}"
