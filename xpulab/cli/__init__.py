@@ -2,6 +2,7 @@
 
 # isort: off
 from xpulab.cli import run as run
+from xpulab.cli import compare as compare
 from xpulab.cli import gate as gate
 from xpulab.cli import report as report
 from xpulab.cli import bundle as bundle

@@ -33,8 +33,9 @@ class Finding:
 
 
 def repeat(run: Run, notebook: str, check: str) -> str:
-    """The command that repeats a check as it ran in this run."""
-    return f"xpulab run {notebook} --check {check} {_as_asked(run)}"
+    """The command that repeats a check as it ran in this run, or the whole notebook where the check is ""."""
+    of_check = f"--check {check} " if check else ""
+    return f"xpulab run {notebook} {of_check}{_as_asked(run)}"
 
 
 def repeat_run(run: Run) -> str:

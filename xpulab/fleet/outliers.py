@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from xpulab.fleet import card_identities, rates, votes
-from xpulab.fleet.finding import Finding, first_red, place, repeat, repeat_run
+from xpulab.fleet.finding import Finding, first_red, repeat, repeat_run
+from xpulab.fleet.finding import place as format_place
 from xpulab.fleet.machine_type import grouped_by_type, refuse_mixed
 from xpulab.fleet.rates import Measured, Spread
 from xpulab.fleet.runs import Run
@@ -67,14 +68,16 @@ def of_each_run(runs: Sequence[Run]) -> Iterator[Outlier]:
 
 
 def missing_checks(runs: Sequence[Run]) -> Iterator[Outlier]:
-    """Checks that more than half of the runs planned, and a run did not: it has other notebooks, or another xpulab."""
+    """Chapters and checks that more than half of the runs have, and one has not: it ran others, or is another xpulab's."""
+    chapters = {run.name: {(notebook["name"], "") for notebook in run.result["notebooks"]} for run in runs}
     planned = {run.name: {(notebook["name"], check["name"]) for notebook, check in run.checks()} for run in runs}
-    counts = Counter(where for places in planned.values() for where in places)
-    usual = [where for where, count in counts.items() if 2 * count > len(runs)]
+    counts = Counter(place for each in (chapters, planned) for places in each.values() for place in places)
+    usual = [place for place, count in counts.items() if 2 * count > len(runs)]
     for run in runs:
         for notebook, check in usual:
-            if (notebook, check) not in planned[run.name]:
-                sentence = f"{check} is not in this run, but in {counts[notebook, check]} of {len(runs)}"
+            has_chapter = (notebook, "") in chapters[run.name]
+            if (check == "" and not has_chapter) or (check and has_chapter and (notebook, check) not in planned[run.name]):
+                sentence = f"{check or notebook} is not in this run, but in {counts[notebook, check]} of {len(runs)}"
                 yield Outlier(run.name, check, "", MISSING, "nothing", "a verdict", sentence, repeat(run, notebook, check))
 
 
@@ -115,7 +118,7 @@ def _of_run(run: Run, kind: str, sentence: str) -> Outlier:
 def _of_red_check(run: Run, notebook: str, check: Mapping[str, Any]) -> Outlier:
     case, measured, expected, what = first_red(check)
     kind = MISSING if check["outcome"] == "missing" else RED_CHECK
-    sentence = f"{place(check['name'], case)} {what}"
+    sentence = f"{format_place(check['name'], case)} {what}"
     return Outlier(run.name, check["name"], case, kind, measured, expected, sentence, repeat(run, notebook, check["name"]))
 
 

@@ -25,6 +25,8 @@ _LEAST_SHARE = {"card": {"rate": 0.05, "memory": 0.02}, "shared cores": {"rate":
 
 KINDS = ("rate", "memory")
 
+_MIB = 2**20
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -44,6 +46,15 @@ class Measured:
     def format(self, value: float) -> str:
         """A value with its unit."""
         return format_measurement(Measurement("", self.kind, self.unit, (value,))).strip()
+
+    def for_a_table(self, value: float) -> float:
+        """A value in the unit that a table shows."""
+        return value / _MIB if self.unit == "bytes" else value
+
+    @property
+    def table_unit(self) -> str:
+        """The unit that a table shows."""
+        return "MiB" if self.unit == "bytes" else self.unit
 
 
 @dataclass(frozen=True)
