@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +46,8 @@ class Run:
     @property
     def is_finished(self) -> bool:
         """Whether the run has ended: one under way, or killed, has no verdict and is never healthy."""
-        return self.result["outcome"] in _FINISHED
+        under_way = any(notebook["outcome"] in ("running", "waiting") for notebook in self.result["notebooks"])
+        return self.result["outcome"] in _FINISHED and not under_way
 
     def checks(self) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
         """Each check, with its notebook before it."""
@@ -172,11 +174,23 @@ def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
             manifest = json.loads(_member(archive, bundle.MANIFEST))
             if manifest["schema"] != bundle.SCHEMA:
                 raise InputError(f"{path}: was made by xpulab {manifest.get('xpulab')}, whose bundles this version cannot read")
-            (digest,) = (entry["sha256"] for entry in manifest["entries"] if entry["name"] == _IN_A_BUNDLE)
+            digests = {entry["name"]: entry["sha256"] for entry in manifest["entries"]}
+            if _IN_A_BUNDLE not in digests:
+                raise InputError(f"{path}: holds no {_IN_A_BUNDLE}; name bundles of `xpulab run`, not of a soak")
             content = _member(archive, _IN_A_BUNDLE)
-    except (OSError, zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, ValueError, KeyError, TypeError) as error:
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+        ValueError,
+        KeyError,
+        TypeError,
+    ) as error:
         raise InputError(f"{path}: is no bundle that can be read: {error}; `xpulab bundle` makes one") from error
-    if hashlib.sha256(content).hexdigest() != digest:
+    if hashlib.sha256(content).hexdigest() != digests[_IN_A_BUNDLE]:
         raise InputError(f"{path}: {_IN_A_BUNDLE} is damaged: its digest is another one; copy the file again")
     return manifest.get("node"), content
 
@@ -196,6 +210,8 @@ def _name_of(path: Path) -> str:
 
 
 def _distinguished(runs: Sequence[Run]) -> list[Run]:
-    """The runs with unique names: where several have one, the path that they were read from is added."""
-    counts = Counter(run.name for run in runs)
-    return [run if counts[run.name] == 1 else replace(run, name=f"{run.name} ({run.source})") for run in runs]
+    """The runs with unique names: where several have one, the name of the file is added, or else its path."""
+    for suffix in (_name_of, str):
+        counts = Counter(run.name for run in runs)
+        runs = [run if counts[run.name] == 1 else replace(run, name=f"{run.name} ({suffix(run.source)})") for run in runs]
+    return list(runs)

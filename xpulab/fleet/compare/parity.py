@@ -43,6 +43,7 @@ def compare_devices(runs: Sequence[Run]) -> Comparison:
     if not common:
         raise InputError(f"the runs on {', '.join(names)} have no chapter in common; run the same ones on each device")
     findings = [finding for where in all_places(sides) if where[0] in common for finding in _wrong(where, sides)]
+    findings += [finding for side in sides for finding in _red_chapters(side)]
     findings += [finding for other in sides[1:] for finding in _other_losses(sides[0], other)]
     findings.sort(key=lambda each: FINDINGS.index(each.kind))
     tables = [_chapters(sides), *_losses(sides), *_not_everywhere(sides), *_known(sides), *_near(sides)]
@@ -76,6 +77,12 @@ def _wrong(where: Place, sides: Sequence[Side]) -> Iterator[Finding]:
             kind = MISSING if side.outcome(where) == "missing" else WRONG
             sentence = f"{place(check, case)} {what} on {side.name}; {elsewhere}"
             yield Finding(side.runs[0].name, check, case, kind, measured, expected, sentence, side.repeat(where))
+
+
+def _red_chapters(side: Side) -> Iterator[Finding]:
+    for name, red in side.red_chapters().items():
+        sentence = f"{name} is {red['outcome']} on {side.name}: {red['reason']}"
+        yield Finding(side.runs[0].name, "", name, WRONG, red["outcome"], "passed", sentence, side.repeat((name, "")))
 
 
 def _trajectories(side: Side) -> dict[tuple[Place, str], Sequence[float]]:

@@ -38,10 +38,14 @@ class Side:
         """The names of the notebooks, in reading order."""
         return list(dict.fromkeys(notebook["name"] for run in self.runs for notebook in run.result["notebooks"]))
 
-    def red_chapter(self, name: str) -> Mapping[str, Any] | None:
-        """The notebook as a run has it in which it is red; None when it is in no run."""
-        of_runs = (each for run in self.runs for each in run.result["notebooks"])
-        return next((each for each in of_runs if each["name"] == name and each["outcome"] in ("failed", "missing")), None)
+    def red_chapters(self) -> dict[str, Mapping[str, Any]]:
+        """By name the notebooks that are red in a run although none of their checks is: they stopped, or show other text."""
+        return {
+            notebook["name"]: notebook
+            for run in self.runs
+            for notebook in run.result["notebooks"]
+            if notebook["outcome"] in ("failed", "missing") and not any(check["outcome"] in RED for check in notebook["checks"])
+        }
 
     @property
     def result(self) -> Mapping[str, Any]:

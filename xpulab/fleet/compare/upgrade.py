@@ -116,10 +116,8 @@ def _changes(where: Place, before: Side, after: Side) -> Iterator[Finding]:
 
 def _red_chapters(before: Side, after: Side) -> Iterator[Finding]:
     """Chapters that are red now although none of their checks is, for instance because their text differs."""
-    green_before = {name for name in before.chapters if not before.red_chapter(name)}
-    for name in after.chapters:
-        has_red_check = any(after.is_red(where) for where in after.checks if where[0] == name)
-        if name in green_before and not has_red_check and (red := after.red_chapter(name)):
+    for name, red in after.red_chapters().items():
+        if name not in before.red_chapters():
             sentence = f"{name} is {red['outcome']}: {red['reason']}"
             yield Finding("", "", name, NOW_WRONG, red["outcome"], "passed", sentence, after.repeat((name, "")))
 
