@@ -5,6 +5,7 @@ Rates and memory are compared with the median of all, values by a majority vote;
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ SLOW, MEMORY = "slow", "more memory"
 NO_MAJORITY = "no majority"
 KINDS = (UNREADABLE, UNFINISHED, RED_NOTEBOOK, RED_CHECK, MISSING, DIFFERS, SLOW, MEMORY, CARD_TWICE, NO_MAJORITY)
 """The kinds, in the order in which they are reported. The first and the last are none of find_outliers, but of a comparison."""
+
+MACHINE_MEMORY = "memory of the machine"
+LEAST_MEMORY = 0.97
+"""A share of the median: firmware reserves other amounts, and one memory module of 32 is 3 %."""
 
 _WORD = {"rate": "slower", "memory": "more memory"}
 _KIND = {"rate": SLOW, "memory": MEMORY}
@@ -48,7 +53,7 @@ def find_within(runs: Sequence[Run], groups: Iterable[Sequence[Run]]) -> tuple[O
     """The outliers among runs, of which those of a group are compared with each other."""
     found = [*of_each_run(runs), *repeated_cards(runs)]
     for group in groups:
-        found += [*missing_checks(group), *differing(group), *far_from_the_median(group)]
+        found += [*missing_checks(group), *differing(group), *less_memory(group), *far_from_the_median(group)]
     position = {run.name: number for number, run in enumerate(runs)}
     return tuple(sorted(found, key=lambda each: (KINDS.index(each.kind), position[each.node])))
 
@@ -72,7 +77,7 @@ def missing_checks(runs: Sequence[Run]) -> Iterator[Outlier]:
     chapters = {run.name: {(notebook["name"], "") for notebook in run.result["notebooks"]} for run in runs}
     planned = {run.name: {(notebook["name"], check["name"]) for notebook, check in run.checks()} for run in runs}
     counts = Counter(place for each in (chapters, planned) for places in each.values() for place in places)
-    usual = [place for place, count in counts.items() if 2 * count > len(runs)]
+    usual = sorted(place for place, count in counts.items() if 2 * count > len(runs))
     for run in runs:
         for notebook, check in usual:
             has_chapter = (notebook, "") in chapters[run.name]
@@ -82,7 +87,7 @@ def missing_checks(runs: Sequence[Run]) -> Iterator[Outlier]:
 
 
 def differing(runs: Sequence[Run]) -> Iterator[Outlier]:
-    """Values, and facts of machine and cards, that are not those of the majority, as far as there is one."""
+    """Values, and facts of cards, that are not those of the majority, as far as there is one."""
     by_name = {run.name: run for run in runs}
     for vote in (*votes.disagreements(runs), *votes.on_facts(runs)):
         if (majority := vote.majority) is None:
@@ -101,6 +106,19 @@ def far_from_the_median(runs: Sequence[Run]) -> Iterator[Outlier]:
         if (spread := rates.spread_of(measured)) is not None:
             for node in rates.outside(measured, spread):
                 yield _of_measured(by_name[node], measured, spread)
+
+
+def less_memory(runs: Sequence[Run]) -> Iterator[Outlier]:
+    """Machines that show less memory than the median of at least three."""
+    sizes = {run.name: run.result["machine"]["memory_gib"] for run in runs if run.result["machine"].get("memory_gib")}
+    if len(sizes) < rates.NEEDED:
+        return
+    median = statistics.median(sizes.values())
+    for node, size in sizes.items():
+        if size < LEAST_MEMORY * median:
+            sentence = f"{MACHINE_MEMORY}: {size:g} GiB, the median of {len(sizes)} nodes is {median:g} GiB"
+            shown = (f"{size:g} GiB", f"{median:g} GiB")
+            yield Outlier(node, "", MACHINE_MEMORY, DIFFERS, *shown, sentence, "xpulab doctor")
 
 
 def repeated_cards(runs: Sequence[Run]) -> Iterator[Outlier]:

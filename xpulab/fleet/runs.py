@@ -113,6 +113,7 @@ class Reader:
     """Reads runs that share their equal parts."""
 
     def __init__(self) -> None:
+        self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._parts: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._decoder = json.JSONDecoder(object_pairs_hook=self._part)
 
@@ -128,22 +129,27 @@ class Reader:
 
     def _part(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """An object of the JSON; a check, row or measurement that was read before is the same object again."""
+        written = (len(pairs) and pairs[0][0], *[value for _, value in pairs])
+        try:
+            return self._rows[written]
+        except KeyError:
+            row = dict(pairs)
+            if "case" in row and "control" in row:
+                return self._rows.setdefault(written, {field: row[field] for field in _OF_A_ROW if field in row})
+        except TypeError:  # a list or an object is in it
+            pass
         found = dict(pairs)
         if "rows" in found:
-            return self._shared({field: found.get(field) for field in _OF_A_CHECK})
-        if "case" in found and "control" in found:
-            return self._shared({field: found[field] for field in _OF_A_ROW if field in found})
-        return found if "checks" in found or "notebooks" in found else self._shared(found)
-
-    def _shared(self, part: dict[str, Any]) -> dict[str, Any]:
-        """The first object that was equal. Objects within it are shared already: the same ones have the same id."""
-        return self._parts.setdefault((*part, *map(_key, part.values())), part)
+            found = {field: found.get(field) for field in _OF_A_CHECK}
+        elif "checks" in found or "notebooks" in found:
+            return found
+        return self._parts.setdefault((*found, *map(_key, found.values())), found)
 
 
 def _key(value: Any) -> Any:
-    """What two equal values share, and can be looked up by."""
+    """What two equal values share, and can be looked up by. Equal objects are shared, so their id does."""
     if isinstance(value, list):
-        return tuple(map(_key, value))
+        return tuple(map(id, value)) if value and isinstance(value[0], dict) else tuple(map(_key, value))
     return ("shared", id(value)) if isinstance(value, dict) else value
 
 

@@ -77,7 +77,7 @@ def disagreements(runs: Sequence[Run]) -> Iterator[Vote]:
 
 
 def on_facts(runs: Sequence[Run]) -> Iterator[Vote]:
-    """The votes on facts of machine and cards that do not belong to the type, but are the same on sound machines."""
+    """The votes on facts of cards that do not belong to the type, but are the same on sound machines."""
     ballots: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         for case, value in _facts(run):
@@ -89,8 +89,6 @@ def on_facts(runs: Sequence[Run]) -> Iterator[Vote]:
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
-    if memory := run.result["machine"].get("memory_gib"):
-        yield "memory of the machine", f"{round(memory)} GiB"
     for card in run.result["card_facts"]:
         for field, what in _OF_A_CARD.items():
             if card.get(field) is not None:

@@ -64,7 +64,7 @@ class Comparison:
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as JSON values; data/schema/fleet_comparison.schema.json describes them."""
+    """The comparison as JSON values; data/schema/compare.schema.json describes them."""
     return {
         "schema": SCHEMA,
         "xpulab": __version__,
