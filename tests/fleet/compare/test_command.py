@@ -1,0 +1,125 @@
+"""xpulab compare: it chooses the comparison that fits, and says the same on the console, as JSON and on the page."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from tests.fleet.compare.made_up import card, check, measurement, measuring, notebook, red, result
+from xpulab import cli, files
+from xpulab.fleet import outliers
+from xpulab.fleet.compare import changed_values, parity, upgrade
+
+GREEN = result(notebook(check(), measuring(measurement("rate", 10.0))))
+RED = result(red(), notebook(check("other.one"), name="01_other"), outcome="failed")
+OTHER_RELEASE = {**GREEN, "versions": {"paddlepaddle-xpu": "3.2.0"}}
+SCHEMA = json.loads(files.data("schema", "compare.schema.json").read_text(encoding="utf-8"))
+
+
+def call(*arguments):
+    return CliRunner().invoke(cli.app, ["compare", *map(str, arguments)])
+
+
+def in_json(*arguments):
+    """The JSON of a comparison, which fits its schema."""
+    done = call(*arguments, "--json")
+    comparison = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(comparison)
+    assert done.exit_code == int(comparison["found"])
+    assert all(len(row) == len(table["columns"]) for table in comparison["tables"] for row in table["rows"])
+    return comparison
+
+
+@pytest.mark.parametrize(
+    ("results", "kind"),
+    [
+        ((GREEN, GREEN, GREEN), "fleet"),
+        ((GREEN, GREEN), "fleet"),
+        ((GREEN, OTHER_RELEASE), "upgrade"),
+        ((GREEN, {**GREEN, "device": "cpu"}), "parity"),
+        ((GREEN, {**GREEN, "device": "cpu"}, {**GREEN, "device": "sim"}), "parity"),
+    ],
+)
+def test_what_is_compared_follows_from_the_runs(put, results, kind):
+    assert in_json(*put(**{f"r{at}": each for at, each in enumerate(results)}))["kind"] == kind
+
+
+def test_repeated_runs_are_an_upgrade_when_they_name_the_same_cards_or_when_that_is_asked_for(put):
+    runs = [GREEN, GREEN, OTHER_RELEASE]
+    anonymous = put(**{f"a{at}": each for at, each in enumerate(runs)})
+    assert call(*anonymous).exit_code == 2
+    assert in_json(*anonymous, "--as", "upgrade")["kind"] == "upgrade"
+    named = put(**{f"n{at}": {**each, "card_facts": [card(0, "A")]} for at, each in enumerate(runs)})
+    assert in_json(*named)["kind"] == "upgrade"
+
+
+def test_findings_are_the_same_on_the_console_in_json_and_on_the_page(put, tmp_path):
+    folders = put(a=GREEN, b=GREEN, c=GREEN, d=RED)
+    comparison = in_json(*folders)
+    done = call(*folders, "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "compare.html").read_text(encoding="utf-8")
+    stored = json.loads((tmp_path / "report" / "compare.json").read_text(encoding="utf-8"))
+    assert (done.exit_code, stored) == (1, comparison) and len(comparison["findings"]) > 0
+    for finding in comparison["findings"]:
+        assert finding["sentence"] in done.output and finding["repeat"] in done.output
+        assert finding["sentence"].replace("<", "&lt;") in page and finding["repeat"] in page
+    assert f"found: {comparison['summary']}" in done.output and comparison["summary"] in page
+    assert comparison["scopes"][0] in done.output and "never" not in comparison["summary"]
+
+
+def test_a_page_shows_names_as_text(put, tmp_path):
+    nasty = result(notebook(check("demo.<b>", "failed", reason="<script>alert(1)</script>", measured=None), outcome="failed"))
+    call(*put(a=GREEN, b=GREEN, c={**nasty, "outcome": "failed"}), "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "compare.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page and "&lt;script&gt;" in page
+
+
+def test_the_same_finding_on_many_nodes_is_one_line(put):
+    done = call(*put(**{f"n{at}": RED for at in range(9)}))
+    assert "red check, n0, n1, n2, n3, n4 and 4 more: demo.sum measured 2.5" in done.output
+    assert "found: 9 x red check on 9 of 9 runs" in done.output
+
+
+def test_mixed_types_are_an_error_or_compared_apart(put):
+    folders = put(a=GREEN, b=GREEN, c=OTHER_RELEASE)
+    refused = call(*folders, "--as", "fleet")
+    assert refused.exit_code == 2 and "Traceback" not in refused.output
+    assert in_json(*folders, "--mixed")["kind"] == "fleet"
+
+
+@pytest.mark.parametrize("options", [["--as", "speed"], ["--as", "upgrade", "--mixed"], ["--as", "parity"]], ids=" ".join)
+def test_what_cannot_be_compared_is_an_error(put, options):
+    done = call(*put(a=GREEN, b=GREEN), *options)
+    assert (done.exit_code, done.stdout) == (2, "")
+
+
+def test_one_run_is_no_comparison(put):
+    assert call(*put(a=GREEN)).exit_code == 2
+
+
+def test_a_run_under_way_is_never_healthy(put):
+    running = {**GREEN, "outcome": "running"}
+    assert [each["kind"] for each in in_json(*put(a=GREEN, b=GREEN, c=running))["findings"]] == ["unfinished"]
+    assert call(*put(d=GREEN, e=running), "--as", "upgrade").exit_code == 2
+
+
+def test_what_cannot_be_read_is_an_error_unless_it_is_one_of_a_fleet(put, pack):
+    bad = pack("bad", GREEN, digest="0" * 64)
+    assert [each["kind"] for each in in_json(*put(a=GREEN, b=GREEN), bad)["findings"]] == ["unreadable"]
+    assert call(*put(c=GREEN, d=OTHER_RELEASE), bad, "--as", "upgrade").exit_code == 2
+    assert call(bad, bad.with_name("none.zip")).exit_code == 2
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(put, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = call(*put(a=GREEN, b=GREEN), "--out", tmp_path / "file" / "report")
+    assert done.exit_code == 2 and "cannot be written" in done.stderr
+
+
+def test_the_schema_names_every_kind_of_finding():
+    kinds = {*outliers.KINDS, *upgrade.FINDINGS, *parity.FINDINGS, upgrade.NOW_RIGHT, upgrade.NOW_COMPARED}
+    kinds |= {changed_values.FASTER, changed_values.LESS_MEMORY}
+    assert set(SCHEMA["$defs"]["finding"]["properties"]["kind"]["enum"]) == kinds

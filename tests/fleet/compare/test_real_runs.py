@@ -1,0 +1,63 @@
+"""Real runs of one chapter: twice on the CPU, once on simulated cards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from xpulab import files
+from xpulab.fleet import bundle
+from xpulab.fleet.redact import Redactor
+
+pytestmark = pytest.mark.integration
+
+COMMAND = [sys.executable, "-m", "xpulab"]
+CHAPTER = "00_environment"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The folders of two runs on the CPU and one on simulated cards, at level smoke."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, device in (("first", "cpu"), ("second", "cpu"), ("simulated", "sim")):
+        options = ["--device", device, "--cards", "2", "--level", "smoke", "--jobs", "1", "--out", folder / name]
+        done = subprocess.run([*COMMAND, "run", CHAPTER, *options], cwd=files.ROOT, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def compare(*arguments):
+    """Exit code and JSON of a comparison."""
+    done = subprocess.run([*COMMAND, "compare", *arguments, "--json"], capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_two_runs_of_one_machine_have_the_same_values(runs):
+    code, comparison = compare(runs / "first", runs / "second")
+    assert (code, comparison["kind"], comparison["findings"]) == (0, "fleet", [])
+
+
+def test_every_check_that_compares_has_a_digest_and_both_runs_have_the_same(runs):
+    _, comparison = compare(runs / "first", runs / "second", "--as", "upgrade")
+    chapters = next(table for table in comparison["tables"] if table["title"] == "Chapters")
+    (shown,) = [dict(zip(chapters["columns"], row, strict=True)) for row in chapters["rows"]]
+    assert shown["same bits"] == shown["of checks"] > 0
+
+
+def test_the_cpu_and_simulated_cards_agree_and_what_only_one_compares_has_a_reason(runs):
+    code, comparison = compare(runs / "first", runs / "simulated")
+    assert (code, comparison["kind"], comparison["findings"]) == (0, "parity", [])
+    skipped = next(table for table in comparison["tables"] if table["title"].startswith("Compared on one device"))
+    reasons = {row[1]: row[4] for row in skipped["rows"]}
+    assert reasons["hardware.cards"] == "the CPU is not a card: there is nothing to count"
+
+
+def test_bundles_of_real_runs_are_compared_like_their_folders(runs, tmp_path):
+    for name in ("first", "second"):
+        bundle.make(runs / name, [], Redactor.of({}), tmp_path / f"{name}.zip")
+    code, comparison = compare(tmp_path)
+    assert (code, len(comparison["runs"]), comparison["findings"]) == (0, 2, [])
