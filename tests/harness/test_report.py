@@ -20,7 +20,7 @@ from xpulab.harness.execute import Run, Target
 from xpulab.harness.judge import Group, Verdict
 from xpulab.harness.report.result import PARTIAL, Result
 from xpulab.harness.report.text import format_result
-from xpulab.records.record import OUTCOMES, CardFacts, Record, Row, RunContext
+from xpulab.records.record import OUTCOMES, CardFacts, Measurement, Record, Row, RunContext
 
 RUN = Run("cpu", "quick", 1, 2.0, 30.0, None)
 NASTY = "<script>alert('1')</script> & \x1b[31mred\x1b[0m \x00 \ufffe \uffff \udc80 \r ü"
@@ -380,3 +380,13 @@ def test_a_partial_run_is_never_a_verdict_on_the_machine(reported, outcome, gree
     assert "Partial run" in shown and PARTIAL in shown and "READY" not in shown
     lines = format_result(result_of(run)).splitlines()
     assert PARTIAL in lines and lines[-1].startswith("partial, green: " if green else "partial, RED: ")
+
+
+def test_the_result_has_the_measurements_of_a_check_and_a_digest_of_what_must_repeat(reported, tmp_path):
+    measured = (Measurement("copy", "rate", "GB/s", (1.5,), {"seed": "0"}), Measurement("losses", "loss", "nats", (3.0, 2.0)))
+    records = (record("a.rates", measurements=measured), record("a.skipped", "skipped", measured=None))
+    result, _, _ = reported(verdict("a", *records, folder=tmp_path))
+    rates, skipped = result["notebooks"][0]["checks"]
+    copied = {"case": "copy", "kind": "rate", "unit": "GB/s", "values": [1.5], "conditions": {"seed": "0"}}
+    assert (rates["measurements"][0], len(rates["measurements"]), len(rates["digest"])) == (copied, 2, 16)
+    assert (skipped["measurements"], skipped["digest"]) == ([], None)

@@ -9,8 +9,6 @@ import sys
 import pytest
 
 from xpulab import files
-from xpulab.fleet import bundle
-from xpulab.fleet.redact import Redactor
 
 pytestmark = pytest.mark.integration
 
@@ -56,8 +54,7 @@ def test_the_cpu_and_simulated_cards_agree_and_what_only_one_compares_has_a_reas
     assert reasons["hardware.cards"] == "the CPU is not a card: there is nothing to count"
 
 
-def test_bundles_of_real_runs_are_compared_like_their_folders(runs, tmp_path):
-    for name in ("first", "second"):
-        bundle.make(runs / name, [], Redactor.of({}), tmp_path / f"{name}.zip")
-    code, comparison = compare(tmp_path)
+def test_bundles_of_real_runs_are_compared_like_their_folders(runs, pack):
+    bundles = [pack(name, json.loads((runs / name / "result.json").read_text())) for name in ("first", "second")]
+    code, comparison = compare(*bundles)
     assert (code, len(comparison["runs"]), comparison["findings"]) == (0, 2, [])
