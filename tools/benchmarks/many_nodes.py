@@ -112,7 +112,7 @@ def make_fleet(source: Result, folder: Path, nodes: int, seed: int) -> dict[str,
     expected: dict[str, set[str]] = {}
     planted = dict(zip(rng.sample(range(nodes), len(PLANTED) + 3), [*PLANTED, "twin", "other-twin", "damaged"], strict=True))
     for number in range(nodes):
-        kind = planted.get(number)
+        kind = planted.get(number, "")
         name = f"node{number:04d}" + (f"-{kind}" if kind else "")
         text = healthy
         if kind in PLANTED:
@@ -160,12 +160,13 @@ def fill(text: str, board: str, rng: random.Random) -> str:
 def write_bundle(folder: Path, name: str, text: str) -> Path:
     """A bundle that holds result.json and its manifest."""
     content = text.encode()
-    entry = {"name": "run/result.json", "size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "removed": {}}
+    inside = "run/result.json"
+    entry = {"name": inside, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "removed": {}}
     manifest = {"schema": bundle.SCHEMA, "node": name, "xpulab": "benchmark", "entries": [entry]}
     path = folder / f"{name}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(bundle.MANIFEST, json.dumps(manifest))
-        archive.writestr(entry["name"], content)
+        archive.writestr(inside, content)
     return path
 
 

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xpulab.fleet import card_identities, rates, votes
+from xpulab.fleet import card_identities, rates
 from xpulab.fleet.finding import Finding, first_red, repeat, repeat_run
 from xpulab.fleet.finding import place as format_place
 from xpulab.fleet.machine_type import grouped_by_type, refuse_mixed
 from xpulab.fleet.rates import Measured, Spread
 from xpulab.fleet.runs import Run
+from xpulab.fleet.votes import Vote, disagreements
 from xpulab.records.record import RED
 
 UNREADABLE, UNFINISHED, RED_NOTEBOOK, RED_CHECK = "unreadable", "unfinished", "red notebook", "red check"
@@ -46,14 +47,14 @@ def find_outliers(runs: Sequence[Run]) -> tuple[Outlier, ...]:
     """
     groups = grouped_by_type([run for run in runs if run.is_finished])
     refuse_mixed(groups)
-    return find_within(runs, groups.values())
+    return find_within(runs, [(group, disagreements(group)) for group in groups.values()])
 
 
-def find_within(runs: Sequence[Run], groups: Iterable[Sequence[Run]]) -> tuple[Outlier, ...]:
-    """The outliers among runs, of which those of a group are compared with each other."""
+def find_within(runs: Sequence[Run], groups: Iterable[tuple[Sequence[Run], Sequence[Vote]]]) -> tuple[Outlier, ...]:
+    """The outliers among runs, of which those of a group are compared with each other. Beside a group are its disagreements."""
     found = [*of_each_run(runs), *repeated_cards(runs)]
-    for group in groups:
-        found += [*missing_checks(group), *differing(group), *less_memory(group), *far_from_the_median(group)]
+    for group, votes in groups:
+        found += [*missing_checks(group), *differing(group, votes), *less_memory(group), *far_from_the_median(group)]
     position = {run.name: number for number, run in enumerate(runs)}
     return tuple(sorted(found, key=lambda each: (KINDS.index(each.kind), position[each.node])))
 
@@ -86,10 +87,10 @@ def missing_checks(runs: Sequence[Run]) -> Iterator[Outlier]:
                 yield Outlier(run.name, check, "", MISSING, "nothing", "a verdict", sentence, repeat(run, notebook, check))
 
 
-def differing(runs: Sequence[Run]) -> Iterator[Outlier]:
+def differing(runs: Sequence[Run], votes: Sequence[Vote]) -> Iterator[Outlier]:
     """Values, and facts of cards, that are not those of the majority, as far as there is one."""
     by_name = {run.name: run for run in runs}
-    for vote in (*votes.disagreements(runs), *votes.on_facts(runs)):
+    for vote in votes:
         if (majority := vote.majority) is None:
             continue
         for ballot in vote.ballots[1:]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
 from xpulab.fleet.finding import place
@@ -64,8 +66,12 @@ class Vote:
         return first if self.nodes >= NEEDED and 2 * len(first.nodes) > self.nodes else None
 
 
-def disagreements(runs: Sequence[Run]) -> Iterator[Vote]:
-    """The votes on all values that the runs, which are of one type, do not share."""
+def disagreements(runs: Sequence[Run]) -> tuple[Vote, ...]:
+    """The votes on all values, and on facts of cards, that runs on machines of one type do not share."""
+    return (*_on_values(runs), *_on_facts(runs))
+
+
+def _on_values(runs: Sequence[Run]) -> Iterator[Vote]:
     nodes_of: dict[tuple[str, str], dict[int, tuple[Mapping[str, Any], list[str]]]] = defaultdict(dict)
     for run in runs:
         for notebook, check in run.checks():
@@ -76,7 +82,7 @@ def disagreements(runs: Sequence[Run]) -> Iterator[Vote]:
             yield from _votes_on(of_notebook, name, list(variants.values()))
 
 
-def on_facts(runs: Sequence[Run]) -> Iterator[Vote]:
+def _on_facts(runs: Sequence[Run]) -> Iterator[Vote]:
     """The votes on facts of cards that do not belong to the type, but are the same on sound machines."""
     ballots: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
@@ -116,12 +122,20 @@ def _values(check: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
         case = each["case"] if each is not check else WHOLE
         if each["outcome"] in ("failed", "broken", "missing"):
             continue
-        if each["outcome"] not in _RIGHT or selection().varies(check["name"], case):
+        if each["outcome"] not in _RIGHT or _varies(check["name"], case):
             yield case, (each["outcome"],)
         elif check["measurements"]:
             yield case, (each["outcome"], *_losses(check, case))
         else:
             yield case, (each["outcome"], _text(each["measured"]), check["digest"] or "" if each is check else "")
+
+
+@cache
+def _varies(check: str, case: str) -> bool:
+    """Whether this value need not repeat; a check as a whole need not when one of its rows need not."""
+    if case == WHOLE:
+        return any(fnmatchcase(check, each.check) for each in selection().varying)
+    return selection().varies(check, case)
 
 
 def _losses(check: Mapping[str, Any], case: str) -> list[str]:

@@ -66,7 +66,7 @@ def test_a_run_that_cannot_be_read_is_a_finding_and_the_others_are_compared(put,
     paths = put(a=of(check()), b=of(check()), c=of(check()))
     comparison = compare_machines(*read_runs([*paths, pack("bad", of(check()), digest="0" * 64)]), False)
     assert kinds(comparison) == [("unreadable", "bad")]
-    assert comparison.summary == "1 x unreadable on 1 of 3 runs"
+    assert comparison.summary == "1 finding on 1 of 4 runs: 1 unreadable"
 
 
 def test_a_red_run_that_does_not_say_where_it_ran_is_named_and_not_compared(fleet):

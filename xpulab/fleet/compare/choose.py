@@ -46,14 +46,16 @@ def fitting(runs: Sequence[Run]) -> str:
     devices = {run.result["device"] for run in runs}
     if len(devices) > 1 and len(devices) == len(runs):
         return PARITY
-    finished = [run for run in runs if run.is_finished]
-    one_machine = len({hardware(machine_type(run), run.result["versions"]) for run in finished}) == 1
-    several_versions = len({tuple(sorted(software(run).items())) for run in finished}) == 2
-    if len(finished) == len(runs) and one_machine and several_versions and (len(runs) == 2 or _same_cards(runs)):
-        return UPGRADE
-    return FLEET
+    if not all(run.is_finished for run in runs):
+        return FLEET
+    of_one_type = len({hardware(machine_type(run), run.result["versions"]) for run in runs}) == 1
+    two_releases = len({tuple(sorted(software(run).items())) for run in runs}) == 2
+    return UPGRADE if of_one_type and two_releases and _are_one_machine(runs) else FLEET
 
 
-def _same_cards(runs: Sequence[Run]) -> bool:
-    serials = {tuple(card["serial"] for card in run.result["card_facts"]) for run in runs}
-    return len(serials) == 1 and all(serials.pop() or [None])
+def _are_one_machine(runs: Sequence[Run]) -> bool:
+    """Whether all runs name the same node and cards; two that name none of them may be, more are rather a fleet."""
+    nodes = {run.result.get("node") for run in runs}
+    cards = {tuple(card["serial"] for card in run.result["card_facts"]) for run in runs}
+    named = all(each and all(each) for each in cards)
+    return len(nodes) == len(cards) == 1 and (named or len(runs) == 2)

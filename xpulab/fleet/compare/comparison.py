@@ -48,14 +48,20 @@ class Comparison:
     tables: tuple[Table, ...]
 
     @property
-    def summary(self) -> str:
-        """Whether something was found, and how much of each kind."""
+    def headline(self) -> str:
+        """How much was found, on how many runs of a fleet."""
         if not self.findings:
             return "nothing found"
-        counts = Counter(finding.kind for finding in self.findings)
+        count = f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
         nodes = {finding.node for finding in self.findings} - {""}
-        on = f" on {len(nodes)} of {len(self.runs)} runs" if self.kind == FLEET and nodes else ""
-        return ", ".join(f"{count} x {kind}" for kind, count in counts.items()) + on
+        unreadable = nodes - {run.name for run in self.runs}
+        return f"{count} on {len(nodes)} of {len(self.runs) + len(unreadable)} runs" if self.kind == FLEET and nodes else count
+
+    @property
+    def summary(self) -> str:
+        """The headline, and how much of each kind was found."""
+        counts = Counter(finding.kind for finding in self.findings)
+        return ": ".join(filter(None, [self.headline, ", ".join(f"{count} {kind}" for kind, count in counts.items())]))
 
     @property
     def scopes(self) -> tuple[str, ...]:

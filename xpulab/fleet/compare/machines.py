@@ -21,6 +21,7 @@ from xpulab.fleet.machine_type import (
 from xpulab.fleet.outliers import NO_MAJORITY, UNREADABLE, find_within
 from xpulab.fleet.rates import Measured
 from xpulab.fleet.runs import Run, Unreadable
+from xpulab.fleet.votes import Vote
 
 _SHOWN_VALUES = 3
 
@@ -36,8 +37,9 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixe
     if not any(run.is_finished for run in runs):
         raise InputError("none of the runs has ended, so there is nothing to compare; wait, or run them again")
     findings = [_of_unreadable(each) for each in unreadable]
-    findings += find_within(runs, groups.values())
-    findings += [finding for group in groups.values() for finding in _without_majority(group)]
+    compared = [(group, votes.disagreements(group)) for group in groups.values()]
+    findings += find_within(runs, compared)
+    findings += [finding for group, split in compared for finding in _without_majority(group, split)]
     tables = [table for of_type, group in groups.items() for table in _of_group(_title(of_type, list(groups)), group)]
     subject = _subject(runs, groups)
     return Comparison(FLEET, subject, tuple(runs), tuple(findings), (), tuple(_notes(runs, groups)), tuple(tables))
@@ -61,8 +63,8 @@ def _of_unreadable(unreadable: Unreadable) -> Finding:
     return Finding(unreadable.name, "", "", UNREADABLE, "nothing", "a run", unreadable.reason, again)
 
 
-def _without_majority(group: Sequence[Run]) -> Iterator[Finding]:
-    for vote in (*votes.disagreements(group), *votes.on_facts(group)):
+def _without_majority(group: Sequence[Run], split: Sequence[Vote]) -> Iterator[Finding]:
+    for vote in split:
         if vote.majority is None:
             shown = "; ".join(f"{ballot.shown} on {_named(ballot.nodes)}" for ballot in vote.ballots[:_SHOWN_VALUES])
             more = f"; and {len(vote.ballots) - _SHOWN_VALUES} other values" if len(vote.ballots) > _SHOWN_VALUES else ""

@@ -1,4 +1,4 @@
-"""A comparison for a terminal: what was found first, with the command that repeats it, then what was measured."""
+"""A comparison for a terminal: what was measured, then what was found, with the command that repeats it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from xpulab.fleet.finding import Finding
 from xpulab.records.format import format_value
 
 _SHOWN_NODES = 5
+_SHOWN_CASES = 8
 _WHOLE = 1000
 """Numbers from here on are shown without a fraction."""
 _SHOWN_ROWS = 20
@@ -25,18 +26,26 @@ def format_comparison(comparison: Comparison) -> str:
         lines += ["", *_finding([finding])] if finding is comparison.improvements[0] else _finding([finding])
     for group in grouped(comparison.findings):
         lines += ["", *_finding(group)]
-    return "\n".join(
-        [*lines, "", *comparison.scopes, f"found: {comparison.summary}" if comparison.findings else "nothing found"]
-    )
+    return "\n".join([*lines, "", *comparison.scopes, comparison.summary])
 
 
 def grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings of one kind at one place together: what is wrong on many nodes is one entry."""
-    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    """Findings that belong together: of one kind at one place on several nodes, else of one kind and check on one node."""
+    nodes: dict[tuple[str, str, str], set[str]] = {}
     for finding in findings:
-        where = (finding.kind, finding.check, finding.case) if finding.check else (finding.kind, finding.node, finding.sentence)
-        groups.setdefault(where, []).append(finding)
+        nodes.setdefault(_place(finding), set()).add(finding.node)
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        on_one = (
+            (finding.kind, finding.node, finding.check) if finding.check else (finding.kind, finding.node, finding.sentence)
+        )
+        key = ("nodes", *_place(finding)) if len(nodes[_place(finding)]) > 1 and finding.check else ("cases", *on_one)
+        groups.setdefault(key, []).append(finding)
     return list(groups.values())
+
+
+def _place(finding: Finding) -> tuple[str, str, str]:
+    return finding.kind, finding.check, finding.case
 
 
 def format_group_nodes(group: Sequence[Finding]) -> str:
@@ -56,6 +65,8 @@ def format_cell(cell: object) -> str:
 def _finding(group: Sequence[Finding]) -> Iterator[str]:
     first, nodes = group[0], format_group_nodes(group)
     yield f"{first.kind}{f', {nodes}' if nodes else ''}: {first.sentence}"
+    if more := [finding.case for finding in group[1:] if finding.case != first.case]:
+        yield f"    and {len(more)} more: {', '.join(more[:_SHOWN_CASES])}{', ...' if len(more) > _SHOWN_CASES else ''}"
     if first.repeat:
         yield f"    repeat: {first.repeat}"
 
