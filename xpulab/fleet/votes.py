@@ -6,6 +6,7 @@ where data/soak.yaml lists a time, a rate or memory. Those, and what a known iss
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,10 @@ NEEDED = 3
 WHOLE = ""
 """The case of a check itself, beside its rows."""
 
-_OF_A_CARD = {"firmware": "firmware", "state": "state", "memory_total_mib": "memory in MiB", "link": "link"}
+_OF_A_CARD = {"firmware": "firmware", "state": "state", "memory_total_mib": "memory in MiB"}
+
+_WIDTH = re.compile(r"x\d+")
+"""Of a link. Its rate is not compared: a card that is idle may lower it."""
 
 _RIGHT = ("passed", "fixed")
 
@@ -99,6 +103,8 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         for field, what in _OF_A_CARD.items():
             if card.get(field) is not None:
                 yield f"{what} of card {card['index']}", str(card[field])
+        if width := _WIDTH.search(card.get("link") or ""):
+            yield f"link width of card {card['index']}", width[0]
 
 
 def _votes_on(notebook: str, name: str, variants: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[Vote]:

@@ -171,11 +171,19 @@ def test_gpus_of_one_board_may_share_a_serial_number_and_no_number_is_none(outli
     assert outliers(*[of(check(), card_facts=[card(0, "N/A"), card(1, None)]) for _ in range(3)]) == ()
 
 
-@pytest.mark.parametrize(("field", "other"), [("firmware", "0.9"), ("link", "16.0 GT/s x8"), ("memory_total_mib", 65536)])
-def test_another_firmware_link_or_memory_of_a_card_is_named(outliers, field, other):
+def test_an_idle_link_may_have_a_lower_rate(outliers):
+    cards = [card(0, serial, link=link) for serial, link in zip("ABC", ["32.0 GT/s x16"] * 2 + ["2.5 GT/s x16"], strict=True)]
+    assert outliers(*[of(check(), card_facts=[each]) for each in cards]) == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "other", "shown"),
+    [("firmware", "0.9", "0.9"), ("link", "32.0 GT/s x8 of 32.0 GT/s x16", "x8"), ("memory_total_mib", 65536, "65536")],
+)
+def test_another_firmware_link_width_or_memory_of_a_card_is_named(outliers, field, other, shown):
     cards = [card(0, "A"), card(0, "B"), card(0, "C", **{field: other})]
     (found,) = outliers(*[of(check(), card_facts=[each]) for each in cards])
-    assert (found.node, found.measured, found.repeat) == ("n2", str(other), "xpulab doctor")
+    assert (found.node, found.measured, found.repeat) == ("n2", shown, "xpulab doctor")
 
 
 def test_less_memory_of_a_machine_is_named(outliers):
