@@ -47,6 +47,7 @@ def table(comparison, title):
 def test_versions_that_differ_are_listed_first_and_nothing_else_is_found(upgrade):
     comparison = upgrade([of(check())], [of(check())])
     assert (comparison.findings, comparison.improvements) == ((), ())
+    assert comparison.subject == "before (b0), then after (a0); paddlepaddle-xpu 3.2.0, then 3.3.0"
     assert comparison.tables[0].title == "Versions that differ"
     assert comparison.tables[0].rows == (("paddlepaddle-xpu", "3.2.0", "3.3.0"),)
 
@@ -119,7 +120,12 @@ def test_a_rate_is_slower_beyond_four_spreads_of_repeated_runs(upgrade):
         "9.05 GB/s",
         "10.1 GB/s",
     )
-    assert "more than 4 times the spread of a side" in found.sentence
+    assert "a change of 0.8 GB/s is allowed" in found.sentence
+
+
+def test_beyond_the_factor_of_baselines_a_rate_is_slower_whatever_the_spread(upgrade):
+    assert upgrade(rates(10.0, 11.0), rates(9.0, 9.5)).findings == ()
+    assert len(upgrade(rates(10.0, 11.0), rates(8.0, 8.2)).findings) == 1
 
 
 def test_repeated_runs_that_agree_allow_a_twentieth(upgrade):

@@ -9,16 +9,16 @@ from xpulab.errors import InputError
 from xpulab.fleet.compare import upgrade_tables
 from xpulab.fleet.compare.changed_values import (
     MORE_MEMORY,
+    MOST_FACTOR,
     OTHER_LOSS,
     SLOWER,
-    UNTESTED_FACTOR,
     changed_losses,
     changed_rates,
     has_spread,
 )
 from xpulab.fleet.compare.comparison import UPGRADE, Comparison
 from xpulab.fleet.compare.sides import NOT_PLANNED, Place, Side, all_places, require_comparable
-from xpulab.fleet.compare.upgrade_tables import software
+from xpulab.fleet.compare.upgrade_tables import changed_versions, software
 from xpulab.fleet.finding import Finding, first_red
 from xpulab.fleet.finding import place as format_place
 from xpulab.fleet.machine_type import differing_names, hardware, machine_type
@@ -67,7 +67,8 @@ def compare_upgrade(runs: Sequence[Run]) -> Comparison:
     improvements = tuple(each for each in changes if each.kind not in FINDINGS)
     tables = upgrade_tables.tables(before, after)
     notes = tuple(_notes(before, after, places))
-    subject = f"{_described(before)}, then {_described(after)}"
+    versions = "".join(f"; {name} {old}, then {new}" for name, old, new in changed_versions(before, after))
+    subject = f"{_described(before)}, then {_described(after)}{versions}"
     return Comparison(UPGRADE, subject, tuple(runs), tuple(findings), improvements, notes, tuple(tables))
 
 
@@ -76,10 +77,10 @@ def _described(side: Side) -> str:
 
 
 def _notes(before: Side, after: Side, places: Sequence[Place]) -> Iterator[str]:
-    if software(before.runs[0]) == software(after.runs[0]):
+    if not changed_versions(before, after):
         yield "no version differs between these runs"
     if not has_spread(before, after):
-        factor = UNTESTED_FACTOR[before.result["device"]]
+        factor = MOST_FACTOR[before.result["device"]]
         yield f"one run of a side shows no spread, so a rate is slower beyond a factor of {factor:g}; name two or more of each"
     still = [where for where in places if before.is_red(where) and after.is_red(where)]
     if still:

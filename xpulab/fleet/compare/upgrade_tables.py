@@ -26,11 +26,16 @@ def software(run: Run) -> dict[str, str]:
     return {**result["versions"], **machine, **({"firmware": ", ".join(firmware)} if firmware else {})}
 
 
-def _versions(before: Side, after: Side) -> Iterator[Table]:
+def changed_versions(before: Side, after: Side) -> tuple[tuple[str, str, str], ...]:
+    """What differs in software, before and after."""
     earlier, later = software(before.runs[0]), software(after.runs[0])
-    names = [name for name in dict.fromkeys((*earlier, *later)) if earlier.get(name) != later.get(name)]
-    if names:
-        rows = tuple((name, earlier.get(name, "none"), later.get(name, "none")) for name in names)
+    names = dict.fromkeys((*earlier, *later))
+    both = ((name, earlier.get(name, "none"), later.get(name, "none")) for name in names)
+    return tuple((name, old, new) for name, old, new in both if old != new)
+
+
+def _versions(before: Side, after: Side) -> Iterator[Table]:
+    if rows := changed_versions(before, after):
         yield Table("Versions that differ", ("what", before.name, after.name), rows)
 
 
