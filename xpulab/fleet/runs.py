@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from xpulab.devices import DEVICES
 from xpulab.errors import InputError
 from xpulab.fleet import bundle
+from xpulab.records.record import OUTCOMES
 
 RESULT = "result.json"
 _IN_A_BUNDLE = f"run/{RESULT}"
@@ -91,7 +93,10 @@ def read_runs(paths: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[Unreadable,
 
 def find_sources(paths: Iterable[Path]) -> list[Path]:
     """Each path, or the runs and bundles in the folder that it names. Raises InputError as read_runs."""
-    sources = [source for path in paths for source in _sources(path)]
+    try:
+        sources = [source for path in paths for source in _sources(path)]
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}; name a folder that you may read") from error
     repeated = [source for source, count in Counter(source.resolve() for source in sources).items() if count > 1]
     if repeated:
         raise InputError(f"{repeated[0]}: named twice; name every run once")
@@ -123,7 +128,7 @@ class Reader:
         try:
             result = self._decoder.decode(content.decode("utf-8"))
             _require_fields(result)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise InputError(f"{path}: not what `xpulab run` writes: {error!r}; leave it out, or run it again") from error
         return Run(name or node or _name_of(path), path, result)
 
@@ -143,7 +148,12 @@ class Reader:
             found = {field: found.get(field) for field in _OF_A_CHECK}
         elif "checks" in found or "notebooks" in found:
             return found
-        return self._parts.setdefault((*found, *map(_key, found.values())), found)
+        key = (*found, *map(_key, found.values()))
+        if key not in self._parts:
+            if "rows" in found:
+                _require_check(found)
+            self._parts[key] = found
+        return self._parts[key]
 
 
 def _key(value: Any) -> Any:
@@ -154,15 +164,29 @@ def _key(value: Any) -> Any:
 
 
 def _require_fields(result: Any) -> None:
-    """Raises KeyError or TypeError unless the result has what is compared."""
-    for field in ("outcome", "device", "level", "cards", "date", "machine", "versions", "card_facts"):
+    """Raises KeyError, TypeError or AttributeError unless the result has what is compared."""
+    for field in ("outcome", "level", "cards", "date"):
         result[field]
+    if result["device"] not in DEVICES:
+        raise ValueError(f"no device {result['device']!r}")
+    result["machine"].items(), result["versions"].items()
+    for card in result["card_facts"]:
+        card["index"], card["serial"], card["model"], card["firmware"]
     for notebook in result["notebooks"]:
         for field in ("name", "outcome", "seconds", "reason"):
             notebook[field]
         for check in notebook["checks"]:
-            if not isinstance(check["name"], str) or not isinstance(check["rows"], list):
-                raise TypeError(f"a check of {notebook['name']} has no name or no rows")
+            check["rows"]
+
+
+def _require_check(check: dict[str, Any]) -> None:
+    """Raises KeyError, TypeError, ValueError, AttributeError or IndexError unless a check has what is compared."""
+    for part in (check, *check["rows"]):
+        part["measured"], part["expected"], part["reason"], part["name" if part is check else "case"]
+        if part["outcome"] not in OUTCOMES:
+            raise ValueError(f"{check['name']} has the outcome {part['outcome']!r}")
+    for each in check["measurements"] or ():
+        each["case"], each["kind"], each["unit"], each["conditions"].items(), float(each["values"][-1])
 
 
 def _content(path: Path) -> bytes:

@@ -86,7 +86,21 @@ def test_one_damaged_bundle_of_many_is_named_with_its_reason(pack, tmp_path):
     assert "its digest is another one" in unreadable[0].reason and "no bundle that can be read" in unreadable[1].reason
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"outcome": "passed"}', json.dumps({**GREEN, "notebooks": 3})])
+BROKEN = (
+    {**GREEN, "notebooks": 3},
+    {**GREEN, "device": "tpu"},
+    {**GREEN, "machine": []},
+    {**GREEN, "card_facts": [{"index": 0}]},
+    result(notebook(check(outcome="good"))),
+    result(notebook(check(rows=["a"]))),
+    result(notebook(check(rows=[row("a", "good")]))),
+    result(notebook(check(measurements=[measurement("rate")]))),
+)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", "[" * 100_000, '{"outcome": "passed"}', *map(json.dumps, BROKEN)], ids=range(13)
+)
 def test_what_is_no_result_is_an_error_that_names_it(tmp_path, content):
     (tmp_path / "result.json").write_text(content)
     with pytest.raises(InputError, match=r"not what `xpulab run` writes"):
