@@ -11,9 +11,9 @@ from typing import Any
 
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
+from xpulab.records.digests import digest_of_check
 from xpulab.records.node import node_name
 from xpulab.records.proof import Proof
-from xpulab.records.digests import digest_of_check
 from xpulab.records.record import Record, RunContext
 
 SCHEMA = 1
