@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 
+import jsonschema
 import pytest
+from typer.testing import CliRunner
 
+from xpulab import cli, files
 from xpulab.errors import InputError
 from xpulab.fleet.gate import GREEN, RED, UNKNOWN, gate
 
@@ -18,20 +21,22 @@ def check(name="demo.sum", outcome="passed", **changed):
     return {"name": name, "outcome": outcome, "measured": 0.25, "expected": "< 1", "reason": None, "rows": [], **changed}
 
 
-def notebook(*checks, outcome="passed", name="00_demo", reason=None):
-    return {"name": name, "outcome": outcome, "reason": reason, "compared": len(checks), "checks": list(checks)}
+def notebook(*checks, outcome="passed", name="00_demo", reason=None, remedies=()):
+    explanations = [{"id": "known", "where": "a cell", "cause": "a defect", "remedy": remedy} for remedy in remedies]
+    listed = {"compared": len(checks), "checks": list(checks), "explanations": explanations}
+    return {"name": name, "outcome": outcome, "reason": reason, **listed}
 
 
 @pytest.fixture
 def put(tmp_path):
     """put(notebook, ..., hours=age): a result.json in a folder of its own, or in `folder`; returns the folder of all runs."""
 
-    def write(*notebooks, hours=1.0, outcome="passed", green=True, folder=None):
+    def write(*notebooks, hours=1.0, outcome="passed", green=True, folder=None, **more):
         folder = tmp_path / (folder or f"run{len(list(tmp_path.iterdir()))}")
         folder.mkdir()
         date = (NOW - timedelta(hours=hours)).isoformat()
-        result = {"outcome": outcome, "green": green, "date": date, "level": "smoke", "device": "sim", "notebooks": notebooks}
-        (folder / "result.json").write_text(json.dumps(result))
+        result = {"outcome": outcome, "green": green, "date": date, "level": "smoke", "device": "sim", "cards": 1}
+        (folder / "result.json").write_text(json.dumps({**result, "notebooks": notebooks, **more}))
         return tmp_path
 
     return write
@@ -58,7 +63,7 @@ def test_a_red_run_names_the_check_and_the_command_whatever_its_age(put, hours):
     answer = gate(put(notebook(check()), red, green=False, outcome="failed", hours=hours), 24, NOW)
     repeat = "xpulab run 00_demo --check demo.product --device sim --level smoke"
     assert answer.code == RED
-    assert answer.line.endswith(f"demo.product measured 2.5, expected < 1; repeat: {repeat}")
+    assert answer.line.endswith(f"demo.product measured 2.5, expected < 1; rerun: {repeat}")
 
 
 def test_of_a_table_the_first_red_row_is_named(put):
@@ -69,9 +74,9 @@ def test_of_a_table_the_first_red_row_is_named(put):
 
 
 def test_a_check_that_never_ran_says_why(put):
-    missing = check("demo.sum", "missing", measured=None, reason="interrupted before it started")
+    missing = check("demo.sum", "missing", measured=None, reason="the cell before it failed")
     line = gate(put(notebook(missing, outcome="missing"), green=False, outcome="failed"), 24, NOW).line
-    assert "demo.sum is missing: interrupted before it started" in line
+    assert "demo.sum is missing: the cell before it failed" in line
 
 
 def test_a_notebook_that_is_red_without_a_red_check_says_why(put):
@@ -107,3 +112,90 @@ def test_a_damaged_result_is_named(tmp_path, text):
 def test_a_date_in_the_future_is_no_verdict(put):
     with pytest.raises(InputError, match="in the future"):
         gate(put(notebook(check()), hours=-1), 24, NOW)
+
+
+RED_NOTEBOOK = notebook(check("demo.product", "failed", measured=2.5), outcome="failed")
+
+
+def test_the_command_that_repeats_a_check_has_the_cards_and_the_seed_of_the_run(put):
+    folder = put(RED_NOTEBOOK, green=False, outcome="failed", cards=8, seed=3)
+    assert gate(folder, 24, NOW).line.endswith("--check demo.product --device sim --cards 8 --level smoke --seed 3")
+
+
+def test_a_drain_reason_has_the_check_what_it_measured_and_expected_and_the_command(put):
+    answer = gate(put(RED_NOTEBOOK, green=False, outcome="failed"), 24, NOW)
+    command = "xpulab run 00_demo --check demo.product --device sim --level smoke"
+    assert answer.reason == f"[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: {command}"
+
+
+def test_a_drain_reason_is_one_line_that_ends_with_the_command_whatever_was_measured(put):
+    long = check("demo.text", "failed", measured="a\nb\x1b[31m" + "x" * 500, expected="y" * 500)
+    reason = gate(put(notebook(long, outcome="failed"), green=False, outcome="failed"), 24, NOW).reason
+    assert reason.isprintable() and len(reason) < 400 and reason.endswith("--level smoke")
+
+
+def interrupted(*checks):
+    return notebook(*checks, outcome="missing", reason="interrupted before it started")
+
+
+def test_a_run_that_was_interrupted_before_anything_failed_is_no_verdict(put):
+    never_ran = check("demo.sum", "missing", measured=None, reason="interrupted before it started")
+    folder = put(notebook(check(), name="01_demo"), interrupted(never_ran), green=False, outcome="failed")
+    answer = gate(folder, 24, NOW)
+    assert (answer.code, answer.line) == (UNKNOWN, "xpulab: unknown, the last run was interrupted 1.0 h ago; run it again")
+
+
+def test_a_run_that_was_interrupted_after_a_check_failed_is_red(put):
+    never_ran = check("demo.sum", "missing", measured=None, reason="interrupted before it started")
+    folder = put(interrupted(never_ran), RED_NOTEBOOK, green=False, outcome="failed")
+    assert gate(folder, 24, NOW).code == RED
+
+
+# ------------------------------------------------------------------------------------------------------ the command line
+
+
+def answered(*arguments):
+    """The exit code of `xpulab gate`, and what it printed."""
+    done = CliRunner().invoke(cli.app, ["gate", *map(str, arguments)], catch_exceptions=False)
+    return done.exit_code, done.stdout
+
+
+def as_json(*arguments):
+    """What `xpulab gate --json` prints, which fits its schema."""
+    code, printed = answered(*arguments, "--json")
+    verdict = json.loads(printed)
+    schema = json.loads(files.data("schema", "gate.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(verdict)
+    assert verdict["code"] == code
+    return verdict
+
+
+def test_json_says_that_it_is_green_and_how_old(put):
+    verdict = as_json(put(notebook(check()), hours=(NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2))
+    assert (verdict["outcome"], verdict["action"], verdict["problems"], verdict["device"]) == ("green", None, [], "sim")
+    assert verdict["age_hours"] == pytest.approx(2, abs=0.1)
+
+
+def test_json_has_every_red_check_and_recommends_the_known_remedy(put):
+    other = notebook(check("other.sum", "failed"), name="01_other", outcome="failed", remedies=["modprobe kunlun"])
+    hours = (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2
+    folder = put(RED_NOTEBOOK, other, green=False, outcome="failed", hours=hours)
+    verdict = as_json(folder)
+    assert [each["check"] for each in verdict["problems"]] == ["demo.product", "other.sum"]
+    assert verdict["action"] == verdict["problems"][0]["command"]
+    assert verdict["problems"][1]["remedy"] == "modprobe kunlun"
+
+
+@pytest.mark.parametrize("option", ["--json", "--reason"])
+def test_without_a_verdict_programs_get_an_answer_on_standard_output(tmp_path, option):
+    code, printed = answered(tmp_path / "nowhere", option)
+    assert code == UNKNOWN and "no such folder" in printed
+    assert as_json(tmp_path / "nowhere")["outcome"] == "unknown"
+
+
+def test_the_command_line_prints_the_drain_reason(put):
+    hours = (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2
+    code, printed = answered(put(RED_NOTEBOOK, green=False, outcome="failed", hours=hours), "--reason")
+    assert code == RED and printed.startswith(
+        "[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: xpulab run"
+    )
