@@ -1,0 +1,107 @@
+"""A runner's label, such as xpu-p800-8: device, card model and count, compared with the cards of this machine.
+
+Standard library only, fast to import: no Paddle. Written after the vendors' documents; not run on a card.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xpulab.devices import DEVICES, MOST_CARDS, SIMULATED
+from xpulab.doctor.cards import Card, Reading
+from xpulab.doctor.detect import Detection
+from xpulab.errors import InputError
+
+_FORM = re.compile(rf"(?P<device>{'|'.join(DEVICES)})(?P<model>(?:-[a-z0-9]+)*)-(?P<count>[1-9][0-9]*)")
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(frozen=True)
+class Label:
+    """device: "xpu", "gpu", "cpu" or "sim". model: words of the card's model in lower case, may be empty. count: of cards.
+
+    On "cpu" and "sim" there are as many cards as one asks for, and no model.
+    """
+
+    device: str
+    model: tuple[str, ...]
+    count: int
+
+    def __str__(self) -> str:
+        return "-".join([self.device, *self.model, str(self.count)])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """fits: whether this machine has the cards of the label. line: what was found and expected."""
+
+    fits: bool
+    line: str
+
+
+def parse(text: str) -> Label:
+    """The label in this text: DEVICE-MODEL-COUNT or DEVICE-COUNT. Raises InputError for anything else."""
+    form = _FORM.fullmatch(text)
+    if form is None:
+        raise InputError(
+            f"label {text!r}: write device, words of the model and count, as in xpu-p800-8, gpu-a100-80gb-8 or sim-2"
+        )
+    label = Label(form["device"], tuple(filter(None, form["model"].split("-"))), int(form["count"]))
+    if label.device in ("cpu", SIMULATED) and (label.model or label.count > MOST_CARDS):
+        raise InputError(f"label {text!r}: {label.device} has no model, and 1 to {MOST_CARDS} cards")
+    return label
+
+
+def label_of(detection: Detection) -> Label:
+    """The label of this machine: the best device it has, all words of the model, the number of cards.
+
+    Raises InputError for cards of different models: such a machine has no label.
+    """
+    device = detection.device
+    cards = _reading(device, detection).cards if device != "cpu" else ()
+    models = {_words(card) for card in cards}
+    if len(models) > 1:
+        raise InputError(f"cards of different models ({', '.join(sorted(_models(cards)))}): no label describes them")
+    count = len(cards) or len(detection.nodes) or 1
+    return Label(device, models.pop() if models else (), count)
+
+
+def compare(label: Label, detection: Detection) -> Comparison:
+    """Whether this machine has exactly as many cards as the label says, and each of its model.
+
+    Cards are counted by the vendor's tool, and compared with the device nodes of the driver. A tool that is missing, as in a
+    container, leaves the nodes; the model is then not known, so only a label without one can fit.
+    """
+    if label.device in ("cpu", SIMULATED):
+        return Comparison(True, f"{label.device}: as many as one asks for")
+    reading = _reading(label.device, detection)
+    nodes = [node for node in detection.nodes if label.device == "xpu"]
+    counted = len(nodes) if reading.outcome == "missing" else len(reading.cards)
+    wanted = f"{label.count} {' '.join((label.device, *label.model))}"
+    seen = [f"{counted} {label.device}"]
+    wrong = counted != label.count
+    if others := [card for card in reading.cards if not set(label.model) <= set(_words(card))]:
+        wrong, seen = True, [*seen, f"of other models: {', '.join(sorted(_models(others)))}"]
+    if label.model and not reading.cards:
+        wrong, seen = True, [*seen, f"the model is not known: {reading.detail}"]
+    if nodes and len(nodes) != counted:
+        wrong, seen = True, [*seen, f"{len(nodes)} device nodes"]
+    if closed := [node.path for node in nodes if not node.usable]:
+        wrong, seen = True, [*seen, f"this user cannot open {', '.join(closed)}"]
+    if broken := [str(card.index) for card in reading.cards if card.state == "error"]:
+        wrong, seen = True, [*seen, f"in state error: {', '.join(broken)}"]
+    return Comparison(not wrong, f"measured {'; '.join(seen)}, expected {wanted}")
+
+
+def _reading(device: str, detection: Detection) -> Reading:
+    return detection.xpu_smi if device == "xpu" else detection.nvidia_smi
+
+
+def _words(card: Card) -> tuple[str, ...]:
+    """ "P800 OAM" as ("p800", "oam"). A vendor's name says nothing, so it is left out."""
+    return tuple(word for word in _WORD.findall(card.model.lower()) if word != "nvidia")
+
+
+def _models(cards: tuple[Card, ...] | list[Card]) -> set[str]:
+    return {card.model for card in cards}
