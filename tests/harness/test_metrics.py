@@ -56,9 +56,19 @@ def test_each_red_check_has_a_sample_and_no_other_check():
     assert "xpulab_check_red" not in samples(RECORDS[0])
 
 
+def test_every_check_has_its_outcome():
+    outcomes = {labels["check"]: labels["outcome"] for labels, _ in samples(*RECORDS)["xpulab_check_outcome"]}
+    assert outcomes == {"demo.good": "passed", "demo.bad": "failed", "demo.rate": "skipped"}
+
+
+def test_measurements_name_the_model_of_the_cards():
+    (labels, _), _ = samples(*RECORDS, cards=[CARD, replace(CARD, index=4)])["xpulab_measured"]
+    assert labels["model"] == "P800"
+
+
 def test_measurements_have_their_unit_and_any_text_as_case():
     (labels, value), (_, undefined) = samples(*RECORDS)["xpulab_measured"]
-    assert labels == {"check": "demo.rate", "case": 'product, "fp32"\n', "kind": "rate", "unit": "TFLOP/s"}
+    assert labels == {"check": "demo.rate", "case": 'product, "fp32"\n', "kind": "rate", "unit": "TFLOP/s", "model": ""}
     assert value == 2.0 and math.isnan(undefined)
 
 

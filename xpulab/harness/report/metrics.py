@@ -7,7 +7,7 @@ xpulab_run_end_time_seconds says how old the verdict is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -59,23 +59,28 @@ def _families(result: Result) -> Iterator[tuple[str, str, Iterable[Labelled]]]:
     counts = {outcome: sum(record.outcome == outcome for record in records) for outcome in OUTCOMES}
     by_outcome = [({"outcome": outcome}, float(count)) for outcome, count in counts.items()]
     yield "xpulab_checks", "How many checks have this outcome.", by_outcome
-    yield "xpulab_check_red", "1 for each check that is failed, broken or missing.", _red(result)
+    yield "xpulab_check_red", "1 for each check that is failed, broken or missing.", _checks(result, RED)
+    yield "xpulab_check_outcome", "1 for each check, with its outcome.", _checks(result, OUTCOMES)
     about = "Rates, losses and memory that are compared with a baseline; the mean of a trajectory."
-    yield "xpulab_measured", about, _measured(records)
+    yield "xpulab_measured", about, _measured(result, records)
     yield from _cards(result)
 
 
-def _red(result: Result) -> Iterator[Labelled]:
+def _checks(result: Result, outcomes: Collection[str]) -> Iterator[Labelled]:
+    """The checks with these outcomes."""
     for verdict in result.verdicts:
         for record in verdict.records:
-            if record.outcome in RED:
+            if record.outcome in outcomes:
                 yield {"notebook": verdict.name, "check": record.name, "outcome": record.outcome}, 1.0
 
 
-def _measured(records: Iterable[Record]) -> Iterator[Labelled]:
+def _measured(result: Result, records: Iterable[Record]) -> Iterator[Labelled]:
+    """With the model of the cards: rates of different ones are not comparable."""
+    cards = result.run_context.card_facts if result.run_context else ()
+    model = ", ".join(sorted({card.model for card in cards}))
     for record in records:
         for each in record.measurements:
-            labels = {"check": record.name, "case": each.case, "kind": each.kind, "unit": each.unit}
+            labels = {"check": record.name, "case": each.case, "kind": each.kind, "unit": each.unit, "model": model}
             yield labels, math.fsum(each.values) / len(each.values)
 
 

@@ -1,0 +1,13 @@
+#!/bin/sh
+# A plug-in of Kubernetes' node-problem-detector. Exit code 0: no problem, 1: a problem, 2: not known. Prints at most 80 bytes.
+# It only reads.
+here=$(dirname "$(dirname "$(readlink -f "$0")")")
+. "$here/settings.sh"
+XPULAB_LABEL= # the vendor's tool may take longer than the 5 s that a plug-in has
+
+verdict=$(xpulab_verdict)
+code=$?
+LC_ALL=C
+export LC_ALL
+printf '%.80s\n' "${verdict#'[node_problem] '}" | head -c 80
+exit $code

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Slurm's Prolog: no job starts on a red node. Slurm drains the node and requeues the job. Without a verdict the job starts, unless
+# the site sets XPULAB_WITHOUT_VERDICT=1. It only reads.
+#
+# A prolog has no PATH. Slurm calls such a drain "Prolog error", so a red node is first drained with its reason.
+here=$(dirname "$(dirname "$(readlink -f "$0")")")
+. "$here/settings.sh"
+
+verdict=$(xpulab_verdict)
+case $? in
+    0) exit 0 ;;
+    1)
+        "$here/slurm/health_check.sh"
+        exit 1
+        ;;
+    *) exit "$XPULAB_WITHOUT_VERDICT" ;;
+esac

@@ -1,0 +1,103 @@
+"""A site for the recipes of env/operations: settings, a folder of verdicts, and a way to execute a recipe without variables."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import v4
+
+from xpulab.files import ROOT
+
+OPERATIONS = ROOT / "env/operations"
+COMMAND = "xpulab run 00_demo --check demo.product --device sim --level smoke"
+
+
+class Site:
+    """bin: a folder that is first on the recipes' PATH. verdicts: the folder that they read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.verdicts, self.bin = folder, folder / "verdicts", folder / "bin"
+        self.bin.mkdir()
+        self.set()
+
+    def set(self, **variables: str) -> None:
+        """Settings of the site, and no longer those of an earlier call."""
+        variables = {
+            "XPULAB_PYTHON": sys.executable,
+            "XPULAB_VERDICTS": str(self.verdicts),
+            "XPULAB_DEVICE": "cpu",
+            **variables,
+        }
+        lines = [f'{name}="{value}"' for name, value in variables.items()]
+        (self.folder / "xpulab.conf").write_text("\n".join([f"PATH={self.bin}:$PATH", *lines, ""]))
+
+    def put(self, *, red: bool = False, hours: float = 1.0) -> None:
+        """Make this the last verdict."""
+        path = self.verdicts / f"run{len(list(self.verdicts.glob('*')))}" / "result.json"
+        path.parent.mkdir(parents=True)
+        outcome = "failed" if red else "passed"
+        row = {"name": "demo.product", "measured": 2.5 if red else 0.5, "expected": "< 1", "reason": None, "rows": []}
+        checks = [{**row, "outcome": outcome}]
+        notebook = {"name": "00_demo", "outcome": outcome, "reason": None, "compared": 1, "checks": checks, "explanations": []}
+        date = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
+        result = {"outcome": outcome, "green": not red, "date": date, "level": "smoke", "device": "sim", "cards": 1}
+        path.write_text(json.dumps({**result, "notebooks": [notebook]}))
+
+    def tool(self, name: str, script: str) -> None:
+        """A program that the recipes find before others of this name."""
+        (self.bin / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self.bin / name).chmod(0o755)
+
+    def run(self, *command: str, cwd: Path = Path("/"), **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a command with no variables but these and the site's settings: no PATH either."""
+        environment = {"XPULAB_SETTINGS": str(self.folder / "xpulab.conf"), "OMP_NUM_THREADS": "1", **variables}
+        return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+    def recipe(self, path: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a file of env/operations."""
+        return self.run(str(OPERATIONS / path), *arguments, **variables)
+
+    def notebook(self, measured: int = 2) -> str:
+        """The path of a notebook with one check at level smoke, which is green when it measures 2."""
+        head = v4.new_code_cell('device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0', metadata={"tags": ["parameters"]})
+        imports = v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
+        section = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
+        heading = v4.new_markdown_cell("## All", metadata={"xpulab": section})
+        check = v4.new_code_cell(f'check.equal("shown.two", {measured}, 2, control=3)')
+        notebook = v4.new_notebook(cells=[head, imports, heading, check, v4.new_code_cell("verdict()")])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        budget = {"smoke": 30, "quick": 30, "standard": 30}
+        notebook.metadata["xpulab"] = {"title": "T", "capabilities": ["shown"], "cards": 1, "budget_seconds": budget}
+        nbformat.write(notebook, self.folder / "shown.ipynb")
+        return str(self.folder / "shown.ipynb")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """A site without verdicts."""
+    return Site(tmp_path)
+
+
+@pytest.fixture
+def operations() -> Path:
+    """The folder of the recipes."""
+    return OPERATIONS
+
+
+@pytest.fixture
+def drain_reason() -> str:
+    """The reason of a verdict of Site.put(red=True)."""
+    return f"[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: {COMMAND}"
+
+
+@pytest.fixture
+def clean_path() -> str:
+    """PATH with the Python of the tests first."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
