@@ -1,0 +1,77 @@
+"""The metrics of a run arrive in Prometheus' node exporter, through its textfile directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+EXPORTER = "prometheus-node-exporter"
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which(EXPORTER) is None, reason=f"needs {EXPORTER} (Debian: {EXPORTER})"),
+]
+METRICS = '# HELP xpulab_run_green 1 when green.\n# TYPE xpulab_run_green gauge\nxpulab_run_green{device="xpu"} 1.0\n'
+
+
+@contextmanager
+def exporter(folder):
+    """The samples that a node exporter on loopback answers, as a function."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    options = ["--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={folder}"]
+    command = [EXPORTER, *options, f"--web.listen-address={address}"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield lambda: samples(address, process)
+        finally:
+            process.terminate()
+
+
+def samples(address, process):
+    until = time.monotonic() + 30
+    while True:
+        assert process.poll() is None and time.monotonic() < until, "the exporter does not answer"
+        try:
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+                text = answer.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+            continue
+        found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        return {sample.name: (sample.labels, sample.value) for sample in found}
+
+
+def test_the_exporter_shows_the_metrics_and_how_old_they_are(site):
+    textfiles = site.folder / "textfiles"
+    textfiles.mkdir()
+    (site.folder / "metrics.prom").write_text(METRICS)
+    done = site.recipe("publish_metrics.sh", str(site.folder / "metrics.prom"), str(textfiles))
+    assert done.returncode == 0, done.stderr
+    os.utime(textfiles / "xpulab.prom", (1_795_317_000, 1_795_317_000))
+    with exporter(textfiles) as ask:
+        shown = ask()
+    assert shown["xpulab_run_green"] == ({"device": "xpu"}, 1.0)
+    assert shown["node_textfile_scrape_error"] == ({}, 0.0)
+    labels, changed = shown["node_textfile_mtime_seconds"]
+    assert (labels["file"].endswith("xpulab.prom"), changed) == (True, 1_795_317_000)
+
+
+def test_the_file_is_renamed_into_place(site):
+    textfiles = site.folder / "textfiles"
+    textfiles.mkdir()
+    (site.folder / "metrics.prom").write_text(METRICS)
+    site.recipe("publish_metrics.sh", str(site.folder / "metrics.prom"), str(textfiles))
+    first = (textfiles / "xpulab.prom").stat().st_ino
+    site.recipe("publish_metrics.sh", str(site.folder / "metrics.prom"), str(textfiles))
+    (only,) = textfiles.iterdir()
+    assert only.name == "xpulab.prom" and only.stat().st_ino != first and only.read_text() == METRICS
