@@ -1,0 +1,74 @@
+"""docs/operations.md names every recipe and every metric, and every recipe is executed by a test."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import datetime, timezone
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from xpulab.files import ROOT
+from xpulab.harness.execute import Run, Target
+from xpulab.harness.judge import Verdict
+from xpulab.harness.report.metrics import to_metrics
+from xpulab.harness.report.result import Result
+from xpulab.records.record import CardFacts, Measurement, Record, RunContext
+
+PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+OPERATIONS = ROOT / "env/operations"
+RECIPES = sorted(str(path.relative_to(OPERATIONS)) for path in OPERATIONS.rglob("*") if path.is_file())
+TESTS = "\n".join(
+    path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py") if "operations_page" not in path.name
+)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_is_on_the_page(recipe):
+    assert f"(../env/operations/{recipe})" in PAGE
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_is_executed_by_a_test(recipe):
+    name = recipe.rpartition("/")[2]
+    by_extension = {".yaml": 'glob("*.yaml")', ".conf": name, ".service": name, ".timer": name}
+    executed = by_extension.get(os.path.splitext(name)[1], name)
+    assert executed in TESTS or name in ("settings.sh", "gate.sh")  # read by all others; named by the DaemonSet
+
+
+def test_the_links_of_the_page_lead_somewhere():
+    links = re.findall(r"\]\(([^)#]+)\)", PAGE)
+    assert len(links) > 15 and [link for link in links if not (ROOT / "docs" / link).exists()] == []
+
+
+@pytest.mark.parametrize("recipe", [each for each in RECIPES if each.endswith((".sh", ".sbatch")) and each != "settings.sh"])
+def test_a_program_can_be_executed(recipe):
+    assert os.access(OPERATIONS / recipe, os.X_OK)
+
+
+def test_the_table_of_metrics_is_that_of_the_code():
+    documented = {}
+    for name, labels in re.findall(r"^\| `(xpulab_\w+)` \| ([\w, ]*)\|", PAGE, re.MULTILINE):
+        documented[name] = set(filter(None, re.split(r"[, ]+", labels)))
+    assert documented == written_labels()
+
+
+def written_labels():
+    """By metric its labels, of a run that has all of them."""
+    rate = Measurement("add", "rate", "GFLOP/s", (1.0,))
+    record = Record("demo.rate", "failed", "as before", control="rejected", measurements=(rate,))
+    card = CardFacts(0, "P800 OAM", "02K", temperature_c=41.0, power_w=90.0, memory_used_mib=2, memory_total_mib=98304)
+    context = RunContext("xpu", 1, card_facts=(card,))
+    verdict = Verdict("00_demo", "A demo", "failed", Run("xpu", "quick", 1, 2.0, 30.0, None), (record,), context, (), (), None)
+    now = datetime.now(timezone.utc).isoformat()
+    families = text_string_to_metric_families(to_metrics(Result(Target("xpu", "quick", 8), (verdict,), 12.5, None, date=now)))
+    return {family.name: set(family.samples[0].labels) for family in families}
+
+
+def test_the_drain_reason_on_the_page_has_the_form_of_the_code():
+    (shown,) = re.findall(r"^    (\[node_problem\] .*)$", PAGE, re.MULTILINE)
+    form = (
+        r"\[node_problem\] xpulab \S+ measured \S+, expected .+; rerun: xpulab run \S+ --check \S+ --device xpu --level smoke"
+    )
+    assert re.fullmatch(form, shown)
