@@ -199,3 +199,12 @@ def test_the_command_line_prints_the_drain_reason(put):
     assert code == RED and printed.startswith(
         "[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: xpulab run"
     )
+
+
+def test_a_run_without_a_red_notebook_says_why_it_is_red(put):
+    folder = put(notebook(outcome="skipped"), green=False, outcome="failed")
+    answer = gate(folder, 24, NOW)
+    assert answer.code == RED
+    assert answer.reason.startswith(
+        "[node_problem] xpulab run is red: no notebook was green; rerun: xpulab run --device sim --level"
+    )

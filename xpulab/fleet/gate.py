@@ -100,7 +100,8 @@ def gate(folder: Path, max_age_hours: float, now: datetime | None = None) -> Ans
         return Answer("unknown", line, again, **facts)
     if not result["green"]:
         problems = tuple(_problems(result))
-        first = problems[0] if problems else Problem("xpulab", None, "no notebook was green", again, None)
+        why = (result.get("proof") or {}).get("reason") or "no notebook was green"
+        first = problems[0] if problems else Problem("run", None, f"is red: {_one_line(why)}", again, None)
         return Answer(
             "red", f"xpulab: red {age:.1f} h ago, {first}", first.remedy or first.command, problems or (first,), **facts
         )
