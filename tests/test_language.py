@@ -34,7 +34,17 @@ FORBIDDEN = {
 
 TEXTS = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "env/*.md", "env/*.sh", "env/*.py", "data/*.md", "data/*.yaml", "data/schema/*.json")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "env/*.md",
+        "env/*.sh",
+        "env/*.py",
+        "env/operations/**/*.*",
+        "data/*.md",
+        "data/*.yaml",
+        "data/schema/*.json",
+    )
     for path in files.ROOT.glob(pattern)
 )
 CODE = sorted(
