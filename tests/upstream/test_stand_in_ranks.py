@@ -39,11 +39,11 @@ def fails():
 
 
 def test_the_rank_that_raised_is_named():
-    with pytest.raises(ranks.RanksFailed, match="rank 1 raised ValueError: not here") as failed:
+    with pytest.raises(ranks.RanksFailed, match="rank 1 raised: ValueError: not here") as failed:
         ranks.run(fails, 2)
     assert failed.value.root_cause == 1
 
 
 def test_a_rank_that_does_not_end_is_killed():
-    with pytest.raises(ranks.RanksFailed, match="rank 0 was killed by signal 9"):
+    with pytest.raises(ranks.RanksFailed, match="rank 0 killed: killed by signal 9"):
         ranks.run(time.sleep, 1, 600, time_limit=3)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from xpulab.harness.chapter import Chapter
 from xpulab.harness.sections import excerpt
 from xpulab.records.planned import PlannedCheck, names_in, python_of
-from xpulab.upstream.modules import changed, root
+from xpulab.upstream.modules import PACKAGE, changed, root
 from xpulab.upstream.scopes import free_in
 
 _SHOWN = ("xpulab.notebook.pictures", "xpulab.checks.verdict")
@@ -29,6 +29,7 @@ def slice_for(chapter: Chapter, check: PlannedCheck, parameters: dict[str, objec
     statements = list(_statements(chapter, check, parameters))
     imports = [each for each in statements if isinstance(each, ast.Import | ast.ImportFrom)]
     packages = {alias.asname or alias.name.split(".")[0] for each in imports for alias in each.names}
+    own = {alias.asname or alias.name for each in imports if _is_own(each) for alias in each.names}
     functions = {each.name: free_in(each) for each in statements if isinstance(each, ast.FunctionDef | ast.ClassDef)}
     views = _views(statements, packages)
     needed: set[str] = set()
@@ -39,9 +40,8 @@ def slice_for(chapter: Chapter, check: PlannedCheck, parameters: dict[str, objec
             continue
         if not needed and check.name not in names_in(statement):
             continue  # it comes after the check
-        if check.name in names_in(statement) or _matters(
-            statement, needed | {view for view, of in views.items() if of & needed}, packages
-        ):
+        seen_through = {view for view, of in views.items() if of & needed}
+        if check.name in names_in(statement) or _matters(statement, needed | seen_through, packages, own, functions):
             kept.append(_WithoutOthers(check.name).visit(statement))
             needed -= _replaced(statement)
             needed |= _with_functions(free_in(kept[-1]), functions)
@@ -109,19 +109,32 @@ class _WithoutOthers(ast.NodeTransformer):
         return isinstance(statement, ast.Expr) and bool(names) and self._wanted not in names
 
 
-def _matters(statement: ast.stmt, needed: set[str], packages: set[str]) -> bool:
+def _is_own(statement: ast.Import | ast.ImportFrom) -> bool:
+    return isinstance(statement, ast.ImportFrom) and (statement.module or "").split(".")[0] == PACKAGE
+
+
+def _matters(statement: ast.stmt, needed: set[str], packages: set[str], own: set[str], functions: dict[str, set[str]]) -> bool:
     """Whether it binds or changes what is needed. A call may change what it is given, unless a package like numpy has it."""
     if changed(statement) & needed - packages:
         return True
     if names_in(statement) or isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return False
-    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call) and not _is_of(each, packages | _PURE)]
-    if any(root(argument) & needed - packages for call in calls for argument in _arguments(call)):
+    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call) and not _is_of(each, (packages - own) | _PURE)]
+    given = {name for call in calls for argument in _arguments(call) for name in _handed_on(argument, functions)}
+    if given & needed - packages:
         return True
     if not isinstance(statement, ast.Expr) or not isinstance(call := statement.value, ast.Call) or _is_of(call, _PURE):
         return False
     names = {name for each in _arguments(call) for name in free_in(each)} - packages - _PURE
     return bool(names & needed) or (_is_of(call, packages) and not names)
+
+
+def _handed_on(argument: ast.expr, functions: dict[str, set[str]]) -> set[str]:
+    """The names whose values a call may change through an argument; through a function those that it uses."""
+    if isinstance(argument, ast.Lambda):
+        return _with_functions(free_in(argument), functions)
+    names = root(argument)
+    return _with_functions(names, functions) if names & functions.keys() else names
 
 
 def _is_of(call: ast.Call, names: Collection[str]) -> bool:

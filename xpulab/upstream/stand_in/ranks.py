@@ -20,7 +20,7 @@ class RanksFailed(RuntimeError):
     """Not every rank has returned; reports: one for each rank, with reason, outcome and detail."""
 
     def __init__(self, reports):
-        super().__init__("; ".join(f"rank {each.rank} {each.reason}" for each in reports if each.reason))
+        super().__init__("; ".join(f"rank {each.rank} {each.outcome}: {each.reason}" for each in reports if each.reason))
         self.reports = reports
         self.root_cause = next((each.rank for each in reports if each.reason), None)
 
@@ -120,7 +120,7 @@ def started_anew(job, environment, printed):
 def report(rank, code, text):
     """What became of a rank."""
     last = (text.strip().splitlines() or [""])[-1]
-    reason = "" if code == 0 else f"was killed by signal {-code}" if code < 0 else f"raised {last}"
+    reason = "" if code == 0 else f"killed by signal {-code}" if code < 0 else last
     outcome = "returned" if code == 0 else "killed" if code < 0 else "raised"
     return SimpleNamespace(rank=rank, reason=reason, outcome=outcome, detail=text, printed=text, step="", at=0.0)
 
