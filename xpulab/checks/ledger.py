@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from xpulab.records.record import Record, RunContext, worse
+import json
+import os
+from pathlib import Path
+
+from xpulab.records.record import Record, RunContext, record_in, worse
+
+RECORDS = "XPULAB_RESUMED"
+"""The environment variable with the file that holds the records of sections which ran in an earlier kernel of this run."""
 
 
 class Ledger:
@@ -11,13 +18,22 @@ class Ledger:
     records: the record of each check, by name.
     sources: the sources of the cells, in the order in which they ran.
     run_context: where the notebook runs; use_device sets it, and it is None before.
+    resumed: the names of the checks whose records come from an earlier kernel, which was interrupted.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.sources: list[str] = []
         self.run_context: RunContext | None = None
+        self.resumed: frozenset[str] = frozenset()
         self._made_in: dict[str, int | None] = {}
+
+    def resume(self, file: Path) -> None:
+        """Take over the records of an earlier kernel. A check that runs again can only make its record worse."""
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        for record in filter(None, map(record_in, stored)):
+            self.records[record.name] = record
+        self.resumed = frozenset(self.records)
 
     @property
     def device(self) -> str:
@@ -35,7 +51,7 @@ class Ledger:
         shell, earlier = get_ipython(), self.records.get(record.name)
         run = shell.execution_count if shell else None
         same_run = run is not None and self._made_in.get(record.name) == run
-        if earlier and (same_run or record.outcome == "skipped"):
+        if earlier and (same_run or record.name in self.resumed or record.outcome == "skipped"):
             record = worse(earlier, record)
         self.records[record.name], self._made_in[record.name] = record, run
 
@@ -50,3 +66,5 @@ class Ledger:
 
 ledger = Ledger()
 ledger.watch_cells()
+if RECORDS in os.environ:
+    ledger.resume(Path(os.environ.pop(RECORDS)))  # not for processes that this kernel starts

@@ -21,14 +21,16 @@ class NotebookIsRed(Exception):
 def verdict() -> None:
     """Show the verdict and every check with its numbers; raise NotebookIsRed when the notebook is not green.
 
-    A check is planned when its name is in the source of a cell that has run. Run all cells before you rely on the verdict.
+    A check is planned when its name is in the source of a cell that has run, in this kernel or in an earlier one of a run that
+    was resumed. Run all cells before you rely on the verdict.
     """
     from IPython import get_ipython
     from IPython.display import HTML, display
 
     history = get_ipython().user_ns["In"]
     cells = history if any(history) else ledger.sources
-    records = reconcile(_planned_names(cells), ledger.records.values())
+    planned = dict.fromkeys([*(name for name in ledger.records if name in ledger.resumed), *_planned_names(cells)])
+    records = reconcile(list(planned), ledger.records.values())
     date = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     banner = markup.banner(is_green(records), _summary(records), ledger.run_context, date)
     display(HTML(banner + markup.verdict_tables(records)))

@@ -39,6 +39,14 @@ def folder(out: Path | None) -> Path:
     return (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()
 
 
+def check_resume(resume: bool, out: Path | None, is_soak: bool) -> None:
+    """Raise InputError for --resume without the folder of the run, or with a soak, which has no end to reach."""
+    if resume and out is None:
+        raise InputError("--resume needs the folder of the run that was interrupted: name it with --out")
+    if resume and is_soak:
+        raise InputError("--resume does not fit --level soak: a soak that was interrupted is reported, start a new one")
+
+
 def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
     """How many cards a notebook may use; there are as many simulated ones as one asks for.
 

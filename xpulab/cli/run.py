@@ -45,6 +45,10 @@ def run(
     cold: Annotated[
         bool, typer.Option("--cold", help="Start every kernel anew instead of forking it from a warm process.")
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run in --out that was killed or interrupted; give its options again."),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
     prove: Annotated[
         bool, typer.Option("--prove", help="Then inject a sample of faults here; one that no check detects makes the run red.")
@@ -64,6 +68,7 @@ def run(
     check_hours(hours, level)
     is_soak = level == SOAK
     ending.check_options(is_soak, prove, bundle)
+    chosen.check_resume(resume, out, is_soak)
     level = ROUND_LEVEL if is_soak else level
     plans = make_soak_plans(notebooks or [], checks or []) if is_soak else make_plans(notebooks or [], level, checks or [])
     if show_list:
@@ -88,9 +93,16 @@ def run(
         from xpulab.harness.soak.loop import Soak, run_soak
 
         raise typer.Exit(run_soak(Soak(tuple(plans), target, at_once, hours, folder, cold), console))
-    harness.prepare(folder)
+    is_resumed = resume and harness.is_begun(folder)
+    if is_resumed:
+        if (ended := harness.finished(plans, target, folder)) is not None:
+            console.print(format_result(ended), highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{folder}: this run has ended, there is nothing to resume", markup=False, soft_wrap=True)
+            raise typer.Exit(0 if ended.is_green else 1)
+    else:
+        harness.prepare(folder)
     console.print(f"device {device}, level {level}, {len(plans)} notebooks, {at_once} at a time", highlight=False)
-    outcome = harness.run(plans, target, at_once, folder, console, cold)
+    outcome = (harness.resume if is_resumed else harness.run)(plans, target, at_once, folder, console, cold)
     result = ending.proved(outcome, faults, at_once, console) if prove else outcome.result
     console.print(format_result(result), highlight=False, markup=False, soft_wrap=True)
     console.print(f"report: {folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)

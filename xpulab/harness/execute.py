@@ -25,14 +25,22 @@ from xpulab import warm
 from xpulab.harness.chapter import code_cells
 from xpulab.harness.plan import Plan
 from xpulab.harness.watchdog import START_SECONDS, Watchdog, kernel_manager
+from xpulab.harness.written import replace_notebook, replace_what_papermill_writes
 from xpulab.records.record import METADATA_KEY
 from xpulab.warm import kernels
+
+INTERRUPTED = "interrupted"
+"""Why a notebook was stopped that did nothing wrong: the run was to end."""
 
 LIMIT_IN_BUDGETS = 5.0
 """A notebook is stopped after this many times its budget: a slow machine gets there, a cell that never ends does not."""
 
-_INJECTED = "injected-parameters"
+INJECTED = "injected-parameters"
+"""The tag of the cell that papermill adds."""
+
 _ORDINARY_KERNEL = "python3"
+
+replace_what_papermill_writes()
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Run:
 
     device, level, cards, seed: as in Target. seconds: from the kernel's start to its end. budget_seconds: what was planned.
     stopped: why it did not run to its end (a dead kernel, a time limit, an interruption), else None; an exception in a cell
-    is not named here, the cell's own output shows it.
+    is not named here, the cell's own output shows it. resumed: how many times it was interrupted and resumed.
     """
 
     device: str
@@ -65,10 +73,14 @@ class Run:
     budget_seconds: float
     stopped: str | None
     seed: int = 0
+    resumed: int = 0
 
 
 OnCell = Callable[[Plan, int, int], None]
 """Called with the notebook, the code cell that it starts, counted from 1 as in its source, and how many there are."""
+
+OnCellEnd = Callable[[Plan, nbformat.NotebookNode], None]
+"""Called with the notebook and each of its cells that has ended, with its outputs."""
 
 IsEnough = Callable[[nbformat.NotebookNode], bool]
 """Called with each cell that has ended, with its outputs; True ends the notebook there."""
@@ -84,8 +96,11 @@ class Execution:
         on_cell: OnCell,
         environment: Mapping[str, str] | None = None,
         is_enough: IsEnough = lambda cell: False,
+        on_cell_end: OnCellEnd = lambda plan, cell: None,
+        variables_of: Callable[[Plan], Mapping[str, str]] = lambda plan: {},
     ) -> None:
-        """environment: all variables of the kernels; without it this process's own."""
+        """environment: all variables of the kernels; without it this process's own. variables_of: more of one notebook's."""
+        self._on_cell_end, self._variables_of = on_cell_end, variables_of
         self._target, self._folder, self._on_cell, self._is_enough = target, folder, on_cell, is_enough
         self._environment = dict(os.environ if environment is None else environment)
         self._watchdogs: set[Watchdog] = set()
@@ -109,7 +124,7 @@ class Execution:
         """Stop what runs, and start nothing more; run() then ends."""
         self._stopping.set()
         for watchdog in list(self._watchdogs):
-            watchdog.stop("interrupted")
+            watchdog.stop(INTERRUPTED)
 
     def _run_one(self, plan: Plan) -> Path | None:
         executed = self._folder / f"{plan.name}.ipynb"
@@ -118,8 +133,9 @@ class Execution:
         if self._stopping.is_set():  # asked once stop() knows the watchdog, so that no kernel starts in between
             return None
         started = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="xpulab-", ignore_cleanup_errors=True) as scratch:
-            manager = kernel_manager(watchdog, scratch, self._environment)
+        within = self._environment.get(warm.RUN_FOLDER)
+        with tempfile.TemporaryDirectory(prefix="xpulab-", dir=within, ignore_cleanup_errors=True) as scratch:
+            manager = kernel_manager(watchdog, scratch, {**self._environment, **self._variables_of(plan)})
             try:
                 watchdog.run(lambda: self._execute(plan, executed, manager, watchdog), f"papermill {plan.name}")
             finally:
@@ -135,11 +151,12 @@ class Execution:
         """Execute with papermill; the watchdog keeps why it did not run to its end, unless a cell raised."""
 
         def on_cell_start(cell: nbformat.NotebookNode, cell_index: int) -> None:
-            if cell.cell_type == "code" and _INJECTED not in cell.metadata.get("tags", []):
+            if cell.cell_type == "code" and INJECTED not in cell.metadata.get("tags", []):
                 watchdog.cell += 1
                 self._on_cell(plan, watchdog.cell, cells)
 
         def on_cell_executed(cell: nbformat.NotebookNode, cell_index: int, execute_reply: dict) -> None:
+            self._on_cell_end(plan, cell)
             if self._is_enough(cell):
                 raise _EnoughSeen
 
@@ -201,4 +218,4 @@ def _write_run(run: Run, executed: Path, source: nbformat.NotebookNode) -> None:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
     notebook.metadata.setdefault(METADATA_KEY, {})["run"] = asdict(run)
-    nbformat.write(notebook, executed)
+    replace_notebook(executed, notebook)

@@ -7,7 +7,7 @@ compared by nbval's own comparison. Nothing planned may be missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,7 +57,7 @@ class Verdict:
 
     name, title: the notebook's.
     outcome: "passed", "failed", "partial" (green, but only some of its sections were asked for), "skipped" (it was not to
-    run here) or "missing" (it never ran).
+    run here) or "missing" (it never ran); while a run is under way also "running" and "waiting".
     run: how it was run, None when it was not.
     records: one for each planned check.
     run_context: where it ran, None when the notebook did not record it.
@@ -152,6 +152,16 @@ def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
     return Verdict(plan.name, plan.title, outcome, None, records, None, (reason,), (), None, plan.partial, _groups(plan))
 
 
+def not_ended(plan: Plan, recorded: Iterable[Record] | None, run_context: RunContext | None) -> Verdict:
+    """What is known of a notebook while the run is under way: the checks that have ended. recorded: None before it starts."""
+    seen = tuple(recorded or ())
+    names = {record.name for record in seen}
+    records = reconcile([check.name for check in plan.checks if check.name in names], seen)
+    outcome = "waiting" if recorded is None else "running"
+    reason = f"{len(records)} of {len(plan.checks)} checks have ended"
+    return Verdict(plan.name, plan.title, outcome, None, records, run_context, (reason,), (), None, plan.partial, _groups(plan))
+
+
 def _groups(plan: Plan) -> tuple[Group, ...]:
     """The sections that run and plan a check, each with the names of its checks."""
     names: dict[str, list[str]] = {section.name: [] for section in plan.sections}
@@ -189,7 +199,11 @@ def _reasons(
 def _notes(run: Run | None) -> Iterator[str]:
     if run is None:
         yield "it was not run by xpulab: no time and no device are on record"
-    elif run.seconds > 1.5 * run.budget_seconds:
+        return
+    if run.resumed:
+        times = "once" if run.resumed == 1 else f"{run.resumed} times"
+        yield f"it was interrupted and resumed {times}: sections that others need have run again"
+    if run.seconds > 1.5 * run.budget_seconds:
         yield f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,19 +16,32 @@ from xpulab import warm
 from xpulab.devices import wheel_device
 from xpulab.doctor.remedies import by_id
 from xpulab.errors import InputError
-from xpulab.harness import report
+from xpulab.harness import report, run_file
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.explain import explanation
 from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan
 from xpulab.harness.progress import progress_on
 from xpulab.harness.report.result import Result
+from xpulab.harness.resume import (
+    REST,
+    Begun,
+    begin,
+    executed_of,
+    finish,
+    has_ended,
+    has_run_again,
+    records_of,
+    variables,
+)
+from xpulab.harness.run_folder import run_folder
+from xpulab.harness.running import RunningResult
 from xpulab.warm import kernels as warm_kernels
 
 IMPORT_SECONDS = 120.0
 """How long the imports of Paddle and PaddleNLP may take, once for all notebooks."""
 
-_OF_ANOTHER_RUN = ("result.json", "notebooks", "soak.jsonl")
+_OF_ANOTHER_RUN = ("result.json", "notebooks", "soak.jsonl", run_file.NAME)
 """What a folder for reports must not hold."""
 
 
@@ -51,8 +65,46 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
     A notebook that needs more cards than there are is skipped, with the reason. On Ctrl-C what runs is stopped, and what
     has finished is reported. When Paddle's import hangs, no notebook is run, and the reports say so.
     """
+    run_file.write(folder, plans, target)
     nothing_runs = all(_skipped(plan, target) for plan in plans)
-    return run_in(kernel_environment(target.device, cold or nothing_runs), plans, target, jobs, folder, console)
+    with run_file.held(folder):
+        return run_in(kernel_environment(target.device, cold or nothing_runs), plans, target, jobs, folder, console)
+
+
+def resume(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console: Console, cold: bool = False) -> Outcome:
+    """Go on with the run that was interrupted in this folder; as `run`, which it leaves the same reports as.
+
+    Notebooks that have ended are judged, those that have begun go on after their last section that finished.
+    Raises InputError when the folder holds no run, the run of another target, plan, machine or version, or one that is under
+    way.
+    """
+    run_file.require_same(folder, plans, target)
+    with run_file.held(folder):
+        (folder / REST).mkdir(exist_ok=True)
+        begun = [begin(plan, folder) for plan in plans]
+        nothing_runs = all(each.rest is None or _skipped(each.plan, target) for each in begun)
+        kernels = kernel_environment(target.device, cold or nothing_runs)
+        outcome = _run(kernels, begun, _Rest(folder), target, jobs, console)
+        if not outcome.interrupted:
+            shutil.rmtree(folder / REST, ignore_errors=True)
+        return outcome
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether a run has begun in the folder: one that was killed before that has left nothing to resume."""
+    return (folder / run_file.NAME).exists()
+
+
+def finished(plans: Sequence[Plan], target: Target, folder: Path) -> Result | None:
+    """The result of a run that has ended in this folder; None when there is something left to run or to report."""
+    run_file.require_same(folder, plans, target)
+    if report.stored_outcome(folder) in (None, "running"):
+        return None
+    if not all(_skipped(plan, target) or has_ended(plan, folder) for plan in plans):
+        return None
+    return Result(
+        target, tuple(_skipped(plan, target) or judge(plan, executed_of(plan, folder)) for plan in plans), 0.0, folder
+    )
 
 
 def run_in(
@@ -63,43 +115,107 @@ def run_in(
     folder: Path,
     console: Console,
 ) -> Outcome:
-    """As `run`, with kernels that have the variables which the context `kernels` gives, in the form of kernel_environment."""
+    """As `run`, with kernels that have the variables which the context `kernels` gives, in the form of kernel_environment.
+
+    Such a run cannot be resumed.
+    """
+    return _run(kernels, [Begun(plan, plan) for plan in plans], _Whole(folder), target, jobs, console)
+
+
+class _Whole:
+    """Where the notebooks of a run execute: where its reports expect them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.notebooks = folder, folder / "notebooks"
+
+    def executed(self, begun: Begun) -> Path | None:
+        """The executed notebook to be judged, when there is one."""
+        executed = executed_of(begun.plan, self.folder)
+        return executed if executed.exists() else None
+
+
+class _Rest(_Whole):
+    """Where the notebooks of a resumed run execute: what has run is joined with what was kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.notebooks = folder, folder / REST
+
+    def executed(self, begun: Begun) -> Path | None:
+        if begun.rest is not None and has_run_again(begun.plan, self.folder):
+            return finish(begun, self.folder)
+        return super().executed(begun)
+
+
+def _run(
+    kernels: AbstractContextManager[Mapping[str, str]],
+    begun: Sequence[Begun],
+    where: _Whole,
+    target: Target,
+    jobs: int,
+    console: Console,
+) -> Outcome:
+    """Run what is left of each notebook, judge it as a whole, and write the reports."""
     started = time.monotonic()
-    verdicts = {plan.name: too_few for plan in plans if (too_few := _skipped(plan, target))}
-    runnable = [plan for plan in plans if plan.name not in verdicts]
+    by_name = {each.plan.name: each for each in begun}
+    verdicts = {name: too_few for name, each in by_name.items() if (too_few := _skipped(each.plan, target))}
+    for name, each in by_name.items():
+        if each.rest is None and name not in verdicts:
+            verdicts[name] = judge(each.plan, executed_of(each.plan, where.folder))
+    runnable = [each.rest for name, each in by_name.items() if each.rest is not None and name not in verdicts]
     interrupted = False
-    notebooks = folder / "notebooks"
+    so_far = RunningResult([each.plan for each in begun], target, where.folder)
+    for each in begun:
+        so_far.kept(each.plan, records_of(each))
+    for verdict in verdicts.values():
+        so_far.on_end(verdict)
     try:
-        with progress_on(console, runnable) as progress, kernels as environment:
-            execution = Execution(target, notebooks, progress.on_cell, environment)
+        with so_far, progress_on(console, runnable) as progress, kernels as environment:
+            execution = Execution(
+                target,
+                where.notebooks,
+                progress.on_cell,
+                environment,
+                on_cell_end=so_far.on_cell_end,
+                variables_of=lambda plan: variables(by_name[plan.name]),
+            )
             try:
-                for plan, executed in execution.run(runnable, jobs):
-                    verdicts[plan.name] = judge(plan, executed)
+                for plan, _ in execution.run(runnable, jobs):
+                    verdicts[plan.name] = _verdict(by_name[plan.name], where)
+                    so_far.on_end(verdicts[plan.name])
                     progress.on_end(verdicts[plan.name])
             except KeyboardInterrupt:
                 interrupted = True
     except ImportHangs as error:
         known = explanation(by_id("import-hung"), "the import", target.device)
         verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in runnable}
-    ordered = tuple(verdicts.get(plan.name) or _unfinished(plan, notebooks) for plan in plans)
-    result = Result(target, ordered, time.monotonic() - started, folder)
+    ordered = tuple(verdicts.get(name) or _verdict(each, where) for name, each in by_name.items())
+    result = Result(target, ordered, time.monotonic() - started, where.folder)
     report.write(result)
     return Outcome(result, interrupted)
+
+
+def _verdict(begun: Begun, where: _Whole) -> Verdict:
+    executed = where.executed(begun)
+    return judge(begun.plan, executed) if executed else not_run(begun.plan, "missing", "interrupted before it started")
 
 
 @contextmanager
 def kernel_environment(device: str, cold: bool = False) -> Iterator[dict[str, str]]:
     """The variables of the kernels: where a fork is safe those of a fork server, which ends with the block.
 
+    When this process is killed, nothing of the kernels, their ranks and their files stays (xpulab.harness.run_folder).
+
     On a GPU or an XPU it was never measured that a fork is safe, so kernels start cold there.
     Raises ImportHangs when the fork server does not import Paddle and PaddleNLP within IMPORT_SECONDS.
     """
-    without_server = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}  # another notebook's
-    if cold or wheel_device(device) != "cpu":
-        yield without_server
-        return
-    with warm.ForkServer() as server:
-        yield warm_kernels.environment(server, os.environ) if _is_ready(server) else without_server
+    with run_folder() as folder:
+        mark = {warm.RUN_FOLDER: str(folder)}
+        inherited = {name: value for name, value in os.environ.items() if name != warm.ADDRESS} | mark  # another notebook's
+        if cold or wheel_device(device) != "cpu":
+            yield inherited
+            return
+        with warm.ForkServer(within=folder, variables=mark) as server:
+            yield warm_kernels.environment(server, inherited) if _is_ready(server) else inherited
 
 
 def _is_ready(server: warm.ForkServer) -> bool:
@@ -121,19 +237,21 @@ def prepare(folder: Path) -> None:
     """Make the folder for a run. Raises InputError when it holds another run or cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any((folder / name).exists() for name in _OF_ANOTHER_RUN):
-            raise InputError(f"{folder}: holds another run; name another folder with --out, or remove that one")
-        (folder / "notebooks").mkdir()
+        if any(_holds_something(folder / name) for name in _OF_ANOTHER_RUN):
+            raise InputError(
+                f"{folder}: holds another run; name another folder with --out, remove that one, or go on with it: --resume"
+            )
+        (folder / "notebooks").mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror}; name another folder with --out") from error
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether there is a file, or a folder that is not empty: a run that was killed in `prepare` leaves an empty one."""
+    return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
 def _skipped(plan: Plan, target: Target) -> Verdict | None:
     if plan.cards <= target.cards or target.device == "cpu":  # ranks are processes there
         return None
     return not_run(plan, "skipped", f"it needs {plan.cards} cards, and --cards allows {target.cards}")
-
-
-def _unfinished(plan: Plan, notebooks: Path) -> Verdict:
-    executed = notebooks / f"{plan.name}.ipynb"
-    return judge(plan, executed) if executed.exists() else not_run(plan, "missing", "interrupted before it started")

@@ -4,6 +4,6 @@ client: start a fork server, ask it for workers. server: the process itself. wor
 packets between them. kernels: Jupyter kernels that are workers.
 """
 
-from xpulab.warm.client import ADDRESS, PRELOAD, ForkServer, ForkServerGone, Worker, answers, fork
+from xpulab.warm.client import ADDRESS, PRELOAD, RUN_FOLDER, ForkServer, ForkServerGone, Worker, answers, fork
 
-__all__ = ["ADDRESS", "PRELOAD", "ForkServer", "ForkServerGone", "Worker", "answers", "fork"]
+__all__ = ["ADDRESS", "PRELOAD", "RUN_FOLDER", "ForkServer", "ForkServerGone", "Worker", "answers", "fork"]

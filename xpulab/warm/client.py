@@ -32,6 +32,9 @@ from xpulab.warm import protocol
 ADDRESS = "XPULAB_WARM"
 """The environment variable that holds the address of a running fork server."""
 
+RUN_FOLDER = "XPULAB_RUN_FOLDER"
+"""The environment variable that all processes of a run inherit, also those of a fork server that one of them starts."""
+
 PRELOAD = (
     "numpy",
     "matplotlib.pyplot",
@@ -74,8 +77,14 @@ class ForkServer:
     It imports in the background: the first fork waits until it is done.
     """
 
-    def __init__(self, preload: Sequence[str] = PRELOAD) -> None:
-        self.folder = _private_folder()
+    def __init__(
+        self,
+        preload: Sequence[str] = PRELOAD,
+        within: str | os.PathLike[str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """within: where its folder is made; default: that for temporary files. variables: more of its environment."""
+        self.folder = _private_folder(within)
         self.address = os.path.join(self.folder, "socket")
         self.log = os.path.join(self.folder, "log")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, open(self.log, "wb") as log:
@@ -91,7 +100,7 @@ class ForkServer:
                     stdout=log,
                     stderr=log,
                     cwd="/",
-                    env=_server_environment(),
+                    env={**_server_environment(), **(variables or {})},
                     pass_fds=fds,
                     start_new_session=True,
                 )
@@ -306,12 +315,13 @@ def _server_environment() -> dict[str, str]:
     as they are loaded. Without GLOG_minloglevel Paddle's C++ writes lines to stderr that are no errors.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_READ_AT_IMPORT) and name != "MPLBACKEND"}
+    kept |= {RUN_FOLDER: os.environ[RUN_FOLDER]} if RUN_FOLDER in os.environ else {}
     single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
     return {**kept, **single, "GLOG_minloglevel": "2"}
 
 
-def _private_folder() -> str:
-    folder = tempfile.mkdtemp(prefix="xpulab-warm-")
+def _private_folder(within: str | os.PathLike[str] | None) -> str:
+    folder = tempfile.mkdtemp(prefix="xpulab-warm-", dir=within)
     if len(os.fsencode(folder)) > _SOCKET_PATH_BYTES:
         os.rmdir(folder)
         folder = tempfile.mkdtemp(prefix="xpulab-warm-", dir="/tmp")

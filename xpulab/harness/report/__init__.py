@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from xpulab.harness.report.junit import to_xml
 from xpulab.harness.report.metrics import to_metrics
 from xpulab.harness.report.page import to_html
 from xpulab.harness.report.result import Result, to_json
+from xpulab.harness.written import replace_text
 from xpulab.records import proof
+
+RESULT = "result.json"
 
 
 def write(result: Result) -> None:
     """Write the reports into the folder of the result; result.json last, so that it stands for a complete report."""
     folder = result.folder
     if result.proof:
-        (folder / proof.FILE).write_text(json.dumps(proof.to_json(result.proof), indent=2) + "\n", encoding="utf-8")
-    (folder / "junit.xml").write_text(to_xml(result), encoding="utf-8")
-    (folder / "metrics.prom").write_text(to_metrics(result), encoding="utf-8", errors="backslashreplace")
-    (folder / "index.html").write_text(to_html(result), encoding="utf-8", errors="backslashreplace")
-    (folder / "result.json").write_text(json.dumps(to_json(result), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        replace_text(folder / proof.FILE, json.dumps(proof.to_json(result.proof), indent=2) + "\n")
+    replace_text(folder / "junit.xml", to_xml(result))
+    replace_text(folder / "metrics.prom", to_metrics(result), errors="backslashreplace")
+    replace_text(folder / "index.html", to_html(result), errors="backslashreplace")
+    _write_result(result)
+
+
+def write_running(result: Result) -> None:
+    """Write result.json alone, while the run is under way."""
+    _write_result(result)
+
+
+def stored_outcome(folder: Path) -> str | None:
+    """The outcome in the result.json of a folder; None when there is no such file."""
+    try:
+        return json.loads((folder / RESULT).read_text(encoding="utf-8"))["outcome"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_result(result: Result) -> None:
+    replace_text(result.folder / RESULT, json.dumps(to_json(result), indent=2, allow_nan=False) + "\n")

@@ -49,6 +49,7 @@ class Result:
     folder: the absolute path of the folder that holds the reports and the executed notebooks.
     date: when it ended, in local time with the time zone's offset from UTC, "2026-11-22T03:10:00+00:00".
     node: the name of the machine. proof: the faults that were injected after the run, None when that was not asked for.
+    running: whether the run is still under way; date is then when this was known.
     """
 
     target: Target
@@ -58,6 +59,7 @@ class Result:
     date: str = field(default_factory=lambda: datetime.now().astimezone().isoformat(timespec="seconds"))
     node: str = field(default_factory=node_name)
     proof: Proof | None = None
+    running: bool = False
 
     @property
     def is_partial(self) -> bool:
@@ -73,7 +75,11 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """ "partial" when only some sections were asked for: that says nothing of the machine; else "passed" or "failed"."""
+        """ "running" until the run has ended, or when it was killed; "partial" when only some sections were asked for: that
+        says nothing of the machine; else "passed" or "failed".
+        """
+        if self.running:
+            return "running"
         if self.is_partial:
             return "partial"
         return "passed" if self.is_green else "failed"

@@ -1,0 +1,273 @@
+"""A notebook that was interrupted goes on after the last section that finished.
+
+The variables of its kernel are lost. So what is left is run in a new kernel as an excerpt, with all sections that it needs
+(xpulab.harness.sections), and the cells of both runs are joined into one executed notebook. Nothing can get lost in it:
+
+- A section counts as finished only when all its cells have ended without an exception.
+- Where a cell ran twice, the one with a red check stays; a red check stays also when its section had not finished.
+- verdict() runs in the last kernel, which is given the records of the sections that are not run again.
+
+In DIR, the notebook NAME of an interrupted run is notebooks/NAME.ipynb, or, when it was resumed before,
+notebooks/NAME.part.ipynb (what was kept) and rest/NAME.ipynb (what ran after that).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from xpulab.harness.execute import INJECTED, INTERRUPTED, Run
+from xpulab.harness.plan import Plan
+from xpulab.harness.sections import closure, number_of, undefined_names
+from xpulab.harness.written import replace_notebook, replace_text
+from xpulab.records.record import METADATA_KEY, RED, Record, record_in
+
+REST = "rest"
+"""The folder beside notebooks/ in which a resumed run executes."""
+
+RECORDS = "XPULAB_RESUMED"
+"""The environment variable with the file of the records that were kept; xpulab.checks.ledger reads it."""
+
+_KEPT_SECONDS, _TIMES = "kept_seconds", "times_resumed"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A notebook of a run that is resumed.
+
+    plan: the whole of what the run was asked for. rest: what is still to be run, None when the notebook has ended.
+    records: the file with the records that are kept, None when nothing is.
+    """
+
+    plan: Plan
+    rest: Plan | None
+    records: Path | None = None
+
+
+def begin(plan: Plan, folder: Path) -> Begun:
+    """What is left to run of a notebook in the folder of an interrupted run; keeps what has finished in NAME.part.ipynb."""
+    executed, part, rest = executed_of(plan, folder), _part(plan, folder), _rest(plan, folder)
+    if _has_ended(executed):
+        return Begun(plan, None)
+    kept = _read(part)
+    for path in (executed, rest):
+        if (found := _read(path)) is not None:
+            kept = _kept(plan, kept, found)
+            replace_notebook(part, kept)
+        path.unlink(missing_ok=True)
+    finished = _finished(plan, kept) if kept is not None else set()
+    if kept is None or not finished:
+        return Begun(plan, plan, _write_records(plan, folder, kept))
+    names = {section.name for section in plan.sections} - finished
+    left = replace(plan, sections=closure(plan.chapter.sections, names))
+    if undefined_names(left.notebook):  # its needs do not suffice, as `xpulab run --list` would say
+        left = plan
+    return Begun(plan, left, _write_records(plan, folder, kept))
+
+
+def finish(begun: Begun, folder: Path) -> Path:
+    """Join what was kept with what has now run into notebooks/NAME.ipynb; returns that file, which counts as a whole run."""
+    plan = begun.plan
+    executed, part, rest = executed_of(plan, folder), _part(plan, folder), _rest(plan, folder)
+    ran, kept = nbformat.read(rest, as_version=4), _read(part)
+    joined = _joined(plan, kept, ran)
+    stored = ran.metadata[METADATA_KEY]["run"]
+    own = kept.metadata.get(METADATA_KEY, {}) if kept is not None else {}
+    seconds = round(stored["seconds"] + own.get(_KEPT_SECONDS, 0.0), 2)
+    run = replace(Run(**stored), seconds=seconds, resumed=own.get(_TIMES, 0))
+    joined.metadata[METADATA_KEY] = {**joined.metadata.get(METADATA_KEY, {}), "run": asdict(run)}
+    log = rest.with_suffix(".log")
+    if log.exists():
+        log.replace(executed.with_suffix(".log"))
+    replace_notebook(executed, joined)
+    for path in (part, rest, rest.with_suffix(".source.ipynb"), _records(plan, folder)):
+        path.unlink(missing_ok=True)
+    return executed
+
+
+def variables(begun: Begun) -> Mapping[str, str]:
+    """The variables that the kernel of the rest gets in addition."""
+    return {} if begun.records is None else {RECORDS: str(begun.records)}
+
+
+def has_ended(plan: Plan, folder: Path) -> bool:
+    """Whether the notebook ran to its end, or was stopped for a reason that is a result: all but an interruption of the run."""
+    return _has_ended(executed_of(plan, folder))
+
+
+def has_run_again(plan: Plan, folder: Path) -> bool:
+    """Whether a resumed run has executed it, to its end or until it was interrupted, so that `finish` can join it."""
+    notebook = _read(_rest(plan, folder))
+    return notebook is not None and "run" in notebook.metadata.get(METADATA_KEY, {})
+
+
+def records_of(begun: Begun) -> list[Record]:
+    """The records that are kept."""
+    if begun.records is None:
+        return []
+    return list(filter(None, map(record_in, json.loads(begun.records.read_text(encoding="utf-8")))))
+
+
+def executed_of(plan: Plan, folder: Path) -> Path:
+    return folder / "notebooks" / f"{plan.name}.ipynb"
+
+
+def _part(plan: Plan, folder: Path) -> Path:
+    return folder / "notebooks" / f"{plan.name}.part.ipynb"
+
+
+def _rest(plan: Plan, folder: Path) -> Path:
+    return folder / REST / f"{plan.name}.ipynb"
+
+
+def _records(plan: Plan, folder: Path) -> Path:
+    return folder / REST / f"{plan.name}.records.json"
+
+
+def _has_ended(executed: Path) -> bool:
+    notebook = _read(executed)
+    stored = notebook.metadata.get(METADATA_KEY, {}).get("run") if notebook is not None else None
+    return stored is not None and not (stored["stopped"] or "").startswith(INTERRUPTED)
+
+
+def _read(path: Path) -> NotebookNode | None:
+    """The notebook; None when there is none, or one that a power failure has damaged: that is run again."""
+    try:
+        return nbformat.read(path, as_version=4)
+    except (OSError, ValueError, nbformat.ValidationError, AttributeError, KeyError):
+        return None
+
+
+def _kept(plan: Plan, kept: NotebookNode | None, ran: NotebookNode) -> NotebookNode:
+    """What was kept before and what has finished since: the cells of finished sections, and every cell with a red check."""
+    own = kept.metadata.get(METADATA_KEY, {}) if kept is not None else {}
+    seconds = own.get(_KEPT_SECONDS, 0.0) + _seconds(ran)
+    times = own.get(_TIMES, ran.metadata.get(METADATA_KEY, {}).get("run", {}).get("resumed", 0)) + 1
+    joined = _joined(plan, kept, ran)
+    finished = _finished(plan, joined)
+    sections = {number: name for name, numbers in _cells_of_sections(plan).items() for number in numbers}
+    for number, cell in _by_number(joined).items():
+        if sections.get(number) not in finished and not _is_red(cell):
+            _clear(cell)
+    joined.metadata[METADATA_KEY] = {
+        **joined.metadata.get(METADATA_KEY, {}),
+        _KEPT_SECONDS: round(seconds, 2),
+        _TIMES: times,
+    }
+    return joined
+
+
+def _joined(plan: Plan, kept: NotebookNode | None, ran: NotebookNode) -> NotebookNode:
+    """The planned cells with what they showed: in the order of the source, with the parameters that papermill has injected."""
+    joined = copy.deepcopy(plan.notebook)
+    injected = [cell for cell in ran.cells if INJECTED in cell.metadata.get("tags", [])]
+    before, now = (_by_number(notebook) if notebook is not None else {} for notebook in (kept, ran))
+    always = _cells_that_always_run(plan)
+    cells: list[NotebookNode] = []
+    number = 0
+    for cell in joined.cells:
+        if cell.cell_type != "code":
+            cells.append(cell)
+            continue
+        number += 1
+        whole = number_of(cell, number)
+        cells.append(_chosen(cell, before.get(whole), now.get(whole), whole in always))
+        if "parameters" in cell.metadata.get("tags", []):
+            cells += injected
+    joined.cells = cells
+    return joined
+
+
+def _chosen(planned: NotebookNode, before: NotebookNode | None, now: NotebookNode | None, always_runs: bool) -> NotebookNode:
+    """The cell that counts of the two runs; the planned one without outputs when it has run in neither."""
+    ran = [cell for cell in (before, now) if cell is not None and _has_run(cell)]
+    red = [cell for cell in ran if _is_red(cell)]
+    if red:
+        return red[0]
+    if ran:
+        return ran[-1 if always_runs else 0]
+    _clear(planned)
+    return planned
+
+
+def _finished(plan: Plan, notebook: NotebookNode) -> set[str]:
+    """The names of the sections all of whose cells have ended without an exception."""
+    cells = _by_number(notebook)
+    return {
+        name
+        for name, numbers in _cells_of_sections(plan).items()
+        if all(number in cells and _has_completed(cells[number]) for number in numbers)
+    }
+
+
+def _cells_of_sections(plan: Plan) -> dict[str, list[int]]:
+    """By the name of each planned section the numbers of its code cells, without the last one, verdict()."""
+    numbers = _numbers(plan)
+    last = max(numbers.values(), default=0)
+    return {
+        section.name: [numbers[index] for index in section.cells if index in numbers and numbers[index] != last]
+        for section in plan.sections
+    }
+
+
+def _cells_that_always_run(plan: Plan) -> set[int]:
+    """The numbers of the code cells before the first section, and of the last one."""
+    numbers = _numbers(plan)
+    first = min((section.cells.start for section in plan.chapter.sections), default=len(plan.chapter.notebook.cells))
+    return {number for index, number in numbers.items() if index < first} | {max(numbers.values(), default=0)}
+
+
+def _numbers(plan: Plan) -> dict[int, int]:
+    """By its index among all cells of the whole notebook the number of each code cell among the code cells, from 1."""
+    code = [index for index, cell in enumerate(plan.chapter.notebook.cells) if cell.cell_type == "code"]
+    return {index: number for number, index in enumerate(code, start=1)}
+
+
+def _by_number(notebook: NotebookNode) -> dict[int, NotebookNode]:
+    """The code cells of an executed notebook by their number in the whole one; none that papermill has added."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and INJECTED not in cell.metadata.get("tags", [])]
+    return {number_of(cell, number): cell for number, cell in enumerate(cells, start=1)}
+
+
+def _has_run(cell: NotebookNode) -> bool:
+    return cell.metadata.get("papermill", {}).get("status") in ("completed", "failed")
+
+
+def _has_completed(cell: NotebookNode) -> bool:
+    """Whether it ended without an exception; papermill marks as completed also what it did not reach."""
+    completed = cell.metadata.get("papermill", {}).get("status") == "completed"
+    return completed and (cell.execution_count is not None or not cell.source.strip())
+
+
+def _is_red(cell: NotebookNode) -> bool:
+    return any(record.outcome in RED for record in _records_in(cell))
+
+
+def _records_in(cell: NotebookNode) -> Iterator[Record]:
+    return filter(None, (record_in(output.get("metadata", {})) for output in cell.outputs))
+
+
+def _clear(cell: NotebookNode) -> None:
+    cell.outputs, cell.execution_count = [], None
+    cell.metadata.pop("papermill", None)
+
+
+def _seconds(notebook: NotebookNode) -> float:
+    """How long its cells have run."""
+    return sum(cell.metadata.get("papermill", {}).get("duration") or 0.0 for cell in notebook.cells)
+
+
+def _write_records(plan: Plan, folder: Path, kept: NotebookNode | None) -> Path | None:
+    if kept is None:
+        return None
+    always = _cells_that_always_run(plan)
+    cells = [cell for number, cell in _by_number(kept).items() if number not in always]
+    path = _records(plan, folder)
+    replace_text(path, json.dumps([record.to_metadata() for cell in cells for record in _records_in(cell)]))
+    return path

@@ -1,0 +1,122 @@
+"""run.json: what a run was asked for, written at its start, so that only the same run goes on in its folder.
+
+Its schema is data/schema/run.schema.json.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import xpulab
+from xpulab import files
+from xpulab.devices import WHEELS
+from xpulab.errors import InputError
+from xpulab.harness.execute import Target
+from xpulab.harness.plan import Plan
+from xpulab.harness.written import replace_text
+
+NAME = "run.json"
+SCHEMA = 1
+
+_PACKAGES = (*WHEELS, "paddlenlp", "numpy")
+_SOURCES = (".py", ".cc", ".h", ".yaml", ".json", ".jsonl")
+
+
+def write(folder: Path, plans: Sequence[Plan], target: Target) -> None:
+    """Write run.json into the folder of a run that starts."""
+    replace_text(folder / NAME, json.dumps(_asked(plans, target), indent=2) + "\n")
+
+
+def require_same(folder: Path, plans: Sequence[Plan], target: Target) -> None:
+    """Raise InputError, which names what differs, unless the folder is that of the same run on this machine."""
+    path = folder / NAME
+    if not path.exists():
+        raise InputError(f"{folder}: holds no run to resume: it has no {NAME}; start one without --resume")
+    before = files.load_json(path, files.data("schema", "run.schema.json"))
+    if differences := list(_differences(before, _asked(plans, target))):
+        raise InputError(
+            f"{folder}: holds another run: {'; '.join(differences)}; give the options of that run, or another folder "
+            "without --resume"
+        )
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Inside the block no other process resumes this run. Raises InputError when another one runs in the folder."""
+    with (folder / NAME).open("r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{folder}: this run is under way in another process; wait for its end") from error
+        except OSError:  # a file system without locks
+            pass
+        yield
+
+
+def _asked(plans: Sequence[Plan], target: Target) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        **asdict(target),
+        "machine": platform.node(),
+        "xpulab": xpulab.__version__,
+        "sources": _digest_of_sources(),
+        "versions": _versions(),
+        "notebooks": [_notebook(plan) for plan in plans],
+    }
+
+
+def _notebook(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "digest": hashlib.sha256(plan.path.read_bytes()).hexdigest(),
+        "sections": [section.name for section in plan.sections],
+        "checks": [check.name for check in plan.checks],
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _digest_of_sources() -> str:
+    """Of xpulab itself: between two releases its version stays the same."""
+    digest = hashlib.sha256()
+    package = Path(xpulab.__file__).parent
+    for path in sorted(path for path in package.rglob("*") if path.suffix in _SOURCES):
+        digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    for name in ("device", "level", "cards", "seed", "machine", "xpulab"):
+        if before[name] != now[name]:
+            yield f"{name} {before[name]}, not {now[name]}"
+    if before["xpulab"] == now["xpulab"] and before["sources"] != now["sources"]:
+        yield "the sources of xpulab have changed since"
+    for package in sorted({*before["versions"], *now["versions"]}):
+        old, new = (each["versions"].get(package, "not installed") for each in (before, now))
+        if old != new:
+            yield f"{package} {old}, not {new}"
+    old_notebooks, new_notebooks = ({each["name"]: each for each in asked["notebooks"]} for asked in (before, now))
+    if list(old_notebooks) != list(new_notebooks):
+        yield f"notebooks {', '.join(old_notebooks)}, not {', '.join(new_notebooks)}"
+    for name in (name for name in old_notebooks if name in new_notebooks):
+        if old_notebooks[name]["digest"] != new_notebooks[name]["digest"]:
+            yield f"notebook {name} has changed since"
+        elif before["level"] == now["level"] and old_notebooks[name] != new_notebooks[name]:
+            yield f"other checks of {name} (--check)"

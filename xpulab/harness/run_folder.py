@@ -1,0 +1,67 @@
+"""The folder for all temporary files of a run, of its kernels and of their ranks; it goes when the run does."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from xpulab import files
+from xpulab.harness import leftovers
+
+_END_SECONDS = 30.0
+_PATH_BYTES = 40
+"""Sockets of kernels and fork servers lie two folders deeper, and a socket's path has 107 bytes at most."""
+
+
+@contextmanager
+def run_folder() -> Iterator[Path]:
+    """A folder that is removed at the end of the block, or when this process is killed; with it go all processes of the run.
+
+    A process is one of the run's when warm.RUN_FOLDER holds the folder's path in its environment.
+    What dead runs left is removed first.
+    """
+    leftovers.remove_of_dead_runs()
+    starting = Path(tempfile.mkdtemp(prefix=leftovers.STARTING, dir=_parent()))
+    folder = starting.with_name(starting.name.replace(leftovers.STARTING, leftovers.PREFIX))
+    with (starting / leftovers.LOCK).open("w+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        starting.rename(folder)
+        watcher = _watcher_of(folder)
+        try:
+            yield folder
+        finally:
+            _end(watcher, folder)
+
+
+def _parent() -> str:
+    given = tempfile.gettempdir()
+    return given if len(os.fsencode(given)) <= _PATH_BYTES else "/tmp"
+
+
+def _watcher_of(folder: Path) -> subprocess.Popen[bytes]:
+    """The process that removes what is left. It is in no run and no session of ours, so that what ends us does not end it."""
+    return subprocess.Popen(
+        [sys.executable, "-S", "-m", leftovers.__name__, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={"PYTHONPATH": str(files.ROOT), "TMPDIR": str(folder.parent)},
+        start_new_session=True,
+    )
+
+
+def _end(watcher: subprocess.Popen[bytes], folder: Path) -> None:
+    """Let the watcher remove what is left, and do it here when it was killed."""
+    try:
+        watcher.communicate(leftovers.ENDED_WELL, _END_SECONDS)
+    except subprocess.TimeoutExpired:
+        watcher.kill()
+    if watcher.wait() != 0:
+        leftovers.remove(folder)
