@@ -208,3 +208,17 @@ def test_a_run_without_a_red_notebook_says_why_it_is_red(put):
     assert answer.reason.startswith(
         "[node_problem] xpulab run is red: no notebook was green; rerun: xpulab run --device sim --level"
     )
+
+
+def test_a_run_that_is_under_way_is_no_verdict(put):
+    folder = put(notebook(check()), hours=2)
+    put(notebook(check(), outcome="running"), notebook(outcome="waiting"), hours=0, green=False, outcome="running")
+    assert gate(folder, 24, NOW).code == GREEN
+
+
+def test_a_run_that_is_under_way_and_red_already_is_red(put):
+    folder = put(notebook(check()), hours=2)
+    red = notebook(check(outcome="failed"), outcome="running", name="01_red")
+    put(notebook(outcome="waiting", reason="0 of 5"), red, hours=0, green=False, outcome="running")
+    answer = gate(folder, 24, NOW)
+    assert answer.code == RED and "demo.sum measured 0.25" in answer.line

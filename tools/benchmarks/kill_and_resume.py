@@ -153,8 +153,13 @@ def soak(asked: argparse.Namespace, scratch: Path) -> int:
 def one_round(runs: Runs, out: Path, duration: float, moments: random.Random, again: bool) -> Round:
     this = Round()
     for more in [(), ("--resume",)] if again else [()]:
-        seconds = moments.uniform(0.0, duration)
-        if runs.kill_after(seconds, out, *more):
+        longest = duration
+        while not runs.kill_after(seconds := moments.uniform(0.0, longest), out, *more):
+            longest = seconds  # it had ended
+            if more:  # what is left to resume may be nothing
+                break
+            shutil.rmtree(out)
+        else:
             this.kills.append(seconds)
             this.lived.append(runs.seconds_until_gone())
             this.left += runs.left()

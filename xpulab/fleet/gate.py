@@ -20,6 +20,7 @@ GREEN, RED, UNKNOWN = 0, 1, 2
 
 _CODES = {"green": GREEN, "red": RED, "unknown": UNKNOWN}
 _RED_CHECKS = ("failed", "broken", "missing")
+_NOT_ENDED = ("running", "waiting")
 _GREEN_NOTEBOOKS = ("passed", "partial", "skipped")
 _LONGEST_PART = 100
 """Characters of what a check measured, or expected, or of another reason: the line must end with the command."""
@@ -88,6 +89,7 @@ def gate(folder: Path, max_age_hours: float, now: datetime | None = None) -> Ans
 
     A partial run is no verdict on the machine: the last whole run counts. A run that was interrupted before anything failed is
     none either, so a job that its user or the scheduler ended drains no node.
+    A run that is under way, or was killed, is none either, unless one of its checks is red already.
     max_age_hours: a green verdict that is older counts as none; a red one stays red.
     Raises InputError when the folder cannot be read or holds no whole run.
     """
@@ -121,10 +123,16 @@ def _last(folder: Path) -> tuple[Path, Mapping[str, Any]]:
             raise InputError(f"{folder}: no such folder; name one with --out for `xpulab run`, and give it here")
     except OSError as error:
         raise InputError(f"{folder}: cannot be read: {error.strerror}") from error
-    whole = [(path, result) for path, result in _read(paths) if result["outcome"] != "partial"]
+    whole = [(path, result) for path, result in _read(paths) if _is_verdict(result)]
     if not whole:
         raise InputError(f"{folder}: holds no result.json of a whole run; `xpulab run --out {folder}/first` makes one")
     return max(whole, key=lambda pair: datetime.fromisoformat(pair[1]["date"]))
+
+
+def _is_verdict(result: Mapping[str, Any]) -> bool:
+    if result["outcome"] == "running":
+        return any(check["outcome"] in _RED_CHECKS for notebook in result["notebooks"] for check in notebook["checks"])
+    return result["outcome"] != "partial"
 
 
 def _read(paths: list[Path]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
@@ -164,7 +172,7 @@ def _problems(result: Mapping[str, Any]) -> Iterator[Problem]:
         for check in red:
             command = f"xpulab run {name} --check {check['name']} {options}"
             yield Problem(name, check["name"], _compared(check), command, remedy)
-        if not red:
+        if not red and notebook["outcome"] not in _NOT_ENDED:
             seen = f"is {notebook['outcome']}: {_one_line(str(notebook['reason']))}"
             yield Problem(name, None, seen, f"xpulab run {name} {options}", remedy)
 

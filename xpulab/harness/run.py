@@ -98,7 +98,7 @@ def is_begun(folder: Path) -> bool:
 def finished(plans: Sequence[Plan], target: Target, folder: Path) -> Result | None:
     """The result of a run that has ended in this folder; None when there is something left to run or to report."""
     run_file.require_same(folder, plans, target)
-    if report.stored_outcome(folder) in (None, "running"):
+    if not report.is_complete(folder):
         return None
     if not all(_skipped(plan, target) or has_ended(plan, folder) for plan in plans):
         return None

@@ -112,7 +112,7 @@ def kernel_manager(watchdog: Watchdog, scratch: str, environment: Mapping[str, s
 
     class Watched(AsyncKernelManager):
         def __init__(self, **options: object) -> None:
-            super().__init__(**{**sockets, **options})
+            super().__init__(**{**sockets, "connection_file": f"{scratch}/connection.json", **options})
             given = filter(None, environment.get("JUPYTER_PATH", "").split(os.pathsep))
             self.kernel_spec_manager.kernel_dirs = [
                 *(f"{folder}/kernels" for folder in given),

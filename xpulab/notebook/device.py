@@ -25,6 +25,7 @@ from xpulab.doctor.nvidia_smi import read_nvidia_smi
 from xpulab.doctor.pci import link_of
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
+from xpulab.notebook.parameters import check_parameters
 from xpulab.records.record import CardFacts, RunContext
 
 _PACKAGES = (*WHEELS, "paddlenlp", "numpy")
@@ -48,8 +49,9 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     """Make `name` the device on which Paddle computes from now on, and record the run context of this notebook.
 
     Prints one line with the device and the machine. Raises InputError when there is no such device, when it has fewer cards,
-    or when the first computation on it is wrong.
+    when the first computation on it is wrong, and for a wrong or unknown parameter of the chapter that calls it.
     """
+    check_parameters()
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
     device = _first_that_works(cards) if name == "auto" else _select(name, cards)
@@ -59,6 +61,7 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
 
 def name_device(name: str = "auto", cards: int = 1) -> Device:
     """Where Paddle cannot be imported: the device that use_device would choose, recorded, but nothing is computed on it."""
+    check_parameters()
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
     name = detect().device if name == "auto" else name

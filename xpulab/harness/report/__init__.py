@@ -13,6 +13,8 @@ from xpulab.harness.written import replace_text
 from xpulab.records import proof
 
 RESULT = "result.json"
+NOT_ENDED = frozenset({"running", "waiting"})
+"""The outcomes that only a run has which is under way, or was killed."""
 
 
 def write(result: Result) -> None:
@@ -31,12 +33,14 @@ def write_running(result: Result) -> None:
     _write_result(result)
 
 
-def stored_outcome(folder: Path) -> str | None:
-    """The outcome in the result.json of a folder; None when there is no such file."""
+def is_complete(folder: Path) -> bool:
+    """Whether the reports of a whole run are in the folder: not when it was killed before it had written them."""
     try:
-        return json.loads((folder / RESULT).read_text(encoding="utf-8"))["outcome"]
+        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        outcomes = {result["outcome"], *(notebook["outcome"] for notebook in result["notebooks"])}
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return False
+    return not outcomes & NOT_ENDED and (folder / "index.html").exists()
 
 
 def _write_result(result: Result) -> None:

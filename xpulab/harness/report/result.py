@@ -75,13 +75,13 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """ "running" until the run has ended, or when it was killed; "partial" when only some sections were asked for: that
-        says nothing of the machine; else "passed" or "failed".
+        """ "partial" when only some sections were asked for: that says nothing of the machine. "running" until the run has
+        ended, also when it was killed. Else "passed" or "failed".
         """
-        if self.running:
-            return "running"
         if self.is_partial:
             return "partial"
+        if self.running:
+            return "running"
         return "passed" if self.is_green else "failed"
 
     @property

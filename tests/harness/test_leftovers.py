@@ -1,0 +1,114 @@
+"""What dead runs left is removed by the next start, and what living runs use is not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+import psutil
+import pytest
+
+from xpulab.harness import leftovers
+from xpulab.harness.run_folder import run_folder
+from xpulab.warm import RUN_FOLDER
+
+SECONDS = 60
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    """An empty folder for temporary files."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def marked():
+    """Starts a process of a run, in a session of its own."""
+    started = []
+
+    def start(folder):
+        started.append(subprocess.Popen(["sleep", "100"], env={**os.environ, RUN_FOLDER: str(folder)}, start_new_session=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def dead(temporary):
+    """The folder of a run that was killed."""
+    folder = temporary / f"{leftovers.PREFIX}dead"
+    (folder / "deep").mkdir(parents=True)
+    (folder / leftovers.LOCK).touch()
+    return folder
+
+
+def test_a_dead_run_loses_its_folder_and_its_processes(dead, marked):
+    process = marked(dead)
+    assert leftovers.remove_of_dead_runs() == [dead]
+    assert process.wait(SECONDS) == -signal.SIGKILL
+    assert not dead.exists()
+
+
+def test_a_living_run_is_not_touched(dead, marked):
+    process = marked(dead)
+    with (dead / leftovers.LOCK).open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert leftovers.remove_of_dead_runs() == []
+    assert process.poll() is None and (dead / "deep").exists()
+
+
+def test_a_folder_whose_removal_was_killed_is_removed(dead):
+    (dead / leftovers.LOCK).unlink()
+    assert leftovers.remove_of_dead_runs() == [dead]
+
+
+def test_a_folder_that_is_being_made_is_not_touched(temporary):
+    young = temporary / f"{leftovers.STARTING}young"
+    old = temporary / f"{leftovers.STARTING}old"
+    for folder in (young, old):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    assert leftovers.remove_of_dead_runs() == [old]
+    assert young.exists()
+
+
+def test_the_folder_and_the_processes_go_with_the_block(marked):
+    with run_folder() as folder:
+        process = marked(folder)
+        (folder / "file").touch()
+        assert leftovers.remove_of_dead_runs() == []
+    assert process.wait(SECONDS) == -signal.SIGKILL
+    assert not folder.exists()
+
+
+def test_a_process_of_another_folder_is_none_of_the_run(temporary, marked):
+    with run_folder() as folder:
+        other = marked(f"{folder}-2")
+    assert other.poll() is None
+
+
+@pytest.mark.integration
+def test_when_the_run_is_killed_the_process_beside_it_removes_all(temporary, marked):
+    source = "from xpulab.harness.run_folder import run_folder\n"
+    source += "with run_folder() as folder:\n    print(folder, flush=True)\n    input()"
+    command = [sys.executable, "-c", source]
+    with subprocess.Popen(
+        command, env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stdin=subprocess.PIPE
+    ) as run:
+        folder = run.stdout.readline().decode().strip()
+        (watcher,) = psutil.Process(run.pid).children()
+        process = marked(folder)
+        run.kill()
+    watcher.wait(SECONDS)
+    assert process.wait(SECONDS) == -signal.SIGKILL
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,246 @@
+"""A run that was killed goes on after its last section: nothing runs twice without need, and no check is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import jsonschema
+import nbformat
+import psutil
+import pytest
+
+from tests.harness.conftest import section
+from xpulab import files
+from xpulab.harness import leftovers
+
+pytestmark = pytest.mark.integration
+
+SECONDS = 120
+SETUP = """
+import pathlib, time
+folder = pathlib.Path(FOLDER)
+
+def ran(letter):
+    with (folder / "ran").open("a") as file:
+        file.write(letter)
+
+def wait_for_the_kill():
+    if (folder / "ran").read_text().count("m") == 1:
+        (folder / "middle").write_text("reached")
+        time.sleep(100)
+
+"""
+
+
+@dataclass
+class Killable:
+    """A notebook whose section `middle` waits for its death, unless it runs for the second time.
+
+    folder: where all files are. counts: a file with a letter for each cell that ran.
+    """
+
+    folder: Path
+    notebook: Path
+    middle: Path
+
+    @property
+    def ran(self) -> str:
+        return (self.folder / "ran").read_text()
+
+    @property
+    def result(self) -> dict:
+        return json.loads((self.folder / "out" / "result.json").read_text())
+
+    @property
+    def executed(self) -> nbformat.NotebookNode:
+        return nbformat.read(self.folder / "out" / "notebooks" / "chapter.ipynb", as_version=4)
+
+    def command(self, *options: str) -> list[str]:
+        asked = ["run", str(self.notebook), "--device", "cpu", "--cold", "--out", str(self.folder / "out"), *options]
+        return [sys.executable, "-m", "xpulab", *asked]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "TMPDIR": str(self.folder / "tmp")}
+
+    def kill_in_the_middle(self, *options: str, number: int = signal.SIGKILL) -> list[psutil.Process]:
+        """Start a run, and kill it while its section `middle` runs; returns the processes of its kernels."""
+        with subprocess.Popen(self.command(*options), env=self.environment, stderr=subprocess.PIPE) as run:
+            reached = os.open(self.middle, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                assert select.select([reached], [], [], SECONDS)[0], "the section was not reached"
+                (folder,) = (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")
+                kernels = [psutil.Process(pid) for pid in leftovers.processes(folder)]
+            finally:
+                run.send_signal(number)
+                os.close(reached)
+        assert kernels
+        return kernels
+
+    def run(self, *options: str) -> tuple[int, str]:
+        done = subprocess.run(
+            self.command(*options), env=self.environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def killable(tmp_path, put):
+    (tmp_path / "tmp").mkdir()
+    os.mkfifo(tmp_path / "middle")
+    path = put(
+        "chapter",
+        section("data"),
+        "ran('d')\nnumbers = [1, 2, 3]",
+        section("first", "data"),
+        "ran('f')\nvalues = [*numbers, int((folder / 'fault').exists())]",
+        'check.equal("demo.first", sum(values), 6, control=9, means="the sum")',
+        section("middle", "data"),
+        'ran("m")\ncheck.equal("demo.before", numbers[0], 1, control=2, means="one")',
+        'wait_for_the_kill()\ncheck.equal("demo.middle", sum(numbers), 6, control=7, means="the sum")',
+        section("end"),
+        'ran("e")\ncheck.equal("demo.end", 2, 2, control=3, means="two")',
+    )
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[1].source = SETUP.replace("FOLDER", repr(str(tmp_path))) + notebook.cells[1].source
+    nbformat.write(notebook, path)
+    return Killable(tmp_path, path, tmp_path / "middle")
+
+
+def checks_of(result):
+    return {check["name"]: check["outcome"] for notebook in result["notebooks"] for check in notebook["checks"]}
+
+
+def texts_of(cell):
+    return "".join(output.get("text", "") for output in cell.outputs)
+
+
+def test_it_goes_on_after_the_last_section_and_nothing_is_left_in_between(killable):
+    kernels = killable.kill_in_the_middle()
+    assert killable.ran == "dfm"
+
+    so_far = killable.result
+    jsonschema.validate(so_far, json.loads(files.data("schema", "result.schema.json").read_text()))
+    assert (so_far["outcome"], so_far["green"], so_far["notebooks"][0]["outcome"]) == ("running", False, "running")
+    assert checks_of(so_far) == {"demo.first": "passed", "demo.before": "passed"}
+
+    psutil.wait_procs(kernels, SECONDS)
+    assert not any(kernel.is_running() for kernel in kernels)
+
+    code, printed = killable.run("--resume")
+    assert code == 0, printed
+    assert killable.ran == "dfm" + "dme", "what is left runs with what it needs, and nothing else"
+    assert killable.result["outcome"] == "passed"
+    assert list(checks_of(killable.result).values()) == ["passed"] * 4
+    assert "interrupted and resumed once" in killable.result["notebooks"][0]["notes"][0]
+    assert list((killable.folder / "tmp").iterdir()) == []
+    assert sorted(path.name for path in (killable.folder / "out").rglob("*") if path.suffix != ".log") == sorted(
+        ["index.html", "junit.xml", "metrics.prom", "notebooks", "result.json", "run.json", "chapter.ipynb"]
+    )
+
+
+def test_the_joined_notebook_has_the_cells_of_the_source_and_the_verdict_on_all_checks(killable):
+    killable.kill_in_the_middle()
+    killable.run("--resume")
+    source = [cell.source for cell in nbformat.read(killable.notebook, as_version=4).cells]
+    assert [
+        cell.source for cell in killable.executed.cells if "injected-parameters" not in cell.metadata.get("tags", [])
+    ] == source
+    assert "4 of 4 planned checks compared" in texts_of(killable.executed.cells[-1])
+    assert killable.executed.metadata["xpulab"]["run"]["resumed"] == 1
+
+
+def test_a_check_that_was_red_before_the_kill_stays_red(killable):
+    (killable.folder / "fault").touch()
+    killable.kill_in_the_middle()
+    (killable.folder / "fault").unlink()
+    code, printed = killable.run("--resume")
+    assert (code, checks_of(killable.result)["demo.first"]) == (1, "failed"), printed
+    assert "demo.first (failed)" in str(killable.executed.cells[-1].outputs)
+
+
+def test_a_run_that_is_killed_twice_keeps_what_had_finished(killable):
+    killable.kill_in_the_middle()
+    (killable.folder / "ran").write_text("")
+    killable.kill_in_the_middle("--resume")
+    assert killable.ran == "dm"
+    (killable.folder / "ran").write_text("mm")
+    code, printed = killable.run("--resume")
+    assert code == 0, printed
+    assert list(checks_of(killable.result).values()) == ["passed"] * 4
+    assert killable.executed.metadata["xpulab"]["run"]["resumed"] == 2
+
+
+def test_a_run_that_was_interrupted_by_ctrl_c_goes_on_too(killable):
+    killable.kill_in_the_middle(number=signal.SIGINT)
+    assert killable.result["outcome"] == "failed"
+    code, printed = killable.run("--resume")
+    assert (code, killable.ran) == (0, "dfm" + "dme"), printed
+
+
+def test_a_run_that_has_ended_says_so_and_keeps_its_reports(killable):
+    (killable.folder / "ran").write_text("mm")
+    assert killable.run()[0] == 0
+    before = (killable.folder / "out" / "result.json").stat()
+    code, printed = killable.run("--resume")
+    assert (code, killable.ran) == (0, "mm" + "dfme")
+    assert "this run has ended, there is nothing to resume" in printed
+    assert (killable.folder / "out" / "result.json").stat() == before
+
+
+def test_where_nothing_was_begun_it_starts(killable):
+    (killable.folder / "ran").write_text("mm")
+    assert killable.run("--resume")[0] == 0
+    assert killable.result["outcome"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seed", "3"], "seed 0, not 3"),
+        (["--level", "standard"], "level quick, not standard"),
+        (["--check", "demo.end"], "other checks of chapter (--check)"),
+    ],
+)
+def test_other_options_are_an_error_that_names_them(killable, options, said):
+    killable.kill_in_the_middle()
+    before = sorted(killable.folder.rglob("out/**/*"))
+    code, printed = killable.run("--resume", *options)
+    assert (code, said in " ".join(printed.split())) == (2, True), printed
+    assert sorted(killable.folder.rglob("out/**/*")) == before
+
+
+def test_a_changed_notebook_is_an_error(killable):
+    killable.kill_in_the_middle()
+    changed = nbformat.read(killable.notebook, as_version=4)
+    changed.cells[-2].source += "\n"
+    nbformat.write(changed, killable.notebook)
+    code, printed = killable.run("--resume")
+    assert (code, "notebook chapter has changed since" in " ".join(printed.split())) == (2, True), printed
+
+
+def test_a_run_that_is_under_way_is_not_resumed(killable):
+    with subprocess.Popen(killable.command(), env=killable.environment) as run:
+        reached = os.open(killable.middle, os.O_RDONLY | os.O_NONBLOCK)
+        assert select.select([reached], [], [], SECONDS)[0]
+        code, printed = killable.run("--resume")
+        run.kill()
+        os.close(reached)
+    assert (code, "under way in another process" in " ".join(printed.split())) == (2, True), printed
+
+
+@pytest.mark.parametrize("options", [["--resume"], ["--resume", "--level", "soak", "--out", "out"]])
+def test_a_resume_without_a_folder_or_of_a_soak_is_an_error(tmp_path, options):
+    command = [sys.executable, "-m", "xpulab", "run", *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 2 and "--resume" in done.stderr
+    with contextlib.suppress(FileNotFoundError):
+        assert list(tmp_path.iterdir()) == []
