@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def ran(letter):
 
 def wait_for_the_kill():
     if (folder / "ran").read_text().count("m") == 1:
+        while "demo.before" not in (folder / "out" / "result.json").read_text():
+            time.sleep(0.05)
         (folder / "middle").write_text("reached")
         time.sleep(100)
 
@@ -44,12 +47,14 @@ def wait_for_the_kill():
 class Killable:
     """A notebook whose section `middle` waits for its death, unless it runs for the second time.
 
-    folder: where all files are. counts: a file with a letter for each cell that ran.
+    folder: where all files are. temporary: the folder for temporary files; its path is short, for sockets.
+    ran: a letter for each cell that ran.
     """
 
     folder: Path
     notebook: Path
     middle: Path
+    temporary: Path
 
     @property
     def ran(self) -> str:
@@ -69,7 +74,7 @@ class Killable:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "TMPDIR": str(self.folder / "tmp")}
+        return {**os.environ, "TMPDIR": str(self.temporary)}
 
     def kill_in_the_middle(self, *options: str, number: int = signal.SIGKILL) -> list[psutil.Process]:
         """Start a run, and kill it while its section `middle` runs; returns the processes of its kernels."""
@@ -77,7 +82,7 @@ class Killable:
             reached = os.open(self.middle, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 assert select.select([reached], [], [], SECONDS)[0], "the section was not reached"
-                (folder,) = (self.folder / "tmp").glob(f"{leftovers.PREFIX}*")
+                (folder,) = self.temporary.glob(f"{leftovers.PREFIX}*")
                 kernels = [psutil.Process(pid) for pid in leftovers.processes(folder)]
             finally:
                 run.send_signal(number)
@@ -94,7 +99,6 @@ class Killable:
 
 @pytest.fixture
 def killable(tmp_path, put):
-    (tmp_path / "tmp").mkdir()
     os.mkfifo(tmp_path / "middle")
     path = put(
         "chapter",
@@ -112,7 +116,8 @@ def killable(tmp_path, put):
     notebook = nbformat.read(path, as_version=4)
     notebook.cells[1].source = SETUP.replace("FOLDER", repr(str(tmp_path))) + notebook.cells[1].source
     nbformat.write(notebook, path)
-    return Killable(tmp_path, path, tmp_path / "middle")
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
+        yield Killable(tmp_path, path, tmp_path / "middle", Path(temporary))
 
 
 def checks_of(result):
@@ -141,7 +146,7 @@ def test_it_goes_on_after_the_last_section_and_nothing_is_left_in_between(killab
     assert killable.result["outcome"] == "passed"
     assert list(checks_of(killable.result).values()) == ["passed"] * 4
     assert "interrupted and resumed once" in killable.result["notebooks"][0]["notes"][0]
-    assert list((killable.folder / "tmp").iterdir()) == []
+    assert list(killable.temporary.iterdir()) == []
     assert sorted(path.name for path in (killable.folder / "out").rglob("*") if path.suffix != ".log") == sorted(
         ["index.html", "junit.xml", "metrics.prom", "notebooks", "result.json", "run.json", "chapter.ipynb"]
     )
@@ -189,11 +194,11 @@ def test_a_run_that_was_interrupted_by_ctrl_c_goes_on_too(killable):
 def test_a_run_that_has_ended_says_so_and_keeps_its_reports(killable):
     (killable.folder / "ran").write_text("mm")
     assert killable.run()[0] == 0
-    before = (killable.folder / "out" / "result.json").stat()
+    before = (killable.folder / "out" / "result.json").stat().st_mtime_ns
     code, printed = killable.run("--resume")
     assert (code, killable.ran) == (0, "mm" + "dfme")
     assert "this run has ended, there is nothing to resume" in printed
-    assert (killable.folder / "out" / "result.json").stat() == before
+    assert (killable.folder / "out" / "result.json").stat().st_mtime_ns == before
 
 
 def test_where_nothing_was_begun_it_starts(killable):

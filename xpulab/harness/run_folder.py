@@ -15,8 +15,8 @@ from xpulab import files
 from xpulab.harness import leftovers
 
 _END_SECONDS = 30.0
-_PATH_BYTES = 40
-"""Sockets of kernels and fork servers lie two folders deeper, and a socket's path has 107 bytes at most."""
+_PATH_BYTES = 32
+"""Sockets of fork servers that kernels start lie three folders deeper, and a socket's path has 107 bytes at most."""
 
 
 @contextmanager
