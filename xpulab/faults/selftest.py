@@ -28,6 +28,7 @@ from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import Plan, plan_of, plan_of_checks
 from xpulab.records.record import Record, record_in, worse
+from xpulab.warm import RUN_FOLDER
 
 CARDS = 2
 """What each notebook gets, unless it needs more."""
@@ -266,7 +267,8 @@ def _run(
         return is_enough(seen)
 
     plan = case.plan
-    with tempfile.TemporaryDirectory(prefix="xpulab-fault-", ignore_cleanup_errors=True) as scratch:
+    within = environment.get(RUN_FOLDER)
+    with tempfile.TemporaryDirectory(prefix="xpulab-fault-", dir=within, ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         target = Target(case.fault.device, case.level, max(case.cards, plan.cards))
         variables = {**environment, **inject.prepare(case.fault, folder), "OMP_NUM_THREADS": "1"}

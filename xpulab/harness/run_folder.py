@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -30,7 +31,8 @@ def run_folder() -> Iterator[Path]:
     starting = Path(tempfile.mkdtemp(prefix=leftovers.STARTING, dir=_parent()))
     folder = starting.with_name(starting.name.replace(leftovers.STARTING, leftovers.PREFIX))
     with (starting / leftovers.LOCK).open("w+b") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError):  # a file system without locks: no run takes this one for dead
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         starting.rename(folder)
         watcher = _watcher_of(folder)
         try:
