@@ -4,7 +4,8 @@ The variables of its kernel are lost. So what is left is run in a new kernel as 
 (xpulab.harness.sections), and the cells of both runs are joined into one executed notebook. Nothing can get lost in it:
 
 - A section counts as finished only when all its cells have ended without an exception.
-- Where a cell ran twice, the one with a red check stays; a red check stays also when its section had not finished.
+- Where a cell ran twice, the one with a red check stays; a red check stays also when its section had not finished. Only what
+  was recorded in the very cell that Ctrl-C interrupted may come from the interruption, and is not kept.
 - verdict() runs in the last kernel, which is given the records of the sections that are not run again.
 
 In DIR, the notebook NAME of an interrupted run is notebooks/NAME.ipynb, or, when it was resumed before,
@@ -148,6 +149,8 @@ def _kept(plan: Plan, kept: NotebookNode | None, ran: NotebookNode) -> NotebookN
     """What was kept before and what has finished since: the cells of finished sections, and every cell with a red check."""
     own = kept.metadata.get(METADATA_KEY, {}) if kept is not None else {}
     seconds = own.get(_KEPT_SECONDS, 0.0) + _seconds(ran)
+    if "run" in ran.metadata.get(METADATA_KEY, {}):  # by Ctrl-C: what the interrupted cell recorded may come from that
+        _clear_the_last_that_ran(ran)
     times = own.get(_TIMES, ran.metadata.get(METADATA_KEY, {}).get("run", {}).get("resumed", 0)) + 1
     joined = _joined(plan, kept, ran)
     finished = _finished(plan, joined)
@@ -256,6 +259,12 @@ def _records_in(cell: NotebookNode) -> Iterator[Record]:
 def _clear(cell: NotebookNode) -> None:
     cell.outputs, cell.execution_count = [], None
     cell.metadata.pop("papermill", None)
+
+
+def _clear_the_last_that_ran(notebook: NotebookNode) -> None:
+    ran = [cell for cell in _by_number(notebook).values() if _has_run(cell) and cell.metadata.papermill.get("start_time")]
+    if ran:
+        _clear(max(ran, key=lambda cell: cell.metadata.papermill.start_time))
 
 
 def _seconds(notebook: NotebookNode) -> float:
