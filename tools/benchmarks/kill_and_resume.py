@@ -177,8 +177,11 @@ def unwanted(path: Path) -> bool:
 
 
 def resumed(executed: Path) -> bool:
-    run = json.loads(executed.read_text(encoding="utf-8"))["metadata"].get("xpulab", {}).get("run", {})
-    return run.get("resumed", 0) > 0
+    try:
+        metadata = json.loads(executed.read_text(encoding="utf-8"))["metadata"]
+    except ValueError:  # cut off by a kill, which the result shows too
+        return False
+    return metadata.get("xpulab", {}).get("run", {}).get("resumed", 0) > 0
 
 
 def checks_in(out: Path) -> dict[str, str]:
