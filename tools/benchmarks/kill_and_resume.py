@@ -118,7 +118,8 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="copy the folder of a round with a problem here")
     parser.add_argument("arguments", nargs="*", help="of xpulab run, after --")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kill-and-resume-", ignore_cleanup_errors=True) as scratch:
+    # A short path: runs keep temporary files elsewhere where sockets would have too long ones.
+    with tempfile.TemporaryDirectory(prefix="kill-", dir="/tmp", ignore_cleanup_errors=True) as scratch:
         return soak(asked, Path(scratch))
 
 
