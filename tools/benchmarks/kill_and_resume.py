@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,12 +59,12 @@ class Runs:
 
     def run(self, out: Path, *more: str) -> int:
         """Run to the end; returns the exit code."""
-        with self._start(out, *more) as process:
+        with self._started(out, *more) as process:
             return process.wait(RUN_SECONDS)
 
     def kill_after(self, seconds: float, out: Path, *more: str) -> bool:
         """Kill a run after so many seconds; returns whether it was still running then."""
-        with self._start(out, *more) as process:
+        with self._started(out, *more) as process:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(seconds)
                 return False
@@ -103,12 +104,19 @@ class Runs:
     def _owns(self, found: re.Match[str]) -> bool:
         return int(found[1] or found[2]) in self.pids
 
-    def _start(self, out: Path, *more: str) -> subprocess.Popen[bytes]:
+    @contextlib.contextmanager
+    def _started(self, out: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A run, which is killed when this program is interrupted."""
         command = [sys.executable, "-m", "xpulab", "run", *self._arguments, "--out", str(out), *more]
         with self._log.open("wb") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
 
 def main() -> int:
