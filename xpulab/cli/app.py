@@ -46,11 +46,11 @@ def main() -> None:
     app()
 
 
-def command(**settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command of the app: an InputError becomes one message and exit code 2."""
+def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command of the app, or of a group of commands: an InputError becomes one message and exit code 2."""
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
-        @app.command(**settings)
+        @group.command(**settings)
         @wraps(function)
         def reporting(*arguments: object, **options: object) -> None:
             try:

@@ -1,0 +1,112 @@
+"""The progress of a fleet run: a live table of the nodes that have not answered in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from xpulab.fleet.cluster.answer import Answer
+
+_ROWS = 24
+"""Of nodes that have not answered; the others are counted."""
+
+
+class Progress(Protocol):
+    """Shows what happens; used as a context."""
+
+    def __enter__(self) -> Progress: ...
+    def __exit__(self, *error: object) -> None: ...
+    def on_state(self, node: str, state: str) -> None:
+        """The task of a node is in this state now; the same state may be reported again."""
+
+    def on_line(self, node: str, line: str) -> None:
+        """The run of a node printed a line."""
+
+    def on_answer(self, answer: Answer) -> None:
+        """The answer of a node is final."""
+
+
+def progress_on(console: Console, nodes: Sequence[str]) -> Progress:
+    """The progress display that suits the console."""
+    return _Table(console, nodes) if console.is_terminal else _Lines(console, nodes)
+
+
+def format_answer(answer: Answer) -> str:
+    """An answer in one line, without the node's name."""
+    ended = f"{answer.outcome} after {answer.seconds:.0f} s" if answer.seconds else answer.outcome
+    return f"{ended}{f': {answer.sentence}' if answer.sentence else ''}"
+
+
+class _Lines:
+    """A line for each new state of a node, and one for its answer."""
+
+    def __init__(self, console: Console, nodes: Sequence[str]) -> None:
+        self._console, self._started = console, time.monotonic()
+        self._states: dict[str, str] = {}
+        self._open = len(nodes)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def on_state(self, node: str, state: str) -> None:
+        if self._states.get(node) != state:
+            self._states[node] = state
+            self._say(f"{node}: {state}")
+
+    def on_line(self, node: str, line: str) -> None:
+        pass
+
+    def on_answer(self, answer: Answer) -> None:
+        self._open -= 1
+        self._say(f"{answer.node}: {format_answer(answer)} ({self._open} to go)")
+
+    def _say(self, text: str) -> None:
+        elapsed = time.monotonic() - self._started
+        self._console.print(f"[{elapsed:6.1f} s] {text}", highlight=False, markup=False, soft_wrap=True)
+
+
+class _Table:
+    """A row for each node that has not answered, with the last line of its run; counts of the others."""
+
+    def __init__(self, console: Console, nodes: Sequence[str]) -> None:
+        self._rows = {node: ("waiting", "") for node in nodes}
+        self._counts: Counter[str] = Counter()
+        self._started = time.monotonic()
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=2)
+
+    def __enter__(self) -> Progress:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def on_state(self, node: str, state: str) -> None:
+        self._rows[node] = (state, self._rows[node][1])
+
+    def on_line(self, node: str, line: str) -> None:
+        self._rows[node] = (self._rows[node][0], line)
+
+    def on_answer(self, answer: Answer) -> None:
+        self._rows.pop(answer.node, None)
+        self._counts[answer.outcome] += 1
+        if answer.outcome != "done":
+            self._live.console.print(f"{answer.node}: {format_answer(answer)}", highlight=False, markup=False)
+
+    def _render(self) -> Table:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in self._counts.items()) or "none yet"
+        table.add_row(f"{time.monotonic() - self._started:.0f} s", f"answered: {counts}", f"{len(self._rows)} to go")
+        for node, (state, line) in list(self._rows.items())[:_ROWS]:
+            table.add_row(escape(node), escape(state), escape(line[:80]))
+        return table
