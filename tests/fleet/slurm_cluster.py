@@ -109,11 +109,24 @@ class Cluster:
             subprocess.run([str(_program("slurmd")), "-N", node], env=dict(self.environment), check=True, timeout=30)
         self.wait_for("idle", node)
 
+    def freeze_slurmd(self, node: str) -> None:
+        """Stop the daemon of a node without an end: it still accepts connections, and never answers. restore() ends this."""
+        if (pid := self._pid(node)) is not None:
+            os.kill(pid, signal.SIGSTOP)
+
+    def _thaw_slurmd(self, node: str) -> None:
+        if self.is_slurmd_running(node) and (pid := self._pid(node)) is not None:
+            os.kill(pid, signal.SIGCONT)
+
     def restore(self) -> None:
         """Make all nodes usable again, without jobs and variables of a test."""
+        for node in NODES:
+            self._thaw_slurmd(node)
         self.run("scancel", "--full", "--user", str(os.getuid()))
         for node in NODES:
             (self.folder / f"env-{node}").unlink(missing_ok=True)
+            if self.state(node) != "idle":  # "completing" ends only so when the daemon was killed before its job had ended
+                self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=restored")
             self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
         for node in NODES:
             self.start_slurmd(node)
@@ -190,9 +203,10 @@ def _kill_of(path: Path) -> None:
 
 
 def _kill(pid: int) -> None:
-    """Kill a process and wait until it is gone."""
+    """Kill a process, also a stopped one, and wait until it is gone."""
     try:
         os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)
         for _ in range(50):
             time.sleep(0.1)
             os.kill(pid, 0)
