@@ -25,8 +25,7 @@ from pathlib import Path
 from xpulab.errors import InputError
 from xpulab.fleet import bundle
 from xpulab.fleet.cluster.messages import Ended, Message, Started, parts_of
-from xpulab.fleet.evidence import evidence
-from xpulab.fleet.redact import Redactor
+from xpulab.fleet.sending import collect
 from xpulab.records.record import RED
 
 SCRATCH = "XPULAB_SCRATCH"
@@ -132,7 +131,7 @@ def _in_folder(
         return ("late", late, None) if late else ("failed", f"the run left no result.json: {ran.last}", ran.code)
     file = folder / f"{task.node}.zip"
     try:
-        bundle.make(folder / "run", evidence(environ), Redactor.of(environ), file)
+        bundle.write(collect(folder / "run", bundle.EVERYTHING), file)
     except InputError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _NO_ROOM:
             raise _NoRoom(f"the bundle cannot be written to the scratch folder {folder.parent}: {error.__cause__}") from error
