@@ -90,7 +90,7 @@ def test_a_wrong_sum_is_named_and_with_drain_the_node_is_out_of_service_with_the
     with fault.inject(cluster, "node3"):
         code, text, record = faulty_fleet.fleet_run(cluster, tmp_path / "out", *fault.run, "--drain", SLURM_JOB_ID="4711")
     assert faulty_fleet.wrong(fault, "node3", code, record) == [] and "drained node3" in text
-    assert cluster.state("node3") == "drained" and cluster.state("node1") == "idle"
+    assert cluster.state("node3") in ("drained", "draining") and "drain" not in cluster.state("node1")
     assert cluster.reason("node3").startswith("[node_problem] xpulab collectives.smoke-values")
 
 
