@@ -115,20 +115,24 @@ def _take_environment(job: Job, address: str) -> None:
 
 def _select_card(job: Job) -> None:
     """Make this rank's card the device of everything that Paddle computes."""
+    select_card(job.device, job.cards)
+    if int(os.environ["PADDLE_TRAINER_ID"]) > 0:
+        rendezvous.wait_for_rank_0()
+
+
+def select_card(device: str, cards: int) -> None:
+    """Make the card of this rank's environment Paddle's device. cards: how many simulated cards there are."""
     import paddle
 
-    rank = int(os.environ["PADDLE_TRAINER_ID"])
-    if job.device == "cpu":
+    if device == "cpu":
         paddle.set_device("cpu")
-    else:
-        if job.device == "sim":
-            from xpulab import sim
+        return
+    if device == "sim":
+        from xpulab import sim
 
-            sim.load(job.cards)
-        selected = os.environ.get(f"FLAGS_selected_{job.device}s", str(rank))
-        paddle.set_device(f"{job.device}:{selected.split(',')[0]}")  # a single rank is offered all cards
-    if rank > 0:
-        rendezvous.wait_for_rank_0()
+        sim.load(cards)
+    selected = os.environ.get(f"FLAGS_selected_{device}s", os.environ["PADDLE_TRAINER_ID"])
+    paddle.set_device(f"{device}:{selected.split(',')[0]}")  # a single rank is offered all cards
 
 
 def _raised(error: BaseException) -> Raised:
