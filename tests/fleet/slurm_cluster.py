@@ -136,6 +136,8 @@ class Cluster:
         until = time.monotonic() + _STARTS_WITHIN
         while (shown := self.state(node)) != state:
             assert time.monotonic() < until, f"{node} is {shown}, not {state}: {self.reason(node)}"
+            if shown == "mixed":  # sinfo 22.05 goes on to show a job that has ended, until scontrol asks
+                self.run("scontrol", "show", "node", node)
             if shown in ("down", "drained"):
                 self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
             time.sleep(0.2)
