@@ -14,7 +14,7 @@ from xpulab.cli.app import app, command
 from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
 
-fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes: bundles, comparison, commands that drain nodes.")
+fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes, their comparison, and jobs across nodes.")
 app.add_typer(fleet, name="fleet")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from xpulab.cli.app import command
-from xpulab.cli.fleet_app import fleet
+from xpulab.cli.fleet import fleet
 from xpulab.devices import MOST_CARDS
 
 
