@@ -7,6 +7,7 @@ import json
 import nbformat
 import pytest
 
+from tests.doctor.conftest import Environment
 from xpulab import files
 
 pytestmark = pytest.mark.integration
@@ -38,6 +39,7 @@ def shown(cell):
 
 
 @pytest.fixture(
+    scope="module",
     params=[
         pytest.param(
             lambda environment: environment.remove("paddle/base/libpaddle.so"),
@@ -47,11 +49,12 @@ def shown(cell):
             lambda environment: environment.library("libcommon.so").write_bytes(b"\x7fELF" + bytes(5000)),
             id="damaged",
         ),
-    ]
+    ],
 )
-def without_paddle(environment, request):
-    request.param(environment)
-    return run(environment, "quick")
+def without_paddle(tmp_path_factory, request):
+    broken = Environment(tmp_path_factory.mktemp("without_paddle") / "environment")
+    request.param(broken)
+    return run(broken, "quick")
 
 
 def test_it_goes_on_without_paddle(without_paddle):

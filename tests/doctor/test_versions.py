@@ -8,6 +8,7 @@ from xpulab.doctor.cards import Card, Reading
 from xpulab.doctor.versions import (
     SeveralFrameworks,
     installed_frameworks,
+    installed_versions,
     read_supported,
     require_one_framework,
     version_rows,
@@ -127,6 +128,14 @@ def test_driver_is_no_concern_of_a_cpu():
 def test_installed_frameworks_are_found_by_their_metadata(installed):
     path = installed({"paddlepaddle-gpu": "2.6.2", "numpy": "1.26.4"})
     assert installed_frameworks(path) == {"paddlepaddle-gpu": "2.6.2"}
+
+
+def test_of_the_distributions_that_are_asked_for_the_installed_ones_have_a_version(installed):
+    path = installed({"numpy": "1.26.4", "paddlenlp": "3.0.0b4", "scipy": "1.15.0"})
+    assert list(installed_versions(["paddlenlp", "paddlepaddle", "numpy"], path).items()) == [
+        ("paddlenlp", "3.0.0b4"),
+        ("numpy", "1.26.4"),
+    ]
 
 
 def test_two_wheels_of_paddle_are_refused_with_two_commands(installed):

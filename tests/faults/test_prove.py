@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 
 import jsonschema
 import nbformat
@@ -29,10 +30,16 @@ from xpulab.records.record import Record
 pytestmark = pytest.mark.integration
 
 
+@cache
+def plans_of(level):
+    """Those of the whole suite, made once for each level."""
+    return make_plans([], level)
+
+
 def result(tmp_path, device="cpu", level="quick", seed=0, outcome="passed", left_out=()):
     """A run of the whole suite in which every check has this outcome, but for those left out."""
     verdicts = []
-    for plan in make_plans([], level):
+    for plan in plans_of(level):
         records = tuple(Record(check.name, outcome, "m") for check in plan.checks if check.name not in left_out)
         verdicts.append(Verdict(plan.name, plan.title, "passed", None, records, None, (), (), None))
     return Result(Target(device, level, 2, seed), tuple(verdicts), 1.0, tmp_path)

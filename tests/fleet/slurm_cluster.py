@@ -22,6 +22,8 @@ from pathlib import Path
 NODES = ("node1", "node2", "node3")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo", "scontrol")
 _STARTS_WITHIN = 30.0
+_ENDED_WELL = b"ended"
+"""As ends_daemons.py knows it."""
 
 _CONF = """
 ClusterName=lab
@@ -87,7 +89,14 @@ class Cluster:
 
     def state(self, node: str) -> str:
         """As sinfo shows it, "idle" or "drained" for instance."""
-        return self.run("sinfo", "--noheader", "--nodes", node, "--format", "%T").stdout.strip().rstrip("*~#")
+        return self._shown(node).rstrip("*~#")
+
+    def answers(self, node: str) -> bool:
+        """Whether Slurm has an answer of the node's daemon: it asks some seconds after a daemon was stopped and goes on."""
+        return "*" not in self._shown(node)
+
+    def _shown(self, node: str) -> str:
+        return self.run("sinfo", "--noheader", "--nodes", node, "--format", "%T").stdout.strip()
 
     def reason(self, node: str) -> str:
         """Why a node is drained or down; "none" when it is not."""
@@ -132,9 +141,9 @@ class Cluster:
             self.start_slurmd(node)
 
     def wait_for(self, state: str, node: str) -> None:
-        """Wait until a node has this state. Raises AssertionError with what Slurm says of it when it does not get there."""
+        """Wait until a node has this state, and answers if that is idle. Raises AssertionError with what Slurm says of it."""
         until = time.monotonic() + _STARTS_WITHIN
-        while (shown := self.state(node)) != state:
+        while (shown := self.state(node)) != state or (state == "idle" and not self.answers(node)):
             assert time.monotonic() < until, f"{node} is {shown}, not {state}: {self.reason(node)}"
             if shown == "mixed":  # sinfo 22.05 goes on to show a job that has ended, until scontrol asks
                 self.run("scontrol", "show", "node", node)
@@ -149,7 +158,10 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, more: str = "") -> Iterator[Cluster]:
-    """A cluster of three nodes below a new folder; more: further lines of slurm.conf. It ends with the block."""
+    """A cluster of three nodes below a new folder; more: further lines of slurm.conf. It ends with the block.
+
+    When this process is killed in the block, the cluster and its jobs end too, and the folder is removed.
+    """
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     munge = folder / "munge.socket"
     ports = _free_ports(1 + len(NODES))
@@ -162,8 +174,8 @@ def cluster(folder: Path, more: str = "") -> Iterator[Cluster]:
     conf.write_text(_CONF.format(nodes="node[1-3]", ports=f"[{node_ports}]", **fields))
     environment = {**os.environ, "SLURM_CONF": str(conf)}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", ""), "/usr/sbin", "/sbin"])
-    with ExitStack() as stack:
-        _start_munged(folder, munge, stack)
+    with ended_with_this_process(f"SLURM_CONF={conf}", folder), ExitStack() as stack:
+        _start_munged(folder, munge, environment, stack)
         subprocess.run([str(_program("slurmctld"))], env=environment, check=True, timeout=30)
         stack.callback(_kill_of, folder / "slurmctld.pid")
         running = Cluster(folder, environment)
@@ -176,13 +188,29 @@ def cluster(folder: Path, more: str = "") -> Iterator[Cluster]:
         yield running
 
 
-def _start_munged(folder: Path, munge: Path, stack: ExitStack) -> None:
+@contextmanager
+def ended_with_this_process(entry: str, folder: Path) -> Iterator[None]:
+    """When this process is killed in the block, processes with the entry in their environment end, and the folder is removed.
+
+    entry: "NAME=value". What the block starts it ends itself when it ends.
+    """
+    command = [sys.executable, "-S", str(Path(__file__).with_name("ends_daemons.py")), entry, str(folder)]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd="/", env={}, start_new_session=True, **streams) as watcher:
+        try:
+            yield
+        finally:
+            watcher.communicate(_ENDED_WELL, timeout=30)
+
+
+def _start_munged(folder: Path, munge: Path, environment: Mapping[str, str], stack: ExitStack) -> None:
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
     files = {"socket": munge, "key-file": key, "pid-file": folder / "munged.pid", "log-file": folder / "munged.log"}
     options = [f"--{name}={path}" for name, path in {**files, "seed-file": folder / "munged.seed"}.items()]
-    subprocess.run([str(_program("munged")), "--force", *options], check=True, capture_output=True, timeout=30)
+    command = [str(_program("munged")), "--force", *options]
+    subprocess.run(command, env=dict(environment), check=True, capture_output=True, timeout=30)
     stack.callback(_kill_of, folder / "munged.pid")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -74,6 +75,20 @@ def test_no_planted_secret_is_in_it(made):
 def test_the_doctor_in_it_imported_paddle(made):
     diagnosis = json.loads(zipfile.ZipFile(made[2]).read("machine/doctor.json"))
     assert diagnosis["paddle"]["version"]
+
+
+def test_a_run_that_has_ended_is_proved_by_as_many_faults_as_are_asked_for_now(made, tmp_path):
+    ended, bundle = tmp_path / "run", tmp_path / "again.zip"
+    shutil.copytree(made[1], ended)
+    options = ["--device", "cpu", "--level", "smoke", "--out", str(ended), "--resume", "--prove", "--bundle", str(bundle)]
+    command = [sys.executable, "-m", "xpulab", "run", "00_environment", *options]
+    for faults in ("1", "2"):
+        done = subprocess.run([*command, "--faults", faults], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"each of {faults} injected faults was detected" in done.stdout
+        assert ("injecting" in done.stdout) == (faults == "2")
+        assert len(json.loads(zipfile.ZipFile(bundle).read("run/prove.json"))["faults"]) == int(faults)
+        bundle.unlink()
 
 
 def test_it_is_judged_again_as_it_claims(made):

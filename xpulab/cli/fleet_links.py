@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from typing import Annotated
 
@@ -38,13 +37,14 @@ def links(
     """
     from xpulab.fleet.across import slurm, verdict
     from xpulab.fleet.across.run import Asked, run
+    from xpulab.fleet.shell_words import shell_words
 
     asked = Asked(
         nodes=nodes,
         device=device,
         cards=cards,
-        python=python or slurm.default_python(),
-        options=tuple(shlex.split(options)),
+        python=shell_words("--python", python) or slurm.default_python(),
+        options=shell_words("--engine-options", options),
         start_seconds=start_limit,
         trial_seconds=limit,
         most_trials=trials,

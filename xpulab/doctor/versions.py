@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -84,7 +84,12 @@ def version_rows(device: str, xpu_smi: Reading, search_path: Sequence[str] | Non
 
 def installed_frameworks(search_path: Sequence[str] | None = None) -> dict[str, str]:
     """The installed ones of paddlepaddle, paddlepaddle-xpu and paddlepaddle-gpu, with their versions."""
-    found = {name: installed_version(name, search_path) for name in WHEELS}
+    return installed_versions(WHEELS, search_path)
+
+
+def installed_versions(names: Iterable[str], search_path: Sequence[str] | None = None) -> dict[str, str]:
+    """The installed ones of these distributions, in their order, with their versions."""
+    found = {name: installed_version(name, search_path) for name in names}
     return {name: version for name, version in found.items() if version is not None}
 
 

@@ -19,7 +19,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import jinja2
 
 from xpulab import __version__, files
 from xpulab.devices import SIMULATED
+from xpulab.doctor.versions import installed_versions
 from xpulab.errors import InputError
 from xpulab.fleet.redact import Redactor
 from xpulab.harness.chapter import Chapter
@@ -196,21 +196,11 @@ def _text(
         lines=lines,
         output=_shortened(output),
         shown=shown,
-        versions=_versions(),
+        versions=installed_versions(_PACKAGES),
         system=platform.platform(),
         python=platform.python_version(),
         xpulab=__version__,
     )
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _shortened(output: str) -> str:

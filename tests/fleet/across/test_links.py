@@ -20,7 +20,8 @@ pytestmark = pytest.mark.integration
 
 COMMAND = (sys.executable, "-m", "xpulab", "fleet", "links")
 WITH_FAULT = f"{sys.executable} {Path(__file__).parent / 'with_fault.py'}"
-LIMITS = ("--limit", "12", "--start-limit", "100")
+LIMITS = ("--limit", "60", "--start-limit", "100")
+"""A trial takes 2 s; on a busy machine a short limit makes a hang of it. Tests of hangs give a limit of their own."""
 
 
 def links(cluster, *options, code, **variables):
@@ -131,6 +132,9 @@ def test_an_interrupt_ends_all_processes(cluster):
         (("--nodes", "node9"), "no task has started"),
         (("--nodes", "node[1-"), "no task has started"),
         (("--nodes", "0"), "at least 1"),
+        (("--nodes", "2", "--engine-options", "'"), "--engine-options ': not what a shell reads"),
+        (("--nodes", "2", "--python", "'"), "--python ': not what a shell reads"),
+        (("--nodes", "2", "--python", "'/my env/python'"), "/my env/python"),
     ],
 )
 def test_what_cannot_start_is_one_message_and_exit_code_2(cluster, options, message):

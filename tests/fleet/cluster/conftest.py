@@ -1,4 +1,4 @@
-"""The faults of a node in a fleet, and an sshd for each node on this machine."""
+"""The faults of a node in a fleet, an sshd for each node on this machine, and Ctrl-C of a fleet run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +75,9 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     (folder / "ssh.conf").write_text(_SSH_CONF.format(port=port, closed=closed, folder=folder))
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # for privilege separation, when no service has made it
-    with subprocess.Popen([program, "-D", "-e", "-f", str(folder / "sshd.conf")], stderr=subprocess.PIPE) as daemon:
+    ends_with_pytest = ["setpriv", "--pdeathsig", "KILL"]
+    command = [*ends_with_pytest, program, "-D", "-e", "-f", str(folder / "sshd.conf")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as daemon:
         try:
             for line in daemon.stderr:
                 if b"Server listening" in line:
@@ -86,3 +88,23 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         finally:
             daemon.send_signal(signal.SIGTERM)
             daemon.wait(20)
+
+
+@pytest.fixture
+def interrupted() -> Callable[[Sequence[str], Mapping[str, str]], tuple[int, str, str]]:
+    """A function: a fleet command in this environment that gets Ctrl-C when a node runs; exit code, output, error output."""
+
+    def run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, env=dict(environment), stdout=pipe, stderr=pipe, text=True) as process:
+            try:
+                for line in process.stdout:
+                    if "running on" in line:
+                        break
+                process.send_signal(signal.SIGINT)
+                output, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        return process.returncode, output, errors
+
+    return run

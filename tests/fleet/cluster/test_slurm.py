@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 import time
 
@@ -94,21 +92,11 @@ def test_a_wrong_sum_is_named_and_with_drain_the_node_is_out_of_service_with_the
     assert cluster.reason("node3").startswith("[node_problem] xpulab collectives.smoke-values")
 
 
-def test_ctrl_c_cancels_the_jobs_and_reports_what_came_in(cluster, tmp_path):
+def test_ctrl_c_cancels_the_jobs_and_reports_what_came_in(cluster, interrupted, tmp_path):
     command = [*COMMAND, "run", "07_collectives", "--nodes", "3", "--level", "standard", "--device", "sim", "--cards", "2"]
     command += ["--engine-options", "--comment=lab", "--out", str(tmp_path / "out")]
-    with subprocess.Popen(
-        command, env=dict(cluster.environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            for line in process.stdout:
-                if "running on" in line:
-                    break
-            process.send_signal(signal.SIGINT)
-            text, errors = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 130 and "3 unknown" in text and "interrupted" in errors
+    code, text, errors = interrupted(command, cluster.environment)
+    assert code == 130 and "3 unknown" in text and "interrupted" in errors
     until = time.monotonic() + 60
     while cluster.run("squeue", "--noheader").stdout.strip():
         assert time.monotonic() < until, "the jobs are still there"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -89,21 +88,13 @@ def test_what_ssh_does_not_have_is_refused(fleet, tmp_path):
         assert code == 2 and reason in text and not (tmp_path / "out").exists(), text
 
 
-def test_ctrl_c_ends_the_runs_on_the_nodes(fleet, tmp_path):
+def test_ctrl_c_ends_the_runs_on_the_nodes(fleet, interrupted, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     command = [word.replace("env PYTHON", f"env XPULAB_SCRATCH={scratch} PYTHON") for word in fleet.command]
     command += ["--nodes", "node1", "--level", "standard"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
-        try:
-            for line in process.stdout:
-                if "running on" in line:
-                    break
-            process.send_signal(signal.SIGINT)
-            text, _ = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 130 and "1 unknown" in text
+    code, text, _ = interrupted(command, os.environ)
+    assert code == 130 and "1 unknown" in text
     until = time.monotonic() + 60
     while list(scratch.iterdir()):
         assert time.monotonic() < until, "the run on the node goes on"

@@ -107,6 +107,12 @@ def test_a_node_that_has_no_turn_is_not_called_silent(run):
     assert engine.cancelled == ["a"]
 
 
+def test_while_the_engine_knows_nothing_of_a_node_it_is_not_called_silent(run):
+    answers, _, _ = run({"a": Look(waits="Slurm does not answer", over=False)}, a=FOREVER, b=DONE)
+    assert answers["a"].outcome == "waiting"
+    assert answers["a"].sentence.endswith("Slurm does not answer")
+
+
 def test_a_node_that_is_gone_after_its_task_is_named_with_its_bundle(run):
     answers, _, _ = run({"a": Look(gone="down", over=False)}, a=DONE)
     assert (answers["a"].outcome, answers["a"].bundle, answers["a"].gone) == ("done", "a.zip", "down")

@@ -217,13 +217,23 @@ def offloaded_tensor_lost() -> None:
 
 @fault("12_memory", detected_by=("offload.training", "offload.written-after"))
 def stale_copy_of_an_address() -> None:
-    """A tensor whose address was copied before comes back with the values of then."""
+    """Copies are kept by address, and a write in place does not make them invalid: old values come back."""
     from xpulab.notebook.offloading import Offloader
 
-    real, copies = Offloader.to_host, {}
-    Offloader.to_host = lambda self, tensor: copies.setdefault(
-        (tensor.data_ptr(), tuple(tensor.shape), str(tensor.dtype)), real(self, tensor)
-    )
+    to_host, to_device, copies = Offloader.to_host, Offloader.to_device, {}
+
+    def key(tensor):
+        return tensor.data_ptr(), tuple(tensor.shape), str(tensor.dtype)
+
+    def known_or_new(self, tensor):
+        return copies.setdefault(key(tensor), to_host(self, tensor))
+
+    def noting(self, copy):
+        back = to_device(self, copy)
+        copies[key(back)] = copy
+        return back
+
+    Offloader.to_host, Offloader.to_device = known_or_new, noting
 
 
 @fault("12_memory", detected_by=("offload.training", "offload.optimizers"))

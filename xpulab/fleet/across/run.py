@@ -25,15 +25,15 @@ class Asked:
     """What a user asks for.
 
     nodes: a list of nodes, a number of them, or "" for those of the job. device: one of DEVICES. cards: of each node. python:
-    the interpreter on the nodes. options: more options of srun. start_seconds: until all tasks, and each rank of a trial, have
-    imported Paddle. trial_seconds: of a trial. most_trials: of the search. seed: of all values. slow: the share of the typical
-    rate below which a pair is slow; 0 for none.
+    the words that start the interpreter on the nodes. options: more options of srun. start_seconds: until all tasks, and each
+    rank of a trial, have imported Paddle. trial_seconds: of a trial. most_trials: of the search. seed: of all values. slow: the
+    share of the typical rate below which a pair is slow; 0 for none.
     """
 
     nodes: str
     device: str
     cards: int
-    python: str
+    python: tuple[str, ...]
     options: tuple[str, ...]
     start_seconds: float
     trial_seconds: float

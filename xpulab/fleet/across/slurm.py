@@ -31,11 +31,11 @@ def addresses(nodes: Sequence[str]) -> dict[str, str]:
     return {node: found.get(node, node) for node in nodes}
 
 
-def srun(nodes: str, cards: int, python: str, options: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+def srun(nodes: str, cards: int, python: Sequence[str], options: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """The command line that starts a task for each card.
 
     nodes: a list of nodes, a number of them, or "" for those of the allocation that this process runs in. python: the
-    interpreter on the nodes. options: more options of srun. Raises InputError without nodes.
+    words that start the interpreter on the nodes. options: more options of srun. Raises InputError without nodes.
     """
     if nodes.isdigit():
         count, chosen = int(nodes), []
@@ -59,15 +59,15 @@ def srun(nodes: str, cards: int, python: str, options: Sequence[str], environmen
         "--mpi=none",
         *inside,
         *options,
-        *python.split(),
+        *python,
         "-m",
         TASK,
     ]
 
 
-def default_python() -> str:
+def default_python() -> tuple[str, ...]:
     """This interpreter: the nodes see the same files on most clusters."""
-    return sys.executable
+    return (sys.executable,)
 
 
 def cancel(step: str) -> None:

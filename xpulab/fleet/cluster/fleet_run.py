@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from xpulab.fleet.cluster.ssh import Ssh
 from xpulab.fleet.cluster.submit import Order, submit
 from xpulab.fleet.cluster.summary import Summary, format_summary, summarize, to_json
 from xpulab.fleet.compare.report import write
+from xpulab.fleet.shell_words import shell_words
 
 ENGINES = ("slurm", "ssh")
 
@@ -67,7 +67,7 @@ class FleetRun:
 
 def engine_named(name: str, partition: str | None, options: str) -> Engine:
     """The engine. options: as a shell reads them. Raises InputError for another name, and for what an engine does not have."""
-    words = _words("--engine-options", options)
+    words = shell_words("--engine-options", options)
     if name == "slurm":
         return Slurm(partition, words)
     if name == "ssh":
@@ -79,7 +79,7 @@ def engine_named(name: str, partition: str | None, options: str) -> Engine:
 
 def command_on_nodes(xpulab: str | None) -> list[str]:
     """The words that start xpulab on a node: those given, or what runs here."""
-    return [sys.executable, "-m", "xpulab"] if xpulab is None else _words("--xpulab", xpulab)
+    return [sys.executable, "-m", "xpulab"] if xpulab is None else list(shell_words("--xpulab", xpulab))
 
 
 def run(
@@ -153,10 +153,3 @@ def _store(stored: dict[str, Any], summary: Summary, folder: Path) -> str:
 
 def _now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def _words(option: str, text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise InputError(f"{option} {text}: not what a shell reads: {error}") from error

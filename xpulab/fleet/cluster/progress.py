@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from xpulab.fleet.cluster.answer import Answer
+from xpulab.harness.timed_lines import TimedLines
 
 _ROWS = 24
 """Of nodes that have not answered; the others are counted."""
@@ -44,19 +45,13 @@ def format_answer(answer: Answer) -> str:
     return f"{ended}{f': {answer.sentence}' if answer.sentence else ''}"
 
 
-class _Lines:
+class _Lines(TimedLines):
     """A line for each new state of a node, and one for its answer."""
 
     def __init__(self, console: Console, nodes: Sequence[str]) -> None:
-        self._console, self._started = console, time.monotonic()
+        super().__init__(console)
         self._states: dict[str, str] = {}
         self._open = len(nodes)
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
     def on_state(self, node: str, state: str) -> None:
         if self._states.get(node) != state:
@@ -69,10 +64,6 @@ class _Lines:
     def on_answer(self, answer: Answer) -> None:
         self._open -= 1
         self._say(f"{answer.node}: {format_answer(answer)} ({self._open} to go)")
-
-    def _say(self, text: str) -> None:
-        elapsed = time.monotonic() - self._started
-        self._console.print(f"[{elapsed:6.1f} s] {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 class _Table:

@@ -124,13 +124,12 @@ class Slurm:
         return ExecWorker(node, handler=handler, command=line, stderr=True)
 
     def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
-        """As Engine. When Slurm itself does not answer, nothing is known of any node."""
+        """As Engine. When Slurm itself does not answer, nothing is known of any node, and none is silent because of that."""
         names = tuple(nodes)
-        jobs = dict(self._jobs())
         try:
-            known = self._nodes(names)
+            jobs, known = dict(self._jobs()), self._nodes(names)
         except InputError:
-            return {name: Look(over=False) for name in names}
+            return {name: Look(waits="Slurm does not answer", over=False) for name in names}
         return {name: _look(known.get(name), jobs.get(name)) for name in names}
 
     def cancel(self, nodes: Iterable[str]) -> None:
@@ -160,9 +159,8 @@ class Slurm:
         return found
 
     def _jobs(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Node, state and reason of each job of this run that squeue still shows."""
-        ran = run_tool(("squeue", "--noheader", "--user", str(os.getuid()), "--format=%j|%T|%r"), _ANSWERS_WITHIN)
-        for line in ran.output.splitlines():
+        """Node, state and reason of each job of this run that squeue still shows. Raises InputError as _nodes."""
+        for line in _lines(("squeue", "--noheader", "--user", str(os.getuid()), "--format=%j|%T|%r")):
             job, state, reason = ([*line.split("|", 2), "", ""])[:3]
             if job.startswith(self._prefix):
                 yield job.removeprefix(self._prefix), (state, reason)

@@ -139,7 +139,7 @@ class _Node(EventHandler):
             self._show(f"waits: {look.waits}")
             if now - attempt.queued > self._order.wait:
                 self._end_worker()
-                self._finish(WAITING, f"it had no turn within {self._order.wait / 60:g} min: {look.waits}; {look.state}")
+                self._finish(WAITING, self._and_state(f"it had no turn within {self._order.wait / 60:g} min: {look.waits}"))
         elif now - attempt.turn > self._order.answers:
             self._give_up(f"it never answered within {self._order.answers:.0f} s of its turn")
 
