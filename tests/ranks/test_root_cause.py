@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from xpulab.ranks import rendezvous
 from xpulab.ranks.outcome import ABSENT, KILLED, LATE, RAISED, RETURNED, Raised, RankOutcome
 from xpulab.ranks.root_cause import find
 from xpulab.ranks.stacks import Frame, Stack, in_collective
@@ -99,3 +102,10 @@ def test_a_rank_waits_when_its_innermost_frames_are_those_of_a_collective(where:
     frames, waits = STACKS[where]
 
     assert in_collective(frames) is waits
+
+
+def test_a_rank_waits_where_the_rendezvous_reads_a_file_through_frozen_modules_of_python():
+    in_rendezvous = (str(Path(rendezvous.__file__)), "listening")
+
+    assert in_collective((("<frozen codecs>", "decode"), in_rendezvous))
+    assert not in_collective((("<frozen codecs>", "decode"), CELL, in_rendezvous))

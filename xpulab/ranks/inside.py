@@ -116,8 +116,7 @@ def _take_environment(job: Job, address: str) -> None:
 def _select_card(job: Job) -> None:
     """Make this rank's card the device of everything that Paddle computes."""
     select_card(job.device, job.cards)
-    if int(os.environ["PADDLE_TRAINER_ID"]) > 0:
-        rendezvous.wait_for_rank_0()
+    rendezvous.prepare()
 
 
 def select_card(device: str, cards: int) -> None:

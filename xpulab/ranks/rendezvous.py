@@ -1,31 +1,106 @@
-"""A rank that looks for rank 0 before it listens sleeps for three seconds; here it waits just until rank 0 listens.
+"""How ranks find Paddle's store and each other, without the waits of Paddle 3.3.1 and without its race between groups.
 
-Source: Paddle 3.3.1, tcp_utils.cc, "Retry to connect to ... while the server is not yet listening".
+- A rank that looks for rank 0 before it listens sleeps for three seconds (tcp_utils.cc, "Retry to connect to ... while the
+  server is not yet listening"). Here it waits just until rank 0 listens.
+- A request to the store is several small writes, and tcp_connect leaves Nagle's algorithm on: the second write waits until the
+  store has acknowledged the first, which the kernel delays by 40 ms. A gloo group of four ranks needs some 20 requests: 0.8 s.
+  With TCP_NODELAY, which tcp_accept sets at the other end, about 0.1 s on a busy machine.
+- Each gloo group writes its ranks' addresses to the store twice, the second time to keys that all groups share
+  (process_group_gloo.cc: connectFullMesh with a store that has no prefix). So a rank may read the address of an earlier group:
+  then it hangs, or raises "sizeof(impl_) == bytes.size()". The 40 ms made that rare. Here each group has a store of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+from xpulab.ranks import environment
 
 _LIMIT_SECONDS = 30.0
 """After this long Paddle tries by itself, and raises its own error."""
 _LOOK_SECONDS = 0.01
 _LISTENING = "0A"
+_LIBUV = "FLAGS_tcp_store_using_libuv"
 
 
-def wait_for_rank_0() -> None:
-    """From here on Paddle's store is created when rank 0 listens. Call it in every other rank, after importing Paddle."""
+def prepare() -> None:
+    """From here on the store is created when rank 0 listens, is fast, and is not shared by gloo groups.
+
+    Call it in every rank, after importing Paddle and before init_parallel_env.
+    """
+    from paddle.base import core
+    from paddle.distributed import collective
+
+    core.create_or_get_global_tcp_store = _when_rank_0_listens(core.create_or_get_global_tcp_store)
+    collective._new_process_group_impl = _in_a_store_of_its_own(collective._new_process_group_impl)
+
+
+def _when_rank_0_listens(create: Callable[[], Any]) -> Callable[[], Any]:
+    def create_when_rank_0_listens() -> Any:
+        port = int(os.environ["PADDLE_MASTER"].rsplit(":", 1)[1])
+        if int(os.environ["PADDLE_TRAINER_ID"]) > 0:
+            _wait(port)
+        store = create()
+        send_at_once(port)
+        return store
+
+    return create_when_rank_0_listens
+
+
+def _in_a_store_of_its_own(make: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes the groups of dist.new_group; that of init_parallel_env is made otherwise, and is the first in its store."""
+
+    def make_group(backend: str, store: Any, rank: int, ranks: int, *rest: Any, **named: Any) -> Any:
+        if backend == "gloo" and "group_id" in named:
+            store = _store_of_group(store, rank, named["group_id"])
+        return make(backend, store, rank, ranks, *rest, **named)
+
+    return make_group
+
+
+def _store_of_group(store: Any, rank: int, group: int) -> Any:
+    """A store that rank 0 of this group serves, on a port that it writes to the job's store. It ends with the group."""
     from paddle.base import core
 
-    create = core.create_or_get_global_tcp_store
+    key = f"port of the store of group {group}"
+    if rank == 0:
+        with environment.held_ports(1) as (port,), _server_without_libuv():
+            own = core.TCPStore(environment.HOST, port, True, 0)
+        store.set(key, str(port))
+    else:
+        port = int(store.get(key))
+        own = core.TCPStore(environment.HOST, port, False, 0)
+    send_at_once(port)
+    return own
 
-    def create_when_rank_0_listens() -> object:
-        _wait(int(os.environ["PADDLE_MASTER"].rsplit(":", 1)[1]))
-        return create()
 
-    core.create_or_get_global_tcp_store = create_when_rank_0_listens
+@contextlib.contextmanager
+def _server_without_libuv() -> Iterator[None]:
+    """A store that is made inside the block does not abort its rank when another one ends first (test_store_at_exit.py)."""
+    import paddle
+
+    before = paddle.get_flags(_LIBUV)
+    paddle.set_flags({_LIBUV: False})
+    try:
+        yield
+    finally:
+        paddle.set_flags(before)
+
+
+def send_at_once(port: int) -> None:
+    """Set TCP_NODELAY on this process's connections to this port."""
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):  # not connected, or closed meanwhile
+            if os.readlink(entry).startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(entry.name))) as connection:
+                    if connection.family == socket.AF_INET and connection.getpeername()[1] == port:
+                        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _wait(port: int) -> None:

@@ -81,7 +81,7 @@ def in_collective(frames: tuple[tuple[str, str], ...]) -> bool:
     for file, name in frames:
         if any(part in file for part in _COLLECTIVE_FILES) and name != "forward":
             return True
-        if "/paddle/" not in file and not ("site-packages" not in file and file.startswith(_STANDARD_LIBRARY)):
+        if "/paddle/" not in file and not ("site-packages" not in file and file.startswith((_STANDARD_LIBRARY, "<frozen "))):
             return False
     return False
 
