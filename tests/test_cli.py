@@ -210,8 +210,16 @@ def test_list_names_every_notebook_and_every_check(tmp_path):
     ("device", "notebooks", "jobs"), [("cpu", 2, 2), ("cpu", 100, 4), ("sim", 100, 4), ("xpu", 100, 1), ("gpu", 2, 1)]
 )
 def test_notebooks_share_the_cores_but_never_a_card(monkeypatch, device, notebooks, jobs):
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr("xpulab.harness.machine.usable_cores", lambda: 4.0)
     assert chosen.jobs(device, notebooks) == jobs
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "at_once"),
+    [("cpu", None, None), ("sim", None, None), ("cpu", 3, 3), ("xpu", None, 1), ("gpu", None, 1), ("gpu", 2, 2)],
+)
+def test_without_a_number_a_run_asks_the_machine_and_a_card_takes_one(device, asked, at_once):
+    assert chosen.admission(device, asked) == at_once
 
 
 @pytest.mark.skipif(detect().device != "cpu", reason="this machine has a card")

@@ -45,9 +45,9 @@ def make(
     return notebook
 
 
-def section(name: str, *needs: str, level: str = "quick") -> NotebookNode:
-    """A heading cell that declares a section."""
-    declared = {"section": name, "needs": list(needs), "part": "lesson", "level": level}
+def section(name: str, *needs: str, level: str = "quick", **declared: object) -> NotebookNode:
+    """A heading cell that declares a section; declared: more of its metadata."""
+    declared = {"section": name, "needs": list(needs), "part": "lesson", "level": level, **declared}
     return v4.new_markdown_cell(f"## {name}", metadata={"xpulab": declared})
 
 

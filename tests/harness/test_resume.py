@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import nbformat
 import psutil
 import pytest
 
-from tests.harness.conftest import section
+from tests.harness.conftest import make, save, section
 from xpulab import files
 from xpulab.harness import leftovers
 
@@ -97,11 +98,9 @@ class Killable:
         return done.returncode, done.stdout + done.stderr
 
 
-@pytest.fixture
-def killable(tmp_path, put):
-    os.mkfifo(tmp_path / "middle")
-    path = put(
-        "chapter",
+def small_book():
+    """The notebook of Killable, without SETUP."""
+    return make(
         section("data"),
         "ran('d')\nnumbers = [1, 2, 3]",
         section("first", "data"),
@@ -113,11 +112,30 @@ def killable(tmp_path, put):
         section("end"),
         'ran("e")\ncheck.equal("demo.end", 2, 2, control=3, means="two")',
     )
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells[1].source = SETUP.replace("FOLDER", repr(str(tmp_path))) + notebook.cells[1].source
-    nbformat.write(notebook, path)
+
+
+@contextlib.contextmanager
+def killable_in(folder):
+    os.mkfifo(folder / "middle")
+    notebook = small_book()
+    notebook.cells[1].source = SETUP.replace("FOLDER", repr(str(folder))) + notebook.cells[1].source
+    path = save(notebook, folder / "chapter.ipynb")
     with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
-        yield Killable(tmp_path, path, tmp_path / "middle", Path(temporary))
+        yield Killable(folder, path, folder / "middle", Path(temporary))
+
+
+@pytest.fixture
+def killable(tmp_path):
+    with killable_in(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """One that was killed, for tests that change nothing of it."""
+    with killable_in(tmp_path_factory.mktemp("killed")) as made:
+        made.kill_in_the_middle()
+        yield made
 
 
 def checks_of(result):
@@ -154,7 +172,8 @@ def test_it_goes_on_after_the_last_section_and_nothing_is_left_in_between(killab
 
 def test_the_joined_notebook_has_the_cells_of_the_source_and_the_verdict_on_all_checks(killable):
     killable.kill_in_the_middle()
-    killable.run("--resume")
+    code, printed = killable.run("--resume")
+    assert code == 0, printed
     source = [cell.source for cell in nbformat.read(killable.notebook, as_version=4).cells]
     assert [
         cell.source for cell in killable.executed.cells if "injected-parameters" not in cell.metadata.get("tags", [])
@@ -201,6 +220,20 @@ def test_a_run_that_has_ended_says_so_and_keeps_its_reports(killable):
     assert (killable.folder / "out" / "result.json").stat().st_mtime_ns == before
 
 
+def test_a_run_that_has_ended_gets_the_proof_and_the_bundle_that_are_asked_for(killable):
+    """No fault of the catalogue fits this notebook, so its proof is red, and stays so."""
+    (killable.folder / "ran").write_text("mm")
+    assert killable.run()[0] == 0
+    before, bundle = killable.result, killable.folder / "node.zip"
+    code, printed = killable.run("--resume", "--prove", "--bundle", str(bundle))
+    assert (code, killable.ran) == (1, "mm" + "dfme"), printed
+    after = killable.result
+    assert after["proof"]["reason"].startswith("--prove: no fault of the catalogue fits")
+    assert [after[name] == before[name] for name in ("seconds", "date", "node", "notebooks")] == [True] * 4
+    assert {"run/prove.json", "run/notebooks/chapter.ipynb"} <= set(zipfile.ZipFile(bundle).namelist())
+    assert killable.run("--resume")[0] == 1
+
+
 def test_where_nothing_was_begun_it_starts(killable):
     (killable.folder / "ran").write_text("mm")
     assert killable.run("--resume")[0] == 0
@@ -215,12 +248,11 @@ def test_where_nothing_was_begun_it_starts(killable):
         (["--check", "demo.end"], "other checks of chapter (--check)"),
     ],
 )
-def test_other_options_are_an_error_that_names_them(killable, options, said):
-    killable.kill_in_the_middle()
-    before = sorted(killable.folder.rglob("out/**/*"))
-    code, printed = killable.run("--resume", *options)
+def test_other_options_are_an_error_that_names_them(killed, options, said):
+    before = sorted(killed.folder.rglob("out/**/*"))
+    code, printed = killed.run("--resume", *options)
     assert (code, said in " ".join(printed.split())) == (2, True), printed
-    assert sorted(killable.folder.rglob("out/**/*")) == before
+    assert sorted(killed.folder.rglob("out/**/*")) == before
 
 
 def test_a_changed_notebook_is_an_error(killable):

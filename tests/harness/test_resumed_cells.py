@@ -9,6 +9,7 @@ from nbformat import v4
 from tests.harness.conftest import section
 from xpulab.harness import resume
 from xpulab.harness.plan import read_plan
+from xpulab.records.processor import ProcessorSeconds, add_to_cell
 from xpulab.records.record import Record
 
 STARTED = "2026-11-22T18:00:{:02d}.000000"
@@ -53,6 +54,7 @@ def ran(plan, folder):
             cell.outputs, cell.execution_count = [], number if done else None
             status = "completed" if done else "running" if number == killed_in else "pending"
             cell.metadata["papermill"] = {"status": status, "duration": 1.0 if done else None}
+            add_to_cell(cell.metadata, ProcessorSeconds(kernel=0.5, ranks=0.0, children=0.0))
             cell.metadata["papermill"]["start_time"] = STARTED.format(number) if number <= killed_in else None
             if done and "check.equal" in cell.source:
                 name = cell.source.split('"')[1]

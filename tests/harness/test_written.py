@@ -42,3 +42,12 @@ def test_papermill_replaces_files_too(tmp_path):
         papermill.iorw.write_ipynb(v4.new_notebook(), str(path))
         assert len(nbformat.read(reader, as_version=4).cells) == 1
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_notebook_that_has_not_ended_can_be_read_like_any_other(tmp_path):
+    path = tmp_path / "a.ipynb"
+    output = v4.new_output("stream", text="one\ntwo: ä\n")
+    notebook = v4.new_notebook(cells=[v4.new_markdown_cell("# a\nb"), v4.new_code_cell("1\n2", outputs=[output])])
+    papermill.engines.write_ipynb(notebook, str(path))
+    assert nbformat.read(path, as_version=4) == notebook
+    nbformat.validate(nbformat.read(path, as_version=4))

@@ -158,6 +158,25 @@ def test_workers_requested_by_many_threads_are_not_mixed_up(start):
     assert ended == [(0, f"{number}\n", "") for number in range(24)]
 
 
+def test_the_processor_time_of_a_worker_and_its_child_counts_once_it_is_closed_though_it_was_killed(start):
+    before = warm.seconds_of_workers()
+    one = start("compute", b"0.4")
+    assert one.stdout.readline() == "used\n"
+    assert warm.seconds_of_workers() == before
+    one.worker.kill()
+    one.worker.wait(60)
+    one.worker.close()
+    assert 0.4 <= warm.seconds_of_workers() - before < 10
+
+
+def test_the_processor_time_of_a_worker_that_is_closed_while_it_runs_counts(start):
+    before = warm.seconds_of_workers()
+    one = start("compute", b"0.2")
+    assert one.stdout.readline() == "used\n"
+    one.worker.close()
+    assert warm.seconds_of_workers() - before >= 0.2
+
+
 def test_workers_see_nothing_of_one_another(start):
     start("run", b"import json\njson.mark = 1").ended()
     assert start("run", b"import json\nprint(hasattr(json, 'mark'))").ended()[1] == "False\n"

@@ -20,6 +20,7 @@ from nbclient.exceptions import DeadKernelError
 from nbformat import v4
 
 from xpulab import warm
+from xpulab.records.processor import from_metadata
 from xpulab.warm import kernels
 
 pytestmark = pytest.mark.integration
@@ -308,6 +309,30 @@ def notebook(tmp_path):
         return str(tmp_path / "notebook.ipynb")
 
     return make
+
+
+COMPUTES = """
+import os, subprocess, sys, time
+from xpulab import warm
+source = "import time\\nwhile time.process_time() < 0.3: pass"
+subprocess.run([sys.executable, "-c", source], check=True)
+while time.process_time() < 0.2: pass
+with warm.fork(os.environ[warm.ADDRESS], "builtins:len", b"", environment=os.environ, cwd=".", stdout=1, stderr=2) as worker:
+    worker.wait()
+"""
+
+
+def test_the_reply_to_a_cell_has_the_processor_seconds_of_kernel_ranks_and_children(kernel):
+    reply = kernel.client.execute_interactive(COMPUTES, output_hook=lambda message: None, timeout=100)
+    used = from_metadata(reply["metadata"])
+    assert reply["content"]["status"] == "ok"
+    assert used.children >= 0.3 and used.kernel > 0 and used.ranks > 0
+
+
+def test_the_processor_seconds_of_a_cell_are_its_own(kernel):
+    kernel.run(COMPUTES)
+    used = from_metadata(kernel.client.execute_interactive("1 / 0", output_hook=lambda message: None, timeout=100)["metadata"])
+    assert used.children == used.ranks == 0
 
 
 def test_papermill_can_name_it(warm_environment, fork_server, notebook, tmp_path, tool):

@@ -8,7 +8,14 @@ from xpulab.warm import protocol
 
 
 @pytest.mark.parametrize(
-    ("kind", "numbers"), [(protocol.FORK, []), (protocol.GROUP, [9]), (protocol.ENDED, [2**22, -9]), (protocol.REFUSED, [11])]
+    ("kind", "numbers"),
+    [
+        (protocol.FORK, []),
+        (protocol.GROUP, [9]),
+        (protocol.ENDED, [2**22, -9]),
+        (protocol.REAPED, [2**22, 10**15]),
+        (protocol.REFUSED, [11]),
+    ],
 )
 def test_a_packet_is_read_as_it_was_written(kind: bytes, numbers: list[int]):
     written = protocol.packet(kind, *numbers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -62,5 +61,17 @@ def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
 
 
 def jobs(device: str, notebooks: int) -> int:
-    """A notebook a core on the CPU; on a card one at a time, since they would share its memory."""
-    return min(notebooks, os.cpu_count() or 1) if wheel_device(device) == "cpu" else 1
+    """A fixed number of notebooks at a time: one a core on the CPU; on a card one, since they would share its memory."""
+    from xpulab.harness.machine import usable_cores
+
+    return min(notebooks, max(1, int(usable_cores()))) if wheel_device(device) == "cpu" else 1
+
+
+def admission(device: str, asked: int | None) -> int | None:
+    """How many notebooks run at a time: the number asked for, one on a card; None: as many as the machine has room for."""
+    return asked or (None if wheel_device(device) == "cpu" else 1)
+
+
+def format_admission(at_once: int | None) -> str:
+    """The same for a reader."""
+    return "as many at a time as there is room for" if at_once is None else f"{at_once} at a time"

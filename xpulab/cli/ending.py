@@ -36,6 +36,28 @@ def proved(outcome: Outcome, number: int, jobs: int, console: Console) -> Result
     return prove(outcome.result, number, jobs, console)
 
 
+def finished(ended: Result, faults: int, jobs: int, bundle: Path | None, console: Console) -> Result:
+    """Show the result of a run that has ended before, and do what is asked for after it; the result with its proof.
+
+    faults: how many must be injected, 0 without --prove. They are not injected again when the run's proof has so many.
+    bundle: where it is written, None when it was not asked for.
+    """
+    from xpulab.harness.report.text import format_result
+    from xpulab.harness.run import Outcome
+
+    console.print(f"{ended.folder}: this run has ended, there is nothing to resume", markup=False, soft_wrap=True)
+    result = proved(Outcome(ended, False), faults, jobs, console) if _is_to_prove(ended, faults) else ended
+    console.print(format_result(result), highlight=False, markup=False, soft_wrap=True)
+    if bundle:
+        write_bundle(ended.folder, bundle)
+    return result
+
+
+def _is_to_prove(ended: Result, faults: int) -> bool:
+    """Whether the run has no proof yet, or one with fewer faults than are asked for, of which more fit."""
+    return faults > 0 and (ended.proof is None or len(ended.proof.faults) < min(faults, ended.proof.candidates))
+
+
 def write_bundle(folder: Path, out: Path) -> None:
     """Write the bundle of the run, and say what was removed and where the file is."""
     from xpulab.fleet import bundle

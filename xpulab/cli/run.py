@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xpulab.cli import chosen, ending
 from xpulab.cli.app import command
 from xpulab.devices import MOST_CARDS
+
+if TYPE_CHECKING:
+    from xpulab.harness.plan import Plan
 
 
 @command()
@@ -41,7 +44,12 @@ def run(
         list[str] | None,
         typer.Option("--check", help="Run only what the checks with this name or glob need; may be given several times."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Notebooks at a time. Default: one a core, on a card one.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Notebooks at a time. Default: as many as processors and memory have room for; on a card one."
+        ),
+    ] = None,
     cold: Annotated[
         bool, typer.Option("--cold", help="Start every kernel anew instead of forking it from a warm process.")
     ] = False,
@@ -59,51 +67,51 @@ def run(
     ] = None,
 ) -> None:
     """Run the notebooks on this machine and say whether it is ready."""
-    from rich.console import Console
-
-    from xpulab.harness.plan import check_needs, format_plan, make_plans
+    from xpulab.harness import fork_server
     from xpulab.harness.soak import LEVEL as SOAK
-    from xpulab.harness.soak.selection import ROUND_LEVEL, check_hours, make_soak_plans
 
-    check_hours(hours, level)
     is_soak = level == SOAK
     ending.check_options(is_soak, prove, bundle)
     chosen.check_resume(resume, out, is_soak)
-    level = ROUND_LEVEL if is_soak else level
-    plans = make_soak_plans(notebooks or [], checks or []) if is_soak else make_plans(notebooks or [], level, checks or [])
     if show_list:
-        for plan in plans:
-            check_needs(plan.chapter)
-            print(format_plan(plan))
+        _show(_plans(notebooks, level, checks, hours))
         return
-
-    from xpulab.harness import run as harness
-    from xpulab.harness.execute import Target
-    from xpulab.harness.report.text import format_result
-    from xpulab.records import baselines
-
-    baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
     device = chosen.device(device)
-    folder = chosen.folder(out)
-    target = Target(device, level, chosen.cards(device, cards, plans), seed)
-    at_once = jobs or chosen.jobs(device, len(plans))
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # notebooks share the cores, and tiny models gain nothing from more
-    console = Console()
-    if is_soak:
-        from xpulab.harness.soak.loop import Soak, run_soak
+    with fork_server.started(device, cold or is_soak) as begun:  # it imports while the notebooks are read
+        plans = _plans(notebooks, level, checks, hours)
 
-        raise typer.Exit(run_soak(Soak(tuple(plans), target, at_once, hours, folder, cold), console))
-    is_resumed = resume and harness.is_begun(folder)
-    if is_resumed:
-        if (ended := harness.finished(plans, target, folder)) is not None:
-            console.print(format_result(ended), highlight=False, markup=False, soft_wrap=True)
-            console.print(f"{folder}: this run has ended, there is nothing to resume", markup=False, soft_wrap=True)
-            raise typer.Exit(0 if ended.is_green else 1)
-    else:
-        harness.prepare(folder)
-    console.print(f"device {device}, level {level}, {len(plans)} notebooks, {at_once} at a time", highlight=False)
-    outcome = (harness.resume if is_resumed else harness.run)(plans, target, at_once, folder, console, cold)
-    result = ending.proved(outcome, faults, at_once, console) if prove else outcome.result
+        from rich.console import Console
+
+        from xpulab.harness import run as harness
+        from xpulab.harness.execute import Target
+        from xpulab.harness.report.text import format_result
+        from xpulab.harness.soak.selection import ROUND_LEVEL
+        from xpulab.records import baselines
+
+        baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
+        level = ROUND_LEVEL if is_soak else level
+        folder = chosen.folder(out)
+        target = Target(device, level, chosen.cards(device, cards, plans), seed)
+        at_once, fixed = chosen.admission(device, jobs), jobs or chosen.jobs(device, len(plans))
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # notebooks share the cores, and tiny models gain nothing from more
+        if len(plans) > 1 and at_once != 1:  # two threads of a matrix product wait for each other in busy loops
+            os.environ.setdefault("MKL_NUM_THREADS", "1")
+        console = Console()
+        if is_soak:
+            from xpulab.harness.soak.loop import Soak, run_soak
+
+            raise typer.Exit(run_soak(Soak(tuple(plans), target, fixed, hours, folder, cold), console))
+        is_resumed = resume and harness.is_begun(folder)
+        if is_resumed:
+            if (ended := harness.finished(plans, target, folder)) is not None:
+                ended = ending.finished(ended, faults if prove else 0, fixed, bundle, console)
+                raise typer.Exit(0 if ended.is_green else 1)
+        else:
+            harness.prepare(folder)
+        many = chosen.format_admission(at_once)
+        console.print(f"device {device}, level {level}, {len(plans)} notebooks, {many}", highlight=False, soft_wrap=True)
+        outcome = (harness.resume if is_resumed else harness.run)(plans, target, at_once, folder, console, cold, begun)
+    result = ending.proved(outcome, faults, fixed, console) if prove else outcome.result
     console.print(format_result(result), highlight=False, markup=False, soft_wrap=True)
     console.print(f"report: {folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
@@ -111,3 +119,23 @@ def run(
     if bundle:
         ending.write_bundle(folder, bundle)
     raise typer.Exit(0 if result.is_green else 1)
+
+
+def _plans(notebooks: list[str] | None, level: str, checks: list[str] | None, hours: float | None) -> list[Plan]:
+    """What runs. Raises InputError when it cannot, before anything runs."""
+    from xpulab.harness.plan import make_plans
+    from xpulab.harness.soak import LEVEL as SOAK
+    from xpulab.harness.soak.selection import check_hours, make_soak_plans
+
+    check_hours(hours, level)
+    if level == SOAK:
+        return make_soak_plans(notebooks or [], checks or [])
+    return make_plans(notebooks or [], level, checks or [])
+
+
+def _show(plans: list[Plan]) -> None:
+    from xpulab.harness.plan import check_needs, format_plan
+
+    for plan in plans:
+        check_needs(plan.chapter)
+        print(format_plan(plan))

@@ -10,8 +10,8 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,10 +22,14 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from xpulab import warm
+from xpulab.harness.admission import Admission, AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.chapter import code_cells
+from xpulab.harness.machine import Machine
+from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import Plan
 from xpulab.harness.watchdog import START_SECONDS, Watchdog, kernel_manager
 from xpulab.harness.written import replace_notebook, replace_what_papermill_writes
+from xpulab.records import processor
 from xpulab.records.record import METADATA_KEY
 from xpulab.warm import kernels
 
@@ -39,6 +43,9 @@ INJECTED = "injected-parameters"
 """The tag of the cell that papermill adds."""
 
 _ORDINARY_KERNEL = "python3"
+
+_POLL_SECONDS = 0.2
+"""How often it is asked whether a notebook that waits may start."""
 
 replace_what_papermill_writes()
 
@@ -103,22 +110,54 @@ class Execution:
         self._on_cell_end, self._variables_of = on_cell_end, variables_of
         self._target, self._folder, self._on_cell, self._is_enough = target, folder, on_cell, is_enough
         self._environment = dict(os.environ if environment is None else environment)
+        self._times = MeasuredTimes(target.device, target.level)
         self._watchdogs: set[Watchdog] = set()
+        self._at: dict[str, int] = {}  # the cell that runs, by notebook
+        self._timed: dict[str, int] = {}  # the last cell with a check that judges times, by notebook
+        self._peaks: dict[str, int] = {}  # bytes of the kernel, by notebook
         self._stopping = threading.Event()
 
-    def run(self, plans: Sequence[Plan], jobs: int) -> Iterable[tuple[Plan, Path]]:
-        """Execute the plans, the longest first, `jobs` at a time; yields each with its executed notebook as it ends."""
-        longest_first = sorted(plans, key=lambda plan: plan.expected_seconds, reverse=True)
-        with ThreadPoolExecutor(jobs) as pool:
-            started = {pool.submit(self._run_one, plan): plan for plan in longest_first}
+    def run(self, plans: Sequence[Plan], jobs: int | None = None) -> Iterator[tuple[Plan, Path]]:
+        """Execute the plans; yields each with its executed notebook as it ends.
+
+        jobs: so many at a time, the longest first. None: as many as the machine has room for, in the order of `in_order`.
+        """
+        admission: Admission = ByLoad(Machine(time.monotonic)) if jobs is None else AtATime(jobs)
+        waiting = in_order(plans, self._times) if jobs is None else longest_first(plans, self._times)
+        self._timed = {plan.name: last_timed_cell(plan) for plan in plans}
+        running: dict[Future[Path | None], tuple[Plan, float]] = {}
+        ended: list[tuple[Plan, Path | None]] = []
+        with ThreadPoolExecutor(max(1, len(plans))) as pool:
             try:
-                for done in as_completed(started):
-                    if (executed := done.result()) is not None:
-                        yield started[done], executed
+                while waiting or running or ended:
+                    while (plan := self._next(admission, waiting, list(running.values()))) is not None:
+                        waiting.remove(plan)
+                        running[pool.submit(self._run_one, plan)] = (plan, time.monotonic())
+                        admission.changed()
+                    yield from ((plan, executed) for plan, executed in ended if executed is not None)
+                    done, _ = wait(running, _POLL_SECONDS if waiting else None, FIRST_COMPLETED)
+                    ended = [(running.pop(future)[0], future.result()) for future in done]
+                    if ended:
+                        admission.changed()
             finally:
-                for future in started:
-                    future.cancel()
                 self.stop()
+
+    def _next(self, admission: Admission, waiting: list[Plan], running: Sequence[tuple[Plan, float]]) -> Plan | None:
+        """The first of those that wait and may start now; None when there is none."""
+        if self._stopping.is_set():
+            waiting.clear()
+        now = time.monotonic()
+        candidates = [self._running(plan, now) for plan in waiting]
+        place = admission.next(now, [self._running(*each) for each in running], candidates) if candidates else None
+        return None if place is None else waiting[place]
+
+    def _running(self, plan: Plan, began: float) -> Running:
+        timed = 0 < self._timed[plan.name] >= self._at.get(plan.name, 0)
+        return Running(began, self._times.peak_bytes(plan), timed)
+
+    def keep_time(self, plan: Plan, seconds: float) -> None:
+        """The notebook ran to its end and was right: its time counts for the order of the next runs."""
+        self._times.note(plan, seconds, self._peaks.get(plan.name, 0))
 
     def stop(self) -> None:
         """Stop what runs, and start nothing more; run() then ends."""
@@ -153,10 +192,14 @@ class Execution:
         def on_cell_start(cell: nbformat.NotebookNode, cell_index: int) -> None:
             if cell.cell_type == "code" and INJECTED not in cell.metadata.get("tags", []):
                 watchdog.cell += 1
+                self._at[plan.name] = watchdog.cell
                 self._on_cell(plan, watchdog.cell, cells)
 
         def on_cell_executed(cell: nbformat.NotebookNode, cell_index: int, execute_reply: dict) -> None:
+            if used := processor.from_metadata((execute_reply or {}).get("metadata", {})):
+                processor.add_to_cell(cell.metadata, used)
             self._on_cell_end(plan, cell)
+            self._peaks[plan.name] = max(self._peaks.get(plan.name, 0), watchdog.peak_bytes())
             if self._is_enough(cell):
                 raise _EnoughSeen
 
@@ -190,6 +233,23 @@ class Execution:
         """A warm kernel in place of the ordinary one when there is a fork server; None leaves it to the notebook."""
         spec = notebook.metadata.get("kernelspec", {})
         return kernels.NAME if warm.ADDRESS in self._environment and spec.get("name") == _ORDINARY_KERNEL else None
+
+
+def longest_first(plans: Sequence[Plan], times: MeasuredTimes) -> list[Plan]:
+    """Those that take longest first, so that none of them is left when all others have ended."""
+    return sorted(plans, key=times.seconds, reverse=True)
+
+
+def in_order(plans: Sequence[Plan], times: MeasuredTimes) -> list[Plan]:
+    """The order when several run at once.
+
+    Notebooks that judge times come first, while few others run. The shortest of all is the first one, for an early answer;
+    otherwise the longest come first.
+    """
+    first = longest_first([plan for plan in plans if last_timed_cell(plan)], times)
+    others = longest_first([plan for plan in plans if not last_timed_cell(plan)], times)
+    shortest = min(plans, key=times.seconds, default=None)
+    return [*filter(None, [shortest]), *(plan for plan in (*first, *others) if plan is not shortest)]
 
 
 class _EnoughSeen(Exception):

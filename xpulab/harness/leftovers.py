@@ -9,6 +9,10 @@ uses is never touched.
 
 is the process that waits beside each run. Its standard input ends with the run; then it removes what is left. Where it was
 killed too, the next run removes it. It imports neither Paddle nor a package that is not Python's own.
+
+Paddle's own segments, /dev/shm/paddle_PID_N_RANDOM, stay when their process is killed. That PID has ended does not mean that
+nobody reads them: a tensor in a queue of paddle.incubate.multiprocessing is read after its sender has ended (measured with
+3.3.1), and a container that shares /dev/shm has process ids of its own, and mostly the same user.
 """
 
 from __future__ import annotations

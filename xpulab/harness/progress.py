@@ -1,18 +1,24 @@
-"""The progress of a run: a live table in a terminal, plain lines elsewhere."""
+"""The progress of a run: a live table in a terminal, plain lines elsewhere; in both what is red, when its cell has ended."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from nbformat import NotebookNode
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
+from xpulab.harness.timed_lines import TimedLines
+from xpulab.records.record import RED, Record, record_in
+
+_REASON_CHARACTERS = 200
+"""Of a reason or an exception; the end of the run and the reports have all of it."""
 
 
 class Progress(Protocol):
@@ -23,6 +29,9 @@ class Progress(Protocol):
     def on_cell(self, plan: Plan, cell: int, cells: int) -> None:
         """A notebook starts a cell, counted from 1. Called from several threads."""
 
+    def on_cell_end(self, plan: Plan, cell: NotebookNode) -> None:
+        """A cell has ended, with its outputs: what is red in them is shown. Called from several threads."""
+
     def on_end(self, verdict: Verdict) -> None:
         """A notebook was judged."""
 
@@ -32,19 +41,13 @@ def progress_on(console: Console, plans: Sequence[Plan]) -> Progress:
     return _Table(console, plans) if console.is_terminal else _Lines(console)
 
 
-class _Lines:
+class _Lines(TimedLines):
     """A line when a notebook starts and one when it ends."""
 
     def __init__(self, console: Console) -> None:
-        self._console, self._started = console, time.monotonic()
+        super().__init__(console)
         self._seen: set[str] = set()
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
     def on_cell(self, plan: Plan, cell: int, cells: int) -> None:
         with self._lock:
@@ -52,13 +55,14 @@ class _Lines:
                 self._seen.add(plan.name)
                 self._say(f"{plan.name}: started, {cells} cells, about {plan.budget_seconds:.0f} s")
 
+    def on_cell_end(self, plan: Plan, cell: NotebookNode) -> None:
+        with self._lock:
+            for line in red_lines(plan, cell):
+                self._say(line)
+
     def on_end(self, verdict: Verdict) -> None:
         with self._lock:
             self._say(f"{verdict.name}: {verdict.outcome}, {verdict.compared} of {len(verdict.records)} checks compared")
-
-    def _say(self, text: str) -> None:
-        elapsed = time.monotonic() - self._started
-        self._console.print(f"[{elapsed:6.1f} s] {text}", highlight=False, markup=False, soft_wrap=True)
 
 
 class _Table:
@@ -81,6 +85,10 @@ class _Table:
         self._rows[plan.name] = ("running", f"cell {cell} of {cells}", "")
         self._live.refresh()
 
+    def on_cell_end(self, plan: Plan, cell: NotebookNode) -> None:
+        for line in red_lines(plan, cell):  # above the table
+            self._live.console.print(line, highlight=False, markup=False, soft_wrap=True, style="bold red")
+
     def on_end(self, verdict: Verdict) -> None:
         took = f"{verdict.run.seconds:.1f} s" if verdict.run else ""
         checked = f"{verdict.compared} of {len(verdict.records)} checks compared"
@@ -94,3 +102,28 @@ class _Table:
             style = {"passed": "green", "failed": "bold red", "missing": "bold red"}.get(state, "")
             table.add_row(name, f"[{style}]{state}[/]" if style else state, where, elapsed)
         return table
+
+
+def red_lines(plan: Plan, cell: NotebookNode) -> Iterator[str]:
+    """A line for each red check that a cell has recorded, and one for an exception; none for a cell that is right."""
+    records = [record for output in cell.get("outputs", []) if (record := record_in(output.get("metadata", {})))]
+    red = [record for record in records if record.outcome in RED]
+    for record in red:
+        yield f"{plan.name}: RED {record.outcome} {record.name}: {_found(record)}"
+    for output in cell.get("outputs", []):
+        if output.output_type == "error" and output.ename != "NotebookIsRed":
+            yield f"{plan.name}: RED a cell raised {_short(f'{output.ename}: {output.evalue}')}"
+
+
+def _found(record: Record) -> str:
+    """What was measured, what was expected, and why it is red; of many cases the first red one."""
+    row = next((row for row in record.rows if row.outcome in RED), None)
+    case, found = (f"{row.case}: ", row) if row else ("", record)
+    reason = found.reason or record.reason
+    return f"{case}measured {found.measured}, expected {found.expected or '-'}{f'; {_short(reason)}' if reason else ''}"
+
+
+def _short(text: str) -> str:
+    """In one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= _REASON_CHARACTERS else f"{line[:_REASON_CHARACTERS]}..."

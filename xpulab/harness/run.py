@@ -6,19 +6,20 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nbformat import NotebookNode
 from rich.console import Console
 
 from xpulab import warm
-from xpulab.devices import wheel_device
 from xpulab.doctor.remedies import by_id
 from xpulab.errors import InputError
-from xpulab.harness import report, run_file
+from xpulab.harness import fork_server, report, run_file
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.explain import explanation
+from xpulab.harness.fork_server import Started
 from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan
 from xpulab.harness.progress import progress_on
@@ -34,7 +35,6 @@ from xpulab.harness.resume import (
     records_of,
     variables,
 )
-from xpulab.harness.run_folder import run_folder
 from xpulab.harness.running import RunningResult
 from xpulab.warm import kernels as warm_kernels
 
@@ -57,10 +57,20 @@ class Outcome:
     interrupted: bool
 
 
-def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console: Console, cold: bool = False) -> Outcome:
-    """Run the notebooks, `jobs` at a time, and write the reports into the folder, which `prepare` made.
+def run(
+    plans: Sequence[Plan],
+    target: Target,
+    jobs: int | None,
+    folder: Path,
+    console: Console,
+    cold: bool = False,
+    begun: Started | None = None,
+) -> Outcome:
+    """Run the notebooks and write the reports into the folder, which `prepare` made.
 
+    jobs: so many at a time; None: as many as the machine has room for.
     cold: every kernel imports everything itself; otherwise kernels are forked from a process that has, where that is safe.
+    begun: the fork server, when it was started before.
 
     A notebook that needs more cards than there are is skipped, with the reason. On Ctrl-C what runs is stopped, and what
     has finished is reported. When Paddle's import hangs, no notebook is run, and the reports say so.
@@ -68,10 +78,19 @@ def run(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console:
     run_file.write(folder, plans, target)
     nothing_runs = all(_skipped(plan, target) for plan in plans)
     with run_file.held(folder):
-        return run_in(kernel_environment(target.device, cold or nothing_runs), plans, target, jobs, folder, console)
+        kernels = kernel_environment(target.device, cold or nothing_runs, begun)
+        return run_in(kernels, plans, target, jobs, folder, console)
 
 
-def resume(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, console: Console, cold: bool = False) -> Outcome:
+def resume(
+    plans: Sequence[Plan],
+    target: Target,
+    jobs: int | None,
+    folder: Path,
+    console: Console,
+    cold: bool = False,
+    begun: Started | None = None,
+) -> Outcome:
     """Go on with the run that was interrupted in this folder; as `run`, which it leaves the same reports as.
 
     Notebooks that have ended are judged, those that have begun go on after their last section that finished.
@@ -81,10 +100,10 @@ def resume(plans: Sequence[Plan], target: Target, jobs: int, folder: Path, conso
     run_file.require_same(folder, plans, target)
     with run_file.held(folder):
         (folder / REST).mkdir(exist_ok=True)
-        begun = [begin(plan, folder) for plan in plans]
-        nothing_runs = all(each.rest is None or _skipped(each.plan, target) for each in begun)
-        kernels = kernel_environment(target.device, cold or nothing_runs)
-        outcome = _run(kernels, begun, _Rest(folder), target, jobs, console)
+        left = [begin(plan, folder) for plan in plans]
+        nothing_runs = all(each.rest is None or _skipped(each.plan, target) for each in left)
+        kernels = kernel_environment(target.device, cold or nothing_runs, begun)
+        outcome = _run(kernels, left, _Rest(folder), target, jobs, console)
         if not outcome.interrupted:
             shutil.rmtree(folder / REST, ignore_errors=True)
         return outcome
@@ -102,16 +121,15 @@ def finished(plans: Sequence[Plan], target: Target, folder: Path) -> Result | No
         return None
     if not all(_skipped(plan, target) or has_ended(plan, folder) for plan in plans):
         return None
-    return Result(
-        target, tuple(_skipped(plan, target) or judge(plan, executed_of(plan, folder)) for plan in plans), 0.0, folder
-    )
+    verdicts = tuple(_skipped(plan, target) or judge(plan, executed_of(plan, folder)) for plan in plans)
+    return report.of_ended_run(folder, target, verdicts)
 
 
 def run_in(
     kernels: AbstractContextManager[Mapping[str, str]],
     plans: Sequence[Plan],
     target: Target,
-    jobs: int,
+    jobs: int | None,
     folder: Path,
     console: Console,
 ) -> Outcome:
@@ -151,7 +169,7 @@ def _run(
     begun: Sequence[Begun],
     where: _Whole,
     target: Target,
-    jobs: int,
+    jobs: int | None,
     console: Console,
 ) -> Outcome:
     """Run what is left of each notebook, judge it as a whole, and write the reports."""
@@ -170,12 +188,17 @@ def _run(
         so_far.on_end(verdict)
     try:
         with so_far, progress_on(console, runnable) as progress, kernels as environment:
+
+            def on_cell_end(plan: Plan, cell: NotebookNode) -> None:
+                progress.on_cell_end(plan, cell)
+                so_far.on_cell_end(plan, cell)
+
             execution = Execution(
                 target,
                 where.notebooks,
                 progress.on_cell,
                 environment,
-                on_cell_end=so_far.on_cell_end,
+                on_cell_end=on_cell_end,
                 variables_of=lambda plan: variables(by_name[plan.name]),
             )
             try:
@@ -183,6 +206,7 @@ def _run(
                     verdicts[plan.name] = _verdict(by_name[plan.name], where)
                     so_far.on_end(verdicts[plan.name])
                     progress.on_end(verdicts[plan.name])
+                    _keep_time(execution, by_name[plan.name], verdicts[plan.name])
             except KeyboardInterrupt:
                 interrupted = True
     except ImportHangs as error:
@@ -194,28 +218,31 @@ def _run(
     return Outcome(result, interrupted)
 
 
+def _keep_time(execution: Execution, begun: Begun, verdict: Verdict) -> None:
+    """Keep how long a notebook took that ran from its beginning to its end and is green."""
+    if begun.rest is begun.plan and verdict.outcome == "passed":
+        execution.keep_time(begun.plan, verdict.seconds)
+
+
 def _verdict(begun: Begun, where: _Whole) -> Verdict:
     executed = where.executed(begun)
     return judge(begun.plan, executed) if executed else not_run(begun.plan, "missing", "interrupted before it started")
 
 
 @contextmanager
-def kernel_environment(device: str, cold: bool = False) -> Iterator[dict[str, str]]:
+def kernel_environment(device: str, cold: bool = False, begun: Started | None = None) -> Iterator[dict[str, str]]:
     """The variables of the kernels: where a fork is safe those of a fork server, which ends with the block.
 
-    When this process is killed, nothing of the kernels, their ranks and their files stays (xpulab.harness.run_folder).
-
-    On a GPU or an XPU it was never measured that a fork is safe, so kernels start cold there.
+    begun: a fork server that was started before; it ends when its own block does.
     Raises ImportHangs when the fork server does not import Paddle and PaddleNLP within IMPORT_SECONDS.
     """
-    with run_folder() as folder:
-        mark = {warm.RUN_FOLDER: str(folder)}
-        inherited = {name: value for name, value in os.environ.items() if name != warm.ADDRESS} | mark  # another notebook's
-        if cold or wheel_device(device) != "cpu":
+    with nullcontext(begun) if begun else fork_server.started(device, cold) as started:
+        inherited = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}  # another notebook's
+        inherited |= {warm.RUN_FOLDER: str(started.folder)}
+        if cold or started.address is None or not (started.server is None or _is_ready(started.server)):
             yield inherited
-            return
-        with warm.ForkServer(within=folder, variables=mark) as server:
-            yield warm_kernels.environment(server, inherited) if _is_ready(server) else inherited
+        else:
+            yield warm_kernels.environment(started, inherited)
 
 
 def _is_ready(server: warm.ForkServer) -> bool:

@@ -12,13 +12,13 @@ import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import xpulab
 from xpulab import files
 from xpulab.devices import WHEELS
+from xpulab.doctor.versions import installed_versions
 from xpulab.errors import InputError
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import Plan
@@ -69,7 +69,7 @@ def _asked(plans: Sequence[Plan], target: Target) -> dict[str, Any]:
         "machine": platform.node(),
         "xpulab": xpulab.__version__,
         "sources": _digest_of_sources(),
-        "versions": _versions(),
+        "versions": installed_versions(_PACKAGES),
         "notebooks": [_notebook(plan) for plan in plans],
     }
 
@@ -81,16 +81,6 @@ def _notebook(plan: Plan) -> dict[str, Any]:
         "sections": [section.name for section in plan.sections],
         "checks": [check.name for check in plan.checks],
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _digest_of_sources() -> str:

@@ -45,6 +45,7 @@ class Section:
     needs: the names of the sections whose names it uses, without those that these need in turn.
     part: "lesson" or "proof". level: the lowest level at which it runs, one of LEVELS.
     cells: the indices of its cells among all cells of the notebook, the heading first.
+    judges_times: whether one of its checks compares times or rates, which other work on the machine changes.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Section:
     part: str
     level: str
     cells: range
+    judges_times: bool = False
 
 
 def read_sections(path: Path, notebook: NotebookNode) -> tuple[Section, ...]:
@@ -167,6 +169,7 @@ def _section(path: Path, notebook: NotebookNode, start: int, end: int) -> Sectio
         part=declared["part"],
         level=declared["level"],
         cells=range(start, end),
+        judges_times=declared.get("judges_times", False),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jupyter_client import AsyncKernelManager
+from jupyter_core.paths import jupyter_path
 
 START_SECONDS = 120
 """How long a kernel may take to start."""
@@ -64,6 +65,14 @@ class Watchdog:
             self._signal(signal.SIGKILL)
         self._later(self._limit, self._time_is_up)
 
+    def peak_bytes(self) -> int:
+        """The most memory that the kernel's process has had so far, without its ranks; 0 when that cannot be known."""
+        try:
+            status = Path(f"/proc/{self._group}/status").read_text(encoding="utf-8", errors="replace")
+            return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
+        except (OSError, ValueError, IndexError):
+            return 0
+
     def stop(self, reason: str) -> None:
         """Interrupt the kernel, so that its cell shows where it stood; kill it when that does not help."""
         if self.reason is None:
@@ -114,9 +123,11 @@ def kernel_manager(watchdog: Watchdog, scratch: str, environment: Mapping[str, s
         def __init__(self, **options: object) -> None:
             super().__init__(**{**sockets, "connection_file": f"{scratch}/connection.json", **options})
             given = filter(None, environment.get("JUPYTER_PATH", "").split(os.pathsep))
-            self.kernel_spec_manager.kernel_dirs = [
+            of_ipython = os.path.expanduser(environment.get("IPYTHONDIR") or "~/.ipython")
+            self.kernel_spec_manager.kernel_dirs = [  # its default imports IPython to find the last one
                 *(f"{folder}/kernels" for folder in given),
-                *self.kernel_spec_manager.kernel_dirs,
+                *jupyter_path("kernels"),
+                f"{of_ipython}/kernels",
             ]
 
         async def start_kernel(self, **options: object) -> None:

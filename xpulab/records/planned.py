@@ -6,9 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
-
-from IPython.core.inputtransformer2 import TransformerManager
+from itertools import dropwhile, takewhile
 
 from xpulab.errors import InputError
 
@@ -36,7 +34,22 @@ class PlannedCheck:
 @lru_cache(maxsize=1024)
 def python_of(source: str) -> str:
     """The source of a cell as Python: IPython's magics and shell commands become function calls."""
+    lines = list(dropwhile(str.isspace, source.splitlines(keepends=True)))  # IPython removes empty lines at the beginning
+    text = "".join(lines)
+    if lines and not lines[0][0].isspace() and _is_python(text):
+        return text if text.endswith("\n") else f"{text}\n"
+    from IPython.core.inputtransformer2 import TransformerManager  # takes longer to import than to plan a book without magics
+
     return TransformerManager().transform_cell(source)
+
+
+def _is_python(text: str) -> bool:
+    """Whether it is Python as it stands: magics and shell commands are not."""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[PlannedCheck, ...]:
@@ -72,9 +85,13 @@ def names_in(tree: ast.AST) -> list[str]:
 def _checks_in(source: str, cell: int, where: str) -> list[PlannedCheck]:
     blank = len(list(takewhile(str.isspace, source.splitlines(keepends=True))))  # IPython removes these lines
     try:
-        tree = ast.increment_lineno(ast.parse(python_of(source)), blank)
+        tree = ast.parse(python_of(source))
     except SyntaxError as error:
         raise InputError(f"{where} cell {cell} line {(error.lineno or 1) + blank}: not Python: {error.msg}") from error
+    if "check" not in source:
+        return []
+    if blank:
+        ast.increment_lineno(tree, blank)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_check(node.func)]
     return [_planned(call, cell, where) for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset))]
 

@@ -64,6 +64,9 @@ _STACK_SECONDS = 2.0
 _SOCKET_PATH_BYTES = 90
 """Of a Unix socket's path 107 bytes are allowed; the socket's own name is appended to the folder."""
 
+_seconds_of_workers = 0.0
+_counting = threading.Lock()
+
 
 class ForkServerGone(ConnectionError):
     """No fork server answers at the address, it could not fork, or it ended before it had started the worker."""
@@ -203,6 +206,14 @@ def fork(
         return Worker(connection, numbers[0])
 
 
+def seconds_of_workers() -> float:
+    """Processor seconds of the workers that this process has started and closed, and of the processes that they waited for.
+
+    A worker that was killed counts, too; one whose fork server was killed does not.
+    """
+    return _seconds_of_workers
+
+
 class Worker:
     """A forked process, the leader of a session and a process group of its own. Threads may share a handle.
 
@@ -273,6 +284,7 @@ class Worker:
                 except OSError:
                     received = b""
                 self._take(received)
+                self._count(received)
                 if not received:
                     break
             self._connection.close()
@@ -296,6 +308,14 @@ class Worker:
         if _start_time(self.pid) in (None, self._start):  # else the process id, and so the group's, is another process's now
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
+
+    def _count(self, received: bytes) -> None:
+        """Add the worker's processor time to that of all workers, when the packet has it."""
+        global _seconds_of_workers
+        kind, numbers = protocol.parse(received)
+        if kind == protocol.REAPED:
+            with _counting:
+                _seconds_of_workers += numbers[1] / 1e6
 
     def _send(self, kind: bytes, *numbers: int) -> None:
         with contextlib.suppress(OSError):  # the fork server has ended, and the worker with it

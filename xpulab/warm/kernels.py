@@ -23,7 +23,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Any, Protocol
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
@@ -32,6 +32,11 @@ from xpulab import warm
 
 NAME = "xpulab-warm"
 """The name of the kernelspec, for papermill -k, nbval --nbval-kernel-name and JupyterLab's launcher, and of its provisioner."""
+
+SHOWN = "Python 3 (xpulab, warm)"
+
+ORDINARY, SHOWN_ORDINARY = "python3", "Python 3"
+"""The kernelspec that the committed notebooks name, so that a notebook that is saved still names it."""
 
 _POLL_SECONDS = 0.1
 _CONSTANTS = {subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL}
@@ -70,12 +75,24 @@ class Provisioner(LocalProvisioner):
         return status
 
 
-def install(data_folder: str | os.PathLike[str]) -> str:
-    """Write the kernelspec below a Jupyter data folder (PREFIX/share/jupyter, or one of JUPYTER_PATH); returns its folder."""
-    folder = os.path.join(data_folder, "kernels", NAME)
+class Place(Protocol):
+    """A running fork server: its address, and a folder for files about its kernels, which Jupyter reads."""
+
+    @property
+    def address(self) -> str | None: ...
+    @property
+    def folder(self) -> str | os.PathLike[str]: ...
+
+
+def install(data_folder: str | os.PathLike[str], name: str = NAME, shown: str = SHOWN) -> str:
+    """Write the kernelspec below a Jupyter data folder (PREFIX/share/jupyter, or one of JUPYTER_PATH); returns its folder.
+
+    name, shown: of the kernelspec. With ORDINARY and SHOWN_ORDINARY notebooks that name no other kernel start warm.
+    """
+    folder = os.path.join(data_folder, "kernels", name)
     spec = {
         "argv": [sys.executable, *_COLD, "-f", "{connection_file}"],
-        "display_name": "Python 3 (xpulab, warm)",
+        "display_name": shown,
         "language": "python",
         "interrupt_mode": "signal",
         "metadata": {"debugger": True, "kernel_provisioner": {"provisioner_name": NAME}},
@@ -86,7 +103,7 @@ def install(data_folder: str | os.PathLike[str]) -> str:
     return folder
 
 
-def environment(fork_server: warm.ForkServer, base: Mapping[str, str]) -> dict[str, str]:
+def environment(fork_server: Place, base: Mapping[str, str]) -> dict[str, str]:
     """The variables of `base` with those that make Jupyter find the kernelspec, and the kernelspec this fork server.
 
     In this process the kernelspec works also where xpulab is not installed, but found by PYTHONPATH.
@@ -94,13 +111,14 @@ def environment(fork_server: warm.ForkServer, base: Mapping[str, str]) -> dict[s
     install(fork_server.folder)
     entry = EntryPoint(NAME, f"{__name__}:{Provisioner.__name__}", KernelProvisionerFactory.GROUP_NAME)
     KernelProvisionerFactory.provisioners.setdefault(NAME, entry)
-    path = os.pathsep.join(filter(None, (fork_server.folder, base.get("JUPYTER_PATH"))))
-    return {**base, "JUPYTER_PATH": path, warm.ADDRESS: fork_server.address}
+    path = os.pathsep.join(filter(None, (os.fspath(fork_server.folder), base.get("JUPYTER_PATH"))))
+    return {**base, "JUPYTER_PATH": path, warm.ADDRESS: fork_server.address or ""}
 
 
-def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -> int:
+def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD, by_default: bool = False) -> int:
     """Run a command with a fork server, where Jupyter finds the warm kernel; returns its exit code once no kernel is left.
 
+    by_default: notebooks that name the ordinary kernel get the warm one too.
     SIGTERM and SIGHUP are forwarded to it; SIGINT comes from a terminal to both, and is left to the command.
     """
     if not command:
@@ -122,6 +140,8 @@ def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, forward)
     with warm.ForkServer(preload) as fork_server:
+        if by_default:
+            install(fork_server.folder, ORDINARY, SHOWN_ORDINARY)
         try:
             started.append(subprocess.Popen(command, env=environment(fork_server, os.environ)))
         except OSError as error:
@@ -136,12 +156,17 @@ def run_kernel(payload: bytes) -> None:
     """In a worker: be an ipykernel; payload: its arguments as JSON."""
     import ipykernel.kernelapp
 
+    from xpulab.warm.measured import MeasuredKernel
+
     sys.argv[:] = [importlib.util.find_spec("ipykernel_launcher").origin, *json.loads(payload)]
     sys.path.remove("")  # IPython puts it where it belongs
     logs: dict[Any, list[logging.Handler]] = {sys.stdout: [], sys.stderr: []}
     for handler in filter(None, (reference() for reference in logging._handlerList)):
         logs.get(getattr(handler, "stream", None), []).append(handler)
-    app = ipykernel.kernelapp.IPKernelApp.instance(parent_handle=os.getppid())  # a default that it reads at its import
+    app = ipykernel.kernelapp.IPKernelApp.instance(
+        parent_handle=os.getppid(),  # a default that it reads at its import
+        kernel_class=MeasuredKernel,
+    )
     app.initialize()
     for handlers, stream in zip(
         logs.values(), (sys.stdout, sys.stderr), strict=True

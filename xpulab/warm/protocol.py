@@ -6,8 +6,10 @@ A requester opens one connection for each worker, a Unix socket of packets (SOCK
     worker -> requester   STARTED pid
     server -> requester   ENDED pid status, or REFUSED errno when it could not fork
     requester -> server   SIGNAL n (to the worker), GROUP n (to its process group), CLOSE (kill the group, reap, close)
+    server -> requester   REAPED pid microseconds: the processor time of the worker and of the processes that it waited for
 
 Closing the connection means CLOSE. The server reaps a worker only then: until then its process id belongs to no other process.
+REAPED is the last packet of a connection.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FORK, SIGNAL, GROUP, CLOSE = b"fork", b"signal", b"group", b"close"
-STARTED, ENDED, REFUSED = b"started", b"ended", b"refused"
+STARTED, ENDED, REFUSED, REAPED = b"started", b"ended", b"refused", b"reaped"
 
 PACKET_BYTES = 64
 """More than any packet has."""
 
-_NUMBERS = {FORK: 0, SIGNAL: 1, GROUP: 1, CLOSE: 0, STARTED: 1, ENDED: 2, REFUSED: 1}
+_NUMBERS = {FORK: 0, SIGNAL: 1, GROUP: 1, CLOSE: 0, STARTED: 1, ENDED: 2, REFUSED: 1, REAPED: 2}
 
 
 @dataclass(frozen=True)

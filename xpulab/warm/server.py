@@ -200,7 +200,10 @@ class _Server:
         del self._requesters[requester.connection.fileno()]
         if requester.pid is not None:
             _signal(requester.pid, signal.SIGKILL, group=True)
-            os.waitpid(requester.pid, 0)
+            _, _, used = os.wait4(requester.pid, 0)
+            microseconds = round((used.ru_utime + used.ru_stime) * 1e6)
+            with contextlib.suppress(OSError):  # its requester has closed or ended
+                requester.connection.send(protocol.packet(protocol.REAPED, requester.pid, microseconds))
         requester.connection.close()
 
 

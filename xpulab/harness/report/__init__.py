@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from xpulab import files
+from xpulab.harness.execute import Target
+from xpulab.harness.judge import Verdict
 from xpulab.harness.report.junit import to_xml
 from xpulab.harness.report.metrics import to_metrics
 from xpulab.harness.report.page import to_html
@@ -41,6 +44,18 @@ def is_complete(folder: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return not outcomes & NOT_ENDED and (folder / "index.html").exists()
+
+
+def of_ended_run(folder: Path, target: Target, verdicts: tuple[Verdict, ...]) -> Result:
+    """The result with these verdicts of a run whose reports are complete: its time, node and proof are those of the reports.
+
+    Raises InputError when they have a proof and prove.json does not hold it.
+    """
+    stored = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    proved = None
+    if stored["proof"] is not None:
+        proved = proof.from_json(files.load_json(folder / proof.FILE, files.data("schema", "prove.schema.json")))
+    return Result(target, verdicts, stored["seconds"], folder, stored["date"], stored["node"], proved)
 
 
 def _write_result(result: Result) -> None:
