@@ -28,10 +28,10 @@ def large(tmp_path):
     return plan_for(str(tmp_path), AutoConfig.from_pretrained(str(tmp_path)), "quick")
 
 
-@pytest.mark.parametrize(("level", "few"), [("quick", 6), ("standard", 20)])
-def test_a_tiny_model_uses_all_pairs(level, few, tmp_path):
+@pytest.mark.parametrize(("level", "sizes"), [("quick", (12, 6, 2e-4, 4)), ("standard", (24, 12, 1e-4, 20))])
+def test_a_tiny_model_uses_all_pairs(level, sizes, tmp_path):
     plan = plan_for("tiny-qwen2-sft", TINY, level)
-    assert (plan.steps, plan.batch, plan.learning_rate, plan.few) == (24, 12, 1e-4, few)
+    assert (plan.steps, plan.batch, plan.learning_rate, plan.few) == sizes
     assert plan.word_for_word and plan.first_types == formulas.LOSS_TYPES
     assert plan.data(str(tmp_path))["train"] == str(files.data("preferences", "train.jsonl"))
 

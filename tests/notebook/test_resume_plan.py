@@ -36,11 +36,18 @@ def test_tied_embeddings_count_once(large):
     assert not is_tiny(large)
 
 
-@pytest.mark.parametrize(("level", "steps"), [("quick", 6), ("standard", 12)])
+@pytest.mark.parametrize(("level", "steps"), [("quick", 4), ("standard", 12)])
 def test_a_tiny_model_is_resumed_after_each_step(level, steps):
     plan = plan_for("tiny-qwen2", level)
     assert (plan.steps, plan.points) == (steps, tuple(range(1, steps)))
     assert all(plan.tries(kind) and plan.resumes(kind) for kind in ("plain", "LoRA, unified, dropout"))
+
+
+def test_a_tiny_model_is_resumed_within_each_of_two_epochs_and_between_them():
+    plan = plan_for("tiny-qwen2", "quick")
+    assert {plan.epoch - 1, plan.epoch, plan.epoch + 1} <= set(plan.points)
+    assert plan.steps == 2 * plan.epoch
+    assert plan.pairs % plan.batch, "the last batch of an epoch is smaller"
 
 
 def test_a_large_model_is_resumed_where_an_epoch_ends_and_after(large):

@@ -39,7 +39,7 @@ def test_the_number_of_weights_follows_from_the_configuration():
     assert model_size.parameters_in(SMOLLM2) == 134_515_008
 
 
-@pytest.mark.parametrize(("chapter", "steps", "batch", "rate"), [("sft", 100, 24, 8e-3), ("lora", 60, 16, 1e-2)])
+@pytest.mark.parametrize(("chapter", "steps", "batch", "rate"), [("sft", 100, 24, 8e-3), ("lora", 48, 8, 1e-2)])
 def test_a_tiny_model_learns_by_heart_and_nothing_is_printed(chapter, steps, batch, rate, capsys):
     size = training_size.choose(chapter, TINY, "quick")
     assert (size.tiny, size.steps, size.batch, size.learning_rate) == (True, steps, batch, rate)

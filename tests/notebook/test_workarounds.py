@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from xpulab import warm
+from xpulab.notebook.workarounds import multiply_fast_on_amd
 
 pytestmark = pytest.mark.integration
 
@@ -77,6 +78,35 @@ def test_auto_trainer_can_be_imported_with_the_workaround(run):
 def test_imports_print_warnings_only_without_the_workaround():
     assert "Warning" in run_cold("import_trainer").stderr
     assert run_cold("import_trainer", "silence_import_warnings").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("described", "variable"),
+    [
+        ("vendor_id\t: AuthenticAMD\nflags\t: sse2 fma avx2\n", "5"),
+        ("vendor_id\t: HygonGenuine\nflags\t: sse2 fma avx2\n", "5"),
+        ("vendor_id\t: AuthenticAMD\nflags\t: sse2\n", None),
+        ("vendor_id\t: GenuineIntel\nflags\t: sse2 fma avx2\n", None),
+        ("CPU implementer\t: 0x41\n", None),
+        (None, None),
+    ],
+)
+def test_the_variable_for_fast_products_is_set_on_amd_and_hygon_only(tmp_path, monkeypatch, described, variable):
+    monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "")  # so that monkeypatch restores what there was
+    monkeypatch.delenv("MKL_DEBUG_CPU_TYPE")
+    processors = tmp_path / "cpuinfo"
+    if described is not None:
+        processors.write_text(described)
+    multiply_fast_on_amd(str(processors))
+    assert os.environ.get("MKL_DEBUG_CPU_TYPE") == variable
+
+
+def test_a_value_for_fast_products_that_the_user_has_set_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "4")
+    processors = tmp_path / "cpuinfo"
+    processors.write_text("vendor_id : AuthenticAMD\nflags : fma avx2\n")
+    multiply_fast_on_amd(str(processors))
+    assert os.environ["MKL_DEBUG_CPU_TYPE"] == "4"
 
 
 def test_the_trainer_has_no_log_history_and_the_callback_has(run):

@@ -9,7 +9,7 @@ import pytest
 
 from xpulab.faults import CATALOGUE
 from xpulab.faults.selftest import WITHOUT_MODELS, try_fault
-from xpulab.harness.plan import make_plans, plan_of_checks
+from xpulab.harness.plan import Plan, make_plans
 from xpulab.harness.run import kernel_environment
 
 pytestmark = pytest.mark.notebooks
@@ -20,7 +20,8 @@ PLANS = {plan.name: plan for plan in make_plans([], "quick")}
 def cells(fault):
     """How many cells run for the fault, all of them for one that ends its notebook."""
     plan = PLANS[fault.notebook]
-    part = plan if fault.reason_contains else plan_of_checks(plan.chapter, "quick", fault.detected_by)
+    detecting = [check for check in plan.chapter.checks if check.name in fault.detected_by]
+    part = plan if fault.reason_contains else Plan(plan.chapter, "quick", plan.chapter.closure_of(detecting), partial=True)
     return len(part.notebook.cells)
 
 

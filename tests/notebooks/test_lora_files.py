@@ -21,8 +21,8 @@ from xpulab.ranks.environment import before_launch
 
 pytestmark = pytest.mark.integration
 
-STEPS = 60
-BATCH = 16
+STEPS = 48
+BATCH = 8
 CONFIG = {
     "model_name_or_path": "base",
     "dataset_name_or_path": "data",

@@ -61,7 +61,7 @@ def new_groups(members: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Any]
     made = {}
     for each in members:
         made[each] = dist.new_group(list(each))
-        dist.barrier()  # without it gloo sometimes connects to a rank that does not listen yet
+        dist.barrier()  # gloo groups share keys in the store: without it a rank may read those of the group before
     return made
 
 

@@ -168,7 +168,7 @@ def _may_average(case: Case, device: str) -> bool:
 def groups(n: int, device: str, level: str) -> list[tuple[int, ...]]:
     """Groups beside that of all ranks: pairs of four ranks, or halves, quads, every second rank, and crossing ones.
 
-    On the CPU pairs only: gloo often cannot connect a second group of three ranks or more, and takes long for each.
+    On the CPU pairs only: gloo takes long for each group, and longer for one of more ranks.
     """
     if n <= 2:
         return [tuple(range(n))]  # a second communicator of all ranks

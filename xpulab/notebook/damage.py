@@ -6,6 +6,7 @@ A case is (kind, name, how): the checkpoint <folder>/<kind>/checkpoint-2, the na
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,8 +20,8 @@ from xpulab.notebook import processes
 Case = tuple[str, str, str]
 
 UNDAMAGED = "undamaged"
-_PARTS = 4
-"""In how many processes the cases are tried."""
+_PARTS = max(1, min(processes.AT_MOST, os.cpu_count() or 1))
+"""In how many processes the cases are tried: as many as run at the same time."""
 
 
 def truncate(path: Path, older: Path) -> None:

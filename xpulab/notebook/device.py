@@ -11,7 +11,6 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from importlib import metadata
 from typing import Any
 
 import psutil
@@ -23,8 +22,10 @@ from xpulab.doctor.cards import Card
 from xpulab.doctor.detect import detect
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
 from xpulab.doctor.pci import link_of
+from xpulab.doctor.versions import installed_versions
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
+from xpulab.notebook import workarounds
 from xpulab.notebook.parameters import check_parameters
 from xpulab.records.record import CardFacts, RunContext
 
@@ -54,6 +55,7 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     check_parameters()
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
+    workarounds.multiply_fast_on_amd()
     device = _first_that_works(cards) if name == "auto" else _select(name, cards)
     _record_run_context(device)
     return device
@@ -131,13 +133,7 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """The installed version of each package that influences the results, by name."""
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return installed_versions(_PACKAGES)
 
 
 def _record_run_context(device: Device) -> None:

@@ -1,7 +1,7 @@
 """Run a function once for each of several cases, every time in a new process, as after a crash or on another day.
 
 A GPU or an XPU can often be used by one process only. `run_each` then stays in this process; `run_each_apart` and `ends_of`,
-whose functions may end or restrict their process, use the CPU.
+whose functions may end or restrict their process, use the CPU. `side_by_side` is for runs of ranks that mostly wait.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from xpulab.devices import SIMULATED
 
 AT_MOST = 4
 """How many processes run at the same time, unless a caller allows fewer."""
+WAITING_FOR_EACH_CORE = 3
+"""How many runs of ranks at the same time: while their ranks connect to each other they wait, and compute nothing."""
 SECONDS = 200
 """The time limit of one process, unless a caller gives another."""
 
@@ -44,7 +46,29 @@ def run_each_apart(
     def run(case: Any) -> Any:
         return ranks.run(function, 1, case, device=forked_device(device), time_limit=seconds)[0]
 
-    return _in_threads(run, cases, at_once)
+    return _in_threads(run, cases, min(at_once, _cores()))
+
+
+def run_in_turn(
+    function: Callable[[Any], Any],
+    cases: Sequence[Any],
+    device: str,
+    at_once: int = AT_MOST,
+    seconds: float = SECONDS,
+    run: Callable[..., list[Any]] = run_each,
+) -> list[Any]:
+    """function(case) for each case, in as many new processes as run at the same time, each of which takes its cases in turn.
+
+    For cases that leave nothing behind in their process, which so starts once for several of them. seconds: the time limit of
+    a process. run: run_each or run_each_apart.
+    """
+    parts = max(1, min(at_once, _cores(), len(cases)))
+
+    def run_part(start: int) -> list[Any]:
+        return [function(case) for case in cases[start::parts]]
+
+    found = run(run_part, range(parts), device, at_once, seconds)
+    return [found[number % parts][number // parts] for number in range(len(cases))]
 
 
 def ends_of(function: Callable[[Any], Any], cases: Sequence[Any], device: str) -> list[str]:
@@ -57,7 +81,18 @@ def ends_of(function: Callable[[Any], Any], cases: Sequence[Any], device: str) -
             return failed.reports[0].reason
         return "it returned"
 
-    return _in_threads(end, cases)
+    return _in_threads(end, cases, min(AT_MOST, _cores()))
+
+
+def side_by_side(runs: Iterable[Callable[[], Any]], device: str) -> list[Any]:
+    """What each function returns, in their order; each calls ranks.run, and all of them wait at the same time.
+
+    device: the name of the device in use. On a GPU or an XPU, whose cards one run needs for itself, one run after the other.
+    Raises what the first function that fails raises, when all have ended.
+    """
+    if device != forked_device(device):
+        return [run() for run in runs]
+    return _in_threads(lambda run: run(), runs, WAITING_FOR_EACH_CORE * _cores())
 
 
 def forked_device(device: str) -> str:
@@ -65,6 +100,10 @@ def forked_device(device: str) -> str:
     return device if device in ("cpu", SIMULATED) else "cpu"
 
 
-def _in_threads(work: Callable[[Any], Any], cases: Iterable[Any], at_once: int = AT_MOST) -> list[Any]:
-    with ThreadPoolExecutor(min(at_once, os.cpu_count() or 1)) as pool:
+def _in_threads(work: Callable[[Any], Any], cases: Iterable[Any], at_once: int) -> list[Any]:
+    with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(work, cases))
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1

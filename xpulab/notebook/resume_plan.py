@@ -78,13 +78,13 @@ def plan_for(model: str, level: str) -> ResumePlan:
     """The plan for a model at a level."""
     parameters = parameters_of(model)
     if parameters < TINY:
-        steps = 12 if level == "standard" else 6
+        steps = 12 if level == "standard" else 4
         return ResumePlan(
             parameters,
             steps,
-            epoch=3,
-            pairs=20,
-            batch=8,
+            epoch=2,
+            pairs=6,
+            batch=4,
             learning_rate=3e-3,
             points=tuple(range(1, steps)),
             read_back=("plain", "unified"),

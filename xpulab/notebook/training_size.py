@@ -1,6 +1,6 @@
 """How much a chapter trains, and what it needs, with a model of a given size: chosen here, once, by the number of weights.
 
-The tiny models of data/models train on large batches for many steps, so that they learn the answers by heart. A pretrained
+The tiny models of data/models train for many steps, so that they learn the answers by heart. A pretrained
 model needs few steps, a small batch and a small learning rate, and it is judged by its improvement over its own start.
 
     size = choose("sft", AutoConfig.from_pretrained(folder), level)
@@ -85,8 +85,8 @@ _TINY: Mapping[str, Mapping[str, TrainingSize]] = {
         for level, steps, repeated in zip(_LEVELS, (100, 100, 300), (20, 20, 300), strict=True)
     },
     "lora": {
-        level: TrainingSize(True, steps, 16, 1e-2, 5, short, 0.1, 0.5, questions=16, rows_by_numpy=16)
-        for level, steps, short in zip(_LEVELS, (60, 60, 150), (25, 25, 60), strict=True)
+        level: TrainingSize(True, steps, batch, 1e-2, 5, short, 0.1, 0.5, questions=16, rows_by_numpy=batch)
+        for level, steps, batch, short in zip(_LEVELS, (48, 48, 150), (8, 8, 16), (12, 12, 60), strict=True)
     },
 }
 

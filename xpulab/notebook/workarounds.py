@@ -32,6 +32,22 @@ def silence_import_warnings() -> None:
         warnings.filterwarnings("ignore", message=message)
 
 
+def multiply_fast_on_amd(processors: str = "/proc/cpuinfo") -> None:
+    """On AMD and Hygon processors, let Paddle's matrix products on the CPU use AVX2; on others nothing changes.
+
+    Paddle 3.3 brings MKL of 2019, which takes its slowest code on processors that are not Intel's: on one core of an AMD EPYC
+    38 GFLOP/s in fp32 without, 100 with this. MKL reads the variable at its first product, so call it before that; a value
+    that the user has set is kept. processors: what Linux says about them; a file that is not there changes nothing.
+    """
+    try:
+        with open(processors, encoding="utf-8", errors="replace") as described:
+            words = set(described.read().split())
+    except OSError:
+        return
+    if words & {"AuthenticAMD", "HygonGenuine"} and {"avx2", "fma"} <= words:
+        os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "5")
+
+
 def silence_paddlenlp_log() -> None:
     """Silence PaddleNLP's log, which writes colours, times and paths into a notebook's outputs.
 
