@@ -1,4 +1,4 @@
-"""What all tests share: their tier, long ones first, and no kernel that waits for a port that another process took."""
+"""What all tests share: tier, order, what one worker runs, and no kernel that waits for a port that another process took."""
 
 from __future__ import annotations
 
@@ -16,14 +16,42 @@ TIERS = ("unit", "integration", "notebooks", "real")
 the command line. notebooks: executes the committed notebooks. real: with a pretrained model from the cache, only when asked for
 by -m real; such a test has no other tier."""
 
+ONE_WORKER = {
+    "the run of the whole suite, for which another worker would wait": (
+        "tests/notebooks/test_capability_lanes.py::TestLanes",
+        "tests/notebooks/test_clean_run.py::TestTheWholeSuite",
+        "tests/notebooks/test_clean_run.py::TestSimulatedCards",
+    ),
+    "ranks across nodes, which one module starts and another must not find": (
+        "tests/fleet/across/test_links.py",
+        "tests/ranks/across/test_running.py",
+    ),
+}
+"""By reason the modules and classes that run one after another in one of pytest-xdist's workers."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test without a tier is a unit test; the longest tests start first."""
+    """A test without a tier is a unit test; the longest tests start first, among them those that wait for a cluster."""
     for item in items:
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             item.add_marker(pytest.mark.unit)
-    items.sort(key=lambda item: TIERS.index(tier_of(item)), reverse=True)
+    items.sort(key=lambda item: (TIERS.index(tier_of(item)), "cluster" in item.fixturenames), reverse=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """With --dist loadscope one worker runs a module or a class, or those that ONE_WORKER names together."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # only here: pytest-xdist may be switched off
+
+    class OneWorker(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope = super()._split_scope(nodeid)
+            return next((name for name, scopes in ONE_WORKER.items() if scope in scopes), scope)
+
+    return OneWorker(config, log)
 
 
 def tier_of(item: pytest.Item) -> str:

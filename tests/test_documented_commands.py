@@ -133,7 +133,8 @@ def test_jupyterlab_starts_with_the_warm_kernel(tmp_path, command):
     ):
         try:
             kernels = kernelspecs(tmp_path, process)
-            assert "xpulab-warm" in kernels, (tmp_path / "log").read_text()
+            assert is_warm(kernels.get("xpulab-warm")), (tmp_path / "log").read_text()
+            assert is_warm(kernels["python3"]) == (command == ["xpulab", "lab"]), "the kernel that the notebooks name"
         finally:
             processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
             with contextlib.suppress(ProcessLookupError):
@@ -144,8 +145,13 @@ def test_jupyterlab_starts_with_the_warm_kernel(tmp_path, command):
     assert alive == []
 
 
+def is_warm(kernel):
+    """Whether a kernel that the server offers is forked."""
+    return kernel is not None and "kernel_provisioner" in kernel["spec"]["metadata"]
+
+
 def kernelspecs(folder, process):
-    """The names of the kernels that the server offers, once it answers."""
+    """The kernels that the server offers, by name, once it answers."""
     until = time.monotonic() + 100
     while time.monotonic() < until and process.poll() is None:
         for served in (folder / "runtime").glob("jpserver-*.json"):
