@@ -60,3 +60,11 @@ def test_it_is_shown_before_the_notebook_ends(plan, terminal):
         progress.on_cell(plan, 3, 5)
         progress.on_cell_end(plan, cell(FAILED))
         assert "one: RED failed demo.good: measured 0.9, expected < 0.63; it is more" in written.getvalue()
+
+
+def test_an_exception_without_text_has_only_its_name(plan):
+    assert lines(plan, error=("AssertionError", "")) == ["one: RED a cell raised AssertionError"]
+
+
+def test_an_interrupted_cell_is_not_called_red(plan):
+    assert lines(plan, error=("KeyboardInterrupt", "")) == []

@@ -82,8 +82,10 @@ def read_notebook(path: Path) -> NotebookNode:
         raise InputError(f"{path}: cannot be read: {error}") from error
     try:
         json.loads(text)
-        notebook = nbformat.reads(text, as_version=4)
-        nbformat.validate(notebook)
+        invalid: dict[str, Exception] = {}
+        notebook = nbformat.reads(text, as_version=4, capture_validation_error=invalid)
+        if invalid:
+            raise invalid["ValidationError"]
     except json.JSONDecodeError as error:
         raise InputError(f"{path} line {error.lineno}: not JSON: {error.msg}; restore the file from git") from error
     except (nbformat.ValidationError, ValueError, AttributeError, KeyError, TypeError) as error:

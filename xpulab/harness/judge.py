@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
-import nbformat
 from nbformat import NotebookNode
-from nbval import plugin as nbval
 
-from xpulab import files
 from xpulab.harness.chapter import read_notebook
 from xpulab.harness.execute import Run
 from xpulab.harness.explain import Explanation, explain
@@ -234,7 +230,9 @@ def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -
     if [cell.source for cell in executed_cells] != [cell.source for cell in committed_cells]:
         yield "its cells are not those of the committed notebook, so their text cannot be compared"
         return
-    comparison = _Comparison(device)
+    from xpulab.harness.shown_text import Comparison  # nbval imports pytest: not before the first notebook has ended
+
+    comparison = Comparison(is_sanitized=device != _COMMITTED_DEVICE)
     for number, (mine, theirs) in enumerate(zip(executed_cells, committed_cells, strict=True), start=1):
         if not comparison.applies(theirs) or _holds_red(mine) or _needs(mine):
             continue
@@ -251,43 +249,3 @@ def _holds_red(cell: NotebookNode) -> bool:
     """Whether one of its checks is red: its text then differs from the committed cell anyway."""
     records = (record_in(output.get("metadata", {})) for output in cell.outputs)
     return any(record and record.outcome in RED for record in records)
-
-
-class _Comparison:
-    """nbval's comparison of a cell's outputs, without pytest around it.
-
-    On the device that the committed outputs were made on nothing is sanitized; elsewhere a check may be skipped or known
-    that passes there, and data/nbval-sanitize.cfg makes those lines look alike.
-    """
-
-    colors = nbval.nocolors
-    sanitize = nbval.IPyNbCell.sanitize
-    compare_outputs = nbval.IPyNbCell.compare_outputs
-
-    def __init__(self, device: str) -> None:
-        config = files.data("nbval-sanitize.cfg")
-        patterns = [] if device == _COMMITTED_DEVICE else nbval.get_sanitize_patterns(config.read_text(encoding="utf-8"))
-        skipped = ("metadata", "traceback", "output_type", "name", "execution_count", "image/png", "image/jpeg")
-        self.parent = SimpleNamespace(sanitize_patterns=dict(patterns), skip_compare=skipped)
-        self.comparison_traceback: list[str] = []
-
-    @staticmethod
-    def applies(committed: NotebookNode) -> bool:
-        """Whether the committed cell has outputs that are to be compared."""
-        options = dict(nbval.find_metadata_tags(committed.metadata))
-        return options.get("check", True) and committed.execution_count is not None
-
-    def difference(self, executed: NotebookNode, committed: NotebookNode) -> str:
-        """What differs, in one line, or ""."""
-        mine, theirs = (
-            nbval.coalesce_streams([nbformat.from_dict(output) for output in cell.outputs]) for cell in (executed, committed)
-        )
-        if self.compare_outputs(mine, theirs):
-            return ""
-        return " ".join(line.strip() for line in self.comparison_traceback)[:400]
-
-    def format_output_compare(self, key: str, left: object, right: object) -> None:
-        """Called by nbval where two texts differ."""
-        pairs = zip(str(left).splitlines(), str(right).splitlines(), strict=False)
-        first = next(((mine, theirs) for theirs, mine in pairs if mine != theirs), (right, left))
-        self.comparison_traceback = [f"{first[0]!r}, not {first[1]!r}"]

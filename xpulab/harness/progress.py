@@ -17,6 +17,9 @@ from xpulab.harness.plan import Plan
 from xpulab.harness.timed_lines import TimedLines
 from xpulab.records.record import RED, Record, record_in
 
+_NO_FINDING = {"NotebookIsRed", "KeyboardInterrupt"}
+"""Exceptions that say nothing new: the verdict on checks that were shown, and the end by Ctrl-C or a time limit."""
+
 _REASON_CHARACTERS = 200
 """Of a reason or an exception; the end of the run and the reports have all of it."""
 
@@ -111,8 +114,9 @@ def red_lines(plan: Plan, cell: NotebookNode) -> Iterator[str]:
     for record in red:
         yield f"{plan.name}: RED {record.outcome} {record.name}: {_found(record)}"
     for output in cell.get("outputs", []):
-        if output.output_type == "error" and output.ename != "NotebookIsRed":
-            yield f"{plan.name}: RED a cell raised {_short(f'{output.ename}: {output.evalue}')}"
+        if output.output_type == "error" and output.ename not in _NO_FINDING:
+            raised = f"{output.ename}: {output.evalue}" if output.evalue else output.ename
+            yield f"{plan.name}: RED a cell raised {_short(raised)}"
 
 
 def _found(record: Record) -> str:

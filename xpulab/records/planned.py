@@ -36,20 +36,21 @@ def python_of(source: str) -> str:
     """The source of a cell as Python: IPython's magics and shell commands become function calls."""
     lines = list(dropwhile(str.isspace, source.splitlines(keepends=True)))  # IPython removes empty lines at the beginning
     text = "".join(lines)
-    if lines and not lines[0][0].isspace() and _is_python(text):
-        return text if text.endswith("\n") else f"{text}\n"
+    text = text if text.endswith("\n") else f"{text}\n"
+    if lines and not lines[0][0].isspace() and _tree_of(text):
+        return text
     from IPython.core.inputtransformer2 import TransformerManager  # takes longer to import than to plan a book without magics
 
     return TransformerManager().transform_cell(source)
 
 
-def _is_python(text: str) -> bool:
-    """Whether it is Python as it stands: magics and shell commands are not."""
+@lru_cache(maxsize=1024)
+def _tree_of(text: str) -> ast.Module | None:
+    """What it says as Python; None when it is none, as magics and shell commands are. Not to be changed: it is kept."""
     try:
-        ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError):
-        return False
-    return True
+        return None
 
 
 def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[PlannedCheck, ...]:
@@ -85,15 +86,13 @@ def names_in(tree: ast.AST) -> list[str]:
 def _checks_in(source: str, cell: int, where: str) -> list[PlannedCheck]:
     blank = len(list(takewhile(str.isspace, source.splitlines(keepends=True))))  # IPython removes these lines
     try:
-        tree = ast.parse(python_of(source))
+        tree = _tree_of(python_of(source)) or ast.parse(python_of(source))
     except SyntaxError as error:
         raise InputError(f"{where} cell {cell} line {(error.lineno or 1) + blank}: not Python: {error.msg}") from error
     if "check" not in source:
         return []
-    if blank:
-        ast.increment_lineno(tree, blank)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_check(node.func)]
-    return [_planned(call, cell, where) for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset))]
+    return [_planned(call, cell, where, blank) for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset))]
 
 
 def _is_check(function: ast.expr) -> bool:
@@ -105,9 +104,10 @@ def _is_check(function: ast.expr) -> bool:
     )
 
 
-def _planned(call: ast.Call, cell: int, where: str) -> PlannedCheck:
+def _planned(call: ast.Call, cell: int, where: str, blank: int = 0) -> PlannedCheck:
     first = call.args[0] if call.args else None
-    at = f"{where} cell {cell} line {call.lineno}"
+    line = call.lineno + blank
+    at = f"{where} cell {cell} line {line}"
     if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
         raise InputError(
             f'{at}: a check\'s name must be a literal, as in check.close("sft.loss", ...), so that it can be missed '
@@ -116,4 +116,4 @@ def _planned(call: ast.Call, cell: int, where: str) -> PlannedCheck:
     capability, dot, what = first.value.partition(".")
     if not (capability and dot and what):
         raise InputError(f'{at}: check {first.value!r} has no capability: name it "<capability>.<what>"')
-    return PlannedCheck(first.value, call.func.attr, cell, call.lineno)
+    return PlannedCheck(first.value, call.func.attr, cell, line)
