@@ -120,9 +120,9 @@ def train(config):
     network = AutoModelForCausalLM.from_pretrained(config["model"], dtype=config["dtype"])
     adapted = add_adapter(network, config["rank"], config["dtype"])
     learning = [weight for weight in adapted.parameters() if not weight.stop_gradient]
-    optimizer = paddle.optimizer.AdamW(
-        config["learning_rate"], parameters=learning, weight_decay=0.0, multi_precision=config["dtype"] != "float32"
-    )
+    rates = paddle.optimizer.lr.PolynomialDecay(config["learning_rate"], config["steps"], config["learning_rate"] / 4)
+    is_half = config["dtype"] != "float32"
+    optimizer = paddle.optimizer.AdamW(rates, parameters=learning, weight_decay=0.0, multi_precision=is_half)
     model = paddle.DataParallel(adapted) if cards > 1 else adapted
     examples = [encode(tokenizer, row) for row in read_rows(config["data"])]
     losses = []
@@ -131,6 +131,7 @@ def train(config):
         loss = loss_of(model, batch_of(tokenizer, chosen[card::cards]))
         loss.backward()
         optimizer.step()
+        rates.step()
         optimizer.clear_grad()
         losses.append(float(loss))
         if card == 0:
