@@ -1,11 +1,15 @@
 """Creates the virtual environment .venv in the repository, for the device of this machine.
 
-    python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu] [-- ARGUMENTS]
+    python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu] [--make-only] [-- ARGUMENTS]
 
 It installs env/requirements/<device>.txt and the repository itself (editable), and writes .venv/xpulab.json last: what was
 installed, and from which files. When that file is still valid, nothing changes. Otherwise the environment is created again,
 and the reason is printed; so the next run also repairs an interrupted installation. With ARGUMENTS, the Python of the
-environment is then executed with them.
+environment is then executed with them, unless --make-only is given.
+
+`auto` takes the device that this machine is meant to have (xpulab.doctor.meant). Where Paddle cannot use that, nothing is
+installed: an environment that is complete is used as it is; without one the exit code is 2, and where ARGUMENTS are those of
+`xpulab run`, result.json and junit.xml of a red run are written, and the exit code is 1.
 
 A device that is named must exist. --set installs a set without this check, for example to build an image on another machine.
 
@@ -14,7 +18,7 @@ XPULAB_VENV names another folder than .venv (a relative path starts at the repos
 installer (.venv.log).
 
 Only the standard library is used. Python 3.8 is enough to print which Python is missing.
-Exit codes: 2 when the environment could not be created, 128 + n when signal n stopped it.
+Exit codes: 1 when a run is red before it starts, 2 when the environment could not be created, 128 + n when signal n stopped it.
 """
 
 from __future__ import annotations
@@ -50,6 +54,10 @@ LOG_LINES = 20  # shown of the log when an installation fails
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
+class Refused(Exception):
+    """A run is red before anything is installed; the only argument is the exit code. The reports are written."""
+
+
 class Stopped(BaseException):
     """A signal asked this process to stop; the only argument is the number of the signal."""
 
@@ -63,7 +71,10 @@ def main(arguments):
         if sys.version_info < (3, 10):  # noqa: UP036 - xpulab.doctor, which detects the device, needs 3.10.
             python, _ = find_python(SUPPORTED, venv)
             os.execv(python, [python, "-IS", os.path.abspath(__file__), *arguments])
-        create_if_needed(venv, expected_state(options.set or requirement_set(options.device)))
+        wanted = options.set or requirement_set(options.device, venv, run_arguments(command))
+        create_if_needed(venv, expected_state(wanted))
+    except Refused as refused:
+        return refused.args[0]
     except InputError as error:
         report(error)
         return 2
@@ -73,7 +84,7 @@ def main(arguments):
     except Stopped as stopped:
         report(f"stopped. The next run creates {venv} again if it is not complete.")
         return 128 + stopped.args[0]
-    if command:
+    if command and not options.make_only:
         python = str(venv / "bin" / "python")
         os.execv(python, [python, *command])
     return 0
@@ -85,6 +96,7 @@ def parse(arguments):
         usage="%(prog)s [-h] [--device DEVICE | --set SET] [-- ARGUMENTS]",
         description="Creates the virtual environment .venv. Details: see the docstring of this file.",
     )
+    parser.add_argument("--make-only", action="store_true", help="do not execute ARGUMENTS")
     which = parser.add_mutually_exclusive_group()
     devices = ("auto", "cpu", "gpu", "xpu", "sim")
     which.add_argument("--device", choices=devices, default="auto", help="a device of this machine; auto: detect it")
@@ -106,17 +118,56 @@ def create_if_needed(venv, state):
             write_marker(venv, dict(state, python=version))
 
 
-def requirement_set(device):
-    """The requirement set for the device: cpu, gpu or xpu. Raises InputError when the machine lacks the device."""
+def requirement_set(device, venv, run=None):
+    """The requirement set for the device: cpu, gpu or xpu. Raises InputError when the machine lacks the device.
+
+    run: the arguments of `xpulab run`, when that is executed later. For `auto` on a machine whose accelerator is lost it is the
+    set of the environment when that is complete; otherwise Refused is raised, or InputError where no run is asked for.
+    """
     if wheel_device(device) == "cpu":
         return "cpu"
+    from xpulab.doctor import lost_run, meant
     from xpulab.doctor.detect import detect, require
 
     detection = detect()
-    if device == "auto":
-        return detection.device
-    require(device, detection)
-    return device
+    if device != "auto":
+        require(device, detection)
+        return device
+    asked = lost_run.option(run or [], "--expect")
+    expect = meant.expected() if asked is None else meant.expected_count(asked)
+    installed = installed_set(venv)
+    wheels = [f"paddlepaddle-{installed}"] if installed in ("xpu", "gpu") else []
+    try:
+        chosen = meant.auto(detection, wheels, expect)
+    except meant.AcceleratorLost as error:
+        if installed and not reason_to_create(venv, expected_state(installed)):
+            if run is None:
+                report(error)
+            return installed  # xpulab run says it, with all reports
+        if run is None:
+            raise
+        folder = lost_run.write(error.lost, run, ROOT / "notebooks")
+        report(f"RED, nothing was installed; report: {folder / 'result.json'}\n{error}")
+        raise Refused(1) from error
+    for warning in meant.warnings(detection):
+        report(f"warning: {warning}")
+    return chosen
+
+
+def installed_set(venv):
+    """The set that an environment was made with; None when there is none, or it does not say."""
+    try:
+        device = json.loads((venv / MARKER).read_text())["device"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return device if device in ("cpu", "gpu", "xpu") else None
+
+
+def run_arguments(command):
+    """The arguments of `xpulab run` in a command; None when it is another one, or runs nothing."""
+    if command[:3] != ["-m", "xpulab", "run"] or {"--list", "--help"} & set(command):
+        return None
+    return command[3:]
 
 
 def expected_state(device):

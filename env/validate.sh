@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # env/validate.sh [--no-model] [ARGS]: creates .venv for the device of this machine (or for --device X in ARGS) unless it is
 # ready, fetches the pretrained model of the chapters unless it is there, then runs: xpulab run ARGS. Where the model cannot
-# be had it says so and goes on; --no-model does not try. Works from any folder; relative paths in ARGS start there.
+# be had it says so and goes on; --no-model does not try. Works from any folder; relative paths in ARGS start there. On a machine
+# that is meant to have an accelerator which Paddle cannot use it installs nothing and is red, exit code 1, with reports.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
@@ -22,7 +23,7 @@ done
 xpulab=(bash "$here/venv.sh" --device "$device" -- -m xpulab)
 
 if [ -n "$model" ]; then
-    bash "$here/venv.sh" --device "$device"
+    bash "$here/venv.sh" --device "$device" --make-only -- -m xpulab run ${arguments[@]+"${arguments[@]}"}
     "${xpulab[@]}" model "$model" --optional || { code=$?; [ $code -lt 128 ] || exit $code; } # stopped by a signal
 fi
 exec "${xpulab[@]}" run ${arguments[@]+"${arguments[@]}"}

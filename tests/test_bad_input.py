@@ -65,6 +65,8 @@ WRONG = {
     "an unknown device": (["--device", "tpu"], {}, ["tpu", "xpu, gpu, cpu"]),
     "an xpu that is not there": (["--device", "xpu"], {}, ["/dev/xpu", "paddlepaddle-xpu==3.3.0", "modprobe kunlun"]),
     "a gpu that is not there": (["--device", "gpu"], {}, ["nvidia-smi", "paddlepaddle-gpu==3.3.1"]),
+    "fewer cards expected than none": (["--expect", "-1"], {}, ["--expect"]),
+    "no number of expected cards": (["--expect", "eight"], {}, ["--expect", "eight"]),
     "no card": (["--cards", "0"], {}, ["--cards"]),
     "a seed below 0": (["--seed", "-1"], {}, ["--seed"]),
     "hours at another level than soak": (["--hours", "1"], {}, ["--hours 1", "--level soak"]),

@@ -41,6 +41,7 @@ from xpulab.pretrained.cache import sha256_of
 from xpulab.pretrained.download import fetch
 from xpulab.pretrained.prepare import find
 from xpulab.pretrained.releases import RELEASES
+from xpulab.records.usable import whole_cores
 
 THEIRS = ("torch", "transformers", "peft", "tokenizers", "safetensors", "gguf", "numpy")
 OURS = ("paddlepaddle", "paddlenlp", "tokenizers", "numpy")
@@ -139,7 +140,7 @@ def measured(content: dict[str, Any]) -> dict[str, Any]:
     }
     losses = other_implementation.lora_losses(model, tokenizer, training_rows())
     differences["losses"] = max(abs(ours - theirs) for ours, theirs in zip(losses, other.losses, strict=True))
-    threads = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
+    threads = int(os.environ.get("OMP_NUM_THREADS", whole_cores()))
     print(json.dumps({"differences": differences, "equal": equal}))
     return {
         **content,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from importlib import metadata
 from itertools import groupby
@@ -15,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from xpulab import files
+from xpulab.faults import CATALOGUE
 
 PAGE = files.ROOT / "docs" / "faults.md"
+CHECKS = "## What each check detected"
+"""The heading of the page's second part."""
 
 
 def main(arguments: list[str]) -> None:
@@ -53,6 +57,26 @@ def as_page(result: dict[str, Any]) -> str:
     detected = sorted((trial for trial in trials if not trial["missed"]), key=_order)
     for notebook, of_it in groupby(detected, key=lambda trial: trial["notebook"]):
         body += ["", f"## {notebook}", "", *_table(list(of_it))]
+    if not_run := [fault for fault in CATALOGUE if fault.not_run]:
+        rows = [(fault.name, fault.what, "not run", ", ".join(fault.detected_by), fault.not_run) for fault in not_run]
+        body += [
+            "",
+            "## Not run",
+            "",
+            "| fault | what breaks | lane | must be detected by | why |",
+            "|---|---|---|---|---|",
+            *map(_line, rows),
+        ]
+    body += [
+        "",
+        CHECKS,
+        "",
+        "How many faults each check detected, of those that break more than xpulab's own code, and whether it was ever the",
+        "only one. A trial ends when all checks that must detect its fault are red: others may have detected it later.",
+        "",
+    ]
+    body += ["| check | faults | ever the only one |", "|---|---|---|"]
+    body += [f"| {check} | {each['faults']} | {'yes' if each['alone'] else 'no'} |" for check, each in result["checks"].items()]
     return "\n".join([*head, *body]) + "\n"
 
 
@@ -66,6 +90,10 @@ def _row(trial: dict[str, Any]) -> str:
     detected = f"the notebook's end: *{reason}*" if reason and not trial["missed"] else ", ".join(trial["detected_by"])
     lane = trial["device"] if trial["level"] == "quick" else f"{trial['device']}, {trial['level']}"
     cells = (trial["fault"], trial["what"], lane, detected or "-", f"{trial['seconds']:.0f}")
+    return _line(cells)
+
+
+def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

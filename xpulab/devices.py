@@ -10,6 +10,9 @@ SIMULATED = "sim"
 
 DEVICES = (*REAL, SIMULATED)
 
+JUDGED = {"cpu": "CPU", "gpu": "GPU", "xpu": "XPU", SIMULATED: "simulated cards"}
+"""By device what a run on it judges: every verdict names it, so that a green CPU is not taken for a card."""
+
 MOST_CARDS = 16
 """The most cards, and so the most ranks, that one machine may have; as many are simulated at most."""
 

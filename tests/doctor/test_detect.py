@@ -86,6 +86,8 @@ def test_every_line_names_what_was_looked_for(p800):
         "found      device nodes /dev/xpu[0-9]*: 2 (/dev/xpu0, /dev/xpu1)",
         "found      xpu-smi or xpu_smi: xpu-smi shows 2 cards, driver 5.0.21.26",
         "not found  NVIDIA cards on the PCI bus: none",
+        "not found  NVIDIA's driver: not loaded",
+        "not found  device nodes /dev/nvidia[0-9]*: none",
         "not found  nvidia-smi: nvidia-smi is not on PATH",
     ]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from xpulab.doctor.cards import Card, Reading
+from xpulab.doctor.distributions import installed_frameworks, installed_versions
 from xpulab.doctor.versions import (
     SeveralFrameworks,
-    installed_frameworks,
-    installed_versions,
     read_supported,
     require_one_framework,
     version_rows,

@@ -23,6 +23,7 @@ def test_kl3_table_gives_every_number_of_a_card(formats):
         ("kl3_table", "5.0.21.26", "5.0.21", ["P800 OAM", "P800 OAM"]),
         ("kl3_table_older", "515.58", None, ["P800 PCIe"]),
         ("kl3_table_busy", "5.19.0.0", "10.2", ["P800 OAM"]),
+        ("kl3_table_sriov", "5.0.21.40", "5.0.21", ["P800 OAM", "P800 VF", "P800 VF"]),
         ("kl2_table_narrow", "4.0", "4.31", ["R300", "R300"]),
         ("kl1_kl2_table_wide", "4.0", "4.0", ["R200", "K100"]),
         ("kl1_table_k200", "4.0", "4.0", ["K200", "K200"]),
@@ -32,6 +33,12 @@ def test_kl3_table_gives_every_number_of_a_card(formats):
 def test_tables_of_both_generations_give_versions_and_models(formats, name, driver, runtime, models):
     report = parse_table((formats / f"{name}.txt").read_text())
     assert (report.driver, report.runtime, [card.model for card in report.cards]) == (driver, runtime, models)
+
+
+def test_virtual_functions_of_a_p800_are_cards_with_half_its_memory(formats):
+    cards = parse_table((formats / "kl3_table_sriov.txt").read_text()).cards
+    assert [(card.generation, card.memory_total_mib) for card in cards] == [("KL3", 98304), ("KL3", 49152), ("KL3", 49152)]
+    assert [(card.pci_address, card.memory_used_mib) for card in cards[1:]] == [("0000:5e:00.1", 1536), ("0000:5e:00.2", 0)]
 
 
 def test_process_rows_of_a_busy_card_are_not_taken_for_cards(formats):

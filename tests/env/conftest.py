@@ -28,24 +28,12 @@ if [ "$repository" ]; then
     echo "$repository" > "$("$python" -c 'import site; print(site.getsitepackages()[0])')/repository.pth"
 fi
 """
-DETECT = """
-from types import SimpleNamespace
-from xpulab.errors import InputError
-
-def detect():
-    return SimpleNamespace(device="cpu")
-
-def require(device, detection):
-    raise InputError("no " + device + " on this machine. To fix it: load the driver")
-"""
-
-
-_OURS = ("OMP_NUM_THREADS", "PYTHONPATH", "XPULAB_VENV")
+_OURS = ("OMP_NUM_THREADS", "PYTHONPATH", "XPULAB_VENV", "XPULAB_LABEL", "XPULAB_EXPECT")
 """Variables of this process that a command on that machine does not get."""
 
 
 class Repository:
-    """folder is the repository; PATH has a fake uv and python3, and the commands of the system."""
+    """folder is the repository; PATH has a fake uv and python3, and the commands of the system; system stands for "/"."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "repository"
@@ -56,14 +44,19 @@ class Repository:
         shutil.copytree(ROOT / "env", self.folder / "env", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", self.folder)
         self.write("xpulab/__init__.py", "")
-        for name in ("xpulab/errors.py", "xpulab/devices.py"):
-            self.write(name, (ROOT / name).read_text())
-        self.write("xpulab/doctor/__init__.py", "")
-        self.write("xpulab/doctor/detect.py", DETECT)
+        for name in ("errors.py", "devices.py", "records/__init__.py", "records/node.py"):
+            self.write(f"xpulab/{name}", (ROOT / "xpulab" / name).read_text())
+        without_caches = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "xpulab/doctor", self.folder / "xpulab/doctor", ignore=without_caches)
+        shutil.copytree(ROOT / "notebooks", self.folder / "notebooks", ignore=shutil.ignore_patterns(".*"))
+        self.system = folder / "system"
+        self.system.mkdir()
         self.calls_file.touch()
         self.behaviour.touch()
         self.tool("uv", UV.format(calls=self.calls_file, behaviour=self.behaviour))
         self.tool("python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        for name in ("nvidia-smi", "xpu-smi", "xpu_smi"):  # not those of the machine that runs the tests
+            self.tool(name, "#!/bin/sh\nexit 9\n")
 
     def write(self, path: str, text: str) -> None:
         target = self.folder / path
@@ -75,13 +68,20 @@ class Repository:
         (self.bin / name).write_text(script)
         (self.bin / name).chmod(0o755)
 
+    def card(self, vendor: str = "1d22", device: str = "3688", kind: str = "120000") -> None:
+        """Put a card on the bus; by default a P800."""
+        function = self.system / "sys/bus/pci/devices/0000:03:00.0"
+        function.mkdir(parents=True)
+        for name, value in (("vendor", vendor), ("device", device), ("class", kind)):
+            (function / name).write_text(f"0x{value}\n")
+
     def start(self, *command: str, **changed: str) -> subprocess.Popen[str]:
         """Starts a command on this machine; changed are environment variables."""
         inherited = {key: value for key, value in os.environ.items() if key not in _OURS}
         return subprocess.Popen(
             command,
             cwd=self.folder.parent,
-            env={**inherited, "PATH": f"{self.bin}:/usr/bin:/bin", **changed},
+            env={**inherited, "PATH": f"{self.bin}:/usr/bin:/bin", "XPULAB_SYSTEM_ROOT": str(self.system), **changed},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

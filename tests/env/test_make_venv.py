@@ -91,7 +91,7 @@ def test_an_outdated_environment_is_created_again_with_the_reason(made, damage, 
 def test_another_set_creates_it_again_and_so_does_going_back(made):
     assert "contains the cpu set, but gpu is requested" in made.make("--set", "gpu")[1]
     assert made.marker["device"] == "gpu"
-    assert "contains the gpu set, but cpu is requested" in made.make()[1]
+    assert "contains the gpu set, but cpu is requested" in made.make("--device", "cpu")[1]
 
 
 def test_a_repository_that_moved_gets_a_new_environment(made):
@@ -105,9 +105,31 @@ def test_a_repository_that_moved_gets_a_new_environment(made):
 def test_a_missing_device_leaves_the_environment_alone(made):
     code, printed = made.make("--device", "xpu")
     assert code == 2
-    assert printed == "xpulab: no xpu on this machine. To fix it: load the driver\n"
+    assert printed.startswith("xpulab: no xpu on this machine") and "modprobe kunlun" in printed
     assert (made.venv / "stray").exists()
     assert made.calls == []
+
+
+def test_an_environment_for_an_accelerator_is_not_made_again_for_the_cpu_by_auto(made):
+    made.make("--set", "gpu")
+    code, printed = made.make()
+    assert (code, made.marker["device"]) == (0, "gpu")
+    assert "the environment contains paddlepaddle-gpu" in printed and printed.endswith("--device cpu\n")
+
+
+def test_a_lost_card_makes_nothing(repository):
+    repository.card()
+    code, printed = repository.make()
+    assert (code, repository.venv.exists()) == (2, False)
+    assert "0000:03:00.0 (1d22:3688)" in printed and "modprobe kunlun" in printed
+    assert repository.make("--device", "cpu")[0] == 0
+
+
+def test_a_display_chip_alone_is_a_warning(repository):
+    repository.card("10de", "1eb8", "030000")
+    code, printed = repository.make()
+    assert (code, repository.marker["device"]) == (0, "cpu")
+    assert "warning: 0000:03:00.0 (10de:1eb8)" in printed
 
 
 def test_a_missing_device_makes_nothing(repository):

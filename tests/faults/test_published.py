@@ -32,18 +32,26 @@ TRIAL = {
 
 def page(*changes):
     trials = [{**TRIAL, **changed} for changed in changes]
-    return publish_faults.as_page({"detected": sum(not trial["missed"] for trial in trials), "faults": trials})
+    checks = {"sft.recall": {"faults": 3, "alone": True}}
+    detected = sum(not trial["missed"] for trial in trials)
+    return publish_faults.as_page({"detected": detected, "faults": trials, "checks": checks})
 
 
 def test_the_page_names_every_fault_of_the_catalogue_on_each_of_its_lanes_and_no_other():
-    rows = [line.split("|") for line in publish_faults.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    text = publish_faults.PAGE.read_text(encoding="utf-8").partition(publish_faults.CHECKS)[0]
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")]
     tried = {(fault.name, lane) for fault in CATALOGUE for lane in fault.lanes}
     tried |= {(fault.name, f"{fault.device}, smoke") for fault in CATALOGUE if fault.smoke}
+    tried |= {(fault.name, "not run") for fault in CATALOGUE if fault.not_run}
     assert {(row[1].strip(), row[3].strip()) for row in rows} - {("fault", "lane")} == tried
 
 
 def test_a_row_says_what_breaks_where_and_what_detected_it():
     assert "| a-fault | something \\| breaks | cpu | sft.recall, sft.loss-falls | 12 |" in page({})
+
+
+def test_it_says_what_each_check_detected():
+    assert "| sft.recall | 3 | yes |" in page({}).partition(publish_faults.CHECKS)[2]
 
 
 def test_missed_faults_come_first():

@@ -213,20 +213,33 @@ def test_missed_faults_come_first():
     assert table.trials_to_json([detected, missed])["detected"] == 1
 
 
+def test_for_each_check_the_faults_are_counted_that_it_detected_and_whether_it_was_the_only_one():
+    def trial(name, *red, **named):
+        fault = Fault(name, "what", "demo", "cpu", ("demo.root",), nothing, **{"breaks": ("math:sqrt",), **named})
+        return selftest.Trial(fault, "quick", red, None, 1.0)
+
+    own = trial("own", "demo.root", breaks=("xpulab.files:data",))
+    counted = table.tally([trial("a", "demo.root", "demo.text"), trial("b", "demo.root"), trial("b", "demo.root"), own])
+    assert counted == {"demo.root": table.CheckTally(2, True), "demo.text": table.CheckTally(1, False)}
+    assert "2  demo.root, once as the only one" in table.format_tally(counted)
+    assert table.trials_to_json([own])["checks"] == {}
+
+
 def test_a_fault_has_the_name_and_the_sentence_of_its_function():
-    @declare("demo", detected_by=("demo.root",))
-    def something_breaks():
+    @declare("demo", detected_by=("demo.root",), wraps="math:sqrt")
+    def something_breaks(real, x):
         """Something breaks.
 
         And more.
         """
 
     assert (something_breaks.name, something_breaks.what) == ("something-breaks", "Something breaks.")
+    assert something_breaks.breaks == ("math:sqrt",)
 
 
 def test_a_fault_without_a_docstring_is_refused():
     with pytest.raises(ValueError, match="needs a docstring"):
-        declare("demo", detected_by=("demo.root",))(nothing)
+        declare("demo", detected_by=("demo.root",), breaks="cells")(nothing)
 
 
 def test_a_name_that_no_fault_has_is_refused():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.harness.conftest import section
@@ -75,7 +77,7 @@ def test_memory_that_a_young_notebook_will_take_is_not_available():
 
 
 def test_unknown_memory_is_no_reason_to_wait():
-    assert admitted(Shown(0.0, available=None), [OLD]) == 0
+    assert admitted(Shown(0.0, available=math.inf), [OLD]) == 0
 
 
 def test_a_smaller_notebook_starts_before_one_that_does_not_fit():

@@ -185,14 +185,14 @@ def test_a_killed_kernel_is_named_with_its_cell_and_its_log(verdict_on):
 
 def test_an_exception_is_told_in_its_first_line_and_the_later_checks_are_missing(verdict_on):
     verdict = verdict_on("colourful")
-    assert verdict.reasons[0] == "cell 4 raised ValueError: \x1b[31mred\x1b[0m <script>"
+    assert verdict.reasons[0] == "cell 4 of section all raised ValueError: \x1b[31mred\x1b[0m <script>"
     assert (verdict.outcome, outcomes(verdict)) == ("failed", {"demo.good": "passed", "demo.later": "missing"})
 
 
 def test_a_cell_that_never_ends_is_counted_as_a_reader_of_the_code_counts(verdict_on):
     verdict = verdict_on("endless")
     assert verdict.run.stopped == "cell 3 had not ended after 4 s"
-    assert verdict.reasons[1].startswith("cell 3 raised KeyboardInterrupt")
+    assert verdict.reasons[1].startswith("cell 3 of section all raised KeyboardInterrupt")
     assert outcomes(verdict) == {"demo.later": "missing"}
 
 

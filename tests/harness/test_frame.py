@@ -47,7 +47,7 @@ CASES = {
         ['check.equal("demo.h", 2, 2, control=3)', "1 / 0", 'check.equal("demo.i", 2, 2, control=3)'],
         {},
         "failed",
-        "cell 4 raised ZeroDivisionError",
+        "cell 4 of section all raised ZeroDivisionError",
         {"demo.h": "passed", "demo.i": "missing"},
     ),
     "kernel_dies": (

@@ -174,7 +174,7 @@ def test_a_notebook_that_ran_on_another_device_than_asked_is_red(case):
 
 def test_a_cell_that_raised_is_red_though_the_checks_passed(case):
     case.code(5).outputs = [v4.new_output("error", ename="OSError", evalue="disk full\nmore", traceback=[])]
-    assert red(case.verdict()) == "cell 5 raised OSError: disk full"
+    assert red(case.verdict()) == "cell 5 of section all raised OSError: disk full"
 
 
 def test_an_exception_without_words_is_told(case):
@@ -190,7 +190,7 @@ def test_the_verdicts_own_error_is_not_told_twice(case):
 
 def test_the_verdicts_own_error_counts_when_no_check_is_red(case):
     case.code(5).outputs = [v4.new_output("error", ename="NotebookIsRed", evalue="nothing", traceback=[])]
-    assert red(case.verdict()) == "cell 5 raised NotebookIsRed: nothing"
+    assert red(case.verdict()) == "cell 5 of section all raised NotebookIsRed: nothing"
 
 
 def test_cells_that_papermill_added_are_neither_counted_nor_compared(case):
@@ -199,7 +199,7 @@ def test_cells_that_papermill_added_are_neither_counted_nor_compared(case):
     case.executed.cells[:1] = [note, case.executed.cells[0], injected]
     assert case.verdict().outcome == "passed"
     case.code(6).outputs = [v4.new_output("error", ename="OSError", evalue="disk full", traceback=[])]
-    assert red(case.verdict()) == "cell 5 raised OSError: disk full"
+    assert red(case.verdict()) == "cell 5 of section all raised OSError: disk full"
 
 
 @pytest.mark.parametrize(("seconds", "notes"), [(44.0, ()), (46.0, ("it took 46 s, its budget is 30 s",))])

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import pytest
 
-from xpulab.harness import machine
-from xpulab.harness.machine import Machine, Reading, usable_cores
+from xpulab.harness.machine import Machine, Reading
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Files:
-    """Folders in place of /proc and /sys/fs/cgroup, and a clock that stands."""
+    """A folder in place of /, and a clock that stands."""
 
     def __init__(self, folder):
-        self.proc, self.cgroup, self.now = folder / "proc", folder / "cgroup", 0.0
+        self.root, self.proc, self.now = folder, folder / "proc", 0.0
         self.proc.mkdir()
-        self.machine = Machine(lambda: self.now, self.proc, self.cgroup)
-
-    def put(self, name, text):
-        path = self.cgroup / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        self.machine = Machine(lambda: self.now, folder)
 
     def spend(self, *busy, idle=0.0):
         """/proc/stat once each core has computed so many seconds in all."""
@@ -38,12 +33,12 @@ class Files:
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: {0, 1})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
     return Files(tmp_path)
 
 
 def test_nothing_readable_is_all_unknown(files):
-    assert files.machine.look() == Reading(cores=2, busy=None, available=None)
+    assert files.machine.look() == Reading(cores=2, busy=None, available=math.inf)
 
 
 @pytest.mark.parametrize("text", ["", "cpu0 a b c\n", "cpu0\ncpu1 1\n", "\0"])
@@ -52,7 +47,7 @@ def test_a_damaged_file_is_unknown(files, text):
         (files.proc / name).write_text(text)
     files.machine.look()
     files.now = 1.0
-    assert files.machine.look().available is None
+    assert files.machine.look().available == math.inf
 
 
 def test_busy_cores_are_the_mean_between_two_looks(files):
@@ -83,50 +78,15 @@ def test_only_the_cores_that_this_process_may_use_count(files):
     assert files.look(1.0, 0, 0, 1).busy == 0.0
 
 
-def test_available_memory_is_that_of_the_machine(files):
-    (files.proc / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    2048 kB\n")
-    assert files.machine.look().available == 2 << 20
-
-
-@pytest.mark.parametrize(
-    "group",
-    [
-        {"memory.max": "5000\n", "memory.current": "4000\n", "memory.stat": "anon 1\ninactive_file 500\n"},
-        {
-            "memory/memory.limit_in_bytes": "5000",
-            "memory/memory.usage_in_bytes": "4000",
-            "memory/memory.stat": "cache 9\ntotal_inactive_file 500",
-        },
-    ],
-    ids=["v2", "v1"],
-)
-def test_a_container_has_what_its_limit_leaves_without_cached_files(files, group):
-    (files.proc / "meminfo").write_text("MemAvailable: 2048 kB\n")
-    for name, text in group.items():
-        files.put(name, text)
-    assert files.machine.look().available == 1500
-
-
-def test_a_container_without_a_limit_has_the_memory_of_the_machine(files):
-    (files.proc / "meminfo").write_text("MemAvailable: 2048 kB\n")
-    files.put("memory.max", "max\n")
-    files.put("memory.current", "4000\n")
-    assert files.machine.look().available == 2 << 20
-
-
-@pytest.mark.parametrize(
-    ("group", "cores"),
-    [
-        ({}, 2),
-        ({"cpu.max": "max 100000\n"}, 2),
-        ({"cpu.max": "150000 100000\n"}, 1.5),
-        ({"cpu.max": "800000 100000\n"}, 2),
-        ({"cpu.max": "nonsense"}, 2),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 2),
-        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 0.5),
-    ],
-)
-def test_the_quota_of_a_container_limits_its_cores(files, group, cores):
-    for name, text in group.items():
-        files.put(name, text)
-    assert usable_cores(files.cgroup) == cores
+def test_cores_and_memory_are_those_that_this_process_may_use(files):
+    group = files.root / "sys/fs/cgroup"
+    for path, text in {
+        files.proc / "self/cgroup": "0::/",
+        files.proc / "meminfo": "MemAvailable: 2048 kB\n",
+        group / "cpu.max": "150000 100000",
+        group / "memory.max": "5000",
+        group / "memory.current": "4000",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert files.machine.look() == Reading(cores=1.5, busy=None, available=1000)

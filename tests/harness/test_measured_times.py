@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.harness.conftest import section
-from xpulab import files
+from xpulab import cli, files
 from xpulab.harness.execute import in_order, longest_first
 from xpulab.harness.measured_times import MeasuredTimes, default_path
 from xpulab.harness.plan import read_plan
@@ -133,3 +134,12 @@ def test_side_by_side_the_shortest_comes_first_then_what_judges_times_then_the_l
     plans.append(chapter("timed", section("times", judges_times=True), GOOD, budget=20))
     assert names(in_order(plans, MeasuredTimes("cpu", "quick", kept))) == ["short", "timed", "long", "middle"]
     assert in_order([], MeasuredTimes("cpu", "quick", kept)) == []
+
+
+def test_a_list_of_what_would_run_shows_the_measured_time(chapter, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    plan = chapter("one", budget=90)
+    arguments = ["run", "one", "--list", "--device", "cpu"]
+    assert "about 90 s" in CliRunner().invoke(cli.app, arguments, catch_exceptions=False).output
+    MeasuredTimes("cpu", "quick").note(plan, 7.0, MIB)
+    assert "about 7 s" in CliRunner().invoke(cli.app, arguments, catch_exceptions=False).output

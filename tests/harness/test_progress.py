@@ -8,6 +8,7 @@ import pytest
 from nbformat import v4
 from rich.console import Console
 
+from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import read_plan
 from xpulab.harness.progress import progress_on, red_lines
 from xpulab.records.record import Record, Row
@@ -53,10 +54,10 @@ def test_an_exception_is_a_line_but_the_verdict_of_a_red_notebook_is_not(plan):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_it_is_shown_before_the_notebook_ends(plan, terminal):
+def test_it_is_shown_before_the_notebook_ends(plan, terminal, tmp_path):
     written = io.StringIO()
     console = Console(file=written, force_terminal=terminal, width=60)
-    with progress_on(console, [plan]) as progress:
+    with progress_on(console, [plan], MeasuredTimes("cpu", "quick", tmp_path / "times.json")) as progress:
         progress.on_cell(plan, 3, 5)
         progress.on_cell_end(plan, cell(FAILED))
         assert "one: RED failed demo.good: measured 0.9, expected < 0.63; it is more" in written.getvalue()

@@ -329,17 +329,19 @@ def test_all_reports_work_without_any_record(reported):
 def test_the_terminal_shows_what_is_wrong_and_the_verdict(verdicts):
     text = format_result(result_of(*verdicts))
     assert "passed  green  2 of 2 checks compared, 2.0 s" in text.splitlines()
-    for outcome in ("failed", "broken", "known", "fixed"):
+    for outcome in ("failed", "broken", "fixed"):
         assert f"        {outcome} mixed.{outcome}: what mixed.{outcome} means" in text.splitlines()
     assert "        note: slow" in text.splitlines() and "        it needs 2 cards" in text.splitlines()
     last = "RED: 1 of 6 notebooks passed, 8 checks compared, 8 controls rejected, on cpu in 12 s"
     assert text.splitlines()[-1] == last
 
 
-def test_the_terminal_names_the_cases_of_a_known_defect_once():
+def test_the_terminal_has_one_line_for_all_known_defects_with_the_command_that_lists_them():
     rows = (Row("float16", "known", 3.0, "< 1", "rejected", "a defect"), Row("float32", "passed", 0.1, "< 1", "rejected"))
     text = format_result(result_of(verdict("n", record("n.one"), record("n.two", "known", rows=rows, reason="a defect"))))
-    assert "          float16; data/known_issues.yaml has each defect with its workaround" in text.splitlines()
+    (line,) = (line for line in text.splitlines() if "known" in line)
+    assert line.startswith("1 checks met known defects") and "xpulab report --known --run " in line
+    assert "n.two" not in text
 
 
 def test_the_banner_has_the_first_reason_and_the_chapter_all(verdicts, reported):
@@ -351,7 +353,7 @@ def test_the_banner_has_the_first_reason_and_the_chapter_all(verdicts, reported)
 def test_every_report_says_what_its_device_does_not_prove(reported, device):
     result, root, page = reported(verdict("n", record("n.one")), device=device)
     stated = {each.get("name"): each.get("value") for each in root[0].iter("property")}
-    assert stated == {"device": device, "level": "quick", "scope": result["scope"]}
+    assert stated == {"device": device, "level": "quick", "verdict": result["verdict"], "scope": result["scope"]}
     text = format_result(result_of(verdict("n", record("n.one")), device=device))
     assert result["scope"] in html.unescape(page) and result["scope"] in text
     assert {"cpu": "the CPU", "gpu": "a GPU", "xpu": "Kunlun XPU", "sim": "simulated cards"}[device] in result["scope"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import nbformat
 import pytest
 from nbformat import v4
 
 from tests.harness.conftest import section
 from xpulab.harness import resume
+from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
 from xpulab.records.processor import ProcessorSeconds, add_to_cell
 from xpulab.records.record import Record
@@ -104,6 +107,42 @@ def test_what_is_left_runs_with_what_it_needs(plan, folder, ran, killed_in, left
     assert [name for name in sections_of(resume.begin(plan, folder).rest) if name != "all"] == [
         name for name in left if name != "all"
     ]
+
+
+def raise_in(folder, number, where="notebooks"):
+    """Code cell `number` of what was executed raised, and nothing of what needs its section ran."""
+    path = folder / where / "chapter.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    cell = [cell for cell in notebook.cells if cell.cell_type == "code"][number - 1]
+    cell.outputs = [v4.new_output("error", ename="OSError", evalue="disk", traceback=[])]
+    cell.metadata.papermill.status = "failed"
+    nbformat.write(notebook, path)
+
+
+def test_a_section_that_raised_is_not_run_again_nor_what_needs_it(plan, folder, ran):
+    ran(5)
+    raise_in(folder, 4)
+    begun = resume.begin(plan, folder)
+    assert sections_of(begun.rest) == ["b"]
+    told = json.loads(begun.records.read_text())["left_out"]
+    assert told["missing"] == dict.fromkeys(("demo.a", "demo.c"), "after cell 4 of section a raised")
+    ran(99, asked=begun.rest, where="rest", text="second", run=RUN)
+    verdict = judge(plan, resume.finish(begun, folder))
+    assert {record.name: record.outcome for record in verdict.records} == {
+        "demo.a": "missing",
+        "demo.b": "passed",
+        "demo.c": "missing",
+    }
+    assert verdict.reasons[0] == "cell 4 of section a raised OSError: disk"
+
+
+def test_a_section_that_raises_when_it_runs_again_is_lost(plan, folder, ran):
+    ran(6)
+    begun = resume.begin(plan, folder)
+    ran(99, asked=begun.rest, where="rest", text="second", run=RUN)
+    raise_in(folder, 3, where="rest")
+    verdict = judge(plan, resume.finish(begun, folder))
+    assert verdict.reasons[0] == "cell 3 of section a raised OSError: disk"
 
 
 def test_a_damaged_notebook_is_run_again(plan, folder, ran):

@@ -23,8 +23,11 @@ def shown_by(display_on):
 
 
 def test_a_notebook_is_announced_once_with_its_whole_name():
-    chapter = SimpleNamespace(name=LONG, budget_seconds=3.0)
-    text = shown_by(lambda console: (progress_on(console, []), lambda lines: [lines.on_cell(chapter, n, 9) for n in (1, 2)]))
+    chapter = SimpleNamespace(name=LONG)
+    times = SimpleNamespace(seconds=lambda plan: 3.0)
+    text = shown_by(
+        lambda console: (progress_on(console, [], times), lambda lines: [lines.on_cell(chapter, n, 9) for n in (1, 2)])
+    )
     assert re.fullmatch(r"\[ +\d+\.\d s\] " + re.escape(f"{LONG}: started, 9 cells, about 3 s\n"), text)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from xpulab.checks.table import Table
 from xpulab.notebook import collective_cases as cc
+from xpulab.notebook.collective_calls import outcome_of_nothing
 
 SUM = cc.Case("all_reduce", "call", "SUM", "float32", 7, "mixed", (0, 1, 2), -1, "own", True)
 
@@ -142,17 +143,53 @@ def test_a_wrong_combination_is_named():
     assert "all_reduce SUM float32[7] mixed, all ranks 0 1 2, call, own memory[0]" in record.reason
 
 
-def test_a_type_that_a_card_does_not_support_is_skipped_with_its_message():
+@pytest.mark.parametrize("device", ["cpu", "gpu", "xpu", "sim"])
+def test_an_error_that_nothing_declares_is_red_whatever_its_words_and_shows_the_entry_that_would_declare_it(device):
     case = replace(SUM, dtype="int8")
     answers = {case.name: [f"{cc.REFUSAL}RuntimeError: BKCL does not support INT8"] * 3}
-    assert outcome_of([case], answers, "xpu").outcome == "skipped"
-    assert outcome_of([case], answers, "sim").outcome == "failed"
+    record = outcome_of([case], answers, device)
+    row = next(row for row in record.rows if row.case == case.row)
+    assert row.outcome == "failed"
+    assert (
+        f"devices: [{device}]" in str(cc.undeclared(answers[case.name][0], case, device))
+        and "does not support INT8" in row.reason
+    )
 
 
-def test_a_refusal_on_some_ranks_only_fails():
-    case = replace(SUM, dtype="int8")
-    answers = {case.name: [f"{cc.REFUSAL}RuntimeError: not supported", *cc.expected(case, "xpu")[1:]]}
-    assert outcome_of([case], answers, "xpu").outcome == "failed"
+def test_what_is_declared_is_not_tried_and_skipped_with_its_source():
+    rows = Table("collectives.values")
+    cc.compare(rows, "values", "cpu", [], {})
+    record = rows.record("", 0.0)
+    assert record.outcome == "skipped" and record.reason.count("measured on the CPU") == 2
+    assert "reduce_scatter: " in record.reason and "all_reduce AVG stream: " in record.reason
+    tried = cc.make(4, "cpu", "quick", 0)
+    assert not any(case.kind == "reduce_scatter" or (case.op, case.form) == ("AVG", "stream") for case in tried)
+
+
+@pytest.mark.parametrize("device", ["gpu", "xpu"])
+def test_an_error_without_elements_that_nothing_declares_is_red_and_shows_its_entry(device):
+    shown = outcome_of_nothing("reduce", device, f"{cc.REFUSAL}RuntimeError: not supported", "right")
+    assert "not supported" in shown and "form: no elements" in shown and f"devices: [{device}]" in shown
+
+
+def test_a_declared_error_without_elements_counts_as_nothing_but_the_next_sum_still_counts():
+    error = f"{cc.REFUSAL}RuntimeError: not supported"
+    assert outcome_of_nothing("reduce", "cpu", error, "right") == "nothing, the next sum is right"
+    assert outcome_of_nothing("reduce", "cpu", error, "wrong") == "nothing, the next sum is wrong"
+
+
+def test_the_trial_across_nodes_takes_no_word_for_a_missing_kernel():
+    case = replace(SUM, dtype="bfloat16")
+    shown = cc.undeclared(f"{cc.REFUSAL}RuntimeError: type not supported", case, "xpu")
+    assert shown.endswith("source: WHO SAYS SO}") and "call: all_reduce" in shown
+    assert cc.declared(case, "xpu") is None and cc.declared(replace(case, kind="reduce_scatter"), "cpu") is not None
+
+
+def test_objects_are_not_scattered_in_a_group():
+    for device in ("cpu", "sim", "gpu", "xpu"):
+        made = cc.make(4, device, "quick", 0)
+        assert not any((case.kind, case.form, case.everyone) == ("scatter", "object", False) for case in made)
+        assert any((case.kind, case.form, case.everyone) == ("scatter", "object", True) for case in made)
 
 
 def test_every_control_is_wrong(quick):

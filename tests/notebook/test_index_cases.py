@@ -9,6 +9,7 @@ import pytest
 
 from xpulab.checks.table import Table
 from xpulab.notebook import index_cases
+from xpulab.notebook.missing_kernels import lacked
 
 SEED = 0
 
@@ -99,15 +100,20 @@ def test_a_wrong_answer_fails(answers, cases, wrong):
     assert outcomes(index_cases.compare_writes, changed)["failed"] == 1
 
 
-def test_a_refusal_fails_and_a_missing_kernel_of_a_16_bit_type_is_skipped(answers, cases):
+def test_an_error_fails_unless_the_device_is_known_to_lack_the_kernel_for_this_type(answers, cases, monkeypatch):
     refused, lacking = (
-        next(place for place, case in enumerate(cases) if case.dtype == dtype) for dtype in ("float64", "float16")
+        next(place for place, case in enumerate(cases) if case.dtype == dtype and "[tensor([" in case.name)
+        for dtype in ("float64", "int32")
     )
-    changed = {flag: list(of_flag) for flag, of_flag in answers.items()}
     before = outcomes(index_cases.compare_reads, answers)["skipped"]
+    changed = {flag: list(of_flag) for flag, of_flag in answers.items()}
     for of_flag in changed.values():
-        of_flag[refused] = (index_cases.NO_KERNEL, None)
-        of_flag[lacking] = (index_cases.NO_KERNEL, None)
+        for place in (refused, lacking):
+            of_flag[place] = ("RuntimeError: (NotFound) the kernel is not registered, not supported", None)
+    assert outcomes(index_cases.compare_reads, changed)["failed"] == 2
+    monkeypatch.setattr(
+        index_cases, "lacked", lambda kernel, dtype: "it has none" if dtype == "int32" else lacked(kernel, dtype)
+    )
     found = outcomes(index_cases.compare_reads, changed)
     assert (found["failed"], found["skipped"]) == (1, before + 1)
 

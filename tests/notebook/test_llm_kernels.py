@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import paddle
 import paddle.nn.functional as F
 import pytest
 
 from xpulab.checks.table import Table
 from xpulab.notebook import fused_kernels, llm_kernels
-from xpulab.notebook.missing_kernels import results_of
 
 
 def recorded(add_rows):
@@ -64,19 +62,3 @@ def test_each_shape_around_powers_of_two_occurs_once():
     shapes = llm_kernels.around(range(5, 8))
     assert len(set(shapes)) == len(shapes) == 25  # (64, 64, 64) stands for three
     assert {63, 64, 65, 128} < {size for shape in shapes for size in shape}
-
-
-def test_a_missing_kernel_is_a_skipped_row_and_other_errors_are_raised():
-    table = Table("kernels.table")
-
-    def missing():
-        raise RuntimeError("(NotFound) no kernel\n at /paddle/paddle/phi/core/kernel_factory.cc:273")
-
-    def defect():
-        raise RuntimeError("out of memory")
-
-    assert results_of(table, "missing", missing) == []
-    assert results_of(table, "there", lambda: [paddle.ones([1])])[0].item() == 1.0
-    with pytest.raises(RuntimeError, match="out of memory"):
-        results_of(table, "defect", defect)
-    assert table.record("means", 0.0).outcome == "skipped"

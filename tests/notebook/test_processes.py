@@ -35,7 +35,7 @@ def test_results_come_in_the_order_of_the_cases(count):
 
 
 def test_cases_share_as_many_processes_as_run_at_the_same_time(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(processes, "whole_cores", lambda: 3)
     processes.run_in_turn(str, range(7), GPU, run=in_parts)
     processes.run_in_turn(str, range(2), GPU, run=in_parts)
     processes.run_in_turn(str, range(7), GPU, at_once=1, run=in_parts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import psutil
 import pytest
@@ -38,20 +36,6 @@ def test_too_much_memory_is_refused():
 def test_too_much_disk_is_refused_with_the_variable_to_set():
     with pytest.raises(InputError, match="TMPDIR"):
         resources.require(memory=0, disk=1e18, seconds=1)
-
-
-def group(folder: Path, limit: str) -> Path:
-    (folder / "memory.max").write_text(f"{limit}\n")
-    (folder / "memory.current").write_text("600\n")
-    return folder
-
-
-def test_a_control_group_limits_the_memory(tmp_path: Path):
-    assert resources.available_memory(group(tmp_path, "1000")) == 400
-
-
-def test_a_control_group_without_a_limit_changes_nothing(tmp_path: Path):
-    assert resources.available_memory(group(tmp_path, "max")) > 10**6
 
 
 def test_freed_memory_goes_back_to_the_system():

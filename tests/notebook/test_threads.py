@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from xpulab.records.usable import whole_cores
+
 pytestmark = pytest.mark.integration
 
 LOOK = """
@@ -23,7 +25,7 @@ print(json.dumps([found, mkl.MKL_Get_Max_Threads(), *blas, int(os.environ["MKL_N
 """
 
 
-@pytest.mark.parametrize(("given", "expected"), [(None, len(os.sched_getaffinity(0))), ("1", 1)])
+@pytest.mark.parametrize(("given", "expected"), [(None, whole_cores()), ("1", 1)])
 def test_products_use_all_cores_unless_the_variable_is_set(given: str | None, expected: int):
     variables = {name: value for name, value in os.environ.items() if name != "MKL_NUM_THREADS"} | {"OMP_NUM_THREADS": "1"}
     if given:

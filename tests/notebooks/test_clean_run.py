@@ -32,7 +32,7 @@ def environment():
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-ONLY_AT_STANDARD = {"checkpoint.float8-alone", "collectives.zero-size"}
+ONLY_AT_STANDARD = {"collectives.zero-size"}
 """Checks whose known issues do not show at level quick."""
 
 

@@ -75,7 +75,7 @@ def test_a_check_is_printed_with_measured_and_expected(tmp_path):
         "DIFFERS      demo.rows, bad",
         "DIFFERS      demo.rows",
     ]
-    assert "3.5 (1 of 1 differ)" in shown and "ValueError: stop" in shown
+    assert "3.5 (1 of 1 outside" in shown and "within 0.1: 3.0" in shown and "ValueError: stop" in shown
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,8 @@ def test_a_check_is_printed_with_measured_and_expected(tmp_path):
         ("np.float32(-0.0)", "np.float32(0.0)", "DIFFERS"),
         ("np.int64(2**53 + 1)", "np.int64(2**53)", "DIFFERS"),
         ("np.float32(1)", "np.float64(1)", "DIFFERS"),
-        ('{"a": [np.float32("nan"), 2]}', '{"a": [np.float32("nan"), 2]}', "as expected"),
+        ('{"a": [np.float32("nan"), 2]}', '{"a": [np.float32("nan"), 2]}', "DIFFERS"),
+        ('{"a": [np.float32(1), np.float32(2)]}', '{"a": [np.float32(1), np.float32(2)]}', "as expected"),
         ("[1, 2]", "[1, 2, 3]", "DIFFERS"),
     ],
 )

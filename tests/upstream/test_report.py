@@ -8,10 +8,11 @@ import os
 import subprocess
 import sys
 
+import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from xpulab import cli
+from xpulab import cli, files
 from xpulab.harness.plan import make_plans
 from xpulab.records.known_issues import load
 from xpulab.upstream.cells import slice_for
@@ -48,7 +49,7 @@ def test_every_known_issue_has_a_script_without_xpulab_or_a_reason(name):
 @pytest.mark.integration
 @pytest.mark.parametrize(
     "name",
-    ["checkpoint.safetensors", "all-to-all.one-rank-plain"],
+    ["checkpoint.safetensors", "all-to-all.one-rank"],
 )
 def test_the_script_shows_each_known_case_where_xpulab_is_missing(xpulab, tmp_path, name):
     done = xpulab("report", name, "--device", "cpu", "--cards", "2", "--out", "report")
@@ -101,15 +102,53 @@ def test_the_text_has_what_the_form_asks_for_in_both_languages(xpulab, tmp_path,
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize(
+    "line",
+    ["check.equal('demo.red', [1.0, nan], [1.0, nan], control=[2.0, nan])", "check.equal('demo.red', [], [], control=[1])"],
+    ids=["nan", "empty"],
+)
+def test_a_check_that_is_red_for_nan_or_for_an_empty_value_differs_in_its_script_too(xpulab, tmp_path, monkeypatch, line):
+    notebook = nbformat.read(files.NOTEBOOKS / "00_environment.ipynb", as_version=4)
+    head = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    heading = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
+    notebook.cells = [
+        *head,
+        nbformat.v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"),
+        nbformat.v4.new_markdown_cell("## All", metadata={"xpulab": heading}),
+        nbformat.v4.new_code_cell(f"nan = float('nan')\n{line}"),
+        nbformat.v4.new_code_cell("verdict()"),
+    ]
+    notebook.metadata["xpulab"]["capabilities"] = ["demo"]
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(notebook, tmp_path / "notebooks" / "00_demo.ipynb")
+    monkeypatch.setattr(files, "NOTEBOOKS", tmp_path / "notebooks")
+    run = xpulab("run", "00_demo", "--device", "cpu", "--out", "run")
+    assert (run.exit_code, "demo.red" in run.output) == (1, True), run.output
+    done = xpulab("report", "demo.red", "--run", "run")
+    assert (done.exit_code, "DIFFERS" in done.output) == (0, True), done.output
+
+
+@pytest.mark.integration
 def test_a_check_that_agrees_here_is_said_to_show_nothing(xpulab, tmp_path):
     done = xpulab("report", "indexing.smoke-view", "--device", "cpu", "--out", "report")
     assert (done.exit_code, "shows no difference" in done.output) == (1, True), done.output
     assert "脚本没有发现差异" in (tmp_path / "report" / "issue.md").read_text()
 
 
+def test_the_known_defects_that_a_run_met_are_listed_with_their_cases(xpulab, tmp_path):
+    row = {"case": "float16", "outcome": "known"}
+    known = {"name": "n.two", "outcome": "known", "means": "two is two", "reason": "a defect", "rows": [row]}
+    checks = [known, {**known, "name": "n.one", "outcome": "passed"}]
+    (tmp_path / "result.json").write_text(json.dumps({"device": "cpu", "cards": 1, "notebooks": [{"checks": checks}]}))
+    done = xpulab("report", "--known", "--run", ".")
+    assert (done.exit_code, "n.two: two is two\n  float16;" in done.output, "n.one" in done.output) == (0, True, False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ([], "give the name of a check, or --known"),
+        (["--known"], "give the name of a check, or --known"),
         (["indexing.smoke-vew"], "no chapter has a check 'indexing.smoke-vew'; did you mean indexing.smoke-view"),
         (["operators.empty"], "a script without xpulab cannot be made"),
         (["indexing.smoke-view", "--run", "nowhere"], "nowhere/result.json: cannot be read"),

@@ -27,7 +27,7 @@ import psutil
 from jupyter_client import KernelManager
 
 from xpulab import files, warm
-from xpulab.harness.execute import INJECTED
+from xpulab.harness.sections import INJECTED
 from xpulab.warm import kernels
 
 _POLL_SECONDS = 0.02

@@ -30,6 +30,7 @@ from where_time_goes import Spent, chapters_of
 
 from xpulab import files
 from xpulab.harness.plan import read_plan
+from xpulab.records.usable import whole_cores
 
 IGNORED = "nbval-ignore-output"
 """The tag of a cell that nbval runs, but does not compare."""
@@ -251,7 +252,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--chapters", default="*", help="a glob of names; default: all")
     parser.add_argument("--times", type=int, default=1, help="how often each tool runs; default: 1")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="of nbmake -n and nbval -n; default: one a core")
+    parser.add_argument("--jobs", type=int, default=whole_cores(), help="of nbmake -n and nbval -n; default: one a core")
     parser.add_argument("--tool", action="append", choices=NAMES, help="only this one; may be repeated")
     parser.add_argument("--also", action="append", default=[], metavar="PYTHON", help="another Python that has more tools")
     parser.add_argument("--timeout", type=float, default=1800.0, help="of each command, in seconds; default: 1800")

@@ -11,6 +11,7 @@ with a machine whose load the simulation computes.
 from __future__ import annotations
 
 import argparse
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +71,7 @@ class SimulatedMachine:
             del self.looks[0]
         began, before = self.looks[0]
         busy = (self.spent - before) / (self.now - began) if self.now - began >= 0.6 else None
-        return Reading(self.cores, busy, None)
+        return Reading(self.cores, busy, math.inf)
 
     def forget(self) -> None:
         """As xpulab.harness.machine.Machine.forget."""

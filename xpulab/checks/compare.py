@@ -61,7 +61,7 @@ def equal(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
     A tensor or array may be compared with a list of numbers.
     """
     if hasattr(value, "shape") or hasattr(expected, "shape"):
-        arrays = _as_array(value), _as_array(expected)
+        arrays = as_array(value), as_array(expected)
         of_numbers = not any(array.dtype.kind in "OSU" for array in arrays)
         value, expected = arrays if of_numbers else (_to_list(value), _to_list(expected))
     return _compare_leaves(value, expected, "equal", lambda got, want: _leaf_equal(got, want, nonfinite))
@@ -228,7 +228,7 @@ def _leaf_equal(got: Any, want: Any, nonfinite: bool) -> Finding:
         return finding
     if isinstance(want, str | bytes):
         return Finding(got == want, repr(got) if isinstance(got, bytes) else got, repr(want), _format_difference(got, want))
-    got, want = _as_array(got), _as_array(want)
+    got, want = as_array(got), as_array(want)
     if why := _why_incomparable(got, want, nonfinite):
         return Finding(False, None, "equal", why, incomparable=True)
     alike = _equal_elements(got, want) | _both_nan(got, want)
@@ -245,7 +245,7 @@ def _leaf_bitwise(got: Any, want: Any, nonfinite: bool) -> Finding:
         return finding
     if isinstance(want, str | bytes):
         return Finding(got == want, repr(got), repr(want), _format_difference(got, want))
-    if why := _why_incomparable(_as_array(got), _as_array(want), nonfinite):
+    if why := _why_incomparable(as_array(got), as_array(want), nonfinite):
         return Finding(False, None, "the same bits", why, incomparable=True)
     got_type, want_type = _type_names(got, want)
     if got_type != want_type:
@@ -327,7 +327,7 @@ def _both_nan(got: np.ndarray, want: np.ndarray) -> Any:
 
 def _as_doubles(value: Any) -> np.ndarray:
     """The value as an array in double precision (complex where it is complex)."""
-    array = _as_array(value)
+    array = as_array(value)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"numbers are expected, not {array.dtype}")
     if array.dtype.kind in "iu" and not _fits_in_double(array).all():
@@ -335,10 +335,10 @@ def _as_doubles(value: Any) -> np.ndarray:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def _as_array(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
     """The value as an array of numbers: a low-precision type that numpy lacks (bfloat16, float8) becomes float32."""
     if isinstance(value, list | tuple):
-        items = [_as_array(item) for item in value]
+        items = [as_array(item) for item in value]
         array = np.asarray(items)
         if array.dtype.kind in "fc" and not all(item.dtype.kind not in "iu" or _fits_in_double(item).all() for item in items):
             raise TypeError("numpy would round an integer of this list to a float: give an array of integers")

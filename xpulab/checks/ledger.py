@@ -6,10 +6,12 @@ import json
 import os
 from pathlib import Path
 
+from xpulab.records import left_out
+from xpulab.records.left_out import LeftOut
 from xpulab.records.record import Record, RunContext, record_in, worse
 
 RECORDS = "XPULAB_RESUMED"
-"""The environment variable with the file that holds the records of sections which ran in an earlier kernel of this run."""
+"""The environment variable with the file that holds what earlier kernels of this run left: records, and what was left out."""
 
 
 class Ledger:
@@ -27,13 +29,27 @@ class Ledger:
         self.run_context: RunContext | None = None
         self.resumed: frozenset[str] = frozenset()
         self._made_in: dict[str, int | None] = {}
+        self._left_out_before = LeftOut()
+        self._left_out_now: Path | None = None
 
     def resume(self, file: Path) -> None:
         """Take over the records of an earlier kernel. A check that runs again can only make its record worse."""
         stored = json.loads(file.read_text(encoding="utf-8"))
-        for record in filter(None, map(record_in, stored)):
+        for record in filter(None, map(record_in, stored["records"])):
             self.records[record.name] = record
         self.resumed = frozenset(self.records)
+        self._left_out_before = LeftOut.from_json(json.dumps(stored["left_out"]))
+
+    def listen(self, file: Path) -> None:
+        """The file will hold what was left out in this kernel, once a cell has raised."""
+        self._left_out_now = file
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The checks that were left out up to now, in this run's kernels, and the cells that raised."""
+        if self._left_out_now is None or not self._left_out_now.exists():
+            return self._left_out_before
+        return self._left_out_before.joined_with(LeftOut.from_json(self._left_out_now.read_text(encoding="utf-8")))
 
     @property
     def device(self) -> str:
@@ -68,3 +84,5 @@ ledger = Ledger()
 ledger.watch_cells()
 if RECORDS in os.environ:
     ledger.resume(Path(os.environ.pop(RECORDS)))  # not for processes that this kernel starts
+if left_out.VARIABLE in os.environ:
+    ledger.listen(Path(os.environ.pop(left_out.VARIABLE)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from xpulab.devices import SIMULATED
+from xpulab.devices import JUDGED, SIMULATED
 from xpulab.records.format import format_measured
 from xpulab.records.record import RED, Record, RunContext
 
@@ -33,8 +33,9 @@ def details(text: str) -> str:
 
 
 def banner(green: bool, summary: str, context: RunContext | None, date: str) -> str:
-    """READY or NOT READY, what was counted, and where it was measured: machine, card, driver, versions, date."""
+    """What is READY or NOT READY, what was counted, and where it was measured: machine, card, driver, versions, date."""
     colour, word = (GREEN, "READY") if green else (WRONG, "NOT READY")
+    word = f"{JUDGED[context.device]}: {word}" if context else word
     facts = [*_where(context), date]
     return (
         f'<div style="border-left:0.6em solid {colour};padding:0.4em 1em;margin:0.4em 0">'

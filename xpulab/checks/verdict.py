@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from xpulab.checks import markup
@@ -11,7 +12,7 @@ from xpulab.records.record import RED, Record, is_compared, is_green, reconcile
 
 
 class NotebookIsRed(Exception):
-    """A check failed, was broken or never ran, or nothing was compared."""
+    """A check failed, was broken or never ran, a cell raised, or nothing was compared."""
 
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython shows instead of a traceback."""
@@ -22,21 +23,25 @@ def verdict() -> None:
     """Show the verdict and every check with its numbers; raise NotebookIsRed when the notebook is not green.
 
     A check is planned when its name is in the source of a cell that has run, in this kernel or in an earlier one of a run that
-    was resumed. Run all cells before you rely on the verdict.
+    was resumed, or when the harness says that it left the check out. Run all cells before you rely on the verdict.
     """
     from IPython import get_ipython
     from IPython.display import HTML, display
 
     history = get_ipython().user_ns["In"]
     cells = history if any(history) else ledger.sources
-    planned = dict.fromkeys([*(name for name in ledger.records if name in ledger.resumed), *_planned_names(cells)])
-    records = reconcile(list(planned), ledger.records.values())
+    left_out = ledger.left_out
+    resumed = (name for name in ledger.records if name in ledger.resumed)
+    planned = dict.fromkeys([*resumed, *_planned_names(cells), *left_out.missing])
+    records = reconcile(list(planned), ledger.records.values(), left_out.missing)
+    green = is_green(records) and not left_out.raised
+    summary = " ".join([_summary(records), *(f"{happened[0].upper()}{happened[1:]}." for happened in left_out.raised)])
     date = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    banner = markup.banner(is_green(records), _summary(records), ledger.run_context, date)
+    banner = markup.banner(green, summary, ledger.run_context, date)
     display(HTML(banner + markup.verdict_tables(records)))
-    print(_summary(records))
-    if not is_green(records):
-        raise NotebookIsRed(_why_red(records))
+    print(summary)
+    if not green:
+        raise NotebookIsRed("; ".join([*left_out.raised, *_why_red(records)]))
 
 
 def _planned_names(cells: list[str]) -> list[str]:
@@ -59,8 +64,9 @@ def _outcomes(records: tuple[Record, ...]) -> list[str]:
     return list(dict.fromkeys(record.outcome for record in records))
 
 
-def _why_red(records: tuple[Record, ...]) -> str:
+def _why_red(records: tuple[Record, ...]) -> Iterator[str]:
     red = [f"{record.name} ({record.outcome})" for record in records if record.outcome in RED]
     if red:
-        return f"{len(red)} of {len(records)} checks are red: {', '.join(red)}"
-    return "nothing was compared, so the notebook is not green"
+        yield f"{len(red)} of {len(records)} checks are red: {', '.join(red)}"
+    elif not any(map(is_compared, records)):
+        yield "nothing was compared, so the notebook is not green"

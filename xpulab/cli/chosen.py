@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,22 +16,45 @@ if TYPE_CHECKING:
 
 
 def device(asked: str) -> str:
-    """The device to run on: the one asked for when it is there, for auto the best one that is.
+    """The device to run on: the one asked for when it is there, for auto the one that this machine is meant to have.
 
-    Raises InputError for a device that is not there, and when the installed wheel is not the device's.
+    Raises AcceleratorLost for auto where that cannot be used, and for an accelerator with fewer cards than expected; InputError
+    for a device that is named and not there, and when the installed wheel is not the device's.
     """
+    from xpulab.doctor import meant
     from xpulab.doctor.detect import detect, require
-    from xpulab.doctor.versions import framework_row, installed_frameworks, require_one_framework
+    from xpulab.doctor.distributions import installed_frameworks
+    from xpulab.doctor.versions import framework_row, require_one_framework
 
-    found = detect()
-    device = found.device if asked == "auto" else asked
+    found, wheels, expect = detect(), installed_frameworks(), meant.expected()
+    device = meant.auto(found, wheels, expect) if asked == "auto" else asked
     require(device, found)
+    if device in ("xpu", "gpu") and expect is not None:
+        meant.require_cards(device, found, expect)
     require_one_framework(device)
     wanted = framework_row(device)
-    if wanted.what not in installed_frameworks():
+    if wanted.what not in wheels:
+        if asked == "auto" and device != "cpu":
+            raise meant.wrong_wheel(device, found, wheels, wanted.what)
         instead = "" if wheel_device(device) == "cpu" else ", or pass --device cpu to run on the CPU all the same"
         raise InputError(f"{device} needs {wanted.what}, which is not installed here: run env/validate.sh{instead}")
     return device
+
+
+def expect(asked: str | None, device: str) -> None:
+    """From now on this process, and each that it starts, expects so many cards: what --expect says; None changes nothing.
+
+    Raises InputError for anything but a number of at least 1, and for the CPU, which has no cards.
+    """
+    from xpulab.doctor import meant
+
+    if asked is None:
+        meant.expected()  # what is wrong in a variable is said now
+        return
+    expected = meant.expected_count(asked)
+    if device == "cpu":
+        raise InputError(f"{expected.source}: counts cards, and the CPU has none; remove it, or name another device")
+    os.environ[meant.EXPECT] = str(expected.count)
 
 
 def folder(out: Path | None) -> Path:
@@ -49,22 +73,25 @@ def check_resume(resume: bool, out: Path | None, is_soak: bool) -> None:
 def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
     """How many cards a notebook may use; there are as many simulated ones as one asks for.
 
-    Raises InputError when the plug-in that simulates them, which is built now, cannot be built.
+    Raises AcceleratorLost for fewer simulated cards than expected, and InputError when the plug-in that simulates them cannot
+    be built, which is done now.
     """
     if device != SIMULATED:
         return asked or 1
     from xpulab import sim
+    from xpulab.doctor import meant
 
     cards = asked or max(plan.cards for plan in plans)
+    meant.require_simulated(cards, meant.expected())
     sim.environment(cards)
     return cards
 
 
 def jobs(device: str, notebooks: int) -> int:
     """A fixed number of notebooks at a time: one a core on the CPU; on a card one, since they would share its memory."""
-    from xpulab.harness.machine import usable_cores
+    from xpulab.records.usable import whole_cores
 
-    return min(notebooks, max(1, int(usable_cores()))) if wheel_device(device) == "cpu" else 1
+    return min(notebooks, whole_cores()) if wheel_device(device) == "cpu" else 1
 
 
 def admission(device: str, asked: int | None) -> int | None:

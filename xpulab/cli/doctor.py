@@ -28,8 +28,8 @@ def doctor(
     from xpulab.doctor.render import format_diagnosis
 
     detection = detect()
-    device = detection.device if device == "auto" else device
-    require(device, detection)
-    diagnosis = diagnose(device, detection=detection, probed=probe(device, timeout or TIMEOUT))
+    tried = detection.device if device == "auto" else device
+    require(tried, detection)
+    diagnosis = diagnose(device, detection=detection, probed=probe(tried, timeout or TIMEOUT))
     print(json.dumps(diagnosis.to_json(), indent=2) if as_json else format_diagnosis(diagnosis))
     raise typer.Exit(1 if diagnosis.outcome == "wrong" else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from xpulab.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from xpulab.doctor.meant import Lost
+    from xpulab.harness.plan import Plan
     from xpulab.harness.report.result import Result
     from xpulab.harness.run import Outcome
 
@@ -25,6 +28,25 @@ def check_options(is_soak: bool, prove: bool, bundle: Path | None) -> None:
         from xpulab.fleet.bundle import refuse_existing
 
         refuse_existing(bundle)
+
+
+def refused(plans: Sequence[Plan], cards: int, seed: int, folder: Path, lost: Lost, resume: bool, bundle: Path | None) -> None:
+    """Report a run of which nothing ran, because Paddle cannot use the accelerator that this machine is meant to have.
+
+    cards, seed: as they were asked for. folder: of the reports. resume: whether it may hold a run that was interrupted.
+    bundle: where it is written, None when it was not asked for. Raises InputError when the folder cannot be used.
+    """
+    from xpulab.harness import run as harness
+    from xpulab.harness.execute import Target
+    from xpulab.harness.report.text import format_result
+
+    if not (resume and harness.is_begun(folder)):
+        harness.prepare(folder)
+    result = harness.refuse(plans, Target(lost.device, plans[0].level, cards, seed), folder, lost)
+    if bundle:
+        write_bundle(folder, bundle)
+    print(f"report: {folder / 'index.html'}")
+    print(format_result(result))
 
 
 def proved(outcome: Outcome, number: int, jobs: int, console: Console) -> Result:

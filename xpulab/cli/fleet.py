@@ -30,6 +30,7 @@ def run(
         str, typer.Option("--engine-options", help="Further options of srun ('--gres=xpu:8 --account=lab') or ssh ('-F file').")
     ] = "",
     device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
+    expect: Annotated[str | None, typer.Option(help="As for xpulab run: how many cards each node must have.")] = None,
     level: Annotated[str, typer.Option(help="smoke, quick or standard, as for xpulab run.")] = "smoke",
     cards: Annotated[int | None, typer.Option(min=1, max=MOST_CARDS, help="As for xpulab run.")] = None,
     checks: Annotated[list[str] | None, typer.Option("--check", help="As for xpulab run; may be given several times.")] = None,
@@ -53,13 +54,15 @@ def run(
     """
     from rich.console import Console
 
+    from xpulab.doctor.meant import expected_count
     from xpulab.fleet.cluster import fleet_run
     from xpulab.fleet.cluster.fleet_run import Asked, Deadlines
     from xpulab.harness.sections import LEVELS
 
     if level not in LEVELS:
         raise InputError(f"--level {level}: not a level of a fleet run; choose {', '.join(LEVELS)}")
-    asked = Asked(tuple(notebooks or ()), device, level, cards, tuple(checks or ()))
+    count = None if expect is None else expected_count(expect).count
+    asked = Asked(tuple(notebooks or ()), device, level, cards, tuple(checks or ()), count)
     deadlines = Deadlines(timeout * 60, wait * 60, retries)
     through = fleet_run.engine_named(engine, partition, options)
     if drain and engine != "slurm":

@@ -10,7 +10,8 @@ import typer
 
 from xpulab.cli import chosen, ending
 from xpulab.cli.app import command
-from xpulab.devices import MOST_CARDS
+from xpulab.devices import MOST_CARDS, SIMULATED
+from xpulab.doctor.meant import AcceleratorLost
 
 if TYPE_CHECKING:
     from xpulab.harness.plan import Plan
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 def run(
     notebooks: Annotated[list[str] | None, typer.Argument(help="Names, paths or globs; without one, all.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show what would run, with its checks; run nothing.")] = False,
-    device: Annotated[str, typer.Option(help="auto (the first of xpu, gpu, cpu there is), xpu, gpu, cpu or sim.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto (what this machine is meant to have; red when that cannot be used), xpu, gpu, cpu or sim.")
+    ] = "auto",
+    expect: Annotated[
+        str | None, typer.Option(help="How many cards this machine must have: fewer are red. XPULAB_LABEL says it for a site.")
+    ] = None,
     cards: Annotated[
         int | None,
         typer.Option(
@@ -74,9 +80,18 @@ def run(
     ending.check_options(is_soak, prove, bundle)
     chosen.check_resume(resume, out, is_soak)
     if show_list:
-        _show(_plans(notebooks, level, checks, hours))
+        _show(_plans(notebooks, level, checks, hours), chosen.device(device))
         return
-    device = chosen.device(device)
+    chosen.expect(expect, device)
+    try:
+        device = chosen.device(device)
+        if device == SIMULATED:
+            chosen.cards(device, cards, _plans(notebooks, level, checks, hours))
+    except AcceleratorLost as error:
+        ending.refused(
+            _plans(notebooks, level, checks, hours), cards or 1, seed, chosen.folder(out), error.lost, resume, bundle
+        )
+        raise typer.Exit(1) from error
     with fork_server.started(device, cold or is_soak) as begun:  # it imports while the notebooks are read
         plans = _plans(notebooks, level, checks, hours)
 
@@ -133,9 +148,11 @@ def _plans(notebooks: list[str] | None, level: str, checks: list[str] | None, ho
     return make_plans(notebooks or [], level, checks or [])
 
 
-def _show(plans: list[Plan]) -> None:
+def _show(plans: list[Plan], device: str) -> None:
+    """Their times are those measured on this machine, once there are any."""
+    from xpulab.harness.measured_times import MeasuredTimes
     from xpulab.harness.plan import check_needs, format_plan
 
     for plan in plans:
         check_needs(plan.chapter)
-        print(format_plan(plan))
+        print(format_plan(plan, MeasuredTimes(device, plan.level).seconds(plan)))

@@ -5,15 +5,18 @@ Rules and formats as documented by the vendors; not run on a card.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from xpulab.devices import DEVICES, REAL, SIMULATED
+from xpulab.doctor import driver
 from xpulab.doctor.cards import Reading
-from xpulab.doctor.driver import DeviceNode, card_nodes
+from xpulab.doctor.driver import DeviceNode
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
-from xpulab.doctor.pci import PciCard, kunlun_cards, nvidia_cards
+from xpulab.doctor.pci import COMPUTE_CONTROLLER, PciCard, kunlun_cards, nvidia_cards
 from xpulab.doctor.tool import TIMEOUT
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
@@ -26,6 +29,14 @@ KL2_NOTE = (
 NO_NODE_NOTE = (
     "A Kunlun card is on the PCI bus, but there is no /dev/xpu0: the driver is not loaded, or this container was "
     "started without --device=/dev/xpu0 --device=/dev/xpuctrl."
+)
+DISPLAY_NOTE = (
+    "An NVIDIA display chip is on the PCI bus, and no NVIDIA driver is loaded: it counts as a display, not as an accelerator. "
+    "To compute on it, install the NVIDIA driver."
+)
+UNKNOWN_NOTE = (
+    "There are Kunlun cards here that this suite does not know (neither KL1, KL2 nor P800): whether the wheels for P800 run on "
+    "them is not known."
 )
 INSTALLATION_STEPS = {
     "xpu": (
@@ -55,10 +66,14 @@ class LookedFor:
 class Detection:
     """What this machine has.
 
-    available: those of "xpu", "gpu", "cpu" that this machine has, in the order in which `auto` takes them; always with "cpu"
+    available: those of "xpu", "gpu", "cpu" that this machine has, the best first; always with "cpu". What `auto` takes is said
+        by xpulab.doctor.meant: a machine may lack what it is meant to have
     looked_for: everything that was examined for the decision
     notes: sentences to read before choosing a device
-    kunlun_pci, nvidia_pci, nodes, xpu_smi, nvidia_smi: the complete observations
+    kunlun_pci, nvidia_pci, nodes, xpu_smi, nvidia_smi, nvidia_nodes: the complete observations
+    kunlun_module: the name of Kunlun's kernel module; None when it is not loaded
+    nvidia_driver: whether NVIDIA's driver is loaded
+    in_container: whether this is a container, which sees the whole bus and has the cards that it was given
     """
 
     available: tuple[str, ...]
@@ -69,50 +84,75 @@ class Detection:
     nodes: tuple[DeviceNode, ...]
     xpu_smi: Reading
     nvidia_smi: Reading
+    nvidia_nodes: tuple[DeviceNode, ...]
+    kunlun_module: str | None
+    nvidia_driver: bool
+    in_container: bool
 
     @property
     def device(self) -> Literal["xpu", "gpu", "cpu"]:
-        """The device that `auto` stands for on this machine."""
+        """The best device that is available."""
         return self.available[0]
 
+    @property
+    def has_old_kunlun_cards_only(self) -> bool:
+        """Whether there are Kunlun cards, and all of them are older than KL3."""
+        generations = {card.generation for card in (*self.kunlun_pci, *self.xpu_smi.cards)}
+        return bool(generations) and generations <= set(BEFORE_KL3)
 
-def detect(root: Path = Path("/"), timeout: float = TIMEOUT) -> Detection:
+    @property
+    def unknown_cards(self) -> tuple[str, ...]:
+        """The Kunlun cards of a generation that this suite does not know, by their ids on the bus and their models."""
+        on_bus = [str(card) for card in self.kunlun_pci if card.generation is None]
+        return (*on_bus, *(f"card {card.index}, {card.model}" for card in self.xpu_smi.cards if card.generation is None))
+
+    @property
+    def display_chips(self) -> tuple[PciCard, ...]:
+        """NVIDIA functions on the bus that may only drive a display: no driver, device node or tool shows that they compute."""
+        if self.nvidia_driver or self.nvidia_nodes or self.nvidia_smi.cards:
+            return ()
+        return tuple(card for card in self.nvidia_pci if card.kind != COMPUTE_CONTROLLER)
+
+
+def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
     """Examines the PCI bus and /dev below root, and calls the vendors' tools on PATH, each for at most timeout seconds.
 
     xpu: a node /dev/xpuN exists; or Kunlun's tool answers; or a tool of that name hangs, fails or cannot be read while
-    the PCI bus shows a Kunlun card. gpu: nvidia-smi lists at least one card. Takes milliseconds on a machine without
-    cards and tools.
+    the PCI bus shows a Kunlun card. gpu: nvidia-smi lists at least one card, or a node /dev/nvidiaN exists. Takes milliseconds
+    on a machine without cards and tools. root: None is driver.system_root().
     """
-    kunlun_pci, nvidia_pci, nodes = kunlun_cards(root), nvidia_cards(root), card_nodes(root)
+    root = driver.system_root() if root is None else root
+    kunlun_pci, nvidia_pci, nodes = kunlun_cards(root), nvidia_cards(root), driver.card_nodes(root)
+    nvidia_nodes, nvidia_driver = driver.nvidia_nodes(root), driver.nvidia_driver_is_loaded(root)
     xpu_smi, nvidia_smi = read_xpu_smi(timeout), read_nvidia_smi(timeout)
     tool_fails = xpu_smi.outcome in ("hung", "failed", "unreadable")
     has_xpu = bool(nodes) or xpu_smi.outcome == "ok" or (tool_fails and bool(kunlun_pci))
-    found = {"xpu": has_xpu, "gpu": bool(nvidia_smi.cards), "cpu": True}
-
-    generations = {card.generation for card in (*kunlun_pci, *xpu_smi.cards)}
-    notes = []
-    if generations and generations <= set(BEFORE_KL3):
-        notes.append(KL2_NOTE)
-    if kunlun_pci and not nodes:
-        notes.append(NO_NODE_NOTE)
+    found = {"xpu": has_xpu, "gpu": bool(nvidia_smi.cards or nvidia_nodes), "cpu": True}
 
     looked_for = (
         LookedFor("Kunlun cards on the PCI bus", bool(kunlun_pci), _format_names([card.address for card in kunlun_pci])),
         LookedFor("device nodes /dev/xpu[0-9]*", bool(nodes), _format_names([node.path for node in nodes])),
         LookedFor("xpu-smi or xpu_smi", xpu_smi.outcome == "ok", xpu_smi.detail),
         LookedFor("NVIDIA cards on the PCI bus", bool(nvidia_pci), _format_names([card.address for card in nvidia_pci])),
+        LookedFor("NVIDIA's driver", nvidia_driver, "loaded" if nvidia_driver else "not loaded"),
+        LookedFor("device nodes /dev/nvidia[0-9]*", bool(nvidia_nodes), _format_names([node.path for node in nvidia_nodes])),
         LookedFor("nvidia-smi", nvidia_smi.outcome == "ok", nvidia_smi.detail),
     )
-    return Detection(
+    detection = Detection(
         available=tuple(device for device in REAL if found[device]),
         looked_for=looked_for,
-        notes=tuple(notes),
+        notes=(),
         kunlun_pci=kunlun_pci,
         nvidia_pci=nvidia_pci,
         nodes=nodes,
         xpu_smi=xpu_smi,
         nvidia_smi=nvidia_smi,
+        nvidia_nodes=nvidia_nodes,
+        kunlun_module=driver.loaded_module(root),
+        nvidia_driver=nvidia_driver,
+        in_container=driver.in_container(root),
     )
+    return replace(detection, notes=tuple(_notes(detection, root)))
 
 
 def format_looked_for(detection: Detection) -> list[str]:
@@ -137,6 +177,19 @@ def require(device: str, detection: Detection) -> None:
         *INSTALLATION_STEPS[device],
     ]
     raise InputError("\n  ".join(lines))
+
+
+def _notes(detection: Detection, root: Path) -> Iterator[str]:
+    if root != Path("/") and os.environ.get(driver.SYSTEM_ROOT) == str(root):
+        yield f"{driver.SYSTEM_ROOT} is set: bus, driver and device nodes are those below {root}, not this machine's."
+    if detection.has_old_kunlun_cards_only:
+        yield KL2_NOTE
+    if detection.unknown_cards:
+        yield UNKNOWN_NOTE
+    if detection.kunlun_pci and not detection.nodes:
+        yield NO_NODE_NOTE
+    if detection.display_chips:
+        yield DISPLAY_NOTE
 
 
 def _format_names(names: list[str]) -> str:

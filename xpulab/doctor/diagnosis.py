@@ -12,23 +12,21 @@ from pathlib import Path
 from typing import Literal
 
 from xpulab.devices import LAUNCHER_VARIABLES, SIMULATED, wheel_device
-from xpulab.doctor import driver
+from xpulab.doctor import driver, meant
 from xpulab.doctor.cards import Reading, format_card_count
 from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
+from xpulab.doctor.distributions import installed_frameworks
 from xpulab.doctor.finding import Finding
 from xpulab.doctor.installation import installation
 from xpulab.doctor.matmul_mode import matmul_mode
+from xpulab.doctor.meant import VISIBILITY_VARIABLES
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import Probe
 from xpulab.doctor.remedies import by_id
 from xpulab.doctor.versions import VersionRow, version_rows
 
-VISIBILITY_VARIABLES = (
-    "XPU_VISIBLE_DEVICES",
-    "XPULINK_VISIBLE_DEVICES",
-    "CXPU_VISIBLE_DEVICES",
-    "CUDA_VISIBLE_DEVICES",
-)
+GPU_IMAGE_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA")
+"""Images for NVIDIA's GPUs set them. Source: NVIDIA Container Toolkit, "Specialized Configurations with Docker"."""
 WITHOUT_STRIDES = ("0", "f", "false", "n", "no")
 """Values of FLAGS_use_stride_kernel, in lower case, with which views are copies: what gflags reads as false."""
 HEALTHY_STATES = ("RUNNING", "NORMAL")
@@ -71,7 +69,7 @@ def diagnose(
     paddle: PaddleFacts | None = None,
     detection: Detection | None = None,
     environ: Mapping[str, str] = os.environ,
-    root: Path = Path("/"),
+    root: Path | None = None,
     search_path: Sequence[str] | None = None,
     probed: Probe | None = None,
 ) -> Diagnosis:
@@ -79,13 +77,17 @@ def diagnose(
 
     paddle: the result of paddle_facts(), to compare its number of cards with the others; None leaves Paddle out
     detection: an earlier one of this machine; None detects again
+    root: stands for "/"; None is driver.system_root()
     search_path: folders in which distributions are looked up; None is sys.path
     probed: the result of probe(), which has Paddle's facts too; None leaves imports and computations out
     Raises InputError when the named device is not available.
     """
+    root = driver.system_root(environ) if root is None else root
     detection = detection or detect(root)
     paddle = probed.facts if probed else paddle
     hardware = list(_kunlun_hardware(detection, root))
+    hardware += _other_hardware(detection, environ, search_path)
+    hardware += _meant(device, detection, environ, search_path)
     if device in ("cpu", "gpu", SIMULATED):
         # A user who names another device knows about the cards; `auto` must never skip a defective one silently.
         hardware = [replace(finding, verdict="warn") if finding.verdict == "wrong" else finding for finding in hardware]
@@ -125,6 +127,38 @@ def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
     if detection.nodes:
         yield _node_access(detection, driver.control_node(root))
         yield from _card_state(detection.xpu_smi, driver.card_states(root))
+
+
+def _other_hardware(detection: Detection, environ: Mapping[str, str], search_path: Sequence[str] | None) -> Iterator[Finding]:
+    """Cards of a generation that this suite does not know, chips that only drive a display, an image for other cards."""
+    if detection.unknown_cards:
+        yield _known("unknown-card", "warn", f"unknown Kunlun cards: {', '.join(detection.unknown_cards)}", "unknown-card")
+    if detection.display_chips:
+        yield _known("display-chip", "warn", next(meant.warnings(detection)), "display-chip")
+    if detection.in_container and (detection.kunlun_pci or detection.nodes) and not detection.nvidia_pci:
+        wheel = [f"{name} is installed" for name in installed_frameworks(search_path) if name == "paddlepaddle-gpu"]
+        seen = [*wheel, *(f"{name} is set" for name in GPU_IMAGE_VARIABLES if name in environ)]
+        if seen:
+            shown = f"an image for GPUs on a machine with Kunlun cards: {', '.join(seen)}"
+            yield _known("gpu-image", "wrong" if wheel else "warn", shown, "gpu-image")
+
+
+def _meant(
+    device: str, detection: Detection, environ: Mapping[str, str], search_path: Sequence[str] | None
+) -> Iterator[Finding]:
+    """The accelerator that this machine is meant to have and lacks, where no other finding says it."""
+    expect = meant.expected(environ)
+    try:
+        if device in ("xpu", "gpu"):
+            if device in detection.available and expect is not None:
+                meant.require_cards(device, detection, expect)
+        else:
+            meant.auto(detection, installed_frameworks(search_path), expect)
+    except meant.AcceleratorLost as error:
+        lost = error.lost
+        counted = lost.id == "too-few" and expect is None  # "card-count" says it
+        if not counted and lost.id not in ("kl2", "no-device-node"):
+            yield Finding("accelerator", "wrong", lost.headline, "; ".join(lost.steps), "; ".join(lost.since) or None)
 
 
 def _known(id: str, verdict: Literal["warn", "wrong"], seen: str, row_id: str) -> Finding:

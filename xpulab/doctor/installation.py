@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from xpulab.devices import wheel_device
+from xpulab.doctor.distributions import installed_frameworks
 from xpulab.doctor.finding import Finding, known_finding
 from xpulab.doctor.installed_files import damaged_files
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import IMPORT_PADDLE, IMPORT_PADDLENLP, Probe, Step
 from xpulab.doctor.remedies import Remedy, by_id, match
-from xpulab.doctor.versions import SeveralFrameworks, framework_row, installed_frameworks, require_one_framework
+from xpulab.doctor.versions import SeveralFrameworks, framework_row, require_one_framework
 
 _SHOWN_FILES = 3
 _SHOWN_CHARACTERS = 200
@@ -33,6 +34,7 @@ def installation(
         yield from _files(device, search_path)
     if probed is not None:
         yield _import(device, "paddle", probed.step(IMPORT_PADDLE), probed.facts)
+        yield from _libraries(device, probed.facts)
         yield from _cards(device, probed.cards)
         if probed.facts.error is None:
             yield _import(device, "paddlenlp", probed.step(IMPORT_PADDLENLP), None)
@@ -76,6 +78,13 @@ def _paddle(device: str, paddle: PaddleFacts) -> Finding:
         seen = f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}"
         return Finding("paddle", "wrong", seen, framework_row(device).remedy)
     return Finding("paddle", "ok", f"Paddle {paddle.version}, built for {paddle.built_for}")
+
+
+def _libraries(device: str, paddle: PaddleFacts) -> Iterator[Finding]:
+    """A vendor's library that was loaded from two folders."""
+    if paddle.loaded_twice:
+        seen = f"import paddle loaded libraries of the card from two folders: {', '.join(paddle.loaded_twice)}"
+        yield known_finding("libraries-loaded-twice", "wrong", seen, by_id("libraries-loaded-twice"), device)
 
 
 def _cards(device: str, cards: Sequence[Step]) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from xpulab.devices import DEVICES, MOST_CARDS, SIMULATED
 from xpulab.doctor.cards import Card, Reading
 from xpulab.doctor.detect import Detection
+from xpulab.doctor.driver import DeviceNode
 from xpulab.errors import InputError
 
 _FORM = re.compile(rf"(?P<device>{'|'.join(DEVICES)})(?P<model>(?:-[a-z0-9]+)*)-(?P<count>[1-9][0-9]*)")
@@ -40,6 +41,14 @@ class Comparison:
     line: str
 
 
+@dataclass(frozen=True)
+class UsableCards:
+    """count: how many cards driver and vendor's tool both show as usable. notes: why there are not more, one phrase each."""
+
+    count: int
+    notes: tuple[str, ...]
+
+
 def parse(text: str) -> Label:
     """The label in this text: DEVICE-MODEL-COUNT or DEVICE-COUNT. Raises InputError for anything else."""
     form = _FORM.fullmatch(text)
@@ -63,7 +72,7 @@ def label_of(detection: Detection) -> Label:
     models = {_words(card) for card in cards}
     if len(models) > 1:
         raise InputError(f"cards of different models ({', '.join(sorted(_models(cards)))}): no label describes them")
-    count = len(cards) or len(detection.nodes) or 1
+    count = len(cards) or len(_nodes(device, detection)) or 1
     return Label(device, models.pop() if models else (), count)
 
 
@@ -76,7 +85,7 @@ def compare(label: Label, detection: Detection) -> Comparison:
     if label.device in ("cpu", SIMULATED):
         return Comparison(True, f"{label.device}: as many as one asks for")
     reading = _reading(label.device, detection)
-    nodes = [node for node in detection.nodes if label.device == "xpu"]
+    nodes = _nodes(label.device, detection)
     counted = len(nodes) if reading.outcome == "missing" else len(reading.cards)
     wanted = f"{label.count} {' '.join((label.device, *label.model))}"
     seen = [f"{counted} {label.device}"]
@@ -85,13 +94,35 @@ def compare(label: Label, detection: Detection) -> Comparison:
         wrong, seen = True, [*seen, f"of other models: {', '.join(sorted(_models(others)))}"]
     if label.model and not reading.cards:
         wrong, seen = True, [*seen, f"the model is not known: {reading.detail}"]
-    if nodes and len(nodes) != counted:
+    if label.device == "xpu" and nodes and len(nodes) != counted:
         wrong, seen = True, [*seen, f"{len(nodes)} device nodes"]
-    if closed := [node.path for node in nodes if not node.usable]:
-        wrong, seen = True, [*seen, f"this user cannot open {', '.join(closed)}"]
-    if broken := [str(card.index) for card in reading.cards if card.state == "error"]:
-        wrong, seen = True, [*seen, f"in state error: {', '.join(broken)}"]
+    if notes := _unusable(label.device, detection):
+        wrong, seen = True, [*seen, *notes]
     return Comparison(not wrong, f"measured {'; '.join(seen)}, expected {wanted}")
+
+
+def usable_cards(device: str, detection: Detection) -> UsableCards:
+    """How many cards of "xpu" or "gpu" this process can use, as far as driver and tool show it.
+
+    A tool that is missing, as in a container, leaves the device nodes; nodes that are hidden leave the tool.
+    """
+    nodes, reading = _nodes(device, detection), _reading(device, detection)
+    opened = sum(node.usable for node in nodes)
+    healthy = sum(card.state != "error" for card in reading.cards)
+    counts = [count for count, shown in ((opened, nodes), (healthy, reading.cards)) if shown]
+    return UsableCards(min(counts, default=0), tuple(_unusable(device, detection)))
+
+
+def _unusable(device: str, detection: Detection) -> list[str]:
+    """What makes cards that are there unusable, one phrase each."""
+    closed = [node.path for node in _nodes(device, detection) if not node.usable]
+    broken = [str(card.index) for card in _reading(device, detection).cards if card.state == "error"]
+    notes = [f"this user cannot open {', '.join(closed)}"] if closed else []
+    return [*notes, f"in state error: {', '.join(broken)}"] if broken else notes
+
+
+def _nodes(device: str, detection: Detection) -> tuple[DeviceNode, ...]:
+    return detection.nodes if device == "xpu" else detection.nvidia_nodes
 
 
 def _reading(device: str, detection: Detection) -> Reading:

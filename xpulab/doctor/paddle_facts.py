@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+VENDOR_LIBRARY = re.compile(r"lib(xpurt|xpuapi|xpuml|xpucuda|bkcl|cudart|cublas|cudnn|nccl)\b")
+"""The vendors' runtime, kernels and collectives, by the beginning of the library's name."""
 
 
 @dataclass(frozen=True)
@@ -10,6 +15,7 @@ class PaddleFacts:
     """From paddle.version and paddle.device; None for a component that this build does not contain.
 
     error: what the import raised, in one line, or how it ended; everything else but known is then None or 0
+    loaded_twice: paths of a vendor's libraries that this process has loaded from two folders, each pair in order
     known: id of the row in data/remedies.yaml for an error that does not show it itself
     version, commit: from paddle.version
     built_for: "xpu", "gpu" or "cpu": the build, whatever the hardware
@@ -29,6 +35,7 @@ class PaddleFacts:
     xhpc: str | None = None
     cuda: str | None = None
     known: str | None = None
+    loaded_twice: tuple[str, ...] = ()
 
 
 _FAILURE: list[PaddleFacts] = []
@@ -70,7 +77,26 @@ def facts_of_imported() -> PaddleFacts:
         xccl=_version_of(paddle.version, "xpu_xccl"),
         xhpc=_version_of(paddle.version, "xpu_xhpc"),
         cuda=_version_of(paddle.version, "cuda"),
+        loaded_twice=loaded_twice(Path("/proc/self/maps")),
     )
+
+
+def loaded_twice(maps: Path) -> tuple[str, ...]:
+    """The vendors' libraries that a process has loaded from two folders, by path in alphabetical order; often none.
+
+    maps: /proc/PID/maps of the process. Two copies of a runtime do not share their state: symbols are undefined, or calls fail.
+    """
+    try:
+        lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ()
+    paths = {line.split(maxsplit=5)[5] for line in lines if line.count("/") and len(line.split(maxsplit=5)) == 6}
+    of_library: dict[str, set[str]] = {}
+    for path in paths:
+        if VENDOR_LIBRARY.match(name := PurePath(path).name):
+            of_library.setdefault(name.partition(".so")[0], set()).add(path)
+    folders = {name: {PurePath(path).parent for path in found} for name, found in of_library.items()}
+    return tuple(sorted(path for name, found in of_library.items() if len(folders[name]) > 1 for path in found))
 
 
 def _version_of(version: object, name: str) -> str | None:

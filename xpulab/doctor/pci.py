@@ -17,9 +17,11 @@ KUNLUN_DEVICES = {
     "3688": "KL3",
     "3689": "KL3",
 }
+OTHER_FUNCTIONS = ("01", "02", "04", "05", "06", "07", "08", "0c", "0d")
+"""Base classes that are no accelerator: storage, network, multimedia, memory, bridge, serial ports, timers, buses, radio."""
 NVIDIA_VENDOR = "10de"
-DISPLAY_CONTROLLERS = ("0300", "0302")
-PROCESSING_ACCELERATOR = "1200"
+DISPLAY_CONTROLLER, COMPUTE_CONTROLLER = "0300", "0302"
+"""Classes of NVIDIA's cards: one that also drives a display, and one that only computes."""
 
 
 @dataclass(frozen=True)
@@ -28,30 +30,37 @@ class PciCard:
 
     address: domain:bus:device.function
     vendor, device: four hexadecimal digits, "1d22" and "3688"
-    generation: "KL1 or KL2" (one id for both), "KL2", "KL3", "cuda"; None for an unknown Kunlun accelerator
+    generation: "KL1 or KL2" (one id for both), "KL2", "KL3", "cuda"; None for a Kunlun card that this suite does not know
+    kind: its class, four hexadecimal digits, "1200"
+    is_virtual: whether it is a virtual function of a card that this machine has itself
     """
 
     address: str
     vendor: str
     device: str
     generation: str | None
+    kind: str = "1200"
+    is_virtual: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.address} ({self.vendor}:{self.device})"
 
 
 def kunlun_cards(root: Path = Path("/")) -> tuple[PciCard, ...]:
-    """Kunlun cards by vendor and device id; an unknown id of these vendors counts if its class is a processing accelerator."""
+    """Kunlun cards by vendor and device id; an unknown id of these vendors is a card unless its class says what else it is."""
     return tuple(
-        PciCard(address, vendor, device, KUNLUN_DEVICES.get(device))
+        PciCard(address, vendor, device, KUNLUN_DEVICES.get(device), kind, _is_virtual(address, root))
         for address, vendor, device, kind in _functions(root)
-        if vendor in KUNLUN_VENDORS and (device in KUNLUN_DEVICES or kind == PROCESSING_ACCELERATOR)
+        if vendor in KUNLUN_VENDORS and (device in KUNLUN_DEVICES or kind[:2] not in OTHER_FUNCTIONS)
     )
 
 
 def nvidia_cards(root: Path = Path("/")) -> tuple[PciCard, ...]:
     """NVIDIA cards: functions of that vendor that are display or 3D controllers (not audio, USB or bridges)."""
     return tuple(
-        PciCard(address, vendor, device, "cuda")
+        PciCard(address, vendor, device, "cuda", kind, _is_virtual(address, root))
         for address, vendor, device, kind in _functions(root)
-        if vendor == NVIDIA_VENDOR and kind in DISPLAY_CONTROLLERS
+        if vendor == NVIDIA_VENDOR and kind in (DISPLAY_CONTROLLER, COMPUTE_CONTROLLER)
     )
 
 
@@ -80,6 +89,11 @@ def _functions(root: Path) -> list[tuple[str, str, str, str]]:
         (folder.name, *(_identity(folder / name) for name in ("vendor", "device", "class")))
         for folder in sorted((root / "sys/bus/pci/devices").glob("*"))
     ]
+
+
+def _is_virtual(address: str, root: Path) -> bool:
+    """Whether the operating system shows the physical function beside it: not within a virtual machine that was given it."""
+    return (root / "sys/bus/pci/devices" / address / "physfn").exists()
 
 
 def _identity(file: Path) -> str:

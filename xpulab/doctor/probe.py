@@ -95,7 +95,7 @@ def probe(device: str, timeout: float = TIMEOUT, environ: Mapping[str, str] = os
             steps[step.name] = step
             complete = step.outcome not in ("crashed", "hung") or step.name == IMPORT_PADDLE
             if step.name == IMPORT_PADDLE:
-                facts = PaddleFacts(**found) if found else PaddleFacts(error=step.detail)
+                facts = _facts(found) if found else PaddleFacts(error=step.detail)
     return Probe(tuple(steps.values()), facts)
 
 
@@ -103,6 +103,11 @@ def probe_import(timeout: float = TIMEOUT, environ: Mapping[str, str] = os.envir
     """Tries only `import paddle`."""
     step, _ = next(_run("cpu", ("cpu", IMPORT_PADDLENLP), timeout, {"GLOG_minloglevel": "1", **environ}))
     return step
+
+
+def _facts(found: Mapping[str, Any]) -> PaddleFacts:
+    """The facts that the process sent as JSON, which has no tuples."""
+    return PaddleFacts(**{**found, "loaded_twice": tuple(found["loaded_twice"])})
 
 
 def _run(

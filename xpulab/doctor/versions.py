@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,8 +14,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from xpulab import files
-from xpulab.devices import WHEELS, wheel_device
+from xpulab.devices import wheel_device
 from xpulab.doctor.cards import Reading
+from xpulab.doctor.distributions import installed_frameworks, installed_version
 from xpulab.errors import InputError
 
 
@@ -80,23 +80,6 @@ def version_rows(device: str, xpu_smi: Reading, search_path: Sequence[str] | Non
     search_path: folders in which distributions are looked up; None is sys.path
     """
     return tuple(_judged(row, xpu_smi, search_path) for row in supported_versions() if wheel_device(device) in row.devices)
-
-
-def installed_frameworks(search_path: Sequence[str] | None = None) -> dict[str, str]:
-    """The installed ones of paddlepaddle, paddlepaddle-xpu and paddlepaddle-gpu, with their versions."""
-    return installed_versions(WHEELS, search_path)
-
-
-def installed_versions(names: Iterable[str], search_path: Sequence[str] | None = None) -> dict[str, str]:
-    """The installed ones of these distributions, in their order, with their versions."""
-    found = {name: installed_version(name, search_path) for name in names}
-    return {name: version for name, version in found.items() if version is not None}
-
-
-def installed_version(name: str, search_path: Sequence[str] | None = None) -> str | None:
-    """The version of a distribution by its metadata, without importing it; None when it is not installed."""
-    where = {} if search_path is None else {"path": list(search_path)}
-    return next((found.version for found in importlib.metadata.distributions(name=name, **where)), None)
 
 
 def require_one_framework(device: str, search_path: Sequence[str] | None = None) -> None:

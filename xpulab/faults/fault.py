@@ -1,25 +1,33 @@
-"""What a fault is: a function that breaks one thing in a process, and the checks that must detect it.
+"""What a fault is: what it replaces, what stands there instead, and the checks that must detect it.
 
-    @fault("03_lora", detected_by=("lora.merge",))
-    def merge_forgets_the_scale():
+    @fault("03_lora", detected_by=("lora.merge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight")
+    def merge_without_scale(real, self, *given):
         \"""Merging adds the adapter without its scale.\"""
-        from paddlenlp.peft.lora.lora_layers import LoRALinear
+        return real(self, *given) / self.scaling
 
-        delta = LoRALinear.get_delta_weight
-        LoRALinear.get_delta_weight = lambda self, *given: delta(self, *given) / self.scaling
-
-The function runs in the process of the notebook before its first cell, or in every rank that the notebook starts. It
-imports what it patches itself: nothing of a fault is imported by a process that has none.
+It is injected into the process of the notebook before its first cell, or into every rank that the notebook starts. Its
+function imports what it needs itself: nothing of a fault is imported by a process that has none.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 Injection = Callable[[], None]
+
+CELLS = "cells"
+FILES = "files"
+MACHINE = "machine"
+DEVICE = "device"
+WITHOUT_A_NAME = (CELLS, FILES, MACHINE, DEVICE)
+"""What a fault breaks that is no attribute: the code of the notebook's cells, the book's own files, what the doctor reads of a
+machine (packages, variables, tools, folders of the kernel), a simulated card."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +40,12 @@ class Fault:
     device: the lane on which it is tried, "cpu" or "sim".
     also_on: other lanes on which the same checks must detect it at level quick.
     detected_by: the names of the checks that must turn red; others may.
-    inject: breaks the process that calls it.
+    inject: breaks the process that calls it. Raises LookupError when there is nothing of a name that it replaces.
+    breaks: what it replaces, each "module:attribute" or one of WITHOUT_A_NAME.
     sim_faults: faults of the simulated cards, in the grammar of xpulab.sim.faults; "" for none.
     reason_contains: for a fault that ends the notebook: lower-case text that the verdict's reason must contain; else "".
     smoke: the names of the checks that must turn red at level smoke; empty where it is not tried at that level.
+    not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
     """
 
     name: str
@@ -44,54 +54,153 @@ class Fault:
     device: str
     detected_by: tuple[str, ...]
     inject: Injection
+    breaks: tuple[str, ...] = ()
     sim_faults: str = ""
     reason_contains: str = ""
     smoke: tuple[str, ...] = ()
     also_on: tuple[str, ...] = ()
+    not_run: str = ""
 
     @property
     def lanes(self) -> tuple[str, ...]:
         """All lanes on which it is tried."""
-        return (self.device, *self.also_on)
+        return () if self.not_run else (self.device, *self.also_on)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it breaks nothing but xpulab's own code: then it proves this code, and not the checks that detect it."""
+        return all(_is_own(name) for name in self.breaks)
 
 
 def fault(
     notebook: str,
     *,
     detected_by: tuple[str, ...],
+    wraps: str | tuple[str, ...] = (),
+    replaces: str | tuple[str, ...] = (),
+    breaks: str | tuple[str, ...] = (),
     device: str = "cpu",
     also_on: tuple[str, ...] = (),
     where: Literal["notebook", "ranks"] = "notebook",
     sim_faults: str = "",
     reason_contains: str = "",
     smoke: tuple[str, ...] = (),
-) -> Callable[[Injection], Fault]:
-    """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault."""
+    not_run: str = "",
+) -> Callable[[Callable[..., Any]], Fault]:
+    """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault.
 
-    def from_function(function: Injection) -> Fault:
+    One of these says what the fault replaces, in the form "module:attribute" or "module:Class.attribute":
+    wraps: the function is called instead of it, with the original before the arguments of the call.
+    replaces: the function is called once, with the original, and returns what takes its place.
+    breaks: the function takes no argument and breaks it itself; afterwards something else must stand there.
+        Also one of WITHOUT_A_NAME.
+    Several names are wrapped or replaced one after another, each with its own original. With sim_faults none is needed.
+    """
+
+    def from_function(function: Callable[..., Any]) -> Fault:
         what = (inspect.getdoc(function) or "").partition("\n")[0]
         if not what:
             raise ValueError(f"the fault {function.__name__} needs a docstring: one sentence that says what breaks")
+        names = tuple((each,) if isinstance(each, str) else each for each in (wraps, replaces, breaks))
+        if sum(map(bool, names)) > 1 or not (any(names) or sim_faults):
+            raise ValueError(f"the fault {function.__name__} needs one of wraps, replaces, breaks, or sim_faults")
+        wrapped, replaced, broken = names
+        if wrapped:
+            injection = functools.partial(_replace, wrapped, functools.partial(_wrapping, function))
+        elif replaced:
+            injection = functools.partial(_replace, replaced, function)
+        else:
+            injection = functools.partial(_break, broken, function)
         return Fault(
             name=function.__name__.replace("_", "-"),
             what=what,
             notebook=notebook,
             device=device,
             detected_by=detected_by,
-            inject=function if where == "notebook" else lambda: in_every_rank(function),
+            inject=injection if where == "notebook" else lambda: in_every_rank(injection, wrapped + replaced),
+            breaks=wrapped + replaced + broken + ((DEVICE,) if sim_faults else ()),
             sim_faults=sim_faults,
             reason_contains=reason_contains,
             smoke=smoke,
             also_on=also_on,
+            not_run=not_run,
         )
 
     return from_function
 
 
-def in_every_rank(function: Injection) -> None:
-    """Call `function` in every rank that this process starts from now on, before the rank's own function."""
+def original(name: str) -> Any:
+    """What stands at "module:attribute" or "module:Class.attribute"; of a class as it is stored, a staticmethod for example.
+
+    Raises LookupError when there is nothing of this name.
+    """
+    owner, attribute = _owner(name)
+    try:
+        return inspect.getattr_static(owner, attribute) if inspect.isclass(owner) else getattr(owner, attribute)
+    except AttributeError:
+        raise LookupError(f"{name}: there is no such attribute in the installed version") from None
+
+
+def _owner(name: str) -> tuple[Any, str]:
+    """The module or class that holds the attribute of this name, and the last part of the name."""
+    module, _, path = name.partition(":")
+    *owners, attribute = path.split(".")
+    try:
+        owner = importlib.import_module(module)
+        for each in owners:
+            owner = getattr(owner, each)
+    except (ImportError, AttributeError) as error:
+        raise LookupError(f"{name}: {error}") from None
+    return owner, attribute
+
+
+def _replace(names: tuple[str, ...], change: Callable[[Any], Any]) -> None:
+    """Put change(original) in the place of each name; a static or class method stays one."""
+    for name in names:
+        stored = original(name)
+        kind = type(stored) if isinstance(stored, (staticmethod, classmethod)) else None
+        changed = change(stored.__func__ if kind else stored)
+        setattr(*_owner(name), kind(changed) if kind else changed)
+
+
+def _wrapping(function: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(*given: Any, **named: Any) -> Any:
+        return function(real, *given, **named)
+
+    return wrapper if inspect.isclass(real) else functools.wraps(real)(wrapper)
+
+
+def _break(names: tuple[str, ...], function: Injection) -> None:
+    """Call the function, which must put something else in the place of each name."""
+    before = {name: _original_if_any(name) for name in names if name not in WITHOUT_A_NAME}
+    function()
+    for name, stored in before.items():
+        if original(name) is stored:
+            raise LookupError(f"{name}: the fault has left it as it was")
+
+
+def _original_if_any(name: str) -> Any:
+    """As original; None for a module that the fault's function makes importable first."""
+    try:
+        return original(name)
+    except LookupError:
+        return None
+
+
+def _is_own(name: str) -> bool:
+    """Whether a name is of xpulab's own code; the simulated accelerator counts as a device."""
+    return name.startswith(("xpulab:", "xpulab.")) and not name.startswith(("xpulab.sim:", "xpulab.sim."))
+
+
+def in_every_rank(function: Injection, attributes: tuple[str, ...] = ()) -> None:
+    """Call `function` in every rank that this process starts from now on, before the rank's own function.
+
+    attributes: the names that it replaces. Raises LookupError now when there is nothing of one: a rank would only end.
+    """
     from xpulab import ranks
 
+    for name in attributes:
+        original(name)
     run = ranks.run
 
     def run_with_fault(work, n, *arguments, **options):
@@ -123,3 +232,23 @@ def replace_in_cells(old: str, new: str) -> None:
     from IPython import get_ipython
 
     get_ipython().input_transformers_cleanup.append(lambda lines: "".join(lines).replace(old, new).splitlines(keepends=True))
+
+
+def replace_in_file(path: str, old: str, new: str) -> None:
+    """Read one of the book's files, "data/...", with the text `old` replaced by `new`; the file stays as it is.
+
+    Raises LookupError when the file does not contain `old`.
+    """
+    from pathlib import Path
+
+    from xpulab import files
+
+    read, changed = Path.read_text, files.DATA.joinpath(*Path(path).parts[1:])
+    if old not in read(changed, encoding="utf-8"):
+        raise LookupError(f"{path}: it does not contain {old!r}")
+
+    def read_text(self: Path, *given: Any, **named: Any) -> str:
+        text = read(self, *given, **named)
+        return text.replace(old, new) if self == changed else text
+
+    setattr(Path, "read_text", read_text)  # noqa: B010 - an assignment to a method

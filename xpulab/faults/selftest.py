@@ -264,7 +264,7 @@ def _run(
         for output in cell.get("outputs", []):
             if record := record_in(output.get("metadata", {})):
                 seen[record.name] = worse(seen[record.name], record) if record.name in seen else record
-        return is_enough(seen)
+        return is_enough(seen) or (bool(case.fault.reason_contains) and _raised(cell))  # that is what is to be seen
 
     plan = case.plan
     within = environment.get(RUN_FOLDER)
@@ -280,6 +280,11 @@ def _run(
         reasons = judge(plan, executed[0]).reasons if executed else ("it was interrupted",)
         failure = inject.why_not_injected(folder)
     return _Ran(seen, tuple(reasons), f"it could not be injected: {failure}" if failure else None, seconds)
+
+
+def _raised(cell: NotebookNode) -> bool:
+    """Whether a cell raised; verdict() only tells of what others found."""
+    return any(output.output_type == "error" and output.ename != "NotebookIsRed" for output in cell.get("outputs", []))
 
 
 @lru_cache(maxsize=64)

@@ -3,10 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from xpulab.faults.fault import Fault
 from xpulab.faults.selftest import Control, Trial
+
+
+@dataclass(frozen=True)
+class CheckTally:
+    """What a check did in some trials.
+
+    faults: how many faults it detected that break something else than xpulab's own code.
+    alone: whether one of these was detected by no other check of the sections that ran.
+    """
+
+    faults: int
+    alone: bool
+
+
+def tally(trials: Iterable[Trial]) -> dict[str, CheckTally]:
+    """For each check that was red in a trial what it detected, by name in alphabetical order."""
+    detected: dict[str, set[str]] = {}
+    alone = set()
+    for trial in trials:
+        if trial.missed or trial.fault.is_own or trial.fault.reason_contains:
+            continue
+        for check in trial.detected_by:
+            detected.setdefault(check, set()).add(trial.fault.name)
+        if len(trial.detected_by) == 1:
+            alone.add(trial.detected_by[0])
+    return {check: CheckTally(len(faults), check in alone) for check, faults in sorted(detected.items())}
+
+
+def format_tally(checks: dict[str, CheckTally]) -> str:
+    """A line for each check: how many faults it detected, and whether it was ever the only one."""
+    lines = ["faults  check"]
+    lines += [f"{each.faults:>6}  {check}{', once as the only one' if each.alone else ''}" for check, each in checks.items()]
+    return "\n".join(lines)
 
 
 def format_outcome(trial: Trial) -> str:
@@ -20,7 +54,7 @@ def format_name(trial: Trial) -> str:
 
 
 def format_trials(trials: Sequence[Trial]) -> str:
-    """A block for each trial: what had to detect the fault, what did and after how long; then how many were detected."""
+    """A block for each trial: what had to detect the fault, what did and after how long; then what each check detected."""
     ordered = sorted(
         trials, key=lambda trial: (not trial.missed, trial.fault.notebook, trial.fault.name, trial.level, trial.fault.device)
     )
@@ -34,17 +68,20 @@ def format_trials(trials: Sequence[Trial]) -> str:
         lines.append(f"          detected by  {', '.join([] if trial.missed else end) or ', '.join(trial.detected_by) or '-'}")
         if trial.missed:
             lines.append(f"          {trial.missed}")
-    return "\n".join([*lines, f"{_detected(trials)} of {len(trials)} faults detected"])
+    return "\n".join([*lines, format_tally(tally(trials)), f"{_detected(trials)} of {len(trials)} faults detected"])
 
 
 def format_catalogue(faults: Iterable[Fault]) -> str:
     """A line for each fault."""
-    return "\n".join(f"{fault.name:<36} {fault.notebook:<28} {', '.join(fault.lanes):<8} {fault.what}" for fault in faults)
+    return "\n".join(
+        f"{fault.name:<36} {fault.notebook:<28} {', '.join(fault.lanes) or 'not run':<8} {fault.what}" for fault in faults
+    )
 
 
 def trials_to_json(trials: Sequence[Trial]) -> dict[str, Any]:
     """All trials as a JSON object."""
-    return {"schema": 2, "detected": _detected(trials), "faults": [trial.to_json() for trial in trials]}
+    checks = {check: asdict(each) for check, each in tally(trials).items()}
+    return {"schema": 3, "detected": _detected(trials), "faults": [trial.to_json() for trial in trials], "checks": checks}
 
 
 def format_controls(controls: Sequence[Control]) -> str:

@@ -164,6 +164,11 @@ def _was_only_interrupted(result: Mapping[str, Any]) -> bool:
 def _problems(result: Mapping[str, Any]) -> Iterator[Problem]:
     """The red checks, each with the command that repeats it, or why a notebook is red without one."""
     options = _options(result)
+    if lost := result.get("lost"):
+        expects = f" --expect {lost['expected']}" if lost["expected"] else ""
+        command = f"xpulab run --device auto{expects} --level {result['level']}"
+        yield Problem("the accelerator", None, f"is lost: {_one_line(lost['problem'])}", command, "; ".join(lost["steps"]))
+        return
     for notebook in result["notebooks"]:
         if notebook["outcome"] in _GREEN_NOTEBOOKS:
             continue

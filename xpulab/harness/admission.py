@@ -113,7 +113,7 @@ def _has_free_core(seen: Reading, now: float, running: Sequence[Running]) -> boo
 
 def _has_memory(seen: Reading, now: float, running: Sequence[Running], more: Running) -> bool:
     coming = sum(each.bytes for each in running if now - each.began < _MEMORY_RAMP_SECONDS)
-    return seen.available is None or seen.available - coming - more.bytes >= _MARGIN_BYTES
+    return seen.available - coming - more.bytes >= _MARGIN_BYTES
 
 
 def last_timed_cell(plan: Plan) -> int:

@@ -22,14 +22,17 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from xpulab import warm
+from xpulab.harness import engine
 from xpulab.harness.admission import Admission, AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.chapter import code_cells
+from xpulab.harness.lost import cells_left_out, left_out_of
 from xpulab.harness.machine import Machine
 from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import Plan
+from xpulab.harness.sections import INJECTED, number_of
 from xpulab.harness.watchdog import START_SECONDS, Watchdog, kernel_manager
-from xpulab.harness.written import replace_notebook, replace_what_papermill_writes
-from xpulab.records import processor
+from xpulab.harness.written import replace_notebook, replace_text, replace_what_papermill_writes
+from xpulab.records import left_out, processor
 from xpulab.records.record import METADATA_KEY
 from xpulab.warm import kernels
 
@@ -38,9 +41,6 @@ INTERRUPTED = "interrupted"
 
 LIMIT_IN_BUDGETS = 5.0
 """A notebook is stopped after this many times its budget: a slow machine gets there, a cell that never ends does not."""
-
-INJECTED = "injected-parameters"
-"""The tag of the cell that papermill adds."""
 
 _ORDINARY_KERNEL = "python3"
 
@@ -174,9 +174,11 @@ class Execution:
         started = time.monotonic()
         within = self._environment.get(warm.RUN_FOLDER)
         with tempfile.TemporaryDirectory(prefix="xpulab-", dir=within, ignore_cleanup_errors=True) as scratch:
-            manager = kernel_manager(watchdog, scratch, {**self._environment, **self._variables_of(plan)})
+            told = Path(scratch, "left_out.json")
+            variables = {**self._environment, **self._variables_of(plan), left_out.VARIABLE: str(told)}
+            manager = kernel_manager(watchdog, scratch, variables)
             try:
-                watchdog.run(lambda: self._execute(plan, executed, manager, watchdog), f"papermill {plan.name}")
+                watchdog.run(lambda: self._execute(plan, executed, manager, watchdog, told), f"papermill {plan.name}")
             finally:
                 watchdog.close()
                 self._watchdogs.discard(watchdog)
@@ -186,14 +188,27 @@ class Execution:
         _write_run(run, executed, plan.notebook)
         return executed
 
-    def _execute(self, plan: Plan, executed: Path, manager: type[AsyncKernelManager], watchdog: Watchdog) -> None:
-        """Execute with papermill; the watchdog keeps why it did not run to its end, unless a cell raised."""
+    def _execute(self, plan: Plan, executed: Path, manager: type[AsyncKernelManager], watchdog: Watchdog, told: Path) -> None:
+        """Execute with papermill; the watchdog keeps why it did not run to its end, unless a cell raised.
+
+        After a cell raised, the sections that do not need its section run all the same. told: the file that tells verdict().
+        """
+
+        def on_notebook_start(notebook: nbformat.NotebookNode) -> None:
+            code = (index for index in code_cells(notebook) if INJECTED not in notebook.cells[index].metadata.get("tags", []))
+            positions.update({index: position for position, index in enumerate(code, start=1)})
 
         def on_cell_start(cell: nbformat.NotebookNode, cell_index: int) -> None:
-            if cell.cell_type == "code" and INJECTED not in cell.metadata.get("tags", []):
-                watchdog.cell += 1
-                self._at[plan.name] = watchdog.cell
-                self._on_cell(plan, watchdog.cell, cells)
+            if position := positions.get(cell_index):
+                watchdog.cell = number_of(cell, position)
+                self._at[plan.name] = position
+                self._on_cell(plan, position, cells)
+
+        def after_error(notebook: nbformat.NotebookNode) -> frozenset[int]:
+            if watchdog.reason is not None:  # it was stopped, and raised for that
+                return frozenset(range(len(notebook.cells)))
+            replace_text(told, left_out_of(plan, notebook).to_json())
+            return cells_left_out(plan, notebook)
 
         def on_cell_executed(cell: nbformat.NotebookNode, cell_index: int, execute_reply: dict) -> None:
             if used := processor.from_metadata((execute_reply or {}).get("metadata", {})):
@@ -204,25 +219,29 @@ class Execution:
                 raise _EnoughSeen
 
         cells = len(code_cells(plan.notebook))
+        positions: dict[int, int] = {}
         parameters = {name: value for name, value in asdict(self._target).items() if name in plan.parameters}
         try:
             papermill.execute_notebook(
                 _source_of(plan, executed),
                 executed,
                 parameters=parameters,
+                engine_name=engine.NAME,
                 language="python",
                 progress_bar=False,
                 start_timeout=START_SECONDS,
                 kernel_name=self._kernel_name(plan.notebook),
                 kernel_manager_class=manager,
                 shutdown_kernel="immediate",
+                left_out=after_error,
+                on_notebook_start=on_notebook_start,
                 on_cell_start=on_cell_start,
                 on_cell_executed=on_cell_executed,
             )
         except _EnoughSeen:
             watchdog.ended(f"enough was seen after cell {watchdog.cell}")
         except PapermillExecutionError:
-            return  # the cell's own output shows it
+            return  # the cells' own outputs show it
         except DeadKernelError:
             log = executed.with_suffix(".log").name
             watchdog.ended(f"the kernel died in cell {watchdog.cell}; its last log lines are in {log}")
@@ -272,6 +291,7 @@ def _write_run(run: Run, executed: Path, source: nbformat.NotebookNode) -> None:
     """
     if executed.exists():
         notebook = nbformat.read(executed, as_version=4)
+        engine.mark_the_first_error(notebook)
     else:
         notebook = copy.deepcopy(source)
         for cell in notebook.cells:

@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 from xpulab.harness.chapter import read_notebook
 from xpulab.harness.execute import Run
 from xpulab.harness.explain import Explanation, explain
+from xpulab.harness.lost import label, left_out_of
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import number_of
 from xpulab.records.record import (
@@ -120,9 +121,10 @@ def judge(plan: Plan, executed: Path) -> Verdict:
     stored = notebook.metadata.get(METADATA_KEY, {}).get("run")
     run = Run(**stored) if stored else None
     metadata = [output.metadata for cell in notebook.cells for output in cell.get("outputs", []) if "metadata" in output]
-    records = reconcile([check.name for check in plan.checks], filter(None, map(record_in, metadata)))
+    missing = left_out_of(plan, notebook).missing
+    records = reconcile([check.name for check in plan.checks], filter(None, map(record_in, metadata)), missing)
     run_context = next(filter(None, map(run_context_in, metadata)), None)
-    reasons = tuple(_reasons(run, run_context, records, notebook, committed))
+    reasons = tuple(_reasons(plan, run, run_context, records, notebook, committed))
     outcome = ("partial" if plan.partial else "passed") if is_green(records) and not reasons else "failed"
     device = run.device if run else _COMMITTED_DEVICE
     log = executed.with_suffix(".log")
@@ -167,6 +169,7 @@ def _groups(plan: Plan) -> tuple[Group, ...]:
 
 
 def _reasons(
+    plan: Plan,
     run: Run | None,
     run_context: RunContext | None,
     records: tuple[Record, ...],
@@ -180,15 +183,15 @@ def _reasons(
     if run and not run_context and not run.stopped and run.device != _COMMITTED_DEVICE:
         yield f"it was to run on {run.device}, but did not record where it ran"
     red = [record.name for record in records if record.outcome in RED]
-    if error := _error(notebook, red):
-        yield error
+    errors = list(_errors(plan, notebook, red))
+    yield from errors
     if left_out := [number_of(cell, number) for number, cell in enumerate(_code_cells(notebook), start=1) if _needs(cell)]:
         yield f"{len(left_out)} cells were left out, since they need paddle, which cannot be imported"
     if red:
         yield f"{len(red)} of {len(records)} checks are red: {', '.join(red)}"
     elif not any(map(is_compared, records)):
         yield "nothing was compared, so the notebook is not green"
-    if not (run and (run.stopped or run.seed != _COMMITTED_SEED)) and not error:  # with another seed other text is right
+    if not (run and (run.stopped or run.seed != _COMMITTED_SEED)) and not errors:  # with another seed other text is right
         yield from _differences(notebook, committed, run_context.device if run_context else _COMMITTED_DEVICE)
 
 
@@ -203,14 +206,18 @@ def _notes(run: Run | None) -> Iterator[str]:
         yield f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s"
 
 
-def _error(notebook: NotebookNode, red: list[str]) -> str | None:
-    """The first cell that raised, in one line; where checks are red the error of verdict() adds nothing."""
-    for number, cell in enumerate(_code_cells(notebook), start=1):
-        for output in cell.outputs:
-            if output.output_type == "error" and not (red and output.ename == "NotebookIsRed"):
-                first = (output.evalue.strip().splitlines() or [""])[0]
-                return f"cell {number_of(cell, number)} raised {output.ename}: {first[:300]}"
-    return None
+def _errors(plan: Plan, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
+    """The cells that raised, a line for each; where something else is red the error of verdict() adds nothing."""
+    found = [
+        (number_of(cell, number), output)
+        for number, cell in enumerate(_code_cells(notebook), start=1)
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
+    others = [each for each in found if each[1].ename != "NotebookIsRed"]
+    for number, output in others if red or others else found:
+        first = (output.evalue.strip().splitlines() or [""])[0]
+        yield f"{label(plan, number)} raised {output.ename}: {first[:300]}"
 
 
 def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:

@@ -137,9 +137,12 @@ def check_needs(chapter: Chapter) -> None:
             plan_of_checks(chapter, LEVELS[-1], checks)
 
 
-def format_plan(plan: Plan) -> str:
-    """What a plan runs, for a reader: a line for the notebook, one for each section, its checks below."""
-    lines = [f"{plan.name}  {plan.title} ({len(plan.checks)} checks, about {plan.expected_seconds:.0f} s)"]
+def format_plan(plan: Plan, seconds: float) -> str:
+    """What a plan runs, for a reader: a line for the notebook, one for each section, its checks below.
+
+    seconds: how long it will take.
+    """
+    lines = [f"{plan.name}  {plan.title} ({len(plan.checks)} checks, about {seconds:.0f} s)"]
     for section in plan.sections:
         needs = f", needs {', '.join(section.needs)}" if section.needs else ""
         lines.append(f"  {section.name}  {section.title} ({section.part}, {section.level}{needs})")

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from xpulab.harness.judge import Verdict
+from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import Plan
 from xpulab.harness.timed_lines import TimedLines
 from xpulab.records.record import RED, Record, record_in
@@ -39,16 +40,17 @@ class Progress(Protocol):
         """A notebook was judged."""
 
 
-def progress_on(console: Console, plans: Sequence[Plan]) -> Progress:
-    """The progress display that suits the console."""
-    return _Table(console, plans) if console.is_terminal else _Lines(console)
+def progress_on(console: Console, plans: Sequence[Plan], times: MeasuredTimes) -> Progress:
+    """The progress display that suits the console. times: how long each notebook will take here."""
+    return _Table(console, plans) if console.is_terminal else _Lines(console, times)
 
 
 class _Lines(TimedLines):
     """A line when a notebook starts and one when it ends."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, times: MeasuredTimes) -> None:
         super().__init__(console)
+        self._times = times
         self._seen: set[str] = set()
         self._lock = threading.Lock()
 
@@ -56,7 +58,7 @@ class _Lines(TimedLines):
         with self._lock:
             if plan.name not in self._seen:
                 self._seen.add(plan.name)
-                self._say(f"{plan.name}: started, {cells} cells, about {plan.budget_seconds:.0f} s")
+                self._say(f"{plan.name}: started, {cells} cells, about {self._times.seconds(plan):.0f} s")
 
     def on_cell_end(self, plan: Plan, cell: NotebookNode) -> None:
         with self._lock:

@@ -3,7 +3,8 @@
 The variables of its kernel are lost. So what is left is run in a new kernel as an excerpt, with all sections that it needs
 (xpulab.harness.sections), and the cells of both runs are joined into one executed notebook. Nothing can get lost in it:
 
-- A section counts as finished only when all its cells have ended without an exception.
+- A section counts as finished only when all its cells have ended without an exception. One that is lost, since a cell
+  raised (xpulab.harness.lost), is not run again either: what it showed stays.
 - Where a cell ran twice, the one with a red check stays; a red check stays also when its section had not finished. Only what
   was recorded in the very cell that Ctrl-C interrupted may come from the interruption, and is not kept.
 - verdict() runs in the last kernel, which is given the records of the sections that are not run again.
@@ -23,9 +24,10 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from xpulab.harness.execute import INJECTED, INTERRUPTED, Run
+from xpulab.harness.execute import INTERRUPTED, Run
+from xpulab.harness.lost import has_raised, left_out_of, lost_in, unmark
 from xpulab.harness.plan import Plan
-from xpulab.harness.sections import closure, number_of, undefined_names
+from xpulab.harness.sections import INJECTED, cells_by_number, closure, number_of, undefined_names
 from xpulab.harness.written import replace_notebook, replace_text
 from xpulab.records.record import METADATA_KEY, RED, Record, record_in
 
@@ -33,7 +35,7 @@ REST = "rest"
 """The folder beside notebooks/ in which a resumed run executes."""
 
 RECORDS = "XPULAB_RESUMED"
-"""The environment variable with the file of the records that were kept; xpulab.checks.ledger reads it."""
+"""The environment variable with the file of the records that were kept and of what was left out, for xpulab.checks.ledger."""
 
 _KEPT_SECONDS, _TIMES = "kept_seconds", "times_resumed"
 
@@ -62,10 +64,10 @@ def begin(plan: Plan, folder: Path) -> Begun:
             kept = _kept(plan, kept, found)
             replace_notebook(part, kept)
         path.unlink(missing_ok=True)
-    finished = _finished(plan, kept) if kept is not None else set()
-    if kept is None or not finished:
+    settled = _settled(plan, kept) if kept is not None else set()
+    if kept is None or not settled:
         return Begun(plan, plan, _write_records(plan, folder, kept))
-    names = {section.name for section in plan.sections} - finished
+    names = {section.name for section in plan.sections} - settled
     left = replace(plan, sections=closure(plan.chapter.sections, names))
     if undefined_names(left.notebook):  # its needs do not suffice, as `xpulab run --list` would say
         left = plan
@@ -112,7 +114,7 @@ def records_of(begun: Begun) -> list[Record]:
     """The records that are kept."""
     if begun.records is None:
         return []
-    return list(filter(None, map(record_in, json.loads(begun.records.read_text(encoding="utf-8")))))
+    return list(filter(None, map(record_in, json.loads(begun.records.read_text(encoding="utf-8"))["records"])))
 
 
 def executed_of(plan: Plan, folder: Path) -> Path:
@@ -146,17 +148,17 @@ def _read(path: Path) -> NotebookNode | None:
 
 
 def _kept(plan: Plan, kept: NotebookNode | None, ran: NotebookNode) -> NotebookNode:
-    """What was kept before and what has finished since: the cells of finished sections, and every cell with a red check."""
+    """What was kept before and what has ended since: the cells of settled sections, and every cell with a red check."""
     own = kept.metadata.get(METADATA_KEY, {}) if kept is not None else {}
     seconds = own.get(_KEPT_SECONDS, 0.0) + _seconds(ran)
     if "run" in ran.metadata.get(METADATA_KEY, {}):  # by Ctrl-C: what the interrupted cell recorded may come from that
         _clear_the_last_that_ran(ran)
     times = own.get(_TIMES, ran.metadata.get(METADATA_KEY, {}).get("run", {}).get("resumed", 0)) + 1
     joined = _joined(plan, kept, ran)
-    finished = _finished(plan, joined)
+    settled = _settled(plan, joined)
     sections = {number: name for name, numbers in _cells_of_sections(plan).items() for number in numbers}
-    for number, cell in _by_number(joined).items():
-        if sections.get(number) not in finished and not _is_red(cell):
+    for number, cell in cells_by_number(joined).items():
+        if sections.get(number) not in settled and not _is_red(cell):
             _clear(cell)
     joined.metadata[METADATA_KEY] = {
         **joined.metadata.get(METADATA_KEY, {}),
@@ -170,7 +172,7 @@ def _joined(plan: Plan, kept: NotebookNode | None, ran: NotebookNode) -> Noteboo
     """The planned cells with what they showed: in the order of the source, with the parameters that papermill has injected."""
     joined = copy.deepcopy(plan.notebook)
     injected = [cell for cell in ran.cells if INJECTED in cell.metadata.get("tags", [])]
-    before, now = (_by_number(notebook) if notebook is not None else {} for notebook in (kept, ran))
+    before, now = (cells_by_number(notebook) if notebook is not None else {} for notebook in (kept, ran))
     always = _cells_that_always_run(plan)
     cells: list[NotebookNode] = []
     number = 0
@@ -190,7 +192,7 @@ def _joined(plan: Plan, kept: NotebookNode | None, ran: NotebookNode) -> Noteboo
 def _chosen(planned: NotebookNode, before: NotebookNode | None, now: NotebookNode | None, always_runs: bool) -> NotebookNode:
     """The cell that counts of the two runs; the planned one without outputs when it has run in neither."""
     ran = [cell for cell in (before, now) if cell is not None and _has_run(cell)]
-    red = [cell for cell in ran if _is_red(cell)]
+    red = [cell for cell in ran if _is_red(cell) or (has_raised(cell) and not always_runs)]
     if red:
         return red[0]
     if ran:
@@ -201,12 +203,18 @@ def _chosen(planned: NotebookNode, before: NotebookNode | None, now: NotebookNod
 
 def _finished(plan: Plan, notebook: NotebookNode) -> set[str]:
     """The names of the sections all of whose cells have ended without an exception."""
-    cells = _by_number(notebook)
+    cells = cells_by_number(notebook)
     return {
         name
         for name, numbers in _cells_of_sections(plan).items()
         if all(number in cells and _has_completed(cells[number]) for number in numbers)
     }
+
+
+def _settled(plan: Plan, notebook: NotebookNode) -> set[str]:
+    """The names of the sections that have finished, and of those that are lost while others can run."""
+    lost = lost_in(plan, notebook)
+    return set() if lost.everything else _finished(plan, notebook) | set(lost.sections)
 
 
 def _cells_of_sections(plan: Plan) -> dict[str, list[int]]:
@@ -232,12 +240,6 @@ def _numbers(plan: Plan) -> dict[int, int]:
     return {index: number for number, index in enumerate(code, start=1)}
 
 
-def _by_number(notebook: NotebookNode) -> dict[int, NotebookNode]:
-    """The code cells of an executed notebook by their number in the whole one; none that papermill has added."""
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and INJECTED not in cell.metadata.get("tags", [])]
-    return {number_of(cell, number): cell for number, cell in enumerate(cells, start=1)}
-
-
 def _has_run(cell: NotebookNode) -> bool:
     return cell.metadata.get("papermill", {}).get("status") in ("completed", "failed")
 
@@ -259,10 +261,11 @@ def _records_in(cell: NotebookNode) -> Iterator[Record]:
 def _clear(cell: NotebookNode) -> None:
     cell.outputs, cell.execution_count = [], None
     cell.metadata.pop("papermill", None)
+    unmark(cell)
 
 
 def _clear_the_last_that_ran(notebook: NotebookNode) -> None:
-    ran = [cell for cell in _by_number(notebook).values() if _has_run(cell) and cell.metadata.papermill.get("start_time")]
+    ran = [cell for cell in cells_by_number(notebook).values() if _has_run(cell) and cell.metadata.papermill.get("start_time")]
     if ran:
         _clear(max(ran, key=lambda cell: cell.metadata.papermill.start_time))
 
@@ -276,7 +279,8 @@ def _write_records(plan: Plan, folder: Path, kept: NotebookNode | None) -> Path 
     if kept is None:
         return None
     always = _cells_that_always_run(plan)
-    cells = [cell for number, cell in _by_number(kept).items() if number not in always]
+    cells = [cell for number, cell in cells_by_number(kept).items() if number not in always]
     path = _records(plan, folder)
-    replace_text(path, json.dumps([record.to_metadata() for cell in cells for record in _records_in(cell)]))
+    records = [record.to_metadata() for cell in cells for record in _records_in(cell)]
+    replace_text(path, json.dumps({"records": records, "left_out": asdict(left_out_of(plan, kept))}))
     return path

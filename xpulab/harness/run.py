@@ -14,6 +14,7 @@ from nbformat import NotebookNode
 from rich.console import Console
 
 from xpulab import warm
+from xpulab.doctor.meant import Lost
 from xpulab.doctor.remedies import by_id
 from xpulab.errors import InputError
 from xpulab.harness import fork_server, report, run_file
@@ -21,6 +22,7 @@ from xpulab.harness.execute import Execution, Target
 from xpulab.harness.explain import explanation
 from xpulab.harness.fork_server import Started
 from xpulab.harness.judge import Verdict, judge, not_run
+from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import Plan
 from xpulab.harness.progress import progress_on
 from xpulab.harness.report.result import Result
@@ -114,6 +116,18 @@ def is_begun(folder: Path) -> bool:
     return (folder / run_file.NAME).exists()
 
 
+def refuse(plans: Sequence[Plan], target: Target, folder: Path, lost: Lost) -> Result:
+    """Write the reports of a run of which nothing ran: Paddle cannot use the accelerator that this machine is meant to have.
+
+    folder: a new one, which `prepare` made, or that of a run which was interrupted.
+    """
+    reason = f"not run: {lost.headline}"
+    verdicts = tuple(not_run(plan, "missing", reason) for plan in plans)
+    result = Result(target, verdicts, 0.0, folder, lost=lost)
+    report.write(result)
+    return result
+
+
 def finished(plans: Sequence[Plan], target: Target, folder: Path) -> Result | None:
     """The result of a run that has ended in this folder; None when there is something left to run or to report."""
     run_file.require_same(folder, plans, target)
@@ -186,8 +200,9 @@ def _run(
         so_far.kept(each.plan, records_of(each))
     for verdict in verdicts.values():
         so_far.on_end(verdict)
+    times = MeasuredTimes(target.device, target.level)
     try:
-        with so_far, progress_on(console, runnable) as progress, kernels as environment:
+        with so_far, progress_on(console, runnable, times) as progress, kernels as environment:
 
             def on_cell_end(plan: Plan, cell: NotebookNode) -> None:
                 progress.on_cell_end(plan, cell)

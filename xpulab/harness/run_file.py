@@ -18,7 +18,7 @@ from typing import Any
 import xpulab
 from xpulab import files
 from xpulab.devices import WHEELS
-from xpulab.doctor.versions import installed_versions
+from xpulab.doctor.distributions import installed_versions
 from xpulab.errors import InputError
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import Plan

@@ -34,6 +34,9 @@ LEVELS = ("smoke", "quick", "standard")
 CELL_NUMBER = "cell"
 """The key under which a cell of an excerpt keeps its number in the whole notebook."""
 
+INJECTED = "injected-parameters"
+"""The tag of the cell that papermill adds."""
+
 _HEADING = re.compile(r"^#{1,6} +(.+)", re.MULTILINE)
 
 
@@ -123,6 +126,12 @@ def excerpt(notebook: NotebookNode, sections: Sequence[Section], kept: Sequence[
 def number_of(cell: NotebookNode, otherwise: int) -> int:
     """The number of a code cell in the whole notebook; `otherwise` when its notebook is no excerpt."""
     return cell.metadata.get(METADATA_KEY, {}).get(CELL_NUMBER, otherwise)
+
+
+def cells_by_number(notebook: NotebookNode) -> dict[int, NotebookNode]:
+    """The code cells of an executed notebook by their number in the whole one; none that papermill has added."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and INJECTED not in cell.metadata.get("tags", [])]
+    return {number_of(cell, number): cell for number, cell in enumerate(cells, start=1)}
 
 
 def undefined_names(notebook: NotebookNode) -> list[str]:

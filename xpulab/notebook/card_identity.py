@@ -20,7 +20,7 @@ def listed_cards(device: str, detection: Detection) -> tuple[Card, ...]:
     Simulated cards have no tool: the cards that this process has loaded, each with a serial number of its own.
     """
     if device == SIMULATED:
-        return tuple(Card(index, "simulated", serial=f"simulated-{index}") for index in range(sim.loaded_cards()))
+        return tuple(Card(index, "simulated", serial=sim.serial_number(index)) for index in range(sim.loaded_cards()))
     tools = {"gpu": detection.nvidia_smi, "xpu": detection.xpu_smi}
     return tools[device].cards if device in tools else ()
 

@@ -6,7 +6,6 @@ wrong with the card, its link or its place in the machine. Bounds are wide: noth
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from xpulab.checks.table import Table
 from xpulab.devices import SIMULATED
 from xpulab.notebook.device import Device
 from xpulab.records.hardware import Sheet
+from xpulab.records.usable import whole_cores
 
 ABOVE = 1.05
 """How far a rate may be above the promised one: clocks are measured with an error, and boost clocks differ."""
@@ -71,7 +71,7 @@ def below_the_limit(device: Device, seconds_of: Timer) -> list[Rate]:
     """For the CPU and simulated cards, which have no data sheet: a product beside what no processor exceeds. Else nothing."""
     if device.name not in ("cpu", SIMULATED):
         return []
-    limit = _PROCESSOR_GFLOPS * (os.cpu_count() or 1) / 1e3
+    limit = _PROCESSOR_GFLOPS * whole_cores() / 1e3
     square = paddle.ones([512, 512])
     rate = 2 * 512**3 / seconds_of(lambda: square @ square) / 1e12
     return [Rate("product, float32", "limit", rate, limit, "TFLOP/s")]

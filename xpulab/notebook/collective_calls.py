@@ -24,6 +24,7 @@ from xpulab.notebook.collective_cases import (
     make,
     split_sizes,
 )
+from xpulab.records.refusals import format_undeclared, refusal
 
 GUARD = 77
 """The number before and after a piece of a longer tensor. It must stay."""
@@ -33,7 +34,9 @@ UNFILLED = 99
 
 
 REFUSALS = ("support", "unimplemented", "nccl_version")
-"""Parts of the messages with which Paddle refuses a type or a reduction on every rank, before anything is sent."""
+"""Parts of the messages with which Paddle refuses a type or a reduction on every rank, before anything is sent.
+
+The ranks answer and go on; after any other error the run ends. Whether a refusal is right says data/refusals.yaml."""
 
 
 def on_ranks(n: int, device: str, level: str, seed: int, time_limit: float = 300.0) -> tuple[list[Case], Answers]:
@@ -91,8 +94,8 @@ ZERO_SIZE = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gath
 """The collectives of `zero_size`."""
 
 
-def zero_size(kinds: Sequence[str]) -> dict[str, str]:
-    """On a rank: what a collective of no elements gives, "nothing" or "refused", and whether the next sum is right."""
+def zero_size(kinds: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """On a rank: what a collective of no elements gives, "nothing" or the error, and whether the next sum is right."""
     dist.init_parallel_env()
     rank, n = dist.get_rank(), dist.get_world_size()
     found = {}
@@ -103,12 +106,20 @@ def zero_size(kinds: Sequence[str]) -> dict[str, str]:
         try:
             result, _ = _CALLS[kind](case, rank, None)
             outcome = "nothing" if result is None or result.size == 0 else f"{result.size} elements"
-        except Exception:
-            outcome = "refused"
+        except Exception as error:
+            outcome = f"{REFUSAL}{type(error).__name__}: {first_line(error)}"
         after = paddle.ones([3])
         dist.all_reduce(after)
-        found[kind] = f"{outcome}, the next sum is {'right' if after.numpy().tolist() == [n] * 3 else 'wrong'}"
+        found[kind] = outcome, "right" if after.numpy().tolist() == [n] * 3 else "wrong"
     return found
+
+
+def outcome_of_nothing(kind: str, device: str, outcome: str, next_sum: str) -> str:
+    """What a row shows of an answer of zero_size: an error that is declared for this device harms as little as no element."""
+    if outcome.startswith(REFUSAL):
+        asked = device, kind, "", "", "no elements"
+        outcome = "nothing" if refusal(*asked) else format_undeclared(outcome, *asked)
+    return f"{outcome}, the next sum is {next_sum}"
 
 
 Stay = dict[str, tuple[paddle.Tensor, np.ndarray]]

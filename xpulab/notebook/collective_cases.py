@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from xpulab.checks.table import Table
+from xpulab.records.refusals import Refusal, format_undeclared, refusal
 
 TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
 FLOATS = TYPES[:4]
@@ -60,16 +61,6 @@ GLOO_HALF = ("cpu", "float16")
 
 DROPS_NAN = ("gpu",)
 """Devices whose library defines the maximum of NaN and a number as the number: NCCL, src/device/reduce_kernel.h, fmaxf."""
-
-REFUSED = {
-    "cpu": {
-        "reduce_scatter": "gloo has no reduce_scatter",
-        "all_to_all": "gloo has no all_to_all",
-        "all_reduce AVG stream": "gloo has no average",
-    },
-    "sim": {"all_reduce AVG stream": "Paddle supports no average on a custom device"},
-}
-"""What a device's backend does not have, by the collective or the row."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +116,6 @@ class Case:
         return " ".join(each for each in (self.kind, self.op, self.form) if each)
 
 
-SCATTERED_OBJECTS = "scatter_object_list hangs in a group: Paddle sends a size to all ranks of the job, not of the group"
-"""Read in paddle/distributed/communication/scatter.py of 3.3.1, stream.broadcast without group; measured on the CPU and on
-simulated cards. Workaround: broadcast_object_list, of which each rank takes its part."""
-
-
 # ------------------------------------------------------------------------------------------------------------- the cases
 
 
@@ -142,27 +128,35 @@ def make(n: int, device: str, level: str, seed: int) -> list[Case]:
     rng = np.random.default_rng([seed, 7])
 
     def chosen(found: Iterable[Case]) -> list[Case]:
-        return _in_turn(found) if level == "standard" else _covering(list(found), rng)
+        tried = [case for case in found if declared(case, device) is None and (case.op != "AVG" or _may_average(case, device))]
+        return _in_turn(tried) if level == "standard" else _covering(tried, rng)
 
-    everyone, refused = [tuple(range(n))], REFUSED.get(device, {})
-    kinds = [kind for kind in FORMS if kind not in refused]
+    everyone = [tuple(range(n))]
+    kinds = [kind for kind in FORMS if refusal(device, kind) is None]
     cases: list[Case] = []
     for alike in [[kind] for kind in kinds if kind in REDUCING] + [[kind for kind in kinds if kind not in REDUCING]]:
         cases += chosen(_product(alike, ("float32",), SIGNS, everyone, True))
     cases += chosen(_product(kinds, TYPES[1:], SIGNS, everyone, True))
     reducing = [kind for kind in kinds if kind in REDUCING]
-    cases += [case for case in _in_turn(_product(reducing, TYPES, (FULL,), everyone, True)) if case.size == SIZES[1]]
+    sums = _product(reducing, TYPES, (FULL,), everyone, True)
+    cases += _in_turn(case for case in sums if case.size == SIZES[1] and declared(case, device) is None)
     without_half = [dtype for dtype in TYPES if (device, dtype) != GLOO_HALF]
-    cases += chosen(_product(reducing, [each for each in FLOATS if each in without_half], NONFINITE, everyone, True))
+    for kind, dtype in product(reducing, [each for each in FLOATS if each in without_half]):  # each reduction of each type
+        cases += chosen(_product([kind], [dtype], NONFINITE, everyone, True))
     in_groups = [kind for kind in kinds if kind != "all_to_all"]
     types, sizes = (without_half, SIZES) if level == "standard" else (FEW_TYPES, FEW_SIZES)
-    cases += chosen(_product(in_groups, types, SIGNS, groups(n, device, level), False, sizes))
-    return [case for case in cases if case.row not in refused and (case.op != "AVG" or _may_average(case, device))]
+    return cases + chosen(_product(in_groups, types, SIGNS, groups(n, device, level), False, sizes))
+
+
+def declared(case: Case, device: str) -> Refusal | None:
+    """The entry of data/refusals.yaml that says that the device lacks this call, as it is or in a group; None without one."""
+    forms = (case.form,) if case.everyone else (case.form, f"{case.form} in a group")
+    return next((found for form in forms if (found := refusal(device, case.kind, case.dtype, case.op, form))), None)
 
 
 def _may_average(case: Case, device: str) -> bool:
     """Where Paddle has no average, the table of values shows it, and no other."""
-    return device not in REFUSED or case.table == "values"
+    return case.table == "values" or refusal(device, case.kind, case.dtype, "AVG", "stream") is None
 
 
 def groups(n: int, device: str, level: str) -> list[tuple[int, ...]]:
@@ -213,8 +207,6 @@ def _makes_sense(case: Case) -> bool:
         return False
     if case.form == "object" and (case.dtype, case.values) != ("float32", "positive"):
         return False
-    if (case.kind, case.form, case.everyone) == ("scatter", "object", False):
-        return False  # SCATTERED_OBJECTS
     if case.op == "AVG" and (case.dtype not in FLOATS or case.form == "async" or len(case.members) & (len(case.members) - 1)):
         return False  # the mean of three numbers is rounded
     return case.dtype != "uint8" or case.values in ("positive", FULL)
@@ -351,30 +343,40 @@ Answers = dict[str, list[str]]
 def compare(rows: Table, table: str, device: str, cases: Sequence[Case], answers: Answers) -> None:
     """The rows of one table: each has the cases of one `row`, and names the case that is wrong.
 
-    A row whose cases are all refused with an error on every rank is skipped where `device` may lack the type or the
-    reduction: on real cards, for a type that training seldom uses. What a backend is known to lack has a row that says so.
+    What data/refusals.yaml declares is skipped, with its source. Any other error is red, and the row ends with the entry that
+    would declare it.
     """
     of_row: dict[str, list[Case]] = {}
     for case in cases:
-        if case.table == table and case.row not in REFUSED.get(device, {}):
+        if case.table == table:
             of_row.setdefault(case.row, []).append(case)
     for row, its in of_row.items():
-        got = {case.name: answers[case.name] for case in its}
-        if device in ("gpu", "xpu") and all(_is_refused(each) for each in got.values()):
-            rows.skip(row, next(iter(got.values()))[0])
-            continue
+        got = {case.name: [undeclared(each, case, device) for each in answers[case.name]] for case in its}
         want = {case.name: expected(case, device) for case in its}
         control = max(its, key=lambda case: case.size)
         rows.equal(row, got, want, control={**want, control.name: wrong(control, device)})
-    if table == "groups":
-        rows.skip("objects scattered in a group", SCATTERED_OBJECTS)
-    for row, reason in REFUSED.get(device, {}).items():
-        if table == ("all-to-all" if row == "all_to_all" else "values"):
-            rows.skip(row, reason)
+    for row, reason in _lacking(table, device).items():
+        rows.skip(row, reason)
 
 
 REFUSAL = "refused: "
 
 
-def _is_refused(answers: Sequence[str]) -> bool:
-    return all(each.startswith(REFUSAL) and "support" in each.lower() for each in answers)
+def undeclared(answer: str, case: Case, device: str) -> str:
+    """What a row shows of an answer: an error that nothing declares ends with the entry that would declare it."""
+    if not answer.startswith(REFUSAL):
+        return answer
+    return format_undeclared(answer, device, case.kind, case.dtype, case.op, case.form)
+
+
+def _lacking(table: str, device: str) -> dict[str, str]:
+    """One row for each entry of data/refusals.yaml that is about the cases of this table: what is skipped, and why."""
+    found = {}
+    for kind, everyone in product(FORMS, (True, False)):
+        for case in _product([kind], TYPES, SIGNS[:1], [(0, 1)], everyone, SIZES[1:2]):
+            if entry := declared(case, device):
+                where = "all-to-all" if kind == "all_to_all" else "types" if entry.types else "values" if everyone else "groups"
+                title = " ".join((kind, *entry.reductions, *([entry.form] if entry.form else []), *entry.types))
+                if where == table and (everyone or entry.form.endswith("in a group")):
+                    found[title] = entry.format_reason()
+    return found

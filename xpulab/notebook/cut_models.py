@@ -16,6 +16,7 @@ from paddlenlp.transformers.llama.modeling_auto import LlamaForCausalLM3DAuto
 from xpulab import ranks
 from xpulab.notebook import workarounds
 from xpulab.notebook.resharding import whole
+from xpulab.records.refusals import Refusal, refusal
 from xpulab.reference.placement import Shape, ranks_of
 
 HEADS, WIDTH, VOCABULARY, BATCH, LENGTH = 4, 16, 64, 4, 8
@@ -207,6 +208,16 @@ def cut_gradients(cuts: Sequence[Cut], place: Callable[..., None], seed: int = 0
         held = sum((each._local_value() if each.is_dist() else each).size for each in model.parameters())
         found[interface, axes, name] = float(whole(loss)), gradients, held / size
     return found
+
+
+def lacking(device: str, stage: int, micro_batches: int = 1, by_samples: bool = False, divided: bool = True) -> Refusal | None:
+    """The entry of data/refusals.yaml for what a training at a stage of the sharded optimizer needs and the device lacks.
+
+    Stage 3, and own rows at stages 1 and 2, need reduce_scatter; micro-batches need a second gradient of a placed tensor.
+    """
+    needed = [("reduce_scatter", "")] if stage == 3 or (stage and by_samples) else []
+    needed += [("backward", "second gradient of a placed tensor")] if micro_batches > 1 else []
+    return next((found for call, form in needed if (found := refusal(device, call, form=form))), None)
 
 
 def train_linears(

@@ -6,7 +6,6 @@ A case is (kind, name, how): the checkpoint <folder>/<kind>/checkpoint-2, the na
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from xpulab.notebook import processes
+from xpulab.records.usable import whole_cores
 
 Case = tuple[str, str, str]
 
 UNDAMAGED = "undamaged"
-_PARTS = max(1, min(processes.AT_MOST, os.cpu_count() or 1))
+_PARTS = min(processes.AT_MOST, whole_cores())
 """In how many processes the cases are tried: as many as run at the same time."""
 
 

@@ -1,7 +1,8 @@
 """Choose a device, describe it, and show which device tensors are on.
 
-`auto` takes the first of xpu, gpu and cpu that works. The code for GPU and XPU follows Paddle's documented interface and has
-not been run on such a card yet. Paddle is imported where it is used: this module also works where that fails.
+`auto` takes the device that this machine is meant to have, as xpulab.doctor.meant decides, and never a lesser one. The code for
+GPU and XPU follows Paddle's documented interface and has not been run on such a card yet. Paddle is imported where it is used:
+this module also works where that fails.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ from typing import Any
 import psutil
 
 from xpulab.checks.ledger import ledger
-from xpulab.devices import DEVICES, REAL, SIMULATED, WHEELS
-from xpulab.doctor import paddle_facts
+from xpulab.devices import DEVICES, SIMULATED, WHEELS
+from xpulab.doctor import meant, paddle_facts
 from xpulab.doctor.cards import Card
 from xpulab.doctor.detect import detect
+from xpulab.doctor.distributions import installed_frameworks, installed_versions
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
 from xpulab.doctor.pci import link_of
-from xpulab.doctor.versions import installed_versions
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
 from xpulab.notebook import workarounds
 from xpulab.notebook.parameters import check_parameters
 from xpulab.records.record import CardFacts, RunContext
+from xpulab.records.usable import whole_cores
 
 _PACKAGES = (*WHEELS, "paddlenlp", "numpy")
 
@@ -50,13 +52,15 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     """Make `name` the device on which Paddle computes from now on, and record the run context of this notebook.
 
     Prints one line with the device and the machine. Raises InputError when there is no such device, when it has fewer cards,
-    when the first computation on it is wrong, and for a wrong or unknown parameter of the chapter that calls it.
+    also than XPULAB_EXPECT or XPULAB_LABEL say, when the first computation on it is wrong, for `auto` also when this machine is
+    meant to have an accelerator that cannot be used, and for a wrong or unknown parameter of the chapter that calls it.
     """
     check_parameters()
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
     workarounds.multiply_fast_on_amd()
-    device = _first_that_works(cards) if name == "auto" else _select(name, cards)
+    device = _select(_meant() if name == "auto" else name, cards)
+    _require_expected(device)
     _record_run_context(device)
     return device
 
@@ -66,7 +70,7 @@ def name_device(name: str = "auto", cards: int = 1) -> Device:
     check_parameters()
     if name not in ("auto", *DEVICES):
         raise InputError(f"no device {name!r}: choose auto, {', '.join(DEVICES)}")
-    name = detect().device if name == "auto" else name
+    name = _meant() if name == "auto" else name
     device = Device(name, cards, name if name == "cpu" else f"{name}:0")
     _record_run_context(device)
     return device
@@ -104,12 +108,12 @@ def synchronize(device: Device) -> None:
 
 
 def card_count(name: str) -> int:
-    """How many cards of this kind Paddle sees; for the CPU the number of cores, because ranks are processes there.
+    """How many cards of this kind Paddle sees; for the CPU the usable cores, because ranks are processes there.
 
     0 where paddle_works() has found that Paddle cannot be imported.
     """
     if name == "cpu":
-        return os.cpu_count() or 1
+        return whole_cores()
     if paddle_facts.failed():
         return 0
     import paddle
@@ -142,14 +146,25 @@ def _record_run_context(device: Device) -> None:
     _display(ledger.run_context)
 
 
-def _first_that_works(cards: int) -> Device:
-    errors = []
-    for name in REAL:
-        try:
-            return _select(name, cards)
-        except InputError as error:
-            errors.append(str(error))
-    raise InputError("no device works here: " + "; ".join(errors))
+def _meant() -> str:
+    """What `auto` stands for here. Raises AcceleratorLost where one can see that it cannot be used."""
+    return meant.auto(detect(), installed_frameworks(), meant.expected())
+
+
+def _require_expected(device: Device) -> None:
+    """Raise InputError when Paddle sees fewer cards than this machine must have: a variable may hide some from it alone."""
+    expect = meant.expected()
+    if expect is None or not expect.concerns(device.name):
+        return
+    seen = card_count(device.name)
+    if seen < expect.count:
+        raise _unusable(device.name, f"{expect.source}, but Paddle sees {seen}")
+
+
+def _unusable(name: str, problem: str) -> InputError:
+    """The error for a device on which Paddle cannot compute; never a reason to take another one."""
+    instead = "" if name == "cpu" else f"; {meant.THE_CPU_ALL_THE_SAME}"
+    return InputError(f"{problem}; `xpulab doctor` shows cause and remedy{instead}")
 
 
 def _select(name: str, cards: int) -> Device:
@@ -159,9 +174,7 @@ def _select(name: str, cards: int) -> Device:
         sim.load(cards)
     available = card_count(name)
     if available == 0:
-        raise InputError(
-            f"Paddle sees no {name} here; run `xpulab doctor`, which shows the devices and the wheel that they need"
-        )
+        raise _unusable(name, f"Paddle sees no {name} here")
     if name != "cpu" and cards > available:
         raise InputError(f"{cards} cards of {name} were requested, Paddle sees {available}")
     place = name if name == "cpu" else f"{name}:0"
@@ -171,9 +184,9 @@ def _select(name: str, cards: int) -> Device:
         paddle.set_device(place)
         total = float(paddle.arange(8, dtype="float32").sum())
     except (ValueError, RuntimeError, OSError) as error:
-        raise InputError(f"{place} exists, but the first computation on it raised: {error}") from error
+        raise _unusable(name, f"{place} exists, but the first computation on it raised: {error}") from error
     if total != 28.0:
-        raise InputError(f"{place} exists, but computes {total} as the sum of 0 to 7, not 28")
+        raise _unusable(name, f"{place} exists, but computes {total} as the sum of 0 to 7, not 28")
     return Device(name, cards, place)
 
 

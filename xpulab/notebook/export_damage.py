@@ -32,7 +32,7 @@ def write(found: Files, path: str | Path) -> str:
 Damage = Callable[[bytes, bytes, bytes], Files]
 """From the program, its weights, and the weights of another model of the same architecture."""
 
-REFUSED: Mapping[str, Damage] = {
+ALL: Mapping[str, Damage] = {
     "program truncated": lambda program, weights, other: Files(program[: len(program) // 2], weights),
     "program empty": lambda program, weights, other: Files(b"", weights),
     "program missing": lambda program, weights, other: Files(None, weights),
@@ -43,19 +43,14 @@ REFUSED: Mapping[str, Damage] = {
     "weights missing": lambda program, weights, other: Files(program, None),
     "weights too long": lambda program, weights, other: Files(program, weights + other),
     "header flipped": lambda program, weights, other: Files(program, bytes([weights[0] ^ 0x40]) + weights[1:]),
-}
-"""What Paddle refuses to load or to run."""
-
-ACCEPTED: Mapping[str, Damage] = {
+    # What Paddle 3.3.1 loads and runs without a message:
     "weights of another model": lambda program, weights, other: Files(program, other),
     "bit of a weight flipped": lambda program, weights, other: Files(program, _flipped(weights)),
     "last bytes missing": lambda program, weights, other: Files(program, weights[:-4]),
     "operator exchanged": lambda program, weights, other: Files(program.replace(b'"1.gelu"', b'"1.silu"'), weights),
     "version of the future": lambda program, weights, other: Files(_of_version(program, 99), weights),
 }
-"""What Paddle 3.3.1 loads and runs without a message."""
-
-ALL: Mapping[str, Damage] = {**REFUSED, **ACCEPTED}
+"""What a loader must refuse, by name."""
 
 
 def _flipped(weights: bytes) -> bytes:

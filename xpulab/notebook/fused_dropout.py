@@ -49,7 +49,8 @@ def _value_row(rows: Table, case: str, first: Any, second: Any, how: tuple[str, 
     (x, a), (y, b), (_, p, mode, training) = first, second, how
     x, y = x.detach(), y.detach()
     x.stop_gradient = y.stop_gradient = False
-    found = results_of(rows, case, lambda: [_computed(x, y, *how)])
+    dtype = str(x.dtype).removeprefix("paddle.")
+    found = results_of(rows, case, lambda: [_computed(x, y, *how)], "fused_dropout_add", dtype)
     if not found:
         return
     of_x, of_y = paddle.grad(found, [x, y], grad_outputs=[paddle.ones_like(x)])
@@ -57,7 +58,7 @@ def _value_row(rows: Table, case: str, first: Any, second: Any, how: tuple[str, 
     got, gradient = (each.astype("float64").numpy() for each in (found[0], of_x))
     kept = (np.abs(got - b) > 0.25 * scale) if training else np.ones(SHAPE, bool)  # elements of x are between 1 and 2
     size, expected = 2 * scale + 2, a * kept * scale + b
-    bits = min(BITS["float32"], BITS[str(x.dtype).removeprefix("paddle.")])  # Paddle computes the scale in float32
+    bits = min(BITS["float32"], BITS[dtype])  # Paddle computes the scale in float32
     unit = size * 4 * 2.0**-bits
     rows.close(f"{case}, values", got, expected, atol=unit, control=np.roll(expected, 1))
     both, slopes = np.stack([gradient, of_y.astype("float64").numpy()]), np.stack([kept * scale, np.ones(SHAPE)])

@@ -1,6 +1,6 @@
 """Fused operators of language models, forward and backward: what they compute, and their formulas in double precision.
 
-Not every device has a kernel for each of them: `fused_rows` adds a row that is skipped where Paddle has none.
+Not every device has a kernel for each of them: `fused_rows` adds a row that is skipped where the device is known to have none.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ POSITIONS, SIZE = 17, 64
 class FusedOperator:
     """A fused operator and its formula.
 
+    kernel: the name of its kernel in Paddle.
     shapes: of its inputs.
     compute: from tensors of these shapes to the result.
     formula: from arrays and the gradient of the result to [result, a gradient for each input].
     trains: whether Paddle defines a gradient; operators for inference have none.
     """
 
+    kernel: str
     shapes: tuple[tuple[int, ...], ...]
     compute: Callable[..., paddle.Tensor]
     formula: Callable[..., Sequence[np.ndarray]]
@@ -77,43 +79,61 @@ def _turned(heads: np.ndarray, g: np.ndarray) -> Sequence[np.ndarray]:
 
 FUSED: dict[str, FusedOperator] = {
     "fused_rms_norm": FusedOperator(
+        "fused_rms_norm_quant",
         ((33, 96), (96,)),
         lambda x, weight: fused.fused_rms_norm(x, weight, paddle.zeros_like(weight), EPSILON, 1)[0],
         lambda x, weight, g: kernels.rms_norm(x, weight, EPSILON, g),
     ),
     "fused_layer_norm": FusedOperator(
+        "fused_bias_residual_layernorm",
         ((33, 96), (96,)),
         lambda x, weight: fused.fused_layer_norm(x, weight, paddle.zeros_like(weight), EPSILON, begin_norm_axis=1)[0],
         lambda x, weight, g: kernels.layer_norm(x, weight, EPSILON, g),
         trains=False,
     ),
-    "swiglu": FusedOperator(((33, 96), (33, 96)), lambda gate, up: F.swiglu(gate, up), kernels.swiglu),
-    "fused_rotary_position_embedding": FusedOperator(((2, POSITIONS, 3, SIZE),), _rope, _turned),
-    "fused_linear": FusedOperator(((33, 96), (96, 40), (40,)), lambda *given: fused.fused_linear(*given), _biased),
-    "fused_matmul_bias": FusedOperator(((33, 96), (96, 40), (40,)), lambda *given: fused.fused_matmul_bias(*given), _biased),
-    "softmax_mask_fuse_upper_triangle": FusedOperator(((2, 3, 32, 32),), softmax_mask_fuse_upper_triangle, _upper_triangle),
+    "swiglu": FusedOperator("swiglu", ((33, 96), (33, 96)), lambda gate, up: F.swiglu(gate, up), kernels.swiglu),
+    "fused_rotary_position_embedding": FusedOperator(
+        "fused_rotary_position_embedding", ((2, POSITIONS, 3, SIZE),), _rope, _turned
+    ),
+    "fused_linear": FusedOperator(
+        "fused_gemm_epilogue", ((33, 96), (96, 40), (40,)), lambda *given: fused.fused_linear(*given), _biased
+    ),
+    "fused_matmul_bias": FusedOperator(
+        "fused_gemm_epilogue", ((33, 96), (96, 40), (40,)), lambda *given: fused.fused_matmul_bias(*given), _biased
+    ),
+    "softmax_mask_fuse_upper_triangle": FusedOperator(
+        "fused_softmax_mask_upper_triangle", ((2, 3, 32, 32),), softmax_mask_fuse_upper_triangle, _upper_triangle
+    ),
     "fused_dropout_add, p = 0": FusedOperator(
-        ((33, 96), (33, 96)), lambda x, y: fused.fused_dropout_add(x, y, p=0.0), lambda x, y, g: (x + y, g, g)
+        "fused_dropout_add",
+        ((33, 96), (33, 96)),
+        lambda x, y: fused.fused_dropout_add(x, y, p=0.0),
+        lambda x, y, g: (x + y, g, g),
     ),
 }
 """By name the fused operators. The shapes have no power of two where a kernel could rely on one."""
 
 
 def fused_rows(rows: Table, dtype: str, kept: int | None, seed: int) -> None:
-    """Rows: the result and the gradients of each fused operator in this type; skipped where the device has no kernel for it."""
+    """Rows: the result and the gradients of each fused operator in this type; skipped where the device is known to lack it."""
     for name, operator in FUSED.items():
         rng = np.random.default_rng(seed)
         drawn = [on_device(rng.standard_normal(shape, "float32"), dtype) for shape in operator.shapes]
         inputs, arrays = [tensor for tensor, _ in drawn], [array for _, array in drawn]
         for each in inputs:
             each.stop_gradient = False
-        found = results_of(rows, f"{name}, result, {dtype}", partial(_result, operator, inputs))
+        found = results_of(rows, f"{name}, result, {dtype}", partial(_result, operator, inputs), operator.kernel, dtype)
         if not found:
             continue
         upstream, g = on_device(rng.standard_normal(found[0].shape, "float32"), dtype)
         if operator.trains:
             found += results_of(
-                rows, f"{name}, gradients, {dtype}", partial(paddle.grad, found, inputs, grad_outputs=[upstream])
+                rows,
+                f"{name}, gradients, {dtype}",
+                partial(paddle.grad, found, inputs, grad_outputs=[upstream]),
+                operator.kernel,
+                dtype,
+                "gradient",
             )
         names = ["result", *(f"gradient {index}" for index in range(1, len(found)))]
         exact = dict(zip(names, operator.formula(*arrays, g), strict=False))  # without gradients where there are none

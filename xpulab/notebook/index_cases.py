@@ -20,15 +20,13 @@ import numpy as np
 import paddle
 
 from xpulab.checks.table import Table
+from xpulab.notebook.missing_kernels import lacked, undeclared
 
 TYPES = ("float32", "float64", "int64", "int32", "bool", "float16", "bfloat16")
 """Types of Paddle that are tried. bfloat16 is compared as float32, which is exact for the small integers here."""
 
-NO_KERNEL = "is not registered"
-"""Part of the message with which Paddle says that an operator has no kernel for a type on this device."""
-
-HALF_TYPES = ("float16", "bfloat16")
-"""Types for which a device may lack kernels."""
+KERNELS = (("gather_nd", "gather"), ("index_put",))
+"""The kernels that read, and that write, by a tensor of positions or a mask; a device may lack them for a type."""
 
 STRIDE_FLAG = "FLAGS_use_stride_kernel"
 
@@ -167,18 +165,17 @@ def _compare_all(
     if isinstance(answers, str):
         raise RuntimeError(f"the process that reads and writes all cases ended: {answers}")
     for number, case in enumerate(make(seed)):
-        _compare(rows, case, expected(case), [of_flag[number][which] for of_flag in answers.values()])
+        _compare(rows, case, expected(case), [of_flag[number][which] for of_flag in answers.values()], KERNELS[which])
 
 
-def _compare(rows: Table, case: IndexCase, expected: np.ndarray, found: Sequence[Any]) -> None:
+def _compare(rows: Table, case: IndexCase, expected: np.ndarray, found: Sequence[Any], kernels: Sequence[str]) -> None:
     measured: list[Any]
-    tried = [
-        each
-        for each in found
-        if each is not None and not (isinstance(each, str) and each == NO_KERNEL and case.dtype in HALF_TYPES)
-    ]
+    by_position = any(_is_array(item) for item in case.index)
+    used = [*(kernels if by_position else ()), *(["unsqueeze"] if any(item is None for item in case.index) else [])]
+    reason = next(filter(None, (lacked(kernel, case.dtype) for kernel in used)), "")
+    tried = [each for each in found if each is not None and not (isinstance(each, str) and reason)]
     if not tried:
-        rows.skip(case.name, f"no kernel for {case.dtype} here")
+        rows.skip(case.name, reason)
         return
     if expected.size:
         measured, wanted, control = tried, expected, neighbours(expected)
@@ -187,6 +184,8 @@ def _compare(rows: Table, case: IndexCase, expected: np.ndarray, found: Sequence
         wanted = np.array(expected.shape)
         control = wanted + 1
     texts = [each for each in measured if isinstance(each, str)]
+    if texts and used:
+        texts = [undeclared(texts[0], used[0], case.dtype)]
     rows.equal(case.name, texts[0] if texts else measured, [wanted] * len(tried), control=[control] * len(tried))
 
 
@@ -224,12 +223,10 @@ def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
 
 
 def answer_of(call: Callable[[], Any]) -> Any:
-    """What the function returns, or the kind and last line of the error that it raises; NO_KERNEL where that is the reason."""
+    """What the function returns, or the kind and last line of the error that it raises."""
     try:
         return call()
     except Exception as error:
-        if NO_KERNEL in str(error):
-            return NO_KERNEL
         return f"{type(error).__name__}: {str(error).strip().splitlines()[-1].strip()}"
 
 

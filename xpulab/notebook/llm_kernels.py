@@ -137,7 +137,8 @@ def attention_rows(rows: Table, attend: Attention, shape: Heads, dtype: str, kep
     allowed = np.tril(np.ones((shape.length, shape.length), bool))
     case = f"{attend.__name__}, {shape.heads} heads of {shape.size}, batch {shape.batch}"
     keys, values = (paddle.repeat_interleave(each, share, axis=2) for each in (key, value))
-    result = results_of(rows, f"{case}, {dtype}", lambda: [attend(query, keys, values, allowed)])
+    form = "" if attend is with_mask else "causal"
+    result = results_of(rows, f"{case}, {dtype}", lambda: [attend(query, keys, values, allowed)], "flash_attn", dtype, form)
     if result:
         gradients = paddle.grad(result, [query, key, value], grad_outputs=[upstream])
         names = "result", "gradient of query", "gradient of key", "gradient of value"

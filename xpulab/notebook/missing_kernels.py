@@ -1,24 +1,69 @@
-"""Compute where the device has a kernel for it, and skip the row, with Paddle's own reason, where it has none."""
+"""Compute where the device has a kernel for it; skip the row where the device is known to have none.
+
+Known is what data/refusals.yaml declares, and what Paddle's wheel lists: for an operator that it has on this device, the types.
+Nothing follows from the words of an error: one that is not declared is a red row, which prints the entry that would declare it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import paddle
+from paddle.base import core
 
 from xpulab.checks.compare import first_line
 from xpulab.checks.table import Table
+from xpulab.records.refusals import format_undeclared, refusal
 
-NO_KERNEL = ("kernel_factory.cc", "is not compiled", "Unimplemented", "NotImplemented", "has no attribute", "is_gpu_place")
-"""What Paddle's error messages contain when a device has no kernel for an operator."""
+_PLACES = {"cpu": ("CPU",), "gpu": ("GPU", "GPUDNN"), "xpu": ("XPU", "KPS"), "sim": ("CPU", "sim")}
+"""By device how Paddle's list of kernels names it; the kernels of the CPU stand in for those of a simulated card."""
 
 
-def results_of(rows: Table, case: str, compute: Callable[[], list[paddle.Tensor]]) -> list[paddle.Tensor]:
-    """The tensors that `compute` returns; none, and a skipped row, where the device has no kernel. Other errors are raised."""
+def lacked(kernel: str, dtype: str, form: str = "") -> str:
+    """Why the device in use has no kernel of this name for this type; "" where nobody says so.
+
+    kernel: its name in Paddle, "swiglu". form: "gradient" for the kernel of its gradient; others only name an entry.
+    """
+    device = _device()
+    if declared := refusal(device, kernel, dtype, form=form):
+        return declared.format_reason()
+    name = f"{kernel}_grad" if form == "gradient" else kernel
+    types = _types_of(name, device)
+    return "" if not types or dtype in types else f"Paddle's wheel has {name} on {device} for {', '.join(sorted(types))} only"
+
+
+def results_of(
+    rows: Table, case: str, compute: Callable[[], list[paddle.Tensor]], kernel: str, dtype: str, form: str = ""
+) -> list[paddle.Tensor]:
+    """The tensors that `compute` returns; none after an error: the row is skipped where the kernel is lacked, else red."""
     try:
         return compute()
-    except (RuntimeError, NotImplementedError, AttributeError) as error:
-        if not any(text in str(error) for text in NO_KERNEL):
-            raise
-        rows.skip(case, f"no kernel for it here: {first_line(error)}")
+    except Exception as error:  # whatever is raised: its class decides nothing
+        if reason := lacked(kernel, dtype, form):
+            rows.skip(case, f"no kernel for it here: {reason}")
+        else:
+            rows.equal(case, undeclared(first_line(error), kernel, dtype, form), "no error", control="another error")
         return []
+
+
+def undeclared(error: str, kernel: str, dtype: str, form: str = "") -> str:
+    """What a red row says: the error, and the entry that would declare that the device in use lacks the kernel."""
+    return format_undeclared(error, _device(), kernel, dtype, form=form)
+
+
+def _device() -> str:
+    return str(paddle.get_device()).partition(":")[0]
+
+
+@cache
+def _kernels() -> Mapping[str, Sequence[str]]:
+    """By operator what the wheel has, each as "(CPU, Undefined(AnyLayout), float32)"."""
+    listed: Mapping[str, Sequence[str]] = core._get_registered_phi_kernels("function")  # type: ignore[attr-defined]
+    return listed
+
+
+def _types_of(name: str, device: str) -> frozenset[str]:
+    """The types for which the wheel has this operator on the device; empty where it lists none."""
+    parts = (each.strip("()").split(", ") for each in _kernels().get(name, ()))
+    return frozenset(each[-1] for each in parts if each[0] in _PLACES.get(device, ()))

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -90,10 +91,11 @@ def unscaled(gradients: list[float], factor: float) -> tuple[list[float], bool]:
 def master_weight_row(rows: Table, optimizer: str, dtype: Any) -> None:
     """A row: a weight of this type after STEPS updates of UPDATE with multi_precision=True; the control is without.
 
-    optimizer: the name of a class of paddle.optimizer. Skipped where the device has no kernel.
+    optimizer: the name of a class of paddle.optimizer. Skipped where the device is known to have no kernel.
     """
     case = f"{optimizer}, {dtype}"
-    results = results_of(rows, case, lambda: [_updated(optimizer, dtype, True), _updated(optimizer, dtype, False)])
+    both = partial(_updated, optimizer, dtype)
+    results = results_of(rows, case, lambda: [both(True), both(False)], optimizer.lower(), dtype)
     if results:
         with_master, without = (each.astype("float32").numpy() for each in results)
         rows.close(case, with_master, np.full([1, 1], 1 + STEPS * UPDATE), atol=2.0**-8, control=without)

@@ -1,7 +1,7 @@
 """The mixture-of-experts layer of Paddle, paddle.incubate.distributed.models.moe, and its operators: what they compute.
 
-Offered: operators, refusal, error_of, GATES, incubate_layer, logits_layer, output_of, row_of_two_ranks, gate_weight and
-linear_experts.
+Offered: operators, row_of_operator, error_of, GATES, incubate_layer, logits_layer, output_of, row_of_layer, row_of_two_ranks,
+gate_weight and linear_experts.
 """
 
 from __future__ import annotations
@@ -14,27 +14,14 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 from paddle import nn
-from paddle.distributed.utils.moe_utils import global_scatter
 
 from xpulab import ranks
 from xpulab.checks.compare import first_line
 from xpulab.checks.table import Table
+from xpulab.records.refusals import format_undeclared, refusal
 from xpulab.reference import moe as reference
 
 HIDDEN, EXPERTS = 16, 4
-NO_KERNEL = ("do not support", "not supported on cpu", "is not registered")
-"""Parts of the messages with which Paddle says that an operator has no kernel for the device."""
-
-
-def refusal(call: Callable[[], Any]) -> str | None:
-    """The message with which Paddle says that it has no kernel for this call; None where it has one."""
-    try:
-        call()
-    except Exception as error:
-        if any(words in str(error).lower() for words in NO_KERNEL):
-            return first_line(error)
-        raise
-    return None
 
 
 def error_of(call: Callable[[], Any]) -> str:
@@ -101,6 +88,27 @@ def operators() -> dict[str, Operator]:
         "random_routing": Operator(routed, np.array([[0, 2], [2, -1], [0, 1]]), np.array(spoiled)),
         "moe_combine": Operator(combined, after, after[::-1]),
     }
+
+
+def row_of_operator(rows: Table, name: str, operator: Operator, device: str) -> bool:
+    """A row; whether the values are right. Where the device lacks the operator there are none, which counts as right."""
+    got = _computed(rows, name, device, name, operator.call)
+    if got is not None:
+        rows.equal(name, got, operator.expected, control=operator.wrong)
+    return got is None or np.array_equal(got, operator.expected)
+
+
+def _computed(rows: Table, case: str, device: str, operator: str, call: Callable[[], np.ndarray]) -> np.ndarray | None:
+    """What the call returns. None after a row: skipped where the device lacks the operator, red for an undeclared error."""
+    if lacking := refusal(device, operator):
+        rows.skip(case, lacking.format_reason())
+        return None
+    try:
+        return call()
+    except Exception as error:  # of any kind: the row is red
+        undeclared = format_undeclared(f"{type(error).__name__}: {first_line(error)}", device, operator)
+        rows.equal(case, undeclared, "values", control="another error")
+        return None
 
 
 # ------------------------------------------------------------------------------------------------- paddle.incubate's layer
@@ -170,13 +178,21 @@ def on_two_ranks(x: np.ndarray, kind: str) -> np.ndarray:
     return output_of(layer, x)
 
 
+def row_of_layer(rows: Table, kind: str, device: str, x: np.ndarray, bound: float) -> None:
+    """A row: the layer with a gate of GATES, for tokens [tokens, hidden]. bound: a share of the largest value."""
+    got = _computed(rows, kind, device, "number_count", lambda: output_of(incubate_layer(kind), x))  # each layer counts first
+    if got is not None:
+        want = logits_layer(x, kind)
+        scale = np.abs(want).max()
+        rows.close(kind, got / scale, want / scale, atol=bound, control=np.roll(want, 1, axis=0) / scale)
+
+
 def row_of_two_ranks(rows: Table, device: str, bound: float) -> None:
     """A row: the layer with a naive gate and two experts on each of two ranks. bound: a share of the largest value."""
     x = np.random.default_rng(59).standard_normal((3, HIDDEN)).astype("float32")
-    case, empty = "naive, two ranks", paddle.zeros([1], dtype="int64")
-    if device == "cpu":  # without a group global_scatter ends the process on other devices
-        refused = refusal(lambda: global_scatter(paddle.zeros([0, 1]), empty, empty))
-        rows.skip(case, f"Paddle says: {refused}")
+    case, needed = "naive, two ranks", "global_scatter"
+    if lacking := refusal(device, needed):
+        rows.skip(case, lacking.format_reason())
         return
     want = logits_layer(x, "naive")
     scale = np.abs(want).max()
@@ -184,5 +200,5 @@ def row_of_two_ranks(rows: Table, device: str, bound: float) -> None:
         got = ranks.run(on_two_ranks, 2, x, "naive", device=device)
         outcome = "as in one process" if all(np.abs(each - want).max() < bound * scale for each in got) else "other values"
     except ranks.RanksFailed as error:
-        outcome = ", ".join(sorted({report.reason for report in error.reports}))
+        outcome = format_undeclared(", ".join(sorted({report.reason for report in error.reports})), device, needed)
     rows.equal(case, outcome, "as in one process", control="other values")

@@ -22,6 +22,7 @@ from xpulab import ranks
 from xpulab.checks.table import Table
 from xpulab.notebook import moe_layer
 from xpulab.notebook.paddle_moe import EXPERTS, HIDDEN, error_of, gate_weight, linear_experts, output_of
+from xpulab.records.refusals import format_undeclared, refusal
 from xpulab.reference import moe as reference
 
 SCALE = 2.5
@@ -83,13 +84,18 @@ def row_of_sequence_loss(rows: Table) -> None:
 def rows_of_parallel_layer(rows: Table, device: str, x: np.ndarray, bound: float) -> None:
     """Rows: output and gradients of the layer with its experts on two ranks, each with half of the tokens [tokens, hidden]."""
     cases = ("output", "gradient of tokens", "gradient of experts")
-    refused = ranks.run(_all_to_all_error, 2, device=device)[0] if device == "cpu" else "none"
-    if refused != "none":
+    if lacking := refusal(device, "all_to_all"):
         for case in cases:
-            rows.skip(f"two ranks, {case}", f"gloo has no all-to-all; Paddle says: {refused}")
+            rows.skip(f"two ranks, {case}", lacking.format_reason())
         return
     halves = x.reshape(2, -1, HIDDEN)
-    outputs, of_tokens, of_experts = zip(*ranks.run(nlp_on_two_ranks, 2, halves, device=device), strict=True)
+    try:
+        answers = ranks.run(nlp_on_two_ranks, 2, halves, device=device)
+    except ranks.RanksFailed as error:
+        reasons = ", ".join(sorted({report.reason for report in error.reports}))
+        rows.equal("two ranks", format_undeclared(reasons, device, "all_to_all"), "values", control="another error")
+        return
+    outputs, of_tokens, of_experts = zip(*answers, strict=True)
     single = [on_one_process(half) for half in halves]
     found = np.concatenate(outputs), np.concatenate(of_tokens), np.stack([each for own in of_experts for each in own])
     wanted = np.concatenate([each[0] for each in single]), np.concatenate([each[1] for each in single])
@@ -107,12 +113,6 @@ def rows_of_block(rows: Table, name: str, block: nn.Layer, x: np.ndarray, bound:
         for mode in ("training", "evaluation"):
             block.train() if mode == "training" else block.eval()
             _close(rows, f"{name}, {mode}, with a workaround", lambda: output_of(block, x), want, bound)
-
-
-def _all_to_all_error() -> str:
-    """On a rank: the error with which the backend refuses an all-to-all, or "none"."""
-    dist.init_parallel_env()
-    return error_of(lambda: dist.alltoall_single(paddle.zeros([2]), paddle.ones([2])))
 
 
 def _gradient(tensor: paddle.Tensor) -> np.ndarray:

@@ -17,7 +17,8 @@ import paddle
 import paddle.nn.functional as F
 
 from xpulab.notebook import index_defects, index_gradients
-from xpulab.notebook.index_cases import NO_KERNEL, strides
+from xpulab.notebook.index_cases import KERNELS, strides
+from xpulab.notebook.missing_kernels import lacked
 
 Where = Literal["here", "together", "alone"]
 
@@ -60,8 +61,9 @@ def _gives(proof: index_defects.Proof) -> Callable[[], bool]:
 
     def present() -> bool:
         found = index_defects.outcome(proof, proof.plain)
-        if isinstance(found, str) and found == NO_KERNEL:
-            raise CannotTry("the device has no kernel for it")
+        reasons = (lacked(kernel, "float32") for kernels in KERNELS for kernel in kernels)
+        if isinstance(found, str) and (reason := next(filter(None, reasons), "")):
+            raise CannotTry(reason)
         return not (isinstance(found, np.ndarray) and np.array_equal(found, proof.expected()))
 
     return present

@@ -6,13 +6,13 @@ whose functions may end or restrict their process, use the CPU. `side_by_side` i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from xpulab import ranks
 from xpulab.devices import SIMULATED
+from xpulab.records.usable import whole_cores
 
 AT_MOST = 4
 """How many processes run at the same time, unless a caller allows fewer."""
@@ -46,7 +46,7 @@ def run_each_apart(
     def run(case: Any) -> Any:
         return ranks.run(function, 1, case, device=forked_device(device), time_limit=seconds)[0]
 
-    return _in_threads(run, cases, min(at_once, _cores()))
+    return _in_threads(run, cases, min(at_once, whole_cores()))
 
 
 def run_in_turn(
@@ -62,7 +62,7 @@ def run_in_turn(
     For cases that leave nothing behind in their process, which so starts once for several of them. seconds: the time limit of
     a process. run: run_each or run_each_apart.
     """
-    parts = max(1, min(at_once, _cores(), len(cases)))
+    parts = max(1, min(at_once, whole_cores(), len(cases)))
 
     def run_part(start: int) -> list[Any]:
         return [function(case) for case in cases[start::parts]]
@@ -81,7 +81,7 @@ def ends_of(function: Callable[[Any], Any], cases: Sequence[Any], device: str) -
             return failed.reports[0].reason
         return "it returned"
 
-    return _in_threads(end, cases, min(AT_MOST, _cores()))
+    return _in_threads(end, cases, min(AT_MOST, whole_cores()))
 
 
 def side_by_side(runs: Iterable[Callable[[], Any]], device: str) -> list[Any]:
@@ -92,7 +92,7 @@ def side_by_side(runs: Iterable[Callable[[], Any]], device: str) -> list[Any]:
     """
     if device != forked_device(device):
         return [run() for run in runs]
-    return _in_threads(lambda run: run(), runs, WAITING_FOR_EACH_CORE * _cores())
+    return _in_threads(lambda run: run(), runs, WAITING_FOR_EACH_CORE * whole_cores())
 
 
 def forked_device(device: str) -> str:
@@ -103,7 +103,3 @@ def forked_device(device: str) -> str:
 def _in_threads(work: Callable[[Any], Any], cases: Iterable[Any], at_once: int) -> list[Any]:
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(work, cases))
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1

@@ -12,6 +12,7 @@ import paddle.distributed as dist
 import paddle.nn.functional as F
 
 from xpulab import ranks
+from xpulab.records.refusals import Refusal, refusal
 from xpulab.reference.placement import Kinds, Pair, Shape, ranks_of, summand
 
 KINDS = {"R": dist.Replicate, "S0": lambda: dist.Shard(0), "S1": lambda: dist.Shard(1), "P": dist.Partial}
@@ -50,7 +51,7 @@ def resharded(pairs: Iterable[Pair], x: np.ndarray) -> dict[Pair, Any]:
         try:
             after = dist.reshard(before, mesh, placements_of(target))
             found[shape, source, target] = after._local_value().numpy()
-        except Exception as error:  # it is judged by the check which pairs Paddle may refuse
+        except Exception as error:  # only what data/refusals.yaml declares is skipped, all other errors are red
             found[shape, source, target] = [line for line in str(error).splitlines() if line.strip()][-1]
     return found
 
@@ -63,11 +64,16 @@ def to_the_next_mesh(x: np.ndarray) -> np.ndarray | None:
     return sent._local_value().numpy() if dist.get_rank() == 1 else None
 
 
-def needs_a_missing_operation(pair: Pair) -> bool:
-    """gloo lacks two operations: reduce-scatter (summand to part), and all-to-all (part to part of another dimension)."""
+def lacking(pair: Pair, device: str) -> Refusal | None:
+    """The entry of data/refusals.yaml for the collective that a reshard of this pair needs and the device lacks, or None.
+
+    A summand becomes a part by reduce_scatter, a part one of another dimension by all_to_all.
+    """
     shape, source, target = pair
     moves = [(one, other) for one, other in zip(source, target, strict=True) if other[0] == "S" and one != other]
-    return any(one == "P" or (one[0] == "S" and len(shape) == 1) for one, other in moves)
+    needed = ["reduce_scatter"] if any(one == "P" for one, _ in moves) else []
+    needed += ["all_to_all"] if len(shape) == 1 and any(one[0] == "S" for one, _ in moves) else []
+    return next((found for call in needed if (found := refusal(device, call))), None)
 
 
 def counted_rows(count: int) -> np.ndarray:

@@ -9,17 +9,13 @@ import math
 import shutil
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
-
-import psutil
 
 from xpulab.errors import InputError
 from xpulab.notebook.threads import use_all_cores
 from xpulab.records.record import CardFacts
+from xpulab.records.usable import available_memory
 
 GB = 10**9
-
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 def require(*, memory: float, disk: float, seconds: float) -> None:
@@ -58,15 +54,6 @@ def free_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def available_memory(cgroup: Path = _CGROUP) -> int:
-    """Bytes of memory that this process can still use: of the machine, or of its control group if that allows less."""
-    available = psutil.virtual_memory().available
-    limit, used = (_number(cgroup / name) for name in ("memory.max", "memory.current"))
-    if limit is None or used is None:
-        return available
-    return min(available, max(0, limit - used))
-
-
 def free_on_card(cards: Sequence[CardFacts]) -> float:
     """Bytes of memory that are free on the first card; infinite where the vendor's tool does not show it.
 
@@ -75,14 +62,6 @@ def free_on_card(cards: Sequence[CardFacts]) -> float:
     if not cards or cards[0].memory_total_mib is None:
         return math.inf
     return float((cards[0].memory_total_mib - (cards[0].memory_used_mib or 0)) * 2**20)
-
-
-def _number(path: Path) -> int | None:
-    try:
-        text = path.read_text(encoding="ascii").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
 
 
 def _format_time(seconds: float) -> str:

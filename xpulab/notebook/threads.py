@@ -9,6 +9,8 @@ from pathlib import Path
 import paddle
 import threadpoolctl  # type: ignore[import-untyped]
 
+from xpulab.records.usable import whole_cores
+
 VARIABLE = "MKL_NUM_THREADS"
 
 
@@ -23,7 +25,7 @@ def use_all_cores() -> int:
     """
     if VARIABLE in os.environ:
         return int(os.environ[VARIABLE])
-    cores = len(os.sched_getaffinity(0))
+    cores = whole_cores()
     os.environ[VARIABLE] = str(cores)
     library = Path(paddle.__file__).parent / "libs" / "libmklml_intel.so"
     if library.exists():  # Paddle for another processor has no MKL

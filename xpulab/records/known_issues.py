@@ -45,7 +45,7 @@ class KnownIssue:
     def applies(self, device: str) -> bool:
         """Whether the defect was seen on `device` and with the installed versions."""
         return device in self.devices and all(
-            (found := _installed(package)) is not None and SpecifierSet(wanted).contains(found, prereleases=True)
+            (found := installed_version(package)) is not None and SpecifierSet(wanted).contains(found, prereleases=True)
             for package, wanted in self.versions.items()
         )
 
@@ -58,7 +58,7 @@ def load(path: Path | None = None) -> tuple[KnownIssue, ...]:
     path = path or files.data("known_issues.yaml")
     entries = files.load_yaml(path, files.data("schema", "known_issues.schema.json"))
     for wanted in (wanted for entry in entries for wanted in entry["versions"].values()):
-        _check_specifier(wanted, path)
+        check_specifier(wanted, path)
     return tuple(KnownIssue(**{**entry, "devices": tuple(entry["devices"])}) for entry in entries)
 
 
@@ -75,7 +75,8 @@ def _listed(load_list: Callable[[], Sequence[KnownIssue]]) -> tuple[KnownIssue, 
     return tuple(load_list())
 
 
-def _check_specifier(wanted: str, path: Path) -> None:
+def check_specifier(wanted: str, path: Path) -> None:
+    """Raise InputError with file and line for a text in the file that is not a version specifier."""
     try:
         SpecifierSet(wanted)
     except InvalidSpecifier as error:
@@ -84,7 +85,8 @@ def _check_specifier(wanted: str, path: Path) -> None:
         raise InputError(f"{path} line {line}: {wanted!r} is not a version specifier; {remedy}") from error
 
 
-def _installed(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """The version of a package; "paddle" is the installed wheel of Paddle. None where it is not installed."""
     names = WHEELS if package == "paddle" else (package,)
     for name in names:
         try:

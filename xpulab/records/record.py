@@ -7,7 +7,7 @@ notebook is green) are defined here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -162,8 +162,10 @@ def run_context_in(metadata: dict[str, Any]) -> RunContext | None:
     return RunContext(**{**stored, "card_facts": tuple(CardFacts(**facts) for facts in stored.get("card_facts", ()))})
 
 
-def reconcile(planned: Sequence[str], recorded: Iterable[Record]) -> tuple[Record, ...]:
-    """Match the records with the planned names.
+def reconcile(
+    planned: Sequence[str], recorded: Iterable[Record], reasons: Mapping[str, str] | None = None
+) -> tuple[Record, ...]:
+    """Match the records with the planned names. reasons: why checks of these names never ran, where that is known.
 
     Returns one record for each planned name, in that order, "missing" where a check never ran; then, as broken, every record
     that was not planned, because nothing would report it as missing. Of several records of one name the worst counts.
@@ -172,7 +174,7 @@ def reconcile(planned: Sequence[str], recorded: Iterable[Record]) -> tuple[Recor
     for record in recorded:
         earlier = by_name.get(record.name)
         by_name[record.name] = worse(earlier, record) if earlier else record
-    reconciled = [by_name.pop(name, None) or _missing(name) for name in planned]
+    reconciled = [by_name.pop(name, None) or _missing(name, (reasons or {}).get(name)) for name in planned]
     reconciled += [_unplanned(record) for record in by_name.values()]
     return tuple(reconciled)
 
@@ -197,12 +199,12 @@ def worse(one: Record, other: Record) -> Record:
     return other if worst((one.outcome, other.outcome)) == other.outcome else one
 
 
-def _missing(name: str) -> Record:
+def _missing(name: str, reason: str | None) -> Record:
     return Record(
         name=name,
         outcome="missing",
         means="planned in the notebook's source, but it never ran",
-        reason="the cell was never reached, or a branch skipped the check",
+        reason=reason or "the cell was never reached, or a branch skipped the check",
     )
 
 

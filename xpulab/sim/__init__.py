@@ -126,6 +126,11 @@ def loaded_cards() -> int:
     return core.get_custom_device_count("sim") if core and "sim" in core.get_all_custom_device_type() else 0
 
 
+def serial_number(card: int) -> str:
+    """The serial number of a simulated card, as a vendor's tool shows it for a real one."""
+    return f"simulated-{card}"
+
+
 def counters(card: int = 0) -> Counters:
     """The counters of a card in this process. Raises InputError if there is no such card."""
     _require_card(card)

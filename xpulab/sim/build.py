@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from xpulab.errors import InputError
+from xpulab.records.usable import whole_cores
 from xpulab.sim.limits import DEFINITIONS
 
 LIBRARY = "libxpulab_sim.so"
@@ -57,7 +58,7 @@ def _build(paddle: Path, compiler: str, folder: Path) -> None:
         ready.mkdir()
         objects = [scratch / f"{source.stem}.o" for source in _translation_units()]
         include = ["-isystem", str(paddle / "include"), "-isystem", str(paddle / "include" / "third_party")]
-        with ThreadPoolExecutor(max(2, min(_MOST_COMPILERS, len(os.sched_getaffinity(0))))) as pool:
+        with ThreadPoolExecutor(max(2, min(_MOST_COMPILERS, whole_cores()))) as pool:
             commands = [
                 [compiler, *_OPTIONS, *DEFINITIONS, *include, "-c", str(source), "-o", str(target)]
                 for source, target in zip(_translation_units(), objects, strict=True)

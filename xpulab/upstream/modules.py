@@ -18,6 +18,7 @@ STAND_INS = {
     f"{PACKAGE}.notebook.device": "device",
     f"{PACKAGE}.errors": "errors",
     f"{PACKAGE}.files": "files",
+    f"{PACKAGE}.records.refusals": "refusals",
 }
 """The module to the one of xpulab.upstream.stand_in that takes its place."""
 

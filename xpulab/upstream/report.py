@@ -26,7 +26,7 @@ import jinja2
 
 from xpulab import __version__, files
 from xpulab.devices import SIMULATED
-from xpulab.doctor.versions import installed_versions
+from xpulab.doctor.distributions import installed_versions
 from xpulab.errors import InputError
 from xpulab.fleet.redact import Redactor
 from xpulab.harness.chapter import Chapter
@@ -43,7 +43,9 @@ TIMEOUT = 300.0
 
 SCRIPT, TEXT = "reproduce.py", "issue.md"
 _DIFFERS = "DIFFERS"
-_INLINE = 200
+_INLINE = 400
+"""Lines of a script that the text still holds: with 110 characters each, two thirds of what an issue on GitHub may have."""
+
 _PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu", "paddlenlp", "paddleformers", "numpy", "safetensors")
 
 
@@ -93,13 +95,19 @@ def check_in(run: Path, name: str) -> Mapping[str, Any]:
 
     Raises InputError when the folder holds no run, or its run did not plan the check.
     """
+    checks = {check["name"]: check for check in checks_in(run)}
+    if name not in checks:
+        raise InputError(f"{run / 'result.json'}: its run has no check {name!r}{_near(name, list(checks))}")
+    return checks[name]
+
+
+def checks_in(run: Path) -> list[Mapping[str, Any]]:
+    """All checks of a run, as check_in returns one. Raises InputError when the folder holds no run."""
     path = run / "result.json"
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
-        checks = {check["name"]: check for notebook in result["notebooks"] for check in notebook["checks"]}
-        if name not in checks:
-            raise InputError(f"{path}: its run has no check {name!r}{_near(name, list(checks))}")
-        return {**checks[name], "device": result["device"], "cards": result["cards"]}
+        more = {"device": result["device"], "cards": result["cards"]}
+        return [{**check, **more} for notebook in result["notebooks"] for check in notebook["checks"]]
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; give the folder of a run with --run") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -138,7 +146,10 @@ def _formatted(source: str) -> str:
 
 
 def _copy_data(script: str, folder: Path) -> None:
-    """The folders of data/ that the script names."""
+    """What the script names of data/: folders, and the list of what devices lack."""
+    if (declared := files.data("refusals.yaml")).name in script:
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        shutil.copy(declared, folder / "data" / declared.name)
     named = {
         node.value for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

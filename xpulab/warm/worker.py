@@ -32,6 +32,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from xpulab.records.usable import whole_cores
 from xpulab.warm.protocol import Request
 
 _CRASHES = {signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV}
@@ -161,14 +162,15 @@ def _typed(text: str, like: Any) -> Any:
 def _set_threads(threadpoolctl: types.ModuleType) -> None:
     """As the libraries would have done at their start; libiomp is Paddle's, which has set it itself.
 
-    Without OMP_NUM_THREADS numpy takes all cores, and what is loaded after Paddle one, since Paddle then sets the variable.
+    Without OMP_NUM_THREADS numpy takes all cores, here all that a quota allows too, and what is loaded after Paddle takes one,
+    since Paddle then sets the variable.
     """
     for library in threadpoolctl.ThreadpoolController().lib_controllers:
         if library.prefix == "libiomp":
             continue
         own = os.environ.get("OPENBLAS_NUM_THREADS") if library.internal_api == "openblas" else None
         wanted = own or os.environ.get("OMP_NUM_THREADS") or ""
-        default = len(os.sched_getaffinity(0)) if "numpy.libs" in library.filepath else 1
+        default = whole_cores() if "numpy.libs" in library.filepath else 1
         library.set_num_threads(int(wanted) if wanted.isdigit() and int(wanted) > 0 else default)
     if "paddle" in sys.modules:
         os.environ.setdefault("OMP_NUM_THREADS", "1")

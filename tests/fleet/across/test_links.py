@@ -51,7 +51,7 @@ def test_nodes_that_work_are_green_and_the_rates_of_all_pairs_are_measured(clust
     assert found["trials"][0]["nodes"] == ["node1", "node2", "node3"]
     assert sorted(each["nodes"] for each in found["rates"]) == [["node1", "node2"], ["node1", "node3"], ["node2", "node3"]]
     assert found["trials"][0]["checks_passed"] >= 3 * 14
-    assert found["skipped"]["reduce_scatter SUM float32[1025]"] == "gloo has no reduce_scatter"
+    assert found["skipped"]["reduce_scatter SUM float32[1025]"].startswith("gloo has no reduce_scatter (")
 
 
 def test_a_simulated_card_that_adds_wrongly_makes_its_node_the_bad_one(cluster):

@@ -5,23 +5,24 @@ from __future__ import annotations
 from xpulab.faults.fault import fault
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("reshard.values",), smoke=("reshard.smoke-values",))
-def elements_of_a_shard_shifted() -> None:
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("reshard.values",),
+    smoke=("reshard.smoke-values",),
+    wraps="paddle.distributed:reshard",
+)
+def elements_of_a_shard_shifted(real, tensor, mesh, placements):
     """Reshard shifts the elements of each part by one."""
     import paddle.distributed as dist
     from paddle import roll
 
-    real = dist.reshard
-
-    def shifted(tensor, mesh, placements):
-        cut = [each for each in placements if each.is_shard()]
-        if tensor.stop_gradient and len(placements) == 1 and cut:
-            from_local = dist.auto_parallel.api.dtensor_from_local
-            result = real(tensor, mesh, placements)
-            return from_local(roll(result._local_value(), 1), mesh, placements)
-        return real(tensor, mesh, placements)
-
-    dist.reshard = shifted
+    cut = [each for each in placements if each.is_shard()]
+    if tensor.stop_gradient and len(placements) == 1 and cut:
+        from_local = dist.auto_parallel.api.dtensor_from_local
+        result = real(tensor, mesh, placements)
+        return from_local(roll(result._local_value(), 1), mesh, placements)
+    return real(tensor, mesh, placements)
 
 
 @fault(
@@ -29,19 +30,15 @@ def elements_of_a_shard_shifted() -> None:
     where="ranks",
     detected_by=("reshard.values", "auto-parallel-config.gradients"),
     smoke=("reshard.smoke-values",),
+    wraps="paddle.distributed:reshard",
 )
-def summand_missing() -> None:
+def summand_missing(real, tensor, mesh, placements):
     """Reshard adds up the summands of all ranks but one."""
     import paddle.distributed as dist
 
-    real = dist.reshard
-
-    def without_rank_1(tensor, mesh, placements):
-        if any(each.is_partial() for each in tensor.placements) and dist.get_rank() == 1:
-            tensor._local_value().scale_(0.0)
-        return real(tensor, mesh, placements)
-
-    dist.reshard = without_rank_1
+    if any(each.is_partial() for each in tensor.placements) and dist.get_rank() == 1:
+        tensor._local_value().scale_(0.0)
+    return real(tensor, mesh, placements)
 
 
 @fault(
@@ -52,17 +49,16 @@ def summand_missing() -> None:
         "auto-parallel-config.trainer",
         "shard-optimizer.steps",
         "gradient-accumulation.sharded",
+        "gradient-accumulation.argument",
         "gradient-accumulation.trainer",
         "parallel-loss.values",
     ),
     smoke=("auto-parallel-config.smoke-gradient",),
+    wraps="paddle:Tensor.backward",
 )
-def gradient_doubled() -> None:
+def gradient_doubled(real, self, *args, **kwargs):
     """Every backward pass on the ranks gives twice the gradient."""
-    import paddle
-
-    real = paddle.Tensor.backward
-    paddle.Tensor.backward = lambda self, *args, **kwargs: real(self * 2, *args, **kwargs)
+    return real(self * 2, *args, **kwargs)
 
 
 @fault(
@@ -71,68 +67,66 @@ def gradient_doubled() -> None:
     where="ranks",
     detected_by=("auto-parallel-config.gradients",),
     smoke=("auto-parallel-config.smoke-gradient",),
+    wraps="paddle:DataParallel.forward",
 )
-def data_parallel_sums_gradients() -> None:
+def data_parallel_sums_gradients(real, self, *args, **kwargs):
     """Paddle.DataParallel adds up the gradients of the ranks and does not divide by the number of ranks."""
-    import paddle
     import paddle.distributed as dist
 
-    real = paddle.DataParallel.forward
-
-    def scaled(self, *args, **kwargs):
-        out = real(self, *args, **kwargs)
-        first = out[0] if isinstance(out, tuple) else out
-        first.register_hook(lambda gradient: gradient * dist.get_world_size())
-        return out
-
-    paddle.DataParallel.forward = scaled
+    out = real(self, *args, **kwargs)
+    first = out[0] if isinstance(out, tuple) else out
+    first.register_hook(lambda gradient: gradient * dist.get_world_size())
+    return out
 
 
 @fault(
     "08_auto_parallel",
     where="ranks",
     detected_by=("shard-layer.first-layers", "auto-parallel-config.loss", "auto-parallel-config.gradients"),
+    wraps="paddle.nn:Linear.forward",
 )
-def row_bias_on_every_rank() -> None:
+def row_bias_on_every_rank(_real, self, x):
     """A row-parallel layer adds its bias once for each rank."""
     import paddle.nn.functional as F
-    from paddle import nn
 
-    def forward(self, x):
-        out = F.linear(x, self.weight, self.bias)
-        row = self.weight.is_dist() and any(each.is_shard(0) for each in self.weight.placements)
-        return out + self.bias if row and self.bias is not None else out
-
-    nn.Linear.forward = forward
-
-
-@fault("08_auto_parallel", where="ranks", detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"))
-def query_columns_shifted() -> None:
-    """The columns of a cut query weight are shifted by one head."""
-    import paddle
-    import paddle.distributed as dist
-
-    real = dist.shard_tensor
-
-    def shifted(data, mesh, placements, *rest, **kwargs):
-        if any(each.is_shard(1) for each in placements) and data.shape == [16, 16] and not data.stop_gradient:
-            data.set_value(paddle.roll(data, 4, axis=1))
-        return real(data, mesh, placements, *rest, **kwargs)
-
-    dist.shard_tensor = shifted
-
-
-@fault("08_auto_parallel", where="ranks", detected_by=("shard-optimizer.bytes",), also_on=("sim",))
-def state_not_sharded() -> None:
-    """The function shard_optimizer leaves the whole state on every rank."""
-    import paddle.distributed as dist
-
-    real = dist.shard_optimizer
-    dist.shard_optimizer = lambda optimizer, how=None, *rest, **kwargs: real(optimizer, None, *rest, **kwargs)
+    out = F.linear(x, self.weight, self.bias)
+    row = self.weight.is_dist() and any(each.is_shard(0) for each in self.weight.placements)
+    return out + self.bias if row and self.bias is not None else out
 
 
 @fault(
-    "08_auto_parallel", where="ranks", detected_by=("shard-layer.first-layers", "auto-parallel-config.held"), also_on=("sim",)
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"),
+    wraps="paddle.distributed:shard_tensor",
+)
+def query_columns_shifted(real, data, mesh, placements, *rest, **kwargs):
+    """The columns of a cut query weight are shifted by one head."""
+    import paddle
+
+    if any(each.is_shard(1) for each in placements) and data.shape == [16, 16] and not data.stop_gradient:
+        data.set_value(paddle.roll(data, 4, axis=1))
+    return real(data, mesh, placements, *rest, **kwargs)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-optimizer.bytes",),
+    also_on=("sim",),
+    wraps="paddle.distributed:shard_optimizer",
+)
+def state_not_sharded(real, optimizer, how=None, *rest, **kwargs):
+    """The function shard_optimizer leaves the whole state on every rank."""
+    return real(optimizer, None, *rest, **kwargs)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-layer.first-layers", "auto-parallel-config.held"),
+    also_on=("sim",),
+    breaks=("paddle.distributed:shard_layer", "paddle.distributed:parallelize"),
 )
 def model_not_cut() -> None:
     """The functions shard_layer and parallelize leave the whole weights on every rank."""
@@ -143,7 +137,12 @@ def model_not_cut() -> None:
     dist.parallelize = lambda model, optimizer=None, **kwargs: (model, optimizer)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("gradient-accumulation.trainer",))
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("gradient-accumulation.trainer",),
+    breaks="paddlenlp.trainer.auto_trainer:AutoTrainer.dynamic_training",
+)
 def micro_batches_not_divided() -> None:
     """AutoTrainer does not divide the loss of a micro-batch by the number of micro-batches."""
     from xpulab.notebook import workarounds
@@ -163,128 +162,103 @@ def micro_batches_not_divided() -> None:
     AutoTrainer.dynamic_training = undivided
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("auto-parallel-config.trainer",))
-def gradients_of_other_ranks_not_added() -> None:
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("auto-parallel-config.trainer",),
+    wraps=("paddle.distributed.auto_parallel.api:reshard", "paddle.distributed:reshard"),
+)
+def gradients_of_other_ranks_not_added(real, tensor, mesh, placements):
     """A sharded optimizer cuts the gradient of a rank's own rows, and does not add those of the other ranks."""
     import paddle.distributed as dist
     from paddle.distributed.auto_parallel import api
 
-    real = api.reshard
-
-    def reshard(tensor, mesh, placements):
-        if any(each.is_partial() for each in tensor.placements):
-            whole = [dist.Replicate() if each.is_partial() else each for each in tensor.placements]
-            tensor = api.dtensor_from_local(tensor._local_value(), mesh, whole)
-        return real(tensor, mesh, placements)
-
-    api.reshard = dist.reshard = reshard
+    if any(each.is_partial() for each in tensor.placements):
+        whole = [dist.Replicate() if each.is_partial() else each for each in tensor.placements]
+        tensor = api.dtensor_from_local(tensor._local_value(), mesh, whole)
+    return real(tensor, mesh, placements)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("shard-dataloader.rows", "shard-layer.training"), also_on=("sim",))
-def rows_the_same_on_every_rank() -> None:
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-dataloader.rows", "shard-layer.training"),
+    also_on=("sim",),
+    wraps="paddle.distributed.auto_parallel.api:ShardDataloader.__init__",
+)
+def rows_the_same_on_every_rank(real, self, *args, **kwargs):
     """The function shard_dataloader gives every rank the rows of the first rank."""
     import paddle.distributed as dist
-    from paddle.distributed.auto_parallel import api
 
-    real = api.ShardDataloader.__init__
-
-    def as_rank_0(self, *args, **kwargs):
-        rank = dist.get_rank
-        dist.get_rank = lambda *_: 0
-        try:
-            real(self, *args, **kwargs)
-        finally:
-            dist.get_rank = rank
-
-    api.ShardDataloader.__init__ = as_rank_0
+    rank = dist.get_rank
+    dist.get_rank = lambda *_: 0
+    try:
+        real(self, *args, **kwargs)
+    finally:
+        dist.get_rank = rank
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("parallel-loss.values",))
-def softmax_of_local_columns() -> None:
+@fault("08_auto_parallel", where="ranks", detected_by=("parallel-loss.values",), wraps="paddle.nn.functional:cross_entropy")
+def softmax_of_local_columns(real, logits, labels, *rest, **kwargs):
     """Cross entropy of cut logits uses the maximum and the sum of the rank's own columns only."""
     import paddle.distributed as dist
     import paddle.nn.functional as F
 
-    real = F.cross_entropy
-
-    def alone(logits, labels, *rest, **kwargs):
-        if kwargs.get("reduction") == "none" and logits.is_dist() and logits.placements[0].is_shard(1):
-            mine = logits._local_value()
-            local = F.log_softmax(mine, axis=-1)
-            mesh, cut = logits.process_mesh, logits.placements
-            probabilities = dist.auto_parallel.api.dtensor_from_local(local, mesh, cut)
-            whole = dist.reshard(probabilities, mesh, [dist.Replicate()])
-            plain = dist.reshard(labels, mesh, [dist.Replicate()])
-            return real(logits, labels, *rest, **kwargs) * 0 - whole.take_along_axis(plain.unsqueeze(1), 1).squeeze(1)
-        return real(logits, labels, *rest, **kwargs)
-
-    F.cross_entropy = alone
+    if kwargs.get("reduction") == "none" and logits.is_dist() and logits.placements[0].is_shard(1):
+        mine = logits._local_value()
+        local = F.log_softmax(mine, axis=-1)
+        mesh, cut = logits.process_mesh, logits.placements
+        probabilities = dist.auto_parallel.api.dtensor_from_local(local, mesh, cut)
+        whole = dist.reshard(probabilities, mesh, [dist.Replicate()])
+        plain = dist.reshard(labels, mesh, [dist.Replicate()])
+        return real(logits, labels, *rest, **kwargs) * 0 - whole.take_along_axis(plain.unsqueeze(1), 1).squeeze(1)
+    return real(logits, labels, *rest, **kwargs)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",))
-def smaller_axis_keeps_its_cut() -> None:
+@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",), wraps="paddle:cumsum")
+def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
     """Where rows cannot stay cut along both axes, the smaller axis keeps its cut."""
-    import paddle
     import paddle.distributed as dist
 
-    real = paddle.cumsum
-
-    def cumsum(x, axis=None, **kwargs):
-        if x.is_dist():
-            sizes = x.process_mesh.shape
-            keeps = sizes.index(min(sizes))
-            placements = [dist.Shard(0) if index == keeps else dist.Replicate() for index in range(2)]
-            x = dist.reshard(x, x.process_mesh, placements)
-        return real(x, axis=axis, **kwargs)
-
-    paddle.cumsum = cumsum
+    if x.is_dist():
+        sizes = x.process_mesh.shape
+        keeps = sizes.index(min(sizes))
+        placements = [dist.Shard(0) if index == keeps else dist.Replicate() for index in range(2)]
+        x = dist.reshard(x, x.process_mesh, placements)
+    return real(x, axis=axis, **kwargs)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.values",))
-def norm_of_cut_rows_inexact() -> None:
+@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.values",), wraps="paddle.nn.functional:layer_norm")
+def norm_of_cut_rows_inexact(real, x, *args, **kwargs):
     """Layer norm of rows that are cut along two axes has a relative error of a thousandth."""
-    import paddle.nn.functional as F
-
-    real = F.layer_norm
-
-    def layer_norm(x, *args, **kwargs):
-        result = real(x, *args, **kwargs)
-        if x.is_dist():
-            result._local_value().scale_(1.001)
-        return result
-
-    F.layer_norm = layer_norm
+    result = real(x, *args, **kwargs)
+    if x.is_dist():
+        result._local_value().scale_(1.001)
+    return result
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("parallel-loss.values",), also_on=("sim",))
-def wrong_row_of_a_cut_embedding() -> None:
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("parallel-loss.values",),
+    also_on=("sim",),
+    wraps="paddle.nn.functional:embedding",
+)
+def wrong_row_of_a_cut_embedding(real, x, weight, *args, **kwargs):
     """An embedding whose rows are cut gives the row of the next token."""
-    import paddle.nn.functional as F
-
-    real = F.embedding
-
-    def embedding(x, weight, *args, **kwargs):
-        cut = weight.is_dist() and weight.placements[0].is_shard(0)
-        return real((x + 1) % weight.shape[0] if cut else x, weight, *args, **kwargs)
-
-    F.embedding = embedding
+    cut = weight.is_dist() and weight.placements[0].is_shard(0)
+    return real((x + 1) % weight.shape[0] if cut else x, weight, *args, **kwargs)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("reshard.first-placements",))
-def parts_of_the_other_rank() -> None:
+@fault("08_auto_parallel", where="ranks", detected_by=("reshard.first-placements",), wraps="paddle.distributed:shard_tensor")
+def parts_of_the_other_rank(real, data, mesh, placements, *rest, **kwargs):
     """The function shard_tensor gives each of two ranks the part of the other one."""
     import paddle
-    import paddle.distributed as dist
 
-    real = dist.shard_tensor
-
-    def exchanged(data, mesh, placements, *rest, **kwargs):
-        cut = [each.get_dim() for each in placements if each.is_shard()]
-        if cut and data.stop_gradient and not data.is_dist():
-            data = paddle.roll(data, data.shape[cut[0]] // 2, axis=cut[0])
-        return real(data, mesh, placements, *rest, **kwargs)
-
-    dist.shard_tensor = exchanged
+    cut = [each.get_dim() for each in placements if each.is_shard()]
+    if cut and data.stop_gradient and not data.is_dist():
+        data = paddle.roll(data, data.shape[cut[0]] // 2, axis=cut[0])
+    return real(data, mesh, placements, *rest, **kwargs)
 
 
 @fault(
@@ -316,3 +290,68 @@ def part_of_a_sum_damaged() -> None:
 )
 def exchanged_parts_damaged() -> None:
     """A card inverts one bit of the parts that it gets when another dimension is cut."""
+
+
+@fault("08_auto_parallel", where="ranks", detected_by=("reshard.values",), wraps="paddle.distributed:reshard")
+def one_reshard_not_supported(real, tensor, mesh, placements):
+    """Reshard refuses to gather rows to whole tensors on a square of ranks, with an error that reads like a missing kernel."""
+    given = tensor.placements or []
+    if (
+        len(given) == 2
+        and given[0].is_shard(0)
+        and given[1].is_replicated()
+        and all(each.is_replicated() for each in placements)
+    ):
+        raise NotImplementedError("(Unimplemented) this placement is not supported")
+    return real(tensor, mesh, placements)
+
+
+@fault("08_auto_parallel", where="ranks", detected_by=("reshard.uneven",), wraps="paddle.distributed:shard_tensor")
+def uneven_rows_shifted(real, data, mesh, placements, *rest, **kwargs):
+    """The function shard_tensor shifts the rows by one where their number is no multiple of the number of ranks."""
+    import paddle
+
+    cut = [axis for axis, each in enumerate(placements) if each.is_shard(0)]
+    if cut and data.stop_gradient and data.shape[0] % mesh.shape[cut[0]]:
+        data = paddle.roll(data, 1, axis=0)
+    return real(data, mesh, placements, *rest, **kwargs)
+
+
+@fault("08_auto_parallel", detected_by=("gradient-accumulation.micro-batches",), replaces="paddle:Tensor.backward")
+def every_second_gradient_halved(real):
+    """Every second backward pass of the notebook's process adds half of the gradient."""
+    from itertools import count
+
+    calls = count()
+
+    def backward(self, *args, **kwargs):
+        return real(self / 2 if next(calls) % 2 else self, *args, **kwargs)
+
+    return backward
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("auto-parallel-config.refusals",),
+    wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
+)
+def illegal_options_accepted(real, self):
+    """PaddleNLP accepts the illegal combinations of options that it refuses with a ValueError or an assertion."""
+    import contextlib
+
+    with contextlib.suppress(ValueError, AssertionError):
+        real(self)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("auto-parallel-config.pipeline",),
+    wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
+)
+def micro_batches_of_a_pipeline_refused(real, self):
+    """PaddleNLP refuses micro-batches when the model is cut into stages."""
+    if self.pipeline_parallel_degree > 1 and self.gradient_accumulation_steps > 1:
+        raise ValueError("a pipeline takes one micro-batch")
+    real(self)

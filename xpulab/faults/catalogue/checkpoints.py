@@ -2,173 +2,175 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import fault, replace_in_cells
+from xpulab.faults.fault import CELLS, fault, replace_in_cells
 
 
-@fault("05_checkpoints", detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"), also_on=("sim",))
+@fault(
+    "05_checkpoints",
+    detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"),
+    also_on=("sim",),
+    breaks=CELLS,
+)
 def sampler_restarts() -> None:
     """A resumed run sees the data from the beginning again."""
     replace_in_cells("def _get_train_sampler(self):", "def _unused(self):")
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("resume.random-numbers", "resume.next-random-numbers", "resume.weights"))
-def random_state_lost() -> None:
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.stock", "resume.random-numbers", "resume.next-random-numbers", "resume.weights"),
+    wraps="paddlenlp.trainer:Trainer._load_rng_state",
+)
+def random_state_lost(_real, self, checkpoint):
     """The random state is not restored when a run is resumed."""
-    from paddlenlp.trainer import Trainer
-
-    Trainer._load_rng_state = lambda self, checkpoint: None
 
 
-@fault("05_checkpoints", detected_by=("resume.exact", "resume.random-numbers", "resume.weights"))
+@fault("05_checkpoints", detected_by=("resume.exact", "resume.random-numbers", "resume.weights"), breaks=CELLS)
 def random_state_lost_between_epochs() -> None:
     """The random state is not restored when a run is resumed where an epoch ends."""
     replace_in_cells("self.trainer._load_rng_state(self.checkpoint)", "pass")
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("resume.random-numbers", "resume.next-random-numbers"))
-def python_random_state_lost() -> None:
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.random-numbers", "resume.next-random-numbers"),
+    wraps="paddlenlp.trainer:Trainer._load_rng_state",
+)
+def python_random_state_lost(real, self, checkpoint):
     """The state of Python's random number generator is not restored."""
-    from paddlenlp.trainer import Trainer
+    import random
 
-    real = Trainer._load_rng_state
-
-    def without_python(self, checkpoint):
-        import random
-
-        state = random.getstate()
-        real(self, checkpoint)
-        random.setstate(state)
-
-    Trainer._load_rng_state = without_python
+    state = random.getstate()
+    real(self, checkpoint)
+    random.setstate(state)
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("resume.moments", "resume.weights", "resume.losses"))
-def optimizer_not_restored() -> None:
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.moments", "resume.weights", "resume.losses", "resume.accumulation", "resume.other-names"),
+    wraps="paddle.optimizer:AdamW.set_state_dict",
+)
+def optimizer_not_restored(_real, self, state):
     """A resumed run begins with an empty optimizer state."""
-    from paddle.optimizer import AdamW
-
-    AdamW.set_state_dict = lambda self, state: None
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("resume.weights", "resume.losses"))
-def schedule_not_restored() -> None:
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.weights", "resume.losses"),
+    wraps=("paddle.optimizer.lr:LRScheduler.set_state_dict", "paddle.optimizer.lr:LRScheduler.set_dict"),
+)
+def schedule_not_restored(_real, self, state):
     """A resumed run begins with the learning rate of the first step."""
-    from paddle.optimizer.lr import LRScheduler
-
-    LRScheduler.set_state_dict = LRScheduler.set_dict = lambda self, state: None
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("resume.begins-where-it-stopped",))
-def step_not_restored() -> None:
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.begins-where-it-stopped",),
+    wraps="paddlenlp.trainer.trainer_callback:TrainerState.load_from_json",
+)
+def step_not_restored(_real, state, path):
     """A resumed run counts its steps from 0."""
-    from paddlenlp.trainer.trainer_callback import TrainerState
-
-    TrainerState.load_from_json = classmethod(lambda cls, path: cls())
+    return state()
 
 
 @fault(
     "05_checkpoints",
     detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "resume.loads-the-file"),
+    wraps="paddle:load",
 )
-def load_drops_a_key() -> None:
+def load_drops_a_key(real, path, **configs):
     """`paddle.load` drops the last entry of a file."""
-    import paddle
-
-    real = paddle.load
-
-    def dropping(path, **configs):
-        state = real(path, **configs)
-        if isinstance(state, dict) and len(state) > 1:
-            state.pop(list(state)[-1])
-        return state
-
-    paddle.load = dropping
+    state = real(path, **configs)
+    if isinstance(state, dict) and len(state) > 1:
+        state.pop(list(state)[-1])
+    return state
 
 
 @fault(
     "05_checkpoints",
-    detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "checkpoint.written-by-others"),
+    detected_by=(
+        "checkpoint.pdparams",
+        "checkpoint.safetensors",
+        "checkpoint.workarounds",
+        "checkpoint.nested",
+        "checkpoint.written-by-others",
+    ),
     smoke=("checkpoint.smoke-values", "resume.smoke-step"),
+    wraps="paddle:load",
 )
-def load_returns_zeros() -> None:
+def load_returns_zeros(real, *given, **named):
     """`paddle.load` returns zeros of the correct type and shape."""
     import paddle
-
-    real = paddle.load
 
     def zeros(value):
         if isinstance(value, dict):
             return {key: zeros(item) for key, item in value.items()}
         return paddle.zeros(value.shape, value.dtype) if isinstance(value, paddle.Tensor) else value
 
-    paddle.load = lambda *given, **named: zeros(real(*given, **named))
+    return zeros(real(*given, **named))
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("resume.weights", "resume.loads-the-file"))
-def weight_not_loaded() -> None:
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.weights", "resume.loads-the-file"),
+    wraps=("paddle.nn:Layer.set_state_dict", "paddle.nn:Layer.set_dict", "paddle.nn:Layer.load_dict"),
+)
+def weight_not_loaded(real, self, state, *rest, **named):
     """A resumed run keeps the initial values of its last layer."""
-    from paddle import nn
-
-    real = nn.Layer.set_state_dict
-
-    def without_the_last_layer(self, state, *rest, **named):
-        return real(self, {name: value for name, value in state.items() if "lm_head" not in name}, *rest, **named)
-
-    nn.Layer.set_state_dict = nn.Layer.set_dict = nn.Layer.load_dict = without_the_last_layer
+    return real(self, {name: value for name, value in state.items() if "lm_head" not in name}, *rest, **named)
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("resume.losses", "resume.weights", "resume.loads-the-file"))
-def stale_checkpoint() -> None:
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.losses", "resume.weights", "resume.loads-the-file"),
+    wraps="paddlenlp.trainer:Trainer._load_from_checkpoint",
+)
+def stale_checkpoint(real, self, resume_from_checkpoint=None):
     """Resuming loads the checkpoint before the requested one."""
     import os
 
-    from paddlenlp.trainer import Trainer
-
-    real = Trainer._load_from_checkpoint
-
-    def stale(self, resume_from_checkpoint=None):
-        if resume_from_checkpoint:
-            folder, step = resume_from_checkpoint.rsplit("-", 1)
-            older = f"{folder}-{int(step) - 1}"
-            resume_from_checkpoint = older if os.path.isdir(older) else resume_from_checkpoint
-        return real(self, resume_from_checkpoint)
-
-    Trainer._load_from_checkpoint = stale
+    if resume_from_checkpoint:
+        folder, step = resume_from_checkpoint.rsplit("-", 1)
+        older = f"{folder}-{int(step) - 1}"
+        resume_from_checkpoint = older if os.path.isdir(older) else resume_from_checkpoint
+    return real(self, resume_from_checkpoint)
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("resume.dropout-acts",))
-def no_dropout() -> None:
+@fault("05_checkpoints", where="ranks", detected_by=("resume.dropout-acts",), wraps="paddle.nn.functional:dropout")
+def no_dropout(_real, x, *given, **named):
     """Dropout does nothing, so the resumed runs do not test the random state."""
-    import paddle.nn.functional as F
-
-    F.dropout = lambda x, *given, **named: x
+    return x
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"))
-def bfloat16_as_float32() -> None:
+@fault(
+    "05_checkpoints",
+    detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"),
+    wraps="paddle:save",
+)
+def bfloat16_as_float32(real, state, path, *rest, **named):
     """Bfloat16 is saved as float32."""
     import paddle
 
-    real = paddle.save
+    def wide(value):
+        if isinstance(value, dict):
+            return {key: wide(item) for key, item in value.items()}
+        low = isinstance(value, paddle.Tensor) and "bfloat16" in str(value.dtype)
+        return value.astype("float32") if low else value
 
-    def widening(state, path, *rest, **named):
-        def wide(value):
-            if isinstance(value, dict):
-                return {key: wide(item) for key, item in value.items()}
-            low = isinstance(value, paddle.Tensor) and "bfloat16" in str(value.dtype)
-            return value.astype("float32") if low else value
-
-        return real(wide(state), path, *rest, **named)
-
-    paddle.save = widening
+    return real(wide(state), path, *rest, **named)
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.special-values",))
-def float64_loses_bits() -> None:
+@fault("05_checkpoints", detected_by=("checkpoint.special-values",), wraps="paddle:load")
+def float64_loses_bits(real, *given, **named):
     """Float64 comes back with the precision of float32."""
     import paddle
-
-    real = paddle.load
 
     def narrow(value):
         if isinstance(value, dict):
@@ -176,15 +178,13 @@ def float64_loses_bits() -> None:
         double = isinstance(value, paddle.Tensor) and value.dtype == paddle.float64
         return value.astype("float32").astype("float64") if double else value
 
-    paddle.load = lambda *given, **named: narrow(real(*given, **named))
+    return narrow(real(*given, **named))
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.special-values",))
-def int64_loses_bits() -> None:
+@fault("05_checkpoints", detected_by=("checkpoint.special-values",), wraps="paddle:save")
+def int64_loses_bits(real, state, *given, **named):
     """Only 32 bits of int64 are saved."""
     import paddle
-
-    real = paddle.save
 
     def narrow(value):
         if isinstance(value, dict):
@@ -192,25 +192,49 @@ def int64_loses_bits() -> None:
         long = isinstance(value, paddle.Tensor) and value.dtype == paddle.int64 and value.size
         return value.astype("int32").astype("int64") if long else value
 
-    paddle.save = lambda state, *given, **named: real(narrow(state), *given, **named)
+    return real(narrow(state), *given, **named)
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.flattened",), also_on=("sim",))
+@fault("05_checkpoints", detected_by=("checkpoint.flattened",), also_on=("sim",), breaks=CELLS)
 def flattened_names_collide() -> None:
     """Flattening a nested state drops the names of the outer levels."""
     replace_in_cells('found |= flat(value, f"{prefix}{key}.")', "found |= flat(value)")
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("checkpoint.file-sizes",))
-def second_moment_not_saved() -> None:
+@fault("05_checkpoints", where="ranks", detected_by=("checkpoint.file-sizes",), wraps="paddle:save")
+def second_moment_not_saved(real, state, path, *rest, **named):
     """A checkpoint holds only the first of the optimizer's two moments."""
+    if isinstance(state, dict) and str(path).endswith(".pdopt"):
+        state = {name: value for name, value in state.items() if "moment2" not in name}
+    return real(state, path, *rest, **named)
+
+
+@fault("05_checkpoints", detected_by=("checkpoint.not-a-tensor",), breaks=CELLS)
+def flattening_drops_what_is_no_tensor() -> None:
+    """Flattening drops the numbers and texts of a state without an error."""
+    replace_in_cells('            raise TypeError(f"{prefix}{key} is a', '            (f"{prefix}{key} is a')
+
+
+@fault("05_checkpoints", detected_by=("checkpoint.views",), wraps="paddle:save")
+def view_saved_without_its_strides(real, state, *given, **named):
+    """The values of a view are read one after the other from where it begins in memory."""
     import paddle
 
-    real = paddle.save
+    def in_memory_order(value):
+        if not isinstance(value, paddle.Tensor) or value.is_contiguous():
+            return value
+        return paddle.as_strided(value, value.shape, [1], value.offset)
 
-    def without_the_second(state, path, *rest, **named):
-        if isinstance(state, dict) and str(path).endswith(".pdopt"):
-            state = {name: value for name, value in state.items() if "moment2" not in name}
-        return real(state, path, *rest, **named)
+    return real({name: in_memory_order(value) for name, value in state.items()}, *given, **named)
 
-    paddle.save = without_the_second
+
+@fault("05_checkpoints", detected_by=("checkpoint.large",), wraps="paddle:load")
+def last_block_not_read(real, *given, **named):
+    """Of a large tensor the last block of 64 kB, which is read by itself, stays zero."""
+    import paddle
+
+    state = real(*given, **named)
+    for value in state.values() if isinstance(state, dict) else ():
+        if isinstance(value, paddle.Tensor) and value.ndim == 1 and value.size > 2**16:
+            value[-(2**14) :] = 0
+    return state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xpulab.faults.fault import fault
+from xpulab.faults.fault import FILES, fault
 
 
 def _after_loading(change: Callable[[Any], None]) -> None:
@@ -45,6 +45,7 @@ def _around_predictors(change: Callable[[Any, list[Any]], list[Any]]) -> None:
     detected_by=("export.loaded", "export.programs", "export.same-logits"),
     smoke=("export.loaded",),
     also_on=("sim",),
+    breaks="paddle.jit:load",
 )
 def weights_rounded_by_the_export() -> None:
     """The float32 weights of a loaded program have the precision of bfloat16."""
@@ -58,7 +59,7 @@ def weights_rounded_by_the_export() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.programs",))
+@fault("17_export", detected_by=("export.programs",), breaks="paddle.jit:load")
 def weights_of_the_same_shape_exchanged() -> None:
     """Two weights of a loaded program that have the same shape are exchanged."""
 
@@ -76,69 +77,95 @@ def weights_of_the_same_shape_exchanged() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.programs", "export.loaded"))
-def another_kernel_in_programs() -> None:
+@fault("17_export", detected_by=("export.programs", "export.loaded"), replaces="paddle.nn.functional:gelu")
+def another_kernel_in_programs(real):
     """GELU is computed by its approximation with tanh in programs, and exactly in eager mode."""
     import paddle
-    import paddle.nn.functional as functional
 
-    real = functional.gelu
     translated = paddle.jit.not_to_static
-    functional.gelu = translated(lambda x, approximate=False, name=None: real(x, approximate or not paddle.in_dynamic_mode()))
+    return translated(lambda x, approximate=False, name=None: real(x, approximate or not paddle.in_dynamic_mode()))
 
 
-@fault("17_export", detected_by=("export.modes",))
-def dropout_stays_in_the_program() -> None:
+@fault("17_export", detected_by=("export.modes",), wraps="paddle.static.pir_io:_inference_optimize")
+def dropout_stays_in_the_program(_real, program, prune_read_op=True):
     """The export of a layer in training mode leaves its dropout on."""
-    from paddle.static import pir_io
-
-    pir_io._inference_optimize = lambda program, prune_read_op=True: None
 
 
-@fault("17_export", detected_by=("export.infinity",))
-def infinity_written_as_the_largest_number() -> None:
+@fault("17_export", detected_by=("export.infinity",), replaces="paddle:full")
+def infinity_written_as_the_largest_number(real):
     """An attribute that is infinite is written as the largest float32 number."""
     import math
 
     import numpy as np
     import paddle
 
-    real = paddle.full
-
     def full(shape, fill_value, dtype=None, name=None, **options):
         if not paddle.in_dynamic_mode() and fill_value in (math.inf, -math.inf):
             fill_value = math.copysign(float(np.finfo("float32").max), fill_value)
         return real(shape, fill_value, dtype, name, **options)
 
-    paddle.full = paddle.jit.not_to_static(full)
+    return paddle.jit.not_to_static(full)
 
 
-@fault("17_export", detected_by=("export.exact-attributes",))
-def attributes_in_single_precision() -> None:
+@fault("17_export", detected_by=("export.exact-attributes",), replaces="paddle:full")
+def attributes_in_single_precision(real):
     """A program keeps the numbers that fill a tensor in float32, also those of a float64 tensor."""
     import numpy as np
     import paddle
-
-    real = paddle.full
 
     def full(shape, fill_value, dtype=None, name=None, **options):
         if not paddle.in_dynamic_mode() and isinstance(fill_value, float):
             fill_value = float(np.float32(fill_value))
         return real(shape, fill_value, dtype, name, **options)
 
-    paddle.full = paddle.jit.not_to_static(full)
+    return paddle.jit.not_to_static(full)
 
 
-@fault("17_export", detected_by=("export.programs",))
-def a_loop_runs_once_more() -> None:
-    """The loop of a program runs its body once more when its condition is no longer true."""
+@fault("17_export", detected_by=("export.argument-plus",), replaces="paddle:full")
+def fractions_of_attributes_lost(real):
+    """A program keeps the numbers that fill a tensor as integers."""
+    import math
+
     import paddle
 
-    real = paddle.static.nn.while_loop
-    paddle.static.nn.while_loop = lambda condition, body, values, *others: body(*real(condition, body, values, *others))
+    def full(shape, fill_value, dtype=None, name=None, **options):
+        if not paddle.in_dynamic_mode() and isinstance(fill_value, float) and math.isfinite(fill_value):
+            fill_value = float(int(fill_value))
+        return real(shape, fill_value, dtype, name, **options)
+
+    return paddle.jit.not_to_static(full)
 
 
-@fault("17_export", detected_by=("export.types",))
+@fault("17_export", detected_by=("export.operators",), replaces="paddle.nn.functional:gelu")
+def an_operator_that_changes_nothing(real):
+    """A program multiplies the result of GELU by 1, which the layer does not."""
+    import paddle
+
+    def gelu(x, approximate=False, name=None):
+        result = real(x, approximate)
+        return result if paddle.in_dynamic_mode() else result * 1.0
+
+    return paddle.jit.not_to_static(gelu)
+
+
+@fault("17_export", detected_by=("export.attributes",), replaces="paddle.nn.layer.norm:layer_norm")
+def another_epsilon_in_programs(real):
+    """A program has the epsilon of another framework in its layer norms."""
+    import paddle
+
+    def layer_norm(x, normalized_shape, weight=None, bias=None, epsilon=1e-05, name=None):
+        return real(x, normalized_shape, weight, bias, epsilon if paddle.in_dynamic_mode() else 1e-6, name)
+
+    return paddle.jit.not_to_static(layer_norm)
+
+
+@fault("17_export", detected_by=("export.programs",), wraps="paddle.static.nn:while_loop")
+def a_loop_runs_once_more(real, condition, body, values, *others):
+    """The loop of a program runs its body once more when its condition is no longer true."""
+    return body(*real(condition, body, values, *others))
+
+
+@fault("17_export", detected_by=("export.types",), breaks="paddle.jit:load")
 def small_float8_numbers_lost() -> None:
     """Numbers below 1 that a program stores in float8 are 0 when it is loaded."""
     import paddle
@@ -152,34 +179,26 @@ def small_float8_numbers_lost() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.casts",))
-def casts_in_a_program_round_to_nearest() -> None:
+@fault("17_export", detected_by=("export.casts",), wraps="paddle.pir:Value.astype")
+def casts_in_a_program_round_to_nearest(real, self, dtype):
     """A cast from float32 to int8 in a program rounds to the nearest integer, in eager mode towards zero."""
-    import paddle
-
-    real = paddle.pir.Value.astype
-    paddle.pir.Value.astype = lambda self, dtype: real(self.round() if dtype == "int8" else self, dtype)
+    return real(self.round() if dtype == "int8" else self, dtype)
 
 
-@fault("17_export", detected_by=("export.saved-float8",))
-def float8_widened_by_the_reader() -> None:
+@fault("17_export", detected_by=("export.saved-float8",), wraps="paddle:load")
+def float8_widened_by_the_reader(real, path, **options):
     """A file with float8 numbers is read as float16."""
     import paddle
 
-    real = paddle.load
-
-    def load(path, **options):
-        found = real(path, **options)
-        if isinstance(found, dict):
-            for name, value in found.items():
-                if getattr(value, "dtype", None) in (paddle.float8_e4m3fn, paddle.float8_e5m2):
-                    found[name] = value.astype("float16")
-        return found
-
-    paddle.load = load
+    found = real(path, **options)
+    if isinstance(found, dict):
+        for name, value in found.items():
+            if getattr(value, "dtype", None) in (paddle.float8_e4m3fn, paddle.float8_e5m2):
+                found[name] = value.astype("float16")
+    return found
 
 
-@fault("17_export", detected_by=("export.functions",))
+@fault("17_export", detected_by=("export.functions",), breaks="paddle.jit:load")
 def second_function_runs_the_first() -> None:
     """The second function of a loaded program runs the operators of the first."""
 
@@ -190,7 +209,7 @@ def second_function_runs_the_first() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.sizes",))
+@fault("17_export", detected_by=("export.sizes",), breaks="paddle.jit:load")
 def an_axis_of_one_is_dropped() -> None:
     """The result of a loaded program for one row has no axis of rows."""
 
@@ -206,22 +225,62 @@ def an_axis_of_one_is_dropped() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.json-form",))
-def sizes_that_vary_are_written_as_one() -> None:
+@fault("17_export", detected_by=("export.json-form",), wraps="paddle.jit:save")
+def sizes_that_vary_are_written_as_one(real, layer, path, input_spec=None, **options):
     """A size that may vary is 1 in the file of the program."""
-    import paddle
-
-    real = paddle.jit.save
-
-    def save(layer, path, input_spec=None, **options):
-        for spec in input_spec or ():
-            spec.shape = tuple(1 if size in (None, -1) else size for size in spec.shape)
-        real(layer, path, input_spec=input_spec, **options)
-
-    paddle.jit.save = save
+    for spec in input_spec or ():
+        spec.shape = tuple(1 if size in (None, -1) else size for size in spec.shape)
+    real(layer, path, input_spec=input_spec, **options)
 
 
-@fault("17_export", detected_by=("export.gradients",))
+@fault("17_export", detected_by=("export.repeatable",), wraps="paddle.jit:save")
+def time_of_the_export_in_the_file(real, layer, path, *given, **options):
+    """The file of a program holds the time at which it was written, so that no two exports are equal."""
+    import json
+    import time
+    from pathlib import Path
+
+    real(layer, path, *given, **options)
+    file = Path(f"{path}.json")
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["base_code"]["time"] = time.time_ns()
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+@fault("17_export", detected_by=("export.arguments",), breaks="paddle.jit:load")
+def double_arguments_rounded() -> None:
+    """A loaded program rounds float64 arguments to float32 without a message."""
+
+    def change(loaded):
+        forward = loaded.forward
+        loaded.forward = lambda *inputs: forward(
+            *[each.astype("float32") if "float64" in str(each.dtype) else each for each in inputs]
+        )
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.too-long",), breaks="paddle.jit:load")
+def texts_that_are_too_long_cut() -> None:
+    """A loaded program cuts a text that is longer than its table of positions, without a message."""
+
+    def change(loaded):
+        forward = loaded.forward
+
+        def cut(*inputs):
+            try:
+                return forward(*inputs)
+            except ValueError:
+                if len(inputs) != 2 or inputs[0].shape != inputs[1].shape:
+                    raise
+                return forward(*[each[:, :-1] for each in inputs])
+
+        loaded.forward = cut
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.gradients",), breaks="paddle.jit:load")
 def gradients_of_loaded_programs_twice() -> None:
     """The gradients of a loaded program are added twice."""
 
@@ -233,50 +292,37 @@ def gradients_of_loaded_programs_twice() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.training",))
-def translated_training_forgets_the_embedding() -> None:
+@fault("17_export", detected_by=("export.training",), wraps="paddle.jit:to_static")
+def translated_training_forgets_the_embedding(real, function=None, **options):
     """A training step that to_static translated gives the embedding a gradient of 0."""
     import paddle
 
-    real = paddle.jit.to_static
-
-    def to_static(function=None, **options):
-        translated = real(function, **options)
-        if isinstance(function, paddle.nn.Layer):
-            for name, weight in function.named_parameters():
-                if "embed_tokens" in name:
-                    weight.register_hook(lambda gradient: 0 * gradient)
-        return translated
-
-    paddle.jit.to_static = to_static
+    translated = real(function, **options)
+    if isinstance(function, paddle.nn.Layer):
+        for name, weight in function.named_parameters():
+            if "embed_tokens" in name:
+                weight.register_hook(lambda gradient: 0 * gradient)
+    return translated
 
 
-@fault("17_export", detected_by=("export.older-releases",))
-def older_programs_read_in_another_order() -> None:
+@fault("17_export", detected_by=("export.older-releases",), wraps="paddle.jit:load")
+def older_programs_read_in_another_order(real, path, **options):
     """Matrices of programs that an older release wrote are read column by column."""
-    import paddle
-
     from xpulab.notebook import export_files
 
-    real = paddle.jit.load
-
-    def load(path, **options):
-        loaded = real(path, **options)
-        if export_files.read(path).version < max(export_files.VERSIONS.values()):
-            for weight in loaded.parameters():
-                if weight.ndim == 2:
-                    weight.set_value(weight.t().contiguous().reshape(weight.shape))
-        return loaded
-
-    paddle.jit.load = load
+    loaded = real(path, **options)
+    if export_files.read(path).version < max(export_files.VERSIONS.values()):
+        for weight in loaded.parameters():
+            if weight.ndim == 2:
+                weight.set_value(weight.t().contiguous().reshape(weight.shape))
+    return loaded
 
 
-@fault("17_export", detected_by=("export.damaged",))
-def damaged_files_give_the_last_program() -> None:
+@fault("17_export", detected_by=("export.damaged",), replaces="paddle.jit:load")
+def damaged_files_give_the_last_program(real):
     """When a file cannot be read, the loader returns the program that it loaded before."""
-    import paddle
 
-    real, last = paddle.jit.load, []
+    last = []
 
     def load(path, **options):
         try:
@@ -286,27 +332,44 @@ def damaged_files_give_the_last_program() -> None:
                 raise
         return last[0]
 
-    paddle.jit.load = load
+    return load
 
 
-@fault("17_export", detected_by=("export.digests", "export.digests-of-damage"))
-def digest_of_the_first_bytes() -> None:
+@fault("17_export", detected_by=("export.digests", "export.digests-of-damage", "export.older-files"), wraps="hashlib:sha256")
+def digest_of_the_first_bytes(real, content=b"", **options):
     """The digest of a file depends on its first 16 bytes only."""
-    import hashlib
-
-    real = hashlib.sha256
-    hashlib.sha256 = lambda content=b"", **options: real(content[:16], **options)
+    return real(content[:16], **options)
 
 
-@fault("17_export", detected_by=("export.program-state",))
-def state_of_a_program_not_loaded() -> None:
+@fault("17_export", detected_by=("export.program-state",), wraps="paddle.static:load")
+def state_of_a_program_not_loaded(_real, program, path, executor=None, var_list=None):
     """paddle.static.load reads the files of a program's state, and leaves the state as it was."""
+
+
+@fault("17_export", detected_by=("export.program-training",), wraps="paddle.optimizer:Adam.__init__")
+def both_moments_decay_alike(real, self, *given, **named):
+    """In a program Adam uses the first of its two decays for both moments."""
     import paddle
 
-    paddle.static.load = lambda program, path, executor=None, var_list=None: None
+    real(self, *given, **named if paddle.in_dynamic_mode() else {**named, "beta2": 0.9})
 
 
-@fault("17_export", detected_by=("export.predictor",))
+@fault("17_export", detected_by=("export.predictor-files",), replaces="paddle.inference:Config")
+def predictor_of_the_last_files(real):
+    """For files that are missing a predictor takes those of the predictor before."""
+    from pathlib import Path
+
+    last = []
+
+    def config(*files):
+        if all(Path(each).is_file() for each in files):
+            last[:] = files
+        return real(*(last or files))
+
+    return config
+
+
+@fault("17_export", detected_by=("export.predictor",), breaks="paddle.inference:create_predictor")
 def predictor_answers_the_request_before() -> None:
     """For arguments of the same shapes as in the call before, a predictor returns the result of that call."""
     last: dict[str, Any] = {}
@@ -320,7 +383,7 @@ def predictor_answers_the_request_before() -> None:
     _around_predictors(change)
 
 
-@fault("17_export", detected_by=("export.lengths",))
+@fault("17_export", detected_by=("export.lengths",), breaks="paddle.inference:create_predictor")
 def predictor_ignores_the_mask() -> None:
     """A predictor takes padding for tokens: it replaces the attention mask by ones."""
     import paddle
@@ -331,7 +394,7 @@ def predictor_ignores_the_mask() -> None:
     _around_predictors(change)
 
 
-@fault("17_export", detected_by=("export.same-tokens",))
+@fault("17_export", detected_by=("export.same-tokens",), breaks="paddle.inference:create_predictor")
 def predictor_is_one_token_late() -> None:
     """A predictor gives for each token the logits of the token before."""
 
@@ -341,21 +404,14 @@ def predictor_is_one_token_late() -> None:
     _around_predictors(change)
 
 
-@fault("17_export", detected_by=("export.hugging-face",))
-def transposed_weights_written_as_they_lie() -> None:
+@fault("17_export", detected_by=("export.hugging-face",), wraps="safetensors.numpy:save_file")
+def transposed_weights_written_as_they_lie(real, tensors, path, metadata=None):
     """safetensors writes a transposed matrix in the order in which its memory lies."""
-    import safetensors.numpy
-
-    real = safetensors.numpy.save_file
-
-    def save_file(tensors, path, metadata=None):
-        lying = {name: value.T.copy().reshape(value.shape) if value.ndim == 2 else value for name, value in tensors.items()}
-        real(lying, path, metadata=metadata)
-
-    safetensors.numpy.save_file = save_file
+    lying = {name: value.T.copy().reshape(value.shape) if value.ndim == 2 else value for name, value in tensors.items()}
+    real(lying, path, metadata=metadata)
 
 
-@fault("17_export", detected_by=("export.take-home",))
+@fault("17_export", detected_by=("export.take-home",), breaks=FILES)
 def take_home_export_without_the_mask() -> None:
     """The script that the chapter gives away exports an attention without its mask."""
     import tempfile
@@ -365,16 +421,16 @@ def take_home_export_without_the_mask() -> None:
 
     real = take_home.script_path
 
-    def other(script):
+    def script_path(script):
         text = real(script).read_text(encoding="utf-8").replace("F.softmax(scores + mask,", "F.softmax(scores,")
         path = Path(tempfile.mkdtemp(prefix="xpulab-")) / f"{script}.py"
         path.write_text(text, encoding="utf-8")
         return path
 
-    take_home.script_path = other
+    take_home.script_path = script_path
 
 
-@fault("17_export", device="sim", detected_by=("export.device",))
+@fault("17_export", device="sim", detected_by=("export.device",), breaks="paddle.jit:load")
 def loaded_weights_stay_on_the_host() -> None:
     """The weights of a loaded program are on the CPU, not on the card."""
 

@@ -5,129 +5,147 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xpulab.faults.fault import fault
+from xpulab.faults.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
+
+MODEL = "paddlenlp.transformers:LlamaForCausalLM.from_pretrained"
+TOKENIZER = "paddlenlp.transformers:AutoTokenizer.from_pretrained"
 
 
-@fault("01_first_lora", detected_by=("first-lora.logits",))
-def base_of_the_rotary_embedding_is_lost() -> None:
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.logits",),
+    wraps="paddlenlp.transformers.llama.modeling:LlamaRotaryEmbedding.__init__",
+)
+def base_of_the_rotary_embedding_is_lost(start, self, dim, max_position_embeddings=2048, base=10000):
     """The rotary embedding has the default base, not that of the model's config."""
-    from paddlenlp.transformers.llama.modeling import LlamaRotaryEmbedding
-
-    start = LlamaRotaryEmbedding.__init__
-
-    def with_default(self, dim, max_position_embeddings=2048, base=10000):
-        start(self, dim, max_position_embeddings, 10000)
-
-    LlamaRotaryEmbedding.__init__ = with_default
+    start(self, dim, max_position_embeddings, 10000)
 
 
-@fault("01_first_lora", detected_by=("first-lora.tied",))
+@fault("01_first_lora", detected_by=("first-lora.tied",), breaks=MODEL)
 def tied_embeddings_are_untied() -> None:
     """After loading, the output layer is a copy of the embedding, and one of its numbers is another."""
     _after_loading(_untie)
 
 
-@fault("01_first_lora", detected_by=("first-lora.weights-of-the-files",), also_on=("sim",))
+@fault("01_first_lora", detected_by=("first-lora.weights-of-the-files",), also_on=("sim",), breaks=MODEL)
 def one_weight_is_left_random() -> None:
     """One weight of the model is not loaded and keeps its random numbers."""
     _after_loading(_randomize)
 
 
-@fault("01_first_lora", detected_by=("first-lora.labels",), reason_contains="does not end an answer in eos_token")
+@fault(
+    "01_first_lora", detected_by=("first-lora.labels",), reason_contains="does not end an answer in eos_token", breaks=TOKENIZER
+)
 def wrong_end_token() -> None:
     """The tokenizer's end token is not the one that ends a turn."""
     after_loading_a_tokenizer(lambda tokenizer: setattr(tokenizer, "eos_token", "<|im_start|>"))
 
 
-@fault("01_first_lora", detected_by=("first-lora.turns",), smoke=("first-lora.turns",))
+@fault("01_first_lora", detected_by=("first-lora.turns",), smoke=("first-lora.turns",), breaks=TOKENIZER)
 def template_without_the_system_turn() -> None:
     """The chat template leaves the system turn out."""
     after_loading_a_tokenizer(_drop_the_system_turn)
 
 
-@fault("01_first_lora", detected_by=("first-lora.merged-weights",))
-def adapter_is_merged_twice() -> None:
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.merged-weights",),
+    wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight",
+)
+def adapter_is_merged_twice(delta, self, *given):
     """Merging adds the adapter twice."""
-    from paddlenlp.peft.lora.lora_layers import LoRALinear
-
-    delta = LoRALinear.get_delta_weight
-    LoRALinear.get_delta_weight = lambda self, *given: 2 * delta(self, *given)
+    return 2 * delta(self, *given)
 
 
-@fault("01_first_lora", detected_by=("first-lora.adapter-layers",))
-def adapter_on_the_attention_only() -> None:
+@fault("01_first_lora", detected_by=("first-lora.adapter-layers",), wraps="paddlenlp.peft:LoRAConfig.__post_init__")
+def adapter_on_the_attention_only(start, self):
     """The layers of the feed-forward part get no adapter."""
-    from paddlenlp.peft import LoRAConfig
-
-    start = LoRAConfig.__post_init__
-
-    def attention_only(self):
-        start(self)
-        self.target_modules = [target for target in self.target_modules if "self_attn" in target or target[2] in "qkvo"]
-
-    LoRAConfig.__post_init__ = attention_only
+    start(self)
+    self.target_modules = [target for target in self.target_modules if "self_attn" in target or target[2] in "qkvo"]
 
 
-@fault("01_first_lora", detected_by=("first-lora.adapter-layers", "first-lora.others-unchanged"))
-def norms_train_too() -> None:
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.adapter-layers", "first-lora.others-unchanged"),
+    wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
+)
+def norms_train_too(mark, self):
     """The norms beside the adapter train too."""
-    from paddlenlp.peft import LoRAModel
-
-    mark = LoRAModel.mark_only_lora_as_trainable
-
-    def mark_too_much(self):
-        mark(self)
-        for name, weight in self.model.named_parameters():
-            if "_layernorm" in name:
-                weight.stop_gradient = False
-
-    LoRAModel.mark_only_lora_as_trainable = mark_too_much
+    mark(self)
+    for name, weight in self.model.named_parameters():
+        if "_layernorm" in name:
+            weight.stop_gradient = False
 
 
-@fault("01_first_lora", detected_by=("first-lora.bf16-file",))
-def bf16_loses_bits() -> None:
+@fault("01_first_lora", detected_by=("first-lora.bf16-file",), wraps="paddle:Tensor.astype")
+def bf16_loses_bits(cast, self, dtype):
     """A cast to bf16 cuts the last bits off instead of rounding."""
     import numpy as np
     import paddle
 
-    cast = paddle.Tensor.astype
-
-    def cut(self, dtype):
-        if dtype == "bfloat16" and self.dtype == paddle.float32:
-            bits = self.numpy().view(np.uint32) & np.uint32(0xFFFF0000)
-            return cast(paddle.to_tensor(bits.view(np.float32)), dtype)
-        return cast(self, dtype)
-
-    paddle.Tensor.astype = cut
+    if dtype == "bfloat16" and self.dtype == paddle.float32:
+        bits = self.numpy().view(np.uint32) & np.uint32(0xFFFF0000)
+        return cast(paddle.to_tensor(bits.view(np.float32)), dtype)
+    return cast(self, dtype)
 
 
-@fault("01_first_lora", detected_by=("first-lora.merged-file", "first-lora.merged-loaded"))
-def merged_model_is_saved_with_one_old_weight() -> None:
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.merged-file", "first-lora.merged-loaded"),
+    wraps="paddlenlp.transformers:PretrainedModel.save_pretrained",
+)
+def merged_model_is_saved_with_one_old_weight(save, self, folder, *given, state_dict=None, **named):
     """The file of the merged model has one weight from before the merge."""
-    from paddlenlp.transformers import PretrainedModel
-
-    save = PretrainedModel.save_pretrained
-
-    def save_an_old_one(self, folder, *given, state_dict=None, **named):
-        if state_dict and any("q_proj" in name for name in state_dict):
-            name = min(name for name in state_dict if "q_proj" in name)
-            state_dict = {**state_dict, name: state_dict[name] * 0.5}
-        return save(self, folder, *given, **({"state_dict": state_dict} if state_dict else {}), **named)
-
-    PretrainedModel.save_pretrained = save_an_old_one
+    if state_dict and any("q_proj" in name for name in state_dict):
+        name = min(name for name in state_dict if "q_proj" in name)
+        state_dict = {**state_dict, name: state_dict[name] * 0.5}
+    return save(self, folder, *given, **({"state_dict": state_dict} if state_dict else {}), **named)
 
 
-@fault("01_first_lora", detected_by=("first-lora.padding",))
-def padding_is_visible() -> None:
+@fault("01_first_lora", detected_by=("first-lora.padding",), wraps="paddlenlp.transformers:LlamaForCausalLM.forward")
+def padding_is_visible(forward, self, *given, attention_mask=None, **named):
     """Attention sees the padding."""
+    return forward(self, *given, **named)
+
+
+@fault("01_first_lora", detected_by=("first-lora.every-b-moves",), wraps="paddle.optimizer:AdamW.__init__")
+def optimizer_leaves_the_last_matrix_out(start, self, *given, parameters, **named):
+    """The optimizer leaves out the last matrix that it was given."""
+    start(self, *given, parameters=parameters[:-1], **named)
+
+
+@fault("01_first_lora", detected_by=("first-lora.encoded-twice",), breaks=CELLS)
+def label_is_the_token_itself() -> None:
+    """The label of a position is the token there, not the one after it; the labels spell the same answer."""
+    replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered")
+
+
+@fault("01_first_lora", detected_by=("first-lora.take-home",), breaks=FILES)
+def script_has_half_the_scale() -> None:
+    """The adapter in the script to take home has half the scale of the one in the lesson."""
+    replace_in_file("data/take_home/first_lora.py", "lora_alpha=2 * rank", "lora_alpha=rank")
+
+
+@fault("01_first_lora", detected_by=("first-lora.no-bf16-product",), wraps="paddle:Tensor.__matmul__")
+def bf16_product_on_the_cpu(product, self, other):
+    """The CPU has a matrix product in bf16: the lesson's reason to use fp32 there is wrong."""
+    if str(self.dtype).endswith("bfloat16"):
+        return product(self.astype("float32"), other.astype("float32")).astype(self.dtype)
+    return product(self, other)
+
+
+@fault("01_first_lora", device="sim", detected_by=("first-lora.places",), breaks=MODEL)
+def merged_model_is_loaded_on_the_cpu() -> None:
+    """A model that save_pretrained has written is loaded on the CPU, whatever device is selected."""
     from paddlenlp.transformers import LlamaForCausalLM
 
-    forward = LlamaForCausalLM.forward
+    load = LlamaForCausalLM.from_pretrained.__func__
 
-    def without_mask(self, *given, attention_mask=None, **named):
-        return forward(self, *given, **named)
+    def loaded(cls, folder, *given, **named):
+        network = load(cls, folder, *given, **named)
+        return network.to("cpu") if folder.endswith("merged") else network
 
-    LlamaForCausalLM.forward = without_mask
+    LlamaForCausalLM.from_pretrained = classmethod(loaded)
 
 
 def _after_loading(change) -> None:

@@ -2,76 +2,73 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import fault, replace_in_cells
+from xpulab.faults.fault import CELLS, fault, replace_in_cells
 
 # ---------------------------------------------------------------------------------------------------------- what is kept
 
 
-@fault("12_memory", detected_by=("memory.first-step", "memory.formula"), smoke=("memory.first-step",))
-def softmax_kept_twice() -> None:
+@fault(
+    "12_memory",
+    detected_by=("memory.first-step", "memory.formula"),
+    smoke=("memory.first-step",),
+    wraps="paddle.nn.functional:softmax",
+)
+def softmax_kept_twice(real, *given, **named):
     """Softmax keeps a second copy of its result for the backward pass."""
     import paddle
-    import paddle.nn.functional as F
 
-    real = F.softmax
-    F.softmax = lambda *given, **named: real(*given, **named) * paddle.ones([1])
+    return real(*given, **named) * paddle.ones([1])
 
 
-@fault("12_memory", detected_by=("memory.end-of-step",))
-def cleared_gradients_keep_their_memory() -> None:
+@fault("12_memory", detected_by=("memory.end-of-step",), wraps="paddle.optimizer:Optimizer.clear_grad")
+def cleared_gradients_keep_their_memory(real, self, set_to_zero=True):
     """The optimizer fills gradients with zeros and does not free them."""
-    import paddle
-
-    real = paddle.optimizer.Optimizer.clear_grad
-    paddle.optimizer.Optimizer.clear_grad = lambda self, set_to_zero=True: real(self, True)
+    return real(self, True)
 
 
-@fault("12_memory", detected_by=("recompute.kept", "memory.formula"))
-def recomputation_switched_off_silently() -> None:
+@fault(
+    "12_memory",
+    detected_by=("recompute.kept", "memory.formula", "memory.saved"),
+    wraps="paddlenlp.transformers:PretrainedModel.recompute_enable",
+)
+def recomputation_switched_off_silently(_real, self):
     """A model accepts recompute_enable() and keeps all activations."""
-    from paddlenlp.transformers import PretrainedModel
-
-    PretrainedModel.recompute_enable = lambda self: None
 
 
-@fault("12_memory", detected_by=("memory.master-weights",))
-def master_weights_left_out() -> None:
+@fault("12_memory", detected_by=("memory.master-weights",), wraps="paddle.optimizer:AdamW.__init__")
+def master_weights_left_out(real, self, *given, **named):
     """AdamW accepts multi_precision=True and keeps its state in the type of the weights."""
-    import paddle
-
-    real = paddle.optimizer.AdamW.__init__
-    paddle.optimizer.AdamW.__init__ = lambda self, *given, **named: real(self, *given, **{**named, "multi_precision": False})
+    return real(self, *given, **{**named, "multi_precision": False})
 
 
-@fault("12_memory", device="sim", detected_by=("memory.allocated",))
-def activations_kept_on_the_card_twice() -> None:
+@fault("12_memory", device="sim", detected_by=("memory.allocated",), replaces="paddlenlp.transformers.llama.modeling:swiglu")
+def activations_kept_on_the_card_twice(real):
     """A card keeps a second copy of the result of each swiglu as long as the model exists."""
-    from paddlenlp.transformers.llama import modeling
 
-    real, kept = modeling.swiglu, []
+    kept = []
 
     def keeping(*given):
         result = real(*given)
         kept.append(result.detach().clone())
         return result
 
-    modeling.swiglu = keeping
+    return keeping
 
 
 # --------------------------------------------------------------------------------------------------------- recomputation
 
 
-@fault("12_memory", detected_by=("recompute.forms",))
-def recomputed_dropout_has_another_mask() -> None:
+@fault(
+    "12_memory", detected_by=("recompute.forms",), wraps="paddle.distributed.fleet.recompute.recompute:switch_rng_state_tracker"
+)
+def recomputed_dropout_has_another_mask(_real, *given, **named):
     """Recomputation does not restore the state of the random numbers, so dropout has another mask."""
     import contextlib
-    import importlib
 
-    module = importlib.import_module("paddle.distributed.fleet.recompute.recompute")
-    module.switch_rng_state_tracker = lambda *given, **named: contextlib.nullcontext()
+    return contextlib.nullcontext()
 
 
-@fault("12_memory", detected_by=("recompute.forms",))
+@fault("12_memory", detected_by=("recompute.forms",), breaks="paddle.distributed.fleet.recompute.recompute:random")
 def random_numbers_of_python_not_restored() -> None:
     """Recomputation restores the random numbers of Paddle, but not those of Python."""
     import importlib
@@ -81,13 +78,12 @@ def random_numbers_of_python_not_restored() -> None:
     module.random = SimpleNamespace(getstate=module.random.getstate, setstate=lambda state: None)
 
 
-@fault("12_memory", detected_by=("recompute.frozen",))
-def frozen_parameter_gets_a_gradient() -> None:
+@fault("12_memory", detected_by=("recompute.frozen",), replaces="paddle.distributed.fleet.utils:recompute")
+def frozen_parameter_gets_a_gradient(_real):
     """Under recomputation a frozen parameter gets a gradient."""
     import importlib
 
     import paddle
-    from paddle.distributed.fleet import utils
 
     real = importlib.import_module("paddle.distributed.fleet.recompute.recompute").recompute
 
@@ -96,28 +92,31 @@ def frozen_parameter_gets_a_gradient() -> None:
             each.stop_gradient = False
         return real(function, *given, **named)
 
-    utils.recompute = for_all
+    return for_all
 
 
-@fault("12_memory", detected_by=("recompute.gradients", "recompute.selective"))
-def recomputed_layer_sees_a_rounded_input() -> None:
+@fault(
+    "12_memory",
+    detected_by=("recompute.gradients", "recompute.selective"),
+    wraps="paddle.distributed.fleet.recompute.recompute:detach_variable",
+)
+def recomputed_layer_sees_a_rounded_input(real, inputs):
     """The input that recomputation keeps for the backward pass is rounded to bfloat16."""
-    import importlib
-
-    module = importlib.import_module("paddle.distributed.fleet.recompute.recompute")
-    real = module.detach_variable
-
-    def rounded(inputs):
-        found = real(inputs)
-        for each in found:
-            if hasattr(each, "place") and str(each.dtype) == "paddle.float32" and each.ndim == 3:
-                each.set_value(each.astype("bfloat16").astype("float32"))
-        return found
-
-    module.detach_variable = rounded
+    found = real(inputs)
+    for each in found:
+        if hasattr(each, "place") and str(each.dtype) == "paddle.float32" and each.ndim == 3:
+            each.set_value(each.astype("bfloat16").astype("float32"))
+    return found
 
 
-@fault("12_memory", detected_by=("recompute.frozen", "recompute.sequential"))
+@fault(
+    "12_memory",
+    detected_by=("recompute.frozen", "recompute.sequential"),
+    breaks=(
+        "paddle.distributed.fleet.recompute.recompute:RecomputeFunction.backward",
+        "paddle.distributed.fleet.recompute.recompute:detach_variable",
+    ),
+)
 def offloaded_input_of_recomputation_damaged() -> None:
     """An input that recomputation keeps on the host comes back as zeros."""
     import importlib
@@ -141,47 +140,69 @@ def offloaded_input_of_recomputation_damaged() -> None:
     module.detach_variable = damaged
 
 
-@fault("12_memory", detected_by=("recompute.calls",), also_on=("sim",))
-def recomputed_two_times() -> None:
+@fault(
+    "12_memory",
+    detected_by=("recompute.calls", "recompute.batch-norm"),
+    also_on=("sim",),
+    wraps="paddle.distributed.fleet.recompute.recompute:RecomputeFunction.backward",
+)
+def recomputed_two_times(real, ctx, *given):
     """A block is recomputed twice in the backward pass: results are right, time is lost."""
-    from paddle.distributed.fleet.recompute.recompute import RecomputeFunction
+    ctx.run_function(*[each for each in ctx.saved_tensor()])
+    return real(ctx, *given)
 
-    real = RecomputeFunction.backward
 
-    def twice(ctx, *given):
-        ctx.run_function(*[each for each in ctx.saved_tensor()])
-        return real(ctx, *given)
+@fault("12_memory", detected_by=("recompute.one-pair-of-hooks",), wraps="paddle.autograd:saved_tensors_hooks.__enter__")
+def second_pair_of_hooks_replaces_the_first(real, self):
+    """A second pair of hooks for saved tensors is accepted, and takes the place of the first without an error."""
+    from paddle.base import core
 
-    RecomputeFunction.backward = staticmethod(twice)
+    core.eager.reset_saved_tensors_hooks()
+    return real(self)
+
+
+@fault("12_memory", detected_by=("recompute.no-input-gradient",), replaces="paddle.distributed.fleet.utils:recompute")
+def recomputation_asks_for_gradients_of_its_inputs(_real):
+    """Recomputation makes its inputs need a gradient, also where none does without it."""
+    import importlib
+
+    import paddle
+
+    real = importlib.import_module("paddle.distributed.fleet.recompute.recompute").recompute
+
+    def with_gradients(function, *given, **named):
+        return real(function, *[_needing_a_gradient(each) for each in given], **named)
+
+    def _needing_a_gradient(each):
+        if not isinstance(each, paddle.Tensor) or not each.stop_gradient or not each.is_floating_point():
+            return each
+        own = each.detach()
+        own.stop_gradient = False
+        return own
+
+    return with_gradients
 
 
 # ---------------------------------------------------------------------------------------------------------- accumulation
 
 
-@fault("12_memory", detected_by=("gradient-accumulation.gradients", "gradient-accumulation.loss"))
+@fault("12_memory", detected_by=("gradient-accumulation.gradients", "gradient-accumulation.loss"), breaks=CELLS)
 def parts_not_divided() -> None:
     """The losses of the parts of a batch are not divided by their number."""
     replace_in_cells("labels=rows)[0] / parts", "labels=rows)[0]")
 
 
-@fault("12_memory", detected_by=("gradient-accumulation.small-batches",))
-def trainer_does_not_divide() -> None:
+@fault("12_memory", detected_by=("gradient-accumulation.small-batches",), wraps="paddlenlp.trainer:Trainer.training_step")
+def trainer_does_not_divide(real, self, *given, **named):
     """PaddleNLP's trainer adds up the losses of small batches and does not divide them."""
-    from paddlenlp.trainer import Trainer
-
-    real = Trainer.training_step
-
-    def undivided(self, *given, **named):
-        parts, self.args.gradient_accumulation_steps = self.args.gradient_accumulation_steps, 1
-        try:
-            return real(self, *given, **named)
-        finally:
-            self.args.gradient_accumulation_steps = parts
-
-    Trainer.training_step = undivided
+    parts, self.args.gradient_accumulation_steps = self.args.gradient_accumulation_steps, 1
+    try:
+        return real(self, *given, **named)
+    finally:
+        self.args.gradient_accumulation_steps = parts
 
 
-@fault("12_memory", detected_by=("gradient-accumulation.gradients",), also_on=("sim",))
+@fault("12_memory", detected_by=("gradient-accumulation.gradients",), also_on=("sim",), breaks=CELLS)
 def last_part_lost() -> None:
     """The gradient of the last part of a batch is not added."""
     replace_in_cells(
@@ -190,7 +211,7 @@ def last_part_lost() -> None:
     )
 
 
-@fault("12_memory", detected_by=("gradient-accumulation.steps",))
+@fault("12_memory", detected_by=("gradient-accumulation.steps",), breaks=CELLS)
 def clipped_in_each_part() -> None:
     """Gradients are clipped by their norm after each part, and not after the last one."""
     replace_in_cells(
@@ -204,18 +225,23 @@ def clipped_in_each_part() -> None:
 # --------------------------------------------------------------------------------------------------------------- offload
 
 
-@fault("12_memory", detected_by=("offload.training", "offload.activations", "offload.types", "offload.optimizers"))
-def offloaded_tensor_lost() -> None:
+@fault(
+    "12_memory",
+    detected_by=("offload.training", "offload.activations", "offload.types", "offload.optimizers"),
+    wraps="xpulab.notebook.offloading:Offloader.to_device",
+)
+def offloaded_tensor_lost(real, self, copy):
     """What comes back from the host is zero."""
     import paddle
 
-    from xpulab.notebook.offloading import Offloader
-
-    real = Offloader.to_device
-    Offloader.to_device = lambda self, copy: paddle.zeros_like(real(self, copy))
+    return paddle.zeros_like(real(self, copy))
 
 
-@fault("12_memory", detected_by=("offload.training", "offload.written-after"))
+@fault(
+    "12_memory",
+    detected_by=("offload.training", "offload.written-after"),
+    breaks=("xpulab.notebook.offloading:Offloader.to_host", "xpulab.notebook.offloading:Offloader.to_device"),
+)
 def stale_copy_of_an_address() -> None:
     """Copies are kept by address, and a write in place does not make them invalid: old values come back."""
     from xpulab.notebook.offloading import Offloader
@@ -236,39 +262,51 @@ def stale_copy_of_an_address() -> None:
     Offloader.to_host, Offloader.to_device = known_or_new, noting
 
 
-@fault("12_memory", detected_by=("offload.training", "offload.optimizers"))
-def offloaded_moment_rounded() -> None:
+@fault(
+    "12_memory", detected_by=("offload.training", "offload.optimizers"), wraps="xpulab.notebook.offloading:Offloader.to_device"
+)
+def offloaded_moment_rounded(real, self, copy):
     """Moments are kept in bfloat16 on the host."""
-    from xpulab.notebook.offloading import Offloader
-
-    real = Offloader.to_device
-    Offloader.to_device = lambda self, copy: (back := real(self, copy)).astype("bfloat16").astype(back.dtype)
+    return (back := real(self, copy)).astype("bfloat16").astype(back.dtype)
 
 
-@fault("12_memory", detected_by=("offload.training", "offload.activations", "offload.types", "offload.written-after"))
-def reloaded_before_the_copy_was_complete() -> None:
+@fault(
+    "12_memory",
+    detected_by=("offload.training", "offload.activations", "offload.types", "offload.written-after"),
+    wraps="xpulab.notebook.offloading:Offloader.to_device",
+)
+def reloaded_before_the_copy_was_complete(real, self, copy):
     """A tensor is read back before its copy to the host is complete: its second half is not there yet."""
-    from xpulab.notebook.offloading import Offloader
-
-    real = Offloader.to_device
-
-    def half(self, copy):
-        back = real(self, copy)
-        whole = back.reshape([-1])
-        kept = whole.numpy().copy()
-        kept[(len(kept) + 1) // 2 :] = 0
-        whole.set_value(kept)
-        return whole.reshape(back.shape)
-
-    Offloader.to_device = half
+    back = real(self, copy)
+    whole = back.reshape([-1])
+    kept = whole.numpy().copy()
+    kept[(len(kept) + 1) // 2 :] = 0
+    whole.set_value(kept)
+    return whole.reshape(back.shape)
 
 
-@fault("12_memory", detected_by=("offload.activations", "offload.saved-tensors"))
-def offload_forgets_the_layout() -> None:
+@fault(
+    "12_memory", detected_by=("offload.activations", "offload.saved-tensors"), wraps="xpulab.notebook.offloading:axes_of_memory"
+)
+def offload_forgets_the_layout(_real, tensor):
     """A transposed tensor comes back from the host in another order of memory."""
-    from xpulab.notebook import offloading
+    return list(range(tensor.ndim))
 
-    offloading.axes_of_memory = lambda tensor: list(range(tensor.ndim))
+
+@fault(
+    "12_memory",
+    detected_by=("offload.training", "offload.activations", "offload.types", "offload.saved-tensors", "offload.optimizers"),
+    wraps="paddle:Tensor.to",
+)
+def copies_without_their_last_element(real, self, *given, **named):
+    """A copy to another place for which the program waits ends one element too early: the last one is zero."""
+    import paddle
+
+    copied = real(self, *given, **named)
+    if not named.get("blocking"):
+        return copied
+    whole = copied.flatten()
+    return paddle.concat([whole[:-1], paddle.zeros_like(whole[-1:])]).reshape(copied.shape)
 
 
 @fault("12_memory", device="sim", sim_faults="flip copy kind=d2h bytes>=200000 bit=7", detected_by=("offload.written-after",))
@@ -276,49 +314,56 @@ def copy_to_the_host_damaged() -> None:
     """One bit of a large copy from the card to the host is inverted."""
 
 
-@fault("12_memory", device="sim", detected_by=("offload.types", "memory.saved", "memory.allocated"))
-def offload_dropped_silently() -> None:
+@fault(
+    "12_memory",
+    device="sim",
+    detected_by=("offload.types", "memory.saved", "memory.allocated"),
+    wraps="xpulab.notebook.offloading:Offloader.to_host",
+)
+def offload_dropped_silently(_real, self, tensor):
     """A device without asynchronous copies leaves out the offload: tensors stay on the card."""
-    from xpulab.notebook.offloading import Offloader
-
-    Offloader.to_host = lambda self, tensor: tensor
+    return tensor
 
 
-@fault("12_memory", device="sim", detected_by=("offload.paddle",))
-def async_offload_copies_nothing() -> None:
+@fault("12_memory", device="sim", detected_by=("offload.paddle",), wraps="paddle.incubate.tensor.manipulation:async_offload")
+def async_offload_copies_nothing(real, tensor, loader):
     """Paddle's async_offload returns the tensor on the card where it cannot copy asynchronously."""
-    from paddle.incubate.tensor import manipulation
-
-    real = manipulation.async_offload
-    manipulation.async_offload = lambda tensor, loader: (tensor, real(tensor, loader)[1])
+    return (tensor, real(tensor, loader)[1])
 
 
-@fault("12_memory", device="sim", detected_by=("offload.trainer",))
-def trainer_does_not_offload() -> None:
+@fault("12_memory", device="sim", detected_by=("offload.trainer",), wraps="paddlenlp.trainer:Trainer._offload_optimizer")
+def trainer_does_not_offload(_real, self):
     """PaddleNLP's trainer accepts offload_optim and leaves the moments on the card."""
-    from paddlenlp.trainer import Trainer
-
-    Trainer._offload_optimizer = lambda self: None
 
 
-@fault("12_memory", detected_by=("offload.fallback",))
-def waiting_copies_called_asynchronous() -> None:
-    """A device on which the program waits for each copy says that its copies are asynchronous."""
-    from xpulab.notebook import offloading
-
-    real = offloading._loader_of_the_device
-    offloading._loader_of_the_device = lambda: (real()[0], offloading.ASYNCHRONOUS)
-
-
-@fault("12_memory", detected_by=("pinned-memory.refused",), also_on=("sim",))
-def ordinary_memory_called_page_locked() -> None:
+@fault("12_memory", detected_by=("pinned-memory.refused",), also_on=("sim",), wraps="paddle:Tensor.pin_memory")
+def ordinary_memory_called_page_locked(_real, self, *given):
     """Without page-locked memory pin_memory() returns ordinary memory and no error."""
+    return self.cpu()
+
+
+ON_CARDS = "it compares on real cards only"
+
+
+@fault("12_memory", detected_by=("pinned-memory.copies",), wraps="paddle:Tensor.pin_memory", not_run=ON_CARDS)
+def page_locked_copy_without_its_last_element(real, self, *given):
+    """A copy to page-locked memory ends one element too early."""
     import paddle
 
-    paddle.Tensor.pin_memory = lambda self, *given: self.cpu()
+    whole = self.flatten()
+    return real(paddle.concat([whole[:-1], paddle.zeros_like(whole[-1:])]).reshape(self.shape), *given)
+
+
+@fault("12_memory", detected_by=("pinned-memory.faster",), wraps="paddle:Tensor.pin_memory", not_run=ON_CARDS)
+def page_locked_memory_through_ordinary_memory(real, self, *given):
+    """A tensor of a card is copied to ordinary memory first, and from there to page-locked memory."""
+    return real(self.cpu(), *given)
 
 
 # --------------------------------------------------------------------------------------------------------- fused dropout
+
+
+DROPOUT_ADD = "paddle.incubate.nn.functional.fused_dropout_add:paddle_dropout_add"
 
 
 def _replace_dropout_add(compute) -> None:
@@ -330,7 +375,7 @@ def _replace_dropout_add(compute) -> None:
     module.paddle_dropout_add = lambda x, y, p=0.5, **options: compute(real, x, y, p, **options)
 
 
-@fault("12_memory", detected_by=("fused-ops.dropout-add", "fused-ops.fallback"), also_on=("sim",))
+@fault("12_memory", detected_by=("fused-ops.dropout-add", "fused-ops.fallback"), also_on=("sim",), breaks=DROPOUT_ADD)
 def fused_dropout_without_its_scale() -> None:
     """The operator fused_dropout_add does not scale what it keeps at p = 0.5."""
 
@@ -340,24 +385,27 @@ def fused_dropout_without_its_scale() -> None:
     _replace_dropout_add(unscaled)
 
 
-@fault("12_memory", detected_by=("fused-ops.dropout-add",))
+@fault("12_memory", detected_by=("fused-ops.dropout-add",), breaks=DROPOUT_ADD)
 def fused_dropout_of_everything_is_nan() -> None:
     """The operator fused_dropout_add computes 0 / 0 at p = 1."""
     _replace_dropout_add(lambda real, x, y, p, **options: real(x, y, p, **options) + (float("nan") if p == 1 else 0.0))
 
 
-@fault("12_memory", detected_by=("fused-ops.dropout-add",))
+@fault("12_memory", detected_by=("fused-ops.dropout-add",), breaks=DROPOUT_ADD)
 def fused_dropout_gradient_without_its_mask() -> None:
     """The gradient of fused_dropout_add does not use the mask of the forward pass."""
     _replace_dropout_add(lambda real, x, y, p, **options: (real(x, y, p, **options) - x - y).detach() + x + y)
 
 
-@fault("12_memory", detected_by=("fused-ops.fallback",))
-def fused_dropout_falls_back_silently() -> None:
+@fault("12_memory", detected_by=("fused-ops.fallback",), wraps="warnings:warn")
+def fused_dropout_falls_back_silently(real, message, *given, **named):
     """The operator fused_dropout_add falls back without a warning."""
-    import warnings
+    return None if "fused_dropout_add" in str(message) else real(message, *given, **named)
 
-    real = warnings.warn
-    warnings.warn = lambda message, *given, **named: (
-        None if "fused_dropout_add" in str(message) else real(message, *given, **named)
-    )
+
+@fault("12_memory", detected_by=("fused-ops.dropout-add-kernel",), wraps="paddle._C_ops:fused_dropout_add", not_run=ON_CARDS)
+def fused_dropout_kernel_adds_before_it_drops(real, x, y, *given):
+    """The kernel of fused_dropout_add drops elements of the sum, and not of the first tensor."""
+    import paddle
+
+    return real(x + y, paddle.zeros_like(y), *given)

@@ -5,58 +5,64 @@ from __future__ import annotations
 from xpulab.faults.fault import fault
 
 
-@fault("12_memory", where="ranks", detected_by=("gradient-accumulation.fleet",))
-def sharded_optimizer_does_not_add_gradients() -> None:
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("gradient-accumulation.fleet",),
+    wraps="paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer:DygraphShardingOptimizer.reduce_gradients",
+)
+def sharded_optimizer_does_not_add_gradients(_real, self, *given):
     """The sharded optimizer of fleet makes a step with the gradients of its own rank only."""
-    from paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer import DygraphShardingOptimizer
-
-    DygraphShardingOptimizer.reduce_gradients = lambda self, *given: None
 
 
-@fault("12_memory", where="ranks", detected_by=("tensor-fusion.slots", "tensor-fusion.steps"))
-def slots_overlap() -> None:
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.slots", "tensor-fusion.steps"),
+    wraps="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:GradStorage._add_grad_as_view",
+)
+def slots_overlap(real, self, param, align):
     """The slots of neighbouring gradients in a fused buffer share 32 bytes."""
-    from paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage import GradStorage
-
-    real = GradStorage._add_grad_as_view
-
-    def too_early(self, param, align):
-        real(self, param, 0)
-        self._fill -= 8
-
-    GradStorage._add_grad_as_view = too_early
+    real(self, param, 0)
+    self._fill -= 8
 
 
-@fault("12_memory", where="ranks", detected_by=("tensor-fusion.steps",))
-def fused_sum_not_divided() -> None:
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.steps",),
+    wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.scale_grads",
+)
+def fused_sum_not_divided(_real, self):
     """The sum of a fused buffer is not divided by the number of ranks."""
-    from paddle.distributed.fleet.utils.tensor_fusion_helper import FusedCommBuffer
-
-    def undivided(self):
-        self._task.wait()
-        self._reset_params_checked_in()
-
-    FusedCommBuffer.scale_grads = undivided
+    self._task.wait()
+    self._reset_params_checked_in()
 
 
-@fault("12_memory", where="ranks", detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"))
-def buffer_sent_too_early() -> None:
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"),
+    wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.add_grad",
+)
+def buffer_sent_too_early(real, self, param, use_comm=True):
     """A fused buffer is sent before its last gradient is ready."""
-    from paddle.distributed.fleet.utils.tensor_fusion_helper import FusedCommBuffer
-
-    real = FusedCommBuffer.add_grad
-
-    def early(self, param, use_comm=True):
-        last_micro_batch = self._params_step_dict[param.name] == self._acc_steps - 1
-        real(self, param, use_comm=False)
-        if last_micro_batch and len(self._params_step_dict) == 1:
-            self._comm_grads()
-            self._task.wait()
-
-    FusedCommBuffer.add_grad = early
+    last_micro_batch = self._params_step_dict[param.name] == self._acc_steps - 1
+    real(self, param, use_comm=False)
+    if last_micro_batch and len(self._params_step_dict) == 1:
+        self._comm_grads()
+        self._task.wait()
 
 
-@fault("12_memory", where="ranks", detected_by=("tensor-fusion.overlap",))
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.overlap",),
+    breaks=(
+        "paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.add_grad",
+        "paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.scale_grads",
+    ),
+)
 def buffer_sent_after_the_backward_pass() -> None:
     """Fused buffers are sent after the backward pass, so nothing overlaps."""
     from paddle.distributed.fleet.utils.tensor_fusion_helper import FusedCommBuffer
@@ -71,15 +77,13 @@ def buffer_sent_after_the_backward_pass() -> None:
     FusedCommBuffer.scale_grads = send_and_scale
 
 
-@fault("12_memory", where="ranks", detected_by=("tensor-fusion.steps", "tensor-fusion.slots"))
-def weights_not_in_their_buffer() -> None:
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.steps", "tensor-fusion.slots"),
+    wraps="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:ParamStorage._convert_buffer",
+)
+def weights_not_in_their_buffer(real, self, param, shape, align):
     """A fused weight is a copy of its slot, so the optimizer changes the buffer and not the weight."""
-    from paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage import ParamStorage
-
-    real = ParamStorage._convert_buffer
-
-    def copied(self, param, shape, align):
-        real(self, param, shape, align)
-        param.detach().clone()._share_buffer_to(param)
-
-    ParamStorage._convert_buffer = copied
+    real(self, param, shape, align)
+    param.detach().clone()._share_buffer_to(param)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import fault, replace_in_cells
+from xpulab.faults.fault import CELLS, fault, replace_in_cells
 
 
 @fault(
     "09_parallel_plan",
     detected_by=("auto-parallel-config.published",),
     smoke=("auto-parallel-config.smoke-memory",),
+    replaces="xpulab.reference.cost:Memory.total",
 )
-def gradients_not_counted() -> None:
+def gradients_not_counted(_real):
     """The formula for memory does not count the gradients."""
-    from xpulab.reference.cost import Memory
-
-    Memory.total = property(lambda self: self.parameters + self.optimizer + self.activations)
+    return property(lambda self: self.parameters + self.optimizer + self.activations)
 
 
-@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory",))
+@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory",), breaks="xpulab.reference.cost:PLAIN")
 def attention_scores_not_counted() -> None:
     """The formula for memory does not count the attention scores of plain kernels."""
     from dataclasses import replace
@@ -27,15 +26,20 @@ def attention_scores_not_counted() -> None:
     cost.PLAIN = replace(cost.PLAIN, scores=0)
 
 
-@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory-of-two",))
-def buffers_of_gradients_not_counted() -> None:
+@fault(
+    "09_parallel_plan",
+    device="sim",
+    detected_by=("auto-parallel-config.memory-of-two",),
+    wraps="xpulab.reference.cost:_copies_of_gradients",
+)
+def buffers_of_gradients_not_counted(_real, degrees):
     """The formula for memory does not count the buffers in which data parallelism sends gradients."""
-    from xpulab.reference import cost
-
-    cost._copies_of_gradients = lambda degrees: 1
+    return 1
 
 
-@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory-of-two",))
+@fault(
+    "09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory-of-two",), breaks="xpulab.reference.cost:PLAIN"
+)
 def copies_for_cut_matrices_not_counted() -> None:
     """The formula for memory does not count the copies that tensor parallelism makes of the inputs of its matrices."""
     from dataclasses import replace
@@ -45,54 +49,49 @@ def copies_for_cut_matrices_not_counted() -> None:
     cost.PLAIN = replace(cost.PLAIN, copies=0)
 
 
-@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory-of-two",))
-def gradients_between_layers_not_counted() -> None:
+@fault(
+    "09_parallel_plan",
+    device="sim",
+    detected_by=("auto-parallel-config.memory-of-two",),
+    wraps="xpulab.reference.cost:_gradients_of_mlp",
+)
+def gradients_between_layers_not_counted(_real, *given):
     """The formula for memory does not count the gradients of the MLP on a pipeline stage without a head."""
-    from xpulab.reference import cost
-
-    cost._gradients_of_mlp = lambda *given: 0.0
+    return 0.0
 
 
-@fault("09_parallel_plan", detected_by=("auto-parallel-config.legal",))
-def tensor_parallel_across_nodes() -> None:
+@fault("09_parallel_plan", detected_by=("auto-parallel-config.legal",), wraps="xpulab.reference.cost:legal")
+def tensor_parallel_across_nodes(real, model, training, cards):
     """Degrees count as legal although tensor parallelism leaves the node."""
-    from xpulab.reference import cost
-
-    real = cost.legal
-    cost.legal = lambda model, training, cards: real(model, training, cards, 64)
+    return real(model, training, cards, 64)
 
 
-@fault("09_parallel_plan", detected_by=("auto-parallel-config.arguments",))
-def wrong_sharding_degree_written() -> None:
+@fault("09_parallel_plan", detected_by=("auto-parallel-config.arguments",), wraps="xpulab.reference.cost:as_arguments")
+def wrong_sharding_degree_written(real, model, training, each):
     """The configuration file has another sharding degree than the chosen one."""
-    from xpulab.reference import cost
-
-    real = cost.as_arguments
-
-    def other(model, training, each):
-        found = real(model, training, each)
-        return found | {key: 1 for key in found if key == "sharding_parallel_degree"}
-
-    cost.as_arguments = other
+    found = real(model, training, each)
+    return found | {key: 1 for key in found if key == "sharding_parallel_degree"}
 
 
-@fault("09_parallel_plan", detected_by=("auto-parallel-config.traffic",))
-def all_reduce_counted_as_all_gather() -> None:
+@fault("09_parallel_plan", detected_by=("auto-parallel-config.traffic",), replaces="xpulab.reference.cost:_all_reduce")
+def all_reduce_counted_as_all_gather(_real):
     """The formula for traffic counts an all-reduce as an all-gather, which sends half as much."""
     from xpulab.reference import cost
 
-    cost._all_reduce = cost._ring
+    return cost._ring
 
 
-@fault("09_parallel_plan", detected_by=("auto-parallel-config.traffic",))
-def bubble_not_counted() -> None:
+@fault("09_parallel_plan", detected_by=("auto-parallel-config.traffic",), wraps="xpulab.reference.cost:bubble")
+def bubble_not_counted(_real, training, each):
     """The formula for the bubble says that the stages of a pipeline never wait."""
-    from xpulab.reference import cost
-
-    cost.bubble = lambda training, each: 0.0
+    return 0.0
 
 
-@fault("09_parallel_plan", detected_by=("parallel-plan.launch-files",))
+@fault(
+    "09_parallel_plan",
+    detected_by=("parallel-plan.launch-files",),
+    breaks=("xpulab.notebook.take_home:CARDS", "xpulab.notebook.take_home:launch_files"),
+)
 def launched_on_half_of_the_cards() -> None:
     """The launch files start a process on four of the eight cards of a node."""
     from xpulab.notebook import take_home
@@ -102,31 +101,24 @@ def launched_on_half_of_the_cards() -> None:
     take_home.launch_files = lambda *given: {name.replace("-4-", "-8-"): text for name, text in real(*given).items()}
 
 
-@fault("09_parallel_plan", detected_by=("parallel-plan.same-code",))
-def script_differs_from_the_chapter() -> None:
+@fault("09_parallel_plan", detected_by=("parallel-plan.same-code",), wraps="xpulab.notebook.take_home:script_path")
+def script_differs_from_the_chapter(real, script):
     """The script labels each token with itself, and the chapter with the token that follows."""
     import tempfile
     from pathlib import Path
 
-    from xpulab.notebook import take_home
-
-    real = take_home.script_path
-
-    def other(script):
-        path = Path(tempfile.mkdtemp()) / f"{script}.py"
-        path.write_text(real(script).read_text().replace("tokens[1 : samples * length + 1]", "tokens[: samples * length]"))
-        return path
-
-    take_home.script_path = other
+    path = Path(tempfile.mkdtemp()) / f"{script}.py"
+    path.write_text(real(script).read_text().replace("tokens[1 : samples * length + 1]", "tokens[: samples * length]"))
+    return path
 
 
-@fault("09_parallel_plan", detected_by=("parallel-plan.blocks",), also_on=("sim",))
+@fault("09_parallel_plan", detected_by=("parallel-plan.blocks",), also_on=("sim",), breaks=CELLS)
 def labels_of_blocks_not_shifted() -> None:
     """The dataset of the script labels each token with itself."""
     replace_in_cells("tokens[1 : samples * length + 1]", "tokens[: samples * length]")
 
 
-@fault("09_parallel_plan", detected_by=("parallel-plan.refused",))
+@fault("09_parallel_plan", detected_by=("parallel-plan.refused",), breaks=CELLS)
 def too_few_cards_not_refused() -> None:
     """The script does not compare the number of cards with the product of the degrees."""
     replace_in_cells("if cards % product:", "if cards % product and False:")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import fault, replace_in_cells, when_defined
+from xpulab.faults.fault import CELLS, fault, replace_in_cells, when_defined
 
 
 @fault(
     "14_zero_cost_checkpoints",
     detected_by=("zero-cost-checkpoint.plain-save", "zero-cost-checkpoint.smoke-snapshot"),
     smoke=("zero-cost-checkpoint.smoke-snapshot",),
+    breaks=CELLS,
 )
 def copied_after_the_step() -> None:
     """Most of a snapshot is copied after the optimizer has changed the weights."""
@@ -38,6 +39,7 @@ def copied_after_the_step() -> None:
     detected_by=("zero-cost-checkpoint.smoke-snapshot",),
     smoke=("zero-cost-checkpoint.smoke-snapshot",),
     also_on=("sim",),
+    breaks=CELLS,
 )
 def last_tensors_not_copied() -> None:
     """A snapshot ends before its last tensor."""
@@ -49,7 +51,7 @@ def last_tensors_not_copied() -> None:
     when_defined("copy_in_pieces", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.ema",))
+@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.ema",), breaks=CELLS)
 def average_written_too_early() -> None:
     """The EMA buffer is written before the weights of its step are added."""
 
@@ -66,7 +68,7 @@ def average_written_too_early() -> None:
     when_defined("update_average", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"))
+@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"), breaks=CELLS)
 def marked_before_written() -> None:
     """The completion marker is written before the data, and only its presence counts."""
 
@@ -85,7 +87,7 @@ def marked_before_written() -> None:
     when_defined("newest", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",))
+@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",), breaks=CELLS)
 def one_buffer_used_twice() -> None:
     """A copy goes into the buffer that is still being written."""
 
@@ -103,7 +105,7 @@ def one_buffer_used_twice() -> None:
     when_defined("ZeroCostSaver", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.buffers",))
+@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.buffers",), breaks=CELLS)
 def buffer_not_returned() -> None:
     """A buffer that was written is not given back."""
 
@@ -119,7 +121,7 @@ def buffer_not_returned() -> None:
     when_defined("ZeroCostSaver", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.error-is-told",))
+@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.error-is-told",), breaks=CELLS)
 def writer_errors_not_reported() -> None:
     """The errors of the writer are not reported."""
 
@@ -138,31 +140,26 @@ def writer_errors_not_reported() -> None:
     when_defined("ZeroCostSaver", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.newest",))
+@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.newest",), breaks=CELLS)
 def newest_by_name() -> None:
     """Step-8 counts as newer than step-10."""
     replace_in_cells('key=lambda path: int(path.name.split("-")[1])', "key=lambda path: path.name")
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.resume",))
+@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.resume",), breaks=CELLS)
 def powers_not_filled() -> None:
     """A run that resumes keeps the powers of beta that it began with."""
     replace_in_cells("state[name].set_value(arrays[name])", "'_pow_' in name or state[name].set_value(arrays[name])")
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.take-home",))
-def file_averages_otherwise() -> None:
+@fault(
+    "14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.take-home",), wraps="xpulab.notebook.take_home:script_path"
+)
+def file_averages_otherwise(real, script):
     """The file to take home has another default for the average than the lesson."""
     import tempfile
     from pathlib import Path
 
-    from xpulab.notebook import take_home
-
-    real = take_home.script_path
-
-    def other(script):
-        path = Path(tempfile.mkdtemp()) / f"{script}.py"
-        path.write_text(real(script).read_text().replace("keep=0.75", "keep=0.5"))
-        return path
-
-    take_home.script_path = other
+    path = Path(tempfile.mkdtemp()) / f"{script}.py"
+    path.write_text(real(script).read_text().replace("keep=0.75", "keep=0.5"))
+    return path

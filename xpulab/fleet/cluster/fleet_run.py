@@ -38,13 +38,15 @@ class Asked:
     level: str
     cards: int | None
     checks: tuple[str, ...]
+    expect: int | None = None
 
     @property
     def arguments(self) -> list[str]:
         """What follows `xpulab` in the command."""
         cards = [] if self.cards is None else ["--cards", str(self.cards)]
         checks = [word for check in self.checks for word in ("--check", check)]
-        return ["run", *self.notebooks, "--device", self.device, "--level", self.level, *cards, *checks]
+        expect = [] if self.expect is None else ["--expect", str(self.expect)]
+        return ["run", *self.notebooks, "--device", self.device, "--level", self.level, *cards, *expect, *checks]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 from xpulab import __version__
 from xpulab.fleet.finding import Finding
 from xpulab.fleet.runs import Run
-from xpulab.harness.report.result import SCOPE
 
 SCHEMA = 1
 
@@ -66,7 +65,7 @@ class Comparison:
     @property
     def scopes(self) -> tuple[str, ...]:
         """What runs on these devices say, and what they do not."""
-        return tuple(SCOPE[device] for device in dict.fromkeys(run.result["device"] for run in self.runs))
+        return tuple(dict.fromkeys(run.result["scope"] for run in self.runs))
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:

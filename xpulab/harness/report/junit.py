@@ -17,9 +17,16 @@ def to_xml(result: Result) -> str:
     """The JUnit report of a run."""
     name = "xpulab (partial)" if result.is_partial else "xpulab"
     root = ElementTree.Element("testsuites", name=name, time=str(round(result.seconds, 1)))
-    properties = {"device": result.target.device, "level": result.target.level, "scope": result.scope}
+    properties = {
+        "device": result.target.device,
+        "level": result.target.level,
+        "verdict": result.verdict,
+        "scope": result.scope,
+    }
     if result.is_partial:
         properties["partial"] = PARTIAL
+    if result.lost:
+        properties["lost"] = _clean(str(result.lost))
     root.extend(_suite(verdict, properties) for verdict in result.verdicts)
     if result.proof:
         root.append(_proof(result.proof))

@@ -9,6 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from xpulab.devices import JUDGED
+from xpulab.doctor.meant import Lost
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.records.digests import digest_of_check
@@ -50,6 +52,7 @@ class Result:
     date: when it ended, in local time with the time zone's offset from UTC, "2026-11-22T03:10:00+00:00".
     node: the name of the machine. proof: the faults that were injected after the run, None when that was not asked for.
     running: whether the run is still under way; date is then when this was known.
+    lost: the accelerator that the machine is meant to have and that Paddle cannot use, so that nothing ran; else None.
     """
 
     target: Target
@@ -60,6 +63,7 @@ class Result:
     node: str = field(default_factory=node_name)
     proof: Proof | None = None
     running: bool = False
+    lost: Lost | None = None
 
     @property
     def is_partial(self) -> bool:
@@ -87,7 +91,19 @@ class Result:
     @property
     def scope(self) -> str:
         """What a run on this device says, and what it does not."""
-        return SCOPE[self.target.device]
+        return f"Nothing ran: {self.lost.headline}" if self.lost else SCOPE[self.target.device]
+
+    @property
+    def judged(self) -> str:
+        """What the verdict is about: "CPU", "GPU", "XPU", "simulated cards"."""
+        return JUDGED[self.target.device]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words, which name what was judged: "CPU: READY"."""
+        if self.outcome in ("partial", "running"):
+            return f"{self.judged}: {self.outcome}, no verdict"
+        return f"{self.judged}: {'READY' if self.is_green else 'NOT READY'}"
 
     @property
     def run_context(self) -> RunContext | None:
@@ -132,6 +148,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "schema": SCHEMA,
             "outcome": result.outcome,
             "green": result.is_green,
+            "verdict": result.verdict,
             "device": result.target.device,
             "scope": result.scope,
             "level": result.target.level,
@@ -141,6 +158,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "date": result.date,
             "node": result.node,
             "proof": _proof(result.proof) if result.proof else None,
+            "lost": asdict(result.lost) if result.lost else None,
             "card_facts": [asdict(card) for card in context.card_facts] if context else [],
             "machine": context.machine if context else {},
             "versions": context.versions if context else {},

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from xpulab.harness.judge import Verdict
 from xpulab.harness.report.result import DEFECTS, PARTIAL, Result
 from xpulab.records.proof import Proof
 from xpulab.records.record import RED, Record
 
-_SHOWN = RED - {"missing"} | DEFECTS
-"""The outcomes whose checks get lines of their own; what is missing is listed in the notebook's reason."""
+_SHOWN = RED - {"missing"} | DEFECTS - {"known"}
+"""The outcomes whose checks get lines of their own; known defects have one for all, missing ones are in the reason."""
 
 
 def format_result(result: Result) -> str:
     """The result of a run for a terminal."""
+    if result.lost:
+        return f"RED: {result.verdict}; nothing ran, so {len(result.verdicts)} notebooks are missing\n{result.lost}"
     lines = [line for verdict in result.verdicts for line in _notebook(verdict)]
     lines += _proof(result.proof) if result.proof else []
+    if known := [record for record in result.defects if record.outcome == "known"]:
+        lines.append(f"{len(known)} checks met known defects of this release: xpulab report --known --run {result.folder}")
     verdict = "green" if result.is_green else "RED"
     if result.is_partial:
         lines.append(PARTIAL)
@@ -24,7 +29,17 @@ def format_result(result: Result) -> str:
     total = f"{result.green_notebooks} of {len(result.verdicts)} notebooks passed"
     checks = f"{result.compared} checks compared, {result.controls_rejected} controls rejected"
     where = f"on {result.target.device} in {result.seconds:.0f} s"
-    return "\n".join([*lines, result.scope, f"{verdict}: {total}, {checks}, {where}"])
+    return "\n".join([*lines, result.scope, result.verdict, f"{verdict}: {total}, {checks}, {where}"])
+
+
+def format_known(checks: Iterable[Mapping[str, Any]]) -> str:
+    """The checks that met a known defect, as result.json has them: what each means, and its cases or its reason."""
+    lines = []
+    for check in checks:
+        cases = [row["case"] for row in check["rows"] if row["outcome"] == "known"]
+        lines.append(f"{check['name']}: {check['means']}")
+        lines.append(f"  {', '.join(cases) or check['reason']}; data/known_issues.yaml has each defect with its workaround")
+    return "\n".join(lines) or "no check met a known defect"
 
 
 def _proof(proof: Proof) -> Iterator[str]:

@@ -15,7 +15,7 @@ import paddle.distributed as dist
 
 from xpulab.checks import compare
 from xpulab.notebook.collective_calls import answer
-from xpulab.notebook.collective_cases import REFUSAL, REFUSED, Case, digest, held
+from xpulab.notebook.collective_cases import Case, declared, digest, held, undeclared
 from xpulab.ranks.across.notes import Notes
 from xpulab.reference import data_parallel
 
@@ -67,10 +67,8 @@ def _collectives(me: Member, notes: Notes) -> None:
             notes.skip(name, reason)
             continue
         notes.step(name)
-        got, values = answer(case, me.rank, None), held(case, me.rank, me.device)
-        if got.startswith(REFUSAL) and "support" in got.lower():
-            notes.skip(name, got)
-        elif values is not None:  # a reduction is defined at its root only
+        got, values = undeclared(answer(case, me.rank, None), case, me.device), held(case, me.rank, me.device)
+        if values is not None:  # a reduction is defined at its root only
             wrong = digest(np.append(values[1:], values[:1] + 1))  # each element is that of the next place
             notes.check(name, compare.equal(got, digest(values)), compare.equal(wrong, digest(values)))
 
@@ -106,8 +104,8 @@ def cases(ranks: int) -> list[Case]:
 
 def _refused(case: Case, me: Member) -> str:
     """Why a case is not run; "" when it is."""
-    if case.kind in REFUSED.get(me.device, {}):
-        return REFUSED[me.device][case.kind]
+    if lacks := declared(case, me.device):
+        return lacks.format_reason()
     if (me.device, case.dtype) == ("cpu", "float16"):
         return "gloo reduces float16 wrongly, a known issue of chapter 07"
     if case.op == "SUM" and me.ranks > _EXACT_RANKS.get(case.dtype, me.ranks):

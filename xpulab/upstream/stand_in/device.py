@@ -1,10 +1,11 @@
 """In place of xpulab.notebook.device: choose where Paddle computes, and say where tensors are."""
 
 import contextlib
-import os
 from types import SimpleNamespace
 
 import paddle
+
+from xpulab.records.usable import whole_cores
 
 
 def use_device(name="cpu", cards=1):
@@ -42,5 +43,5 @@ def synchronize(device):
 
 
 def card_count(name):
-    """How many cards Paddle sees; for the CPU the number of cores."""
-    return os.cpu_count() or 1 if name == "cpu" else getattr(paddle.device, {"gpu": "cuda"}.get(name, name)).device_count()
+    """How many cards Paddle sees; for the CPU the number of cores that this process may use."""
+    return whole_cores() if name == "cpu" else getattr(paddle.device, {"gpu": "cuda"}.get(name, name)).device_count()

@@ -1,0 +1,96 @@
+"""What a device lacks is declared, with release and source; nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from xpulab.errors import InputError
+from xpulab.records import known_issues, refusals
+from xpulab.records.refusals import format_entry, format_undeclared, load, refusal
+
+ENTRY = """\
+- call: all_reduce
+  devices: [cpu]
+  versions: {paddle: ">=3.3,<3.4"}
+  types: [int8]
+  reductions: [PROD]
+  reason: it has no product of bytes
+  source: its documentation
+"""
+
+
+@pytest.fixture
+def listed(tmp_path, monkeypatch):
+    path = tmp_path / "refusals.yaml"
+
+    def write(text):
+        path.write_text(text, encoding="utf-8")
+        entries = load(path)
+        monkeypatch.setattr(refusals, "_listed", lambda _: entries)
+        refusal.cache_clear()
+        return path
+
+    yield write
+    refusal.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("call", "is_declared"),
+    [
+        (("cpu", "all_reduce", "int8", "PROD"), True),
+        (("sim", "all_reduce", "int8", "PROD"), False),
+        (("cpu", "all_reduce", "uint8", "PROD"), False),
+        (("cpu", "all_reduce", "int8", "SUM"), False),
+        (("cpu", "reduce", "int8", "PROD"), False),
+        (("cpu", "all_reduce"), False),
+    ],
+)
+def test_only_what_an_entry_names_is_declared(listed, monkeypatch, call, is_declared):
+    monkeypatch.setattr(refusals, "installed_version", lambda package: "3.3.1")
+    listed(ENTRY)
+    assert (refusal(*call) is not None) is is_declared
+
+
+def test_an_entry_of_another_release_declares_nothing(listed, monkeypatch):
+    monkeypatch.setattr(refusals, "installed_version", lambda package: "3.4.0")
+    listed(ENTRY)
+    assert refusal("cpu", "all_reduce", "int8", "PROD") is None
+
+
+def test_the_reason_of_a_skip_has_its_source(listed):
+    listed(ENTRY)
+    assert load()[0].format_reason().endswith(f"({load()[0].source})")
+
+
+def test_the_entry_that_a_red_row_prints_is_one_that_declares_it(listed):
+    text = format_undeclared("RuntimeError: not supported", "xpu", "reduce", "int8", "MAX", "stream")
+    assert text.startswith("RuntimeError: not supported") and "data/refusals.yaml" in text
+    entry = format_entry("xpu", "reduce", "int8", "MAX", "stream")
+    assert entry in text
+    listed(yaml.safe_dump(yaml.safe_load(entry)))
+    assert refusal("xpu", "reduce", "int8", "MAX", "stream") is not None
+    assert refusal("xpu", "reduce", "int8", "MAX", "call") is None
+
+
+def test_what_is_declared_here_is_a_fact_of_the_installed_release():
+    assert refusal("cpu", "reduce_scatter", "float32", "SUM") is not None
+    assert refusal("cpu", "all_reduce", "float32", "AVG", "stream") is not None
+    assert refusal("cpu", "all_reduce", "float32", "SUM") is None
+    assert known_issues.installed_version("paddle") is not None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (ENTRY.replace("devices: [cpu]", "devices: [tpu]"), r"line \d+.*tpu"),
+        (ENTRY.replace(">=3.3,<3.4", "=="), r"line \d+"),
+        ("call: [", r"line \d+"),
+        (ENTRY.replace("  source: its documentation\n", ""), "source"),
+    ],
+    ids=["a device that does not exist", "a version", "not YAML", "no source"],
+)
+def test_a_wrong_entry_is_refused_with_file_and_line(listed, wrong, message):
+    with pytest.raises(InputError, match=message) as refused:
+        listed(wrong)
+    assert "refusals.yaml" in str(refused.value)

@@ -1,0 +1,105 @@
+"""What a device lacks: operators, collectives, types and reductions, declared with release and source.
+
+    refusal("cpu", "reduce_scatter")                     # gloo has none: the entry that says so
+    refusal("xpu", "all_reduce", "int8", "PROD")         # None: not declared, so an error there is red
+
+They are listed in data/refusals.yaml. A check is skipped only where an entry says that the device lacks what it needs; an error
+that is not declared is red, whatever its words. `format_entry` gives the entry that would declare it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from xpulab import files
+from xpulab.records.known_issues import check_specifier, installed_version
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One thing that devices lack.
+
+    call: the operator or collective, as the tables name it: "reduce_scatter", "swiglu", "matmul".
+    devices: of cpu, gpu, xpu, sim.
+    versions: package name to version specifier, all of which must match ("paddle" means the installed Paddle wheel).
+    reason: what the device lacks, a sentence. source: where that is documented or was measured.
+    types: the types that it concerns, "float16"; empty for all.
+    reductions: the reductions that it concerns, of SUM, MAX, MIN, PROD, AVG; empty for all.
+    form: the form of the call that it concerns, "stream" or "gradient"; "" for all.
+    """
+
+    call: str
+    devices: tuple[str, ...]
+    versions: dict[str, str]
+    reason: str
+    source: str
+    types: tuple[str, ...] = ()
+    reductions: tuple[str, ...] = ()
+    form: str = ""
+
+    def concerns(self, device: str, call: str, dtype: str, reduction: str, form: str) -> bool:
+        """Whether the entry is about this call with the installed versions. "" is a call without type, reduction or form."""
+        return (
+            (device in self.devices and call == self.call)
+            and (not self.types or dtype in self.types)
+            and (not self.reductions or reduction in self.reductions)
+            and self.form in ("", form)
+            and all(
+                (found := installed_version(package)) is not None and SpecifierSet(wanted).contains(found, prereleases=True)
+                for package, wanted in self.versions.items()
+            )
+        )
+
+    def format_reason(self) -> str:
+        """The reason of a skip: what the device lacks, and who says so."""
+        return f"{self.reason} ({self.source})"
+
+
+def load(path: Path | None = None) -> tuple[Refusal, ...]:
+    """What the file declares; data/refusals.yaml when no path is given.
+
+    Raises InputError with file and line when it does not fit data/schema/refusals.schema.json.
+    """
+    path = path or files.data("refusals.yaml")
+    entries: list[dict[str, Any]] = files.load_yaml(path, files.data("schema", "refusals.schema.json"))
+    for wanted in (wanted for entry in entries for wanted in entry["versions"].values()):
+        check_specifier(wanted, path)
+    return tuple(_from_entry(entry) for entry in entries)
+
+
+def _from_entry(entry: dict[str, Any]) -> Refusal:
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    return Refusal(**fields)
+
+
+@cache
+def refusal(device: str, call: str, dtype: str = "", reduction: str = "", form: str = "") -> Refusal | None:
+    """The entry that declares this call as one that the device lacks, or None."""
+    return next((entry for entry in _listed(load) if entry.concerns(device, call, dtype, reduction, form)), None)
+
+
+def format_entry(device: str, call: str, dtype: str = "", reduction: str = "", form: str = "") -> str:
+    """The entry of data/refusals.yaml that would declare this call as one that the device lacks, in one line."""
+    fields = [f"call: {call}", f"devices: [{device}]", f'versions: {{paddle: "=={installed_version("paddle")}"}}']
+    fields += [f"types: [{dtype}]"] if dtype else []
+    fields += [f"reductions: [{reduction}]"] if reduction else []
+    fields += [f"form: {form}"] if form else []
+    return f"- {{{', '.join(fields)}, reason: WHAT IT LACKS, source: WHO SAYS SO}}"
+
+
+def format_undeclared(error: str, device: str, call: str, dtype: str = "", reduction: str = "", form: str = "") -> str:
+    """What a red row says of an error that nothing declares: the error, and how to declare it when it is right."""
+    entry = format_entry(device, call, dtype, reduction, form)
+    return f"{error}; if the device lacks this, declare it in data/refusals.yaml: {entry}"
+
+
+@cache
+def _listed(load_list: Callable[[], Sequence[Refusal]]) -> tuple[Refusal, ...]:
+    """The list, loaded once in a process."""
+    return tuple(load_list())
