@@ -111,10 +111,3 @@ def test_an_excerpt_calls_its_cells_as_the_whole_notebook_does(run):
     verdict = run(sections(), "demo.deep")
     assert of(verdict)["deep"].reason == "after cell 4 of section data raised"
     assert verdict.reasons[0].startswith("cell 4 of section data raised")
-
-
-def test_a_dead_kernel_is_named_by_what_it_costs(run):
-    verdict = run(sections("import os; os._exit(7)"))
-    assert verdict.run.stopped.startswith("the kernel died in cell 4")
-    assert of(verdict)["deep"].reason == "after cell 4 of section data ended its kernel"
-    assert code(verdict)[3].metadata.papermill.status == "failed"

@@ -11,6 +11,7 @@ from nbformat import v4
 from tests.harness.conftest import section
 from xpulab.harness import resume
 from xpulab.harness.judge import judge
+from xpulab.harness.lost import DIED, KernelLoss, mark
 from xpulab.harness.plan import read_plan
 from xpulab.records.processor import ProcessorSeconds, add_to_cell
 from xpulab.records.record import Record
@@ -143,6 +144,21 @@ def test_a_section_that_raises_when_it_runs_again_is_lost(plan, folder, ran):
     raise_in(folder, 3, where="rest")
     verdict = judge(plan, resume.finish(begun, folder))
     assert verdict.reasons[0] == "cell 3 of section a raised OSError: disk"
+
+
+def test_a_section_that_cost_its_kernel_is_not_run_again_and_the_new_kernel_is_noted(plan, folder, ran):
+    ran(5)
+    path = folder / "notebooks" / "chapter.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    cell = [cell for cell in notebook.cells if cell.cell_type == "code"][3]
+    mark(cell, KernelLoss(DIED, went_on=True))
+    nbformat.write(notebook, path)
+    begun = resume.begin(plan, folder)
+    assert sections_of(begun.rest) == ["b"]
+    ran(99, asked=begun.rest, where="rest", text="second", run=RUN)
+    verdict = judge(plan, resume.finish(begun, folder))
+    assert verdict.reasons[0] == "the kernel died in cell 4 of section a"
+    assert verdict.notes[0] == "the kernel died in cell 4 of section a; went on in a new kernel"
 
 
 def test_a_damaged_notebook_is_run_again(plan, folder, ran):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 from xpulab.records import left_out
+from xpulab.records.earlier import VARIABLE as EARLIER_KERNELS
+from xpulab.records.earlier import Earlier
 from xpulab.records.left_out import LeftOut
-from xpulab.records.record import Record, RunContext, record_in, worse
-
-RECORDS = "XPULAB_RESUMED"
-"""The environment variable with the file that holds what earlier kernels of this run left: records, and what was left out."""
+from xpulab.records.record import Record, RunContext, worse
 
 
 class Ledger:
@@ -20,7 +18,7 @@ class Ledger:
     records: the record of each check, by name.
     sources: the sources of the cells, in the order in which they ran.
     run_context: where the notebook runs; use_device sets it, and it is None before.
-    resumed: the names of the checks whose records come from an earlier kernel, which was interrupted.
+    resumed: the names of the checks whose records come from an earlier kernel, which was interrupted or lost.
     """
 
     def __init__(self) -> None:
@@ -33,12 +31,13 @@ class Ledger:
         self._left_out_now: Path | None = None
 
     def resume(self, file: Path) -> None:
-        """Take over the records of an earlier kernel. A check that runs again can only make its record worse."""
-        stored = json.loads(file.read_text(encoding="utf-8"))
-        for record in filter(None, map(record_in, stored["records"])):
-            self.records[record.name] = record
+        """Take over the records of earlier kernels, of each check the worst. One that runs again can only make it worse."""
+        before = Earlier.from_json(file.read_text(encoding="utf-8"))
+        for record in before.records:
+            same = self.records.get(record.name)
+            self.records[record.name] = worse(same, record) if same else record
         self.resumed = frozenset(self.records)
-        self._left_out_before = LeftOut.from_json(json.dumps(stored["left_out"]))
+        self._left_out_before = before.left_out
 
     def listen(self, file: Path) -> None:
         """The file will hold what was left out in this kernel, once a cell has raised."""
@@ -82,7 +81,7 @@ class Ledger:
 
 ledger = Ledger()
 ledger.watch_cells()
-if RECORDS in os.environ:
-    ledger.resume(Path(os.environ.pop(RECORDS)))  # not for processes that this kernel starts
+if EARLIER_KERNELS in os.environ:
+    ledger.resume(Path(os.environ.pop(EARLIER_KERNELS)))  # not for processes that this kernel starts
 if left_out.VARIABLE in os.environ:
     ledger.listen(Path(os.environ.pop(left_out.VARIABLE)))

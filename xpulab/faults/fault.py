@@ -43,7 +43,7 @@ class Fault:
     inject: breaks the process that calls it. Raises LookupError when there is nothing of a name that it replaces.
     breaks: what it replaces, each "module:attribute" or one of WITHOUT_A_NAME.
     sim_faults: faults of the simulated cards, in the grammar of xpulab.sim.faults; "" for none.
-    reason_contains: for a fault that ends the notebook: lower-case text that the verdict's reason must contain; else "".
+    reason_contains: for a fault after which a cell raises: lower-case text that the verdict's reason must contain; else "".
     smoke: the names of the checks that must turn red at level smoke; empty where it is not tried at that level.
     not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
     """

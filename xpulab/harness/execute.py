@@ -25,14 +25,14 @@ from xpulab import warm
 from xpulab.harness import engine
 from xpulab.harness.admission import Admission, AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.chapter import code_cells
-from xpulab.harness.lost import cells_left_out, left_out_of
+from xpulab.harness.course import Course
 from xpulab.harness.machine import Machine
 from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, number_of
 from xpulab.harness.watchdog import START_SECONDS, Watchdog, kernel_manager
-from xpulab.harness.written import replace_notebook, replace_text, replace_what_papermill_writes
-from xpulab.records import left_out, processor
+from xpulab.harness.written import replace_notebook, replace_what_papermill_writes
+from xpulab.records import processor
 from xpulab.records.record import METADATA_KEY
 from xpulab.warm import kernels
 
@@ -41,6 +41,9 @@ INTERRUPTED = "interrupted"
 
 LIMIT_IN_BUDGETS = 5.0
 """A notebook is stopped after this many times its budget: a slow machine gets there, a cell that never ends does not."""
+
+CELL_LIMIT_IN_BUDGETS = LIMIT_IN_BUDGETS - 1
+"""So long may one cell take: what is left after one that never ends has as long as the whole notebook should take."""
 
 _ORDINARY_KERNEL = "python3"
 
@@ -167,18 +170,19 @@ class Execution:
 
     def _run_one(self, plan: Plan) -> Path | None:
         executed = self._folder / f"{plan.name}.ipynb"
-        watchdog = Watchdog(plan.budget_seconds * LIMIT_IN_BUDGETS, executed.with_suffix(".log"))
+        budget = plan.budget_seconds
+        watchdog = Watchdog(budget * LIMIT_IN_BUDGETS, executed.with_suffix(".log"), budget * CELL_LIMIT_IN_BUDGETS)
         self._watchdogs.add(watchdog)
         if self._stopping.is_set():  # asked once stop() knows the watchdog, so that no kernel starts in between
             return None
         started = time.monotonic()
         within = self._environment.get(warm.RUN_FOLDER)
         with tempfile.TemporaryDirectory(prefix="xpulab-", dir=within, ignore_cleanup_errors=True) as scratch:
-            told = Path(scratch, "left_out.json")
-            variables = {**self._environment, **self._variables_of(plan), left_out.VARIABLE: str(told)}
+            variables = {**self._environment, **self._variables_of(plan)}
+            course = Course(plan, watchdog, variables, Path(scratch), lambda cell: self._ended(plan, cell))
             manager = kernel_manager(watchdog, scratch, variables)
             try:
-                watchdog.run(lambda: self._execute(plan, executed, manager, watchdog, told), f"papermill {plan.name}")
+                watchdog.run(lambda: self._execute(plan, executed, manager, watchdog, course), f"papermill {plan.name}")
             finally:
                 watchdog.close()
                 self._watchdogs.discard(watchdog)
@@ -188,10 +192,12 @@ class Execution:
         _write_run(run, executed, plan.notebook)
         return executed
 
-    def _execute(self, plan: Plan, executed: Path, manager: type[AsyncKernelManager], watchdog: Watchdog, told: Path) -> None:
+    def _execute(
+        self, plan: Plan, executed: Path, manager: type[AsyncKernelManager], watchdog: Watchdog, course: Course
+    ) -> None:
         """Execute with papermill; the watchdog keeps why it did not run to its end, unless a cell raised.
 
-        After a cell raised, the sections that do not need its section run all the same. told: the file that tells verdict().
+        After a cell raised, or cost its kernel, the sections that do not need its section run all the same.
         """
 
         def on_notebook_start(notebook: nbformat.NotebookNode) -> None:
@@ -200,23 +206,15 @@ class Execution:
 
         def on_cell_start(cell: nbformat.NotebookNode, cell_index: int) -> None:
             if position := positions.get(cell_index):
-                watchdog.cell = number_of(cell, position)
+                course.cell_started(number_of(cell, position))
                 self._at[plan.name] = position
                 self._on_cell(plan, position, cells)
-
-        def after_error(notebook: nbformat.NotebookNode) -> frozenset[int]:
-            if watchdog.reason is not None:  # it was stopped, and raised for that
-                return frozenset(range(len(notebook.cells)))
-            replace_text(told, left_out_of(plan, notebook).to_json())
-            return cells_left_out(plan, notebook)
 
         def on_cell_executed(cell: nbformat.NotebookNode, cell_index: int, execute_reply: dict) -> None:
             if used := processor.from_metadata((execute_reply or {}).get("metadata", {})):
                 processor.add_to_cell(cell.metadata, used)
-            self._on_cell_end(plan, cell)
             self._peaks[plan.name] = max(self._peaks.get(plan.name, 0), watchdog.peak_bytes())
-            if self._is_enough(cell):
-                raise _EnoughSeen
+            self._ended(plan, cell)
 
         cells = len(code_cells(plan.notebook))
         positions: dict[int, int] = {}
@@ -233,7 +231,7 @@ class Execution:
                 kernel_name=self._kernel_name(plan.notebook),
                 kernel_manager_class=manager,
                 shutdown_kernel="immediate",
-                left_out=after_error,
+                course=course,
                 on_notebook_start=on_notebook_start,
                 on_cell_start=on_cell_start,
                 on_cell_executed=on_cell_executed,
@@ -243,10 +241,17 @@ class Execution:
         except PapermillExecutionError:
             return  # the cells' own outputs show it
         except DeadKernelError:
-            log = executed.with_suffix(".log").name
-            watchdog.ended(f"the kernel died in cell {watchdog.cell}; its last log lines are in {log}")
+            watchdog.ended(course.why_it_ended())
+        except engine.NoNewKernel as error:
+            watchdog.ended(f"{course.why_it_ended()}; no new kernel could be started: {error}")
         except Exception as error:  # whatever one notebook does to papermill must not lose the others' verdicts
             watchdog.ended(f"it could not be run: {type(error).__name__}: {error}")
+
+    def _ended(self, plan: Plan, cell: nbformat.NotebookNode) -> None:
+        """A cell has ended, by itself or with its kernel. Raises _EnoughSeen when the rest is not needed."""
+        self._on_cell_end(plan, cell)
+        if self._is_enough(cell):
+            raise _EnoughSeen
 
     def _kernel_name(self, notebook: nbformat.NotebookNode) -> str | None:
         """A warm kernel in place of the ordinary one when there is a fork server; None leaves it to the notebook."""

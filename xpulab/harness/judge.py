@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from xpulab.harness.chapter import read_notebook
 from xpulab.harness.execute import Run
 from xpulab.harness.explain import Explanation, explain
-from xpulab.harness.lost import label, left_out_of
+from xpulab.harness.lost import DEVICE, LATE, label, left_out_of, loss_in, losses
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import number_of
 from xpulab.records.record import (
@@ -136,7 +136,7 @@ def judge(plan: Plan, executed: Path) -> Verdict:
         records=records,
         run_context=run_context,
         reasons=reasons,
-        notes=tuple(_notes(run)),
+        notes=tuple(_notes(plan, run, notebook)),
         executed=executed,
         partial=plan.partial,
         groups=_groups(plan),
@@ -195,7 +195,10 @@ def _reasons(
         yield from _differences(notebook, committed, run_context.device if run_context else _COMMITTED_DEVICE)
 
 
-def _notes(run: Run | None) -> Iterator[str]:
+def _notes(plan: Plan, run: Run | None, notebook: NotebookNode) -> Iterator[str]:
+    for number, loss in losses(notebook):
+        if loss.went_on:
+            yield f"{loss.format(label(plan, number))}; went on in a new kernel"
     if run is None:
         yield "it was not run by xpulab: no time and no device are on record"
         return
@@ -207,17 +210,26 @@ def _notes(run: Run | None) -> Iterator[str]:
 
 
 def _errors(plan: Plan, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
-    """The cells that raised, a line for each; where something else is red the error of verdict() adds nothing."""
+    """The cells that raised or cost their kernel, a line for each; beside anything else red verdict()'s error adds nothing."""
+    for number, loss in losses(notebook):
+        if loss.went_on and loss.how != DEVICE:  # that one raised; where the notebook ended, that is said already
+            yield loss.format(label(plan, number))
     found = [
         (number_of(cell, number), output)
         for number, cell in enumerate(_code_cells(notebook), start=1)
         for output in cell.outputs
-        if output.output_type == "error"
+        if output.output_type == "error" and not _is_of_the_limit(cell, output)
     ]
     others = [each for each in found if each[1].ename != "NotebookIsRed"]
     for number, output in others if red or others else found:
         first = (output.evalue.strip().splitlines() or [""])[0]
         yield f"{label(plan, number)} raised {output.ename}: {first[:300]}"
+
+
+def _is_of_the_limit(cell: NotebookNode, output: NotebookNode) -> bool:
+    """Whether an exception is only the interruption of a cell at its time limit, after which the notebook went on."""
+    loss = loss_in(cell)
+    return loss is not None and loss.how == LATE and loss.went_on and output.ename == "KeyboardInterrupt"
 
 
 def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from xpulab.harness.judge import Verdict
+from xpulab.harness.lost import loss_in
 from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import Plan
 from xpulab.harness.timed_lines import TimedLines
@@ -110,7 +111,7 @@ class _Table:
 
 
 def red_lines(plan: Plan, cell: NotebookNode) -> Iterator[str]:
-    """A line for each red check that a cell has recorded, and one for an exception; none for a cell that is right."""
+    """A line for each red check that a cell has recorded, one for an exception and one for a lost kernel; else none."""
     records = [record for output in cell.get("outputs", []) if (record := record_in(output.get("metadata", {})))]
     red = [record for record in records if record.outcome in RED]
     for record in red:
@@ -119,6 +120,8 @@ def red_lines(plan: Plan, cell: NotebookNode) -> Iterator[str]:
         if output.output_type == "error" and output.ename not in _NO_FINDING:
             raised = f"{output.ename}: {output.evalue}" if output.evalue else output.ename
             yield f"{plan.name}: RED a cell raised {_short(raised)}"
+    if loss := loss_in(cell):
+        yield f"{plan.name}: RED {loss.format('a cell')}"
 
 
 def _found(record: Record) -> str:

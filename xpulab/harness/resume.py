@@ -16,7 +16,6 @@ notebooks/NAME.part.ipynb (what was kept) and rest/NAME.ipynb (what ran after th
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,13 +28,12 @@ from xpulab.harness.lost import has_raised, left_out_of, lost_in, unmark
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, cells_by_number, closure, number_of, undefined_names
 from xpulab.harness.written import replace_notebook, replace_text
+from xpulab.records import earlier
+from xpulab.records.earlier import Earlier
 from xpulab.records.record import METADATA_KEY, RED, Record, record_in
 
 REST = "rest"
 """The folder beside notebooks/ in which a resumed run executes."""
-
-RECORDS = "XPULAB_RESUMED"
-"""The environment variable with the file of the records that were kept and of what was left out, for xpulab.checks.ledger."""
 
 _KEPT_SECONDS, _TIMES = "kept_seconds", "times_resumed"
 
@@ -96,7 +94,7 @@ def finish(begun: Begun, folder: Path) -> Path:
 
 def variables(begun: Begun) -> Mapping[str, str]:
     """The variables that the kernel of the rest gets in addition."""
-    return {} if begun.records is None else {RECORDS: str(begun.records)}
+    return {} if begun.records is None else {earlier.VARIABLE: str(begun.records)}
 
 
 def has_ended(plan: Plan, folder: Path) -> bool:
@@ -114,7 +112,7 @@ def records_of(begun: Begun) -> list[Record]:
     """The records that are kept."""
     if begun.records is None:
         return []
-    return list(filter(None, map(record_in, json.loads(begun.records.read_text(encoding="utf-8"))["records"])))
+    return list(Earlier.from_json(begun.records.read_text(encoding="utf-8")).records)
 
 
 def executed_of(plan: Plan, folder: Path) -> Path:
@@ -281,6 +279,6 @@ def _write_records(plan: Plan, folder: Path, kept: NotebookNode | None) -> Path 
     always = _cells_that_always_run(plan)
     cells = [cell for number, cell in cells_by_number(kept).items() if number not in always]
     path = _records(plan, folder)
-    records = [record.to_metadata() for cell in cells for record in _records_in(cell)]
-    replace_text(path, json.dumps({"records": records, "left_out": asdict(left_out_of(plan, kept))}))
+    records = tuple(record for cell in cells for record in _records_in(cell))
+    replace_text(path, Earlier(records, left_out_of(plan, kept)).to_json())
     return path

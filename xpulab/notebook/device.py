@@ -31,6 +31,8 @@ from xpulab.notebook.parameters import check_parameters
 from xpulab.records.record import CardFacts, RunContext
 from xpulab.records.usable import whole_cores
 
+_SUM = 28.0
+
 _PACKAGES = (*WHEELS, "paddlenlp", "numpy")
 
 
@@ -105,6 +107,24 @@ def synchronize(device: Device) -> None:
         import paddle
 
         paddle.device.synchronize()
+
+
+def computes() -> bool:
+    """Whether the device that use_device chose still computes; True for the CPU, and where none was chosen.
+
+    After some errors every later call of the process fails: CUDA's 700 (an illegal access), an exception of an XPU. The harness
+    asks after a cell that raised.
+    """
+    device = ledger.device
+    if device == "cpu" or paddle_facts.failed():
+        return True
+    from paddle.base import dygraph
+
+    try:
+        with dygraph.guard(f"{device}:0"):  # whatever mode and device the cell has left
+            return _sum() == _SUM
+    except Exception:  # of any class: what a lost device raises differs between builds
+        return False
 
 
 def card_count(name: str) -> int:
@@ -182,12 +202,19 @@ def _select(name: str, cards: int) -> Device:
 
     try:
         paddle.set_device(place)
-        total = float(paddle.arange(8, dtype="float32").sum())
+        total = _sum()
     except (ValueError, RuntimeError, OSError) as error:
         raise _unusable(name, f"{place} exists, but the first computation on it raised: {error}") from error
-    if total != 28.0:
-        raise _unusable(name, f"{place} exists, but computes {total} as the sum of 0 to 7, not 28")
+    if total != _SUM:
+        raise _unusable(name, f"{place} exists, but computes {total} as the sum of 0 to 7, not {_SUM:.0f}")
     return Device(name, cards, place)
+
+
+def _sum() -> float:
+    """The sum of 0 to 7, which is _SUM, computed on the present device."""
+    import paddle
+
+    return float(paddle.arange(8, dtype="float32").sum())
 
 
 def _cards(device: Device) -> tuple[dict[str, str], tuple[CardFacts, ...]]:

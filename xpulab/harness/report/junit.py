@@ -45,8 +45,8 @@ def _suite(verdict: Verdict, properties: dict[str, str]) -> ElementTree.Element:
     for name, value in properties.items():
         ElementTree.SubElement(stated, "property", name=name, value=value)
     suite.extend(cases)
-    if verdict.explanations:
-        lines = [f"{known.where}: cause: {known.cause}\nfix: {known.remedy}" for known in verdict.explanations]
+    lines = [f"{known.where}: cause: {known.cause}\nfix: {known.remedy}" for known in verdict.explanations]
+    if lines := [*lines, *(f"note: {note}" for note in verdict.notes)]:
         ElementTree.SubElement(suite, "system-out").text = _clean("\n".join(lines))
     return suite
 
