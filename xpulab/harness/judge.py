@@ -183,7 +183,7 @@ def _reasons(
     if run and not run_context and not run.stopped and run.device != _COMMITTED_DEVICE:
         yield f"it was to run on {run.device}, but did not record where it ran"
     red = [record.name for record in records if record.outcome in RED]
-    errors = list(_errors(plan, notebook, red))
+    errors = list(_errors(plan, run, notebook, red))
     yield from errors
     if left_out := [number_of(cell, number) for number, cell in enumerate(_code_cells(notebook), start=1) if _needs(cell)]:
         yield f"{len(left_out)} cells were left out, since they need paddle, which cannot be imported"
@@ -209,10 +209,11 @@ def _notes(plan: Plan, run: Run | None, notebook: NotebookNode) -> Iterator[str]
         yield f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s"
 
 
-def _errors(plan: Plan, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
+def _errors(plan: Plan, run: Run | None, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
     """The cells that raised or cost their kernel, a line for each; beside anything else red verdict()'s error adds nothing."""
     for number, loss in losses(notebook):
-        if loss.went_on and loss.how != DEVICE:  # that one raised; where the notebook ended, that is said already
+        is_said = loss.how == DEVICE or (run and run.stopped and not loss.went_on)  # as an error, or why the notebook ended
+        if not is_said:
             yield loss.format(label(plan, number))
     found = [
         (number_of(cell, number), output)
