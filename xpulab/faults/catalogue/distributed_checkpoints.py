@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import CELLS, fault, replace_in_cells, when_defined
+from xpulab.faults.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file, when_defined
+
+
+@fault(
+    "13_distributed_checkpoints",
+    detected_by=("distributed-checkpoint.state",),
+    wraps="paddle.optimizer:AdamW.sharded_state_dict",
+)
+def second_moments_not_listed(real, self, *given, **named):
+    """The optimizer's sharded state does not list its second moments."""
+    return {name: each for name, each in real(self, *given, **named).items() if "moment2" not in name}
+
+
+@fault(
+    "13_distributed_checkpoints",
+    detected_by=("distributed-checkpoint.smoke-reshard",),
+    smoke=("distributed-checkpoint.smoke-reshard",),
+    wraps="paddle.distributed.flex_checkpoint.dcp.resharder:compute_overlap",
+)
+def last_row_of_a_part_not_loaded(real, *given):
+    """The last row of each part in a file is not loaded."""
+    mine, stored, (rows, *others) = real(*given)
+    return mine, stored, [max(rows - 1, 1), *others]
 
 
 @fault(
@@ -105,6 +127,29 @@ def aoa_split_in_reverse_order(split, self, tensor, axis, sizes):
 @fault(
     "13_distributed_checkpoints",
     where="ranks",
+    detected_by=("distributed-checkpoint.workaround-needed",),
+    wraps="paddle:Tensor.cuda",
+)
+def parts_stay_on_a_cpu(_real, tensor, *_given, **_named):
+    """Paddle no longer moves what ranks of a CPU exchange to a card: the workaround is not needed."""
+    return tensor
+
+
+@fault(
+    "13_distributed_checkpoints",
+    where="ranks",
+    detected_by=("distributed-checkpoint.placements",),
+    wraps="paddle.distributed.flex_checkpoint.dcp.resharder:compute_local_shape_and_global_offset",
+)
+def placed_part_begins_at_zero(real, *given, **named):
+    """While a tensor with a placement is loaded, every rank's part of it begins at 0."""
+    shape, offset = real(*given, **named)
+    return shape, tuple(0 for _ in offset)
+
+
+@fault(
+    "13_distributed_checkpoints",
+    where="ranks",
     detected_by=("distributed-checkpoint.merge",),
     wraps="paddle.distributed.flex_checkpoint.dcp.load_state_dict:load_state_dict",
 )
@@ -129,6 +174,18 @@ def every_rank_reads_every_file(real, state, path, *args, **kwargs):
     import paddle
 
     _held = [paddle.load(str(file)) for file in pathlib.Path(path).glob("*.distcp") if "heavy" in path]
+    return real(state, path, *args, **kwargs)
+
+
+@fault(
+    "13_distributed_checkpoints",
+    device="sim",
+    where="ranks",
+    detected_by=("load-memory.offload",),
+    wraps="paddle.distributed:load_state_dict",
+)
+def offload_while_loading_ignored(real, state, path, *args, offload=False, **kwargs):
+    """Loading with offload=True reads the files into the memory of the card."""
     return real(state, path, *args, **kwargs)
 
 
@@ -164,16 +221,7 @@ def ranks_do_not_agree() -> None:
     replace_in_cells("dist.all_gather_object(of_ranks, found)", "of_ranks.append(found)")
 
 
-@fault(
-    "13_distributed_checkpoints",
-    detected_by=("distributed-checkpoint.take-home",),
-    wraps="xpulab.notebook.take_home:script_path",
-)
-def script_with_another_digest(real, script):
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.take-home",), breaks=FILES)
+def script_with_another_digest() -> None:
     """The script to take home computes another digest than the lesson."""
-    import tempfile
-    from pathlib import Path
-
-    path = Path(tempfile.mkdtemp()) / f"{script}.py"
-    path.write_text(real(script).read_text().replace("hashlib.sha256", "hashlib.blake2b"))
-    return path
+    replace_in_file("data/take_home/resume_anywhere.py", "hashlib.sha256", "hashlib.blake2b")
