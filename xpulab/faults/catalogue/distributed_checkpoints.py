@@ -102,7 +102,12 @@ def one_tensor_not_loaded(real, state, path, *args, **kwargs):
     return real(asked or state, path, *args, **kwargs)
 
 
-@fault("13_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.aoa",), wraps="paddle:transpose")
+@fault(
+    "13_distributed_checkpoints",
+    where="ranks",
+    detected_by=("distributed-checkpoint.aoa", "distributed-checkpoint.aoa-twice"),
+    wraps="paddle:transpose",
+)
 def aoa_transpose_ignored(_real, x, perm):
     """A tensor that must be transposed is reshaped instead."""
     return x.reshape([x.shape[each] for each in perm])
@@ -116,12 +121,23 @@ def aoa_cast_ignored(_real, x, dtype):
 
 @fault(
     "13_distributed_checkpoints",
-    detected_by=("distributed-checkpoint.merge-way-round",),
+    detected_by=("distributed-checkpoint.merge-aoa",),
     wraps="paddle.distributed.flex_checkpoint.aoa.aoa_engine:AOAEngine.split",
 )
 def aoa_split_in_reverse_order(split, self, tensor, axis, sizes):
     """A split returns its parts in reverse order."""
     return split(self, tensor, axis, sizes)[::-1]
+
+
+@fault("13_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.types",), wraps="paddle:save")
+def doubles_saved_as_singles(real, values, *given, **named):
+    """A checkpoint holds tensors of float64 with the precision of float32."""
+    import paddle
+
+    if isinstance(values, dict):
+        double = {name: each for name, each in values.items() if each.dtype == paddle.float64}
+        values = {**values, **{name: each.astype("float32").astype("float64") for name, each in double.items()}}
+    return real(values, *given, **named)
 
 
 @fault(
@@ -201,7 +217,18 @@ def digest_ignores_contents() -> None:
 
 @fault(
     "13_distributed_checkpoints",
-    detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.careful"),
+    detected_by=("distributed-checkpoint.in-silence",),
+    wraps="paddle.distributed.flex_checkpoint.dcp.resharder:get_read_items",
+)
+def unknown_names_left_out(real, metadata, state, *given):
+    """A tensor whose name the checkpoint does not have is left out, without an error."""
+    stored = {name for each in metadata for name in each.state_dict_metadata}
+    return real(metadata, {name: each for name, each in state.items() if name in stored}, *given)
+
+
+@fault(
+    "13_distributed_checkpoints",
+    detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.in-silence"),
     breaks=CELLS,
 )
 def flag_not_set_while_loading() -> None:
@@ -209,7 +236,7 @@ def flag_not_set_while_loading() -> None:
     replace_in_cells('paddle.set_flags({"FLAGS_use_stride_kernel": True})', "pass")
 
 
-@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.careful",), breaks=CELLS)
+@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.in-silence",), breaks=CELLS)
 def types_not_compared() -> None:
     """The check before loading does not compare the types of tensors."""
     replace_in_cells('f"{dtype} {list(shape)}"', 'f"paddle.{there[0].dtype if there else 0} {list(shape)}"')
