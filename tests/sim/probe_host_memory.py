@@ -2,13 +2,14 @@
 
 import json
 import re
+from unittest import mock
 
 import paddle
 from paddle.incubate.tensor import manipulation
 
 from xpulab import sim
 
-sim.load()
+sim.load(2)
 paddle.set_device("sim:0")
 x = paddle.arange(12, dtype="float32").reshape([3, 4])
 
@@ -25,6 +26,17 @@ def offloaded():
     return [type(task).__name__, str(kept.place), bool((kept.numpy() == x.numpy()).all())]
 
 
+def reloaded_as_on_an_xpu():
+    """Where a tensor was and comes back, with the branch of async_reload for wheels for XPUs, and the second card in use."""
+    on_a_card = mock.patch.object(paddle, "XPUPlace", lambda number: paddle.CustomPlace("sim", number))
+    paddle.set_device("sim:1")
+    tensor = paddle.ones([4])
+    with mock.patch.object(paddle, "is_compiled_with_xpu", lambda: True), on_a_card:
+        back, _task = manipulation.async_reload(tensor.cpu(), None)
+    paddle.set_device("sim:0")
+    return [str(tensor.place), str(back.place)]
+
+
 ATTEMPTS = {
     "pin_memory": lambda: str(x.pin_memory().place),
     "pin_memory of a CPU tensor": lambda: str(x.cpu().pin_memory().place),
@@ -35,6 +47,7 @@ ATTEMPTS = {
     "create_async_load": lambda: str(manipulation.create_async_load()),
     "async_offload": offloaded,
     "async_reload": lambda: manipulation.async_reload(x.cpu(), manipulation.create_async_load()),
+    "async_reload on an XPU": reloaded_as_on_an_xpu,
     "async_offload_with_offset": lambda: manipulation.async_offload_with_offset(
         x.flatten(), x.flatten().cpu(), 0, 0, 12, manipulation.create_async_load()
     ),

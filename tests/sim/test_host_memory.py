@@ -55,3 +55,8 @@ def test_offload_is_a_copy_that_the_program_waits_for(answers):
 @pytest.mark.parametrize("function", ["reload", "offload_with_offset"])
 def test_what_needs_the_loader_raises(answers, function):
     assert answers[f"async_{function}"] == f"AttributeError: 'NoneType' object has no attribute '{function}'"
+
+
+def test_the_reload_for_xpus_brings_a_tensor_of_the_second_card_to_the_first(answers):
+    """When this fails, remove the known issue async-reload-to-the-first-card."""
+    assert answers["async_reload on an XPU"] == ["Place(sim:1)", "Place(sim:0)"]

@@ -140,6 +140,24 @@ def round_trip(tensor: Any) -> tuple[str, Any]:
     return str(getattr(kept, "tensor", kept).place), back
 
 
+def card_of_reloaded(name: str, number: int) -> int:
+    """The card to which Paddle's own async_offload and async_reload bring back a tensor of the card `number`.
+
+    name: "gpu" or "xpu".
+    """
+    before = paddle.get_device()
+    paddle.set_device(f"{name}:{number}")
+    try:
+        loader = manipulation.create_async_load()
+        kept, task = manipulation.async_offload(paddle.ones([4]), loader)
+        task.cpu_wait()
+        back, task = manipulation.async_reload(kept, loader)
+        task.cpu_wait()
+    finally:
+        paddle.set_device(before)
+    return int(str(back.place).rpartition(":")[2].rstrip(")"))
+
+
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "whole": lambda x: x,
     "transposed": lambda x: x.t(),
