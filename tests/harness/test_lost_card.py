@@ -14,6 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
+import nbformat
 import pytest
 
 from xpulab import files
@@ -64,10 +65,10 @@ class Machine:
     def xpulab(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-m", "xpulab", *arguments, **variables)
 
-    def result(self, folder: str = "out") -> dict:
-        """result.json, which fits its schema."""
-        found = json.loads((self.folder / folder / "result.json").read_text(encoding="utf-8"))
-        jsonschema.validate(found, json.loads(files.data("schema", "result.schema.json").read_text(encoding="utf-8")))
+    def result(self, name: str = "result.json", schema: str = "result.schema.json") -> dict:
+        """A report of the run, which fits its schema."""
+        found = json.loads((self.folder / "out" / name).read_text(encoding="utf-8"))
+        jsonschema.validate(found, json.loads(files.data("schema", schema).read_text(encoding="utf-8")))
         return found
 
 
@@ -114,9 +115,12 @@ def test_validate_is_red_with_an_environment_that_it_must_not_make(lost):
     assert names_the_card(done.stderr) and lost.result()["lost"]["id"] == "no-device-node"
 
 
-def test_a_soak_is_red(lost):
+def test_a_soak_is_red_and_leaves_its_reports(lost):
     done = lost.xpulab("run", "--level", "soak", "--hours", "0.001", "--out", "out")
     assert done.returncode == 1 and names_the_card(done.stdout) and not lost.result()["green"]
+    soak = lost.result("soak.json", "soak_result.schema.json")
+    assert (soak["outcome"], soak["rounds"], soak["lost"]["id"]) == ("failed", 0, "no-device-node")
+    assert names_the_card((lost.folder / "out/summary.txt").read_text(encoding="utf-8"))
 
 
 def test_a_node_of_a_fleet_is_red(lost):
@@ -125,6 +129,18 @@ def test_a_node_of_a_fleet_is_red(lost):
     assert (lost.folder / "n1.zip").exists(), done.stdout + done.stderr
     shown = lost.xpulab("fleet", "show", str(lost.folder))
     assert shown.returncode == 1 and "which Paddle cannot use" in shown.stdout
+
+
+def test_plain_papermill_is_red_before_the_first_section(lost):
+    notebook = nbformat.read(files.NOTEBOOKS / "00_environment.ipynb", as_version=4)
+    sections = (index for index, cell in enumerate(notebook.cells) if "section" in cell.metadata.get("xpulab", {}))
+    notebook.cells = notebook.cells[: next(sections)]  # its head, so that nothing long runs where this is not red
+    nbformat.write(notebook, lost.folder / "head.ipynb")
+    done = lost.run(sys.executable, "-m", "papermill", "--no-progress-bar", "head.ipynb", "out.ipynb")
+    assert done.returncode == 1 and names_the_card(done.stderr)
+    executed = nbformat.read(lost.folder / "out.ipynb", as_version=4)
+    errors = [output for cell in executed.cells for output in cell.get("outputs", []) if output.output_type == "error"]
+    assert [error.ename for error in errors] == ["AcceleratorLost"]
 
 
 USE = "from xpulab.notebook.device import use_device\nprint(use_device({}).name)"

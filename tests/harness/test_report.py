@@ -340,7 +340,7 @@ def test_the_terminal_has_one_line_for_all_known_defects_with_the_command_that_l
     rows = (Row("float16", "known", 3.0, "< 1", "rejected", "a defect"), Row("float32", "passed", 0.1, "< 1", "rejected"))
     text = format_result(result_of(verdict("n", record("n.one"), record("n.two", "known", rows=rows, reason="a defect"))))
     (line,) = (line for line in text.splitlines() if "known" in line)
-    assert line.startswith("1 checks met known defects") and "xpulab report --known --run " in line
+    assert line.startswith("1 check met known defects") and "xpulab report --known --run " in line
     assert "n.two" not in text
 
 

@@ -30,7 +30,9 @@ def check_options(is_soak: bool, prove: bool, bundle: Path | None) -> None:
         refuse_existing(bundle)
 
 
-def refused(plans: Sequence[Plan], cards: int, seed: int, folder: Path, lost: Lost, resume: bool, bundle: Path | None) -> None:
+def refused(
+    plans: Sequence[Plan], cards: int, seed: int, folder: Path, lost: Lost, resume: bool, bundle: Path | None
+) -> Result:
     """Report a run of which nothing ran, because Paddle cannot use the accelerator that this machine is meant to have.
 
     cards, seed: as they were asked for. folder: of the reports. resume: whether it may hold a run that was interrupted.
@@ -47,6 +49,17 @@ def refused(plans: Sequence[Plan], cards: int, seed: int, folder: Path, lost: Lo
         write_bundle(folder, bundle)
     print(f"report: {folder / 'index.html'}")
     print(format_result(result))
+    return result
+
+
+def refused_soak(result: Result, plans: Sequence[Plan], hours: float | None) -> None:
+    """Write what programs read of a soak beside the reports of its run, of which nothing ran. hours: as they were asked for."""
+    from xpulab.harness.soak import report
+    from xpulab.harness.soak.summary import Summary
+
+    summary = Summary(result.target, tuple(plans), (), 0.0, hours, False, result.folder, None, result.lost)
+    for name, text in report.files_of_refused(summary).items():
+        (result.folder / name).write_text(text, encoding="utf-8")
 
 
 def proved(outcome: Outcome, number: int, jobs: int, console: Console) -> Result:

@@ -88,9 +88,10 @@ def run(
         if device == SIMULATED:
             chosen.cards(device, cards, _plans(notebooks, level, checks, hours))
     except AcceleratorLost as error:
-        ending.refused(
-            _plans(notebooks, level, checks, hours), cards or 1, seed, chosen.folder(out), error.lost, resume, bundle
-        )
+        plans = _plans(notebooks, level, checks, hours)
+        result = ending.refused(plans, cards or 1, seed, chosen.folder(out), error.lost, resume, bundle)
+        if is_soak:
+            ending.refused_soak(result, plans, hours)
         raise typer.Exit(1) from error
     with fork_server.started(device, cold or is_soak) as begun:  # it imports while the notebooks are read
         plans = _plans(notebooks, level, checks, hours)

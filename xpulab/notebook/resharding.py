@@ -176,3 +176,20 @@ def read_epochs(forms: Sequence[str]) -> dict[tuple[str, bool], list[Any]]:
         except Exception as error:  # an error of one form must not stop the others
             found[form, split_before] = [f"{type(error).__name__}: {error}"[:200]] * 3
     return found
+
+
+def gather_first_batch() -> dict[str, np.ndarray]:
+    """On one of four ranks: axes of the mesh to the first batch that shard_dataloader gives it along dp, gathered.
+
+    "mp x dp, declared again" is the batch of the mesh whose first axis is mp, under the placements that say how it is cut.
+    """
+    dist.init_parallel_env()
+    found = {}
+    for axes in (["dp", "mp"], ["mp", "dp"]):
+        mesh = dist.ProcessMesh(ranks_of((2, 2)), dim_names=axes)
+        loader = paddle.io.DataLoader(Numbered("dict"), batch_size=4)
+        x = next(iter(dist.shard_dataloader(loader, mesh, shard_dims="dp")))["x"]
+        found[" x ".join(axes)] = whole(x)
+    along_dp = [dist.Replicate(), dist.Shard(0)]
+    found["mp x dp, declared again"] = whole(dist.auto_parallel.api.dtensor_from_local(x._local_value(), mesh, along_dp))
+    return found

@@ -92,6 +92,23 @@ def test_a_wrong_sum_is_named_and_with_drain_the_node_is_out_of_service_with_the
     assert cluster.reason("node3").startswith("[node_problem] xpulab collectives.smoke-values")
 
 
+def test_a_node_that_lost_its_card_is_red_and_names_it(cluster, tmp_path):
+    """All nodes are this machine; node2 has a bus with a Kunlun card, and no /dev/xpu0."""
+    card = tmp_path / "root/sys/bus/pci/devices/0000:03:00.0"
+    card.mkdir(parents=True)
+    for name, value in (("vendor", "1d22"), ("device", "3688"), ("class", "120000")):
+        (card / name).write_text(f"0x{value}\n")
+    (tmp_path / "empty").mkdir()
+    cluster.give("node1", XPULAB_SYSTEM_ROOT=str(tmp_path / "empty"))
+    cluster.give("node2", XPULAB_SYSTEM_ROOT=str(tmp_path / "root"))
+    arguments = ["--nodes", "node[1-2]", "--device", "auto", "--timeout", "4", "--wait", "1", "--out", str(tmp_path / "out")]
+    done = cluster.run(*COMMAND, "run", "00_environment", "--level", "smoke", *arguments, timeout=300)
+    record = json.loads((tmp_path / "out" / "fleet.json").read_text())
+    nodes = {each["answer"]["node"]: each for each in record["nodes"]}
+    assert (done.returncode, nodes["node1"]["status"], nodes["node2"]["status"]) == (1, "green", "red"), done.stdout
+    assert "this machine is meant to have an XPU, which Paddle cannot use" in nodes["node2"]["sentence"]
+
+
 def test_ctrl_c_cancels_the_jobs_and_reports_what_came_in(cluster, interrupted, tmp_path):
     command = [*COMMAND, "run", "07_collectives", "--nodes", "3", "--level", "standard", "--device", "sim", "--cards", "2"]
     command += ["--engine-options", "--comment=lab", "--out", str(tmp_path / "out")]

@@ -355,3 +355,29 @@ def micro_batches_of_a_pipeline_refused(real, self):
     if self.pipeline_parallel_degree > 1 and self.gradient_accumulation_steps > 1:
         raise ValueError("a pipeline takes one micro-batch")
     real(self)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-dataloader.declared",),
+    also_on=("sim",),
+    wraps="paddle.distributed.auto_parallel.api:ShardDataloader._get_mesh_and_placement",
+)
+def batches_declared_whole(real, self, index):
+    """The function shard_dataloader declares that every rank holds the whole batch."""
+    import paddle.distributed as dist
+
+    mesh, placements = real(self, index)
+    return mesh, [dist.Replicate() for _ in placements]
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-dataloader.declared",),
+    wraps="paddle.distributed.auto_parallel.api:dtensor_from_local",
+)
+def only_the_first_axis_is_declared(real, tensor, mesh, placements):
+    """The function dtensor_from_local declares a cut along the first axis of the mesh, whichever axis it was given."""
+    return real(tensor, mesh, sorted(placements, key=lambda each: each.is_replicated()))

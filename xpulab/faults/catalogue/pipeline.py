@@ -173,3 +173,20 @@ def one_micro_batch_at_a_time(_real, self, arg_mbs=None, kwarg_mbs=None, target_
         stage.backward_one_chunk(chunk, loss=self._maybe_get_loss(stage, chunk))
         exchange(stage.get_bwd_send_ops(chunk))
     self._update_losses(stage, losses)
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.all-layers",),
+    also_on=("sim",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_manual_model_split",
+)
+def groups_lose_all_layers_but_the_first(real, model, *rest):
+    """The split of a model into stages keeps only the first layer of a group of layers."""
+    from types import SimpleNamespace
+
+    from paddle import nn
+
+    kept = nn.LayerList([each[0] if isinstance(each, nn.Sequential) else each for each in model.layers])
+    return real(SimpleNamespace(layers=kept, config=model.config), *rest)

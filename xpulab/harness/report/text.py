@@ -21,7 +21,8 @@ def format_result(result: Result) -> str:
     lines = [line for verdict in result.verdicts for line in _notebook(verdict)]
     lines += _proof(result.proof) if result.proof else []
     if known := [record for record in result.defects if record.outcome == "known"]:
-        lines.append(f"{len(known)} checks met known defects of this release: xpulab report --known --run {result.folder}")
+        met = "1 check" if len(known) == 1 else f"{len(known)} checks"
+        lines.append(f"{met} met known defects of this release: xpulab report --known --run {result.folder}")
     verdict = "green" if result.is_green else "RED"
     if result.is_partial:
         lines.append(PARTIAL)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from xpulab.harness.report.result import SCOPE
 from xpulab.harness.soak.rounds import Round, extremes, part_names
 from xpulab.harness.soak.summary import Summary, spread, to_json
 
@@ -27,6 +26,11 @@ def files(summary: Summary) -> dict[str, str]:
     }
 
 
+def files_of_refused(summary: Summary) -> dict[str, str]:
+    """The reports by file name of a soak that could not start; `xpulab run` writes junit.xml of every such run."""
+    return {name: text for name, text in files(summary).items() if name != "junit.xml"}
+
+
 def format_round(this: Round) -> str:
     """The line of a round for a terminal, its problems below."""
     shown = "".join(f", {text}" for text in _parts(this))
@@ -44,6 +48,10 @@ def format_summary(summary: Summary) -> str:
 
 def _lines(summary: Summary) -> Iterator[str]:
     rounds, target = summary.rounds, summary.target
+    if summary.lost:
+        yield f"soak on {target.device}, {', '.join(plan.name for plan in summary.plans)}: it did not start"
+        yield str(summary.lost)
+        return
     ended = "interrupted after" if summary.interrupted else "ended after"
     yield f"soak on {target.device}, {', '.join(plan.name for plan in summary.plans)}: {ended} {_hours(summary.seconds)}"
     seeds = sorted({each.seed for each in rounds})
@@ -64,7 +72,7 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield f"  memory       {used}"
         yield f"               this process {first.own} and {last.own} MiB, /dev/shm {first.shared} and {last.shared} MiB"
     yield from _problems(summary)
-    yield SCOPE[target.device]
+    yield summary.scope
     yield f"{_VERDICTS[summary.outcome]}: report {summary.folder}"
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from xpulab.doctor.meant import Lost
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import SCOPE
@@ -27,6 +28,7 @@ class Summary:
     seconds: how long it took. hours: what was asked for, None for until it is interrupted.
     interrupted: whether it was ended from outside. folder: the absolute path of its reports.
     first_bad: the number of the first round with a problem, whose reports are kept; None when there is none.
+    lost: the accelerator that the machine is meant to have and that Paddle cannot use, so that no round ran; else None.
     """
 
     target: Target
@@ -37,11 +39,17 @@ class Summary:
     interrupted: bool
     folder: Path
     first_bad: int | None
+    lost: Lost | None = None
 
     @property
     def found(self) -> tuple[Found, ...]:
         """All problems, the first one first."""
         return tuple(found for each in self.rounds for found in each.found)
+
+    @property
+    def scope(self) -> str:
+        """What the soak says, and what it does not."""
+        return f"No round ran: {self.lost.headline}" if self.lost else SCOPE[self.target.device]
 
     @property
     def complete(self) -> tuple[Round, ...]:
@@ -55,15 +63,15 @@ class Summary:
 
     @property
     def outcome(self) -> str:
-        """ "failed" when something was found, else "passed" when rounds were compared, else "nothing compared"."""
-        if self.found:
+        """ "failed" when something was found or lost, else "passed" when rounds were compared, else "nothing compared"."""
+        if self.found or self.lost:
             return "failed"
         return "passed" if self.repeated else "nothing compared"
 
     @property
     def exit_code(self) -> int:
-        """1 when something was found, however it ended; else 130 when interrupted; else 0, or 2 when no value was compared."""
-        if self.found:
+        """1 when it failed, however it ended; else 130 when interrupted; else 0, or 2 when no value was compared."""
+        if self.outcome == "failed":
             return 1
         if self.interrupted:
             return 130
@@ -93,7 +101,8 @@ def to_json(summary: Summary) -> dict[str, Any]:
         "outcome": summary.outcome,
         "interrupted": summary.interrupted,
         "device": target.device,
-        "scope": SCOPE[target.device],
+        "scope": summary.scope,
+        "lost": asdict(summary.lost) if summary.lost else None,
         "level": target.level,
         "cards": target.cards,
         "hours_asked": summary.hours,
