@@ -37,6 +37,12 @@ def test_a_correct_device_passes_and_each_control_is_rejected(add_rows):
     assert {row.control for row in record.rows if row.outcome != "skipped"} == {"rejected"}
 
 
+def test_frozen_inputs_leave_the_gradients_of_the_others_as_they_are():
+    record = recorded(lambda rows: fused_kernels.frozen_rows(rows, "float32", None, 0))
+    assert [row.case for row in record.rows if row.outcome == "failed"] == ["layer_norm, input 2 is frozen, float32"]  # known
+    assert {row.control for row in record.rows if row.outcome != "skipped"} == {"rejected"}
+
+
 def test_a_linear_layer_in_bfloat16_fails(monkeypatch):
     real = F.linear
     monkeypatch.setattr(F, "linear", lambda x, w: real(x + (x.astype("bfloat16").astype("float32") - x).detach(), w))

@@ -1,6 +1,7 @@
 """Fused operators of language models, forward and backward: what they compute, and their formulas in double precision.
 
-Not every device has a kernel for each of them: `fused_rows` adds a row that is skipped where the device is known to have none.
+Not every device has a kernel for each of them: a row is skipped where the device is known to have none.
+Offered: FUSED, fused_rows, FROZEN, frozen_rows.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 import paddle
 import paddle.incubate.nn.functional as fused
 import paddle.nn.functional as F
+from paddle.distributed.fleet.utils import recompute
 from paddle.incubate.operators.softmax_mask_fuse_upper_triangle import softmax_mask_fuse_upper_triangle
 
 from xpulab.checks.table import Table
-from xpulab.notebook.llm_kernels import compare_results
+from xpulab.notebook.llm_kernels import bound, compare_results
 from xpulab.notebook.missing_kernels import results_of
 from xpulab.notebook.precision import on_device
 from xpulab.reference import kernels
@@ -54,9 +57,11 @@ def _angles() -> tuple[np.ndarray, np.ndarray]:
     return np.cos(angles), np.sin(angles)
 
 
-def _rope(heads: paddle.Tensor) -> paddle.Tensor:
-    cosine, sine = (paddle.to_tensor(each[None, :, None, :]).astype(heads.dtype) for each in _angles())
-    return fused.fused_rotary_position_embedding(heads, None, None, sin=sine, cos=cosine, use_neox_rotary_style=False)[0]
+def _rope(query: paddle.Tensor, key: paddle.Tensor | None = None, value: paddle.Tensor | None = None) -> paddle.Tensor:
+    """Queries, and keys and values if there are any, turned and joined along the batch."""
+    cosine, sine = (paddle.to_tensor(each[None, :, None, :]).astype(query.dtype) for each in _angles())
+    turned = fused.fused_rotary_position_embedding(query, key, value, sin=sine, cos=cosine, use_neox_rotary_style=False)
+    return paddle.concat([each for each, given in zip(turned, (query, key, value), strict=True) if given is not None])
 
 
 def _upper_triangle(scores: np.ndarray, g: np.ndarray) -> Sequence[np.ndarray]:
@@ -72,9 +77,13 @@ def _biased(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, g: np.ndarray) 
     return result + bias, of_x, of_weight, g.sum(axis=0)
 
 
-def _turned(heads: np.ndarray, g: np.ndarray) -> Sequence[np.ndarray]:
-    cosine, sine = _angles()
-    return kernels.rotated(heads, cosine, sine), kernels.rotated(g, cosine, -sine)
+def _turned(*given: np.ndarray) -> Sequence[np.ndarray]:
+    (cosine, sine), (*heads, g) = _angles(), given
+    return kernels.rotated(np.concatenate(heads), cosine, sine), *np.split(kernels.rotated(g, cosine, -sine), len(heads))
+
+
+def _attended(query: np.ndarray, key: np.ndarray, value: np.ndarray, g: np.ndarray) -> Sequence[np.ndarray]:
+    return kernels.attention(query, key, value, np.tril(np.ones((POSITIONS, POSITIONS), bool)), g)
 
 
 FUSED: dict[str, FusedOperator] = {
@@ -114,6 +123,35 @@ FUSED: dict[str, FusedOperator] = {
 """By name the fused operators. The shapes have no power of two where a kernel could rely on one."""
 
 
+FROZEN: dict[str, FusedOperator] = {
+    **{name: each for name, each in FUSED.items() if each.trains and len(each.shapes) > 1},
+    "fused_rotary_position_embedding": FusedOperator(
+        "fused_rotary_position_embedding", ((2, POSITIONS, 3, SIZE),) * 3, _rope, _turned
+    ),
+    "linear": FusedOperator("linear", ((33, 96), (96, 40), (40,)), lambda *given: F.linear(*given), _biased),
+    "layer_norm": FusedOperator(
+        "layer_norm",
+        ((33, 96), (96,)),
+        lambda x, weight: F.layer_norm(x, [96], weight=weight, epsilon=EPSILON),
+        lambda x, weight, g: kernels.layer_norm(x, weight, EPSILON, g),
+    ),
+    "attention": FusedOperator(
+        "flash_attn",
+        ((2, POSITIONS, 3, SIZE),) * 3,
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        _attended,
+    ),
+}
+"""By name the operators of a layer with several inputs, of which some may be frozen, as in fine-tuning with LoRA."""
+
+_WAYS: dict[str, Callable[..., paddle.Tensor]] = {
+    "kept": lambda function, *inputs: function(*inputs),
+    "recomputed": lambda function, *inputs: recompute(function, *inputs, use_reentrant=True),
+    "recomputed without reentrant": lambda function, *inputs: recompute(function, *inputs, use_reentrant=False),
+}
+"""By name how an operator is called: what it saves is kept for the backward pass, or computed again."""
+
+
 def fused_rows(rows: Table, dtype: str, kept: int | None, seed: int) -> None:
     """Rows: the result and the gradients of each fused operator in this type; skipped where the device is known to lack it."""
     for name, operator in FUSED.items():
@@ -144,3 +182,55 @@ def _result(operator: FusedOperator, inputs: Sequence[paddle.Tensor]) -> list[pa
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Currently, fused_dropout_add")  # falls back to two operators
         return [operator.compute(*inputs)]
+
+
+def frozen_rows(rows: Table, dtype: str, kept: int | None, seed: int) -> None:
+    """Rows: each operator of FROZEN with every choice of inputs that are frozen; a row has all of _WAYS, one after another.
+
+    What learns has the gradient that it has when all inputs learn. What is frozen has none, which counts as zeros. The control
+    is shifted by one element.
+    """
+    for name, operator in FROZEN.items():
+        rng = np.random.default_rng(seed)
+        drawn = [on_device(rng.standard_normal(shape, "float32"), dtype) for shape in operator.shapes]
+        inputs, arrays = [tensor for tensor, _ in drawn], [array for _, array in drawn]
+        result = results_of(rows, f"{name}, result, {dtype}", partial(_result, operator, inputs), operator.kernel, dtype)
+        if not result:
+            continue
+        upstream, g = on_device(rng.standard_normal(result[0].shape, "float32"), dtype)
+        exact = operator.formula(*arrays, g)[1:]
+        units = [bound(dtype, kept) * np.abs(each).max() for each in exact]
+        for learns in product((True, False), repeat=len(inputs)):
+            if all(learns) or not any(learns):
+                continue
+            case, train = f"{name}, {_format_frozen(learns)}, {dtype}", partial(_gradients, operator, inputs, upstream, learns)
+            if found := results_of(rows, case, train, operator.kernel, dtype, "gradient"):
+                want = [each * has_one for each, has_one in zip(exact, learns, strict=True)] * len(_WAYS)
+                got = [each.astype("float64").numpy() for each in found]
+                measured, expected = (
+                    np.concatenate([each.ravel() / unit for each, unit in zip(arrays, units * len(_WAYS), strict=True)])
+                    for arrays in (got, want)
+                )
+                rows.close(case, measured, expected, atol=1.0, control=np.roll(expected, 1))
+
+
+def _gradients(
+    operator: FusedOperator, inputs: Sequence[paddle.Tensor], upstream: paddle.Tensor, learns: Sequence[bool]
+) -> list[paddle.Tensor]:
+    """By way the gradients of the inputs: zeros for a frozen one without, NaN for a frozen one with and for another without."""
+    found = []
+    for call in _WAYS.values():
+        copies = [tensor.detach() for tensor in inputs]
+        for tensor, has_one in zip(copies, learns, strict=True):
+            tensor.stop_gradient = not has_one
+        call(lambda *given: _result(operator, given)[0], *copies).backward(upstream)
+        for tensor, has_one in zip(copies, learns, strict=True):
+            gradient = tensor.grad if has_one == (tensor.grad is not None) else paddle.full_like(tensor, np.nan)
+            found.append(paddle.zeros_like(tensor) if gradient is None else gradient)
+    return found
+
+
+def _format_frozen(learns: Sequence[bool]) -> str:
+    """ "input 1 is frozen", "inputs 1 and 3 are frozen"."""
+    numbers = [str(number) for number, has_one in enumerate(learns, 1) if not has_one]
+    return f"inputs {' and '.join(numbers)} are frozen" if len(numbers) > 1 else f"input {numbers[0]} is frozen"

@@ -33,32 +33,33 @@ class Expert(nn.Layer):
         return self.down(F.silu(self.up(x)))
 
 
-def exchange(rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) -> paddle.Tensor:
+def exchange(rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int], group: Any = None) -> paddle.Tensor:
     """All-to-all: rank r gets the r-th part of the rows of every rank, in the order of the ranks.
 
     rows: [sum(sent), ...], in the order of the ranks that they go to. sent, received: how many rows go to and come from each
-    rank. Every rank must call it. gloo has no all-to-all: on the CPU every rank gathers everything and keeps its parts.
+    rank. group: the ranks, all by default; each of them must call it. gloo has no all-to-all: on the CPU every rank gathers
+    everything and keeps its parts.
     """
-    if dist.get_world_size() == 1:
+    if dist.get_world_size(group) == 1:
         return rows.clone()  # Paddle has no communicator for one rank
     if paddle.get_device() == "cpu":  # not rows.place: an empty tensor of a card may be on the CPU
-        return _gathered_and_kept(rows, sent, received)
+        return _gathered_and_kept(rows, sent, received, group)
     out = paddle.empty([sum(received), *rows.shape[1:]], dtype=rows.dtype)
     if rows.size == 0:
         rows = paddle.empty(rows.shape, rows.dtype)  # the result of other operators without elements may be on the CPU
-    dist.alltoall_single(out, rows.contiguous(), in_split_sizes=list(sent), out_split_sizes=list(received))
+    dist.alltoall_single(out, rows.contiguous(), in_split_sizes=list(sent), out_split_sizes=list(received), group=group)
     return out
 
 
-def _gathered_and_kept(rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) -> paddle.Tensor:
-    rank = dist.get_rank()
+def _gathered_and_kept(rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int], group: Any) -> paddle.Tensor:
+    rank = dist.get_rank(group)
     everyone: list[paddle.Tensor] = []
-    dist.all_gather(everyone, paddle.to_tensor([sent], dtype="int64"))
+    dist.all_gather(everyone, paddle.to_tensor([sent], dtype="int64"), group=group)
     splits = paddle.concat(everyone).numpy()  # [senders, receivers]
     longest = max(1, int(splits.sum(axis=1).max()))  # gloo cannot gather tensors of different lengths, nor empty ones
     padded = paddle.concat([rows, paddle.zeros([longest - len(rows), *rows.shape[1:]], rows.dtype)])
     gathered: list[paddle.Tensor] = []
-    dist.all_gather(gathered, padded)
+    dist.all_gather(gathered, padded, group=group)
     starts = splits.cumsum(axis=1) - splits
     ends = starts[:, rank] + received
     return paddle.concat([each[int(a) : int(b)] for each, a, b in zip(gathered, starts[:, rank], ends, strict=True)])
@@ -68,14 +69,16 @@ class AllToAll(paddle.autograd.PyLayer):
     """exchange() with a gradient: what came from a rank goes back to it."""
 
     @staticmethod
-    def forward(ctx: Any, rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int]) -> paddle.Tensor:
-        ctx.splits = sent, received
-        return exchange(rows, sent, received)
+    def forward(
+        ctx: Any, rows: paddle.Tensor, sent: Sequence[int], received: Sequence[int], group: Any = None
+    ) -> paddle.Tensor:
+        ctx.splits, ctx.group = (sent, received), group
+        return exchange(rows, sent, received, group)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
         sent, received = ctx.splits
-        return exchange(gradient, received, sent)
+        return exchange(gradient, received, sent, ctx.group)
 
 
 def random_weights(hidden: int, inner: int, experts: int, seed: int) -> Weights:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xpulab.faults.fault import fault
 
 
@@ -191,3 +193,36 @@ def fused_norm_without_epsilon(real, x, weight, bias, epsilon, *given, **named):
 def fused_dropout_add_forgets_its_gradient(real, x, y, **named):
     """The fused dropout and addition gives no gradient to what it adds."""
     return real(x, y.detach() + 0 * y, **named)
+
+
+@fault("15_numerics", detected_by=("operators.frozen",), wraps="paddle.nn.functional:swiglu")
+def swiglu_gradient_needs_a_gate_that_learns(real, gate, up=None, name=None):
+    """The gradient of swiglu ends with an error where its first input is frozen."""
+    import paddle
+
+    class WithoutMemory(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx: Any, result: Any) -> Any:
+            return result.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            raise RuntimeError("(InvalidArgument) The type of data we are trying to retrieve does not match: dx is null.")
+
+    result = real(gate) if up is None else real(gate, up)
+    return WithoutMemory.apply(result) if gate.stop_gradient and up is not None else result
+
+
+@fault("15_numerics", detected_by=("operators.frozen",), wraps="paddle.nn.functional:scaled_dot_product_attention")
+def keys_learn_only_with_their_values(real, query, key, value, *given, **named):
+    """Attention gives the keys no gradient where the values are frozen."""
+    return real(query, key.detach() + 0 * key if value.stop_gradient else key, value, *given, **named)
+
+
+@fault("15_numerics", detected_by=("operators.frozen",), wraps="paddle.distributed.fleet.recompute.recompute:detach_variable")
+def recomputed_inputs_all_learn(real, inputs):
+    """A function that is recomputed computes the gradients of its frozen inputs, too."""
+    copies = real(inputs)
+    for copy in copies:
+        copy.stop_gradient = False
+    return copies
