@@ -87,7 +87,7 @@ def _table(trials: list[dict[str, Any]]) -> list[str]:
 
 def _row(trial: dict[str, Any]) -> str:
     reason = trial["reason_contains"]
-    detected = f"the notebook's end: *{reason}*" if reason and not trial["missed"] else ", ".join(trial["detected_by"])
+    detected = f"a cell that raises: *{reason}*" if reason and not trial["missed"] else ", ".join(trial["detected_by"])
     lane = trial["device"] if trial["level"] == "quick" else f"{trial['device']}, {trial['level']}"
     cells = (trial["fault"], trial["what"], lane, detected or "-", f"{trial['seconds']:.0f}")
     return _line(cells)

@@ -15,7 +15,7 @@ import pytest
 from tests.harness.conftest import make, save, section
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
-from xpulab.harness.plan import read_plan
+from xpulab.harness.plan import plan_of_checks, read_plan
 from xpulab.sim.build import built
 
 pytestmark = pytest.mark.integration
@@ -25,8 +25,7 @@ BASE = CHECK.format("base", 2)
 KILL = "import os, signal\nos.write(2, b'last line\\n')\nos.kill(os.getpid(), signal.SIGKILL)"
 ENDLESS = "import time\nwhile True:\n    time.sleep(0.01)"
 DEAF = "import time\nwhile True:\n    try:\n        time.sleep(0.01)\n    except KeyboardInterrupt:\n        pass"
-LOSE_THE_CARD = 'from xpulab import sim\nsim.set_faults("lose task")\nfloat(paddle.arange(3, dtype="float32").sum())'
-ONE_CALL_FAILS = LOSE_THE_CARD.replace("lose task", "fail alloc") + '\nraise ValueError("one")'
+STICKY = 'from xpulab import sim\nsim.set_faults("{0}")\nraise ValueError("the first of many")'
 ON_SIM = 'import paddle\nfrom xpulab.notebook.device import use_device\nuse_device("sim", 1)'
 
 
@@ -70,12 +69,13 @@ def notebook(ran):
 
 @pytest.fixture
 def run(tmp_path):
-    """run(notebook, device): the verdict on it."""
+    """run(notebook, device, checks): the verdict on it, or on the sections of these checks."""
 
-    def execute(notebook, device="cpu"):
+    def execute(notebook, device="cpu", checks=()):
         if device == "sim":
             built()  # not within a notebook's time
         plan = read_plan(save(notebook, tmp_path / "demo.ipynb"), "quick")
+        plan = plan_of_checks(plan.chapter, "quick", checks) if checks else plan
         (tmp_path / "out").mkdir()
         [(_, executed)] = Execution(Target(device, "quick", 1), tmp_path / "out", lambda *cell: None).run([plan], 1)
         return judge(plan, executed)
@@ -120,6 +120,12 @@ def test_after_a_dead_kernel_what_does_not_need_its_section_runs_in_a_new_one(ru
     assert verdict.notes == ("the kernel died in cell 5 of section data; went on in a new kernel",)
 
 
+def test_an_excerpt_goes_on_in_a_new_kernel_and_calls_its_cells_as_the_whole_notebook_does(run, notebook, ran):
+    verdict = run(notebook(KILL), checks=["demo.uses", "demo.alone"])
+    assert outcomes(verdict) == {"base": "passed", "uses": "missing", "alone": "passed"} and ran() == "hbdhba"
+    assert reasons(verdict) == {"uses": "after cell 5 of section data ended its kernel"}
+
+
 def test_the_executed_notebook_shows_each_cell_once_and_which_one_failed(run, notebook):
     cells = code(run(notebook(KILL)))
     ended = [cell.metadata.papermill.status for cell in cells[3:8]]
@@ -158,8 +164,13 @@ def test_after_a_cell_that_never_ends_the_rest_runs_in_a_new_kernel(run, noteboo
     assert verdict.notes == ("cell 5 of section data had not ended after 10 s; went on in a new kernel",)
 
 
-def test_after_an_error_that_the_device_does_not_recover_from_the_rest_runs_in_a_new_kernel(run, notebook, ran):
-    verdict = run(notebook(LOSE_THE_CARD, head=ON_SIM), "sim")
+@pytest.mark.parametrize("fault", ["lose task", "flip copy kind=d2h bit=30", "hang copy kind=d2h"])
+def test_after_an_error_that_the_device_does_not_recover_from_the_rest_runs_in_a_new_kernel(
+    run, notebook, ran, monkeypatch, fault
+):
+    if "hang" in fault:
+        monkeypatch.setattr("xpulab.harness.engine.ANSWER_SECONDS", 0.5)
+    verdict = run(notebook(STICKY.format(fault), head=ON_SIM), "sim")
     assert outcomes(verdict) == AFTER_DATA and ran() == "hfbdhbal"
     assert verdict.reasons[0].startswith("cell 5 of section data raised")
     assert verdict.notes == ("the device computed no more after cell 5 of section data raised; went on in a new kernel",)

@@ -18,7 +18,7 @@ PLANS = {plan.name: plan for plan in make_plans([], "quick")}
 
 
 def cells(fault):
-    """How many cells run for the fault, all of them for one that ends its notebook."""
+    """How many cells run for the fault, all of them for one after which a cell raises."""
     plan = PLANS[fault.notebook]
     detecting = [check for check in plan.chapter.checks if check.name in fault.detected_by]
     part = plan if fault.reason_contains else Plan(plan.chapter, "quick", plan.chapter.closure_of(detecting), partial=True)

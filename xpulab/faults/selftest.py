@@ -116,7 +116,7 @@ class _Case:
 
     @property
     def plan(self) -> Plan:
-        """All of the notebook for a fault that ends it, and at level smoke; else the sections of the checks."""
+        """All of the notebook for a fault after which a cell raises, and at level smoke; else the sections of the checks."""
         chapter = chapter_of(self.fault)
         if self.fault.reason_contains or self.level == "smoke":
             return plan_of(chapter, self.level)
@@ -163,7 +163,7 @@ def try_fault(fault: Fault, environment: Mapping[str, str], level: str = "quick"
 def controls(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str]) -> Iterator[Control]:
     """Run the sections of these faults without the faults, the same ones once; as `trials` otherwise.
 
-    A fault that ends its notebook is tried in the whole of it, which `xpulab run` runs: it has no control here.
+    A fault after which a cell raises is tried in the whole notebook, which `xpulab run` runs: it has no control here.
     """
     alike: dict[tuple, list[_Case]] = {}
     for case in (case for fault in faults if not fault.reason_contains for case in _cases(fault)):

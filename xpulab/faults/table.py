@@ -63,7 +63,7 @@ def format_trials(trials: Sequence[Trial]) -> str:
         fault = trial.fault
         where = f"{fault.notebook}, {fault.device}, {trial.level}, {trial.seconds:.0f} s"
         lines.append(f"{format_outcome(trial)}  {format_name(trial)}: {fault.what} ({where})")
-        end = [f"the notebook's end, with a reason that contains {fault.reason_contains!r}"] if fault.reason_contains else []
+        end = [f"a cell that raises, with a reason that contains {fault.reason_contains!r}"] if fault.reason_contains else []
         lines.append(f"          expected     {', '.join(end or trial.expected)}")
         lines.append(f"          detected by  {', '.join([] if trial.missed else end) or ', '.join(trial.detected_by) or '-'}")
         if trial.missed:

@@ -17,10 +17,7 @@ from xpulab.records.record import record_in
 
 
 class Course:
-    """Answers the engine (xpulab.harness.engine.Course) from the plan.
-
-    variables: those of the notebook's kernels: what the next one is given.
-    """
+    """What the engine (xpulab.harness.engine) asks and tells about the notebook that it executes."""
 
     def __init__(
         self,
@@ -30,7 +27,10 @@ class Course:
         scratch: Path,
         on_loss: Callable[[NotebookNode], None],
     ) -> None:
-        """variables: is changed. scratch: a folder. on_loss: called with a cell that cost its kernel, and new outputs only."""
+        """variables: of the notebook's kernels; what the next one is given is added. scratch: a folder.
+
+        on_loss: called with a cell that cost its kernel, and those of its outputs that nobody was told yet.
+        """
         self._plan, self._watchdog, self._on_loss = plan, watchdog, on_loss
         self._variables = variables
         self._left_out, self._earlier = scratch / "left_out.json", scratch / "earlier.json"

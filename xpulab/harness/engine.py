@@ -5,7 +5,7 @@ the device computes no more), what is left runs in a new kernel. The cells that 
 executed notebook keeps what they showed first, and gets in addition what is red in the copies. A cell that cost its kernel
 never runs again, so that each new kernel gets further than the one before.
 
-Which cells are still of use, and which must run again, is the caller's to say.
+Which cells are still of use, and which must run again, is the course's to say (xpulab.harness.course).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from queue import Empty
-from typing import Any, Protocol
+from typing import Any
 
 from jupyter_core.utils import ensure_async, run_sync
 from nbclient.exceptions import DeadKernelError
@@ -22,6 +22,7 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
 from papermill.execute import ERROR_MARKER_TAG, ERROR_MESSAGE_TEMPLATE
 
+from xpulab.harness.course import Course
 from xpulab.harness.lost import DEVICE, DIED, LATE, KernelLoss, has_raised, mark, mark_as_gone_on
 from xpulab.records.record import RED, record_in
 
@@ -39,25 +40,6 @@ _OF_THE_CLIENT = ("kernel_manager_class", "shutdown_kernel", "on_notebook_start"
 
 class NoNewKernel(Exception):
     """A kernel was lost, and none could be started in its place."""
-
-
-class Course(Protocol):
-    """What the engine asks and tells about the notebook that it executes."""
-
-    def left_out(self, notebook: NotebookNode) -> frozenset[int]:
-        """After a cell raised: the indices of the cells that are not to run any more."""
-
-    def needed_again(self, notebook: NotebookNode, last: int) -> tuple[int, ...]:
-        """The indices of the cells that a new kernel must run to go on below the cell `last`; none when nothing is left."""
-
-    def limit_of_late_cell(self) -> float | None:
-        """The time limit in seconds at which the cell was stopped that has just ended; None when it was not."""
-
-    def kernel_lost(self, cell: NotebookNode, loss: KernelLoss) -> None:
-        """The cell, which is marked, has cost its kernel."""
-
-    def before_new_kernel(self, notebook: NotebookNode) -> None:
-        """The kernel is of no use any more; a new one will be started in its place."""
 
 
 class _Client(PapermillNotebookClient):

@@ -29,7 +29,7 @@ def optimizer_does_not_step(_real, self):
     wraps="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
 )
 def nan_loss_stops_training(forward, self, *given):
-    """The loss is NaN; PaddleNLP's own Trainer raises an error, and the notebook ends."""
+    """The loss is NaN; PaddleNLP's own Trainer raises an error."""
     return forward(self, *given) * float("nan")
 
 
