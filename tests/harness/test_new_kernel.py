@@ -15,6 +15,7 @@ import pytest
 from tests.harness.conftest import make, save, section
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
+from xpulab.harness.lost import can_go_on_without
 from xpulab.harness.plan import plan_of_checks, read_plan
 from xpulab.sim.build import built
 
@@ -162,6 +163,12 @@ def test_after_a_cell_that_never_ends_the_rest_runs_in_a_new_kernel(run, noteboo
     assert verdict.reasons[0] == "cell 5 of section data had not ended after 10 s"
     assert not any("KeyboardInterrupt" in reason for reason in verdict.reasons)
     assert verdict.notes == ("cell 5 of section data had not ended after 10 s; went on in a new kernel",)
+
+
+def test_a_cell_has_a_limit_of_its_own_only_where_a_section_below_could_go_on_without_it(notebook, tmp_path):
+    plan = read_plan(save(notebook(KILL), tmp_path / "demo.ipynb"), "quick")
+    limited = [number for number in range(1, 10) if can_go_on_without(plan, number)]
+    assert limited == [3, 4, 5, 6, 7]  # not the parameters, the imports, the last section and verdict()
 
 
 @pytest.mark.parametrize("fault", ["lose task", "flip copy kind=d2h bit=30", "hang copy kind=d2h"])
