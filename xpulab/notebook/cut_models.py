@@ -231,19 +231,21 @@ def train_linears(
     divided: bool = True,
     by_samples: bool = False,
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Train; returns the whole weights and moments by name, and the bytes of moments that this process holds.
+    """Train; returns the whole weights and moments by name, the losses of the steps as "losses", and the bytes of moments held.
 
     mesh: of the model, None without one. divided: whether each loss is divided by the number of micro-batches.
     by_samples: each rank reads its own rows.
     """
-    rng = np.random.default_rng(seed + 2)
+    rng, losses = np.random.default_rng(seed + 2), []
     for _ in range(steps):
+        losses.append(0.0)
         batch = rng.normal(0, 1, [micro_batches, BATCH // micro_batches, LENGTH, WIDTH]).astype("float32")
         for rows in map(paddle.to_tensor, batch):
             if mesh is not None:
                 rows = dist.shard_tensor(rows, mesh, [dist.Shard(0) if by_samples else dist.Replicate()])
             loss = loss_of("linears", model, rows, rows)
             (loss / micro_batches if divided else loss).backward()
+            losses[-1] += float(whole(loss)) / micro_batches
         optimizer.step()
         optimizer.clear_grad()
     names = {weight.name: key for key, weight in model.named_parameters()}
@@ -252,7 +254,7 @@ def train_linears(
         for name, state in getattr(optimizer, "_inner_opt", optimizer)._accumulators[moment].items():
             found[f"{names[name]} {moment}"] = whole(state)
             held += (state._local_value() if state.is_dist() else state).size * 4
-    return found, held
+    return found | {"losses": np.array(losses)}, held
 
 
 def data_parallel_gradients(seed: int = 0) -> dict[tuple, Result]:

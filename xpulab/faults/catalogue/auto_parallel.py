@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xpulab.faults.fault import fault
 
 
@@ -119,6 +121,26 @@ def query_columns_shifted(real, data, mesh, placements, *rest, **kwargs):
 def state_not_sharded(real, optimizer, how=None, *rest, **kwargs):
     """The function shard_optimizer leaves the whole state on every rank."""
     return real(optimizer, None, *rest, **kwargs)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-optimizer.losses", "shard-optimizer.steps"),
+    also_on=("sim",),
+    wraps="paddle.distributed.auto_parallel.api:_ShardingStageBase._register_hook_for_param_grad",
+)
+def stage_2_mixes_rows_of_a_gradient(real, self, param):
+    """From stage 2 of the sharded optimizer on, the hook of a weight exchanges the halves of its gradient."""
+    import paddle
+
+    def exchange_halves(gradient: Any) -> Any:
+        local = gradient._local_value()
+        local.set_value(paddle.roll(local, local.shape[0] // 2, axis=0))
+        return gradient
+
+    real(self, param)
+    param.register_hook(exchange_halves)
 
 
 @fault(
