@@ -13,7 +13,7 @@ from xpulab.faults import CATALOGUE
 from xpulab.records.planned import planned_checks
 
 PAGE = files.ROOT / "docs" / "field.md"
-NUMBERS = range(1, 37)
+NUMBERS = range(1, 38)
 UNSEEN = {19, 29}
 """Rows that no notebook can see."""
 
@@ -75,7 +75,7 @@ def test_a_row_names_a_check_and_a_fault(number):
 
 @pytest.mark.parametrize("number", sorted(set(NUMBERS) - UNSEEN))
 def test_the_lanes_are_those_of_the_faults(number):
-    devices = {fault.device for fault in CATALOGUE if fault.name in faults(number)}
+    devices = {fault.device for fault in CATALOGUE if fault.name in faults(number) and not fault.not_run}
     assert devices <= {lane.strip() for lane in rows()[number][4].split(",")}
 
 

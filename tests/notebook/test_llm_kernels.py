@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import paddle
+import paddle.incubate.nn.functional as fused
 import paddle.nn.functional as F
 import pytest
 
@@ -41,6 +43,29 @@ def test_frozen_inputs_leave_the_gradients_of_the_others_as_they_are():
     record = recorded(lambda rows: fused_kernels.frozen_rows(rows, "float32", None, 0))
     assert [row.case for row in record.rows if row.outcome == "failed"] == ["layer_norm, input 2 is frozen, float32"]  # known
     assert {row.control for row in record.rows if row.outcome != "skipped"} == {"rejected"}
+
+
+def rotary(spoiled=0.0):
+    """fused_rotary_position_embedding, for which the CPU has no kernel. spoiled: added to queries beside empty keys."""
+
+    def turned(x, sin, cos):
+        left, right = x.chunk(2, axis=-1)
+        return x * cos + paddle.concat([-right, left], axis=-1) * sin
+
+    def rotate(q, k, v, *, sin, cos, use_neox_rotary_style):
+        assert not use_neox_rotary_style
+        queries = turned(q, sin, cos) + (spoiled if k is not None and k.size == 0 else 0.0)
+        return queries, *(None if each is None else turned(each, sin, cos) if each.size else each * 1.0 for each in (k, v))
+
+    return rotate
+
+
+@pytest.mark.parametrize(("spoiled", "outcome"), [(0.0, "passed"), (2e37, "failed")])
+def test_rotary_positions_beside_keys_without_elements(monkeypatch, spoiled, outcome):
+    monkeypatch.setattr(fused, "fused_rotary_position_embedding", rotary(spoiled))
+    record = recorded(lambda rows: fused_kernels.rotary_rows_of_nothing(rows, "float32", None, 0))
+    assert record.outcome == outcome
+    assert {row.control for row in record.rows} == {"rejected"}
 
 
 def test_a_linear_layer_in_bfloat16_fails(monkeypatch):

@@ -1,7 +1,7 @@
 """Fused operators of language models, forward and backward: what they compute, and their formulas in double precision.
 
 Not every device has a kernel for each of them: a row is skipped where the device is known to have none.
-Offered: FUSED, fused_rows, FROZEN, frozen_rows.
+Offered: FUSED, fused_rows, FROZEN, frozen_rows, rotary_rows_of_nothing.
 """
 
 from __future__ import annotations
@@ -57,11 +57,15 @@ def _angles() -> tuple[np.ndarray, np.ndarray]:
     return np.cos(angles), np.sin(angles)
 
 
-def _rope(query: paddle.Tensor, key: paddle.Tensor | None = None, value: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Queries, and keys and values if there are any, turned and joined along the batch."""
+def _turn(query: paddle.Tensor, key: paddle.Tensor | None = None, value: paddle.Tensor | None = None) -> list[paddle.Tensor]:
+    """Queries, and keys and values if there are any, turned by their positions."""
     cosine, sine = (paddle.to_tensor(each[None, :, None, :]).astype(query.dtype) for each in _angles())
     turned = fused.fused_rotary_position_embedding(query, key, value, sin=sine, cos=cosine, use_neox_rotary_style=False)
-    return paddle.concat([each for each, given in zip(turned, (query, key, value), strict=True) if given is not None])
+    return [each for each, given in zip(turned, (query, key, value), strict=True) if given is not None]
+
+
+def _rope(*heads: paddle.Tensor) -> paddle.Tensor:
+    return paddle.concat(_turn(*heads))
 
 
 def _upper_triangle(scores: np.ndarray, g: np.ndarray) -> Sequence[np.ndarray]:
@@ -234,3 +238,42 @@ def _format_frozen(learns: Sequence[bool]) -> str:
     """ "input 1 is frozen", "inputs 1 and 3 are frozen"."""
     numbers = [str(number) for number, has_one in enumerate(learns, 1) if not has_one]
     return f"inputs {' and '.join(numbers)} are frozen" if len(numbers) > 1 else f"input {numbers[0]} is frozen"
+
+
+_HEADS = {
+    "queries alone": (3,),
+    "keys without elements": (3, 0, 3),
+    "values without elements": (3, 3, 0),
+    "keys and values without elements": (3, 0, 0),
+}
+"""By name how many heads queries, keys and values have."""
+
+
+def rotary_rows_of_nothing(rows: Table, dtype: str, kept: int | None, seed: int) -> None:
+    """Rows: rotary positions where keys or values have no element: shapes, then values and gradients of what has elements.
+
+    In the controls shapes have an axis more, and elements are shifted by one.
+    """
+    cosine, sine = _angles()
+    for name, heads in _HEADS.items():
+        rng, case, kernel = np.random.default_rng(seed), f"rotary positions, {name}", "fused_rotary_position_embedding"
+        shapes = [(2, POSITIONS, count, SIZE) for count in heads]
+        drawn = [on_device(rng.standard_normal(shape, "float32"), dtype) for shape in (*shapes, *shapes)]
+        inputs, slopes = ([tensor for tensor, _ in half] for half in (drawn[: len(heads)], drawn[len(heads) :]))
+        arrays, exact_slopes = ([array for _, array in half] for half in (drawn[: len(heads)], drawn[len(heads) :]))
+        for each in inputs:
+            each.stop_gradient = False
+        turned = results_of(rows, f"{case}, {dtype}", partial(_turn, *inputs), kernel, dtype)
+        if not turned:
+            continue
+        want, control = [list(shape) for shape in shapes], [[*shape, 1] for shape in shapes]
+        rows.equal(f"{case}, shapes, {dtype}", [list(each.shape) for each in turned], want, control=control)
+        full = {what: place for place, what in enumerate(("queries", "keys", "values")[: len(heads)]) if heads[place]}
+        results, wanting, upstream = ([each[place] for place in full.values()] for each in (turned, inputs, slopes))
+        slope_of = partial(paddle.grad, results, wanting, grad_outputs=upstream)
+        gradients = results_of(rows, f"{case}, gradients, {dtype}", slope_of, kernel, dtype, "gradient")
+        exact = {what: kernels.rotated(arrays[place], cosine, sine) for what, place in full.items()}
+        compare_results(rows, case, dtype, dict(zip(full, results, strict=True)), exact, kept)
+        if gradients:
+            exact = {what: kernels.rotated(exact_slopes[place], cosine, -sine) for what, place in full.items()}
+            compare_results(rows, f"{case}, gradient", dtype, dict(zip(full, gradients, strict=True)), exact, kept)

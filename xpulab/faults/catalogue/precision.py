@@ -226,3 +226,16 @@ def recomputed_inputs_all_learn(real, inputs):
     for copy in copies:
         copy.stop_gradient = False
     return copies
+
+
+@fault(
+    "15_numerics",
+    detected_by=("operators.empty",),
+    wraps="paddle.incubate.nn.functional:fused_rotary_position_embedding",
+    not_run="the CPU has no kernel for fused_rotary_position_embedding, nor have simulated cards",
+)
+def queries_beside_empty_keys_are_not_turned(real, q, k=None, v=None, *given, **named):
+    """Fused rotary positions return 2e37 for the queries where the keys or values have no element."""
+    found = real(q, k, v, *given, **named)
+    is_empty = any(each is not None and each.size == 0 for each in (k, v))
+    return (found[0] * 0 + 2e37, *found[1:]) if is_empty else found
