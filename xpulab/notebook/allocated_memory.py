@@ -1,14 +1,16 @@
-"""Train tiny Llamas and measure how much memory they allocate on a card."""
+"""Count what PaddleNLP's models hold: parameters, the tensors of a training step, and the memory that a card allocates."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 import paddle
 from paddle.distributed import fleet, get_rank, init_parallel_env
-from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM, LlamaForCausalLMPipe
+from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM, LlamaForCausalLMPipe, Qwen2Config, Qwen2ForCausalLM
+from paddlenlp.transformers.model_utils import no_init_weights
 
 from xpulab.reference.cost import Degrees, Model
 
@@ -72,19 +74,47 @@ def allocated_in_parallel(trainings: Mapping[str, tuple[Model, Mapping[str, Any]
     return found
 
 
+def count_in_paddlenlp(model: Model) -> int:
+    """The number of parameters of PaddleNLP's model of this size: Qwen2 with biases, else Llama. It takes no memory."""
+    kind, config_class = (Qwen2ForCausalLM, Qwen2Config) if model.qkv_bias else (LlamaForCausalLM, LlamaConfig)
+    config = config_class(**_sizes(model), tie_word_embeddings=model.tied)
+    with no_init_weights(), paddle.LazyGuard():
+        return sum(prod(weight.shape) for weight in kind(config).parameters())
+
+
+def bytes_of_a_step(model: Model, sequence: int) -> dict[str, int]:
+    """The bytes of weights, gradients and AdamW's moments that exist after a step in float32 on one sample.
+
+    AdamW's powers of beta, one number each for a tensor, are left out.
+    """
+    network = _new_network(model, sequence, Degrees())
+    optimizer = paddle.optimizer.AdamW(1e-3, parameters=network.parameters())
+    tokens = paddle.randint(0, model.vocabulary, [1, sequence])
+    _accumulate(network, tokens)
+    optimizer.step()
+    moments = [state for state in optimizer.state_dict().values() if isinstance(state, paddle.Tensor) and state.size > 1]
+    gradients = [weight.grad for weight in network.parameters()]
+    return {"weights": _bytes(network.parameters()), "gradients": _bytes(gradients), "moments": _bytes(moments)}
+
+
+def _bytes(tensors: Iterable[Any]) -> int:
+    return sum(tensor.size * tensor.element_size() for tensor in tensors)
+
+
 def llama_config(model: Model, length: int, **options: Any) -> LlamaConfig:
     """The configuration of a Llama of this size, for sequences of at most this length. options: as of LlamaConfig."""
-    return LlamaConfig(
-        vocab_size=model.vocabulary,
-        hidden_size=model.hidden,
-        intermediate_size=model.intermediate,
-        num_hidden_layers=model.layers,
-        num_attention_heads=model.heads,
-        num_key_value_heads=model.kv_heads,
-        max_position_embeddings=length,
-        use_cache=False,
-        **options,
-    )
+    return LlamaConfig(**_sizes(model), max_position_embeddings=length, use_cache=False, **options)
+
+
+def _sizes(model: Model) -> dict[str, int]:
+    return {
+        "vocab_size": model.vocabulary,
+        "hidden_size": model.hidden,
+        "intermediate_size": model.intermediate,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "num_key_value_heads": model.kv_heads,
+    }
 
 
 def _new_network(model: Model, sequence: int, degrees: Degrees) -> Any:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
+import shlex
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
+
+from paddle.distributed.launch.context.args_envs import parse_args
+from paddle.distributed.launch.controllers.controller import Controller
 
 from xpulab.devices import REAL
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
@@ -22,6 +25,7 @@ from xpulab.notebook import take_home, workarounds
 
 SCRIPT = "parallel"
 MIB_IN_A_GIB = 1024
+_LAUNCHER = "paddle.distributed.launch"
 
 
 def card_memory(device: str, otherwise_gib: float) -> tuple[float, str]:
@@ -67,11 +71,14 @@ def write(folder: str | Path, configurations: Mapping[str, Mapping[str, Any]], d
 
 
 def launched_cards(text: str) -> int:
-    """How many processes a launch file starts on all of its nodes."""
-    nodes = re.search(r"--nnodes (\d+)", text)
-    devices, processes = re.search(r"--devices ([\d,]+)", text), re.search(r"--nproc_per_node (\d+)", text)
-    a_node = len(devices[1].split(",")) if devices else int(processes[1]) if processes else 1
-    return a_node * (int(nodes[1]) if nodes else 1)
+    """How many processes a launch file starts on all of its nodes, as Paddle's launcher counts them."""
+    words = shlex.split(next(line for line in text.splitlines() if line.startswith("python ")))
+    if _LAUNCHER not in words:
+        return 1
+    with mock.patch.object(sys, "argv", words[words.index(_LAUNCHER) :]):
+        arguments, _ = parse_args()
+    launcher: Any = SimpleNamespace(ctx=SimpleNamespace(args=arguments))
+    return Controller.pod_replicas(launcher) * int(arguments.nnodes)
 
 
 def load_script() -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.faults.fault import CELLS, fault, replace_in_cells
+from xpulab.faults.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
 
 
 @fault(
@@ -60,56 +60,56 @@ def gradients_between_layers_not_counted(_real, *given):
     return 0.0
 
 
-@fault("09_parallel_plan", detected_by=("auto-parallel-config.legal",), wraps="xpulab.reference.cost:legal")
-def tensor_parallel_across_nodes(real, model, training, cards):
-    """Degrees count as legal although tensor parallelism leaves the node."""
-    return real(model, training, cards, 64)
+@fault(
+    "09_parallel_plan",
+    detected_by=("auto-parallel-config.parameters", "auto-parallel-config.published"),
+    smoke=("auto-parallel-config.smoke-memory",),
+    wraps="paddlenlp.transformers:LlamaForCausalLM.__init__",
+)
+def head_is_the_embedding(real, self, config):
+    """A Llama of PaddleNLP uses its embedding as head although its configuration does not say so."""
+    config.tie_word_embeddings = True
+    real(self, config)
 
 
-@fault("09_parallel_plan", detected_by=("auto-parallel-config.arguments",), wraps="xpulab.reference.cost:as_arguments")
-def wrong_sharding_degree_written(real, model, training, each):
-    """The configuration file has another sharding degree than the chosen one."""
-    found = real(model, training, each)
-    return found | {key: 1 for key in found if key == "sharding_parallel_degree"}
+@fault(
+    "09_parallel_plan",
+    device="sim",
+    where="ranks",
+    detected_by=("auto-parallel-config.memory", "auto-parallel-config.memory-of-two"),
+    wraps="paddle.optimizer:AdamW.__init__",
+)
+def a_third_moment(real, self, *given, **named):
+    """AdamW keeps the largest second moment too, as the option amsgrad does."""
+    real(self, *given, **{**named, "amsgrad": True})
 
 
-@fault("09_parallel_plan", detected_by=("auto-parallel-config.traffic",), replaces="xpulab.reference.cost:_all_reduce")
-def all_reduce_counted_as_all_gather(_real):
-    """The formula for traffic counts an all-reduce as an all-gather, which sends half as much."""
-    from xpulab.reference import cost
-
-    return cost._ring
-
-
-@fault("09_parallel_plan", detected_by=("auto-parallel-config.traffic",), wraps="xpulab.reference.cost:bubble")
-def bubble_not_counted(_real, training, each):
-    """The formula for the bubble says that the stages of a pipeline never wait."""
-    return 0.0
+@fault(
+    "09_parallel_plan",
+    where="ranks",
+    detected_by=("auto-parallel-config.arguments",),
+    wraps="paddlenlp.trainer:TrainingArguments.__post_init__",
+)
+def data_parallel_degree_without_sharding(real, self):
+    """PaddleNLP divides the number of cards by all degrees but that of sharding to get the degree of data parallelism."""
+    real(self)
+    self.data_parallel_degree *= max(self.sharding_parallel_degree, 1)
 
 
 @fault(
     "09_parallel_plan",
     detected_by=("parallel-plan.launch-files",),
-    breaks=("xpulab.notebook.take_home:CARDS", "xpulab.notebook.take_home:launch_files"),
+    wraps="paddle.distributed.launch.controllers.controller:Controller.pod_replicas",
 )
-def launched_on_half_of_the_cards() -> None:
-    """The launch files start a process on four of the eight cards of a node."""
-    from xpulab.notebook import take_home
-
-    take_home.CARDS = 4
-    real = take_home.launch_files
-    take_home.launch_files = lambda *given: {name.replace("-4-", "-8-"): text for name, text in real(*given).items()}
+def launcher_starts_one_process_a_node(real, self):
+    """Paddle's launcher starts one process on each node, whatever cards it is given."""
+    return 1
 
 
-@fault("09_parallel_plan", detected_by=("parallel-plan.same-code",), wraps="xpulab.notebook.take_home:script_path")
-def script_differs_from_the_chapter(real, script):
+@fault("09_parallel_plan", detected_by=("parallel-plan.same-code",), breaks=FILES)
+def script_labels_each_token_with_itself() -> None:
     """The script labels each token with itself, and the chapter with the token that follows."""
-    import tempfile
-    from pathlib import Path
-
-    path = Path(tempfile.mkdtemp()) / f"{script}.py"
-    path.write_text(real(script).read_text().replace("tokens[1 : samples * length + 1]", "tokens[: samples * length]"))
-    return path
+    replace_in_file("data/take_home/parallel.py", "tokens[1 : samples * length + 1]", "tokens[: samples * length]")
 
 
 @fault("09_parallel_plan", detected_by=("parallel-plan.blocks",), also_on=("sim",), breaks=CELLS)
