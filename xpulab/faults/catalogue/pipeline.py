@@ -190,3 +190,30 @@ def groups_lose_all_layers_but_the_first(real, model, *rest):
 
     kept = nn.LayerList([each[0] if isinstance(each, nn.Sequential) else each for each in model.layers])
     return real(SimpleNamespace(layers=kept, config=model.config), *rest)
+
+
+@fault(
+    "10_pipeline",
+    device="sim",
+    where="ranks",
+    detected_by=("pipeline.bitwise",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:Schedule1F1B._step_microbatches",
+)
+def last_bit_of_gradients_under_1f1b(real, self, *given):
+    """The gradients under 1F1B differ in their last bit from those of the other schedules."""
+    real(self, *given)
+    for weight in self._stage.sublayer.parameters():
+        weight.grad.set_value(weight.grad * (1 + 2**-22))
+
+
+@fault(
+    "10_pipeline",
+    device="sim",
+    where="ranks",
+    detected_by=("pipeline.gives-back",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:ScheduleFThenB._step_microbatches",
+)
+def inputs_kept_from_step_to_step(real, self, arg_mbs=None, *given):
+    """FThenB keeps the micro-batches of every step, as before Paddle 3.1."""
+    self.kept = [*self.__dict__.get("kept", []), arg_mbs]
+    return real(self, arg_mbs, *given)
