@@ -83,7 +83,7 @@ def test_every_fault_breaks_something_in_a_way_that_its_lane_has():
 
 def test_every_fault_must_be_detected_by_checks_that_its_notebook_plans():
     for fault in CATALOGUE:
-        assert fault.detected_by and set(fault.detected_by) <= planned(fault.notebook), fault.name
+        assert fault.detected_by and set(fault.detected_by) <= planned(fault.notebook, fault.level), fault.name
         assert set(fault.smoke) <= planned(fault.notebook, "smoke") if fault.smoke else True, fault.name
 
 

@@ -38,12 +38,13 @@ class Fault:
     what: one sentence for the reader of a table, the first line of the function's docstring.
     notebook: the name of the notebook that must detect it, "03_lora".
     device: the lane on which it is tried, "cpu" or "sim".
-    also_on: other lanes on which the same checks must detect it at level quick.
+    also_on: other lanes on which the same checks must detect it.
     detected_by: the names of the checks that must turn red; others may.
     inject: breaks the process that calls it. Raises LookupError when there is nothing of a name that it replaces.
     breaks: what it replaces, each "module:attribute" or one of WITHOUT_A_NAME.
     sim_faults: faults of the simulated cards, in the grammar of xpulab.sim.faults; "" for none.
     reason_contains: for a fault after which a cell raises: lower-case text that the verdict's reason must contain; else "".
+    level: the level at which detected_by must turn red: "quick", or "standard" for checks that run only there.
     smoke: the names of the checks that must turn red at level smoke; empty where it is not tried at that level.
     not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
     """
@@ -57,6 +58,7 @@ class Fault:
     breaks: tuple[str, ...] = ()
     sim_faults: str = ""
     reason_contains: str = ""
+    level: str = "quick"
     smoke: tuple[str, ...] = ()
     also_on: tuple[str, ...] = ()
     not_run: str = ""
@@ -84,6 +86,7 @@ def fault(
     where: Literal["notebook", "ranks"] = "notebook",
     sim_faults: str = "",
     reason_contains: str = "",
+    level: Literal["quick", "standard"] = "quick",
     smoke: tuple[str, ...] = (),
     not_run: str = "",
 ) -> Callable[[Callable[..., Any]], Fault]:
@@ -121,6 +124,7 @@ def fault(
             breaks=wrapped + replaced + broken + ((DEVICE,) if sim_faults else ()),
             sim_faults=sim_faults,
             reason_contains=reason_contains,
+            level=level,
             smoke=smoke,
             also_on=also_on,
             not_run=not_run,

@@ -45,6 +45,7 @@ def candidates(result: Result, catalogue: Sequence[Fault] = CATALOGUE) -> list[F
         if set(fault.lanes) >= _PROVED_ON[device]
         and fault.notebook in ran
         and not fault.reason_contains
+        and (level == _SMOKE or level == fault.level)
         and (checks := _checks(fault, level))
         and passed.issuperset(checks)
     ]

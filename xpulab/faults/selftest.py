@@ -45,7 +45,7 @@ class Trial:
     """The result of one fault at one level.
 
     fault: its `device` is the lane of this trial.
-    level: "quick", or "smoke", where the whole notebook runs at that level and the fault's smoke checks must be red.
+    level: the fault's, or "smoke", where the whole notebook runs at that level and the fault's smoke checks must be red.
     detected_by: the checks that turned red, in the order in which they did.
     missed: why the fault counts as missed; None when it was detected.
     seconds: from the kernel's start until all that had to be red was red, or until the notebook's end.
@@ -185,7 +185,7 @@ def chapter_of(fault: Fault) -> Chapter:
 
 def _cases(fault: Fault) -> Iterator[_Case]:
     for lane in fault.lanes:
-        yield _Case(replace(fault, device=lane), "quick", fault.detected_by)
+        yield _Case(replace(fault, device=lane), fault.level, fault.detected_by)
     if fault.smoke:
         yield _Case(fault, "smoke", fault.smoke)
 

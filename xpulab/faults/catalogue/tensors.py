@@ -195,6 +195,30 @@ def positions_have_31_bits() -> None:
     paddle.Tensor.__setitem__ = lambda self, index, value: put(self, wrapped(index), value)
 
 
+@fault(
+    "16_tensors",
+    level="standard",
+    detected_by=("large-tensors.masks", "large-tensors.fills"),
+    replaces=("paddle:Tensor.__setitem__", "paddle:Tensor.fill_", "paddle:Tensor.zero_"),
+)
+def long_tensors_end_at_31_bits(real):
+    """Operators on all elements of a tensor, and masks, reach its first 2^31 elements only."""
+    import paddle
+
+    put, end = paddle.Tensor.__setitem__, slice(2**31, None)
+
+    def operator(self, *given):
+        is_position = len(given) == 2 and not isinstance(given[0], paddle.Tensor)
+        if self.size <= 2**31 or is_position:
+            return real(self, *given)
+        kept = self[end].clone()
+        result = real(self, *given)
+        put(self, end, kept)
+        return result
+
+    return operator
+
+
 @fault("16_tensors", detected_by=("decomposition.kept", "decomposition.names"), wraps="paddle.decomposition:decompose")
 def decomposition_does_nothing(_real, program, results, *rest, **kwargs):
     """The function decompose returns the program as it is."""
