@@ -49,7 +49,7 @@ def test_every_known_issue_has_a_script_without_xpulab_or_a_reason(name):
 @pytest.mark.integration
 @pytest.mark.parametrize(
     "name",
-    ["checkpoint.safetensors", "all-to-all.one-rank"],
+    ["checkpoint.safetensors", "all-to-all.one-rank", "pipeline.all-layers", "shard-dataloader.declared"],
 )
 def test_the_script_shows_each_known_case_where_xpulab_is_missing(xpulab, tmp_path, name):
     done = xpulab("report", name, "--device", "cpu", "--cards", "2", "--out", "report")
