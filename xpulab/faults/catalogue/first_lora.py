@@ -57,6 +57,27 @@ def adapter_is_merged_twice(delta, self, *given):
     return 2 * delta(self, *given)
 
 
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.mean-of-the-counted",),
+    wraps="paddle.nn.functional:cross_entropy",
+)
+def sum_of_losses_includes_labels_that_do_not_count(cross_entropy, scores, labels, *given, **named):
+    """The sum of cross_entropy includes the losses of ignored labels, as if each were the first class."""
+    if named.get("reduction") == "sum":
+        labels = labels * (labels >= 0).astype(labels.dtype)
+    return cross_entropy(scores, labels, *given, **named)
+
+
+@fault("01_first_lora", detected_by=("first-lora.bf16-file-type",), wraps="paddlenlp.transformers.model_utils:safe_save_file")
+def files_of_half_precision_are_float32(save_file, tensors, *given, **named):
+    """Weights in float16 are written to safetensors files as float32."""
+    import numpy as np
+
+    longer = {name: np.float32(array) if array.dtype == np.float16 else array for name, array in tensors.items()}
+    return save_file(longer, *given, **named)
+
+
 @fault("01_first_lora", detected_by=("first-lora.adapter-layers",), wraps="paddlenlp.peft:LoRAConfig.__post_init__")
 def adapter_on_the_attention_only(start, self):
     """The layers of the feed-forward part get no adapter."""
