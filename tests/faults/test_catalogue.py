@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 from collections import Counter
-from pathlib import Path
 
 from xpulab.faults import CATALOGUE, catalogue, pretrained
 from xpulab.faults.selftest import _cases
@@ -14,10 +13,6 @@ from xpulab.sim.faults import parse
 
 LEVELS = ("smoke", "quick", "standard")
 PLANS = {level: {plan.name: plan for plan in make_plans([], level)} for level in LEVELS}
-
-
-OPEN = Path(__file__).parent / "checks_without_a_fault.txt"
-"""The names of checks that no fault attacks yet, in alphabetical order."""
 
 
 def planned(notebook, level="quick"):
@@ -34,14 +29,12 @@ def test_each_capability_that_a_notebook_checks_has_a_fault_there():
     assert checked - detected == set()
 
 
-def test_every_check_is_detected_by_a_fault_that_breaks_more_than_our_own_code_but_those_that_are_listed_as_open():
+def test_every_check_is_detected_by_a_fault_that_breaks_more_than_our_own_code():
     faults = (*CATALOGUE, *catalogue.faults_in(pretrained))
     attacked = {check for fault in faults if not fault.is_own for check in fault.detected_by + fault.smoke}
     checks = {check.name for plan in PLANS["standard"].values() for check in plan.checks}
-    listed = OPEN.read_text(encoding="utf-8").split()
-    assert sorted(checks - attacked) == listed, (
-        "a fault has come, or a check has gone: take it from the list, which only shrinks"
-    )
+    assert len(checks) > 400
+    assert checks - attacked == set(), "give each a fault in Paddle's, PaddleNLP's or the device's functions, or remove it"
 
 
 def test_each_notebook_has_several_faults():
