@@ -17,7 +17,8 @@ _SHOWN = RED - {"missing"} | DEFECTS - {"known"}
 def format_result(result: Result) -> str:
     """The result of a run for a terminal."""
     if result.lost:
-        return f"RED: {result.verdict}; nothing ran, so {len(result.verdicts)} notebooks are missing\n{result.lost}"
+        missing = f"{len(result.verdicts)} notebook{'s' * (len(result.verdicts) != 1)} missing"
+        return f"RED: {result.verdict}; nothing ran: {missing}\n{result.lost}"
     lines = [line for verdict in result.verdicts for line in _notebook(verdict)]
     lines += _proof(result.proof) if result.proof else []
     if known := [record for record in result.defects if record.outcome == "known"]:
