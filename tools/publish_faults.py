@@ -48,7 +48,8 @@ def as_page(result: dict[str, Any]) -> str:
         "",
         ran,
         "Each was injected into its notebook alone, on the lane named: *cpu* is a CPU, *sim* stands for simulated cards.",
-        "A row with *smoke* ran the notebook at level smoke, all others ran the sections of the checks named, at level quick.",
+        "A row with *smoke* ran the notebook at level smoke. All others ran the sections of the checks named, at level quick,",
+        "or at *standard* where the row says so.",
         "**Nothing here was run on a real card.** Made by `tools/publish_faults.py`; the catalogue is",
         "[xpulab/faults](../xpulab/faults).",
     ]
