@@ -31,7 +31,10 @@ def test_each_capability_that_a_notebook_checks_has_a_fault_there():
 
 def test_every_check_is_detected_by_a_fault_that_breaks_more_than_our_own_code():
     faults = (*CATALOGUE, *catalogue.faults_in(pretrained))
-    attacked = {check for fault in faults if not fault.is_own for check in fault.detected_by + fault.smoke}
+    proving = [
+        fault for fault in faults if not fault.is_own and not fault.reason_contains
+    ]  # a cell that raises compares nothing
+    attacked = {check for fault in proving for check in fault.detected_by + fault.smoke}
     checks = {check.name for plan in PLANS["standard"].values() for check in plan.checks}
     assert len(checks) > 400
     assert checks - attacked == set(), "give each a fault in Paddle's, PaddleNLP's or the device's functions, or remove it"

@@ -41,6 +41,12 @@ def wrong_end_token() -> None:
     after_loading_a_tokenizer(lambda tokenizer: setattr(tokenizer, "eos_token", "<|im_start|>"))
 
 
+@fault("01_first_lora", detected_by=("first-lora.labels",), breaks=CELLS)
+def lesson_counts_the_question() -> None:
+    """The labels of the lesson count the question too, not only its answer."""
+    replace_in_cells("labels = [-100] * (len(asked) - 1) + answered", "labels = asked[1:] + answered")
+
+
 @fault("01_first_lora", detected_by=("first-lora.turns",), smoke=("first-lora.turns",), breaks=TOKENIZER)
 def template_without_the_system_turn() -> None:
     """The chat template leaves the system turn out."""
