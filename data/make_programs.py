@@ -20,7 +20,7 @@ from pathlib import Path
 import paddle
 
 from xpulab import files
-from xpulab.notebook.export_programs import SAMPLES, compute, export
+from xpulab.chapters.export.export_programs import SAMPLES, compute, export
 
 
 def make(folder: Path) -> None:

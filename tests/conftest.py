@@ -24,7 +24,7 @@ ONE_WORKER = {
     ),
     "ranks across nodes, which one module starts and another must not find": (
         "tests/fleet/across/test_links.py",
-        "tests/ranks/across/test_running.py",
+        "tests/fleet/across/test_running.py",
     ),
 }
 """By reason the modules and classes that run one after another in one of pytest-xdist's workers."""

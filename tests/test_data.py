@@ -8,8 +8,8 @@ import json
 import pytest
 
 from xpulab import files
+from xpulab.chapters.shared import models
 from xpulab.harness.plan import make_plans
-from xpulab.notebook import models
 from xpulab.records import known_issues
 
 SPLITS = {"train": 72, "heldout": 24, "xpu_train": 16, "xpu_heldout": 8}

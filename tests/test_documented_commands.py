@@ -103,7 +103,7 @@ def test_the_doctor_says_what_is_installed():
 def test_a_baseline_is_measured_and_stored(tmp_path, monkeypatch):
     put(
         tmp_path,
-        "from xpulab.notebook.device import use_device\nuse_device(device, cards)",
+        "from xpulab.chapters.shared.device import use_device\nuse_device(device, cards)",
         'with check.baseline("shown.rate", level=level, conditions={"seed": seed}, means="as before") as rows:\n'
         '    rows.losses("loss", [3.0, 2.0], control=[3.0, 3.0])',
     )

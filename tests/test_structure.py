@@ -9,12 +9,23 @@ from graphlib import TopologicalSorter
 from xpulab import files
 
 PACKAGE = files.ROOT / "xpulab"
-INSIDE = {"checks", "notebook", "ranks", "reference"}
+LAYERS = (
+    {"errors", "files", "devices", "stack_end", "records", "sim", "warm"},
+    {"doctor", "reference", "pretrained"},
+    {"checks"},
+    {"ranks"},
+    {"chapters"},
+    {"harness", "operators"},
+    {"faults"},
+    {"fleet"},
+    {"upstream"},
+    {"cli", "__main__"},
+)
+"""The rooms, each layer imports only from those before it and from its own; CONTRIBUTING.md draws them."""
+INSIDE = {"checks", "chapters", "ranks", "reference"}
 """The packages that run inside the kernel."""
-OUTSIDE = {"harness", "faults", "cli"}
+OUTSIDE = {"harness", "faults", "fleet", "cli"}
 """What runs outside of it: only the executed notebook passes from one side to the other."""
-LONGEST = 400
-"""Lines of a source file; what is longer has more than one subject."""
 
 
 @cache
@@ -48,15 +59,35 @@ def test_no_module_imports_itself_through_others():
     assert list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
 
 
+def test_packages_import_only_from_the_layers_below_them():
+    layer = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
+    pairs = {(package_of(name), package_of(each)) for name in modules() for each in imported_by(name)}
+    used = {(room, other) for room, other in pairs if other and room != other}
+    assert [(room, other) for room, other in sorted(used) if layer[room] < layer[other]] == []
+    graph = {room: {other for other in layer if (room, other) in used} for room in layer}
+    assert list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+
+
 def test_neither_side_imports_the_other():
     crossing = [
         (name, each)
         for name in modules()
         for each in imported_by(name)
-        if (package_of(name) in INSIDE and package_of(each) in OUTSIDE - {"faults"})
+        if (package_of(name) in INSIDE and package_of(each) in OUTSIDE)
         or (package_of(name) in {"harness", "cli"} and package_of(each) in INSIDE)
     ]
     assert crossing == []
+
+
+def test_a_chapter_imports_only_its_own_room_and_the_shared_one():
+    rooms = {name: name.split(".")[2] for name in modules() if name.startswith("xpulab.chapters.")}
+    others = [
+        (name, each)
+        for name, room in rooms.items()
+        for each in imported_by(name)
+        if each in rooms and rooms[each] not in (room, "shared")
+    ]
+    assert others == []
 
 
 def test_nothing_that_is_shipped_reads_from_the_tests():
@@ -70,9 +101,3 @@ def test_nothing_that_is_shipped_reads_from_the_tests():
 def is_short_text(node):
     """A literal text of one line, so no docstring of several."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value
-
-
-def test_no_source_file_is_longer_than_one_subject_needs():
-    paths = [*modules().values(), *(PACKAGE / "sim" / "plugin").iterdir()]
-    lines = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in paths if path.is_file()}
-    assert {name: count for name, count in lines.items() if count > LONGEST} == {}

@@ -25,8 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # xpulab is not installed where torch is
 
-from xpulab.errors import InputError
-from xpulab.notebook.comparison import (
+from xpulab.chapters.first_lora.comparison import (
     MODEL,
     PROMPTS,
     SETTINGS,
@@ -37,6 +36,7 @@ from xpulab.notebook.comparison import (
     texts,
     training_rows,
 )
+from xpulab.errors import InputError
 from xpulab.pretrained.cache import sha256_of
 from xpulab.pretrained.download import fetch
 from xpulab.pretrained.prepare import find
@@ -77,7 +77,7 @@ def computed() -> dict[str, Any]:
     """The values of transformers and where they come from; the bounds are missing until they are measured."""
     import torch  # type: ignore[import-not-found]
 
-    from xpulab.notebook import with_transformers
+    from xpulab.chapters.first_lora import with_transformers
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
     release, rows = RELEASES[MODEL], training_rows()
@@ -115,12 +115,13 @@ def computed() -> dict[str, Any]:
 
 def measured(content: dict[str, Any]) -> dict[str, Any]:
     """The content with the differences of PaddleNLP on the CPU, and the bounds that follow from them."""
-    from xpulab.notebook.workarounds import silence_import_warnings, silence_paddlenlp_log
+    from xpulab.chapters.shared.workarounds import silence_import_warnings, silence_paddlenlp_log
 
     silence_import_warnings()
     import paddle
 
-    from xpulab.notebook import models, other_implementation
+    from xpulab.chapters.first_lora import other_implementation
+    from xpulab.chapters.shared import models
 
     silence_paddlenlp_log()
     paddle.set_device("cpu")

@@ -146,7 +146,7 @@ def test_a_bound_may_be_a_0d_tensor(shown):
 
 
 def test_use_device_displays_the_run_context(shown):
-    from xpulab.notebook.device import use_device
+    from xpulab.chapters.shared.device import use_device
     from xpulab.records.record import run_context_in
 
     use_device("cpu")
@@ -155,7 +155,7 @@ def test_use_device_displays_the_run_context(shown):
 
 
 def test_use_device_sets_the_device_of_the_ledger(shown):
-    from xpulab.notebook import device
+    from xpulab.chapters.shared import device
 
     check.ledger.run_context = RunContext("another", 1)
     device.use_device("cpu")
@@ -164,8 +164,8 @@ def test_use_device_sets_the_device_of_the_ledger(shown):
 
 @pytest.mark.parametrize(("name", "tool"), [("gpu", "read_nvidia_smi"), ("xpu", "read_xpu_smi")])
 def test_a_card_is_described_by_model_and_driver(monkeypatch, name, tool):
+    from xpulab.chapters.shared import device
     from xpulab.doctor.cards import Card, Reading
-    from xpulab.notebook import device
 
     cards = (Card(0, "P800 OAM"), Card(1, "P800 OAM"))
     monkeypatch.setattr(device, tool, lambda: Reading("smi", ("smi",), "ok", "two cards", driver="5.0.21", cards=cards))
@@ -175,15 +175,15 @@ def test_a_card_is_described_by_model_and_driver(monkeypatch, name, tool):
 
 
 def test_a_card_without_a_vendor_tool_is_unknown(monkeypatch):
+    from xpulab.chapters.shared import device
     from xpulab.doctor.cards import Reading
-    from xpulab.notebook import device
 
     monkeypatch.setattr(device, "read_xpu_smi", lambda: Reading("xpu-smi", (), "missing", "not on PATH"))
     assert device._cards(device.Device("xpu", 1, "xpu:0")) == ({"card": "unknown, xpu-smi: missing", "driver": "unknown"}, ())
 
 
 def test_simulated_cards_have_their_memory_and_no_driver(monkeypatch):
-    from xpulab.notebook import device
+    from xpulab.chapters.shared import device
 
     monkeypatch.setenv("XPULAB_SIM_MEMORY", str(2**30))
     facts = tuple(CardFacts(index, "simulated", memory_total_mib=1024) for index in range(2))
@@ -191,7 +191,7 @@ def test_simulated_cards_have_their_memory_and_no_driver(monkeypatch):
 
 
 def test_a_device_that_does_not_exist_is_refused():
-    from xpulab.notebook.device import use_device
+    from xpulab.chapters.shared.device import use_device
 
     with pytest.raises(InputError, match="no device 'tpu': choose auto, xpu, gpu, cpu, sim"):
         use_device("tpu")
@@ -199,26 +199,26 @@ def test_a_device_that_does_not_exist_is_refused():
 
 @pytest.mark.skipif(paddle.is_compiled_with_xpu(), reason="this Paddle was built for xpu")
 def test_a_device_that_paddle_was_not_built_for_is_refused():
-    from xpulab.notebook.device import use_device
+    from xpulab.chapters.shared.device import use_device
 
     with pytest.raises(InputError, match="Paddle sees no xpu here"):
         use_device("xpu")
 
 
 def test_places_lists_each_kind_of_device_once():
-    from xpulab.notebook.device import places
+    from xpulab.chapters.shared.device import places
 
     assert places({"a": tensor([1.0]), "b": tensor([2.0])}) == ["cpu"]
 
 
 def test_places_of_arrays_without_a_device_cannot_pass_a_check():
-    from xpulab.notebook.device import places
+    from xpulab.chapters.shared.device import places
 
     assert not compare.equal(places([np.ones(2)]), ["cpu"]).accepted
 
 
 def test_no_fallback_changes_the_flag_inside_the_block_only():
-    from xpulab.notebook.device import no_fallback
+    from xpulab.chapters.shared.device import no_fallback
 
     flag = "FLAGS_enable_api_kernel_fallback"
     before = paddle.get_flags(flag)
@@ -228,7 +228,7 @@ def test_no_fallback_changes_the_flag_inside_the_block_only():
 
 
 def test_no_fallback_restores_the_flag_when_the_block_raises():
-    from xpulab.notebook.device import no_fallback
+    from xpulab.chapters.shared.device import no_fallback
 
     flag = "FLAGS_enable_api_kernel_fallback"
     before = paddle.get_flags(flag)

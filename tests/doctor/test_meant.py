@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from xpulab.chapters.shared import device
 from xpulab.doctor import meant
 from xpulab.doctor.detect import detect
 from xpulab.doctor.diagnosis import diagnose
 from xpulab.doctor.meant import AcceleratorLost
 from xpulab.errors import InputError
-from xpulab.notebook import device
 
 HINT = "to judge the CPU all the same: --device cpu"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xpulab import files
-from xpulab.faults.fault import fault, original, replace_in_file
+from xpulab.chapters.shared.fault import fault, original, replace_in_file
 
 
 class Owner:

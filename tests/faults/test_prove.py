@@ -15,8 +15,8 @@ from nbformat import v4
 from rich.console import Console
 
 from xpulab import files
+from xpulab.chapters.shared.fault import Fault
 from xpulab.faults import CATALOGUE, selftest
-from xpulab.faults.fault import Fault
 from xpulab.faults.prove import candidates, prove, sample
 from xpulab.fleet.gate import gate
 from xpulab.harness.execute import Target

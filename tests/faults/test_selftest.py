@@ -14,10 +14,10 @@ from nbformat import v4
 from typer.testing import CliRunner
 
 from xpulab import cli, files
+from xpulab.chapters.shared.fault import Fault, in_every_rank
+from xpulab.chapters.shared.fault import fault as declare
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, selftest, table
-from xpulab.faults.fault import Fault, in_every_rank
-from xpulab.faults.fault import fault as declare
 
 pytestmark = pytest.mark.integration
 

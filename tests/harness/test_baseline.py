@@ -24,7 +24,7 @@ from xpulab.warm import kernels
 pytestmark = pytest.mark.integration
 
 HERE = RunContext("cpu", 1, {"processor": "Quick CPU", "cores": 4}, {"paddlepaddle": "3.3.1"})
-DEVICE = "from xpulab.notebook.device import use_device\nuse_device(device, cards)"
+DEVICE = "from xpulab.chapters.shared.device import use_device\nuse_device(device, cards)"
 MEASURES = """import math
 with check.baseline("demo.baseline", level=level, conditions={"seed": seed}, means="as before") as rows:
     rows.rate("copy", math.sqrt(100), "GB/s", control=math.sqrt(100) / 20)

@@ -143,7 +143,7 @@ def test_plain_papermill_is_red_before_the_first_section(lost):
     assert [error.ename for error in errors] == ["AcceleratorLost"]
 
 
-USE = "from xpulab.notebook.device import use_device\nprint(use_device({}).name)"
+USE = "from xpulab.chapters.shared.device import use_device\nprint(use_device({}).name)"
 
 
 def test_use_device_raises_as_papermill_runs_it(lost):

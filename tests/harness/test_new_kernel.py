@@ -27,7 +27,7 @@ KILL = "import os, signal\nos.write(2, b'last line\\n')\nos.kill(os.getpid(), si
 ENDLESS = "import time\nwhile True:\n    time.sleep(0.01)"
 DEAF = "import time\nwhile True:\n    try:\n        time.sleep(0.01)\n    except KeyboardInterrupt:\n        pass"
 STICKY = 'from xpulab import sim\nsim.set_faults("{0}")\nraise ValueError("the first of many")'
-ON_SIM = 'import paddle\nfrom xpulab.notebook.device import use_device\nuse_device("sim", 1)'
+ON_SIM = 'import paddle\nfrom xpulab.chapters.shared.device import use_device\nuse_device("sim", 1)'
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ class TestTheCommittedModel:
 
 MAKE_CHECKPOINT = """
 from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM
-from xpulab.notebook import models
+from xpulab.chapters.shared import models
 import paddle
 paddle.seed(3)
 config = LlamaConfig.from_pretrained(models.folder_of("tiny-llama"))

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from xpulab import files, sim
-from xpulab.notebook import take_home
+from xpulab.chapters.shared import take_home
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ import pytest
 from paddlenlp.trainer import PdArgumentParser, TrainingArguments
 
 from xpulab import files, sim
-from xpulab.notebook import take_home
+from xpulab.chapters.shared import take_home
 
 pytestmark = pytest.mark.integration
 

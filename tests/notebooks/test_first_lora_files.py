@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from xpulab import files, sim
-from xpulab.notebook import take_home
+from xpulab.chapters.shared import take_home
 from xpulab.ranks.environment import before_launch
 
 pytestmark = pytest.mark.integration
@@ -37,7 +37,8 @@ SECONDS = 200
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the chapter writes, with the stand-in as the model."""
-    from xpulab.notebook import models, weight_files
+    from xpulab.chapters.first_lora import weight_files
+    from xpulab.chapters.shared import models
 
     folder = tmp_path_factory.mktemp("first-lora")
     take_home.write(folder, script="first_lora", config=CONFIG, device="cpu")
@@ -84,7 +85,7 @@ def test_the_merged_model_is_asked_without_training_again(home: Path, losses: li
 
 
 def test_the_merged_model_has_no_adapter(home: Path, losses: list[float]):
-    from xpulab.notebook import weight_files
+    from xpulab.chapters.first_lora import weight_files
 
     assert [name for name in weight_files.bits_in(str(home / "merged")) if "lora" in name] == []
 

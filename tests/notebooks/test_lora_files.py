@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from xpulab import files, sim
-from xpulab.notebook import take_home
-from xpulab.notebook.pictures import lora as pictures
+from xpulab.chapters.lora import pictures
+from xpulab.chapters.shared import take_home
 from xpulab.ranks.environment import before_launch
 
 pytestmark = pytest.mark.integration
@@ -90,7 +90,7 @@ def test_one_process_trains_as_the_notebook_does(losses: list[float], tmp_path: 
 
 
 def test_the_merged_model_needs_no_lora_and_answers_every_question(home: Path, losses: list[float]):
-    from xpulab.notebook import models
+    from xpulab.chapters.shared import models
 
     rows = models.instructions("xpu_train")
     merged = models.new_model(str(home / "merged"), 0)

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from xpulab import files, ranks, sim
-from xpulab.notebook import plan_files, take_home
+from xpulab.chapters.parallel_plan import plan_files
+from xpulab.chapters.shared import take_home
 from xpulab.ranks import environment
 
 pytestmark = pytest.mark.integration

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from xpulab import files, sim
-from xpulab.faults import pretrained
-from xpulab.faults.catalogue import faults_in, first_lora
+from xpulab.chapters.first_lora import faults as first_lora
+from xpulab.chapters.first_lora import pretrained_faults as pretrained
+from xpulab.faults.catalogue import faults_in
 from xpulab.faults.selftest import try_fault
 from xpulab.harness.run import kernel_environment
 from xpulab.pretrained.prepare import find

@@ -31,7 +31,7 @@ def home(tmp_path):
     """The folder that the chapter's own cells write, with the settings of level quick."""
     from paddlenlp.transformers import AutoConfig
 
-    from xpulab.notebook import models, take_home, training_size
+    from xpulab.chapters.shared import models, take_home, training_size
 
     names = {
         "level": "quick",

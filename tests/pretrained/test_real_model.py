@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from xpulab.notebook import chat_data, models
+from xpulab.chapters.first_lora import chat_data
+from xpulab.chapters.shared import models
 from xpulab.pretrained.prepare import find
 
 pytestmark = pytest.mark.real

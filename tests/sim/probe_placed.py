@@ -7,7 +7,7 @@ import paddle
 import paddle.distributed as dist
 
 from xpulab import ranks, sim
-from xpulab.notebook import resharding
+from xpulab.chapters.auto_parallel import resharding
 from xpulab.reference import placement
 
 RANKS = 4

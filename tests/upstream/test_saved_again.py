@@ -6,7 +6,7 @@ import paddle
 import paddle.distributed as dist
 import pytest
 
-from xpulab.notebook import workarounds
+from xpulab.chapters.shared import workarounds
 
 pytestmark = pytest.mark.integration
 

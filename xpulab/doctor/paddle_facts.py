@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from xpulab.devices import SIMULATED
+from xpulab.records.usable import whole_cores
+
 VENDOR_LIBRARY = re.compile(r"lib(xpurt|xpuapi|xpuml|xpucuda|bkcl|cudart|cublas|cudnn|nccl)\b")
 """The vendors' runtime, kernels and collectives, by the beginning of the library's name."""
 
@@ -79,6 +82,23 @@ def facts_of_imported() -> PaddleFacts:
         cuda=_version_of(paddle.version, "cuda"),
         loaded_twice=loaded_twice(Path("/proc/self/maps")),
     )
+
+
+def card_count(name: str) -> int:
+    """How many cards of this kind Paddle sees; for the CPU the usable cores, because ranks are processes there.
+
+    0 where paddle_works() has found that Paddle cannot be imported.
+    """
+    if name == "cpu":
+        return whole_cores()
+    if failed():
+        return 0
+    import paddle
+
+    if name == SIMULATED:
+        return paddle.base.core.get_custom_device_count(SIMULATED)
+    compiled = {"gpu": paddle.is_compiled_with_cuda, "xpu": paddle.is_compiled_with_xpu}[name]()
+    return getattr(paddle.device, {"gpu": "cuda", "xpu": "xpu"}[name]).device_count() if compiled else 0
 
 
 def loaded_twice(maps: Path) -> tuple[str, ...]:

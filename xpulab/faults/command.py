@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from xpulab.chapters.shared.fault import Fault
 from xpulab.faults import selftest, table
-from xpulab.faults.fault import Fault
 from xpulab.harness.run import kernel_environment
 
 

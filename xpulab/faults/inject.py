@@ -8,8 +8,8 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+from xpulab.chapters.shared.fault import Fault
 from xpulab.devices import SIMULATED
-from xpulab.faults.fault import Fault
 
 _STARTUP = """\
 from xpulab.faults.inject import inject_from

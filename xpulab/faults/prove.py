@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from xpulab.chapters.shared.fault import Fault
 from xpulab.devices import SIMULATED
 from xpulab.faults import CATALOGUE, selftest
-from xpulab.faults.fault import Fault
 from xpulab.faults.selftest import Trial
 from xpulab.harness import report
 from xpulab.harness.execute import Target

@@ -20,9 +20,9 @@ from typing import Any
 from nbformat import NotebookNode
 
 from xpulab import files
+from xpulab.chapters.shared.fault import Fault
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, inject
-from xpulab.faults.fault import Fault
 from xpulab.harness.chapter import Chapter, code_cells, read_chapter
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge

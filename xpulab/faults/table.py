@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from xpulab.faults.fault import Fault
+from xpulab.chapters.shared.fault import Fault
 from xpulab.faults.selftest import Control, Trial
 
 

@@ -32,7 +32,7 @@ NAME = "xpulab"
 ANSWER_SECONDS = 30.0
 """How long the device may take for the sum that shows that it still computes."""
 
-_COMPUTES = "__import__('xpulab.notebook.device', fromlist=['computes']).computes()"
+_COMPUTES = "__import__('xpulab.chapters.shared.device', fromlist=['computes']).computes()"
 """An expression, so that nothing is added to the names of the notebook."""
 
 _OF_THE_CLIENT = ("kernel_manager_class", "shutdown_kernel", "on_notebook_start", "on_cell_start", "on_cell_executed")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.notebook.precision import BITS
+from xpulab.chapters.shared.precision import BITS
 from xpulab.operators.calls import FLOATS, Call, CurrentPlace, NamedType, TensorSpec, Unknown
 
 LARGEST = 4.0

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.notebook.device import no_fallback, places
-from xpulab.notebook.kept_bits import bits_of_products
-from xpulab.notebook.precision import BITS
+from xpulab.chapters.shared.device import no_fallback, places
+from xpulab.chapters.shared.kept_bits import bits_of_products
+from xpulab.chapters.shared.precision import BITS
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
 from xpulab.operators.dropped import wrong_share

@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from xpulab.notebook.models import IGNORED, new_model
+from xpulab.chapters.shared.models import IGNORED, new_model
 from xpulab.operators.calls import Recording
 from xpulab.operators.recorder import record
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from xpulab.notebook.precision import BITS
+from xpulab.chapters.shared.precision import BITS
 from xpulab.operators.calls import FLOATS
 
 FACTOR = 8.0
-"""How often the rounding of a term may add up, as in xpulab.notebook.precision.tolerance."""
+"""How often the rounding of a term may add up, as in xpulab.chapters.shared.precision.tolerance."""
 
 WRONG = 1e12
 """The error / tolerance of what may not differ at all, or is not finite: infinity is no measurement."""

@@ -83,7 +83,7 @@ def _checked(n: int, device: str, time_limit: float, launch: bool | None) -> boo
     if launch is False:
         raise InputError(f"ranks on {device} cannot be forked, only launched: leave launch out")
     if device in REAL:
-        from xpulab.notebook.device import card_count
+        from xpulab.doctor.paddle_facts import card_count
 
         if (available := card_count(device)) < n:
             raise InputError(f"{n} ranks on {device}: Paddle sees {available} cards here; give fewer ranks or another device")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Collection, Iterator
 
 from xpulab.harness.chapter import Chapter
@@ -12,7 +13,7 @@ from xpulab.records.planned import PlannedCheck, names_in, python_of
 from xpulab.upstream.modules import PACKAGE, changed, root
 from xpulab.upstream.scopes import free_in
 
-_SHOWN = ("xpulab.notebook.pictures", "xpulab.checks.verdict")
+_SHOWN = re.compile(r"xpulab\.chapters\.\w+\.(operator_)?pictures|xpulab\.checks\.verdict")
 """Modules that show something to a reader: a script has no use for them."""
 
 _PARAMETERS = "parameters"
@@ -180,7 +181,7 @@ def _names_for_readers(statement: ast.ImportFrom) -> set[str]:
     """The names that an import binds to something that only shows."""
     source = statement.module or ""
     bound = {alias.asname or alias.name: f"{source}.{alias.name}" for alias in statement.names}
-    return {name for name, path in bound.items() if path.startswith(_SHOWN)}
+    return {name for name, path in bound.items() if _SHOWN.match(path)}
 
 
 def _with_value(statement: ast.stmt, parameters: dict[str, object]) -> ast.stmt:

@@ -15,7 +15,7 @@ PACKAGE = "xpulab"
 STAND_INS = {
     f"{PACKAGE}.checks.check": "check",
     f"{PACKAGE}.ranks": "ranks",
-    f"{PACKAGE}.notebook.device": "device",
+    f"{PACKAGE}.chapters.shared.device": "device",
     f"{PACKAGE}.errors": "errors",
     f"{PACKAGE}.files": "files",
     f"{PACKAGE}.records.refusals": "refusals",
@@ -25,10 +25,10 @@ STAND_INS = {
 
 _OF_MODELS = f"{PACKAGE}.upstream.stand_in.models"
 _REPLACED = {
-    f"{PACKAGE}.notebook.models": ("_folder_of_weights", "folder_of", "_holds_weights", "has_weights", "chosen"),
-    f"{PACKAGE}.notebook.live": ("live_loss",),
-    f"{PACKAGE}.notebook.resources": ("require",),
-    f"{PACKAGE}.notebook.threads": ("use_all_cores",),
+    f"{PACKAGE}.chapters.shared.models": ("_folder_of_weights", "folder_of", "_holds_weights", "has_weights", "chosen"),
+    f"{PACKAGE}.chapters.shared.live": ("live_loss",),
+    f"{PACKAGE}.chapters.shared.resources": ("require",),
+    f"{PACKAGE}.chapters.shared.threads": ("use_all_cores",),
 }
 """By module the functions that stand_in/models.py has in place of its own."""
 

@@ -37,7 +37,7 @@ def links(cluster, *options, code, **variables):
 def processes_left():
     """The processes of tasks and ranks that still run."""
     listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, timeout=20).stdout.splitlines()
-    return [line for line in listed if "xpulab.ranks.across" in line]
+    return [line for line in listed if "xpulab.fleet.across.node" in line]
 
 
 def named(found):

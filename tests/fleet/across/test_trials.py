@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 import pytest
 
+from xpulab.fleet.across import links
 from xpulab.fleet.across.judged import judged
+from xpulab.fleet.across.links import KILLED, LATE, PASSED, STOPPED, WRONG, CheckLine, RankReport, Setup
 from xpulab.fleet.across.step import GONE
 from xpulab.fleet.across.trials import Trials
-from xpulab.records import links
-from xpulab.records.links import KILLED, LATE, PASSED, STOPPED, WRONG, CheckLine, RankReport, Setup
 
 pytestmark = pytest.mark.unit
 NODES = ("node1", "node2", "node3")

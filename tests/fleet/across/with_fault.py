@@ -25,7 +25,7 @@ KIND, *NAMED = next((each for each in FAULTS if MINE in each), FAULTS[0])
 
 
 def main() -> None:
-    from xpulab.ranks.across import meeting, running, task
+    from xpulab.fleet.across.node import meeting, running, task
 
     trial = []
     seats_of, work, connect = task.seats_of, running.work, meeting.socket.create_connection

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
+from xpulab.chapters.shared.fault import Fault
 from xpulab.faults import inject
-from xpulab.faults.fault import Fault
 
 pytestmark = pytest.mark.integration
 

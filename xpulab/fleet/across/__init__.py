@@ -1,11 +1,12 @@
 """Groups of nodes of a Slurm job that work together: which node, or which link between two, makes a group fail.
 
-    search    the search: a pure function over a callable that tries a group of nodes
-    pairs     all pairs of nodes in rounds, and the rates of their links
-    slurm     names and addresses of nodes, and the command line of srun
-    step      the running step of the job: a task for each card, lines in and lines out
-    trials    a trial of groups of nodes: starts ranks there, waits, says what was wrong
-    verdict   what was found, as text and as JSON
+search    the search: a pure function over a callable that tries a group of nodes
+pairs     all pairs of nodes in rounds, and the rates of their links
+slurm     names and addresses of nodes, and the command line of srun
+step      the running step of the job: a task for each card, lines in and lines out
+trials    a trial of groups of nodes: starts ranks there, waits, says what was wrong
+verdict   what was found, as text and as JSON
 
-What runs on the nodes is xpulab.ranks.across; only lines of xpulab.records.links pass between the two.
+node      what runs on the nodes, in tasks of that step
+links     the lines that pass between the two
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from xpulab.fleet.across.links import KILLED, LATE, PASSED, RAISED, STOPPED, WRONG, RankReport
 from xpulab.fleet.across.search import Finding
-from xpulab.records.links import KILLED, LATE, PASSED, RAISED, STOPPED, WRONG, RankReport
 
 _CAUSES = (KILLED, LATE, RAISED, WRONG, STOPPED)
 """Outcomes that fail a group. A rank that was killed is a better reason than one that lost its connection because of it."""

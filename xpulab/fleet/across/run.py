@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 from xpulab.devices import DEVICES, MOST_CARDS
 from xpulab.errors import InputError
-from xpulab.fleet.across import pairs, slurm
+from xpulab.fleet.across import links, pairs, slurm
+from xpulab.fleet.across.links import Setup
 from xpulab.fleet.across.search import LINK, NODE, PAIR, UNSTABLE, Finding, RootCause, search
 from xpulab.fleet.across.step import GONE, Step
 from xpulab.fleet.across.trials import Outcome, Trials
 from xpulab.fleet.across.verdict import Verdict
-from xpulab.records import links
-from xpulab.records.links import Setup
 
 _NEVER_WORKED = "its task never became ready"
 

@@ -11,7 +11,7 @@ from xpulab.errors import InputError
 
 _SECONDS = 30
 _FIELD = re.compile(r"\b(NodeName|NodeAddr)=(\S+)")
-TASK = "xpulab.ranks.across"
+TASK = "xpulab.fleet.across.node"
 
 
 def hostnames(nodes: str) -> tuple[str, ...]:

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from xpulab.errors import InputError
-from xpulab.fleet.across import slurm
-from xpulab.records import links
+from xpulab.fleet.across import links, slurm
 
 GONE = "gone"
 """A kind of message of the step itself: a task has ended. Its fields: node, and reason as srun says it; node "" for all."""

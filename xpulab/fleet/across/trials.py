@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from xpulab.fleet.across import links
 from xpulab.fleet.across.judged import judged
+from xpulab.fleet.across.links import Group, RankReport, Setup
 from xpulab.fleet.across.search import Finding
 from xpulab.fleet.across.step import GONE
-from xpulab.records import links
-from xpulab.records.links import Group, RankReport, Setup
 
 _FIRST_PORT, _LAST_PORT = 10_000, 32_000
 """Below the ports that Linux assigns by itself."""

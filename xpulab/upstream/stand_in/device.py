@@ -1,4 +1,4 @@
-"""In place of xpulab.notebook.device: choose where Paddle computes, and say where tensors are."""
+"""In place of xpulab.chapters.shared.device: choose where Paddle computes, and say where tensors are."""
 
 import contextlib
 from types import SimpleNamespace

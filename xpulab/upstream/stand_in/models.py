@@ -1,4 +1,4 @@
-"""In place of what xpulab.notebook.models does for pretrained models: a script uses the tiny models of its folder data/."""
+"""In place of what chapters.shared.models does for pretrained models: a script uses the tiny models of its folder data/."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,0 +1,65 @@
+"""A row is skipped where the device is known to lack a kernel; the words of an error prove nothing."""
+
+from __future__ import annotations
+
+import paddle
+import pytest
+
+from xpulab.chapters.shared.missing_kernels import lacked, results_of
+from xpulab.checks.table import Table
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def cpu():
+    paddle.set_device("cpu")
+
+
+def tried(error, kernel, dtype, form=""):
+    """The record of a table with one computation that raises this error."""
+
+    def fails():
+        raise error
+
+    table = Table("kernels.table")
+    assert results_of(table, "case", fails, kernel, dtype, form) == []
+    return table.record("means", 0.0)
+
+
+ERRORS = [
+    RuntimeError("(NotFound) no kernel\n at /paddle/paddle/phi/core/kernel_factory.cc:273"),
+    RuntimeError("The kernel `swiglu` is not registered"),
+    NotImplementedError("float32 is not supported, Unimplemented"),
+    AttributeError("Tensor has no attribute"),
+    MemoryError("out of memory"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_that_nothing_declares_is_red_and_prints_the_entry(error):
+    record = tried(error, "swiglu", "float32")
+    assert record.outcome == "failed"
+    (row,) = record.rows
+    assert "call: swiglu" in row.measured and "devices: [cpu]" in row.measured and "types: [float32]" in row.measured
+
+
+def test_a_type_that_the_wheel_does_not_list_for_an_operator_is_skipped():
+    assert tried(RuntimeError("anything"), "adamw", "bfloat16").outcome == "skipped"
+    assert "adamw" in lacked("adamw", "bfloat16") and not lacked("adamw", "float32")
+
+
+def test_an_operator_that_the_wheel_does_not_list_is_skipped_only_where_it_is_declared():
+    assert tried(RuntimeError("anything"), "fused_gemm_epilogue", "float32").outcome == "skipped"
+    assert not lacked("no_such_operator", "float32")
+
+
+def test_a_gradient_is_asked_for_by_itself():
+    assert tried(RuntimeError("anything"), "fused_rms_norm_quant", "float32", "gradient").outcome == "skipped"
+    assert tried(RuntimeError("anything"), "fused_rms_norm_quant", "float32").outcome == "failed"
+    assert lacked("swiglu", "float16", "gradient") and not lacked("swiglu", "float64", "gradient")
+
+
+def test_what_is_computed_is_returned_even_where_a_kernel_is_declared_as_missing():
+    rows = Table("kernels.table")
+    assert results_of(rows, "there", lambda: [paddle.ones([1])], "fused_gemm_epilogue", "float32")[0].item() == 1.0

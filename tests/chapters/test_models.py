@@ -1,0 +1,212 @@
+"""Models reach a notebook with their own weights and tokenizer, or are refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+
+import numpy as np
+import paddle
+import pytest
+import safetensors.numpy
+from paddlenlp.transformers import LlamaForCausalLM
+
+from xpulab import files
+from xpulab.chapters.shared import models
+from xpulab.errors import InputError
+from xpulab.pretrained import cache, prepare
+
+STAND_IN = "tiny-smollm2"
+SYSTEM = "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n"
+
+
+def test_the_tokenizer_script_makes_the_files_of_the_stand_in_again(tmp_path):
+    path = files.DATA / "make_tokenizer.py"
+    spec = importlib.util.spec_from_file_location("make_tokenizer", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.save_with_chat(tmp_path)
+    for made in tmp_path.iterdir():
+        assert made.read_bytes() == (files.DATA / "models" / STAND_IN / made.name).read_bytes(), made.name
+
+
+def test_the_stand_in_is_a_tied_llama_with_three_query_heads_for_a_key_value_head():
+    network = models.new_model(STAND_IN, 0)
+    assert isinstance(network, LlamaForCausalLM) and network.config.tie_word_embeddings
+    assert network.config.num_attention_heads == 3 * network.config.num_key_value_heads
+    assert sum(parameter.size for parameter in network.parameters()) == 246_240  # data/README.md says so
+
+
+def test_the_chat_template_of_the_stand_in_adds_a_system_message_where_there_is_none():
+    tokenizer = models.new_tokenizer(STAND_IN)
+    asked = [{"role": "user", "content": "What is DPO?"}]
+    text = SYSTEM + "<|im_start|>user\nWhat is DPO?<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True) == text
+    own = [{"role": "system", "content": "Be brief."}, *asked]
+    assert tokenizer.apply_chat_template(own, tokenize=False).startswith(
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user"
+    )
+
+
+def test_the_tokenizer_of_the_stand_in_keeps_every_character_and_ends_an_answer_with_one_token():
+    tokenizer = models.new_tokenizer(STAND_IN)
+    text = SYSTEM + "Gradients: 128 ranks, 0.5 s <|im_end|>"
+    ids = tokenizer(text)["input_ids"]
+    assert tokenizer.decode(ids) == text
+    assert (ids[0], ids[-1]) == (tokenizer.bos_token_id, tokenizer.eos_token_id)
+
+
+# ------------------------------------------------------------------------------------------- a model of the user, or a release
+
+
+@pytest.fixture(autouse=True)
+def cached(tmp_path, monkeypatch):
+    """An empty cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "xpulab" / "models"
+
+
+def saved(folder, **changed):
+    """A folder of PaddleNLP: the stand-in with random weights and its tokenizer; `changed` goes into its config."""
+    shutil.copytree(files.DATA / "models" / STAND_IN, folder)
+    config = {**json.loads((folder / "config.json").read_text()), **changed}
+    (folder / "config.json").write_text(json.dumps(config))
+    network = models.new_model(str(folder), 0)
+    weights = {name: value.numpy() for name, value in network.state_dict().items()}
+    if config["tie_word_embeddings"]:
+        del weights["lm_head.weight"]
+    safetensors.numpy.save_file(weights, folder / "model.safetensors", metadata={"format": "np"})
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return saved(tmp_path / "mine")
+
+
+@pytest.fixture
+def release(folder, cached):
+    """The release, prepared in the cache: a copy of the folder with the note."""
+    target = cached / prepare._key("smollm2-135m")
+    shutil.copytree(folder, target)
+    (target / prepare.NOTE).write_text(json.dumps({"name": "smollm2-135m", "origin": "made here", "license": "none"}))
+    return target
+
+
+def altered(folder, **weights):
+    """Write the file of the folder again, with these weights by name in place of its own; None removes one."""
+    stored = safetensors.numpy.load_file(folder / "model.safetensors")
+    for name, value in weights.items():
+        if value is None:
+            del stored[name]
+        else:
+            stored[name] = value
+    safetensors.numpy.save_file(stored, folder / "model.safetensors", metadata={"format": "np"})
+
+
+def test_a_folder_of_paddlenlp_is_used_where_it_is_and_its_tied_head_is_not_missed(folder, cached):
+    assert models.folder_of(str(folder)) == str(folder) and not cached.exists()
+    network = models.new_model(str(folder), 1)
+    stored = safetensors.numpy.load_file(folder / "model.safetensors")
+    assert all((parameter.numpy() == stored[name]).all() for name, parameter in network.named_parameters())
+
+
+def test_a_look_at_the_weights_changes_neither_random_numbers_nor_names_of_layers(folder):
+    def made_after(look):
+        paddle.seed(5)
+        with paddle.utils.unique_name.guard():
+            look(str(folder))
+            return paddle.rand([3]).tolist(), paddle.nn.Linear(2, 2).weight.name
+
+    assert made_after(models.folder_of) == made_after(str)
+    assert made_after(lambda name: models.new_model(name, 5)) != made_after(str)  # control
+
+
+def test_a_missing_weight_is_refused_with_its_name(folder):
+    name = "llama.layers.1.mlp.up_proj.weight"
+    altered(folder, **{name: None})
+    with pytest.raises(InputError, match=f"{folder}: 1 of 20 weights are missing and would be random: {name}"):
+        models.folder_of(str(folder))
+
+
+def test_an_output_layer_that_is_not_tied_is_missed(tmp_path):
+    untied = saved(tmp_path / "untied", tie_word_embeddings=False)
+    assert models.has_weights(str(untied))  # control: it is complete
+    altered(untied, **{"lm_head.weight": None})
+    with pytest.raises(InputError, match=r"1 of 21 weights are missing and would be random: lm_head.weight"):
+        models.new_model(str(untied), 0)
+
+
+def test_a_weight_of_another_shape_is_refused_with_its_name(folder):
+    altered(folder, **{"llama.norm.weight": np.ones(95, np.float32)})
+    with pytest.raises(InputError, match=r"weight llama.norm.weight has the shape \[95\], but config.json gives \[96\]"):
+        models.new_model(str(folder), 0)
+
+
+def test_a_folder_of_pdparams_is_checked_too(folder):
+    weights = safetensors.numpy.load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    paddle.save({name: paddle.to_tensor(value) for name, value in weights.items()}, str(folder / "model_state.pdparams"))
+    assert models.folder_of(str(folder)) == str(folder)
+    weights.pop("llama.norm.weight")
+    paddle.save({name: paddle.to_tensor(value) for name, value in weights.items()}, str(folder / "model_state.pdparams"))
+    with pytest.raises(InputError, match=r"1 of 20 weights are missing and would be random: llama.norm.weight"):
+        models.folder_of(str(folder))
+
+
+def test_a_folder_without_tokenizer_is_refused(folder):
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(InputError, match=f"{folder}: has no tokenizer_config.json, so it has no tokenizer; copy"):
+        models.folder_of(str(folder))
+
+
+def test_a_folder_without_config_is_refused(folder):
+    (folder / "config.json").unlink()
+    with pytest.raises(InputError, match=f"{folder}: has no config.json"):
+        models.new_model(str(folder), 0)
+
+
+def test_a_pickle_of_torch_is_refused_and_not_taken_for_a_folder_without_weights(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"pytorch_model.bin: is a pickle, which can run code"):
+        models.new_model(str(folder), 0)
+
+
+def test_a_folder_with_only_a_config_has_random_weights():
+    assert not models.has_weights(STAND_IN) and not models.chosen(STAND_IN).is_real
+    first, second, other = (
+        models.new_model(STAND_IN, seed).state_dict()["llama.embed_tokens.weight"].numpy() for seed in (0, 0, 1)
+    )
+    assert (first == second).all() and (first != other).any()
+
+
+def test_a_release_is_found_in_the_cache(release):
+    assert models.folder_of("smollm2-135m") == str(release)
+    choice = models.chosen("smollm2-135m")
+    assert (choice.folder, choice.is_real) == (str(release), True)
+    assert choice.sentence.startswith("SmolLM2-135M-Instruct: ") and "Apache-2.0" in choice.sentence
+
+
+def test_a_release_that_is_damaged_in_the_cache_says_what_to_remove(release):
+    path = release / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(InputError, match=f"{path}: cannot be read as safetensors: .* remove {release}, and prepare"):
+        models.folder_of("smollm2-135m")
+
+
+def test_a_release_that_is_not_prepared_is_refused_with_the_command_that_prepares_it(cached):
+    with pytest.raises(InputError, match=r"model 'smollm2-135m' is not prepared .*`xpulab model smollm2-135m`"):
+        models.folder_of("smollm2-135m")
+    assert not cached.exists()
+
+
+def test_a_choice_without_the_release_is_the_stand_in_and_says_so(cached):
+    choice = models.chosen("smollm2-135m")
+    assert (choice.folder, choice.is_real) == (models.folder_of(STAND_IN), False)
+    assert "random weights" in choice.sentence and "`xpulab model smollm2-135m`" in choice.sentence
+    assert not cache.root().exists()
+
+
+def test_a_choice_of_a_folder_is_that_folder(folder):
+    assert models.chosen(str(folder)) == models.Chosen(str(folder), True, f"{folder}, with its own weights.")

@@ -1,0 +1,77 @@
+"""How chapter 05 trains and resumes a model follows from its size."""
+
+from __future__ import annotations
+
+import pytest
+
+from xpulab import files
+from xpulab.chapters.checkpoints.resume_plan import plan_for
+from xpulab.chapters.shared import models, resources
+from xpulab.chapters.shared.model_size import is_tiny, parameters_of
+from xpulab.errors import InputError
+
+pytestmark = pytest.mark.integration
+
+LARGE = """{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 49152, "hidden_size": 576,
+"intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
+"tie_word_embeddings": true}"""
+
+
+@pytest.fixture
+def large(tmp_path):
+    """The folder of a model with the configuration of SmolLM2-135M."""
+    (tmp_path / "config.json").write_text(LARGE)
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("model", sorted(path.name for path in (files.DATA / "models").iterdir() if path.is_dir()))
+def test_the_number_of_parameters_is_that_of_the_model(model):
+    assert parameters_of(model) == sum(weight.size for weight in models.new_model(model, 0).parameters())
+    assert is_tiny(model)
+
+
+def test_tied_embeddings_count_once(large):
+    assert parameters_of(large) == 134_515_008
+    assert not is_tiny(large)
+
+
+@pytest.mark.parametrize(("level", "steps"), [("quick", 4), ("standard", 12)])
+def test_a_tiny_model_is_resumed_after_each_step(level, steps):
+    plan = plan_for("tiny-qwen2", level)
+    assert (plan.steps, plan.points) == (steps, tuple(range(1, steps)))
+    assert all(plan.tries(kind) and plan.resumes(kind) for kind in ("plain", "LoRA, unified, dropout"))
+
+
+def test_a_tiny_model_is_resumed_within_each_of_two_epochs_and_between_them():
+    plan = plan_for("tiny-qwen2", "quick")
+    assert {plan.epoch - 1, plan.epoch, plan.epoch + 1} <= set(plan.points)
+    assert plan.steps == 2 * plan.epoch
+    assert plan.pairs % plan.batch, "the last batch of an epoch is smaller"
+
+
+def test_a_large_model_is_resumed_where_an_epoch_ends_and_after(large):
+    plan = plan_for(large, "quick")
+    assert plan.points == (plan.epoch, plan.epoch + 1)
+    assert plan.epoch * plan.batch == plan.pairs
+    assert plan.at_once == 1
+    assert plan.tries("unified, dropout") and not plan.tries("unified")
+    assert set(plan.read_back) <= set(plan.kinds)
+
+
+def test_a_tiny_model_needs_nothing_that_must_be_said(capsys):
+    plan_for("tiny-qwen2", "quick").require()
+    assert capsys.readouterr().out == ""
+
+
+def test_what_a_large_model_needs_is_said(large, monkeypatch, capsys):
+    monkeypatch.setattr(resources, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(resources.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 10**12}))
+    plan_for(large, "quick").require()
+    assert "this chapter needs about 6.6 GB of memory" in capsys.readouterr().out
+
+
+def test_a_large_model_is_refused_where_memory_is_small(large, monkeypatch):
+    monkeypatch.setattr(resources, "available_memory", lambda: 4 * 10**9)
+    with pytest.raises(InputError, match="GB of memory for this model"):
+        plan_for(large, "quick").require()

@@ -1,0 +1,90 @@
+"""A chapter trains as long as suits the size of its model, and says beforehand what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from xpulab.chapters.shared import model_size, training_size
+from xpulab.chapters.shared.answer_words import words_in_common
+from xpulab.errors import InputError
+
+TINY = SimpleNamespace(
+    model_type="qwen2",
+    vocab_size=512,
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    tie_word_embeddings=False,
+)
+SMOLLM2 = SimpleNamespace(
+    model_type="llama",
+    vocab_size=49152,
+    hidden_size=576,
+    intermediate_size=1536,
+    num_hidden_layers=30,
+    num_attention_heads=9,
+    num_key_value_heads=3,
+    tie_word_embeddings=True,
+)
+HUGE = SimpleNamespace(**{**vars(SMOLLM2), "num_hidden_layers": 3_000_000})
+
+
+def test_the_number_of_weights_follows_from_the_configuration():
+    assert model_size.parameters_in(TINY) == 139_840
+    assert model_size.parameters_in(SMOLLM2) == 134_515_008
+
+
+@pytest.mark.parametrize(("chapter", "steps", "batch", "rate"), [("sft", 100, 24, 8e-3), ("lora", 48, 8, 1e-2)])
+def test_a_tiny_model_learns_by_heart_and_nothing_is_printed(chapter, steps, batch, rate, capsys):
+    size = training_size.choose(chapter, TINY, "quick")
+    assert (size.tiny, size.steps, size.batch, size.learning_rate) == (True, steps, batch, rate)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("chapter", ["sft", "lora"])
+def test_a_larger_model_gets_fewer_steps_a_smaller_batch_and_rate(chapter, monkeypatch):
+    monkeypatch.setattr(training_size, "require", lambda **needs: None)
+    tiny, larger = (training_size.choose(chapter, config, "quick") for config in (TINY, SMOLLM2))
+    assert not larger.tiny
+    assert (larger.steps < tiny.steps, larger.batch < tiny.batch, larger.learning_rate < tiny.learning_rate) == (True,) * 3
+
+
+@pytest.mark.parametrize("chapter", ["sft", "lora"])
+def test_a_model_that_does_not_fit_is_refused(chapter):
+    with pytest.raises(InputError, match="GB of memory"):
+        training_size.choose(chapter, HUGE, "quick")
+
+
+def test_each_training_example_is_used_at_least_once_in_chapter_02(monkeypatch):
+    monkeypatch.setattr(training_size, "require", lambda **needs: None)
+    size = training_size.choose("sft", SMOLLM2, "quick")
+    assert size.steps * size.batch >= 72
+    assert size.repeated <= size.steps
+
+
+@pytest.mark.parametrize(("share", "words"), [(0.1, "a tenth"), (0.5, "half"), (0.7, "70%")])
+def test_a_share_as_words(share, words):
+    assert training_size.format_share(share) == words
+
+
+def test_the_meaning_of_a_check_follows_from_the_size():
+    size = training_size.choose("sft", TINY, "quick")
+    assert "exactly" in size.means_of_recall
+    assert "nearer" in replace(size, tiny=False).means_of_recall
+
+
+@pytest.mark.parametrize(
+    ("answer", "share"), [("One process of a job.", 1.0), ("One job.", 2 * 2 / 7), ("", 0.0), ("A rank is it", 0.0)]
+)
+def test_words_in_common(answer, share):
+    assert words_in_common([answer], [{"answer": "One process of a job."}]) == pytest.approx(share)
+
+
+def test_answers_without_their_rows_are_refused():
+    with pytest.raises(ValueError, match="zip"):
+        words_in_common(["One", "two"], [{"answer": "One"}])

@@ -1,0 +1,405 @@
+"""Faults that 08_auto_parallel must detect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xpulab.chapters.shared.fault import fault
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("reshard.values",),
+    smoke=("reshard.smoke-values",),
+    wraps="paddle.distributed:reshard",
+)
+def elements_of_a_shard_shifted(real, tensor, mesh, placements):
+    """Reshard shifts the elements of each part by one."""
+    import paddle.distributed as dist
+    from paddle import roll
+
+    cut = [each for each in placements if each.is_shard()]
+    if tensor.stop_gradient and len(placements) == 1 and cut:
+        from_local = dist.auto_parallel.api.dtensor_from_local
+        result = real(tensor, mesh, placements)
+        return from_local(roll(result._local_value(), 1), mesh, placements)
+    return real(tensor, mesh, placements)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("reshard.values", "auto-parallel-config.gradients"),
+    smoke=("reshard.smoke-values",),
+    wraps="paddle.distributed:reshard",
+)
+def summand_missing(real, tensor, mesh, placements):
+    """Reshard adds up the summands of all ranks but one."""
+    import paddle.distributed as dist
+
+    if any(each.is_partial() for each in tensor.placements) and dist.get_rank() == 1:
+        tensor._local_value().scale_(0.0)
+    return real(tensor, mesh, placements)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=(
+        "auto-parallel-config.gradients",
+        "auto-parallel-config.trainer",
+        "shard-optimizer.steps",
+        "gradient-accumulation.sharded",
+        "gradient-accumulation.argument",
+        "gradient-accumulation.trainer",
+        "parallel-loss.values",
+    ),
+    smoke=("auto-parallel-config.smoke-gradient",),
+    wraps="paddle:Tensor.backward",
+)
+def gradient_doubled(real, self, *args, **kwargs):
+    """Every backward pass on the ranks gives twice the gradient."""
+    return real(self * 2, *args, **kwargs)
+
+
+@fault(
+    "08_auto_parallel",
+    device="sim",
+    where="ranks",
+    detected_by=("auto-parallel-config.gradients",),
+    smoke=("auto-parallel-config.smoke-gradient",),
+    wraps="paddle:DataParallel.forward",
+)
+def data_parallel_sums_gradients(real, self, *args, **kwargs):
+    """Paddle.DataParallel adds up the gradients of the ranks and does not divide by the number of ranks."""
+    import paddle.distributed as dist
+
+    out = real(self, *args, **kwargs)
+    first = out[0] if isinstance(out, tuple) else out
+    first.register_hook(lambda gradient: gradient * dist.get_world_size())
+    return out
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-layer.first-layers", "auto-parallel-config.loss", "auto-parallel-config.gradients"),
+    wraps="paddle.nn:Linear.forward",
+)
+def row_bias_on_every_rank(_real, self, x):
+    """A row-parallel layer adds its bias once for each rank."""
+    import paddle.nn.functional as F
+
+    out = F.linear(x, self.weight, self.bias)
+    row = self.weight.is_dist() and any(each.is_shard(0) for each in self.weight.placements)
+    return out + self.bias if row and self.bias is not None else out
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"),
+    wraps="paddle.distributed:shard_tensor",
+)
+def query_columns_shifted(real, data, mesh, placements, *rest, **kwargs):
+    """The columns of a cut query weight are shifted by one head."""
+    import paddle
+
+    if any(each.is_shard(1) for each in placements) and data.shape == [16, 16] and not data.stop_gradient:
+        data.set_value(paddle.roll(data, 4, axis=1))
+    return real(data, mesh, placements, *rest, **kwargs)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-optimizer.bytes",),
+    also_on=("sim",),
+    wraps="paddle.distributed:shard_optimizer",
+)
+def state_not_sharded(real, optimizer, how=None, *rest, **kwargs):
+    """The function shard_optimizer leaves the whole state on every rank."""
+    return real(optimizer, None, *rest, **kwargs)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-optimizer.losses", "shard-optimizer.steps"),
+    also_on=("sim",),
+    wraps="paddle.distributed.auto_parallel.api:_ShardingStageBase._register_hook_for_param_grad",
+)
+def stage_2_mixes_rows_of_a_gradient(real, self, param):
+    """From stage 2 of the sharded optimizer on, the hook of a weight exchanges the halves of its gradient."""
+    import paddle
+
+    def exchange_halves(gradient: Any) -> Any:
+        local = gradient._local_value()
+        local.set_value(paddle.roll(local, local.shape[0] // 2, axis=0))
+        return gradient
+
+    real(self, param)
+    param.register_hook(exchange_halves)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-layer.first-layers", "auto-parallel-config.held"),
+    also_on=("sim",),
+    breaks=("paddle.distributed:shard_layer", "paddle.distributed:parallelize"),
+)
+def model_not_cut() -> None:
+    """The functions shard_layer and parallelize leave the whole weights on every rank."""
+    import paddle.distributed as dist
+
+    real = dist.shard_layer
+    dist.shard_layer = lambda layer, mesh, function=None, **kwargs: real(layer, mesh, **kwargs)
+    dist.parallelize = lambda model, optimizer=None, **kwargs: (model, optimizer)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("gradient-accumulation.trainer",),
+    breaks="paddlenlp.trainer.auto_trainer:AutoTrainer.dynamic_training",
+)
+def micro_batches_not_divided() -> None:
+    """AutoTrainer does not divide the loss of a micro-batch by the number of micro-batches."""
+    from xpulab.chapters.shared import workarounds
+
+    workarounds.restore_distributed_checkpoint()
+    from paddlenlp.trainer.auto_trainer import AutoTrainer
+
+    real = AutoTrainer.dynamic_training
+
+    def undivided(self, model, inputs):
+        steps, self.args.gradient_accumulation_steps = self.args.gradient_accumulation_steps, 1
+        try:
+            return real(self, model, inputs)
+        finally:
+            self.args.gradient_accumulation_steps = steps
+
+    AutoTrainer.dynamic_training = undivided
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("auto-parallel-config.trainer",),
+    wraps=("paddle.distributed.auto_parallel.api:reshard", "paddle.distributed:reshard"),
+)
+def gradients_of_other_ranks_not_added(real, tensor, mesh, placements):
+    """A sharded optimizer cuts the gradient of a rank's own rows, and does not add those of the other ranks."""
+    import paddle.distributed as dist
+    from paddle.distributed.auto_parallel import api
+
+    if any(each.is_partial() for each in tensor.placements):
+        whole = [dist.Replicate() if each.is_partial() else each for each in tensor.placements]
+        tensor = api.dtensor_from_local(tensor._local_value(), mesh, whole)
+    return real(tensor, mesh, placements)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-dataloader.rows", "shard-layer.training"),
+    also_on=("sim",),
+    wraps="paddle.distributed.auto_parallel.api:ShardDataloader.__init__",
+)
+def rows_the_same_on_every_rank(real, self, *args, **kwargs):
+    """The function shard_dataloader gives every rank the rows of the first rank."""
+    import paddle.distributed as dist
+
+    rank = dist.get_rank
+    dist.get_rank = lambda *_: 0
+    try:
+        real(self, *args, **kwargs)
+    finally:
+        dist.get_rank = rank
+
+
+@fault("08_auto_parallel", where="ranks", detected_by=("parallel-loss.values",), wraps="paddle.nn.functional:cross_entropy")
+def softmax_of_local_columns(real, logits, labels, *rest, **kwargs):
+    """Cross entropy of cut logits uses the maximum and the sum of the rank's own columns only."""
+    import paddle.distributed as dist
+    import paddle.nn.functional as F
+
+    if kwargs.get("reduction") == "none" and logits.is_dist() and logits.placements[0].is_shard(1):
+        mine = logits._local_value()
+        local = F.log_softmax(mine, axis=-1)
+        mesh, cut = logits.process_mesh, logits.placements
+        probabilities = dist.auto_parallel.api.dtensor_from_local(local, mesh, cut)
+        whole = dist.reshard(probabilities, mesh, [dist.Replicate()])
+        plain = dist.reshard(labels, mesh, [dist.Replicate()])
+        return real(logits, labels, *rest, **kwargs) * 0 - whole.take_along_axis(plain.unsqueeze(1), 1).squeeze(1)
+    return real(logits, labels, *rest, **kwargs)
+
+
+@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",), wraps="paddle:cumsum")
+def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
+    """Where rows cannot stay cut along both axes, the smaller axis keeps its cut."""
+    import paddle.distributed as dist
+
+    if x.is_dist():
+        sizes = x.process_mesh.shape
+        keeps = sizes.index(min(sizes))
+        placements = [dist.Shard(0) if index == keeps else dist.Replicate() for index in range(2)]
+        x = dist.reshard(x, x.process_mesh, placements)
+    return real(x, axis=axis, **kwargs)
+
+
+@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.values",), wraps="paddle.nn.functional:layer_norm")
+def norm_of_cut_rows_inexact(real, x, *args, **kwargs):
+    """Layer norm of rows that are cut along two axes has a relative error of a thousandth."""
+    result = real(x, *args, **kwargs)
+    if x.is_dist():
+        result._local_value().scale_(1.001)
+    return result
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("parallel-loss.values",),
+    also_on=("sim",),
+    wraps="paddle.nn.functional:embedding",
+)
+def wrong_row_of_a_cut_embedding(real, x, weight, *args, **kwargs):
+    """An embedding whose rows are cut gives the row of the next token."""
+    cut = weight.is_dist() and weight.placements[0].is_shard(0)
+    return real((x + 1) % weight.shape[0] if cut else x, weight, *args, **kwargs)
+
+
+@fault("08_auto_parallel", where="ranks", detected_by=("reshard.first-placements",), wraps="paddle.distributed:shard_tensor")
+def parts_of_the_other_rank(real, data, mesh, placements, *rest, **kwargs):
+    """The function shard_tensor gives each of two ranks the part of the other one."""
+    import paddle
+
+    cut = [each.get_dim() for each in placements if each.is_shard()]
+    if cut and data.stop_gradient and not data.is_dist():
+        data = paddle.roll(data, data.shape[cut[0]] // 2, axis=cut[0])
+    return real(data, mesh, placements, *rest, **kwargs)
+
+
+@fault(
+    "08_auto_parallel",
+    device="sim",
+    sim_faults="flip collective kind=all_gather rank=1 bit=20 from=1",
+    detected_by=("reshard.values", "shard-optimizer.steps"),
+    smoke=("reshard.smoke-values",),
+)
+def gathered_parts_damaged() -> None:
+    """A card inverts one bit of what it gathers from the other ranks."""
+
+
+@fault(
+    "08_auto_parallel",
+    device="sim",
+    sim_faults="flip collective kind=reduce_scatter rank=1 bit=20 from=1",
+    detected_by=("reshard.values", "auto-parallel-config.sequence-parallel"),
+)
+def part_of_a_sum_damaged() -> None:
+    """A card inverts one bit of its part of a sum over the ranks."""
+
+
+@fault(
+    "08_auto_parallel",
+    device="sim",
+    sim_faults="flip collective kind=all_to_all rank=1 bit=20 from=1",
+    detected_by=("reshard.values",),
+)
+def exchanged_parts_damaged() -> None:
+    """A card inverts one bit of the parts that it gets when another dimension is cut."""
+
+
+@fault("08_auto_parallel", where="ranks", detected_by=("reshard.values",), wraps="paddle.distributed:reshard")
+def one_reshard_not_supported(real, tensor, mesh, placements):
+    """Reshard refuses to gather rows to whole tensors on a square of ranks, with an error that reads like a missing kernel."""
+    given = tensor.placements or []
+    if (
+        len(given) == 2
+        and given[0].is_shard(0)
+        and given[1].is_replicated()
+        and all(each.is_replicated() for each in placements)
+    ):
+        raise NotImplementedError("(Unimplemented) this placement is not supported")
+    return real(tensor, mesh, placements)
+
+
+@fault("08_auto_parallel", where="ranks", detected_by=("reshard.uneven",), wraps="paddle.distributed:shard_tensor")
+def uneven_rows_shifted(real, data, mesh, placements, *rest, **kwargs):
+    """The function shard_tensor shifts the rows by one where their number is no multiple of the number of ranks."""
+    import paddle
+
+    cut = [axis for axis, each in enumerate(placements) if each.is_shard(0)]
+    if cut and data.stop_gradient and data.shape[0] % mesh.shape[cut[0]]:
+        data = paddle.roll(data, 1, axis=0)
+    return real(data, mesh, placements, *rest, **kwargs)
+
+
+@fault("08_auto_parallel", detected_by=("gradient-accumulation.micro-batches",), replaces="paddle:Tensor.backward")
+def every_second_gradient_halved(real):
+    """Every second backward pass of the notebook's process adds half of the gradient."""
+    from itertools import count
+
+    calls = count()
+
+    def backward(self, *args, **kwargs):
+        return real(self / 2 if next(calls) % 2 else self, *args, **kwargs)
+
+    return backward
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("auto-parallel-config.refusals",),
+    wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
+)
+def illegal_options_accepted(real, self):
+    """PaddleNLP accepts the illegal combinations of options that it refuses with a ValueError or an assertion."""
+    import contextlib
+
+    with contextlib.suppress(ValueError, AssertionError):
+        real(self)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("auto-parallel-config.pipeline",),
+    wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
+)
+def micro_batches_of_a_pipeline_refused(real, self):
+    """PaddleNLP refuses micro-batches when the model is cut into stages."""
+    if self.pipeline_parallel_degree > 1 and self.gradient_accumulation_steps > 1:
+        raise ValueError("a pipeline takes one micro-batch")
+    real(self)
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-dataloader.declared",),
+    also_on=("sim",),
+    wraps="paddle.distributed.auto_parallel.api:ShardDataloader._get_mesh_and_placement",
+)
+def batches_declared_whole(real, self, index):
+    """The function shard_dataloader declares that every rank holds the whole batch."""
+    import paddle.distributed as dist
+
+    mesh, placements = real(self, index)
+    return mesh, [dist.Replicate() for _ in placements]
+
+
+@fault(
+    "08_auto_parallel",
+    where="ranks",
+    detected_by=("shard-dataloader.declared",),
+    wraps="paddle.distributed.auto_parallel.api:dtensor_from_local",
+)
+def only_the_first_axis_is_declared(real, tensor, mesh, placements):
+    """The function dtensor_from_local declares a cut along the first axis of the mesh, whichever axis it was given."""
+    return real(tensor, mesh, sorted(placements, key=lambda each: each.is_replicated()))

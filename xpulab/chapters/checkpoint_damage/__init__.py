@@ -1,0 +1,1 @@
+"""The room of the chapter checkpoint_damage: Crashes, damaged files, full disks, untrusted files."""

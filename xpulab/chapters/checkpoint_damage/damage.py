@@ -1,0 +1,135 @@
+"""Damage one file of a copy of a checkpoint, in each of five ways, and see what loading says of it.
+
+A case is (kind, name, how): the checkpoint <folder>/<kind>/checkpoint-2, the name of one of its files, a name of DAMAGES.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from xpulab.chapters.shared import processes
+from xpulab.records.usable import whole_cores
+
+Case = tuple[str, str, str]
+
+UNDAMAGED = "undamaged"
+_PARTS = min(processes.AT_MOST, whole_cores())
+"""In how many processes the cases are tried: as many as run at the same time."""
+
+
+def truncate(path: Path, older: Path) -> None:
+    """Cut the file in half."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path, older: Path) -> None:
+    """Flip one bit of the file, after three quarters of it."""
+    data = bytearray(path.read_bytes())
+    data[len(data) * 3 // 4] ^= 0x10
+    path.write_bytes(data)
+
+
+def delete(path: Path, older: Path) -> None:
+    """Delete the file."""
+    path.unlink()
+
+
+def swap(path: Path, older: Path) -> None:
+    """Replace the file by the same file of an older checkpoint."""
+    shutil.copyfile(older, path)
+
+
+def empty(path: Path, older: Path) -> None:
+    """Leave nothing in the file."""
+    path.write_bytes(b"")
+
+
+DAMAGES: dict[str, Callable[[Path, Path], None]] = {
+    "truncate": truncate,
+    "flip": flip,
+    "delete": delete,
+    "swap": swap,
+    "empty": empty,
+}
+
+
+@contextmanager
+def copy_of(checkpoint: Path) -> Iterator[Path]:
+    """A copy of a checkpoint, named checkpoint-2 whichever it is, for the time of the block."""
+    with tempfile.TemporaryDirectory(dir=checkpoint.parent.parent) as parent:
+        yield Path(shutil.copytree(checkpoint, Path(parent) / "checkpoint-2"))
+
+
+@contextmanager
+def damaged(folder: Path, case: Case, copy: Path) -> Iterator[bool]:
+    """In the block one file of the copy is damaged; yields whether a byte of it differs."""
+    kind, name, how = case
+    good, older = (folder / kind / f"checkpoint-{at}" / name for at in (2, 1))
+    DAMAGES[how](copy / name, older)
+    try:
+        yield not (copy / name).exists() or (copy / name).read_bytes() != good.read_bytes()
+    finally:
+        shutil.copyfile(good, copy / name)
+
+
+def reactions(load: Callable[[str, Path], Any], folder: Path, files: Mapping[str, list[str]], device: str) -> dict[Case, str]:
+    """How load(kind, checkpoint) reacts to each damage of each file: "names it", "error", "no effect", "SILENT" or "-".
+
+    files: by kind the names of the files that are damaged in turn. "names it" is an error whose text has the name of the
+    damaged file. "no effect": what was loaded does not differ. "SILENT": it differs, without an error. "-": no byte changed.
+    Also (kind, "", "undamaged"): "no effect", or the error of loading the whole checkpoint.
+    """
+    cases = [(kind, name, how) for kind, names in files.items() for name in names for how in DAMAGES]
+    parts = processes.run_each(partial(_outcomes, load, folder), [cases[start::_PARTS] for start in range(_PARTS)], device)
+    found = {case: outcome for part in parts for case, outcome in part.items()}
+    return {case: _reaction(outcome, found[case[0], "", UNDAMAGED], case[1]) for case, outcome in found.items()}
+
+
+def _outcomes(load: Callable[[str, Path], Any], folder: Path, cases: Iterable[Case]) -> dict[Case, str | None]:
+    """For each case, and each undamaged checkpoint, what loading gives; None when the damage changes nothing."""
+    cases = list(cases)
+    found: dict[Case, str | None] = {}
+    for kind in {case[0] for case in cases}:
+        with copy_of(folder / kind / "checkpoint-2") as copy:
+            found[kind, "", UNDAMAGED] = _outcome(load, kind, copy)
+            for case in cases:
+                if case[0] == kind:
+                    with damaged(folder, case, copy) as differs:
+                        found[case] = _outcome(load, kind, copy) if differs else None
+    return found
+
+
+def _outcome(load: Callable[[str, Path], Any], kind: str, checkpoint: Path) -> str:
+    """A digest of all that loading gives, or "error: " and its text."""
+    digest = hashlib.sha256()
+    try:
+        _add(digest, load(kind, checkpoint))
+    except Exception as error:
+        return f"error: {type(error).__name__}: {error}"
+    return digest.hexdigest()
+
+
+def _add(digest: Any, value: Any) -> None:
+    """Add every value of nested lists and dicts to the digest: arrays with their bytes, the rest as text."""
+    if isinstance(value, dict):
+        value = [part for key, item in value.items() for part in (key, item)]
+    if isinstance(value, list | tuple):
+        for each in value:
+            _add(digest, each)
+    else:
+        digest.update(value.tobytes() if hasattr(value, "tobytes") else repr(value).encode())
+
+
+def _reaction(outcome: str | None, undamaged: str, name: str) -> str:
+    if outcome is None:
+        return "-"
+    if not outcome.startswith("error: "):
+        return "no effect" if outcome == undamaged else "SILENT"
+    return "names it" if name and name in outcome else "error"

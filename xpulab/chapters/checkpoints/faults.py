@@ -1,0 +1,240 @@
+"""Faults that 05_checkpoints must detect."""
+
+from __future__ import annotations
+
+from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
+
+
+@fault(
+    "05_checkpoints",
+    detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"),
+    also_on=("sim",),
+    breaks=CELLS,
+)
+def sampler_restarts() -> None:
+    """A resumed run sees the data from the beginning again."""
+    replace_in_cells("def _get_train_sampler(self):", "def _unused(self):")
+
+
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.stock", "resume.random-numbers", "resume.next-random-numbers", "resume.weights"),
+    wraps="paddlenlp.trainer:Trainer._load_rng_state",
+)
+def random_state_lost(_real, self, checkpoint):
+    """The random state is not restored when a run is resumed."""
+
+
+@fault("05_checkpoints", detected_by=("resume.exact", "resume.random-numbers", "resume.weights"), breaks=CELLS)
+def random_state_lost_between_epochs() -> None:
+    """The random state is not restored when a run is resumed where an epoch ends."""
+    replace_in_cells("self.trainer._load_rng_state(self.checkpoint)", "pass")
+
+
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.random-numbers", "resume.next-random-numbers"),
+    wraps="paddlenlp.trainer:Trainer._load_rng_state",
+)
+def python_random_state_lost(real, self, checkpoint):
+    """The state of Python's random number generator is not restored."""
+    import random
+
+    state = random.getstate()
+    real(self, checkpoint)
+    random.setstate(state)
+
+
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.moments", "resume.weights", "resume.losses", "resume.accumulation", "resume.other-names"),
+    wraps="paddle.optimizer:AdamW.set_state_dict",
+)
+def optimizer_not_restored(_real, self, state):
+    """A resumed run begins with an empty optimizer state."""
+
+
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.weights", "resume.losses"),
+    wraps=("paddle.optimizer.lr:LRScheduler.set_state_dict", "paddle.optimizer.lr:LRScheduler.set_dict"),
+)
+def schedule_not_restored(_real, self, state):
+    """A resumed run begins with the learning rate of the first step."""
+
+
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.begins-where-it-stopped",),
+    wraps="paddlenlp.trainer.trainer_callback:TrainerState.load_from_json",
+)
+def step_not_restored(_real, state, path):
+    """A resumed run counts its steps from 0."""
+    return state()
+
+
+@fault(
+    "05_checkpoints",
+    detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "resume.loads-the-file"),
+    wraps="paddle:load",
+)
+def load_drops_a_key(real, path, **configs):
+    """`paddle.load` drops the last entry of a file."""
+    state = real(path, **configs)
+    if isinstance(state, dict) and len(state) > 1:
+        state.pop(list(state)[-1])
+    return state
+
+
+@fault(
+    "05_checkpoints",
+    detected_by=(
+        "checkpoint.pdparams",
+        "checkpoint.safetensors",
+        "checkpoint.workarounds",
+        "checkpoint.nested",
+        "checkpoint.written-by-others",
+    ),
+    smoke=("checkpoint.smoke-values", "resume.smoke-step"),
+    wraps="paddle:load",
+)
+def load_returns_zeros(real, *given, **named):
+    """`paddle.load` returns zeros of the correct type and shape."""
+    import paddle
+
+    def zeros(value):
+        if isinstance(value, dict):
+            return {key: zeros(item) for key, item in value.items()}
+        return paddle.zeros(value.shape, value.dtype) if isinstance(value, paddle.Tensor) else value
+
+    return zeros(real(*given, **named))
+
+
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.weights", "resume.loads-the-file"),
+    wraps=("paddle.nn:Layer.set_state_dict", "paddle.nn:Layer.set_dict", "paddle.nn:Layer.load_dict"),
+)
+def weight_not_loaded(real, self, state, *rest, **named):
+    """A resumed run keeps the initial values of its last layer."""
+    return real(self, {name: value for name, value in state.items() if "lm_head" not in name}, *rest, **named)
+
+
+@fault(
+    "05_checkpoints",
+    where="ranks",
+    detected_by=("resume.losses", "resume.weights", "resume.loads-the-file"),
+    wraps="paddlenlp.trainer:Trainer._load_from_checkpoint",
+)
+def stale_checkpoint(real, self, resume_from_checkpoint=None):
+    """Resuming loads the checkpoint before the requested one."""
+    import os
+
+    if resume_from_checkpoint:
+        folder, step = resume_from_checkpoint.rsplit("-", 1)
+        older = f"{folder}-{int(step) - 1}"
+        resume_from_checkpoint = older if os.path.isdir(older) else resume_from_checkpoint
+    return real(self, resume_from_checkpoint)
+
+
+@fault("05_checkpoints", where="ranks", detected_by=("resume.dropout-acts",), wraps="paddle.nn.functional:dropout")
+def no_dropout(_real, x, *given, **named):
+    """Dropout does nothing, so the resumed runs do not test the random state."""
+    return x
+
+
+@fault(
+    "05_checkpoints",
+    detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"),
+    wraps="paddle:save",
+)
+def bfloat16_as_float32(real, state, path, *rest, **named):
+    """Bfloat16 is saved as float32."""
+    import paddle
+
+    def wide(value):
+        if isinstance(value, dict):
+            return {key: wide(item) for key, item in value.items()}
+        low = isinstance(value, paddle.Tensor) and "bfloat16" in str(value.dtype)
+        return value.astype("float32") if low else value
+
+    return real(wide(state), path, *rest, **named)
+
+
+@fault("05_checkpoints", detected_by=("checkpoint.special-values",), wraps="paddle:load")
+def float64_loses_bits(real, *given, **named):
+    """Float64 comes back with the precision of float32."""
+    import paddle
+
+    def narrow(value):
+        if isinstance(value, dict):
+            return {key: narrow(item) for key, item in value.items()}
+        double = isinstance(value, paddle.Tensor) and value.dtype == paddle.float64
+        return value.astype("float32").astype("float64") if double else value
+
+    return narrow(real(*given, **named))
+
+
+@fault("05_checkpoints", detected_by=("checkpoint.special-values",), wraps="paddle:save")
+def int64_loses_bits(real, state, *given, **named):
+    """Only 32 bits of int64 are saved."""
+    import paddle
+
+    def narrow(value):
+        if isinstance(value, dict):
+            return {key: narrow(item) for key, item in value.items()}
+        long = isinstance(value, paddle.Tensor) and value.dtype == paddle.int64 and value.size
+        return value.astype("int32").astype("int64") if long else value
+
+    return real(narrow(state), *given, **named)
+
+
+@fault("05_checkpoints", detected_by=("checkpoint.flattened",), also_on=("sim",), breaks=CELLS)
+def flattened_names_collide() -> None:
+    """Flattening a nested state drops the names of the outer levels."""
+    replace_in_cells('found |= flat(value, f"{prefix}{key}.")', "found |= flat(value)")
+
+
+@fault("05_checkpoints", where="ranks", detected_by=("checkpoint.file-sizes",), wraps="paddle:save")
+def second_moment_not_saved(real, state, path, *rest, **named):
+    """A checkpoint holds only the first of the optimizer's two moments."""
+    if isinstance(state, dict) and str(path).endswith(".pdopt"):
+        state = {name: value for name, value in state.items() if "moment2" not in name}
+    return real(state, path, *rest, **named)
+
+
+@fault("05_checkpoints", detected_by=("checkpoint.not-a-tensor",), breaks=CELLS)
+def flattening_drops_what_is_no_tensor() -> None:
+    """Flattening drops the numbers and texts of a state without an error."""
+    replace_in_cells('            raise TypeError(f"{prefix}{key} is a', '            (f"{prefix}{key} is a')
+
+
+@fault("05_checkpoints", detected_by=("checkpoint.views",), wraps="paddle:save")
+def view_saved_without_its_strides(real, state, *given, **named):
+    """The values of a view are read one after the other from where it begins in memory."""
+    import paddle
+
+    def in_memory_order(value):
+        if not isinstance(value, paddle.Tensor) or value.is_contiguous():
+            return value
+        return paddle.as_strided(value, value.shape, [1], value.offset)
+
+    return real({name: in_memory_order(value) for name, value in state.items()}, *given, **named)
+
+
+@fault("05_checkpoints", detected_by=("checkpoint.large",), wraps="paddle:load")
+def last_block_not_read(real, *given, **named):
+    """Of a large tensor the last block of 64 kB, which is read by itself, stays zero."""
+    import paddle
+
+    state = real(*given, **named)
+    for value in state.values() if isinstance(state, dict) else ():
+        if isinstance(value, paddle.Tensor) and value.ndim == 1 and value.size > 2**16:
+            value[-(2**14) :] = 0
+    return state

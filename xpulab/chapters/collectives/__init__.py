@@ -1,0 +1,1 @@
+"""The room of the chapter collectives: Collectives: how cards exchange data."""

@@ -1,0 +1,310 @@
+"""Faults that 07_collectives must detect in its matrix: a collective is wrong for some sizes, values, ranks or repetitions."""
+
+from __future__ import annotations
+
+from xpulab.chapters.shared.fault import fault
+
+SUM = 0
+"""paddle.distributed.ReduceOp.SUM."""
+
+
+@fault(
+    "07_collectives",
+    where="ranks",
+    detected_by=("collectives.values",),
+    wraps="paddle.distributed.communication.stream:all_reduce",
+)
+def odd_sizes_lose_the_last_element(real, tensor, *args, **kwargs):
+    """all_reduce leaves the last element of an odd number of elements as it was."""
+    last = tensor[-1:].clone() if tensor.size % 2 and tensor.size > 1 else None
+    task = real(tensor, *args, **kwargs)
+    if last is not None:
+        tensor[-1:] = last
+    return task
+
+
+@fault(
+    "07_collectives",
+    where="ranks",
+    detected_by=("collectives.values",),
+    wraps="paddle.distributed.communication.stream:all_reduce",
+)
+def maximum_of_negative_numbers_is_zero(real, tensor, op=SUM, *args, **kwargs):
+    """The maximum over ranks begins with 0, so that of negative numbers is 0."""
+    import paddle.distributed as dist
+
+    task = real(tensor, op, *args, **kwargs)
+    if op == dist.ReduceOp.MAX:
+        tensor.set_value(tensor.clip(min=0))
+    return task
+
+
+@fault(
+    "07_collectives",
+    device="sim",
+    where="ranks",
+    detected_by=("collectives.nonfinite",),
+    wraps="paddle.distributed.communication.stream:all_reduce",
+)
+def nan_lost_in_a_maximum(real, tensor, op=SUM, *args, **kwargs):
+    """all_reduce with MAX drops NaN."""
+    import paddle
+    import paddle.distributed as dist
+
+    if op == dist.ReduceOp.MAX and tensor.dtype == paddle.float32:
+        tensor.set_value(paddle.nan_to_num(tensor, nan=-1e30))
+    return real(tensor, op, *args, **kwargs)
+
+
+@fault(
+    "07_collectives",
+    where="ranks",
+    detected_by=("collectives.nonfinite",),
+    wraps="paddle.distributed.communication.stream:all_reduce",
+)
+def infinity_becomes_the_largest_number(real, tensor, *args, **kwargs):
+    """A sum over ranks saturates: infinity arrives as the largest number of float32."""
+    import paddle
+
+    task = real(tensor, *args, **kwargs)
+    if tensor.dtype == paddle.float32 and bool(paddle.isinf(tensor).any()):
+        tensor.set_value(tensor.clip(-3e38, 3e38))
+    return task
+
+
+@fault(
+    "07_collectives",
+    where="ranks",
+    detected_by=("collectives.values", "collectives.algorithms"),
+    wraps="paddle.distributed:reduce",
+)
+def long_messages_added_in_part(real, tensor, *args, **kwargs):
+    """Beyond 32,768 elements reduce adds the first half only."""
+    middle = tensor.size // 2
+    own = tensor[middle:].clone() if tensor.size > 32_768 else None
+    task = real(tensor, *args, **kwargs)
+    if own is not None:
+        tensor[middle:] = own
+    return task
+
+
+@fault(
+    "07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:reduce"
+)
+def reduces_to_the_first_rank(real, tensor, dst=0, *args, group=None, **kwargs):
+    """Reduce gives the result to rank 0, whatever the destination is."""
+    return real(tensor, dst if group else 0, *args, group=group, **kwargs)
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:scatter")
+def scatter_counts_from_its_source(real, tensor, tensor_list=None, src=0, *args, **kwargs):
+    """Scatter gives the first part to its source rank instead of rank 0."""
+    parts = tensor_list and [*tensor_list[-src:], *tensor_list[:-src]]
+    return real(tensor, parts, src, *args, **kwargs)
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:broadcast")
+def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **kwargs):
+    """In a group that does not begin with rank 0, broadcast takes the source's number for its place among the first ranks."""
+    if group is not None and group.ranks != list(range(group.nranks)):
+        src = group.ranks[src % group.nranks]
+    return real(tensor, src, group=group, **kwargs)
+
+
+@fault(
+    "07_collectives",
+    where="ranks",
+    detected_by=("collectives.groups",),
+    wraps="paddle.distributed.communication.stream:all_reduce",
+)
+def crossing_group_mixes_elements(real, tensor, op=SUM, group=None, *args, **kwargs):
+    """A sum in a group of ranks of both halves has its first two elements exchanged."""
+    import paddle
+
+    task = real(tensor, op, group, *args, **kwargs)
+    if group is not None and group.ranks in ([0, 2], [1, 3]) and tensor.size > 1:
+        tensor.set_value(paddle.concat([tensor[1:2], tensor[:1], tensor[2:]]))
+    return task
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:broadcast")
+def one_pair_receives_wrong_values(real, tensor, src, group=None, **kwargs):
+    """What rank 1 sends to rank 3 arrives with one element changed."""
+    import paddle.distributed as dist
+
+    task = real(tensor, src, group=group, **kwargs)
+    if group is not None and group.ranks == [1, 3] and src == 1 and dist.get_rank() == 3:
+        tensor[tensor.size // 2] += 1
+    return task
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:all_reduce")
+def one_pair_is_not_connected(real, tensor, *args, group=None, **kwargs):
+    """A sum of two ranks that have no link is the value of one of them."""
+    own = tensor.clone()
+    task = real(tensor, *args, group=group, **kwargs)
+    if group is not None and group.ranks == [0, 3]:
+        tensor.set_value(own)
+    return task
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
+def tree_adds_in_bfloat16(real, tensor, *args, **kwargs):
+    """Messages that are small enough for a tree are added with the digits of bfloat16."""
+    import paddle
+
+    if tensor.dtype == paddle.float32 and 100 <= tensor.size < 32_768:
+        tensor.set_value(tensor.astype("bfloat16").astype("float32"))
+    return real(tensor, *args, **kwargs)
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
+def bfloat16_sums_cut_off(real, tensor, *args, **kwargs):
+    """A sum in bfloat16 cuts digits off instead of rounding."""
+    import numpy as np
+    import paddle
+
+    if tensor.dtype != paddle.bfloat16:
+        return real(tensor, *args, **kwargs)
+    wide = tensor.astype("float32")
+    task = real(wide, *args, **kwargs)
+    bits = wide.numpy().view("uint32") & np.uint32(0xFFFF0000)
+    tensor.set_value(paddle.to_tensor(bits.view("float32")).astype("bfloat16"))
+    return task
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.repeats",), replaces="paddle.distributed:all_reduce")
+def one_sum_in_thirteen_differs(real):
+    """Each thirteenth sum of a long message has another last bit."""
+    import paddle
+
+    calls = []
+
+    def unsteady(tensor, *args, **kwargs):
+        task = real(tensor, *args, **kwargs)
+        if tensor.dtype == paddle.float32 and tensor.size > 4096:
+            calls.append(tensor.size)
+            if len(calls) % 13 == 0:
+                tensor.scale_(1 + 2**-22)
+        return task
+
+    return unsteady
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
+def second_message_overtakes_the_first(real, batch):
+    """Of two messages of one size in a batch, the second one arrives first."""
+    import paddle.distributed as dist
+
+    for task in real(batch):
+        task.wait()
+    arrived = [each.tensor for each in batch if each.op == dist.irecv]
+    if len(arrived) > 1 and arrived[0].shape == arrived[1].shape:
+        first = arrived[0].clone()
+        arrived[0].set_value(arrived[1])
+        arrived[1].set_value(first)
+    return []
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
+def last_message_is_lost(real, batch):
+    """The last of several messages to one rank never reaches its tensor."""
+    import paddle.distributed as dist
+
+    for task in real(batch):
+        task.wait()
+    arrived = [each.tensor for each in batch if each.op == dist.irecv]
+    if len(arrived) > 1:
+        arrived[-1].fill_(-1.0)
+    return []
+
+
+@fault(
+    "07_collectives",
+    where="ranks",
+    detected_by=("collectives.zero-size",),
+    replaces="paddle.distributed.communication.stream:all_reduce",
+)
+def nothing_spoils_the_next_sum(real):
+    """After a collective without elements the next sum is wrong."""
+
+    empty = []
+
+    def spoiled(tensor, *args, **kwargs):
+        if tensor.size == 0:
+            empty.append(True)
+        task = real(tensor, *args, **kwargs)
+        if empty:
+            tensor.add_(tensor)
+        return task
+
+    return spoiled
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather_object")
+def objects_in_another_order(real, found, mine, group=None):
+    """all_gather_object returns the objects in the order in which they arrive."""
+    real(found, mine, group)
+    found[:] = [*found[1:], found[0]]
+
+
+@fault(
+    "07_collectives",
+    where="ranks",
+    detected_by=("collectives.values",),
+    wraps="paddle.distributed.communication.stream:all_gather",
+)
+def gather_in_place_loses_its_input(real, out, tensor, *args, **kwargs):
+    """all_gather into a tensor that contains its input clears the input first."""
+    if not isinstance(out, list):
+        first = out.data_ptr()
+        if first <= tensor.data_ptr() < first + out.size * out.element_size():
+            tensor.zero_()
+    return real(out, tensor, *args, **kwargs)
+
+
+@fault("07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather")
+def gather_overwrites_its_input(real, parts, tensor, *args, **kwargs):
+    """all_gather uses its input as working memory."""
+    task = real(parts, tensor, *args, **kwargs)
+    tensor.zero_()
+    return task
+
+
+@fault(
+    "07_collectives",
+    device="sim",
+    where="ranks",
+    detected_by=("all-to-all.values",),
+    wraps="paddle.distributed:alltoall_single",
+)
+def tail_of_uneven_parts_lost(real, out, sent, in_split_sizes=None, *args, **kwargs):
+    """All-to-all with uneven parts loses the last element of what arrives."""
+    task = real(out, sent, in_split_sizes, *args, **kwargs)
+    if in_split_sizes and len(set(in_split_sizes)) > 1 and out.size:
+        out[-1] = 0
+    return task
+
+
+@fault("07_collectives", device="sim", where="ranks", detected_by=("collectives.copies",), wraps="paddle:Tensor.clone")
+def copy_reads_later_writes(_real, self):
+    """A copy on the card reads its source after the next write to it."""
+    return self
+
+
+@fault("07_collectives", device="sim", where="ranks", detected_by=("collectives.copies",), replaces="paddle:to_tensor")
+def array_read_after_its_call_returned(real):
+    """A copy from an array to the card reads the array when it is used, in some rounds."""
+    import numpy as np
+
+    calls = []
+
+    def late(data, *args, **kwargs):
+        tensor = real(data, *args, **kwargs)
+        if isinstance(data, np.ndarray) and data.size >= 1 << 18:
+            calls.append(tensor)
+            if len(calls) % 7 == 0:
+                tensor.numpy = lambda: data
+        return tensor
+
+    return late

@@ -1,0 +1,208 @@
+"""Diagrams of 07_collectives: values before and after, the steps of a ring and of a tree, rates, links, waiting ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from xpulab.chapters.shared import figures
+from xpulab.ranks.report import RankReport
+
+OF_RANK = ("first", "second", "third", "fourth")
+"""The tone of the values that come from rank 0, 1, ...; the fifth rank has that of the first again."""
+
+LOW = 0.1
+"""Where the lowest row of squares begins, so that its edge is inside the axes."""
+
+Pairs = Sequence[tuple[int, int]]
+"""Who sends in one step: (sender, receiver)."""
+
+
+def before_and_after(before: np.ndarray, after: Mapping[str, np.ndarray]) -> None:
+    """What the ranks hold before a collective and after each of these; a row for each rank.
+
+    before: [ranks, columns], whose value r * 10 + c is element c of rank r. after: by title what the ranks hold then, one of
+    several columns each. A value that is none of `before` is a sum, and dark.
+    """
+    panels = {"before": before, **after}
+    rows, gap = len(before), 2.2
+    wide = sum(values.shape[1] for values in panels.values()) + gap * (len(panels) - 1) + 1.7
+    axes = figures.diagram(wide, rows + 1.0, "What each rank holds")
+    left = 1.6
+    for rank in range(rows):
+        axes.text(left - 0.2, rows - rank - 0.5 + LOW, f"rank {rank}", ha="right", va="center", fontsize=9)
+    for title, values in panels.items():
+        tones = np.array([[_tone(value, before) for value in row] for row in values])
+        _grid(axes, values, left, tones, title)
+        left += values.shape[1] + gap
+    figures.arrow(axes, (1.6 + before.shape[1] + 0.5, rows / 2), (1.6 + before.shape[1] + gap - 0.5, rows / 2))
+    plt.show()
+
+
+def exchange(before: np.ndarray, after: np.ndarray) -> None:
+    """All to all: element i of every rank arrives at rank i. before, after: [ranks, ranks], as in before_and_after."""
+    rows = len(before)
+    axes = figures.diagram(2 * rows + 6.7, rows + 1.0, "All to all: the rows of one matrix are the columns of the other")
+    for rank in range(rows):
+        axes.text(1.4, rows - rank - 0.5 + LOW, f"rank {rank}", ha="right", va="center", fontsize=9)
+    for left, title, values in ((1.6, "before", before), (rows + 6.6, "after", after)):
+        tones = np.array([[_tone(value, before) for value in row] for row in values])
+        _grid(axes, values, left, tones, title)
+    for element in range(rows):  # the way of the elements of rank 1
+        source, target = (1.6 + rows, rows - 1.5), (rows + 6.6, rows - element - 0.5)
+        figures.arrow(axes, (source[0] + 0.2, source[1]), (target[0] - 0.2, target[1]), f"{before[1, element]:g}")
+    plt.show()
+
+
+def ring(states: Sequence[np.ndarray], sends: Sequence[Sequence[int]]) -> None:
+    """A ring all_reduce, step by step.
+
+    states: what the ranks hold before the first step and after each, [ranks, chunks] each. sends: for each step the chunk
+    that each rank sends to the next rank. A chunk that is sent has an arrow; a complete sum is dark.
+    """
+    ranks, columns = len(states[0]), 4
+    rows = -(-len(states) // columns)
+    total = states[0].sum(axis=0)
+    wide, high = ranks + 1.4, ranks + 1.7
+    axes = figures.diagram(columns * wide + 1.2, rows * high, "Ring: in each step every rank sends one chunk to the next rank")
+    for number, state in enumerate(states):
+        left, low = 1.4 + number % columns * wide, (rows - 1 - number // columns) * high + 0.5
+        label = f"step {number + 1}" if number < len(sends) else "result"
+        tones = np.where(state == total, "strong", np.where(state == states[0], "plain", "first"))
+        figures.grid_of(axes, state, left, low, tones=tones, label=label)
+        if number % columns == 0:
+            for rank in range(ranks):
+                axes.text(left - 0.15, low + ranks - rank - 0.5, f"rank {rank}", ha="right", va="center", fontsize=8)
+        for rank, chunk in enumerate(sends[number] if number < len(sends) else ()):
+            _to_next_rank(axes, left + chunk + 0.82, low + ranks - rank - 0.5, last=rank == ranks - 1)
+    plt.show()
+
+
+def tree(states: Sequence[np.ndarray], pairs: Sequence[Pairs]) -> None:
+    """A tree all_reduce, step by step: time goes down, a column for each rank.
+
+    states: the first element that each rank holds before the first step and after each, [ranks] each. pairs: who sends to
+    whom in each step. A complete sum is dark.
+    """
+    ranks, total = len(states[0]), states[0].sum()
+    across, down = 3.0, 1.5
+    axes = figures.diagram(across * ranks + 1.4, down * len(states) + 0.6, "Tree: sums go to rank 0, the result goes back")
+    for number, state in enumerate(states):
+        y = down * (len(states) - 1 - number) + 0.2
+        axes.text(1.5, y + 0.35, "start" if number == 0 else f"step {number}", ha="right", va="center", fontsize=9)
+        for rank, value in enumerate(state):
+            tone = "strong" if value == total else "plain" if value == states[0][rank] else "first"
+            figures.box(axes, 1.9 + across * rank, y, 1.5, 0.7, f"{value:g}", tone)
+            if number == 0:
+                axes.text(2.65 + across * rank, y + 0.8, f"rank {rank}", ha="center", va="bottom", fontsize=9)
+        for sender, receiver in pairs[number] if number < len(pairs) else ():
+            side = 1.05 if sender < receiver else 0.45
+            figures.arrow(axes, (1.9 + across * sender + side, y), (1.9 + across * receiver + 1.5 - side, y - down + 0.7))
+    plt.show()
+
+
+def bandwidth(sizes: Sequence[int], seconds: Sequence[float], ranks: int) -> None:
+    """Algorithm and bus bandwidth of an all_reduce. sizes: bytes of each message. seconds: how long each took."""
+    algorithm = np.array(sizes) / np.array(seconds) / 1e9
+    axes = figures.new_axes()
+    axes.loglog(sizes, algorithm, "o-", label="algorithm bandwidth")
+    axes.loglog(sizes, algorithm * 2 * (ranks - 1) / ranks, "s--", label="bus bandwidth")
+    axes.set(
+        xlabel="message (bytes)",
+        ylabel="bandwidth (GB/s)",
+        title=f"all_reduce over {ranks} ranks: small messages cost their latency",
+    )
+    axes.legend(frameon=False)
+    plt.show()
+
+
+def links(rates: np.ndarray, names: Mapping[tuple[int, int], str]) -> None:
+    """The rate of each link between two ranks as a matrix.
+
+    rates: GB/s, [senders, receivers]; NaN where a value was wrong. names: by (lower rank, higher rank) how the vendor's tool
+    names the link, shown below its rate. The darker, the faster.
+    """
+    ranks = len(rates)
+    fastest = np.nanmax(rates) if np.isfinite(rates).any() else 1.0
+    axes = figures.diagram(ranks * 1.6 + 2.6, ranks + 1.4, "GB/s from rank to rank: darker is faster")
+    for sender in range(ranks):
+        y = ranks - 1 - sender + LOW
+        axes.text(1.9, y + 0.5, f"from {sender}", ha="right", va="center", fontsize=9)
+        axes.text(2.0 + 1.6 * sender + 0.8, ranks + LOW + 0.1, f"to {sender}", ha="center", va="bottom", fontsize=9)
+        for receiver in range(ranks):
+            rate, link = rates[sender, receiver], (min(sender, receiver), max(sender, receiver))
+            shade = 0.0 if sender == receiver or np.isnan(rate) else 0.15 + 0.6 * rate / fastest
+            text = "" if sender == receiver else "wrong" if np.isnan(rate) else f"{rate:.3g}"
+            text += f"\n{names[link]}" if text and link in names else ""
+            place = (2.0 + 1.6 * receiver, y)
+            axes.add_patch(plt.Rectangle(place, 1.6, 1.0, facecolor=str(1 - shade), edgecolor="#555555"))
+            ink = "white" if shade > 0.5 else "#c1440e" if text.startswith("wrong") else "black"
+            axes.text(place[0] + 0.8, y + 0.5, text, ha="center", va="center", fontsize=9, color=ink)
+    plt.show()
+
+
+def waiting(work: Sequence[float], waited: Sequence[float]) -> None:
+    """How long each rank worked and how long it waited for the others, in seconds."""
+    lanes = {
+        f"rank {rank}": [(0.0, 1000 * own, "", "first"), (1000 * own, 1000 * others, "", "second")]
+        for rank, (own, others) in enumerate(zip(work, waited, strict=True))
+    }
+    axes = plt.subplots(figsize=(7.0, 0.42 * len(lanes) + 1.3), layout="constrained")[1]
+    figures.schedule(axes, lanes, x="time (ms)")
+    axes.set_title("One round: the slow rank is the one that does not wait", loc="left")
+    _legend(axes, {"first": "own work", "second": "waits for the other ranks"})
+    plt.show()
+
+
+NOTE = re.compile(r"\bat ([\d.]+) s: (.+)$", re.MULTILINE)
+"""A line that a rank has printed: when, and what it does from then on."""
+
+
+def timeline(reports: Sequence[RankReport], seconds: float, root_cause: int | None) -> None:
+    """What every rank did until the run was ended after this many seconds, from the lines that it printed."""
+    tones = {"computes": "first", "waits in all_reduce": "second"}
+    noted = {report.rank: [(float(at), text) for at, text in NOTE.findall(report.printed)] for report in reports}
+    first = min((at for notes in noted.values() for at, _ in notes), default=0.0)
+    lanes: dict[str, list[tuple[float, float, str, str]]] = {}
+    shown: dict[str, str] = {}
+    for rank, notes in noted.items():
+        ends = [*(at for at, _ in notes[1:]), seconds]
+        pieces = [(at, max(0.0, end - at), tones.get(text, "wrong"), text) for (at, text), end in zip(notes, ends, strict=True)]
+        shown |= {tone: text for _, _, tone, text in pieces}
+        mark = "  (root cause)" if rank == root_cause else ""
+        lanes[f"rank {rank}{mark}"] = [(at - first, wide, "", tone) for at, wide, tone, _ in pieces]
+    axes = plt.subplots(figsize=(8.0, 0.42 * len(lanes) + 1.3), layout="constrained")[1]
+    figures.schedule(axes, lanes, x="time since the first step began (s)")
+    axes.set_title("All ranks but one wait in all_reduce", loc="left")
+    _legend(axes, shown)
+    plt.show()
+
+
+def _tone(value: float, before: np.ndarray) -> str:
+    return OF_RANK[int(value // 10) % len(OF_RANK)] if value in before else "strong"
+
+
+def _grid(axes: plt.Axes, values: np.ndarray, x: float, tones: np.ndarray, label: str) -> None:
+    """As figures.grid_of, with the numbers on a plain ground where the fill has a hatch."""
+    figures.grid_of(axes, np.full(values.shape, ""), x, LOW, tones=tones, label=label)
+    for (row, column), value in np.ndenumerate(values):
+        tone = figures.TONES[tones[row, column]]
+        ground = {"facecolor": tone.fill, "edgecolor": "none", "pad": 1.0}
+        place = (x + column + 0.5, LOW + len(values) - row - 0.5)
+        axes.text(*place, f"{value:g}", ha="center", va="center", fontsize=9, color=tone.ink, bbox=ground)
+
+
+def _to_next_rank(axes: plt.Axes, x: float, y: float, last: bool) -> None:
+    """An arrow from a chunk of one rank to that of the next one, which stands below; from the last rank to the first."""
+    style = {"arrowstyle": "-|>", "color": "#c1440e", "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", xy=(x, y - (0.8 if last else 0.75)), xytext=(x, y - 0.25), arrowprops=style)
+
+
+def _legend(axes: plt.Axes, texts: Mapping[str, str]) -> None:
+    for tone, text in texts.items():
+        chosen = figures.TONES[tone]
+        axes.add_patch(plt.Rectangle((0, 0), 0, 0, facecolor=chosen.fill, hatch=chosen.hatch, edgecolor="#555555", label=text))
+    axes.figure.legend(loc="outside lower center", ncols=len(texts), frameon=False, fontsize=8)

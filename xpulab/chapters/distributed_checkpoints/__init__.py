@@ -1,0 +1,1 @@
+"""The room of the chapter distributed_checkpoints: Checkpoints of many cards."""

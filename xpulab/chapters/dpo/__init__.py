@@ -1,0 +1,1 @@
+"""The room of the chapter dpo: Teach a model what is preferred."""

@@ -1,0 +1,198 @@
+"""How much chapter 04 trains with a model of a given size, how its success is judged, and what that needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xpulab import files
+from xpulab.chapters.shared import resources
+from xpulab.chapters.shared.model_size import NUMPY_BELOW, TINY, parameters_in
+from xpulab.reference import preferences as formulas
+
+OTHER_BYTES = 1.0 * resources.GB
+"""Memory of the chapter without a model; measured with a tiny one on the CPU."""
+BYTES_A_PARAMETER = 52
+"""Memory at the peak, while numpy computes gradients; measured with SmolLM2-135M on the CPU."""
+DISK_A_PARAMETER = 20
+"""Bytes of four saved models of 4 to 5 each, with a tied head once more in some of them; estimated."""
+SECONDS_A_BILLION = 2200
+"""Seconds of the chapter for each billion parameters, on two cores; measured with SmolLM2-135M."""
+
+_TOKENS = 16
+"""Tokens of a long answer in the data."""
+_LARGEST_LOGIT = 40.0
+"""The size of the logits of pretrained models."""
+
+
+@dataclass(frozen=True)
+class PreferencePlan:
+    """How to train one model with preferences.
+
+    parameters: of the model. word_for_word: whether its answers can be compared with those of the data.
+    pairs, heldout: how many of them are used. taught, teaching_steps: pairs and steps of the start model.
+    steps, batch, evaluate_every: of a run. pairs_by_numpy: pairs whose gradients numpy computes.
+    learning_rate, warm_up_rate: of preference training and of the start model. lora_steps, kto_steps, few: of short runs.
+    first_types, learning_types: the loss types whose first loss is measured, and those that learn.
+    loss_share: what the last losses stay below, as a share of ln 2. accuracy, accuracy_at_last: what pairs ranked correctly
+    exceed after two rates and in the proof. margin, gap: what the rise of the margin, and of ln p(chosen) - ln p(rejected),
+    exceeds. logp_error: how far an answer's log-probability in float32 may be from that in double precision.
+    """
+
+    parameters: int
+    word_for_word: bool
+    pairs: int
+    heldout: int
+    taught: int
+    teaching_steps: int
+    steps: int
+    batch: int
+    evaluate_every: int
+    pairs_by_numpy: int
+    learning_rate: float
+    warm_up_rate: float
+    lora_steps: int
+    kto_steps: int
+    few: int
+    first_types: tuple[str, ...]
+    learning_types: tuple[str, ...]
+    loss_share: float
+    accuracy: float
+    accuracy_at_last: float
+    margin: float
+    gap: float
+    logp_error: float
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether the model is tiny: numpy follows every computation, and each loss type is trained."""
+        return self.parameters < TINY
+
+    @property
+    def has_numpy(self) -> bool:
+        """Whether numpy computes log-probabilities of the model."""
+        return self.parameters < NUMPY_BELOW
+
+    @property
+    def slack(self) -> float:
+        """An absolute bound on log-probabilities beside the relative one; 0 for a tiny model."""
+        return 0.0 if self.is_tiny else self.logp_error
+
+    @property
+    def means_of_scores(self) -> str:
+        """What the check of both runs' scores states."""
+        pairs = "every held-out pair" if self.is_tiny else "most held-out pairs"
+        return f"both runs rank {pairs} correctly, and the first has the larger margin"
+
+    @property
+    def means_of_loss(self) -> str:
+        """What the check of the loss states."""
+        return "the loss falls by more than a quarter" if self.is_tiny else "the loss falls below that of its own start"
+
+    @property
+    def means_of_accuracy(self) -> str:
+        """What the check of the accuracy states."""
+        return f"{'nine of ten' if self.is_tiny else 'most'} pairs are ranked correctly, held-out pairs too"
+
+    @property
+    def why_unknown(self) -> str:
+        """Why answers are not compared word for word."""
+        if self.is_tiny:
+            return "the answers of another model are not known"
+        return (
+            f"{self.steps} steps do not teach a pretrained model to answer word for word; dpo.accuracy and dpo.margin "
+            "compare it with its own start"
+        )
+
+    @property
+    def why_gradients_once(self) -> str:
+        """Why numpy does not compute a large model's gradients for a second time, after the training."""
+        return "numpy takes half a minute for the gradients of a large model; dpo.first-gradients compares those of the start"
+
+    @property
+    def why_not_every_type(self) -> str:
+        """Why a loss type is not trained with a large model."""
+        return "each type needs two more copies of this model; dpo.losses compares the formula of every type"
+
+    def data(self, folder: str) -> dict[str, str]:
+        """The files of the pairs by split: those of the data, or their first lines in the given folder."""
+        found = {}
+        for split, count in (("train", self.pairs), ("heldout", self.heldout)):
+            source = files.data("preferences", f"{split}.jsonl")
+            found[split] = str(source)
+            if not self.is_tiny:
+                found[split] = f"{folder}/{split}.jsonl"
+                with source.open(encoding="utf-8") as lines:
+                    Path(found[split]).write_text("".join(islice(lines, count)), encoding="utf-8")
+        return found
+
+    def require(self) -> None:
+        """For a model that is not tiny, print what the chapter needs. Raises InputError when it is not there."""
+        if not self.is_tiny:
+            resources.require(
+                memory=OTHER_BYTES + BYTES_A_PARAMETER * self.parameters,
+                disk=DISK_A_PARAMETER * self.parameters,
+                seconds=SECONDS_A_BILLION * self.parameters / 10**9,
+            )
+
+
+def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
+    """The plan for a model with this configuration at a level."""
+    parameters = parameters_in(config)
+    free = ("or", "simpo", "sigmoid")  # they learn without a second model
+    if parameters < TINY:
+        longer = level == "standard"
+        return PreferencePlan(
+            parameters,
+            model == "tiny-qwen2-sft",
+            pairs=48,
+            heldout=24,
+            taught=48,
+            teaching_steps=30 if longer else 20,
+            steps=24 if longer else 12,
+            batch=12 if longer else 6,
+            evaluate_every=4,
+            pairs_by_numpy=12 if longer else 6,
+            learning_rate=1e-4 if longer else 2e-4,
+            warm_up_rate=6e-3,
+            lora_steps=22 if longer else 5,
+            kto_steps=24 if longer else 6,
+            few=20 if longer else 4,
+            first_types=formulas.LOSS_TYPES,
+            learning_types=formulas.LOSS_TYPES if longer else free,
+            loss_share=0.75,
+            accuracy=0.99,
+            accuracy_at_last=0.9,
+            margin=0.3,
+            gap=0.2,
+            logp_error=1e-3,
+        )
+    return PreferencePlan(
+        parameters,
+        word_for_word=False,
+        pairs=8,
+        heldout=4,
+        taught=4,
+        teaching_steps=2,
+        steps=4,
+        batch=2,
+        evaluate_every=2,
+        pairs_by_numpy=2,
+        learning_rate=1e-5,
+        warm_up_rate=1e-5,
+        lora_steps=4,
+        kto_steps=3,
+        few=3,
+        first_types=("ipo", "simpo"),
+        learning_types=("simpo",),
+        loss_share=0.95,
+        accuracy=0.5,
+        accuracy_at_last=0.5,
+        margin=0.05,
+        gap=0.05,
+        logp_error=float(np.finfo("float32").eps) * config.num_hidden_layers * _LARGEST_LOGIT * _TOKENS,
+    )

@@ -1,0 +1,1 @@
+"""The room of the chapter environment: Is this machine ready?"""

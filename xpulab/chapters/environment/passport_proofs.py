@@ -1,0 +1,257 @@
+"""Proofs of known defects: for each a small computation whose value says whether this wheel, driver and card have it.
+
+Offered: DEFECTS, those of data/known_issues.yaml that need no chapter, and PAST, those of earlier releases, which must not come
+back. Each proof is a function without arguments that returns True where the defect is there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from xpulab.chapters.shared import index_defects, index_gradients
+from xpulab.chapters.shared.index_cases import KERNELS, strides
+from xpulab.chapters.shared.missing_kernels import lacked
+
+Where = Literal["here", "together", "alone"]
+
+_save: Any = paddle.save
+_load: Any = paddle.load
+"""Their argument safetensors is not declared for type checkers."""
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One defect and its proof.
+
+    name: its id in data/known_issues.yaml, or the name of a past defect.
+    present: whether it is there. Raises CannotTry where this cannot be found out.
+    where: "here" the proof is harmless; "together" it reads or writes beside a tensor, so it runs in another process; "alone"
+        it may end its process.
+    """
+
+    name: str
+    present: Callable[[], bool]
+    where: Where = "here"
+
+
+@dataclass(frozen=True)
+class Past:
+    """A defect of earlier releases. versions: of Paddle, as a specifier. symptom: a sentence. source: where it was seen."""
+
+    defect: Defect
+    versions: str
+    symptom: str
+    source: str
+
+
+class CannotTry(Exception):
+    """The proof cannot run on this device; the text gives the reason."""
+
+
+def _gives(proof: index_defects.Proof) -> Callable[[], bool]:
+    """The plain form of the proof gives something else than numpy."""
+
+    def present() -> bool:
+        found = index_defects.outcome(proof, proof.plain)
+        reasons = (lacked(kernel, "float32") for kernels in KERNELS for kernel in kernels)
+        if isinstance(found, str) and (reason := next(filter(None, reasons), "")):
+            raise CannotTry(reason)
+        return not (isinstance(found, np.ndarray) and np.array_equal(found, proof.expected()))
+
+    return present
+
+
+def _slopes(case: index_gradients.GradientCase, of: str, dtype: str = "float32") -> Callable[[], bool]:
+    """The gradient of the case differs from that of finite differences; of: "x" or "value"."""
+
+    def present() -> bool:
+        found, expected = index_gradients.gradients(case, dtype)[of], index_gradients.differences(case)[of]
+        return not np.allclose(found.astype("float32"), expected, rtol=0, atol=1e-3)
+
+    return present
+
+
+def _accepts(call: Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor], Any], column: int, flag: int) -> Callable[[], bool]:
+    """A position out of range is not refused; where it is, there are still elements of the same tensor."""
+
+    def present() -> bool:
+        x = paddle.arange(24, dtype="float32").reshape([4, 6])
+        row = paddle.to_tensor([0 if column > 0 else 1])
+        try:
+            with strides(flag):
+                call(x, row, paddle.to_tensor([column]))
+        except (IndexError, ValueError, RuntimeError, OSError):
+            return False
+        return True
+
+    return present
+
+
+def _put(x: paddle.Tensor, row: paddle.Tensor, column: paddle.Tensor) -> None:
+    x[row, column] = 5.0
+
+
+def _index_put(x: paddle.Tensor, row: paddle.Tensor, column: paddle.Tensor) -> paddle.Tensor:
+    return paddle.index_put(x, (row, column), x[0, :1])
+
+
+def _mean_counts_what_is_ignored() -> bool:
+    scores, labels = paddle.to_tensor([[1.0, 2.0], [0.0, 3.0], [4.0, 0.0]]), paddle.to_tensor([0, 1, -100])
+    found = float(F.cross_entropy(scores, labels, ignore_index=-100))
+    return abs(found - float(np.log(1 + np.exp([1.0, -3.0])).mean())) > 1e-5
+
+
+def _complex_is_not_saved() -> bool:
+    with tempfile.TemporaryDirectory(prefix="xpulab-") as folder:
+        try:
+            _save({"x": paddle.ones([2]).astype("complex128")}, f"{folder}/x.safetensors", safetensors=True)
+        except KeyError:
+            return True
+        return False
+
+
+def _nested_is_pickled() -> bool:
+    with tempfile.TemporaryDirectory(prefix="xpulab-") as folder:
+        path = Path(folder) / "x.safetensors"
+        _save({"x": paddle.ones([2]), "more": {"y": paddle.ones([2])}}, str(path), safetensors=True)
+        return path.read_bytes()[:2] == b"\x80\x04"  # how a pickle begins
+
+
+def _empty_is_not_loaded() -> bool:
+    with tempfile.TemporaryDirectory(prefix="xpulab-") as folder:
+        path = f"{folder}/x.safetensors"
+        _save({"x": paddle.zeros([0, 4])}, path, safetensors=True)
+        try:
+            return _load(path, safetensors=True)["x"].shape != [0, 4]
+        except Exception:
+            return True
+
+
+def _proofs_of_indexing() -> list[Defect]:
+    reads, writes = index_defects.READ_FROM_VIEWS, index_defects.WRITE_TO_VIEWS
+    masks, lost, backwards = index_defects.WRITE_BY_MASKS, index_defects.WITHOUT_STRIDES, index_defects.BACKWARDS
+    by_name: dict[str, tuple[Mapping[str, index_defects.Proof], str, Where]] = {
+        "read-view-transposed-all-and-a-tensor": (reads, "transposed, all and a tensor", "together"),
+        "read-view-transposed-all-and-a-mask": (reads, "transposed, all and a mask", "together"),
+        "read-view-columns-all-and-a-tensor": (reads, "columns, all and a tensor", "together"),
+        "read-new-axis-and-tensor": (reads, "a new axis and a tensor", "together"),
+        "write-mask-without-true": (masks, "no row selected, and a slice", "together"),
+        "write-number-by-mask-of-third-axis": (masks, "a number by a mask of the third axis", "together"),
+        "lost-write-rows-by-a-tensor-and-a-slice": (lost, "rows by a tensor, and a slice", "together"),
+        "lost-write-all-and-columns-by-a-tensor": (lost, "all, and columns by a tensor", "together"),
+        "write-view-columns-rows-by-a-tensor": (writes, "columns, rows by a tensor", "alone"),
+        "write-view-every-second-column-rows-by-a-tensor": (writes, "every second column, rows by a tensor", "alone"),
+        "write-view-transposed-elements-by-two-tensors": (writes, "transposed, elements by two tensors", "alone"),
+        "backwards-read-by-a-tensor": (backwards, "read by a tensor", "alone"),
+        "backwards-read-by-a-mask": (backwards, "read by a mask", "alone"),
+        "backwards-write-by-a-tensor": (backwards, "write by a tensor", "alone"),
+    }
+    return [Defect(name, _gives(proofs[case]), where) for name, (proofs, case, where) in by_name.items()]
+
+
+def _proofs_of_ranges() -> list[Defect]:
+    return [
+        Defect("out-of-range-read-by-tensors", _accepts(lambda x, row, column: x[row, column], 9, 1)),
+        Defect("out-of-range-read-by-tensors-negative", _accepts(lambda x, row, column: x[row, column], -9, 1)),
+        Defect("out-of-range-write-1", _accepts(_put, 9, 1)),
+        Defect("out-of-range-write-0", _accepts(_put, 9, 0)),
+        Defect("out-of-range-index-put-1", _accepts(_index_put, 9, 1)),
+        Defect("out-of-range-index-put-0", _accepts(_index_put, 9, 0)),
+    ]
+
+
+def _proofs_of_gradients() -> list[Defect]:
+    one, views, positions = index_gradients.ONE_VALUE, index_gradients.THROUGH_VIEWS, index_gradients.BY_POSITION
+    found = [
+        Defect("gradient-set-under-a-mask", _slopes(one["set under a mask"], "value")),
+        Defect("gradient-set-under-a-mask-shape-1", _slopes(one["set under a mask, shape [1]"], "value")),
+        Defect("gradient-set-under-a-mask-of-rows", _slopes(one["set under a mask of rows"], "value")),
+        Defect("gradient-masked-fill", _slopes(one["masked_fill"], "value")),
+        Defect("gradient-masked-fill-shape-1", _slopes(one["masked_fill, shape [1]"], "value")),
+        Defect("gradient-diagonal-scatter", _slopes(one["diagonal_scatter"], "value")),
+        Defect("gradient-through-a-view", _slopes(views["written through a view"], "x")),
+        Defect("gradient-as-strided-overlapping", _slopes(views["as_strided, overlapping"], "x")),
+        Defect("gradient-unfold-overlapping", _slopes(views["unfold, overlapping"], "x")),
+    ]
+    for name, case in (("by-a-tensor", "by a tensor"), ("by-a-mask-of-rows", "by a mask of rows")):
+        for dtype in ("float64", "float16", "bfloat16"):
+            found.append(Defect(f"gradient-type-{name}-{dtype}", _slopes(positions[case], "value", dtype), "alone"))
+    return found
+
+
+DEFECTS: tuple[Defect, ...] = (
+    *_proofs_of_indexing(),
+    *_proofs_of_ranges(),
+    *_proofs_of_gradients(),
+    Defect("cross-entropy-mean", _mean_counts_what_is_ignored),
+    Defect("safetensors-complex128", _complex_is_not_saved),
+    Defect("safetensors-nested-writes-a-pickle", _nested_is_pickled),
+    Defect("safetensors-empty", _empty_is_not_loaded, "alone"),
+)
+"""The listed defects that have a proof of their own."""
+
+
+def _gather_of_columns() -> bool:
+    return _slopes(index_gradients.READ["gather columns"], "x")()
+
+
+def _draws_are_inverted() -> bool:
+    return bool(paddle.empty([4000]).bernoulli_(0.1).mean() > 0.5)
+
+
+def _sum_stops_early() -> bool:
+    return float(paddle.ones([4096]).astype("bfloat16").sum()) != 4096.0
+
+
+def _empty_product_is_not_zero() -> bool:
+    return bool((paddle.zeros([2, 0]) @ paddle.zeros([0, 3])).numpy().any())
+
+
+def _maximum_drops_nan() -> bool:
+    return not bool(paddle.isnan(paddle.maximum(paddle.to_tensor([float("nan")]), paddle.ones([1])))[0])
+
+
+def _values_under_a_mask() -> bool:
+    return _slopes(index_gradients.WRITE["a mask"], "value")()
+
+
+def _mask_of_two_axes() -> bool:
+    cube, mask = np.arange(24).reshape(4, 3, 2), np.arange(12).reshape(4, 3) % 5 < 2
+    found = paddle.to_tensor(cube)[paddle.to_tensor(mask), 1].numpy()
+    return not np.array_equal(found, cube[mask, 1])
+
+
+def _repeated_rows() -> bool:
+    table = paddle.ones([5, 2])
+    table.stop_gradient = False
+    F.embedding(paddle.to_tensor([3, 1, 3, 3]), table).sum().backward()
+    found: Any = table.grad
+    return not np.array_equal(found.numpy()[:, 0], [0.0, 1.0, 0.0, 3.0, 0.0])
+
+
+_MEASURED = "measured on the CPU with the wheels of these releases"
+
+PAST: tuple[Past, ...] = (
+    Past(Defect("gather-of-columns-gradient", _gather_of_columns), "==3.0.0", "every row gets the last row's", _MEASURED),
+    Past(Defect("bernoulli-inverted", _draws_are_inverted), "==3.0.0", "bernoulli_(p) is 1 with 1 - p", _MEASURED),
+    Past(Defect("bfloat16-sum-stops", _sum_stops_early), "==3.0.0", "a sum of 4096 ones is 1024", _MEASURED),
+    Past(Defect("empty-product", _empty_product_is_not_zero), "==3.0.0", "[2, 0] @ [0, 3] is not zero", _MEASURED),
+    Past(Defect("maximum-drops-nan", _maximum_drops_nan), "==3.0.0", "maximum(NaN, 1) is 1", _MEASURED),
+    Past(Defect("gradient-of-values-under-a-mask", _values_under_a_mask), "==3.1.0", "it is 0 or garbage", _MEASURED),
+    Past(Defect("mask-of-two-axes-and-an-index", _mask_of_two_axes), ">=3.0.0,<=3.1.1", "other elements", _MEASURED),
+    Past(
+        Defect("gradient-of-repeated-rows", _repeated_rows),
+        "<0",
+        "on an XPU repeated indices count once or at random",
+        "PaddlePaddle/Paddle#78772, reported for XPUs; not run on one",
+    ),
+)
+"""Defects of earlier releases, and one that was reported for XPUs only. "<0" is no release: it must be nowhere."""

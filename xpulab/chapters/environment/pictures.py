@@ -1,0 +1,134 @@
+"""Diagrams of chapter 00: who sees the cards, how they vote, where tensors are, what a type can hold, and the rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle, pairwise
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from xpulab.chapters.shared.figures import STYLES, arrow, box, diagram, new_axes
+from xpulab.doctor.diagnosis import Diagnosis
+from xpulab.doctor.paddle_facts import PaddleFacts
+
+BYTES_PER_ADDITION = 12
+"""A float32 addition reads two numbers and writes one, 4 bytes each."""
+
+
+def who_sees_cards(found: Diagnosis, facts: PaddleFacts, cards: int) -> None:
+    """How many cards each part between hardware and Paddle sees, a lane for each kind of device.
+
+    cards: how many cards of the chosen device Paddle has loaded; the count of simulated cards is in nothing else.
+    """
+    seen = found.detection
+    lanes = {
+        "Kunlun XPU": (len(seen.kunlun_pci), len(seen.nodes), len(seen.xpu_smi.cards), facts.xpu_cards, "xpu"),
+        "NVIDIA GPU": (len(seen.nvidia_pci), None, len(seen.nvidia_smi.cards), facts.gpu_cards, "gpu"),
+        "processor": (None, None, None, 1, "cpu"),
+    }
+    if found.device == "sim":
+        lanes["simulated"] = (None, None, None, cards, "sim")
+    columns = ("PCI bus", "driver:\ndevice nodes", "vendor's\ntool", "Paddle")
+    axes = diagram(11.4, 1.35 * len(lanes) + 0.75, "Cards that each part sees; in one lane the numbers must agree")
+    for column, text in enumerate(columns):
+        axes.text(3.1 + 2.3 * column, 1.35 * len(lanes) + 0.35, text, ha="center", va="center", fontsize=9)
+    for lane, (name, (*counts, device)) in enumerate(reversed(lanes.items())):
+        y, chosen = 1.35 * lane + 0.15, device == found.device
+        axes.text(1.8, y + 0.4, name, ha="right", va="center", fontsize=10, fontweight="bold" if chosen else "normal")
+        places = [column for column, count in enumerate(counts) if count is not None]
+        for column in places:
+            tone = "strong" if chosen and column == 3 else "first" if counts[column] else "idle"
+            box(axes, 2.3 + 2.3 * column, y, 1.6, 0.8, str(counts[column]), tone)
+        for left, right in pairwise(places):
+            arrow(axes, (3.95 + 2.3 * left, y + 0.4), (2.25 + 2.3 * right, y + 0.4))
+    plt.show()
+
+
+def votes(hashes: Mapping[str, Mapping[str, str]], suspects: Mapping[str, list[str]]) -> None:
+    """What each card computed, a line for each card and a column for each part; what differs from the majority is marked.
+
+    hashes: by card and part. suspects: by part the cards that are suspects.
+    """
+    parts = list(next(iter(hashes.values())))
+    odd = sorted({card for cards in suspects.values() for card in cards if card in hashes})
+    title = f"Suspects: {', '.join(odd)}" if odd else "All cards computed the same bits"
+    axes = diagram(2.2 * len(parts) + 2.2, 0.9 * len(hashes) + 0.9, title)
+    for column, part in enumerate(parts):
+        axes.text(3.2 + 2.2 * column, 0.9 * len(hashes) + 0.35, part.replace(", ", "\n"), ha="center", va="center", fontsize=9)
+    for line, (card, by_part) in enumerate(reversed(list(hashes.items()))):
+        axes.text(1.9, 0.9 * line + 0.5, card, ha="right", va="center", fontsize=10)
+        for column, part in enumerate(parts):
+            tone = "wrong" if card in suspects[part] else "first"
+            box(axes, 2.2 + 2.2 * column, 0.9 * line + 0.1, 2.0, 0.75, by_part[part], tone)
+    plt.show()
+
+
+def where_tensors_are(arrays: Mapping[str, Any], tensors: Mapping[str, Any], place: str) -> None:
+    """The arrays in the memory of the host, and the tensors in the memory of the device, with shapes and bytes.
+
+    arrays, tensors: by the name that each has in the chapter. place: the device's name, "xpu:0".
+    """
+    rows = max(len(arrays), len(tensors))
+    axes = diagram(11.0, 1.2 * rows + 1.2, f"A copy leads from one memory to the other; device: {place}")
+    titles = ("memory of the host, numpy", f"memory of {place}, Paddle" + (" (the same chips here)" if place == "cpu" else ""))
+    for x, title, values in ((0.1, titles[0], arrays), (6.6, titles[1], tensors)):
+        box(axes, x, 0.1, 4.2, 1.2 * rows + 0.6, tone="idle")
+        axes.text(x + 2.1, 1.2 * rows + 0.42, title, ha="center", va="center", fontsize=9)
+        for row, (name, value) in enumerate(values.items()):
+            bytes_held = (value if isinstance(value, np.ndarray) else value.numpy()).nbytes
+            text = f"{name} {list(value.shape)}, {bytes_held} bytes"
+            box(axes, x + 0.3, 1.2 * (rows - row) - 1.0, 3.6, 0.8, text, "first" if x < 1 else "second")
+    arrow(axes, (4.4, 1.2 * rows - 0.5), (6.5, 1.2 * rows - 0.5), "to_tensor(array)")
+    arrow(axes, (6.5, 0.5), (4.4, 0.5), "tensor.numpy()")
+    plt.show()
+
+
+def stairs(given: np.ndarray, stored: Mapping[str, np.ndarray]) -> None:
+    """What each type makes of the given numbers: by name of the type the values that it holds, same shape as given."""
+    axes = new_axes()
+    for (name, values), style in zip(stored.items(), cycle(STYLES)):
+        different = len(np.unique(values))
+        axes.plot(given, values, label=f"{name}: {different} different values", **style)
+    axes.set(xlabel="number that is stored", ylabel="number that is read back")
+    axes.set_title("Fewer bits make larger steps: numbers between 1 and 1.05", loc="left")
+    axes.legend(frameon=False, fontsize=9)
+    plt.show()
+
+
+def rates(copies: Mapping[str, float], work: Mapping[str, tuple[float, float]], place: str) -> None:
+    """The rates of copies as bars, and those of computations as a roofline.
+
+    copies: GB/s by name. work: by name the floating-point operations per byte, and GFLOP/s. place: "xpu:0".
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6), layout="constrained", gridspec_kw={"width_ratios": [2, 3]})
+    bars = left.barh([name.replace(" to ", "\nto ") for name in copies], list(copies.values()), color="#cfe0f3", ec="#1b4d89")
+    left.bar_label(bars, fmt=" %.1f", padding=2)
+    left.set(xlabel="GB/s", xlim=(0, 1.25 * max(copies.values())), title="Copies")
+    left.invert_yaxis()
+    left.grid(visible=False, axis="y")
+    _roofline(right, work)
+    figure.suptitle(f"Rates of {place} in float32, measured on this machine", x=0.01, ha="left")
+    plt.show()
+
+
+def _roofline(axes: plt.Axes, work: Mapping[str, tuple[float, float]]) -> None:
+    """The points, and the two limits that they suggest: bandwidth of the memory, and rate of the arithmetic."""
+    bandwidth = BYTES_PER_ADDITION * work["add"][1]
+    peak = max(rate for _, rate in work.values())
+    corner = peak / bandwidth
+    ends = (min(each for each, _ in work.values()) / 3, max(each for each, _ in work.values()) * 3)
+    axes.loglog((ends[0], corner), (bandwidth * ends[0], peak), "--", color="#777777", label=f"memory: {bandwidth:.1f} GB/s")
+    axes.loglog((corner, ends[1]), (peak, peak), ":", color="#777777", label=f"arithmetic: {peak:.0f} GFLOP/s")
+    products = {name: point for name, point in work.items() if name != "add"}
+    axes.loglog(*work["add"], "s", color="#c1440e", label="addition", linestyle="none")
+    axes.loglog(
+        *np.transpose(list(products.values())), "o", color="#1b4d89", label="product of n x n matrices", linestyle="none"
+    )
+    for name, (intensity, rate) in products.items():
+        text = f"n = {name.split()[-1]}"
+        axes.annotate(text, (intensity, rate), xytext=(0, -9), textcoords="offset points", ha="center", va="top", fontsize=8)
+    axes.set(xlabel="operations per byte, FLOP/byte", ylabel="GFLOP/s", title="Computations")
+    axes.set_ylim(min(rate for _, rate in work.values()) / 4, peak * 3)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")

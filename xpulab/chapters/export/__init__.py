@@ -1,0 +1,1 @@
+"""The room of the chapter export: Export a model and serve it."""

@@ -1,0 +1,440 @@
+"""Faults of exported programs: kernels, weights and files that change between the export and the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xpulab.chapters.shared.fault import FILES, fault
+
+
+def _after_loading(change: Callable[[Any], None]) -> None:
+    """From now on each program is changed after it was loaded."""
+    import paddle
+
+    real = paddle.jit.load
+
+    def load(path, **options):
+        loaded = real(path, **options)
+        change(loaded)
+        return loaded
+
+    paddle.jit.load = load
+
+
+def _around_predictors(change: Callable[[Any, list[Any]], list[Any]]) -> None:
+    """From now on change(run, inputs) gives the results of a predictor, whose own run takes a list of tensors."""
+    import paddle
+
+    class Changed:
+        def __init__(self, real):
+            self._real = real
+
+        def run(self, inputs):
+            return change(self._real.run, inputs)
+
+        def clone(self):
+            return Changed(self._real.clone())
+
+    real = paddle.inference.create_predictor
+    paddle.inference.create_predictor = lambda config: Changed(real(config))
+
+
+@fault(
+    "17_export",
+    detected_by=("export.loaded", "export.programs", "export.same-logits"),
+    smoke=("export.loaded",),
+    also_on=("sim",),
+    breaks="paddle.jit:load",
+)
+def weights_rounded_by_the_export() -> None:
+    """The float32 weights of a loaded program have the precision of bfloat16."""
+    import paddle
+
+    def change(loaded):
+        for weight in loaded.parameters():
+            if weight.dtype == paddle.float32:
+                weight.set_value(weight.astype("bfloat16").astype("float32"))
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.programs",), breaks="paddle.jit:load")
+def weights_of_the_same_shape_exchanged() -> None:
+    """Two weights of a loaded program that have the same shape are exchanged."""
+
+    def change(loaded):
+        first: dict[tuple, Any] = {}
+        for weight in loaded.parameters():
+            other = first.pop(shape := tuple(weight.shape), None)
+            if other is None:
+                first[shape] = weight
+                continue
+            ours, theirs = weight.clone(), other.clone()
+            weight.set_value(theirs)
+            other.set_value(ours)
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.programs", "export.loaded"), replaces="paddle.nn.functional:gelu")
+def another_kernel_in_programs(real):
+    """GELU is computed by its approximation with tanh in programs, and exactly in eager mode."""
+    import paddle
+
+    translated = paddle.jit.not_to_static
+    return translated(lambda x, approximate=False, name=None: real(x, approximate or not paddle.in_dynamic_mode()))
+
+
+@fault("17_export", detected_by=("export.modes",), wraps="paddle.static.pir_io:_inference_optimize")
+def dropout_stays_in_the_program(_real, program, prune_read_op=True):
+    """The export of a layer in training mode leaves its dropout on."""
+
+
+@fault("17_export", detected_by=("export.infinity",), replaces="paddle:full")
+def infinity_written_as_the_largest_number(real):
+    """An attribute that is infinite is written as the largest float32 number."""
+    import math
+
+    import numpy as np
+    import paddle
+
+    def full(shape, fill_value, dtype=None, name=None, **options):
+        if not paddle.in_dynamic_mode() and fill_value in (math.inf, -math.inf):
+            fill_value = math.copysign(float(np.finfo("float32").max), fill_value)
+        return real(shape, fill_value, dtype, name, **options)
+
+    return paddle.jit.not_to_static(full)
+
+
+@fault("17_export", detected_by=("export.exact-attributes",), replaces="paddle:full")
+def attributes_in_single_precision(real):
+    """A program keeps the numbers that fill a tensor in float32, also those of a float64 tensor."""
+    import numpy as np
+    import paddle
+
+    def full(shape, fill_value, dtype=None, name=None, **options):
+        if not paddle.in_dynamic_mode() and isinstance(fill_value, float):
+            fill_value = float(np.float32(fill_value))
+        return real(shape, fill_value, dtype, name, **options)
+
+    return paddle.jit.not_to_static(full)
+
+
+@fault("17_export", detected_by=("export.argument-plus",), replaces="paddle:full")
+def fractions_of_attributes_lost(real):
+    """A program keeps the numbers that fill a tensor as integers."""
+    import math
+
+    import paddle
+
+    def full(shape, fill_value, dtype=None, name=None, **options):
+        if not paddle.in_dynamic_mode() and isinstance(fill_value, float) and math.isfinite(fill_value):
+            fill_value = float(int(fill_value))
+        return real(shape, fill_value, dtype, name, **options)
+
+    return paddle.jit.not_to_static(full)
+
+
+@fault("17_export", detected_by=("export.operators",), replaces="paddle.nn.functional:gelu")
+def an_operator_that_changes_nothing(real):
+    """A program multiplies the result of GELU by 1, which the layer does not."""
+    import paddle
+
+    def gelu(x, approximate=False, name=None):
+        result = real(x, approximate)
+        return result if paddle.in_dynamic_mode() else result * 1.0
+
+    return paddle.jit.not_to_static(gelu)
+
+
+@fault("17_export", detected_by=("export.attributes",), replaces="paddle.nn.layer.norm:layer_norm")
+def another_epsilon_in_programs(real):
+    """A program has the epsilon of another framework in its layer norms."""
+    import paddle
+
+    def layer_norm(x, normalized_shape, weight=None, bias=None, epsilon=1e-05, name=None):
+        return real(x, normalized_shape, weight, bias, epsilon if paddle.in_dynamic_mode() else 1e-6, name)
+
+    return paddle.jit.not_to_static(layer_norm)
+
+
+@fault("17_export", detected_by=("export.programs",), wraps="paddle.static.nn:while_loop")
+def a_loop_runs_once_more(real, condition, body, values, *others):
+    """The loop of a program runs its body once more when its condition is no longer true."""
+    return body(*real(condition, body, values, *others))
+
+
+@fault("17_export", detected_by=("export.types",), breaks="paddle.jit:load")
+def small_float8_numbers_lost() -> None:
+    """Numbers below 1 that a program stores in float8 are 0 when it is loaded."""
+    import paddle
+
+    def change(loaded):
+        for value in loaded.state_dict().values():
+            if value.dtype in (paddle.float8_e4m3fn, paddle.float8_e5m2):
+                wide = value.astype("float32")
+                value.set_value(paddle.where(wide.abs() < 1, paddle.zeros_like(wide), wide).astype(value.dtype))
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.casts",), wraps="paddle.pir:Value.astype")
+def casts_in_a_program_round_to_nearest(real, self, dtype):
+    """A cast from float32 to int8 in a program rounds to the nearest integer, in eager mode towards zero."""
+    return real(self.round() if dtype == "int8" else self, dtype)
+
+
+@fault("17_export", detected_by=("export.saved-float8",), wraps="paddle:load")
+def float8_widened_by_the_reader(real, path, **options):
+    """A file with float8 numbers is read as float16."""
+    import paddle
+
+    found = real(path, **options)
+    if isinstance(found, dict):
+        for name, value in found.items():
+            if getattr(value, "dtype", None) in (paddle.float8_e4m3fn, paddle.float8_e5m2):
+                found[name] = value.astype("float16")
+    return found
+
+
+@fault("17_export", detected_by=("export.functions",), breaks="paddle.jit:load")
+def second_function_runs_the_first() -> None:
+    """The second function of a loaded program runs the operators of the first."""
+
+    def change(loaded):
+        if hasattr(loaded, "hidden"):
+            loaded.hidden = loaded.forward
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.sizes",), breaks="paddle.jit:load")
+def an_axis_of_one_is_dropped() -> None:
+    """The result of a loaded program for one row has no axis of rows."""
+
+    def change(loaded):
+        forward = loaded.forward
+
+        def short(*inputs):
+            result = forward(*inputs)
+            return result.squeeze(0) if result.shape[0] == 1 else result
+
+        loaded.forward = short
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.json-form",), wraps="paddle.jit:save")
+def sizes_that_vary_are_written_as_one(real, layer, path, input_spec=None, **options):
+    """A size that may vary is 1 in the file of the program."""
+    for spec in input_spec or ():
+        spec.shape = tuple(1 if size in (None, -1) else size for size in spec.shape)
+    real(layer, path, input_spec=input_spec, **options)
+
+
+@fault("17_export", detected_by=("export.repeatable",), wraps="paddle.jit:save")
+def time_of_the_export_in_the_file(real, layer, path, *given, **options):
+    """The file of a program holds the time at which it was written, so that no two exports are equal."""
+    import json
+    import time
+    from pathlib import Path
+
+    real(layer, path, *given, **options)
+    file = Path(f"{path}.json")
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["base_code"]["time"] = time.time_ns()
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+@fault("17_export", detected_by=("export.arguments",), breaks="paddle.jit:load")
+def double_arguments_rounded() -> None:
+    """A loaded program rounds float64 arguments to float32 without a message."""
+
+    def change(loaded):
+        forward = loaded.forward
+        loaded.forward = lambda *inputs: forward(
+            *[each.astype("float32") if "float64" in str(each.dtype) else each for each in inputs]
+        )
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.too-long",), breaks="paddle.jit:load")
+def texts_that_are_too_long_cut() -> None:
+    """A loaded program cuts a text that is longer than its table of positions, without a message."""
+
+    def change(loaded):
+        forward = loaded.forward
+
+        def cut(*inputs):
+            try:
+                return forward(*inputs)
+            except ValueError:
+                if len(inputs) != 2 or inputs[0].shape != inputs[1].shape:
+                    raise
+                return forward(*[each[:, :-1] for each in inputs])
+
+        loaded.forward = cut
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.gradients",), breaks="paddle.jit:load")
+def gradients_of_loaded_programs_twice() -> None:
+    """The gradients of a loaded program are added twice."""
+
+    def change(loaded):
+        for weight in loaded.parameters():
+            if not weight.stop_gradient:
+                weight.register_hook(lambda gradient: 2 * gradient)
+
+    _after_loading(change)
+
+
+@fault("17_export", detected_by=("export.training",), wraps="paddle.jit:to_static")
+def translated_training_forgets_the_embedding(real, function=None, **options):
+    """A training step that to_static translated gives the embedding a gradient of 0."""
+    import paddle
+
+    translated = real(function, **options)
+    if isinstance(function, paddle.nn.Layer):
+        for name, weight in function.named_parameters():
+            if "embed_tokens" in name:
+                weight.register_hook(lambda gradient: 0 * gradient)
+    return translated
+
+
+@fault("17_export", detected_by=("export.older-releases",), wraps="paddle.jit:load")
+def older_programs_read_in_another_order(real, path, **options):
+    """Matrices of programs that an older release wrote are read column by column."""
+    from xpulab.chapters.export import export_files
+
+    loaded = real(path, **options)
+    if export_files.read(path).version < max(export_files.VERSIONS.values()):
+        for weight in loaded.parameters():
+            if weight.ndim == 2:
+                weight.set_value(weight.t().contiguous().reshape(weight.shape))
+    return loaded
+
+
+@fault("17_export", detected_by=("export.damaged",), replaces="paddle.jit:load")
+def damaged_files_give_the_last_program(real):
+    """When a file cannot be read, the loader returns the program that it loaded before."""
+
+    last = []
+
+    def load(path, **options):
+        try:
+            last[:] = [real(path, **options)]
+        except (RuntimeError, ValueError, KeyError):
+            if not last:
+                raise
+        return last[0]
+
+    return load
+
+
+@fault("17_export", detected_by=("export.digests", "export.digests-of-damage", "export.older-files"), wraps="hashlib:sha256")
+def digest_of_the_first_bytes(real, content=b"", **options):
+    """The digest of a file depends on its first 16 bytes only."""
+    return real(content[:16], **options)
+
+
+@fault("17_export", detected_by=("export.program-state",), wraps="paddle.static:load")
+def state_of_a_program_not_loaded(_real, program, path, executor=None, var_list=None):
+    """paddle.static.load reads the files of a program's state, and leaves the state as it was."""
+
+
+@fault("17_export", detected_by=("export.program-training",), wraps="paddle.optimizer:Adam.__init__")
+def both_moments_decay_alike(real, self, *given, **named):
+    """In a program Adam uses the first of its two decays for both moments."""
+    import paddle
+
+    real(self, *given, **named if paddle.in_dynamic_mode() else {**named, "beta2": 0.9})
+
+
+@fault("17_export", detected_by=("export.predictor-files",), replaces="paddle.inference:Config")
+def predictor_of_the_last_files(real):
+    """For files that are missing a predictor takes those of the predictor before."""
+    from pathlib import Path
+
+    last = []
+
+    def config(*files):
+        if all(Path(each).is_file() for each in files):
+            last[:] = files
+        return real(*(last or files))
+
+    return config
+
+
+@fault("17_export", detected_by=("export.predictor",), breaks="paddle.inference:create_predictor")
+def predictor_answers_the_request_before() -> None:
+    """For arguments of the same shapes as in the call before, a predictor returns the result of that call."""
+    last: dict[str, Any] = {}
+
+    def change(run, inputs):
+        shapes = [each.shape for each in inputs]
+        if last.get("shapes") != shapes:
+            last.update(shapes=shapes, results=run(inputs))
+        return last["results"]
+
+    _around_predictors(change)
+
+
+@fault("17_export", detected_by=("export.lengths",), breaks="paddle.inference:create_predictor")
+def predictor_ignores_the_mask() -> None:
+    """A predictor takes padding for tokens: it replaces the attention mask by ones."""
+    import paddle
+
+    def change(run, inputs):
+        return run([inputs[0], paddle.ones_like(inputs[1])] if len(inputs) == 2 and inputs[1].ndim == 2 else inputs)
+
+    _around_predictors(change)
+
+
+@fault("17_export", detected_by=("export.same-tokens",), breaks="paddle.inference:create_predictor")
+def predictor_is_one_token_late() -> None:
+    """A predictor gives for each token the logits of the token before."""
+
+    def change(run, inputs):
+        return [each.roll(1, axis=1) if each.ndim == 3 else each for each in run(inputs)]
+
+    _around_predictors(change)
+
+
+@fault("17_export", detected_by=("export.hugging-face",), wraps="safetensors.numpy:save_file")
+def transposed_weights_written_as_they_lie(real, tensors, path, metadata=None):
+    """safetensors writes a transposed matrix in the order in which its memory lies."""
+    lying = {name: value.T.copy().reshape(value.shape) if value.ndim == 2 else value for name, value in tensors.items()}
+    real(lying, path, metadata=metadata)
+
+
+@fault("17_export", detected_by=("export.take-home",), breaks=FILES)
+def take_home_export_without_the_mask() -> None:
+    """The script that the chapter gives away exports an attention without its mask."""
+    import tempfile
+    from pathlib import Path
+
+    from xpulab.chapters.shared import take_home
+
+    real = take_home.script_path
+
+    def script_path(script):
+        text = real(script).read_text(encoding="utf-8").replace("F.softmax(scores + mask,", "F.softmax(scores,")
+        path = Path(tempfile.mkdtemp(prefix="xpulab-")) / f"{script}.py"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    take_home.script_path = script_path
+
+
+@fault("17_export", device="sim", detected_by=("export.device",), breaks="paddle.jit:load")
+def loaded_weights_stay_on_the_host() -> None:
+    """The weights of a loaded program are on the CPU, not on the card."""
+
+    def change(loaded):
+        loaded.to(device="cpu")
+
+    _after_loading(change)

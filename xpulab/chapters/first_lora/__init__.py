@@ -1,0 +1,1 @@
+"""The room of the chapter first_lora: Your first LoRA."""

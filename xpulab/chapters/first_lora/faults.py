@@ -1,0 +1,231 @@
+"""Faults that 01_first_lora must detect. The stand-in of the pretrained model shows them too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
+
+MODEL = "paddlenlp.transformers:LlamaForCausalLM.from_pretrained"
+TOKENIZER = "paddlenlp.transformers:AutoTokenizer.from_pretrained"
+
+
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.logits",),
+    wraps="paddlenlp.transformers.llama.modeling:LlamaRotaryEmbedding.__init__",
+)
+def base_of_the_rotary_embedding_is_lost(start, self, dim, max_position_embeddings=2048, base=10000):
+    """The rotary embedding has the default base, not that of the model's config."""
+    start(self, dim, max_position_embeddings, 10000)
+
+
+@fault("01_first_lora", detected_by=("first-lora.tied",), breaks=MODEL)
+def tied_embeddings_are_untied() -> None:
+    """After loading, the output layer is a copy of the embedding, and one of its numbers is another."""
+    _after_loading(_untie)
+
+
+@fault("01_first_lora", detected_by=("first-lora.weights-of-the-files",), also_on=("sim",), breaks=MODEL)
+def one_weight_is_left_random() -> None:
+    """One weight of the model is not loaded and keeps its random numbers."""
+    _after_loading(_randomize)
+
+
+@fault(
+    "01_first_lora", detected_by=("first-lora.labels",), reason_contains="does not end an answer in eos_token", breaks=TOKENIZER
+)
+def wrong_end_token() -> None:
+    """The tokenizer's end token is not the one that ends a turn."""
+    after_loading_a_tokenizer(lambda tokenizer: setattr(tokenizer, "eos_token", "<|im_start|>"))
+
+
+@fault("01_first_lora", detected_by=("first-lora.labels",), breaks=CELLS)
+def lesson_counts_the_question() -> None:
+    """The labels of the lesson count the question too, not only its answer."""
+    replace_in_cells("labels = [-100] * (len(asked) - 1) + answered", "labels = asked[1:] + answered")
+
+
+@fault("01_first_lora", detected_by=("first-lora.turns",), smoke=("first-lora.turns",), breaks=TOKENIZER)
+def template_without_the_system_turn() -> None:
+    """The chat template leaves the system turn out."""
+    after_loading_a_tokenizer(_drop_the_system_turn)
+
+
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.merged-weights",),
+    wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight",
+)
+def adapter_is_merged_twice(delta, self, *given):
+    """Merging adds the adapter twice."""
+    return 2 * delta(self, *given)
+
+
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.mean-of-the-counted",),
+    wraps="paddle.nn.functional:cross_entropy",
+)
+def sum_of_losses_includes_labels_that_do_not_count(cross_entropy, scores, labels, *given, **named):
+    """The sum of cross_entropy includes the losses of ignored labels, as if each were the first class."""
+    if named.get("reduction") == "sum":
+        labels = labels * (labels >= 0).astype(labels.dtype)
+    return cross_entropy(scores, labels, *given, **named)
+
+
+@fault("01_first_lora", detected_by=("first-lora.bf16-file-type",), wraps="paddlenlp.transformers.model_utils:safe_save_file")
+def files_of_half_precision_are_float32(save_file, tensors, *given, **named):
+    """Weights in float16 are written to safetensors files as float32."""
+    import numpy as np
+
+    longer = {name: np.float32(array) if array.dtype == np.float16 else array for name, array in tensors.items()}
+    return save_file(longer, *given, **named)
+
+
+@fault("01_first_lora", detected_by=("first-lora.adapter-layers",), wraps="paddlenlp.peft:LoRAConfig.__post_init__")
+def adapter_on_the_attention_only(start, self):
+    """The layers of the feed-forward part get no adapter."""
+    start(self)
+    self.target_modules = [target for target in self.target_modules if "self_attn" in target or target[2] in "qkvo"]
+
+
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.adapter-layers", "first-lora.others-unchanged"),
+    wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
+)
+def norms_train_too(mark, self):
+    """The norms beside the adapter train too."""
+    mark(self)
+    for name, weight in self.model.named_parameters():
+        if "_layernorm" in name:
+            weight.stop_gradient = False
+
+
+@fault("01_first_lora", detected_by=("first-lora.bf16-file",), wraps="paddle:Tensor.astype")
+def bf16_loses_bits(cast, self, dtype):
+    """A cast to bf16 cuts the last bits off instead of rounding."""
+    import numpy as np
+    import paddle
+
+    if dtype == "bfloat16" and self.dtype == paddle.float32:
+        bits = self.numpy().view(np.uint32) & np.uint32(0xFFFF0000)
+        return cast(paddle.to_tensor(bits.view(np.float32)), dtype)
+    return cast(self, dtype)
+
+
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.merged-file", "first-lora.merged-loaded"),
+    wraps="paddlenlp.transformers:PretrainedModel.save_pretrained",
+)
+def merged_model_is_saved_with_one_old_weight(save, self, folder, *given, state_dict=None, **named):
+    """The file of the merged model has one weight from before the merge."""
+    if state_dict and any("q_proj" in name for name in state_dict):
+        name = min(name for name in state_dict if "q_proj" in name)
+        state_dict = {**state_dict, name: state_dict[name] * 0.5}
+    return save(self, folder, *given, **({"state_dict": state_dict} if state_dict else {}), **named)
+
+
+@fault("01_first_lora", detected_by=("first-lora.padding",), wraps="paddlenlp.transformers:LlamaForCausalLM.forward")
+def padding_is_visible(forward, self, *given, attention_mask=None, **named):
+    """Attention sees the padding."""
+    return forward(self, *given, **named)
+
+
+@fault("01_first_lora", detected_by=("first-lora.every-b-moves",), wraps="paddle.optimizer:AdamW.__init__")
+def optimizer_leaves_the_last_matrix_out(start, self, *given, parameters, **named):
+    """The optimizer leaves out the last matrix that it was given."""
+    start(self, *given, parameters=parameters[:-1], **named)
+
+
+@fault("01_first_lora", detected_by=("first-lora.encoded-twice",), breaks=CELLS)
+def label_is_the_token_itself() -> None:
+    """The label of a position is the token there, not the one after it; the labels spell the same answer."""
+    replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered")
+
+
+@fault("01_first_lora", detected_by=("first-lora.take-home",), breaks=FILES)
+def script_has_half_the_scale() -> None:
+    """The adapter in the script to take home has half the scale of the one in the lesson."""
+    replace_in_file("data/take_home/first_lora.py", "lora_alpha=2 * rank", "lora_alpha=rank")
+
+
+@fault("01_first_lora", detected_by=("first-lora.no-bf16-product",), wraps="paddle:Tensor.__matmul__")
+def bf16_product_on_the_cpu(product, self, other):
+    """The CPU has a matrix product in bf16: the lesson's reason to use fp32 there is wrong."""
+    if str(self.dtype).endswith("bfloat16"):
+        return product(self.astype("float32"), other.astype("float32")).astype(self.dtype)
+    return product(self, other)
+
+
+@fault("01_first_lora", device="sim", detected_by=("first-lora.places",), breaks=MODEL)
+def merged_model_is_loaded_on_the_cpu() -> None:
+    """A model that save_pretrained has written is loaded on the CPU, whatever device is selected."""
+    from paddlenlp.transformers import LlamaForCausalLM
+
+    load = LlamaForCausalLM.from_pretrained.__func__
+
+    def loaded(cls, folder, *given, **named):
+        network = load(cls, folder, *given, **named)
+        return network.to("cpu") if folder.endswith("merged") else network
+
+    LlamaForCausalLM.from_pretrained = classmethod(loaded)
+
+
+def _after_loading(change) -> None:
+    """Call `change` with each model that AutoModelForCausalLM has loaded."""
+    from paddlenlp.transformers import LlamaForCausalLM
+
+    load = LlamaForCausalLM.from_pretrained.__func__
+
+    def loaded(cls, *given, **named):
+        network = load(cls, *given, **named)
+        change(network)
+        return network
+
+    LlamaForCausalLM.from_pretrained = classmethod(loaded)
+
+
+def _untie(network) -> None:
+    import paddle
+
+    table = network.lm_head.weight.numpy().copy()
+    table.flat[7] += 0.25
+    own = paddle.create_parameter(list(table.shape), "float32")
+    own.set_value(table)
+    network.lm_head.weight = own
+
+
+def _randomize(network) -> None:
+    import paddle
+
+    weight = next(weight for name, weight in network.named_parameters() if name.endswith("up_proj.weight"))
+    paddle.seed(11)
+    weight.set_value(paddle.randn(weight.shape) * float(weight.std()))
+
+
+def after_loading_a_tokenizer(change: Callable[[Any], None]) -> None:
+    """Call `change` with each tokenizer that AutoTokenizer has loaded."""
+    from paddlenlp.transformers import AutoTokenizer
+
+    load = AutoTokenizer.from_pretrained.__func__
+
+    def loaded(cls, *given, **named):
+        tokenizer = load(cls, *given, **named)
+        change(tokenizer)
+        return tokenizer
+
+    AutoTokenizer.from_pretrained = classmethod(loaded)
+
+
+def _drop_the_system_turn(tokenizer) -> None:
+    apply = tokenizer.apply_chat_template
+
+    def without_system(*given, **named):
+        text = apply(*given, **named)
+        return text[text.index("<|im_start|>user") :]
+
+    tokenizer.apply_chat_template = without_system

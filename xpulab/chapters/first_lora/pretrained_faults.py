@@ -1,0 +1,82 @@
+"""Faults of 01_first_lora that only the pretrained model shows: its stand-in learns nothing and has no stored values.
+
+tests/notebooks/test_real_model.py tries them; xpulab selftest, which runs on the stand-in, does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xpulab.chapters.first_lora.faults import TOKENIZER, after_loading_a_tokenizer
+from xpulab.chapters.shared.fault import fault
+
+
+@fault("01_first_lora", detected_by=("first-lora.tokens-of-200-texts",), breaks=TOKENIZER)
+def one_merge_is_missing() -> None:
+    """The tokenizer has lost the rule that joins its most frequent pair of letters."""
+    after_loading_a_tokenizer(_without_a_merge)
+
+
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.loss-falls", "first-lora.recall", "first-lora.new-wording"),
+    wraps="paddle.optimizer:AdamW.step",
+)
+def adamw_does_not_step(_real: Callable[..., Any], self: Any) -> None:
+    """The optimizer's step does nothing, so no fact is learned."""
+
+
+@fault("01_first_lora", detected_by=("first-lora.not-forgotten",), wraps="paddle.optimizer.lr:PolynomialDecay.get_lr")
+def learning_rate_is_far_too_high(get_lr: Callable[..., Any], self: Any) -> float:
+    """The learning rate is 40 times the one that was asked for."""
+    return 40 * get_lr(self)
+
+
+@fault("01_first_lora", detected_by=("first-lora.reload",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
+def merged_model_is_saved_without_its_adapter(
+    save: Callable[..., Any], self: Any, folder: str, *given: Any, state_dict: Any = None, **named: Any
+) -> Any:
+    """The file of the merged model has the weights from before the merge."""
+    layers = {f"{name}.weight": layer for name, layer in self.named_sublayers() if hasattr(layer, "get_delta_weight")}
+    if state_dict:
+        taken_off = {name: layer.weight - layer.get_delta_weight() for name, layer in layers.items()}
+        named["state_dict"] = {**state_dict, **taken_off}
+    return save(self, folder, *given, **named)
+
+
+@fault(
+    "01_first_lora",
+    detected_by=("first-lora.batch-of-questions",),
+    wraps="paddlenlp.transformers:LlamaForCausalLM.generate",
+)
+def answers_of_a_batch_are_in_reverse_order(generate: Callable[..., Any], self: Any, *given: Any, **named: Any) -> Any:
+    """Generation returns the answers of a batch in the reverse order of its questions."""
+    tokens, scores = generate(self, *given, **named)
+    return tokens.flip(0), scores.flip(0)
+
+
+@fault(
+    "01_first_lora",
+    detected_by=(
+        "first-lora.logits-of-transformers",
+        "first-lora.answers-of-transformers",
+        "first-lora.losses-of-peft",
+    ),
+    wraps="paddlenlp.transformers.llama.modeling:swiglu",
+)
+def activation_of_another_model(_real: Callable[..., Any], x: Any, y: Any) -> Any:
+    """The feed-forward part has the activation of another model: GELU instead of SiLU."""
+    import paddle
+
+    return paddle.nn.functional.gelu(x) * y
+
+
+def _without_a_merge(tokenizer: Any) -> None:
+    import json
+
+    from tokenizers import Tokenizer
+
+    content = json.loads(tokenizer._tokenizer.to_str())
+    del content["model"]["merges"][0]
+    tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))

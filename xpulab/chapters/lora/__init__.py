@@ -1,0 +1,1 @@
+"""The room of the chapter lora: Adapt a model with LoRA."""

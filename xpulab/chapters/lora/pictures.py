@@ -1,0 +1,139 @@
+"""The figures of chapter 03: LoRA's low-rank update, the size of adapters, what training changed, the variants.
+
+Each draws the numbers that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from xpulab.chapters.shared.figures import STYLES, TONES, box, diagram, new_panels
+
+QWEN2: dict[str, dict[str, Any]] = {
+    "Qwen2-0.5B": {
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "tie_word_embeddings": True,
+    },
+    "Qwen2-7B": {
+        "hidden_size": 3584,
+        "intermediate_size": 18_944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "vocab_size": 152_064,
+        "tie_word_embeddings": False,
+    },
+}
+"""The shapes of two published models, from the config.json of each."""
+
+_LINE = {"color": "#1b4d89", **STYLES[0]}
+_OTHER = {"color": "#c1440e", **STYLES[1]}
+
+
+def low_rank(inputs: int, outputs: int, rank: int, alpha: int) -> None:
+    """W + s A B of one linear layer, drawn to scale: inputs x outputs, inputs x rank, rank x outputs."""
+    gap, bottom = 0.2 * outputs, 0.42 * inputs
+    width, height = 2 * outputs + rank + 2.6 * gap, inputs + bottom + 0.06 * inputs
+    share = rank * (inputs + outputs) / (inputs * outputs)
+    axes = diagram(width, height, f"Two thin matrices: {share:.0%} as many numbers as the weight that they change")
+    middle = bottom + inputs / 2
+    first, second = outputs + gap, outputs + gap + rank + 0.6 * gap
+    box(axes, 0, bottom, outputs, inputs, f"W\n{inputs} x {outputs}", "first")
+    axes.text(outputs + gap / 2, middle, f"+ {alpha / rank:g} x", ha="center", va="center", fontsize=11)
+    box(axes, first, bottom, rank, inputs, "A", "second")
+    axes.text((first + rank + second) / 2, middle, "x", ha="center", va="center", fontsize=11)
+    box(axes, second, middle - rank / 2, outputs, rank, "B", "second")
+    _below(axes, outputs / 2, bottom, f"frozen\n{inputs * outputs:,} numbers")
+    _below(axes, first + rank / 2, bottom, f"trains\n{inputs} x {rank}\n{inputs * rank:,} numbers")
+    _below(axes, second + outputs / 2, middle - rank / 2, f"trains\n{rank} x {outputs}\n{rank * outputs:,} numbers")
+    plt.show()
+
+
+def sizes(shape: Mapping[str, Any], rank: int) -> tuple[int, int]:
+    """The numbers of a Qwen2 model of this shape, and those of a LoRA adapter for its seven linear layers in each block.
+
+    shape: hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads, vocab_size,
+    tie_word_embeddings, as in the model's config.json.
+    """
+    hidden, inner, layers = shape["hidden_size"], shape["intermediate_size"], shape["num_hidden_layers"]
+    key_value = hidden // shape["num_attention_heads"] * shape["num_key_value_heads"]
+    linear = [(hidden, hidden)] * 2 + [(hidden, key_value)] * 2 + [(hidden, inner)] * 2 + [(inner, hidden)]
+    biases, norms = hidden + 2 * key_value, 2 * hidden
+    embeddings = shape["vocab_size"] * hidden * (1 if shape["tie_word_embeddings"] else 2)
+    model = embeddings + hidden + layers * (sum(a * b for a, b in linear) + biases + norms)
+    return model, layers * rank * sum(a + b for a, b in linear)
+
+
+def adapter_sizes(model: int, adapter: int, rank: int) -> None:
+    """The numbers of this model and its adapter, and those of two Qwen2 models and theirs, on a logarithmic scale."""
+    bars = {"this model": (model, adapter), **{name: sizes(shape, rank) for name, shape in QWEN2.items()}}
+    _, axes = plt.subplots(figsize=(7.0, 0.8 * len(bars) + 1.0), layout="constrained")
+    for row, values in enumerate(bars.values()):
+        for part, (value, tone) in enumerate(zip(values, (TONES["first"], TONES["second"]), strict=True)):
+            label = ("model", "adapter")[part] if row == 0 else None
+            place = row + 0.4 * part - 0.2
+            axes.barh(place, value, 0.36, color=tone.fill, hatch=tone.hatch, edgecolor="#555555", label=label)
+            share = f"  ({value / values[0]:.1%} of the model)" if part else ""
+            axes.text(value * 1.15, place, f"{value:,}{share}", va="center", fontsize=8)
+    axes.set(xscale="log", xlim=(1e3, 3e12), xlabel="numbers (logarithmic scale)")
+    axes.set_title(f"The larger the model, the smaller the share of an adapter of rank {rank}", fontsize=10)
+    axes.set_yticks(range(len(bars)), list(bars))
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.legend(frameon=False, loc="upper right")
+    plt.show()
+
+
+def training(losses: Sequence[Sequence[float]], changes: Mapping[str, Sequence[float]], rank: int) -> None:
+    """Two panels: the loss of each run by step; the singular values of what each run added to one weight.
+
+    changes: the singular values by the name of the run, largest first; they are drawn as a share of the largest.
+    losses: those of the same runs, in the same order.
+    """
+    _, (panels,) = new_panels(1, 2, height=3.3)
+    for (label, values), style in zip(zip(changes, losses, strict=True), (_LINE, _OTHER), strict=True):
+        panels[0].plot(range(1, len(values) + 1), values, label=label, **style)
+    panels[0].set(xlabel="step", ylabel="loss (nats per token)", yscale="log", title="Full fine-tuning ends lower")
+    for (label, values), style, marker in zip(changes.items(), (_LINE, _OTHER), "o^", strict=True):
+        shown = [max(value / values[0], 1e-9) for value in values]
+        panels[1].plot(range(1, len(values) + 1), shown, label=label, marker=marker, markersize=3, **style)
+    panels[1].axvline(rank, color="#444444", linewidth=0.8)
+    panels[1].set(xlabel="number of the singular value", ylabel="share of the largest", yscale="log")
+    panels[1].set(title=f"LoRA's change ends at rank {rank}", ylim=(1e-9, 3))
+    for panel in panels:
+        panel.title.set_fontsize(10)
+    panels[0].legend(frameon=False, fontsize=8)
+    panels[1].legend(frameon=False, fontsize=8, loc="center right")
+    plt.show()
+
+
+def variants(losses: Mapping[str, Sequence[float]]) -> None:
+    """A panel for each variant: its losses, and in each panel those of the first one, for comparison."""
+    (plain, reference), *others = losses.items()
+    columns = 3
+    figure, panels = new_panels(-(-len(others) // columns), columns, height=1.9)
+    for panel, (label, values) in zip(panels.flat, others, strict=False):
+        panel.plot(range(1, len(reference) + 1), reference, **_OTHER, label=plain)
+        panel.plot(range(1, len(values) + 1), values, **_LINE, label=label)
+        panel.set_title(label, fontsize=10)
+        panel.set(ylim=(0, max(map(max, losses.values())) * 1.05))
+    for panel in panels[-1]:
+        panel.set_xlabel("step")
+    for panel in panels[:, 0]:
+        panel.set_ylabel("loss (nats/token)")
+    for panel in list(panels.flat)[len(others) :]:
+        panel.axis("off")
+    figure.suptitle(f"Each variant (solid) and plain {plain} (dashed)", fontsize=11)
+    plt.show()
+
+
+def _below(axes: plt.Axes, x: float, y: float, text: str) -> None:
+    axes.annotate(text, (x, y), xytext=(0, -4), textcoords="offset points", ha="center", va="top", fontsize=8)

@@ -1,0 +1,1 @@
+"""The faults of this chapter, by subject: one process, and ranks."""

@@ -1,0 +1,89 @@
+"""Faults that 12_memory must detect in its ranks: sharded optimizers and fused buffers."""
+
+from __future__ import annotations
+
+from xpulab.chapters.shared.fault import fault
+
+
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("gradient-accumulation.fleet",),
+    wraps="paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer:DygraphShardingOptimizer.reduce_gradients",
+)
+def sharded_optimizer_does_not_add_gradients(_real, self, *given):
+    """The sharded optimizer of fleet makes a step with the gradients of its own rank only."""
+
+
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.slots", "tensor-fusion.steps"),
+    wraps="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:GradStorage._add_grad_as_view",
+)
+def slots_overlap(real, self, param, align):
+    """The slots of neighbouring gradients in a fused buffer share 32 bytes."""
+    real(self, param, 0)
+    self._fill -= 8
+
+
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.steps",),
+    wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.scale_grads",
+)
+def fused_sum_not_divided(_real, self):
+    """The sum of a fused buffer is not divided by the number of ranks."""
+    self._task.wait()
+    self._reset_params_checked_in()
+
+
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"),
+    wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.add_grad",
+)
+def buffer_sent_too_early(real, self, param, use_comm=True):
+    """A fused buffer is sent before its last gradient is ready."""
+    last_micro_batch = self._params_step_dict[param.name] == self._acc_steps - 1
+    real(self, param, use_comm=False)
+    if last_micro_batch and len(self._params_step_dict) == 1:
+        self._comm_grads()
+        self._task.wait()
+
+
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.overlap",),
+    breaks=(
+        "paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.add_grad",
+        "paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.scale_grads",
+    ),
+)
+def buffer_sent_after_the_backward_pass() -> None:
+    """Fused buffers are sent after the backward pass, so nothing overlaps."""
+    from paddle.distributed.fleet.utils.tensor_fusion_helper import FusedCommBuffer
+
+    add_grad, scale_grads = FusedCommBuffer.add_grad, FusedCommBuffer.scale_grads
+    FusedCommBuffer.add_grad = lambda self, param, use_comm=True: add_grad(self, param, use_comm=False)
+
+    def send_and_scale(self):
+        self.comm_grads()
+        scale_grads(self)
+
+    FusedCommBuffer.scale_grads = send_and_scale
+
+
+@fault(
+    "12_memory",
+    where="ranks",
+    detected_by=("tensor-fusion.steps", "tensor-fusion.slots"),
+    wraps="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:ParamStorage._convert_buffer",
+)
+def weights_not_in_their_buffer(real, self, param, shape, align):
+    """A fused weight is a copy of its slot, so the optimizer changes the buffer and not the weight."""
+    real(self, param, shape, align)
+    param.detach().clone()._share_buffer_to(param)

@@ -1,0 +1,79 @@
+"""The pictures of 12_memory: the memory over one step, way by way, and the slots of a fused buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from xpulab.chapters.memory.activation_memory import Sample
+from xpulab.chapters.memory.fused_buffers import Slot
+from xpulab.chapters.shared import figures
+
+PARTS = {"weights": "first", "optimizer": "third", "gradients": "fourth", "activations": "second"}
+"""By part of the memory its tone, from the bottom of the picture to its top."""
+
+MIB = 2.0**20
+
+
+def over_one_step(ways: Mapping[str, Sequence[Sample]], title: str) -> None:
+    """A panel for each way: what is on the device, part above part, from the beginning of a step to its end."""
+    figure, axes = plt.subplots(1, len(ways), figsize=(8.0, 3.0), sharey=True, squeeze=False, layout="constrained")
+    for panel, (name, samples) in zip(axes[0], ways.items(), strict=True):
+        _draw(panel, samples)
+        peak = max(each.total for each in samples) / MIB
+        panel.axhline(peak, color="0.4", linestyle=":", linewidth=1.2)
+        panel.set_title(f"{name}: peak {peak:.1f} MiB", fontsize=9)
+        panel.set_xlabel("tensors saved and used, in order")
+        panel.set_ylim(bottom=0)
+    axes[0][0].set_ylabel("MiB on the device")
+    axes[0][0].legend(loc="upper left", fontsize=7)
+    figure.suptitle(title, fontsize=10)
+    plt.show()
+
+
+def _draw(panel: plt.Axes, samples: Sequence[Sample]) -> None:
+    below, places = np.zeros(len(samples)), np.arange(len(samples))
+    for part, tone in PARTS.items():
+        size = np.array([getattr(each, part) for each in samples]) / MIB
+        chosen = figures.TONES[tone]
+        panel.fill_between(
+            places,
+            below,
+            below + size,
+            step="post",
+            facecolor=chosen.fill,
+            hatch=chosen.hatch,
+            edgecolor="#666666",
+            linewidth=0.4,
+            label=part,
+        )
+        below = below + size
+
+
+def slots(buffers: Sequence[Sequence[Slot]], sizes: Sequence[int]) -> None:
+    """Where each gradient is in its buffer. sizes: of the buffers, in bytes."""
+    figure, axes = plt.subplots(figsize=(8.0, 1.0 + 0.6 * len(buffers)))
+    first = 0
+    lanes = {}
+    for number, (of_buffer, size) in enumerate(zip(buffers, sizes, strict=True), start=1):
+        pieces = [(0.0, float(size), "", "idle")]
+        for index, slot in enumerate(of_buffer, start=first):
+            pieces.append((float(slot.start), float(slot.size), f"g{index}", "first" if index % 2 else "third"))
+        lanes[f"buffer {number}"] = pieces
+        first += len(of_buffer)
+    figures.schedule(axes, lanes, "bytes from the beginning of the buffer; grey: filled with zeros")
+    axes.set_title("Each gradient has its slot, and no two slots overlap", loc="left", fontsize=10)
+    figure.tight_layout()
+    plt.show()
+
+
+def costs(peaks: Mapping[str, float], seconds: Mapping[str, float]) -> None:
+    """Points: each way by its peak in bytes and the seconds of a step."""
+    axes = figures.new_axes()
+    for marker, name in zip("osD^vX*", peaks, strict=False):
+        axes.plot(peaks[name] / MIB, 1000 * seconds[name], marker, label=name, markersize=8)
+    axes.set(xlabel="peak of a step / MiB", ylabel="time of a step / ms", title="What each way saves, and what it costs here")
+    axes.legend(fontsize=8)
+    plt.show()

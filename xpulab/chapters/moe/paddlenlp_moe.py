@@ -1,0 +1,330 @@
+"""The mixture-of-experts classes of PaddleNLP: gates, layer and the blocks of its models, compared with numpy; workarounds.
+
+Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_parallel_layer, blocks, rows_of_block, rows_of_groups; the
+workarounds cumsum_of_one_type and where_of_columns. Bounds are shares of the largest value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+import paddle.nn.functional as F
+from paddle import nn
+
+from xpulab import ranks
+from xpulab.chapters.moe import moe_layer
+from xpulab.chapters.moe.paddle_moe import EXPERTS, HIDDEN, error_of, gate_weight, linear_experts, output_of
+from xpulab.checks.table import Table
+from xpulab.records.refusals import format_undeclared, refusal
+from xpulab.reference import moe as reference
+
+SCALE = 2.5
+"""routed_scaling_factor of the DeepSeek block."""
+
+
+def rows_of_gates(rows: Table, x: np.ndarray, bound: float) -> None:
+    """Rows: layers with gates of several methods, with and without dropped choices, for tokens [tokens, hidden]."""
+    every = routing_of(x)
+    _close(
+        rows, "top-2", lambda: output_of(layer_with("top2gating", drop_tokens=False), x), layer_value(x, every.weights), bound
+    )
+    factor = 1.0
+    limited = routing_of(x, capacity=int(len(x) // EXPERTS * factor))  # PaddleNLP rounds down, and before it multiplies
+    kept = limited.weights * limited.kept
+    kept /= np.maximum(kept.sum(axis=1, keepdims=True), 1e-9)
+    dropping = layer_with("top2gating", capacity_factor=factor)
+    _close(rows, "top-2, dropped", lambda: output_of(dropping, x), layer_value(x, kept), bound)
+    top_k = layer_with("topkgating", drop_tokens=False, norm_topk_prob=True, top_k=2)
+    rows.equal("top-k runs", error_of(lambda: output_of(top_k, x)), "none", control="TypeError: another one")
+    with cumsum_of_one_type():
+        _close(rows, "top-k, with a workaround", lambda: output_of(top_k, x), layer_value(x, every.weights), bound)
+        for policy in ("position", "probs"):
+            layer = layer_with("topkgating", drop_policy=policy, capacity_factor=0.5, top_k=2)
+            rows.equal(
+                f"top-k, drops by {policy}, runs",
+                error_of(partial(output_of, layer, x)),
+                "none",
+                control="ValueError: another one",
+            )
+
+
+def rows_of_top_1(rows: Table, x: np.ndarray) -> None:
+    """Rows: with one expert for a token its weight is its probability, and the gate gets a gradient."""
+    layer, routing = layer_with("top1gating", drop_tokens=False), routing_of(x, k=1)
+    weights = layer.gate(paddle.to_tensor(x[None]))[1].sum(axis=[1, 2])
+    rows.close("top-1, weights", weights, routing.weights[:, 0], atol=1e-4, control=0.5 * routing.weights[:, 0])
+    output_sum(layer, x).backward()
+    rows.above("top-1, gradient of the gate", np.abs(_gradient(layer.gate.weight)).max(), 1e-3, control=0.0)
+    with cumsum_of_one_type():
+        layer = layer_with("topkgating", top_k=1, drop_tokens=False)
+        weights = layer.gate(paddle.to_tensor(x[None]))[1].sum(axis=[1, 2])
+        case, want = "top-1, weights, with a workaround", routing.weights[:, 0]
+        rows.close(case, weights, want, atol=1e-4, control=np.ones(len(x)))
+        output_sum(layer, x).backward()
+        case = "top-1, gradient of the gate, with a workaround"
+        rows.above(case, np.abs(_gradient(layer.gate.weight)).max(), 1e-3, control=0.0)
+
+
+def row_of_sequence_loss(rows: Table) -> None:
+    """A row: the auxiliary loss of a sequence of four tokens, of which three choose expert 0 and one chooses expert 1."""
+    gate = layer_with("topkgating", top_k=1).gate
+    chances, chosen = np.full((1, 4, EXPERTS), [0.4, 0.3, 0.2, 0.1], "float32"), np.array([[0], [0], [0], [1]])
+    loss = gate._cal_seq_aux_loss(paddle.to_tensor(chances), 1, paddle.to_tensor(chosen))
+    expected = EXPERTS * (0.75 * 0.4 + 0.25 * 0.3)
+    rows.close("auxiliary loss of a sequence", loss, expected, atol=1e-5, control=EXPERTS * (0.5 * 0.4 + 0.5 * 0.3))
+
+
+def rows_of_parallel_layer(rows: Table, device: str, x: np.ndarray, bound: float) -> None:
+    """Rows: output and gradients of the layer with its experts on two ranks, each with half of the tokens [tokens, hidden]."""
+    cases = ("output", "gradient of tokens", "gradient of experts")
+    if lacking := refusal(device, "all_to_all"):
+        for case in cases:
+            rows.skip(f"two ranks, {case}", lacking.format_reason())
+        return
+    halves = x.reshape(2, -1, HIDDEN)
+    try:
+        answers = ranks.run(nlp_on_two_ranks, 2, halves, device=device)
+    except ranks.RanksFailed as error:
+        reasons = ", ".join(sorted({report.reason for report in error.reports}))
+        rows.equal("two ranks", format_undeclared(reasons, device, "all_to_all"), "values", control="another error")
+        return
+    outputs, of_tokens, of_experts = zip(*answers, strict=True)
+    single = [on_one_process(half) for half in halves]
+    found = np.concatenate(outputs), np.concatenate(of_tokens), np.stack([each for own in of_experts for each in own])
+    wanted = np.concatenate([each[0] for each in single]), np.concatenate([each[1] for each in single])
+    for case, got, want in zip(cases, found, (*wanted, single[0][2] + single[1][2]), strict=True):
+        _close(rows, f"two ranks, {case}", partial(np.asarray, got), want, bound)
+
+
+def rows_of_block(rows: Table, name: str, block: nn.Layer, x: np.ndarray, bound: float) -> None:
+    """Rows: whether a block of `blocks` runs, and what it computes with a workaround, in training and in evaluation."""
+    rows.equal(f"{name} runs", error_of(lambda: output_of(block, x)), "none", control="TypeError: another one")
+    routing = routing_of(x)
+    scale = SCALE if name == "DeepSeek" else 1.0
+    want = dense(block, x, routing, scale * routing.weights)
+    with cumsum_of_one_type(), where_of_columns():
+        for mode in ("training", "evaluation"):
+            block.train() if mode == "training" else block.eval()
+            _close(rows, f"{name}, {mode}, with a workaround", lambda: output_of(block, x), want, bound)
+
+
+def _gradient(tensor: paddle.Tensor) -> np.ndarray:
+    assert tensor.grad is not None
+    return tensor.grad.numpy()
+
+
+LEAST_GAP = 0.01
+"""How far scores are from each other in rows_of_groups."""
+
+GROUPED = {
+    "noaux_tc": np.array([1.3, 0.8, 1.1, 1.2], "float32"),
+    "noaux_tc, negative scores": np.array([-1.3, -1.8, -1.1, -1.2], "float32"),
+    "group_limited_greedy": np.zeros(EXPERTS, "float32"),
+}
+"""How DeepSeek-V3 and DeepSeek-V2 choose experts in groups, and the bias that is added to the scores for this choice only."""
+
+
+def rows_of_groups(rows: Table, bound: float) -> None:
+    """Rows: blocks of DeepSeek with two groups of experts, of which each token uses one."""
+    pool = 0.2 * moe_layer.clear_tokens(60, gate_weight(), 0)
+    for name, bias in GROUPED.items():
+        method = name.partition(",")[0]
+        block = _filled(_deepseek(n_group=2, topk_method=method, scoring_func=_score_of(method), routed_scaling_factor=1.0))
+        block.gate.scoring_func = _score_of(method)
+        if method == "noaux_tc":
+            block.gate.e_score_correction_bias.set_value(paddle.to_tensor(bias))
+        x = pool[grouped_routing(pool, method, bias)[1]][:12]
+        routing, _ = grouped_routing(x, method, bias)
+        want = dense(block, x, routing, routing.weights)
+        with cumsum_of_one_type():
+            _close(rows, f"DeepSeek, {name}, with a workaround", partial(output_of, block, x), want, bound)
+
+
+def grouped_routing(x: np.ndarray, method: str, bias: np.ndarray) -> tuple[reference.Routing, np.ndarray]:
+    """Where tokens [tokens, hidden] go when only experts of the best of two groups may be chosen, two of them.
+
+    Also whether scores are so far from each other that rounding does not change the choice, [tokens]. The score of a group is
+    the sum of its two best ones for "noaux_tc" (arXiv 2412.19437), else the best one (arXiv 2405.04434).
+    """
+    logits = x.astype("float64") @ gate_weight().astype("float64")
+    scores = 1 / (1 + np.exp(-logits)) if _score_of(method) == "sigmoid" else reference.softmax(logits)
+    biased = scores + bias
+    pairs = biased.reshape(-1, 2, EXPERTS // 2)
+    of_groups = pairs.sum(axis=2) if method == "noaux_tc" else pairs.max(axis=2)
+    allowed = np.repeat(of_groups == of_groups.max(axis=1, keepdims=True), EXPERTS // 2, axis=1)
+    chosen = np.argsort(np.where(allowed, -biased, np.inf), axis=1)[:, :2]
+    weights = np.take_along_axis(scores, chosen, axis=1)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    gaps = np.abs(np.diff(of_groups, axis=1)), np.diff(np.sort(biased, axis=1), axis=1)
+    clear = np.concatenate(gaps, axis=1).min(axis=1) > LEAST_GAP
+    return reference.Routing(scores, chosen, weights, np.ones(chosen.shape, bool)), clear
+
+
+def _score_of(method: str) -> str:
+    return "sigmoid" if method == "noaux_tc" else "softmax"
+
+
+def _close(rows: Table, case: str, got: Callable[[], np.ndarray], want: np.ndarray, bound: float) -> None:
+    """A row whose control has the values of the next token or expert."""
+    scale = np.abs(want).max()
+    rows.close(case, lambda: got() / scale, want / scale, atol=bound, control=np.roll(want, 1, axis=0) / scale)
+
+
+def output_sum(layer: nn.Layer, x: np.ndarray) -> paddle.Tensor:
+    """The sum of the output of a layer for tokens [tokens, hidden]."""
+    return layer(paddle.to_tensor(x[None].astype("float32")))[0].sum()
+
+
+def layer_value(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """What a layer of layer_with computes with these weights [tokens, 2] of the two likeliest experts."""
+    maps = np.stack([each.weight.numpy() for each in linear_experts()]).astype("float64")
+    return np.einsum("tk,th,tkho->to", weights, x.astype("float64"), maps[routing_of(x).chosen])
+
+
+def on_one_process(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Output, and gradients of tokens and experts, for tokens [tokens, hidden]; the loss is the sum of the output."""
+    layer = layer_with("top2gating", drop_tokens=False)
+    tokens = paddle.to_tensor(x[None], stop_gradient=False)
+    output = layer(tokens)[0]
+    output.sum().backward()
+    return output.numpy()[0], _gradient(tokens)[0], np.stack([_gradient(each.weight) for each in layer.experts])
+
+
+def layer_with(method: str, **options: Any) -> nn.Layer:
+    """paddlenlp.transformers.moe_layer.MoELayer with linear experts and a gate of this method of PretrainedMoEGate.
+
+    method: "top1gating", "top2gating" or "topkgating". options: of PretrainedMoEGate.
+    """
+    from paddlenlp.transformers.moe_gate import PretrainedMoEGate
+    from paddlenlp.transformers.moe_layer import MoELayer
+
+    class Gate(PretrainedMoEGate):
+        scoring_func = "softmax"
+
+        def forward(self, hidden: paddle.Tensor) -> Any:
+            logits = F.linear(hidden, self.weight)
+            if method == "topkgating":
+                return self.topkgating(F.softmax(logits, axis=-1))
+            return getattr(self, method)(logits.reshape([-1, EXPERTS]))
+
+    gate = Gate(None, EXPERTS, HIDDEN, use_rts=False, top2_2nd_expert_sampling=False, **options)
+    gate.weight = gate.create_parameter([HIDDEN, EXPERTS])
+    gate.weight.set_value(paddle.to_tensor(gate_weight()))
+    made = iter(linear_experts())
+    layer = MoELayer(None, EXPERTS, lambda: next(made), {}, gate)
+    for number, expert in enumerate(layer.experts):  # on two ranks those of the other rank are None
+        if expert is not None:
+            expert.weight.set_value(linear_experts()[number].weight)
+    return layer
+
+
+def nlp_on_two_ranks(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """On each of two ranks: output, and gradients of tokens and own experts, of PaddleNLP's layer with two experts a rank.
+
+    x: [ranks, tokens, hidden]. The loss is the sum of the output.
+    """
+    from paddle.distributed import fleet
+
+    dist.init_parallel_env()
+    strategy = fleet.DistributedStrategy()
+    strategy.hybrid_configs = {"dp_degree": 2, "mp_degree": 1, "pp_degree": 1}
+    fleet.init(is_collective=True, strategy=strategy)
+    layer = layer_with("top2gating", drop_tokens=False)
+    tokens = paddle.to_tensor(x[dist.get_rank()][None], stop_gradient=False)
+    output = layer(tokens)[0]
+    output.sum().backward()
+    own = [_gradient(each.weight) for each in layer.experts if each is not None]
+    return output.numpy()[0], _gradient(tokens)[0], own
+
+
+def blocks() -> dict[str, Callable[[], nn.Layer]]:
+    """By name the blocks of PaddleNLP's models: random weights, four experts, two for a token, whose weights add up to 1."""
+    from paddlenlp.transformers import MixtralConfig, Qwen2MoeConfig
+    from paddlenlp.transformers.mixtral.modeling import MixtralSparseMoeBlock
+    from paddlenlp.transformers.qwen2_moe.modeling import Qwen2MoeSparseMoEBlock
+
+    qwen = {"num_experts": EXPERTS, "shared_expert_intermediate_size": 8, "num_hidden_layers": 1}
+    return {
+        "Qwen2-MoE": lambda: _filled(Qwen2MoeSparseMoEBlock(Qwen2MoeConfig(**SIZES, **SIZES_OF_EXPERTS, **qwen))),
+        "DeepSeek": lambda: _filled(_deepseek()),
+        "Mixtral": lambda: _filled(MixtralSparseMoeBlock(MixtralConfig(**SIZES, num_local_experts=EXPERTS))),
+    }
+
+
+SIZES: dict[str, Any] = {"hidden_size": HIDDEN, "intermediate_size": 8, "num_experts_per_tok": 2}
+SIZES_OF_EXPERTS: dict[str, Any] = {"moe_intermediate_size": 8, "norm_topk_prob": True}
+
+
+def _deepseek(**options: Any) -> nn.Layer:
+    """A block of DeepSeek. options: of DeepseekV2Config, instead of one group and SCALE."""
+    from paddlenlp.transformers import DeepseekV2Config
+    from paddlenlp.transformers.deepseek_v2.modeling import DeepseekV2MoE
+
+    usual: dict[str, Any] = {"n_routed_experts": EXPERTS, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}
+    usual |= {"topk_method": "greedy", "scoring_func": "softmax", "aux_loss_alpha": 0.0, "routed_scaling_factor": SCALE}
+    return DeepseekV2MoE(DeepseekV2Config(**SIZES, **SIZES_OF_EXPERTS, **{**usual, **options}))
+
+
+def _filled(block: nn.Layer) -> nn.Layer:
+    draw = np.random.default_rng(53)
+    block.gate.scoring_func = "softmax"  # the gate of Qwen2-MoE has none, and then says that it uses this one
+    for parameter in block.parameters():
+        parameter.set_value(paddle.to_tensor(0.5 * draw.standard_normal(parameter.shape).astype("float32")))
+    block.gate.weight.set_value(paddle.to_tensor(gate_weight()))
+    return block
+
+
+def routing_of(x: np.ndarray, k: int = 2, capacity: int | None = None) -> reference.Routing:
+    """Where the gates of this module send tokens [tokens, hidden]. capacity: None for as many choices as there are."""
+    return reference.route(x.astype("float64"), gate_weight().astype("float64"), k, len(x) if capacity is None else capacity)
+
+
+def dense(block: nn.Layer, x: np.ndarray, routing: reference.Routing, weights: np.ndarray) -> np.ndarray:
+    """What a block must compute: every token through its experts, one at a time, and through shared experts.
+
+    x: tokens [tokens, hidden]. weights: of the experts in routing.chosen, [tokens, k]; 0 where a choice is dropped.
+    """
+    rows, result = paddle.to_tensor(x.astype("float32")), np.zeros(x.shape)
+    for token, choice in np.ndindex(routing.chosen.shape):
+        expert = block.experts[int(routing.chosen[token, choice])]
+        result[token] += weights[token, choice] * expert(rows[token : token + 1]).numpy()[0]
+    if hasattr(block, "shared_expert"):
+        result += (F.sigmoid(block.shared_expert_gate(rows)) * block.shared_expert(rows)).numpy()
+    if hasattr(block, "shared_experts"):
+        result += block.shared_experts(rows).numpy()
+    return result
+
+
+# -------------------------------------------------------------------------------------------------------------- workarounds
+
+
+@contextmanager
+def cumsum_of_one_type() -> Iterator[None]:
+    """paddle.cumsum of int32 gives int32, as PaddleNLP's gates expect."""
+    real = paddle.cumsum
+
+    def of_one_type(x: paddle.Tensor, axis: Any = None, dtype: Any = None, name: Any = None) -> paddle.Tensor:
+        return real(x, axis, dtype or x.dtype, name)
+
+    with patch.object(paddle, "cumsum", of_one_type):
+        yield
+
+
+@contextmanager
+def where_of_columns() -> Iterator[None]:
+    """paddle.where of a condition alone gives columns [found, 1], as PaddleNLP's Mixtral expects."""
+    real = paddle.where
+
+    def columns(condition: paddle.Tensor, x: Any = None, y: Any = None, name: Any = None) -> Any:
+        found = real(condition, x, y, name)
+        return tuple(each.reshape([-1, 1]) for each in found) if x is None and y is None else found
+
+    with patch.object(paddle, "where", columns):
+        yield

@@ -1,0 +1,102 @@
+"""Diagrams of 11_moe: tokens to experts, the queues of the experts, their loads, rows that go from rank to rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from xpulab.chapters.shared import figures
+
+OF_RANK = ("first", "second", "third", "fourth")
+"""The tone of the rows that come from rank 0, 1, ...; the fifth rank has that of the first again."""
+
+
+def tokens_to_experts(chosen: np.ndarray, weights: np.ndarray, experts: int) -> None:
+    """The experts of each token, with their weights; a dashed arrow leads to the second choice.
+
+    chosen, weights: [tokens, k].
+    """
+    tokens, wide = len(chosen), 14.0
+    high = max(tokens, experts) * 1.2
+    axes = figures.diagram(wide, high + 0.9, "The gate sends each token to the experts with the highest probabilities")
+    heights = {side: (np.arange(count)[::-1] + 0.5) * high / count for side, count in (("t", tokens), ("e", experts))}
+    for token, y in enumerate(heights["t"]):
+        figures.box(axes, 0.2, y - 0.4, 2.0, 0.8, f"token {token}", "first")
+    for expert, y in enumerate(heights["e"]):
+        figures.box(axes, 9.6, y - 0.6, 2.4, 1.2, f"expert {expert}", "plain")
+    for (token, choice), expert in np.ndenumerate(chosen):
+        start, end = (2.3, heights["t"][token]), (9.5, heights["e"][expert])
+        figures.arrow(axes, start, end, dashed=choice > 0)
+        share = 0.14 if choice == 0 else 0.24 + 0.1 * (token % 2)  # the numbers stand near the tokens, where arrows are apart
+        across, up = (a + share * (b - a) for a, b in zip(start, end, strict=True))
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+        axes.text(across, up, f"{weights[token, choice]:.2f}", ha="center", va="center", fontsize=8, bbox=ground)
+    plt.show()
+
+
+def queues(chosen: np.ndarray, kept: np.ndarray, experts: int, capacity: int) -> None:
+    """The choices in the queue of each expert, in their order: tokens that it takes, tokens that it drops, empty places.
+
+    chosen, kept: [tokens, k].
+    """
+    waiting: list[list[tuple[int, bool]]] = [[] for _ in range(experts)]
+    for choice in range(chosen.shape[1]):
+        for token, expert in enumerate(chosen[:, choice]):
+            waiting[expert].append((token, bool(kept[token, choice])))
+    longest = max(capacity, *map(len, waiting))
+    axes = figures.diagram(longest + 3.2, experts * 1.15 + 1.1, f"Each expert takes {capacity} choices and drops the others")
+    for expert, queue in enumerate(waiting):
+        y = (experts - 1 - expert) * 1.15 + 0.1
+        axes.text(1.9, y + 0.5, f"expert {expert}", ha="right", va="center", fontsize=9)
+        for place in range(max(capacity, len(queue))):
+            text, tone = "", "idle"
+            if place < len(queue):
+                token, taken = queue[place]
+                text, tone = str(token), "first" if taken else "wrong"
+            figures.box(axes, 2.1 + place, y, 1.0, 1.0, text, tone)
+    border = 2.1 + capacity
+    axes.plot([border, border], [0, experts * 1.15 + 0.1], color="#c1440e", linewidth=2)
+    axes.text(border, experts * 1.15 + 0.2, "capacity", ha="center", va="bottom", fontsize=9)
+    plt.show()
+
+
+def balance(loads: Mapping[str, Sequence[int]], capacity: int) -> None:
+    """How many tokens choose each expert, a panel for each title; what is above the capacity is dropped."""
+    figure, panels = plt.subplots(1, len(loads), figsize=(8.0, 2.7), sharey=True, squeeze=False, layout="constrained")
+    for axes, (title, counts) in zip(panels[0], loads.items(), strict=True):
+        taken = np.minimum(counts, capacity)
+        axes.bar(range(len(counts)), taken, color="#1b4d89", label="taken")
+        axes.bar(range(len(counts)), np.subtract(counts, taken), bottom=taken, color="#f3c3c3", hatch="xxx", label="dropped")
+        axes.axhline(capacity, color="#c1440e", linestyle="--", label="capacity")
+        axes.set(xlabel="expert", title=title, xticks=range(len(counts)))
+        axes.grid(visible=False, axis="x")
+    panels[0, 0].set_ylabel("tokens")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    plt.show()
+
+
+def dispatch(before: Sequence[Sequence[tuple[int, int]]], after: Sequence[Sequence[tuple[int, int]]]) -> None:
+    """Rows on their ranks before and after the all-to-all: the number of the token, and below it that of its expert.
+
+    before, after: for each rank (token, expert) of each row. The fill shows the rank that a row started on.
+    """
+    home = {token: rank for rank, rows in enumerate(before) for token, _ in rows}
+    longest = [max(1, *map(len, each)) for each in (before, after)]
+    ranks, gap = len(before), 2.0
+    axes = figures.diagram(sum(longest) + gap + 1.8, ranks * 1.3 + 1.1, "Dispatch: each row goes to its expert's rank")
+    for left, title, state in ((1.6, "before", before), (1.6 + longest[0] + gap, "after all-to-all", after)):
+        axes.text(left, ranks * 1.3 + 0.2, title, ha="left", va="bottom", fontsize=9)
+        for rank, rows in enumerate(state):
+            y = (ranks - 1 - rank) * 1.3 + 0.1
+            if left == 1.6:
+                axes.text(left - 0.2, y + 0.55, f"rank {rank}", ha="right", va="center", fontsize=9)
+            for place, (token, expert) in enumerate(rows):
+                tone = OF_RANK[home[token] % len(OF_RANK)]
+                figures.box(axes, left + place, y, 1.0, 1.1, "", tone)
+                ground = {"facecolor": figures.TONES[tone].fill, "edgecolor": "none", "pad": 0.8}
+                text = f"t{token}\nE{expert}"
+                axes.text(left + place + 0.5, y + 0.55, text, ha="center", va="center", fontsize=8, bbox=ground)
+    figures.arrow(axes, (1.8 + longest[0], ranks * 0.65), (1.4 + longest[0] + gap, ranks * 0.65))
+    plt.show()

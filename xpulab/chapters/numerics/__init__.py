@@ -1,0 +1,1 @@
+"""The room of the chapter numerics: How precise is it?"""

@@ -1,0 +1,219 @@
+"""Faults that 10_pipeline must detect."""
+
+from __future__ import annotations
+
+from xpulab.chapters.shared.fault import CELLS, fault
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.gradients", "pipeline.chunks"),
+    wraps="paddle.distributed.auto_parallel.pipelining.stage:PipelineStage.backward_one_chunk",
+)
+def micro_batches_counted_twice(real, self, chunk, loss=None, **kwargs):
+    """The gradient of each micro-batch is added twice."""
+    return real(self, chunk, loss=None if loss is None else 2 * loss, **kwargs)
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.released",),
+    wraps="paddle.distributed.auto_parallel.pipelining.stage:PipelineStage.backward_one_chunk",
+)
+def inputs_not_released(real, self, chunk, *args, **kwargs):
+    """A schedule keeps the inputs of a micro-batch after its backward pass."""
+    kept = self.fwd_cache[chunk]
+    result = real(self, chunk, *args, **kwargs)
+    self.fwd_cache[chunk] = kept
+    return result
+
+
+@fault(
+    "10_pipeline",
+    device="sim",
+    sim_faults="flip collective kind=recv bytes>=700 from=1 bit=22",
+    detected_by=("pipeline.gradients",),
+)
+def activations_received_damaged() -> None:
+    """One bit of what a stage receives is inverted."""
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.loss", "pipeline.gradients"),
+    smoke=("pipeline.smoke-step",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._compute_loss",
+)
+def loss_averaged_twice(real, self, output, target):
+    """The loss of each micro-batch is divided by the number of micro-batches a second time."""
+    return real(self, output, target) / 4
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.return-output",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._merge_outputs",
+)
+def output_in_reverse_order(real, self, chunks):
+    """The joined output has the micro-batches in reverse order."""
+    return real(self, chunks[::-1])
+
+
+@fault(
+    "10_pipeline",
+    device="sim",
+    detected_by=("pipeline.kept", "pipeline.memory", "pipeline.order"),
+    replaces="paddle.distributed.auto_parallel.pipelining.schedules:Schedule1F1B",
+)
+def schedule_keeps_all_micro_batches(_real):
+    """1F1B does all forward passes first and keeps all their activations."""
+    from paddle.distributed.auto_parallel.pipelining import schedules
+
+    return schedules.ScheduleFThenB
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.gradients",),
+    wraps="paddle.distributed.auto_parallel.pipelining.stage:PipelineStage.get_bwd_send_ops",
+)
+def gradient_not_sent_back(real, self, *args, **kwargs):
+    """The gradient of a stage does not reach the stage before it."""
+    import paddle
+
+    for chunk, gradients in self.bwd_cache.items():
+        self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
+    return real(self, *args, **kwargs)
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.second-step",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._split_inputs",
+)
+def inputs_of_the_first_step_reused(real, self, args, kwargs=None):
+    """From the second step on, a schedule uses the micro-batches of the first step again."""
+    if args or kwargs:
+        self.first = self.__dict__.get("first") or real(self, args, kwargs)
+        return self.first
+    return real(self, args, kwargs)
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.second-step",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._update_losses",
+)
+def losses_of_the_first_step_repeated(real, self, stages, losses):
+    """In every step a schedule reports the losses of the first step."""
+    real(self, stages, losses)
+    if losses:
+        self.first = self.__dict__.get("first") or list(losses)
+        losses[:] = self.first
+
+
+@fault("10_pipeline", where="ranks", detected_by=("pipeline.training",), wraps="paddle.optimizer:Momentum.step")
+def a_stage_is_not_updated(real, self):
+    """The optimizer of one rank does not change the layers of its stage."""
+    import paddle.distributed as dist
+
+    return None if dist.get_rank() == 0 else real(self)
+
+
+@fault("10_pipeline", detected_by=("pipeline.formula", "pipeline.planned-order"), breaks=CELLS)
+def one_forward_pass_too_late() -> None:
+    """The computed order of 1F1B starts with one forward pass less than it can."""
+    from xpulab.chapters.shared.fault import replace_in_cells
+
+    replace_in_cells("ahead = min(m, p - rank)", "ahead = max(1, min(m, p - rank) - 1)")
+
+
+@fault(
+    "10_pipeline",
+    detected_by=("pipeline.planned-order",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:ScheduleVPP._calculate_single_rank_operations",
+)
+def rounds_of_vpp_too_long(real, self, rank):
+    """VPP sends all micro-batches through its first stages before it begins with its second ones."""
+    self.number_of_rounds, self.microbatches_per_round = 1, self._n_microbatches
+    return real(self, rank)
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.order", "pipeline.bubble", "pipeline.kept"),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:ScheduleFThenB._step_microbatches",
+)
+def one_micro_batch_at_a_time(_real, self, arg_mbs=None, kwarg_mbs=None, target_mbs=None, losses=None):
+    """FThenB finishes each micro-batch before it starts the next one: right results, but only one rank works at a time."""
+    from paddle.distributed.auto_parallel.pipelining import schedules
+
+    def exchange(operations):
+        if work := schedules._batch_p2p(operations):
+            work.wait()
+
+    stage = self._stage
+    arg_mbs, kwarg_mbs = self._check_inputs(arg_mbs, kwarg_mbs, target_mbs, losses)
+    if not self._stage_initialized:
+        self._initialize_stage(arg_mbs[0], kwarg_mbs[0], target_mbs[0])
+    for chunk in range(self._n_microbatches):
+        exchange(stage.get_fwd_recv_ops(chunk))
+        output = stage.forward_one_chunk(chunk, arg_mbs[chunk], kwarg_mbs[chunk])
+        exchange(stage.get_fwd_send_ops(chunk))
+        self._maybe_compute_loss(stage, output, target_mbs, chunk)
+        exchange(stage.get_bwd_recv_ops(chunk))
+        stage.backward_one_chunk(chunk, loss=self._maybe_get_loss(stage, chunk))
+        exchange(stage.get_bwd_send_ops(chunk))
+    self._update_losses(stage, losses)
+
+
+@fault(
+    "10_pipeline",
+    where="ranks",
+    detected_by=("pipeline.all-layers",),
+    also_on=("sim",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_manual_model_split",
+)
+def groups_lose_all_layers_but_the_first(real, model, *rest):
+    """The split of a model into stages keeps only the first layer of a group of layers."""
+    from types import SimpleNamespace
+
+    from paddle import nn
+
+    kept = nn.LayerList([each[0] if isinstance(each, nn.Sequential) else each for each in model.layers])
+    return real(SimpleNamespace(layers=kept, config=model.config), *rest)
+
+
+@fault(
+    "10_pipeline",
+    device="sim",
+    where="ranks",
+    detected_by=("pipeline.bitwise",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:Schedule1F1B._step_microbatches",
+)
+def last_bit_of_gradients_under_1f1b(real, self, *given):
+    """The gradients under 1F1B differ in their last bit from those of the other schedules."""
+    real(self, *given)
+    for weight in self._stage.sublayer.parameters():
+        weight.grad.set_value(weight.grad * (1 + 2**-22))
+
+
+@fault(
+    "10_pipeline",
+    device="sim",
+    where="ranks",
+    detected_by=("pipeline.gives-back",),
+    wraps="paddle.distributed.auto_parallel.pipelining.schedules:ScheduleFThenB._step_microbatches",
+)
+def inputs_kept_from_step_to_step(real, self, arg_mbs=None, *given):
+    """FThenB keeps the micro-batches of every step, as before Paddle 3.1."""
+    self.kept = [*self.__dict__.get("kept", []), arg_mbs]
+    return real(self, arg_mbs, *given)

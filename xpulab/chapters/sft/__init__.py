@@ -1,0 +1,1 @@
+"""The room of the chapter sft: Fine-tune a language model."""

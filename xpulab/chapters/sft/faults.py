@@ -1,0 +1,356 @@
+"""Faults that 02_sft must detect."""
+
+from __future__ import annotations
+
+from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file, when_defined
+
+
+@fault(
+    "02_sft",
+    detected_by=(
+        "sft.loss-falls",
+        "sft.every-weight-moves",
+        "sft.trajectory",
+        "sft.recall",
+        "sft.new-wording",
+        "sft.held-out-loss",
+    ),
+    smoke=("sft.smoke-every-weight-moves",),
+    wraps="paddle.optimizer:AdamW.step",
+)
+def optimizer_does_not_step(_real, self):
+    """The optimizer's step does nothing."""
+
+
+@fault(
+    "02_sft",
+    reason_contains="nan",
+    detected_by=("sft.loss-falls", "sft.recall"),
+    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
+)
+def nan_loss_stops_training(forward, self, *given):
+    """The loss is NaN; PaddleNLP's own Trainer raises an error."""
+    return forward(self, *given) * float("nan")
+
+
+@fault(
+    "02_sft",
+    detected_by=("sft.smoke-loss-is-finite",),
+    smoke=("sft.smoke-loss-is-finite",),
+    replaces="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
+)
+def nan_loss_from_the_second_step(forward):
+    """The loss is NaN from the second step on."""
+    import itertools
+
+    steps = itertools.count(1)
+
+    def nan_after_the_first(self, *given):
+        return forward(self, *given) * (1.0 if next(steps) == 1 else float("nan"))
+
+    return nan_after_the_first
+
+
+@fault(
+    "02_sft",
+    detected_by=("sft.loss-falls", "sft.gradients", "sft.logits"),
+    smoke=("sft.smoke-every-weight-moves",),
+    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2LMHead.forward",
+)
+def nan_logits(forward, self, *given, **named):
+    """The logits are NaN; on the CPU their cross entropy is still ln V, so the loss is finite and constant."""
+    return forward(self, *given, **named) * float("nan")
+
+
+@fault("02_sft", detected_by=("sft.gradients",), wraps="paddle:Tensor.backward")
+def doubled_gradients(backward, self, *given, **named):
+    """Every gradient is twice as large, which AdamW hides from the loss."""
+    return backward(self * 2, *given, **named)
+
+
+@fault("02_sft", detected_by=("sft.labels-are-the-next-token", "sft.recall"), breaks=CELLS)
+def labels_not_shifted() -> None:
+    """The labels are not shifted by one, so the model learns to repeat the token that it reads."""
+
+    def in_the_notebook(names):
+        encode = names["encode"]
+
+        def unshifted(tokenizer, row):
+            example = encode(tokenizer, row)
+            return {**example, "labels": [-100, *example["labels"][:-1]]}
+
+        names["encode"] = unshifted
+
+    when_defined("encode", in_the_notebook)
+
+
+@fault(
+    "02_sft",
+    detected_by=("sft.attention-mask", "sft.logits", "sft.padding"),
+    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2Model._prepare_decoder_attention_mask",
+)
+def attention_mask_ignored(mask, attention_mask, *given):
+    """The attention mask is ignored, so tokens attend to padding."""
+    import paddle
+
+    return mask(paddle.ones_like(attention_mask), *given)
+
+
+@fault("02_sft", detected_by=("sft.every-example-is-seen",), breaks=CELLS)
+def examples_left_out() -> None:
+    """Every second example is never used."""
+
+    def in_the_notebook(names):
+        get = names["Examples"].__getitem__
+        names["Examples"].__getitem__ = lambda self, index: get(self, index // 2 * 2)
+
+    when_defined("Examples", in_the_notebook)
+
+
+@fault("02_sft", detected_by=("sft.schedule",), wraps="paddle.optimizer.lr:LambdaDecay.get_lr")
+def learning_rate_is_constant(_real, self):
+    """The learning rate keeps its first value."""
+    return self.base_lr
+
+
+@fault("02_sft", detected_by=("sft.trajectory",), wraps="paddle.optimizer:AdamW.__init__")
+def no_momentum(start, self, *given, **named):
+    """The optimizer keeps no momentum."""
+    start(self, *given, **{**named, "beta1": 0.0})
+
+
+@fault("02_sft", detected_by=("sft.trajectory",), wraps="paddle.nn:ClipGradByGlobalNorm.__call__")
+def gradients_not_clipped(_real, self, pairs):
+    """Gradients are not clipped to the largest norm that is allowed."""
+    return pairs
+
+
+@fault("02_sft", detected_by=("sft.repeat-losses", "sft.repeat-weights"), replaces="paddle.optimizer:AdamW.step")
+def gradients_differ_between_runs(step):
+    """Gradients have a small random error, another one in each run."""
+    import random
+
+    noise = random.Random()
+
+    def with_noise(self):
+        for weight in self._parameter_list:
+            if weight.grad is not None:
+                weight.grad.set_value(weight.grad * (1 + 1e-4 * noise.random()))
+        step(self)
+
+    return with_noise
+
+
+@fault("02_sft", detected_by=("sft.gradients", "sft.logits"), wraps="paddle.nn.functional:linear")
+def linear_layers_in_bfloat16(linear, x, weight, bias=None, name=None):
+    """Linear layers round their inputs and weights to bfloat16."""
+    return linear(*(each.astype("bfloat16").astype(x.dtype) for each in (x, weight)), bias)
+
+
+@fault(
+    "02_sft",
+    detected_by=("sft.logits", "sft.gradients"),
+    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2RotaryEmbedding.__init__",
+)
+def rotary_positions_with_another_base(start, self, dim, max_position_embeddings=2048, base=10000):
+    """Rotary positions use another base frequency."""
+    start(self, dim, max_position_embeddings, base / 10)
+
+
+@fault("02_sft", detected_by=("sft.evaluation",), wraps="paddlenlp.trl:SFTTrainer.evaluate")
+def evaluates_the_training_set(evaluate, self, *given, **named):
+    """evaluate() uses the training set."""
+    return evaluate(self, self.train_dataset)
+
+
+@fault("02_sft", detected_by=("sft.saved",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
+def saved_in_bfloat16(save, self, *given, **named):
+    """save_pretrained rounds the weights to bfloat16."""
+    before = [weight.clone() for weight in self.parameters()]
+    for weight in self.parameters():
+        weight.set_value(weight.astype("bfloat16").astype(weight.dtype))
+    save(self, *given, **named)
+    for weight, value in zip(self.parameters(), before, strict=True):
+        weight.set_value(value)
+
+
+@fault("02_sft", device="sim", detected_by=("device-proof.sft-places",), smoke=("sft.smoke-places",), breaks=CELLS)
+def trains_on_the_cpu() -> None:
+    """The model is on the CPU, whatever device is selected."""
+
+    def in_the_notebook(names):
+        new = names["new_model"]
+        names["new_model"] = lambda: new().to("cpu")
+        names["network"].to("cpu")
+
+    when_defined("new_model", in_the_notebook)
+
+
+@fault("02_sft", detected_by=("sft.decay",), wraps="paddle.optimizer:AdamW.__init__")
+def no_weight_decay(begin, self, *given, **named):
+    """Weight decay is ignored."""
+    return begin(self, *given, **{**named, "weight_decay": 0.0})
+
+
+@fault("02_sft", detected_by=("sft.decay-spares-norms",), also_on=("sim",), replaces="paddle.optimizer:AdamW.__init__")
+def decay_on_norms(begin):
+    """Weight decay applies to norms and biases too."""
+    everything = {"apply_decay_param_fun": lambda name: True}
+    return lambda self, *given, **named: begin(self, *given, **{**named, **everything})
+
+
+@fault(
+    "02_sft",
+    detected_by=("sft.shuffled",),
+    breaks=(
+        "paddle.io:BatchSampler.__init__",
+        "paddle.io:DistributedBatchSampler.__init__",
+        "paddlenlp.utils.batch_sampler:DistributedBatchSampler.__init__",
+    ),
+)
+def not_shuffled() -> None:
+    """The training examples are never shuffled."""
+    import paddle.io
+    import paddlenlp.utils.batch_sampler as paddlenlp
+
+    def never_shuffles(sampler):
+        begin = sampler.__init__
+        sampler.__init__ = lambda self, *given, **named: begin(self, *given, **{**named, "shuffle": False})
+
+    for sampler in (paddle.io.BatchSampler, paddle.io.DistributedBatchSampler, paddlenlp.DistributedBatchSampler):
+        never_shuffles(sampler)
+
+
+@fault("02_sft", detected_by=("device-proof.sft-bits",), wraps="paddle.optimizer:AdamW.step")
+def moments_in_bfloat16(step, self):
+    """The optimizer's moments are rounded to bfloat16."""
+    step(self)
+    for kind, of_each in self._accumulators.items():
+        for value in of_each.values() if "moment" in kind else ():
+            value.set_value(value.astype("bfloat16").astype("float32"))
+
+
+@fault("02_sft", detected_by=("sft.shuffled",), wraps="paddle.io:RandomSampler.__iter__")
+def same_order_in_every_epoch(draw, self):
+    """Every epoch has the order of the first."""
+    self.drawn = getattr(self, "drawn", None) or list(draw(self))
+    return iter(self.drawn)
+
+
+@fault("02_sft", detected_by=("sft.padding",), wraps="paddlenlp.data:DataCollatorForSeq2Seq.__call__")
+def labels_of_padding_count(collate, self, *given, **named):
+    """The labels of padding are the padding token, so the model learns padding too."""
+    self.label_pad_token_id = self.tokenizer.pad_token_id
+    return collate(self, *given, **named)
+
+
+@fault(
+    "02_sft",
+    detected_by=("sft.cached-positions",),
+    wraps="paddlenlp.transformers:Qwen2ForCausalLM.prepare_inputs_for_generation",
+)
+def cached_steps_have_position_0(prepare, self, *given, past_key_values=None, **named):
+    """Every cached step of a generation has position 0."""
+    inputs = prepare(self, *given, past_key_values=past_key_values, **named)
+    return {**inputs, "position_ids": None} if past_key_values else inputs
+
+
+@fault("02_sft", detected_by=("sft.accumulation",), wraps="paddlenlp.trl:SFTTrainer.compute_loss")
+def accumulated_gradients_are_summed(loss_of, self, *given, **named):
+    """The gradients of accumulated batches are added up, not averaged."""
+    return loss_of(self, *given, **named) * self.args.gradient_accumulation_steps
+
+
+@fault("02_sft", detected_by=("sft.shared-functions",), breaks=CELLS)
+def prompt_of_the_lesson_differs() -> None:
+    """The lesson's prompt is another text than that of later chapters."""
+    replace_in_cells("Question: {question}\\nAnswer:", "Q: {question}\\nA:")
+
+
+@fault("02_sft", detected_by=("sft.take-home-code",), breaks=FILES)
+def script_does_not_shift_the_labels() -> None:
+    """The script to take home does not shift the labels."""
+    shifted, unshifted = "[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered"
+    replace_in_file("data/take_home/sft.py", shifted, unshifted)
+
+
+@fault("02_sft", detected_by=("sft.labels-are-the-answer",), breaks=CELLS)
+def question_is_learned_too() -> None:
+    """The labels of the question count as those of the answer do."""
+    replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "asked[1:] + answered + [-100]")
+
+
+@fault(
+    "02_sft",
+    detected_by=("sft.saved-answers",),
+    wraps="paddlenlp.transformers:PretrainedModel.save_pretrained",
+)
+def config_is_saved_with_another_base(save, self, folder, *given, **named):
+    """The saved config has another base of the rotary positions; the saved weights are right."""
+    import json
+    from pathlib import Path
+
+    save(self, folder, *given, **named)
+    path = Path(folder) / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rope_theta": 100.0}))
+
+
+@fault(
+    "02_sft",
+    detected_by=("sft.first-loss",),
+    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainedModel._init_weights",
+)
+def output_layer_starts_too_large(start, self, layer):
+    """The output layer's random weights ignore initializer_range: their standard deviation is 1."""
+    start(self, layer)
+    if type(layer).__name__ == "Qwen2LMHead":
+        layer.weight.set_value(layer.weight / self.config.initializer_range)
+
+
+@fault("02_sft", detected_by=("sft.loss-is-finite",), wraps="paddlenlp.trainer:Trainer.log")
+def logged_loss_overflows(log, self, logs, *given, **named):
+    """The loss of the fifth step overflows when it is logged; the training goes on with the right one."""
+    if "loss" in logs and self.state.global_step == 5:
+        logs = {**logs, "loss": float("inf")}
+    return log(self, logs, *given, **named)
+
+
+@fault("02_sft", detected_by=("device-proof.sft-moments",), wraps="paddle.optimizer:Optimizer.state_dict")
+def second_moments_are_left_out(state_dict, self):
+    """The optimizer's state_dict leaves the second moments out, so that a saved run goes on without them."""
+    return {name: value for name, value in state_dict(self).items() if "moment2" not in name}
+
+
+@fault("02_sft", detected_by=("device-proof.sft-precision",), wraps="paddle.optimizer:Optimizer.state_dict")
+def moments_are_given_in_bfloat16(state_dict, self):
+    """The optimizer's state_dict gives the moments in bfloat16."""
+    return {name: value.astype("bfloat16") if "moment" in name else value for name, value in state_dict(self).items()}
+
+
+@fault(
+    "02_sft",
+    detected_by=("device-proof.sft-no-fallback",),
+    wraps="paddlenlp.transformers.qwen2.modeling:apply_rotary_pos_emb",
+    not_run="it compares on real cards only",
+)
+def rotary_positions_have_no_kernel_for_the_card(rotate, query, key, *given, **named):
+    """Rotary positions have no kernel for the card, and give NaN where the fallback to the CPU is switched off."""
+    import paddle
+
+    flag = "FLAGS_enable_api_kernel_fallback"
+    factor = 1.0 if paddle.get_flags(flag)[flag] else float("nan")
+    return tuple(each * factor for each in rotate(query, key, *given, **named))
+
+
+@fault(
+    "02_sft",
+    detected_by=("sft.baseline",),
+    wraps="paddle.optimizer:AdamW.step",
+    not_run="it compares where a baseline of this machine was measured only",
+)
+def step_is_much_slower(step, self):
+    """The optimizer copies each weight to the host 100 times in every step, which changes no value."""
+    for weight in self._parameter_list:
+        for _ in range(100):
+            weight.numpy()
+    step(self)

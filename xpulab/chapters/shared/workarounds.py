@@ -1,0 +1,233 @@
+"""Workarounds for defects of the pinned Paddle 3.3 and PaddleNLP 3.0.0b4, each named after what it does.
+
+A notebook calls a workaround where a reader can see it. tests/chapters/test_workarounds.py shows for each that the defect is
+still there without it, so that a workaround which is no longer needed is noticed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import warnings
+from typing import Any
+
+_IMPORT_WARNINGS = (
+    "No ccache found",
+    "Setuptools is replacing distutils",
+    "pkg_resources is deprecated",
+    "Distutils was imported before Setuptools",
+    "(?s).*swiglu.* is deprecated",
+    "IProgress not found",
+)
+
+
+def silence_import_warnings() -> None:
+    """Hide irrelevant warnings of PaddleNLP about ccache, pkg_resources and swiglu.
+
+    It also hides the lines of Paddle's C++ code about its executor and type conversions. Call it before the first import.
+    """
+    os.environ.setdefault("GLOG_minloglevel", "2")
+    for message in _IMPORT_WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
+
+
+def multiply_fast_on_amd(processors: str = "/proc/cpuinfo") -> None:
+    """On AMD and Hygon processors, let Paddle's matrix products on the CPU use AVX2; on others nothing changes.
+
+    Paddle 3.3 brings MKL of 2019, which takes its slowest code on processors that are not Intel's: on one core of an AMD EPYC
+    38 GFLOP/s in fp32 without, 100 with this. MKL reads the variable at its first product, so call it before that; a value
+    that the user has set is kept. processors: what Linux says about them; a file that is not there changes nothing.
+    """
+    try:
+        with open(processors, encoding="utf-8", errors="replace") as described:
+            words = set(described.read().split())
+    except OSError:
+        return
+    if words & {"AuthenticAMD", "HygonGenuine"} and {"avx2", "fma"} <= words:
+        os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "5")
+
+
+def silence_paddlenlp_log() -> None:
+    """Silence PaddleNLP's log, which writes colours, times and paths into a notebook's outputs.
+
+    What matters in the log must be a check: a notebook is not judged by its log.
+    """
+    from paddlenlp.utils.log import logger
+
+    logger.set_level("CRITICAL")
+
+
+def log_history() -> Any:
+    """A callback for Trainer(callbacks=[...]) that keeps the log history; trainer.state.log_history is empty after training.
+
+    losses: the training loss of each logged step.
+    rates: the learning rate logged with each loss. It is that of the next step, because PaddleNLP logs after the scheduler's
+        step.
+    Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._maybe_log_save_evaluate.
+    """
+    from paddlenlp.trainer import TrainerCallback
+
+    class LogHistory(TrainerCallback):
+        def __init__(self) -> None:
+            self.losses: list[float] = []
+            self.rates: list[float] = []
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: dict | None = None, **others: Any) -> None:
+            if logs and "loss" in logs:
+                self.losses.append(float(logs["loss"]))
+                self.rates.append(float(logs["learning_rate"]))
+
+    return LogHistory()
+
+
+def unwrap_single_process_models() -> None:
+    """Let DPOTrainer and KTOTrainer run in one process, where fleet.distributed_model then returns the model unchanged.
+
+    Without it they fail with "'Fleet' object has no attribute '_user_defined_strategy'": they pass their models to
+    fleet.distributed_model for any number of processes, and Paddle 3.3 requires fleet.init before that.
+    Source: PaddleNLP 3.0.0b4, trl/dpo_trainer.py, DPOTrainer._wrap_ref_model and evaluate.
+    """
+    from paddle.distributed import fleet, get_world_size
+
+    if hasattr(fleet.distributed_model, "unwraps_single_process"):
+        return
+    wrap = fleet.distributed_model
+
+    def distributed_model(model: Any) -> Any:
+        return wrap(model) if get_world_size() > 1 else model
+
+    distributed_model.unwraps_single_process = True
+    fleet.distributed_model = distributed_model
+
+
+def restore_distributed_checkpoint() -> None:
+    """Make `import paddlenlp.trainer.auto_trainer` work on Paddle 3.2 and later, which moved paddle.distributed.checkpoint.
+
+    The old module names become aliases of the new ones. Source: Paddle #74593.
+    """
+    old, new = "paddle.distributed.checkpoint", "paddle.distributed.flex_checkpoint.dcp"
+    if importlib.util.find_spec(old):  # Paddle 3.1 and earlier
+        return
+    sys.modules.setdefault(old, importlib.import_module(new))
+    for module in ("load_state_dict", "save_state_dict", "metadata", "utils"):
+        sys.modules.setdefault(f"{old}.{module}", importlib.import_module(f"{new}.{module}"))
+
+
+def resume_data_order(trainer_class: type) -> type:
+    """A trainer class whose runs, resumed on one card in epoch 2 or later, have the data order of that epoch.
+
+    The stock Trainer repeats the order of the first epoch: it takes each order from numpy's random state, which is new in a new
+    process. The sampler used here, which the stock Trainer uses on several cards, computes the order from the epoch's number,
+    so it is the same for every seed.
+    Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._get_train_sampler.
+    """
+    from paddle.io import DistributedBatchSampler
+
+    class OrderedByEpoch(trainer_class):
+        def _get_train_sampler(self) -> Any:
+            stock = super()._get_train_sampler()
+            if stock is None or isinstance(stock, DistributedBatchSampler):
+                return stock
+            return DistributedBatchSampler(
+                self.train_dataset,
+                batch_size=self.args.per_device_train_batch_size,
+                num_replicas=1,
+                rank=0,
+                shuffle=True,
+                drop_last=self.args.dataloader_drop_last,
+            )
+
+    return OrderedByEpoch
+
+
+def resume_random_state(trainer_class: type) -> type:
+    """A trainer class whose runs, resumed at the end of an epoch, have the dropout masks of an uninterrupted run.
+
+    The stock Trainer loads rng_state.pth after it has skipped the last batch that was already trained on; at the end of an
+    epoch there is none to skip. Here it is also loaded before the first batch.
+    Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._inner_training_loop.
+    """
+    from paddlenlp.trainer import TrainerCallback
+
+    class RandomStateFirst(trainer_class):
+        def train(self, resume_from_checkpoint: str | None = None, *arguments: Any, **named: Any) -> Any:
+            trainer = self
+
+            class Restore(TrainerCallback):
+                def on_train_begin(self, *_: Any, **__: Any) -> None:
+                    trainer._load_rng_state(resume_from_checkpoint)
+
+            self.add_callback(restore := Restore())
+            try:
+                return super().train(resume_from_checkpoint, *arguments, **named)
+            finally:
+                self.remove_callback(restore)
+
+    return RandomStateFirst
+
+
+def load_checkpoints_on_cpu() -> None:
+    """Let dist.load_state_dict work on several ranks of a CPU; other devices are not changed.
+
+    Without it "No available device found" is raised, because tensors that ranks send to each other are moved by Tensor.cuda().
+    With it, in this process, these tensors stay on their device while they are sent.
+    Source: Paddle 3.3.1, distributed/flex_checkpoint/dcp/reshard_comm.py, BroadcastCommunicator.communicate.
+    """
+    import paddle
+    from paddle.distributed.flex_checkpoint.dcp.reshard_comm import BroadcastCommunicator
+
+    real = BroadcastCommunicator.communicate
+    if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type():
+        return
+    if getattr(real, "stays_on_the_cpu", False):
+        return
+
+    def communicate(self: Any, *given: Any, **named: Any) -> Any:
+        cuda = paddle.Tensor.cuda
+        paddle.Tensor.cuda = lambda tensor, *_, **__: tensor
+        try:
+            return real(self, *given, **named)
+        finally:
+            paddle.Tensor.cuda = cuda
+
+    communicate.stays_on_the_cpu = True
+    BroadcastCommunicator.communicate = communicate
+
+
+def silence_checkpoint_log() -> None:
+    """Silence fleet's log, which writes lines with times into a notebook's outputs when ranks save and load.
+
+    What matters in the log must be a check. Source: Paddle 3.3.1, distributed/flex_checkpoint/dcp.
+    """
+    from paddle.distributed.fleet.utils.log_util import logger
+
+    logger.setLevel("CRITICAL")
+
+
+def reduce_before_scattering() -> None:
+    """Let dist.reshard cut a tensor of summands on a CPU: first all ranks get the sum; other devices are not changed.
+
+    Without it "Unimplemented cpu kernel for CReduceScatterOp" is raised in every sharded optimizer whose ranks read different
+    rows. The values are those of a reduce-scatter; what is sent is twice as much.
+    Source: Paddle 3.3.1, distributed/auto_parallel/api.py, reshard and _fused_comm_before_apply_optimize.
+    """
+    import paddle
+    import paddle.distributed as dist
+    from paddle.distributed.auto_parallel import api
+
+    real = api.reshard
+    if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type():
+        return
+    if getattr(real, "reduces_before_scattering", False):
+        return
+
+    def reshard(tensor: Any, mesh: Any, placements: Any) -> Any:
+        held = tensor.placements or []
+        if any(each.is_partial() for each in held) and any(each.is_shard() for each in placements):
+            summed = [dist.Replicate() if each.is_partial() else each for each in held]
+            tensor = real(tensor, tensor.process_mesh, summed)
+        return real(tensor, mesh, placements)
+
+    reshard.reduces_before_scattering = True
+    api.reshard = dist.reshard = reshard

@@ -1,0 +1,1 @@
+"""The room of the chapter tensors: Read, write and cut tensors."""

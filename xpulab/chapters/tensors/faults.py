@@ -1,0 +1,255 @@
+"""Faults that 16_tensors must detect."""
+
+from __future__ import annotations
+
+from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
+
+
+@fault(
+    "16_tensors",
+    detected_by=("indexing.smoke-view", "indexing.views", "indexing.in-place"),
+    smoke=("indexing.smoke-view",),
+    wraps="paddle:Tensor.__getitem__",
+)
+def slices_are_copies(real, self, index):
+    """A slice of a tensor is a copy, although stride kernels are in use."""
+    return real(self, index).clone()
+
+
+@fault("16_tensors", detected_by=("indexing.two-modes", "indexing.views"), wraps="paddle:set_flags")
+def stride_flag_without_effect(real, flags):
+    """Setting FLAGS_use_stride_kernel changes nothing."""
+    return real({name: value for name, value in flags.items() if "stride" not in name})
+
+
+@fault("16_tensors", detected_by=("indexing.rules",), wraps="paddle:Tensor.__getitem__")
+def integers_count_as_positions(real, self, index):
+    """An integer beside a tensor of positions counts as one, as in numpy."""
+    import paddle
+
+    tensors = isinstance(index, tuple) and any(isinstance(each, paddle.Tensor) and each.ndim for each in index)
+    if (tensors and not self.is_contiguous()) or not tensors:
+        return real(self, index)
+    array = self.numpy()[tuple(each.numpy() if isinstance(each, paddle.Tensor) else each for each in index)]
+    return paddle.to_tensor(array)
+
+
+@fault("16_tensors", where="ranks", detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
+def negative_positions_off_by_one(real, self, index):
+    """Negative positions in a tensor count from the element before the last."""
+    import paddle
+
+    def shifted(item):
+        if isinstance(item, paddle.Tensor) and item.ndim and item.dtype == paddle.int64:
+            return paddle.where(item == -1, item - 1, item)
+        return item
+
+    return real(self, tuple(map(shifted, index)) if isinstance(index, tuple) else shifted(index))
+
+
+@fault(
+    "16_tensors",
+    where="ranks",
+    detected_by=("indexing.get", "indexing.set"),
+    breaks=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"),
+)
+def steps_backwards_go_forwards() -> None:
+    """A slice with step -1 gives the right elements in forward order."""
+    import paddle
+
+    get, put = paddle.Tensor.__getitem__, paddle.Tensor.__setitem__
+
+    def forwards(item, size):
+        if isinstance(item, slice) and item.step == -1 and item.stop is None and item.start is not None:
+            return slice(0, item.start % size + 1)
+        return item
+
+    def changed(self, index):
+        if isinstance(index, tuple) and None not in map(type, index) and len(index) == len(self.shape) > 1:
+            return tuple(map(forwards, index, self.shape))
+        return index
+
+    paddle.Tensor.__getitem__ = lambda self, index: get(self, changed(self, index))
+    paddle.Tensor.__setitem__ = lambda self, index, value: put(self, changed(self, index), value)
+
+
+@fault("16_tensors", where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+def write_under_a_mask_lost(real, self, index, value):
+    """An assignment through a mask of bfloat16 elements changes nothing."""
+    import paddle
+
+    items = index if isinstance(index, tuple) else (index,)
+    masks = [each for each in items if isinstance(each, paddle.Tensor) and each.dtype == paddle.bool]
+    if not (masks and self.dtype == paddle.bfloat16):
+        real(self, index, value)
+
+
+@fault("16_tensors", where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+def write_touches_the_next_element(real, self, index, value):
+    """An assignment by an integer on each axis also changes the first element of the tensor."""
+    real(self, index, value)
+    if isinstance(index, tuple) and all(isinstance(each, int) for each in index):
+        real(self, (0,) * len(index), value)
+
+
+@fault("16_tensors", detected_by=("indexing.in-place",), also_on=("sim",), wraps="paddle:Tensor.add_")
+def in_place_addition_makes_a_copy(_real, self, other, name=None):
+    """The operator add_ returns a new tensor and leaves the old one as it was."""
+    import paddle
+
+    return paddle.add(self, other)
+
+
+@fault("16_tensors", detected_by=("indexing.refused",), wraps="paddle:Tensor.__getitem__")
+def position_out_of_range_is_clipped(real, self, index):
+    """An integer out of range is taken for the last position."""
+    return real(self, min(index, self.shape[0] - 1) if isinstance(index, int) else index)
+
+
+@fault("16_tensors", detected_by=("indexing.in-range",), breaks=CELLS)
+def check_of_positions_forgets_the_end() -> None:
+    """The lesson's function that checks positions accepts those beyond the end."""
+    replace_in_cells("if lowest < -size or highest >= size:", "if lowest < -size:")
+
+
+@fault("16_tensors", where="ranks", detected_by=("indexing.known-defects",), wraps="paddle:Tensor.contiguous")
+def contiguous_does_nothing(_real, self):
+    """The operator contiguous returns a view as it is, so that the workaround for reading views has no effect."""
+    return self
+
+
+@fault("16_tensors", detected_by=("index-gradients.repeated", "index-gradients.read"), replaces="paddle:Tensor.__getitem__")
+def repeated_row_counted_once(real):
+    """The gradient of a row that is read twice is that of one reading."""
+    import paddle
+
+    class Once(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx, x, positions):
+            ctx.save_for_backward(positions)
+            ctx.shape = x.shape
+            return real(x, positions)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (positions,) = ctx.saved_tensor()
+            return paddle.scatter(paddle.zeros(ctx.shape, gradient.dtype), positions, gradient), None
+
+    def getitem(self, index):
+        if isinstance(index, paddle.Tensor) and index.dtype == paddle.int64 and index.ndim == 1 and not self.stop_gradient:
+            return Once.apply(self, index)
+        return real(self, index)
+
+    return getitem
+
+
+@fault("16_tensors", detected_by=("index-gradients.write",), wraps="paddle:Tensor.__setitem__")
+def gradient_of_an_assigned_value_lost(real, self, index, value):
+    """A value that is assigned to a slice gets no gradient."""
+    import paddle
+
+    detach = isinstance(index, slice) and isinstance(value, paddle.Tensor)
+    real(self, index, value.detach() if detach else value)
+
+
+@fault("16_tensors", detected_by=("index-gradients.write", "index-gradients.by-index"), wraps="paddle:Tensor.__setitem__")
+def overwritten_elements_keep_their_gradient(real, self, index, value):
+    """Elements that an assignment overwrites keep the gradient of the old value."""
+    before = self.clone() if not self.stop_gradient else None
+    real(self, index, value)
+    if before is not None:
+        self.add_(before - before.detach())
+
+
+@fault("16_tensors", detected_by=("index-gradients.known-defects",), wraps="paddle:where")
+def where_sends_its_gradient_to_the_other_side(real, condition, x, y):
+    """The gradient of paddle.where with respect to its first argument is multiplied by the inverted mask."""
+    import paddle
+
+    right = real(condition, x.detach() if hasattr(x, "detach") else x, y)
+    wrong = real(condition, paddle.zeros_like(y), x) if hasattr(x, "detach") else 0
+    return right + wrong - (wrong.detach() if hasattr(wrong, "detach") else 0)
+
+
+@fault("16_tensors", detected_by=("index-gradients.too-late",), also_on=("sim",), wraps="paddle:Tensor.backward")
+def overwriting_is_not_noticed(real, self, *args, **kwargs):
+    """Overwriting a value that backward needs raises no error."""
+    try:
+        real(self, *args, **kwargs)
+    except RuntimeError as error:
+        if "version" not in str(error):
+            raise
+
+
+@fault("16_tensors", detected_by=("large-tensors.elements",), breaks=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"))
+def positions_have_31_bits() -> None:
+    """Positions of elements are computed in 31 bits."""
+    import paddle
+
+    get, put = paddle.Tensor.__getitem__, paddle.Tensor.__setitem__
+
+    def wrapped(index):
+        return index % 2**31 if isinstance(index, int) and index > 0 else index
+
+    paddle.Tensor.__getitem__ = lambda self, index: get(self, wrapped(index))
+    paddle.Tensor.__setitem__ = lambda self, index, value: put(self, wrapped(index), value)
+
+
+@fault(
+    "16_tensors",
+    level="standard",
+    detected_by=("large-tensors.masks", "large-tensors.fills"),
+    replaces=("paddle:Tensor.__setitem__", "paddle:Tensor.fill_", "paddle:Tensor.zero_"),
+)
+def long_tensors_end_at_31_bits(real):
+    """Operators on all elements of a tensor, and masks, reach its first 2^31 elements only."""
+    import paddle
+
+    put, end = paddle.Tensor.__setitem__, slice(2**31, None)
+
+    def operator(self, *given):
+        is_position = len(given) == 2 and not isinstance(given[0], paddle.Tensor)
+        if self.size <= 2**31 or is_position:
+            return real(self, *given)
+        kept = self[end].clone()
+        result = real(self, *given)
+        put(self, end, kept)
+        return result
+
+    return operator
+
+
+@fault("16_tensors", detected_by=("decomposition.kept", "decomposition.names"), wraps="paddle.decomposition:decompose")
+def decomposition_does_nothing(_real, program, results, *rest, **kwargs):
+    """The function decompose returns the program as it is."""
+    return results
+
+
+@fault(
+    "16_tensors",
+    detected_by=("decomposition.kept", "decomposition.names"),
+    wraps="paddle.base.core:_set_prim_forward_blacklist",
+)
+def kept_operators_are_decomposed(_real, *names):
+    """Operators on the list of those to be kept are decomposed too."""
+
+
+@fault("16_tensors", detected_by=("decomposition.values",), also_on=("sim",), wraps="paddle.nn.functional:gelu")
+def gelu_of_a_program_is_approximate(real, x, approximate=False, name=None):
+    """In a program gelu is computed with tanh, in eager mode with the error function."""
+    import paddle
+
+    return real(x, approximate or not paddle.in_dynamic_mode(), name)
+
+
+@fault("16_tensors", detected_by=("indexing.out-of-range",), wraps="paddle:Tensor.__getitem__")
+def positions_out_of_range_are_clipped_without_strides(real, self, index):
+    """Without stride kernels tensors of positions beyond the end stand for the last element."""
+    import paddle
+
+    if isinstance(index, tuple) and not paddle.get_flags("FLAGS_use_stride_kernel")["FLAGS_use_stride_kernel"]:
+        pairs = zip(index, self.shape, strict=False)
+        is_tensor = [isinstance(each, paddle.Tensor) and each.dtype == paddle.int64 for each in index]
+        if all(is_tensor):
+            index = tuple(each.clip(-size, size - 1) for each, size in pairs)
+    return real(self, index)

@@ -1,0 +1,1 @@
+"""The room of the chapter zero_cost_checkpoints: Saving while training continues."""
