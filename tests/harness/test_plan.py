@@ -64,7 +64,12 @@ def test_the_order_is_as_given_and_each_notebook_comes_once(folder):
     assert names(["02_two", "01_one", "*", "02_two.ipynb"]) == ["02_two.ipynb", "01_one.ipynb"]
 
 
-@pytest.mark.parametrize("given", ["03_three", "9*", "README", ""])
+@pytest.mark.parametrize("given", ["2", "02", "two", "02_two", "*two"])
+def test_a_notebook_has_a_number_and_a_name(folder, given):
+    assert names([given]) == ["02_two.ipynb"]
+
+
+@pytest.mark.parametrize("given", ["3", "03_three", "9*", "README", ""])
 def test_an_unknown_notebook_is_refused_with_those_there_are(folder, given):
     text = refusal(given)
     assert repr(given) in text and "01_one, 02_two" in text

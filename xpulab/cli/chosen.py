@@ -102,3 +102,14 @@ def admission(device: str, asked: int | None) -> int | None:
 def format_admission(at_once: int | None) -> str:
     """The same for a reader."""
     return "as many at a time as there is room for" if at_once is None else f"{at_once} at a time"
+
+
+def limit_threads(at_once: int | None, notebooks: int) -> None:
+    """From now on this process, and each that it starts, computes with one thread, where the user has not said otherwise.
+
+    Notebooks share the cores, and tiny models gain nothing from more. Only beside others the matrix products are limited too:
+    two threads of one wait for each other in busy loops.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if notebooks > 1 and at_once != 1:
+        os.environ.setdefault("MKL_NUM_THREADS", "1")

@@ -85,7 +85,7 @@ class Plan:
 
 
 def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ()) -> list[Plan]:
-    """The plans for these notebooks (names, paths or globs), or for all in notebooks/ when none is given.
+    """The plans for these notebooks (numbers, names, paths or globs), or for all in notebooks/ when none is given.
 
     checks: globs of checks' names; when there are any, only the sections of these checks run, with all that they need.
     Raises InputError for a level, notebook or check that is not there, a notebook that cannot be run, and a file's or
@@ -151,7 +151,7 @@ def format_plan(plan: Plan, seconds: float) -> str:
 
 
 def find_notebooks(notebooks: Sequence[str]) -> list[Path]:
-    """The files that these names, paths or globs stand for, each once, in the order given; none stands for all."""
+    """The files that these numbers, names, paths or globs stand for, each once, in the order given; none stands for all."""
     if not notebooks:
         found = sorted(files.NOTEBOOKS.glob("*.ipynb"))
         if not found:
@@ -175,13 +175,21 @@ def _matching(given: str) -> list[Path]:
     for candidate in (Path(given), files.NOTEBOOKS / given, files.NOTEBOOKS / f"{given}.ipynb"):
         if candidate.is_file():
             return [candidate.resolve()]
+    chapters = sorted(files.NOTEBOOKS.glob("*.ipynb"))
+    if by_part := [path.resolve() for path in chapters if _is_part(given, *path.stem.partition("_")[::2])]:
+        return by_part
     if any(sign in given for sign in "*?["):
         for folder, pattern in ((Path(), given), (files.NOTEBOOKS, given), (files.NOTEBOOKS, f"{given}.ipynb")):
             found = [folder / name for name in sorted(glob.glob(pattern, root_dir=folder))]
             if notebooks := [path.resolve() for path in found if path.suffix == ".ipynb"]:
                 return notebooks
-    known = ", ".join(path.stem for path in sorted(files.NOTEBOOKS.glob("*.ipynb")))
+    known = ", ".join(path.stem for path in chapters)
     raise InputError(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or 'none'}")
+
+
+def _is_part(given: str, number: str, name: str) -> bool:
+    """Whether it is the number or the name of a chapter: 3, 03 or lora stand for 03_lora."""
+    return given == name or (given.isdecimal() and number.isdecimal() and int(given) == int(number))
 
 
 def _refuse_shared_file_names(chapters: Sequence[Chapter]) -> None:
