@@ -16,7 +16,8 @@ import xpulab
 from xpulab.files import ROOT, data
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-DOCUMENTED = (ROOT / "README.md").read_text(encoding="utf-8") + CONTRIBUTING
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTED = "\n".join(page.read_text(encoding="utf-8") for page in PAGES) + CONTRIBUTING
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*_report.yml"))
@@ -184,9 +185,9 @@ def test_contributing_has_the_section_that_messages_name():
 
 
 def test_the_links_of_contributing_lead_somewhere():
-    anchors = {heading.lower().replace(" ", "-") for heading in re.findall("^## (.*)$", CONTRIBUTING, re.MULTILINE)}
+    anchors = {heading.lower().replace(" ", "-") for heading in re.findall("^##+ (.*)$", CONTRIBUTING, re.MULTILINE)}
     links = re.findall(r"\]\((?!https:)([^)]*)\)", CONTRIBUTING)
-    assert [link for link in links if not (link[1:] in anchors if link[0] == "#" else (ROOT / link).exists())] == []
+    assert [link for link in links if not (link[1:] in anchors if link[0] == "#" else (ROOT / link.partition("#")[0]).exists())] == []
 
 
 def test_the_files_that_contributing_names_exist():

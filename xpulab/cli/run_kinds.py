@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def is_soak(self) -> bool:
-        """Whether it lasts until it is told to stop."""
+        """Whether it lasts until it is interrupted."""
         return self.level == "soak"
 
     @cached_property
