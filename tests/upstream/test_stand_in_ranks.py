@@ -47,3 +47,16 @@ def test_the_rank_that_raised_is_named():
 def test_a_rank_that_does_not_end_is_killed():
     with pytest.raises(ranks.RanksFailed, match="rank 0 killed: killed by signal 9"):
         ranks.run(time.sleep, 1, 600, time_limit=3)
+
+
+def connects_the_second_time(folder):
+    if os.environ["PADDLE_TRAINER_ID"] == "0":
+        with (folder / "started").open("a") as file:
+            file.write("x")
+    if (folder / "started").read_text() != "xx":
+        raise RuntimeError("[/paddle/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:80] TIMEOUT")
+    return "connected"
+
+
+def test_ranks_that_gloo_did_not_connect_are_started_again(tmp_path):
+    assert ranks.run(connects_the_second_time, 1, tmp_path) == ["connected"]
