@@ -187,7 +187,8 @@ def test_contributing_has_the_section_that_messages_name():
 def test_the_links_of_contributing_lead_somewhere():
     anchors = {heading.lower().replace(" ", "-") for heading in re.findall("^##+ (.*)$", CONTRIBUTING, re.MULTILINE)}
     links = re.findall(r"\]\((?!https:)([^)]*)\)", CONTRIBUTING)
-    assert [link for link in links if not (link[1:] in anchors if link[0] == "#" else (ROOT / link.partition("#")[0]).exists())] == []
+    lead = [link[1:] in anchors if link[0] == "#" else (ROOT / link.partition("#")[0]).exists() for link in links]
+    assert [link for link, exists in zip(links, lead, strict=True) if not exists] == []
 
 
 def test_the_files_that_contributing_names_exist():
