@@ -1,8 +1,6 @@
-"""What is kept of an interrupted notebook, what is run again, and what the joined notebook shows."""
+"""What is kept of an interrupted notebook, and what it shows after it has run again."""
 
 from __future__ import annotations
-
-import json
 
 import nbformat
 import pytest
@@ -37,8 +35,7 @@ def plan(put):
 
 @pytest.fixture
 def folder(tmp_path):
-    for name in ("notebooks", "rest"):
-        (tmp_path / "out" / name).mkdir(parents=True)
+    (tmp_path / "out" / "notebooks").mkdir(parents=True)
     return tmp_path / "out"
 
 
@@ -46,14 +43,13 @@ def folder(tmp_path):
 def ran(plan, folder):
     """ran(5): the notebook as papermill leaves it when it is killed in code cell 5; red: names of checks that failed.
 
-    plan: an excerpt; the number is still that in the whole notebook. run: the metadata of one that was not killed.
+    run: the metadata of one that was not killed.
     """
 
-    def write(killed_in, red=(), asked=plan, where="notebooks", text="first", run=None):
-        notebook = nbformat.from_dict(asked.notebook)
+    def write(killed_in, red=(), text="first", run=None):
+        notebook = nbformat.from_dict(plan.notebook)
         code = [cell for cell in notebook.cells if cell.cell_type == "code"]
         for number, cell in enumerate(code, start=1):
-            number = cell.metadata.get("xpulab", {}).get("cell", number)
             done = number < killed_in
             cell.outputs, cell.execution_count = [], number if done else None
             status = "completed" if done else "running" if number == killed_in else "pending"
@@ -67,13 +63,9 @@ def ran(plan, folder):
                 cell.outputs = [output]
         if run:
             notebook.metadata["xpulab"] = {**notebook.metadata["xpulab"], "run": run}
-        nbformat.write(notebook, folder / where / "chapter.ipynb")
+        nbformat.write(notebook, folder / "notebooks" / "chapter.ipynb")
 
     return write
-
-
-def sections_of(plan):
-    return [section.name for section in plan.sections]
 
 
 def means_of(folder):
@@ -83,137 +75,108 @@ def means_of(folder):
     return {record["name"]: (record["means"], record["outcome"]) for record in records}
 
 
-def test_a_notebook_that_never_ran_runs_as_a_whole(plan, folder):
+def again(plan, folder, ran, killed_in=99, text="second", **options):
+    """The notebook goes on, to its end or until it is killed again; its verdict."""
     begun = resume.begin(plan, folder)
-    assert begun.rest is plan and resume.records_of(begun) == []
+    assert not begun.has_ended
+    ran(killed_in, text=text, run=RUN if killed_in == 99 else None, **options)
+    return judge(plan, resume.finish(plan, folder)) if killed_in == 99 else None
+
+
+def change(folder, number, how):
+    """how(cell) for a code cell of what was executed."""
+    path = folder / "notebooks" / "chapter.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    how([cell for cell in notebook.cells if cell.cell_type == "code"][number - 1])
+    nbformat.write(notebook, path)
+
+
+def raised(cell):
+    cell.outputs = [v4.new_output("error", ename="OSError", evalue="disk", traceback=[])]
+    cell.metadata.papermill.status = "failed"
+
+
+def test_a_notebook_that_never_ran_runs(plan, folder):
+    begun = resume.begin(plan, folder)
+    assert not begun.has_ended and resume.records_of(begun) == []
 
 
 def test_a_notebook_that_has_ended_does_not_run_again(plan, folder, ran):
     ran(99, run=RUN)
-    assert resume.begin(plan, folder).rest is None
+    assert resume.begin(plan, folder).has_ended and resume.has_ended(plan, folder)
 
 
 @pytest.mark.parametrize("reason", ["interrupted", "interrupted; papermill did not return from it"])
 def test_a_notebook_that_was_interrupted_has_not_ended(plan, folder, ran, reason):
     ran(6, run={**RUN, "stopped": reason})
-    assert resume.begin(plan, folder).rest is not None
+    assert not resume.begin(plan, folder).has_ended
+
+
+def died(cell):
+    cell.outputs = []
+    mark(cell, KernelLoss(DIED))
+
+
+def test_what_was_green_is_as_it_is_when_it_has_run_again(plan, folder, ran):
+    ran(6)
+    assert resume.records_of(resume.begin(plan, folder)) == []
+    again(plan, folder, ran, red=["demo.a"])
+    assert means_of(folder) == {"demo.a": ("second", "failed"), "demo.b": ("second", "passed"), "demo.c": ("second", "passed")}
+
+
+def test_what_was_red_stays_red(plan, folder, ran):
+    ran(5, red=["demo.a"])
+    begun = resume.begin(plan, folder)
+    assert [(record.name, record.outcome) for record in resume.records_of(begun)] == [("demo.a", "failed")]
+    assert resume.variables(begun)
+    verdict = again(plan, folder, ran)
+    assert means_of(folder)["demo.a"] == ("first", "failed") and verdict.outcome == "failed"
 
 
 @pytest.mark.parametrize(
-    ("killed_in", "left"),
-    [(2, ["all", "a", "b", "c"]), (4, ["a", "b", "c"]), (5, ["a", "b", "c"]), (6, ["a", "c"]), (7, [])],
+    ("how", "reason"),
+    [
+        (raised, "cell 4 of section a raised OSError: disk"),
+        (died, "the kernel died in cell 4 of section a"),
+    ],
+    ids=["raised", "died"],
 )
-def test_what_is_left_runs_with_what_it_needs(plan, folder, ran, killed_in, left):
-    ran(killed_in)
-    assert [name for name in sections_of(resume.begin(plan, folder).rest) if name != "all"] == [
-        name for name in left if name != "all"
-    ]
-
-
-def raise_in(folder, number, where="notebooks"):
-    """Code cell `number` of what was executed raised, and nothing of what needs its section ran."""
-    path = folder / where / "chapter.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    cell = [cell for cell in notebook.cells if cell.cell_type == "code"][number - 1]
-    cell.outputs = [v4.new_output("error", ename="OSError", evalue="disk", traceback=[])]
-    cell.metadata.papermill.status = "failed"
-    nbformat.write(notebook, path)
-
-
-def test_a_section_that_raised_is_not_run_again_nor_what_needs_it(plan, folder, ran):
+def test_a_cell_that_raised_or_cost_its_kernel_stays_so(plan, folder, ran, how, reason):
     ran(5)
-    raise_in(folder, 4)
-    begun = resume.begin(plan, folder)
-    assert sections_of(begun.rest) == ["b"]
-    told = json.loads(begun.records.read_text())["left_out"]
-    assert told["missing"] == dict.fromkeys(("demo.a", "demo.c"), "after cell 4 of section a raised")
-    ran(99, asked=begun.rest, where="rest", text="second", run=RUN)
-    verdict = judge(plan, resume.finish(begun, folder))
-    assert {record.name: record.outcome for record in verdict.records} == {
-        "demo.a": "missing",
-        "demo.b": "passed",
-        "demo.c": "missing",
-    }
-    assert verdict.reasons[0] == "cell 4 of section a raised OSError: disk"
-
-
-def test_a_section_that_raises_when_it_runs_again_is_lost(plan, folder, ran):
-    ran(6)
-    begun = resume.begin(plan, folder)
-    ran(99, asked=begun.rest, where="rest", text="second", run=RUN)
-    raise_in(folder, 3, where="rest")
-    verdict = judge(plan, resume.finish(begun, folder))
-    assert verdict.reasons[0] == "cell 3 of section a raised OSError: disk"
-
-
-@pytest.mark.parametrize("went_on", [True, False])
-def test_a_section_that_cost_its_kernel_is_not_run_again_and_the_new_kernel_is_noted(plan, folder, ran, went_on):
-    ran(5)
-    path = folder / "notebooks" / "chapter.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    cell = [cell for cell in notebook.cells if cell.cell_type == "code"][3]
-    mark(cell, KernelLoss(DIED, went_on=went_on))
-    nbformat.write(notebook, path)
-    begun = resume.begin(plan, folder)
-    assert sections_of(begun.rest) == ["b"]
-    ran(99, asked=begun.rest, where="rest", text="second", run=RUN)
-    verdict = judge(plan, resume.finish(begun, folder))
-    assert verdict.reasons[0] == "the kernel died in cell 4 of section a"
-    assert ("the kernel died in cell 4 of section a; went on in a new kernel" in verdict.notes) is went_on
+    change(folder, 4, how)
+    verdict = again(plan, folder, ran)
+    assert verdict.reasons[0] == reason
+    outcomes = {record.name: record.outcome for record in verdict.records}
+    assert (outcomes["demo.a"], outcomes["demo.b"]) == ("missing", "passed")
 
 
 def test_a_damaged_notebook_is_run_again(plan, folder, ran):
     ran(6)
     executed = folder / "notebooks" / "chapter.ipynb"
     executed.write_text(executed.read_text()[:-40])
-    assert sections_of(resume.begin(plan, folder).rest) == sections_of(plan)
-
-
-def finish(plan, folder, ran, killed_in=99, **options):
-    begun = resume.begin(plan, folder)
-    ran(killed_in, asked=begun.rest, where="rest", text="second", run=RUN, **options)
-    return resume.finish(begun, folder)
-
-
-def test_a_finished_section_shows_what_it_showed_first(plan, folder, ran):
-    ran(6)
-    finish(plan, folder, ran)
-    assert means_of(folder) == {"demo.a": ("first", "passed"), "demo.b": ("first", "passed"), "demo.c": ("second", "passed")}
-
-
-def test_of_a_check_that_ran_twice_the_red_one_counts(plan, folder, ran):
-    ran(6)
-    finish(plan, folder, ran, red=["demo.a"])
-    assert means_of(folder)["demo.a"] == ("second", "failed")
-
-
-def test_a_red_check_of_a_section_that_had_not_finished_stays(plan, folder, ran):
-    ran(5, red=["demo.a"])
-    begun = resume.begin(plan, folder)
-    assert [record.outcome for record in resume.records_of(begun)] == ["failed"]
-    finish(plan, folder, ran)
-    assert means_of(folder)["demo.a"] == ("first", "failed")
+    assert not resume.begin(plan, folder).has_ended and not executed.exists()
 
 
 def test_what_the_interrupted_cell_recorded_is_not_kept(plan, folder, ran):
     ran(6, red=["demo.b"], run={**RUN, "stopped": "interrupted"})
-    notebook = nbformat.read(folder / "notebooks" / "chapter.ipynb", as_version=4)
-    notebook.cells[-2].metadata.papermill.start_time = None  # it was interrupted in cell 5, which recorded a red check
-    nbformat.write(notebook, folder / "notebooks" / "chapter.ipynb")
-    begun = resume.begin(plan, folder)
-    assert [record.name for record in resume.records_of(begun)] == ["demo.a"]
-    assert sections_of(begun.rest) == sections_of(plan)[1:]
+    change(folder, 6, lambda cell: cell.metadata.papermill.pop("start_time"))  # it was interrupted in cell 5
+    assert resume.records_of(resume.begin(plan, folder)) == []
 
 
-def test_a_resume_that_is_killed_keeps_what_both_runs_finished(plan, folder, ran):
-    ran(5)
-    begun = resume.begin(plan, folder)
-    ran(6, asked=begun.rest, where="rest", text="second")
-    again = resume.begin(plan, folder)
-    assert sections_of(again.rest) == ["a", "c"]
-    ran(99, asked=again.rest, where="rest", text="third", run=RUN)
-    executed = nbformat.read(resume.finish(again, folder), as_version=4)
-    assert means_of(folder) == {"demo.a": ("first", "passed"), "demo.b": ("second", "passed"), "demo.c": ("third", "passed")}
+def test_what_was_red_stays_so_through_several_kills(plan, folder, ran):
+    ran(5, red=["demo.a"])
+    again(plan, folder, ran, killed_in=6, red=["demo.b"])
+    again(plan, folder, ran, text="third")
+    assert means_of(folder) == {"demo.a": ("first", "failed"), "demo.b": ("second", "failed"), "demo.c": ("third", "passed")}
+    executed = nbformat.read(folder / "notebooks" / "chapter.ipynb", as_version=4)
     assert executed.metadata["xpulab"]["run"]["resumed"] == 2
-    assert executed.metadata["xpulab"]["run"]["seconds"] == 4.0 + 5.0 + 3.0
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["chapter.ipynb"]
+
+
+def test_a_kill_between_its_end_and_its_verdict_loses_no_red_cell(plan, folder, ran):
+    ran(5, red=["demo.a"])
+    resume.begin(plan, folder)
+    ran(99, text="second", run=RUN)  # and killed: `finish` was not called
+    assert not resume.has_ended(plan, folder)
+    assert resume.begin(plan, folder).has_ended
+    assert means_of(folder)["demo.a"] == ("first", "failed")

@@ -204,7 +204,7 @@ def _notes(plan: Plan, run: Run | None, notebook: NotebookNode) -> Iterator[str]
         return
     if run.resumed:
         times = "once" if run.resumed == 1 else f"{run.resumed} times"
-        yield f"it was interrupted and resumed {times}: sections that others need have run again"
+        yield f"it was interrupted and resumed {times}: it ran again from its beginning, and what was red before stays red"
     if run.seconds > 1.5 * run.budget_seconds:
         yield f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s"
 

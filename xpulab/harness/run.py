@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,13 +26,11 @@ from xpulab.harness.plan import Plan
 from xpulab.harness.progress import progress_on
 from xpulab.harness.report.result import Result
 from xpulab.harness.resume import (
-    REST,
     Begun,
     begin,
     executed_of,
     finish,
     has_ended,
-    has_run_again,
     records_of,
     variables,
 )
@@ -95,20 +92,16 @@ def resume(
 ) -> Outcome:
     """Go on with the run that was interrupted in this folder; as `run`, which it leaves the same reports as.
 
-    Notebooks that have ended are judged, those that have begun go on after their last section that finished.
+    Notebooks that have ended are judged, the others run from their beginning; what was red in one that had begun stays red.
     Raises InputError when the folder holds no run, the run of another target, plan, machine or version, or one that is under
     way.
     """
     run_file.require_same(folder, plans, target)
     with run_file.held(folder):
-        (folder / REST).mkdir(exist_ok=True)
         left = [begin(plan, folder) for plan in plans]
-        nothing_runs = all(each.rest is None or _skipped(each.plan, target) for each in left)
+        nothing_runs = all(each.has_ended or _skipped(each.plan, target) for each in left)
         kernels = kernel_environment(target.device, cold or nothing_runs, begun)
-        outcome = _run(kernels, left, _Rest(folder), target, jobs, console)
-        if not outcome.interrupted:
-            shutil.rmtree(folder / REST, ignore_errors=True)
-        return outcome
+        return _run(kernels, left, folder, target, jobs, console)
 
 
 def is_begun(folder: Path) -> bool:
@@ -151,37 +144,13 @@ def run_in(
 
     Such a run cannot be resumed.
     """
-    return _run(kernels, [Begun(plan, plan) for plan in plans], _Whole(folder), target, jobs, console)
-
-
-class _Whole:
-    """Where the notebooks of a run execute: where its reports expect them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.notebooks = folder, folder / "notebooks"
-
-    def executed(self, begun: Begun) -> Path | None:
-        """The executed notebook to be judged, when there is one."""
-        executed = executed_of(begun.plan, self.folder)
-        return executed if executed.exists() else None
-
-
-class _Rest(_Whole):
-    """Where the notebooks of a resumed run execute: what has run is joined with what was kept."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.notebooks = folder, folder / REST
-
-    def executed(self, begun: Begun) -> Path | None:
-        if begun.rest is not None and has_run_again(begun.plan, self.folder):
-            return finish(begun, self.folder)
-        return super().executed(begun)
+    return _run(kernels, [Begun(plan) for plan in plans], folder, target, jobs, console)
 
 
 def _run(
     kernels: AbstractContextManager[Mapping[str, str]],
     begun: Sequence[Begun],
-    where: _Whole,
+    folder: Path,
     target: Target,
     jobs: int | None,
     console: Console,
@@ -191,11 +160,11 @@ def _run(
     by_name = {each.plan.name: each for each in begun}
     verdicts = {name: too_few for name, each in by_name.items() if (too_few := _skipped(each.plan, target))}
     for name, each in by_name.items():
-        if each.rest is None and name not in verdicts:
-            verdicts[name] = judge(each.plan, executed_of(each.plan, where.folder))
-    runnable = [each.rest for name, each in by_name.items() if each.rest is not None and name not in verdicts]
+        if each.has_ended and name not in verdicts:
+            verdicts[name] = judge(each.plan, executed_of(each.plan, folder))
+    runnable = [each.plan for name, each in by_name.items() if name not in verdicts]
     interrupted = False
-    so_far = RunningResult([each.plan for each in begun], target, where.folder)
+    so_far = RunningResult([each.plan for each in begun], target, folder)
     for each in begun:
         so_far.kept(each.plan, records_of(each))
     for verdict in verdicts.values():
@@ -210,7 +179,7 @@ def _run(
 
             execution = Execution(
                 target,
-                where.notebooks,
+                folder / "notebooks",
                 progress.on_cell,
                 environment,
                 on_cell_end=on_cell_end,
@@ -218,30 +187,31 @@ def _run(
             )
             try:
                 for plan, _ in execution.run(runnable, jobs):
-                    verdicts[plan.name] = _verdict(by_name[plan.name], where)
+                    verdicts[plan.name] = _verdict(plan, folder)
                     so_far.on_end(verdicts[plan.name])
                     progress.on_end(verdicts[plan.name])
-                    _keep_time(execution, by_name[plan.name], verdicts[plan.name])
+                    _keep_time(execution, plan, verdicts[plan.name])
             except KeyboardInterrupt:
                 interrupted = True
     except ImportHangs as error:
         known = explanation(by_id("import-hung"), "the import", target.device)
         verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in runnable}
-    ordered = tuple(verdicts.get(name) or _verdict(each, where) for name, each in by_name.items())
-    result = Result(target, ordered, time.monotonic() - started, where.folder)
+    ordered = tuple(verdicts.get(name) or _verdict(each.plan, folder) for name, each in by_name.items())
+    result = Result(target, ordered, time.monotonic() - started, folder)
     report.write(result)
     return Outcome(result, interrupted)
 
 
-def _keep_time(execution: Execution, begun: Begun, verdict: Verdict) -> None:
-    """Keep how long a notebook took that ran from its beginning to its end and is green."""
-    if begun.rest is begun.plan and verdict.outcome == "passed":
-        execution.keep_time(begun.plan, verdict.seconds)
+def _keep_time(execution: Execution, plan: Plan, verdict: Verdict) -> None:
+    """Keep how long a notebook took that is green."""
+    if verdict.outcome == "passed":
+        execution.keep_time(plan, verdict.seconds)
 
 
-def _verdict(begun: Begun, where: _Whole) -> Verdict:
-    executed = where.executed(begun)
-    return judge(begun.plan, executed) if executed else not_run(begun.plan, "missing", "interrupted before it started")
+def _verdict(plan: Plan, folder: Path) -> Verdict:
+    if executed_of(plan, folder).exists():
+        return judge(plan, finish(plan, folder))
+    return not_run(plan, "missing", "interrupted before it started")
 
 
 @contextmanager
