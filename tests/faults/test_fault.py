@@ -36,11 +36,23 @@ def restored(monkeypatch):
 
 
 def declared(**named):
-    return fault("demo", detected_by=("demo.root",), **named)
+    return fault(detected_by=("demo.root",), notebook="demo", **named)
 
 
 def at(name):
     return f"{Owner.__module__}:Owner.{name}"
+
+
+def test_its_notebook_is_that_of_the_room_that_it_is_in():
+    def something(real):
+        """Something."""
+
+    declare = fault(detected_by=("demo.root",), wraps="math:sqrt")
+    something.__module__ = "xpulab.chapters.lora.faults.matrices"
+    assert declare(something).notebook.partition("_")[2] == "lora"
+    something.__module__ = "xpulab.chapters.no_such_room.faults"
+    with pytest.raises(LookupError, match="no_such_room"):
+        declare(something)
 
 
 def test_wraps_gives_the_original_before_the_arguments_of_the_call():

@@ -226,7 +226,7 @@ def test_for_each_check_the_faults_are_counted_that_it_detected_and_whether_it_w
 
 
 def test_a_fault_has_the_name_and_the_sentence_of_its_function():
-    @declare("demo", detected_by=("demo.root",), wraps="math:sqrt")
+    @declare(notebook="demo", detected_by=("demo.root",), wraps="math:sqrt")
     def something_breaks(real, x):
         """Something breaks.
 
@@ -239,7 +239,7 @@ def test_a_fault_has_the_name_and_the_sentence_of_its_function():
 
 def test_a_fault_without_a_docstring_is_refused():
     with pytest.raises(ValueError, match="needs a docstring"):
-        declare("demo", detected_by=("demo.root",), breaks="cells")(nothing)
+        declare(notebook="demo", detected_by=("demo.root",), breaks="cells")(nothing)
 
 
 def test_a_name_that_no_fault_has_is_refused():

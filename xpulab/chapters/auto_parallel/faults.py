@@ -1,4 +1,4 @@
-"""Faults that 08_auto_parallel must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from typing import Any
 from xpulab.chapters.shared.fault import fault
 
 
-@fault(
-    "08_auto_parallel",
-    where="ranks",
-    detected_by=("reshard.values",),
-    smoke=("reshard.smoke-values",),
-    wraps="paddle.distributed:reshard",
-)
+@fault(where="ranks", detected_by=("reshard.values",), smoke=("reshard.smoke-values",), wraps="paddle.distributed:reshard")
 def elements_of_a_shard_shifted(real, tensor, mesh, placements):
     """Reshard shifts the elements of each part by one."""
     import paddle.distributed as dist
@@ -28,7 +22,6 @@ def elements_of_a_shard_shifted(real, tensor, mesh, placements):
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("reshard.values", "auto-parallel-config.gradients"),
     smoke=("reshard.smoke-values",),
@@ -44,7 +37,6 @@ def summand_missing(real, tensor, mesh, placements):
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=(
         "auto-parallel-config.gradients",
@@ -64,7 +56,6 @@ def gradient_doubled(real, self, *args, **kwargs):
 
 
 @fault(
-    "08_auto_parallel",
     device="sim",
     where="ranks",
     detected_by=("auto-parallel-config.gradients",),
@@ -82,7 +73,6 @@ def data_parallel_sums_gradients(real, self, *args, **kwargs):
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("shard-layer.first-layers", "auto-parallel-config.loss", "auto-parallel-config.gradients"),
     wraps="paddle.nn:Linear.forward",
@@ -97,7 +87,6 @@ def row_bias_on_every_rank(_real, self, x):
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("auto-parallel-config.loss", "auto-parallel-config.gradients"),
     wraps="paddle.distributed:shard_tensor",
@@ -111,20 +100,13 @@ def query_columns_shifted(real, data, mesh, placements, *rest, **kwargs):
     return real(data, mesh, placements, *rest, **kwargs)
 
 
-@fault(
-    "08_auto_parallel",
-    where="ranks",
-    detected_by=("shard-optimizer.bytes",),
-    also_on=("sim",),
-    wraps="paddle.distributed:shard_optimizer",
-)
+@fault(where="ranks", detected_by=("shard-optimizer.bytes",), also_on=("sim",), wraps="paddle.distributed:shard_optimizer")
 def state_not_sharded(real, optimizer, how=None, *rest, **kwargs):
     """The function shard_optimizer leaves the whole state on every rank."""
     return real(optimizer, None, *rest, **kwargs)
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("shard-optimizer.losses", "shard-optimizer.steps"),
     also_on=("sim",),
@@ -144,7 +126,6 @@ def stage_2_mixes_rows_of_a_gradient(real, self, param):
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("shard-layer.first-layers", "auto-parallel-config.held"),
     also_on=("sim",),
@@ -160,7 +141,6 @@ def model_not_cut() -> None:
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("gradient-accumulation.trainer",),
     breaks="paddlenlp.trainer.auto_trainer:AutoTrainer.dynamic_training",
@@ -185,7 +165,6 @@ def micro_batches_not_divided() -> None:
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("auto-parallel-config.trainer",),
     wraps=("paddle.distributed.auto_parallel.api:reshard", "paddle.distributed:reshard"),
@@ -202,7 +181,6 @@ def gradients_of_other_ranks_not_added(real, tensor, mesh, placements):
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("shard-dataloader.rows", "shard-layer.training"),
     also_on=("sim",),
@@ -220,7 +198,7 @@ def rows_the_same_on_every_rank(real, self, *args, **kwargs):
         dist.get_rank = rank
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("parallel-loss.values",), wraps="paddle.nn.functional:cross_entropy")
+@fault(where="ranks", detected_by=("parallel-loss.values",), wraps="paddle.nn.functional:cross_entropy")
 def softmax_of_local_columns(real, logits, labels, *rest, **kwargs):
     """Cross entropy of cut logits uses the maximum and the sum of the rank's own columns only."""
     import paddle.distributed as dist
@@ -237,7 +215,7 @@ def softmax_of_local_columns(real, logits, labels, *rest, **kwargs):
     return real(logits, labels, *rest, **kwargs)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",), wraps="paddle:cumsum")
+@fault(where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",), wraps="paddle:cumsum")
 def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
     """Where rows cannot stay cut along both axes, the smaller axis keeps its cut."""
     import paddle.distributed as dist
@@ -250,7 +228,7 @@ def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
     return real(x, axis=axis, **kwargs)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("mesh-fallback.values",), wraps="paddle.nn.functional:layer_norm")
+@fault(where="ranks", detected_by=("mesh-fallback.values",), wraps="paddle.nn.functional:layer_norm")
 def norm_of_cut_rows_inexact(real, x, *args, **kwargs):
     """Layer norm of rows that are cut along two axes has a relative error of a thousandth."""
     result = real(x, *args, **kwargs)
@@ -259,20 +237,14 @@ def norm_of_cut_rows_inexact(real, x, *args, **kwargs):
     return result
 
 
-@fault(
-    "08_auto_parallel",
-    where="ranks",
-    detected_by=("parallel-loss.values",),
-    also_on=("sim",),
-    wraps="paddle.nn.functional:embedding",
-)
+@fault(where="ranks", detected_by=("parallel-loss.values",), also_on=("sim",), wraps="paddle.nn.functional:embedding")
 def wrong_row_of_a_cut_embedding(real, x, weight, *args, **kwargs):
     """An embedding whose rows are cut gives the row of the next token."""
     cut = weight.is_dist() and weight.placements[0].is_shard(0)
     return real((x + 1) % weight.shape[0] if cut else x, weight, *args, **kwargs)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("reshard.first-placements",), wraps="paddle.distributed:shard_tensor")
+@fault(where="ranks", detected_by=("reshard.first-placements",), wraps="paddle.distributed:shard_tensor")
 def parts_of_the_other_rank(real, data, mesh, placements, *rest, **kwargs):
     """The function shard_tensor gives each of two ranks the part of the other one."""
     import paddle
@@ -284,7 +256,6 @@ def parts_of_the_other_rank(real, data, mesh, placements, *rest, **kwargs):
 
 
 @fault(
-    "08_auto_parallel",
     device="sim",
     sim_faults="flip collective kind=all_gather rank=1 bit=20 from=1",
     detected_by=("reshard.values", "shard-optimizer.steps"),
@@ -295,7 +266,6 @@ def gathered_parts_damaged() -> None:
 
 
 @fault(
-    "08_auto_parallel",
     device="sim",
     sim_faults="flip collective kind=reduce_scatter rank=1 bit=20 from=1",
     detected_by=("reshard.values", "auto-parallel-config.sequence-parallel"),
@@ -304,17 +274,12 @@ def part_of_a_sum_damaged() -> None:
     """A card inverts one bit of its part of a sum over the ranks."""
 
 
-@fault(
-    "08_auto_parallel",
-    device="sim",
-    sim_faults="flip collective kind=all_to_all rank=1 bit=20 from=1",
-    detected_by=("reshard.values",),
-)
+@fault(device="sim", sim_faults="flip collective kind=all_to_all rank=1 bit=20 from=1", detected_by=("reshard.values",))
 def exchanged_parts_damaged() -> None:
     """A card inverts one bit of the parts that it gets when another dimension is cut."""
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("reshard.values",), wraps="paddle.distributed:reshard")
+@fault(where="ranks", detected_by=("reshard.values",), wraps="paddle.distributed:reshard")
 def one_reshard_not_supported(real, tensor, mesh, placements):
     """Reshard refuses to gather rows to whole tensors on a square of ranks, with an error that reads like a missing kernel."""
     given = tensor.placements or []
@@ -328,7 +293,7 @@ def one_reshard_not_supported(real, tensor, mesh, placements):
     return real(tensor, mesh, placements)
 
 
-@fault("08_auto_parallel", where="ranks", detected_by=("reshard.uneven",), wraps="paddle.distributed:shard_tensor")
+@fault(where="ranks", detected_by=("reshard.uneven",), wraps="paddle.distributed:shard_tensor")
 def uneven_rows_shifted(real, data, mesh, placements, *rest, **kwargs):
     """The function shard_tensor shifts the rows by one where their number is no multiple of the number of ranks."""
     import paddle
@@ -339,7 +304,7 @@ def uneven_rows_shifted(real, data, mesh, placements, *rest, **kwargs):
     return real(data, mesh, placements, *rest, **kwargs)
 
 
-@fault("08_auto_parallel", detected_by=("gradient-accumulation.micro-batches",), replaces="paddle:Tensor.backward")
+@fault(detected_by=("gradient-accumulation.micro-batches",), replaces="paddle:Tensor.backward")
 def every_second_gradient_halved(real):
     """Every second backward pass of the notebook's process adds half of the gradient."""
     from itertools import count
@@ -353,7 +318,6 @@ def every_second_gradient_halved(real):
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("auto-parallel-config.refusals",),
     wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
@@ -367,7 +331,6 @@ def illegal_options_accepted(real, self):
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("auto-parallel-config.pipeline",),
     wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
@@ -380,7 +343,6 @@ def micro_batches_of_a_pipeline_refused(real, self):
 
 
 @fault(
-    "08_auto_parallel",
     where="ranks",
     detected_by=("shard-dataloader.declared",),
     also_on=("sim",),
@@ -395,10 +357,7 @@ def batches_declared_whole(real, self, index):
 
 
 @fault(
-    "08_auto_parallel",
-    where="ranks",
-    detected_by=("shard-dataloader.declared",),
-    wraps="paddle.distributed.auto_parallel.api:dtensor_from_local",
+    where="ranks", detected_by=("shard-dataloader.declared",), wraps="paddle.distributed.auto_parallel.api:dtensor_from_local"
 )
 def only_the_first_axis_is_declared(real, tensor, mesh, placements):
     """The function dtensor_from_local declares a cut along the first axis of the mesh, whichever axis it was given."""

@@ -1,37 +1,35 @@
-"""Faults that 06_checkpoint_damage must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
 from xpulab.chapters.shared.fault import CELLS, fault, in_every_rank, replace_in_cells
 
 
-@fault(
-    "06_checkpoint_damage", detected_by=("checkpoint-damage.manifest",), smoke=("checkpoint-damage.smoke-flip",), breaks=CELLS
-)
+@fault(detected_by=("checkpoint-damage.manifest",), smoke=("checkpoint-damage.smoke-flip",), breaks=CELLS)
 def checksum_ignored() -> None:
     """`verify` compares only the names of the files."""
     replace_in_cells("if wanted.get(name) != found.get(name):", "if (name in wanted) != (name in found):")
 
 
-@fault("06_checkpoint_damage", detected_by=("checkpoint-damage.manifest",), breaks=CELLS)
+@fault(detected_by=("checkpoint-damage.manifest",), breaks=CELLS)
 def checksum_of_the_beginning() -> None:
     """A checksum covers only the first kilobyte of a file."""
     replace_in_cells("while chunk := file.read(1 << 20):", "for chunk in [file.read(1024)]:")
 
 
-@fault("06_checkpoint_damage", detected_by=("checkpoint-damage.manifest", "checkpoint-damage.folders"), breaks=CELLS)
+@fault(detected_by=("checkpoint-damage.manifest", "checkpoint-damage.folders"), breaks=CELLS)
 def manifest_not_verified() -> None:
     """A checkpoint with a manifest is accepted without comparing checksums."""
     replace_in_cells("found = checksums(folder)\n", "found = wanted\n")
 
 
-@fault("06_checkpoint_damage", detected_by=("checkpoint-damage.folders",), breaks=CELLS)
+@fault(detected_by=("checkpoint-damage.folders",), breaks=CELLS)
 def folder_not_verified() -> None:
     """A checkpoint is accepted under another checkpoint's name."""
     replace_in_cells("if sealed_as != folder.name:", "if not sealed_as:")
 
 
-@fault("06_checkpoint_damage", detected_by=("crash-save.newest",), breaks=CELLS)
+@fault(detected_by=("crash-save.newest",), breaks=CELLS)
 def save_not_atomic() -> None:
     """The manifest is written before the files."""
 
@@ -55,20 +53,19 @@ def save_not_atomic() -> None:
     replace_in_cells("if wanted.get(name) != found.get(name):", "if name not in found:")
 
 
-@fault("06_checkpoint_damage", detected_by=("crash-save.full-disk-file", "crash-save.durable"), breaks=CELLS)
+@fault(detected_by=("crash-save.full-disk-file", "crash-save.durable"), breaks=CELLS)
 def file_written_in_place() -> None:
     """A file is overwritten in place, under its own name."""
     replace_in_cells('partial = path.with_name(f"{path.name}.partial")', "partial = path")
 
 
-@fault("06_checkpoint_damage", detected_by=("crash-save.durable",), breaks=CELLS)
+@fault(detected_by=("crash-save.durable",), breaks=CELLS)
 def nothing_synced() -> None:
     """Files are not synced to the disk before the manifest is renamed."""
     replace_in_cells("sync(path)\n", "pass\n")
 
 
 @fault(
-    "06_checkpoint_damage",
     where="ranks",
     detected_by=("crash-save.newest", "crash-save.full-disk-previous"),
     wraps="paddlenlp.trainer:Trainer._save_checkpoint",
@@ -85,7 +82,6 @@ def old_checkpoint_deleted_first(real, self, model, metrics=None):
 
 
 @fault(
-    "06_checkpoint_damage",
     detected_by=("crash-save.no-room", "crash-save.full-disk", "crash-save.full-disk-previous", "crash-save.full-disk-file"),
     breaks="paddle:save",
 )
@@ -109,7 +105,7 @@ def full_disk_ignored() -> None:
     in_every_rank(in_a_process)
 
 
-@fault("06_checkpoint_damage", detected_by=("crash-save.rules",), also_on=("sim",), breaks=CELLS)
+@fault(detected_by=("crash-save.rules",), also_on=("sim",), breaks=CELLS)
 def checkpoints_sorted_by_name() -> None:
     """`checkpoint-9` counts as newer than `checkpoint-10`."""
     replace_in_cells(
@@ -118,29 +114,19 @@ def checkpoints_sorted_by_name() -> None:
     )
 
 
-@fault(
-    "06_checkpoint_damage",
-    detected_by=("checkpoint-damage.refused", "checkpoint-damage.pickles"),
-    also_on=("sim",),
-    breaks=CELLS,
-)
+@fault(detected_by=("checkpoint-damage.refused", "checkpoint-damage.pickles"), also_on=("sim",), breaks=CELLS)
 def unpickler_allows_everything() -> None:
     """The unpickler for untrusted files allows every import."""
     replace_in_cells("if (module, name) not in ALLOWED:", "if not module:")
 
 
-@fault(
-    "06_checkpoint_damage",
-    detected_by=("checkpoint-damage.missing-key-told", "checkpoint-damage.missing-key"),
-    breaks=CELLS,
-)
+@fault(detected_by=("checkpoint-damage.missing-key-told", "checkpoint-damage.missing-key"), breaks=CELLS)
 def names_not_compared() -> None:
     """A state dict is loaded although a name of the model is missing in it."""
     replace_in_cells("network.state_dict().keys() ^ state.keys()", "state.keys() - network.state_dict().keys()")
 
 
 @fault(
-    "06_checkpoint_damage",
     where="ranks",
     detected_by=("checkpoint-damage.silent", "checkpoint-damage.loud"),
     wraps="paddlenlp.trainer:Trainer._load_optimizer_and_scheduler",
@@ -154,7 +140,6 @@ def unreadable_optimizer_skipped(real, self, checkpoint):
 
 
 @fault(
-    "06_checkpoint_damage",
     where="ranks",
     detected_by=("crash-save.loads",),
     wraps=("paddle.optimizer.lr:LRScheduler.set_state_dict", "paddle.optimizer.lr:LRScheduler.set_dict"),
@@ -165,11 +150,7 @@ def schedule_one_step_behind(real, self, state):
     self.step(self.last_epoch - 1)
 
 
-@fault(
-    "06_checkpoint_damage",
-    detected_by=("crash-save.get-last-checkpoint",),
-    wraps="paddlenlp.trainer.trainer_utils:get_last_checkpoint",
-)
+@fault(detected_by=("crash-save.get-last-checkpoint",), wraps="paddlenlp.trainer.trainer_utils:get_last_checkpoint")
 def markers_not_looked_at(real, folder, *given, **named):
     """The newest folder is taken, with or without the marker of a complete save."""
     import os

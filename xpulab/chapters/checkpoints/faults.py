@@ -1,23 +1,17 @@
-"""Faults that 05_checkpoints must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
 from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
 
 
-@fault(
-    "05_checkpoints",
-    detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"),
-    also_on=("sim",),
-    breaks=CELLS,
-)
+@fault(detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"), also_on=("sim",), breaks=CELLS)
 def sampler_restarts() -> None:
     """A resumed run sees the data from the beginning again."""
     replace_in_cells("def _get_train_sampler(self):", "def _unused(self):")
 
 
 @fault(
-    "05_checkpoints",
     where="ranks",
     detected_by=("resume.stock", "resume.random-numbers", "resume.next-random-numbers", "resume.weights"),
     wraps="paddlenlp.trainer:Trainer._load_rng_state",
@@ -26,14 +20,13 @@ def random_state_lost(_real, self, checkpoint):
     """The random state is not restored when a run is resumed."""
 
 
-@fault("05_checkpoints", detected_by=("resume.exact", "resume.random-numbers", "resume.weights"), breaks=CELLS)
+@fault(detected_by=("resume.exact", "resume.random-numbers", "resume.weights"), breaks=CELLS)
 def random_state_lost_between_epochs() -> None:
     """The random state is not restored when a run is resumed where an epoch ends."""
     replace_in_cells("self.trainer._load_rng_state(self.checkpoint)", "pass")
 
 
 @fault(
-    "05_checkpoints",
     where="ranks",
     detected_by=("resume.random-numbers", "resume.next-random-numbers"),
     wraps="paddlenlp.trainer:Trainer._load_rng_state",
@@ -48,7 +41,6 @@ def python_random_state_lost(real, self, checkpoint):
 
 
 @fault(
-    "05_checkpoints",
     where="ranks",
     detected_by=("resume.moments", "resume.weights", "resume.losses", "resume.accumulation", "resume.other-names"),
     wraps="paddle.optimizer:AdamW.set_state_dict",
@@ -58,7 +50,6 @@ def optimizer_not_restored(_real, self, state):
 
 
 @fault(
-    "05_checkpoints",
     where="ranks",
     detected_by=("resume.weights", "resume.losses"),
     wraps=("paddle.optimizer.lr:LRScheduler.set_state_dict", "paddle.optimizer.lr:LRScheduler.set_dict"),
@@ -68,7 +59,6 @@ def schedule_not_restored(_real, self, state):
 
 
 @fault(
-    "05_checkpoints",
     where="ranks",
     detected_by=("resume.begins-where-it-stopped",),
     wraps="paddlenlp.trainer.trainer_callback:TrainerState.load_from_json",
@@ -79,7 +69,6 @@ def step_not_restored(_real, state, path):
 
 
 @fault(
-    "05_checkpoints",
     detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "resume.loads-the-file"),
     wraps="paddle:load",
 )
@@ -92,7 +81,6 @@ def load_drops_a_key(real, path, **configs):
 
 
 @fault(
-    "05_checkpoints",
     detected_by=(
         "checkpoint.pdparams",
         "checkpoint.safetensors",
@@ -116,7 +104,6 @@ def load_returns_zeros(real, *given, **named):
 
 
 @fault(
-    "05_checkpoints",
     where="ranks",
     detected_by=("resume.weights", "resume.loads-the-file"),
     wraps=("paddle.nn:Layer.set_state_dict", "paddle.nn:Layer.set_dict", "paddle.nn:Layer.load_dict"),
@@ -127,7 +114,6 @@ def weight_not_loaded(real, self, state, *rest, **named):
 
 
 @fault(
-    "05_checkpoints",
     where="ranks",
     detected_by=("resume.losses", "resume.weights", "resume.loads-the-file"),
     wraps="paddlenlp.trainer:Trainer._load_from_checkpoint",
@@ -143,17 +129,13 @@ def stale_checkpoint(real, self, resume_from_checkpoint=None):
     return real(self, resume_from_checkpoint)
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("resume.dropout-acts",), wraps="paddle.nn.functional:dropout")
+@fault(where="ranks", detected_by=("resume.dropout-acts",), wraps="paddle.nn.functional:dropout")
 def no_dropout(_real, x, *given, **named):
     """Dropout does nothing, so the resumed runs do not test the random state."""
     return x
 
 
-@fault(
-    "05_checkpoints",
-    detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"),
-    wraps="paddle:save",
-)
+@fault(detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"), wraps="paddle:save")
 def bfloat16_as_float32(real, state, path, *rest, **named):
     """Bfloat16 is saved as float32."""
     import paddle
@@ -167,7 +149,7 @@ def bfloat16_as_float32(real, state, path, *rest, **named):
     return real(wide(state), path, *rest, **named)
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.special-values",), wraps="paddle:load")
+@fault(detected_by=("checkpoint.special-values",), wraps="paddle:load")
 def float64_loses_bits(real, *given, **named):
     """Float64 comes back with the precision of float32."""
     import paddle
@@ -181,7 +163,7 @@ def float64_loses_bits(real, *given, **named):
     return narrow(real(*given, **named))
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.special-values",), wraps="paddle:save")
+@fault(detected_by=("checkpoint.special-values",), wraps="paddle:save")
 def int64_loses_bits(real, state, *given, **named):
     """Only 32 bits of int64 are saved."""
     import paddle
@@ -195,13 +177,13 @@ def int64_loses_bits(real, state, *given, **named):
     return real(narrow(state), *given, **named)
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.flattened",), also_on=("sim",), breaks=CELLS)
+@fault(detected_by=("checkpoint.flattened",), also_on=("sim",), breaks=CELLS)
 def flattened_names_collide() -> None:
     """Flattening a nested state drops the names of the outer levels."""
     replace_in_cells('found |= flat(value, f"{prefix}{key}.")', "found |= flat(value)")
 
 
-@fault("05_checkpoints", where="ranks", detected_by=("checkpoint.file-sizes",), wraps="paddle:save")
+@fault(where="ranks", detected_by=("checkpoint.file-sizes",), wraps="paddle:save")
 def second_moment_not_saved(real, state, path, *rest, **named):
     """A checkpoint holds only the first of the optimizer's two moments."""
     if isinstance(state, dict) and str(path).endswith(".pdopt"):
@@ -209,13 +191,13 @@ def second_moment_not_saved(real, state, path, *rest, **named):
     return real(state, path, *rest, **named)
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.not-a-tensor",), breaks=CELLS)
+@fault(detected_by=("checkpoint.not-a-tensor",), breaks=CELLS)
 def flattening_drops_what_is_no_tensor() -> None:
     """Flattening drops the numbers and texts of a state without an error."""
     replace_in_cells('            raise TypeError(f"{prefix}{key} is a', '            (f"{prefix}{key} is a')
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.views",), wraps="paddle:save")
+@fault(detected_by=("checkpoint.views",), wraps="paddle:save")
 def view_saved_without_its_strides(real, state, *given, **named):
     """The values of a view are read one after the other from where it begins in memory."""
     import paddle
@@ -228,7 +210,7 @@ def view_saved_without_its_strides(real, state, *given, **named):
     return real({name: in_memory_order(value) for name, value in state.items()}, *given, **named)
 
 
-@fault("05_checkpoints", detected_by=("checkpoint.large",), wraps="paddle:load")
+@fault(detected_by=("checkpoint.large",), wraps="paddle:load")
 def last_block_not_read(real, *given, **named):
     """Of a large tensor the last block of 64 kB, which is read by itself, stays zero."""
     import paddle

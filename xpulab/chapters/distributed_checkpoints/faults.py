@@ -1,22 +1,17 @@
-"""Faults that 13_distributed_checkpoints must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
 from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file, when_defined
 
 
-@fault(
-    "13_distributed_checkpoints",
-    detected_by=("distributed-checkpoint.state",),
-    wraps="paddle.optimizer:AdamW.sharded_state_dict",
-)
+@fault(detected_by=("distributed-checkpoint.state",), wraps="paddle.optimizer:AdamW.sharded_state_dict")
 def second_moments_not_listed(real, self, *given, **named):
     """The optimizer's sharded state does not list its second moments."""
     return {name: each for name, each in real(self, *given, **named).items() if "moment2" not in name}
 
 
 @fault(
-    "13_distributed_checkpoints",
     detected_by=("distributed-checkpoint.smoke-reshard",),
     smoke=("distributed-checkpoint.smoke-reshard",),
     wraps="paddle.distributed.flex_checkpoint.dcp.resharder:compute_overlap",
@@ -28,7 +23,6 @@ def last_row_of_a_part_not_loaded(real, *given):
 
 
 @fault(
-    "13_distributed_checkpoints",
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.aoa", "distributed-checkpoint.damage"),
     wraps="paddle.distributed:load_state_dict",
@@ -50,7 +44,6 @@ def parts_of_another_rank_loaded(real, state, path, *args, **kwargs):
 
 
 @fault(
-    "13_distributed_checkpoints",
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.resume", "distributed-checkpoint.merge"),
     wraps="paddle.distributed:save_state_dict",
@@ -63,23 +56,13 @@ def moments_not_saved(real, state, path, *args, **kwargs):
     return real(state, path, *args, **kwargs)
 
 
-@fault(
-    "13_distributed_checkpoints",
-    detected_by=("distributed-checkpoint.resume",),
-    also_on=("sim",),
-    wraps="paddle.distributed:load_state_dict",
-)
+@fault(detected_by=("distributed-checkpoint.resume",), also_on=("sim",), wraps="paddle.distributed:load_state_dict")
 def powers_not_loaded(real, state, path, *args, **kwargs):
     """Loading a checkpoint leaves the powers of beta of AdamW as they were."""
     return real({name: each for name, each in state.items() if "_pow_acc" not in name}, path, *args, **kwargs)
 
 
-@fault(
-    "13_distributed_checkpoints",
-    where="ranks",
-    detected_by=("distributed-checkpoint.damage-plain",),
-    wraps="paddle.distributed:load_state_dict",
-)
+@fault(where="ranks", detected_by=("distributed-checkpoint.damage-plain",), wraps="paddle.distributed:load_state_dict")
 def missing_part_read_as_zeros(real, state, path, *args, **kwargs):
     """A part whose file is missing is read as zeros."""
     import os
@@ -91,7 +74,6 @@ def missing_part_read_as_zeros(real, state, path, *args, **kwargs):
 
 
 @fault(
-    "13_distributed_checkpoints",
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.one-rank-local", "distributed-checkpoint.aoa"),
     wraps="paddle.distributed:load_state_dict",
@@ -102,34 +84,27 @@ def one_tensor_not_loaded(real, state, path, *args, **kwargs):
     return real(asked or state, path, *args, **kwargs)
 
 
-@fault(
-    "13_distributed_checkpoints",
-    where="ranks",
-    detected_by=("distributed-checkpoint.aoa", "distributed-checkpoint.aoa-twice"),
-    wraps="paddle:transpose",
-)
+@fault(where="ranks", detected_by=("distributed-checkpoint.aoa", "distributed-checkpoint.aoa-twice"), wraps="paddle:transpose")
 def aoa_transpose_ignored(_real, x, perm):
     """A tensor that must be transposed is reshaped instead."""
     return x.reshape([x.shape[each] for each in perm])
 
 
-@fault("13_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.aoa",), wraps="paddle:cast")
+@fault(where="ranks", detected_by=("distributed-checkpoint.aoa",), wraps="paddle:cast")
 def aoa_cast_ignored(_real, x, dtype):
     """A tensor that must be cast keeps its type."""
     return x
 
 
 @fault(
-    "13_distributed_checkpoints",
-    detected_by=("distributed-checkpoint.merge-aoa",),
-    wraps="paddle.distributed.flex_checkpoint.aoa.aoa_engine:AOAEngine.split",
+    detected_by=("distributed-checkpoint.merge-aoa",), wraps="paddle.distributed.flex_checkpoint.aoa.aoa_engine:AOAEngine.split"
 )
 def aoa_split_in_reverse_order(split, self, tensor, axis, sizes):
     """A split returns its parts in reverse order."""
     return split(self, tensor, axis, sizes)[::-1]
 
 
-@fault("13_distributed_checkpoints", where="ranks", detected_by=("distributed-checkpoint.types",), wraps="paddle:save")
+@fault(where="ranks", detected_by=("distributed-checkpoint.types",), wraps="paddle:save")
 def doubles_saved_as_singles(real, values, *given, **named):
     """A checkpoint holds tensors of float64 with the precision of float32."""
     import paddle
@@ -140,19 +115,13 @@ def doubles_saved_as_singles(real, values, *given, **named):
     return real(values, *given, **named)
 
 
-@fault(
-    "13_distributed_checkpoints",
-    where="ranks",
-    detected_by=("distributed-checkpoint.workaround-needed",),
-    wraps="paddle:Tensor.cuda",
-)
+@fault(where="ranks", detected_by=("distributed-checkpoint.workaround-needed",), wraps="paddle:Tensor.cuda")
 def parts_stay_on_a_cpu(_real, tensor, *_given, **_named):
     """Paddle no longer moves what ranks of a CPU exchange to a card: the workaround is not needed."""
     return tensor
 
 
 @fault(
-    "13_distributed_checkpoints",
     where="ranks",
     detected_by=("distributed-checkpoint.placements",),
     wraps="paddle.distributed.flex_checkpoint.dcp.resharder:compute_local_shape_and_global_offset",
@@ -164,7 +133,6 @@ def placed_part_begins_at_zero(real, *given, **named):
 
 
 @fault(
-    "13_distributed_checkpoints",
     where="ranks",
     detected_by=("distributed-checkpoint.merge",),
     wraps="paddle.distributed.flex_checkpoint.dcp.load_state_dict:load_state_dict",
@@ -176,13 +144,7 @@ def offloaded_merge_writes_zeros(real, state, *args, offload=False, **kwargs):
         each.local_tensor.zero_()
 
 
-@fault(
-    "13_distributed_checkpoints",
-    where="ranks",
-    detected_by=("load-memory.share",),
-    also_on=("sim",),
-    wraps="paddle.distributed:load_state_dict",
-)
+@fault(where="ranks", detected_by=("load-memory.share",), also_on=("sim",), wraps="paddle.distributed:load_state_dict")
 def every_rank_reads_every_file(real, state, path, *args, **kwargs):
     """While a rank loads, it holds the files of all ranks."""
     import pathlib
@@ -193,19 +155,13 @@ def every_rank_reads_every_file(real, state, path, *args, **kwargs):
     return real(state, path, *args, **kwargs)
 
 
-@fault(
-    "13_distributed_checkpoints",
-    device="sim",
-    where="ranks",
-    detected_by=("load-memory.offload",),
-    wraps="paddle.distributed:load_state_dict",
-)
+@fault(device="sim", where="ranks", detected_by=("load-memory.offload",), wraps="paddle.distributed:load_state_dict")
 def offload_while_loading_ignored(real, state, path, *args, offload=False, **kwargs):
     """Loading with offload=True reads the files into the memory of the card."""
     return real(state, path, *args, **kwargs)
 
 
-@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.damage",), breaks=CELLS)
+@fault(detected_by=("distributed-checkpoint.damage",), breaks=CELLS)
 def digest_ignores_contents() -> None:
     """The digests in the manifest are the same for every file."""
 
@@ -216,9 +172,7 @@ def digest_ignores_contents() -> None:
 
 
 @fault(
-    "13_distributed_checkpoints",
-    detected_by=("distributed-checkpoint.in-silence",),
-    wraps="paddle.distributed.flex_checkpoint.dcp.resharder:get_read_items",
+    detected_by=("distributed-checkpoint.in-silence",), wraps="paddle.distributed.flex_checkpoint.dcp.resharder:get_read_items"
 )
 def unknown_names_left_out(real, metadata, state, *given):
     """A tensor whose name the checkpoint does not have is left out, without an error."""
@@ -226,29 +180,25 @@ def unknown_names_left_out(real, metadata, state, *given):
     return real(metadata, {name: each for name, each in state.items() if name in stored}, *given)
 
 
-@fault(
-    "13_distributed_checkpoints",
-    detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.in-silence"),
-    breaks=CELLS,
-)
+@fault(detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.in-silence"), breaks=CELLS)
 def flag_not_set_while_loading() -> None:
     """The check before loading leaves FLAGS_use_stride_kernel as it is."""
     replace_in_cells('paddle.set_flags({"FLAGS_use_stride_kernel": True})', "pass")
 
 
-@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.in-silence",), breaks=CELLS)
+@fault(detected_by=("distributed-checkpoint.in-silence",), breaks=CELLS)
 def types_not_compared() -> None:
     """The check before loading does not compare the types of tensors."""
     replace_in_cells('f"{dtype} {list(shape)}"', 'f"paddle.{there[0].dtype if there else 0} {list(shape)}"')
 
 
-@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.damage",), breaks=CELLS)
+@fault(detected_by=("distributed-checkpoint.damage",), breaks=CELLS)
 def ranks_do_not_agree() -> None:
     """A rank that finds damage does not report it to the others."""
     replace_in_cells("dist.all_gather_object(of_ranks, found)", "of_ranks.append(found)")
 
 
-@fault("13_distributed_checkpoints", detected_by=("distributed-checkpoint.take-home",), breaks=FILES)
+@fault(detected_by=("distributed-checkpoint.take-home",), breaks=FILES)
 def script_with_another_digest() -> None:
     """The script to take home computes another digest than the lesson."""
     replace_in_file("data/take_home/resume_anywhere.py", "hashlib.sha256", "hashlib.blake2b")

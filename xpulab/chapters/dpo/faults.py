@@ -1,11 +1,11 @@
-"""Faults that 04_dpo must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
 from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
 
 
-@fault("04_dpo", detected_by=("dpo.reference-is-frozen",), wraps="paddlenlp.trl:DPOTrainer.get_batch_metrics")
+@fault(detected_by=("dpo.reference-is-frozen",), wraps="paddlenlp.trl:DPOTrainer.get_batch_metrics")
 def reference_model_trains(metrics, self, ref_model, model, batch, train_eval="train"):
     """The reference model is updated together with the policy."""
     loss = metrics(self, ref_model, model, batch, train_eval)
@@ -16,7 +16,6 @@ def reference_model_trains(metrics, self, ref_model, model, batch, train_eval="t
 
 
 @fault(
-    "04_dpo",
     detected_by=(
         "dpo.margin",
         "dpo.accuracy",
@@ -37,7 +36,6 @@ def margin_with_the_wrong_sign(loss, self, pi_chosen, pi_rejected, ref_chosen, r
 
 
 @fault(
-    "04_dpo",
     detected_by=("dpo.question-has-no-gradient", "dpo.packing", "dpo.log-probabilities"),
     wraps="paddlenlp.trl:DPOCriterion.dpo_logps",
 )
@@ -48,7 +46,7 @@ def question_is_learned(logps, self, logits, chosen, rejected, bounds, average_l
     return logps(self, logits, chosen, rejected, bounds, average_log_prob)
 
 
-@fault("04_dpo", detected_by=("dpo.packing", "dpo.first-gradients"), wraps="paddlenlp.trl:preprocess_preference_data")
+@fault(detected_by=("dpo.packing", "dpo.first-gradients"), wraps="paddlenlp.trl:preprocess_preference_data")
 def mask_only_causal(encode, *given):
     """The mask of the packed sequence is only causal, so the rejected answer sees the chosen one."""
     import numpy as np
@@ -57,7 +55,7 @@ def mask_only_causal(encode, *given):
     return {**example, "attention_mask": np.tri(len(example["input_ids"]), dtype=bool)}
 
 
-@fault("04_dpo", detected_by=("dpo.packing",), wraps="paddlenlp.trl:preprocess_preference_data")
+@fault(detected_by=("dpo.packing",), wraps="paddlenlp.trl:preprocess_preference_data")
 def positions_continue(encode, *given):
     """The positions of the rejected answer continue those of the chosen one."""
     example = encode(*given)
@@ -65,7 +63,6 @@ def positions_continue(encode, *given):
 
 
 @fault(
-    "04_dpo",
     detected_by=("dpo.first-loss", "dpo.losses", "dpo.first-gradients", "dpo.settings"),
     wraps="paddlenlp.trl:DPOCriterion.dpo_loss",
 )
@@ -80,13 +77,12 @@ def beta_ignored(loss, self, *logps):
         self.dpo_config = own
 
 
-@fault("04_dpo", detected_by=("dpo.lora-margin", "dpo.lora-reference"), wraps="paddlenlp.trl:DPOTrainer.disable_lora")
+@fault(detected_by=("dpo.lora-margin", "dpo.lora-reference"), wraps="paddlenlp.trl:DPOTrainer.disable_lora")
 def adapter_stays_on_for_the_reference(_real, self, model):
     """DPO with LoRA compares the policy with itself, because the adapter is not switched off."""
 
 
 @fault(
-    "04_dpo",
     detected_by=("dpo.first-loss", "dpo.starts-at-ln-2", "dpo.lora-starts-at-ln-2"),
     smoke=("dpo.smoke-first-loss",),
     wraps="paddlenlp.trl:DPOCriterion.dpo_loss",
@@ -96,9 +92,7 @@ def reference_ignored(loss, self, a, b, c, d):
     return loss(self, a, b, 0 * c, 0 * d)
 
 
-@fault(
-    "04_dpo", detected_by=("dpo.kto-loss", "dpo.kto-first-loss", "dpo.kto-clipped"), wraps="paddlenlp.trl:KTOCriterion.__init__"
-)
+@fault(detected_by=("dpo.kto-loss", "dpo.kto-first-loss", "dpo.kto-clipped"), wraps="paddlenlp.trl:KTOCriterion.__init__")
 def kto_weights_exchanged(start, self, config, kto_config=None, **named):
     """KTO exchanges the weights of desirable and undesirable answers."""
     from dataclasses import replace
@@ -107,15 +101,13 @@ def kto_weights_exchanged(start, self, config, kto_config=None, **named):
     start(self, config, kto_config=replace(kto_config, desirable_weight=down, undesirable_weight=up), **named)
 
 
-@fault("04_dpo", detected_by=("dpo.first-gradients", "dpo.gradients"), wraps="paddle:Tensor.backward")
+@fault(detected_by=("dpo.first-gradients", "dpo.gradients"), wraps="paddle:Tensor.backward")
 def preference_gradients_doubled(backward, self, *given, **named):
     """Every gradient of preference training is twice as large."""
     return backward(self * 2, *given, **named)
 
 
-@fault(
-    "04_dpo", detected_by=("dpo.own-loss", "dpo.settings", "dpo.first-gradients"), wraps="paddlenlp.trl:DPOCriterion.__init__"
-)
+@fault(detected_by=("dpo.own-loss", "dpo.settings", "dpo.first-gradients"), wraps="paddlenlp.trl:DPOCriterion.__init__")
 def beta_stays_at_its_default(start, self, config, dpo_config=None, **named):
     """The loss uses the default of beta instead of the configured value."""
     from dataclasses import replace
@@ -123,7 +115,7 @@ def beta_stays_at_its_default(start, self, config, dpo_config=None, **named):
     start(self, config, dpo_config=replace(dpo_config, beta=0.1), **named)
 
 
-@fault("04_dpo", detected_by=("dpo.settings", "dpo.losses"), also_on=("sim",), wraps="paddlenlp.trl:DPOCriterion.__init__")
+@fault(detected_by=("dpo.settings", "dpo.losses"), also_on=("sim",), wraps="paddlenlp.trl:DPOCriterion.__init__")
 def label_smoothing_ignored(start, self, config, dpo_config=None, **named):
     """The loss ignores label smoothing."""
     from dataclasses import replace
@@ -131,44 +123,38 @@ def label_smoothing_ignored(start, self, config, dpo_config=None, **named):
     start(self, config, dpo_config=replace(dpo_config, label_smoothing=0.0), **named)
 
 
-@fault("04_dpo", detected_by=("dpo.lengths", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
+@fault(detected_by=("dpo.lengths", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
 def sums_for_every_loss_type(logps, self, *given):
     """The loss types ipo, or and simpo sum log-probabilities over tokens instead of taking their mean."""
     return logps(self, *given[:4])
 
 
-@fault(
-    "04_dpo", detected_by=("dpo.lengths", "dpo.packing", "dpo.first-gradients"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps"
-)
+@fault(detected_by=("dpo.lengths", "dpo.packing", "dpo.first-gradients"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
 def means_for_every_loss_type(logps, self, *given):
     """Every loss type takes the mean of log-probabilities over tokens, so long answers count less."""
     return logps(self, *given[:4], True)
 
 
-@fault(
-    "04_dpo",
-    detected_by=("dpo.lengths", "dpo.packing", "dpo.answers-have-gradients"),
-    wraps="paddlenlp.trl:DPOCriterion.dpo_logps",
-)
+@fault(detected_by=("dpo.lengths", "dpo.packing", "dpo.answers-have-gradients"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
 def first_rejected_token_left_out(logps, self, *given):
     """The first token of each rejected answer does not count, as with ignore_eos_token."""
     self.ignore_eos_token = True
     return logps(self, *given)
 
 
-@fault("04_dpo", detected_by=("dpo.labels", "dpo.packing"), breaks=CELLS)
+@fault(detected_by=("dpo.labels", "dpo.packing"), breaks=CELLS)
 def answers_exchanged_in_the_data() -> None:
     """The data set exchanges chosen and rejected answers."""
     replace_in_cells('answers = [row["chosen"], row["rejected"]]', 'answers = [row["rejected"], row["chosen"]]')
 
 
-@fault("04_dpo", detected_by=("dpo.saved",), breaks=CELLS)
+@fault(detected_by=("dpo.saved",), breaks=CELLS)
 def start_model_is_saved() -> None:
     """The start model is saved instead of the trained one."""
     replace_in_cells("policy.save_pretrained(folder)", "start_model.save_pretrained(folder)")
 
 
-@fault("04_dpo", device="sim", detected_by=("device-proof.dpo-places",), wraps="paddlenlp.trl:DPOTrainer.__init__")
+@fault(device="sim", detected_by=("device-proof.dpo-places",), wraps="paddlenlp.trl:DPOTrainer.__init__")
 def reference_on_the_cpu(start, self, *given, **named):
     """The reference model stays on the CPU."""
     start(self, *given, **named)
@@ -176,13 +162,13 @@ def reference_on_the_cpu(start, self, *given, **named):
         self.ref_model.to("cpu")
 
 
-@fault("04_dpo", detected_by=("dpo.sentences", "dpo.habit-before"), wraps="paddlenlp.generation.utils:get_unfinished_flag")
+@fault(detected_by=("dpo.sentences", "dpo.habit-before"), wraps="paddlenlp.generation.utils:get_unfinished_flag")
 def generation_does_not_stop(_real, input_ids, unfinished, *given):
     """Generation goes on after the end token."""
     return unfinished
 
 
-@fault("04_dpo", detected_by=("dpo.loss-falls",), wraps="paddlenlp.trl:DPOTrainer.__init__")
+@fault(detected_by=("dpo.loss-falls",), wraps="paddlenlp.trl:DPOTrainer.__init__")
 def policy_is_its_own_reference(start, self, *given, **named):
     """The reference model is the policy itself, not a copy."""
     start(self, *given, **named)
@@ -190,7 +176,7 @@ def policy_is_its_own_reference(start, self, *given, **named):
         self.ref_model = self.ref_model_wrapped = self.model
 
 
-@fault("04_dpo", detected_by=("dpo.lora-base-is-frozen",), wraps="paddlenlp.trl:DPOTrainer.enable_lora")
+@fault(detected_by=("dpo.lora-base-is-frozen",), wraps="paddlenlp.trl:DPOTrainer.enable_lora")
 def switching_rounds_the_base(enable, self, model):
     """The adapter is switched on by taking it out of merged weights, so the base model is rounded in each step."""
     enable(self, model)
@@ -200,20 +186,20 @@ def switching_rounds_the_base(enable, self, model):
             layer.weight.set_value((layer.weight + delta) - delta)
 
 
-@fault("04_dpo", detected_by=("dpo.kto-margin",), wraps="paddlenlp.trl:KTOCriterion.kto_logps")
+@fault(detected_by=("dpo.kto-margin",), wraps="paddlenlp.trl:KTOCriterion.kto_logps")
 def thumb_down_counts_as_up(logps, self, *given):
     """KTO takes each thumb down for a thumb up, and each thumb up for a thumb down."""
     up, down, others = logps(self, *given)
     return down, up, others
 
 
-@fault("04_dpo", detected_by=("dpo.policy-moves", "device-proof.dpo-moments"), wraps="paddle.optimizer:AdamW.__init__")
+@fault(detected_by=("dpo.policy-moves", "device-proof.dpo-moments"), wraps="paddle.optimizer:AdamW.__init__")
 def optimizer_leaves_out_norms_and_biases(start, self, *given, parameters, **named):
     """The optimizer does not have the weights of norms and biases."""
     start(self, *given, parameters=[each for each in parameters if len(each.shape) > 1], **named)
 
 
-@fault("04_dpo", detected_by=("dpo.take-home",), breaks=FILES)
+@fault(detected_by=("dpo.take-home",), breaks=FILES)
 def script_exchanges_the_answers() -> None:
     """The script that a reader takes home exchanges chosen and rejected answers."""
     replace_in_file(

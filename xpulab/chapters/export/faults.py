@@ -41,7 +41,6 @@ def _around_predictors(change: Callable[[Any, list[Any]], list[Any]]) -> None:
 
 
 @fault(
-    "17_export",
     detected_by=("export.loaded", "export.programs", "export.same-logits"),
     smoke=("export.loaded",),
     also_on=("sim",),
@@ -59,7 +58,7 @@ def weights_rounded_by_the_export() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.programs",), breaks="paddle.jit:load")
+@fault(detected_by=("export.programs",), breaks="paddle.jit:load")
 def weights_of_the_same_shape_exchanged() -> None:
     """Two weights of a loaded program that have the same shape are exchanged."""
 
@@ -77,7 +76,7 @@ def weights_of_the_same_shape_exchanged() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.programs", "export.loaded"), replaces="paddle.nn.functional:gelu")
+@fault(detected_by=("export.programs", "export.loaded"), replaces="paddle.nn.functional:gelu")
 def another_kernel_in_programs(real):
     """GELU is computed by its approximation with tanh in programs, and exactly in eager mode."""
     import paddle
@@ -86,12 +85,12 @@ def another_kernel_in_programs(real):
     return translated(lambda x, approximate=False, name=None: real(x, approximate or not paddle.in_dynamic_mode()))
 
 
-@fault("17_export", detected_by=("export.modes",), wraps="paddle.static.pir_io:_inference_optimize")
+@fault(detected_by=("export.modes",), wraps="paddle.static.pir_io:_inference_optimize")
 def dropout_stays_in_the_program(_real, program, prune_read_op=True):
     """The export of a layer in training mode leaves its dropout on."""
 
 
-@fault("17_export", detected_by=("export.infinity",), replaces="paddle:full")
+@fault(detected_by=("export.infinity",), replaces="paddle:full")
 def infinity_written_as_the_largest_number(real):
     """An attribute that is infinite is written as the largest float32 number."""
     import math
@@ -107,7 +106,7 @@ def infinity_written_as_the_largest_number(real):
     return paddle.jit.not_to_static(full)
 
 
-@fault("17_export", detected_by=("export.exact-attributes",), replaces="paddle:full")
+@fault(detected_by=("export.exact-attributes",), replaces="paddle:full")
 def attributes_in_single_precision(real):
     """A program keeps the numbers that fill a tensor in float32, also those of a float64 tensor."""
     import numpy as np
@@ -121,7 +120,7 @@ def attributes_in_single_precision(real):
     return paddle.jit.not_to_static(full)
 
 
-@fault("17_export", detected_by=("export.argument-plus",), replaces="paddle:full")
+@fault(detected_by=("export.argument-plus",), replaces="paddle:full")
 def fractions_of_attributes_lost(real):
     """A program keeps the numbers that fill a tensor as integers."""
     import math
@@ -136,7 +135,7 @@ def fractions_of_attributes_lost(real):
     return paddle.jit.not_to_static(full)
 
 
-@fault("17_export", detected_by=("export.operators",), replaces="paddle.nn.functional:gelu")
+@fault(detected_by=("export.operators",), replaces="paddle.nn.functional:gelu")
 def an_operator_that_changes_nothing(real):
     """A program multiplies the result of GELU by 1, which the layer does not."""
     import paddle
@@ -148,7 +147,7 @@ def an_operator_that_changes_nothing(real):
     return paddle.jit.not_to_static(gelu)
 
 
-@fault("17_export", detected_by=("export.attributes",), replaces="paddle.nn.layer.norm:layer_norm")
+@fault(detected_by=("export.attributes",), replaces="paddle.nn.layer.norm:layer_norm")
 def another_epsilon_in_programs(real):
     """A program has the epsilon of another framework in its layer norms."""
     import paddle
@@ -159,13 +158,13 @@ def another_epsilon_in_programs(real):
     return paddle.jit.not_to_static(layer_norm)
 
 
-@fault("17_export", detected_by=("export.programs",), wraps="paddle.static.nn:while_loop")
+@fault(detected_by=("export.programs",), wraps="paddle.static.nn:while_loop")
 def a_loop_runs_once_more(real, condition, body, values, *others):
     """The loop of a program runs its body once more when its condition is no longer true."""
     return body(*real(condition, body, values, *others))
 
 
-@fault("17_export", detected_by=("export.types",), breaks="paddle.jit:load")
+@fault(detected_by=("export.types",), breaks="paddle.jit:load")
 def small_float8_numbers_lost() -> None:
     """Numbers below 1 that a program stores in float8 are 0 when it is loaded."""
     import paddle
@@ -179,13 +178,13 @@ def small_float8_numbers_lost() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.casts",), wraps="paddle.pir:Value.astype")
+@fault(detected_by=("export.casts",), wraps="paddle.pir:Value.astype")
 def casts_in_a_program_round_to_nearest(real, self, dtype):
     """A cast from float32 to int8 in a program rounds to the nearest integer, in eager mode towards zero."""
     return real(self.round() if dtype == "int8" else self, dtype)
 
 
-@fault("17_export", detected_by=("export.saved-float8",), wraps="paddle:load")
+@fault(detected_by=("export.saved-float8",), wraps="paddle:load")
 def float8_widened_by_the_reader(real, path, **options):
     """A file with float8 numbers is read as float16."""
     import paddle
@@ -198,7 +197,7 @@ def float8_widened_by_the_reader(real, path, **options):
     return found
 
 
-@fault("17_export", detected_by=("export.functions",), breaks="paddle.jit:load")
+@fault(detected_by=("export.functions",), breaks="paddle.jit:load")
 def second_function_runs_the_first() -> None:
     """The second function of a loaded program runs the operators of the first."""
 
@@ -209,7 +208,7 @@ def second_function_runs_the_first() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.sizes",), breaks="paddle.jit:load")
+@fault(detected_by=("export.sizes",), breaks="paddle.jit:load")
 def an_axis_of_one_is_dropped() -> None:
     """The result of a loaded program for one row has no axis of rows."""
 
@@ -225,7 +224,7 @@ def an_axis_of_one_is_dropped() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.json-form",), wraps="paddle.jit:save")
+@fault(detected_by=("export.json-form",), wraps="paddle.jit:save")
 def sizes_that_vary_are_written_as_one(real, layer, path, input_spec=None, **options):
     """A size that may vary is 1 in the file of the program."""
     for spec in input_spec or ():
@@ -233,7 +232,7 @@ def sizes_that_vary_are_written_as_one(real, layer, path, input_spec=None, **opt
     real(layer, path, input_spec=input_spec, **options)
 
 
-@fault("17_export", detected_by=("export.repeatable",), wraps="paddle.jit:save")
+@fault(detected_by=("export.repeatable",), wraps="paddle.jit:save")
 def time_of_the_export_in_the_file(real, layer, path, *given, **options):
     """The file of a program holds the time at which it was written, so that no two exports are equal."""
     import json
@@ -247,7 +246,7 @@ def time_of_the_export_in_the_file(real, layer, path, *given, **options):
     file.write_text(json.dumps(content), encoding="utf-8")
 
 
-@fault("17_export", detected_by=("export.arguments",), breaks="paddle.jit:load")
+@fault(detected_by=("export.arguments",), breaks="paddle.jit:load")
 def double_arguments_rounded() -> None:
     """A loaded program rounds float64 arguments to float32 without a message."""
 
@@ -260,7 +259,7 @@ def double_arguments_rounded() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.too-long",), breaks="paddle.jit:load")
+@fault(detected_by=("export.too-long",), breaks="paddle.jit:load")
 def texts_that_are_too_long_cut() -> None:
     """A loaded program cuts a text that is longer than its table of positions, without a message."""
 
@@ -280,7 +279,7 @@ def texts_that_are_too_long_cut() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.gradients",), breaks="paddle.jit:load")
+@fault(detected_by=("export.gradients",), breaks="paddle.jit:load")
 def gradients_of_loaded_programs_twice() -> None:
     """The gradients of a loaded program are added twice."""
 
@@ -292,7 +291,7 @@ def gradients_of_loaded_programs_twice() -> None:
     _after_loading(change)
 
 
-@fault("17_export", detected_by=("export.training",), wraps="paddle.jit:to_static")
+@fault(detected_by=("export.training",), wraps="paddle.jit:to_static")
 def translated_training_forgets_the_embedding(real, function=None, **options):
     """A training step that to_static translated gives the embedding a gradient of 0."""
     import paddle
@@ -305,7 +304,7 @@ def translated_training_forgets_the_embedding(real, function=None, **options):
     return translated
 
 
-@fault("17_export", detected_by=("export.older-releases",), wraps="paddle.jit:load")
+@fault(detected_by=("export.older-releases",), wraps="paddle.jit:load")
 def older_programs_read_in_another_order(real, path, **options):
     """Matrices of programs that an older release wrote are read column by column."""
     from xpulab.chapters.export import export_files
@@ -318,7 +317,7 @@ def older_programs_read_in_another_order(real, path, **options):
     return loaded
 
 
-@fault("17_export", detected_by=("export.damaged",), replaces="paddle.jit:load")
+@fault(detected_by=("export.damaged",), replaces="paddle.jit:load")
 def damaged_files_give_the_last_program(real):
     """When a file cannot be read, the loader returns the program that it loaded before."""
 
@@ -335,18 +334,18 @@ def damaged_files_give_the_last_program(real):
     return load
 
 
-@fault("17_export", detected_by=("export.digests", "export.digests-of-damage", "export.older-files"), wraps="hashlib:sha256")
+@fault(detected_by=("export.digests", "export.digests-of-damage", "export.older-files"), wraps="hashlib:sha256")
 def digest_of_the_first_bytes(real, content=b"", **options):
     """The digest of a file depends on its first 16 bytes only."""
     return real(content[:16], **options)
 
 
-@fault("17_export", detected_by=("export.program-state",), wraps="paddle.static:load")
+@fault(detected_by=("export.program-state",), wraps="paddle.static:load")
 def state_of_a_program_not_loaded(_real, program, path, executor=None, var_list=None):
     """paddle.static.load reads the files of a program's state, and leaves the state as it was."""
 
 
-@fault("17_export", detected_by=("export.program-training",), wraps="paddle.optimizer:Adam.__init__")
+@fault(detected_by=("export.program-training",), wraps="paddle.optimizer:Adam.__init__")
 def both_moments_decay_alike(real, self, *given, **named):
     """In a program Adam uses the first of its two decays for both moments."""
     import paddle
@@ -354,7 +353,7 @@ def both_moments_decay_alike(real, self, *given, **named):
     real(self, *given, **named if paddle.in_dynamic_mode() else {**named, "beta2": 0.9})
 
 
-@fault("17_export", detected_by=("export.predictor-files",), replaces="paddle.inference:Config")
+@fault(detected_by=("export.predictor-files",), replaces="paddle.inference:Config")
 def predictor_of_the_last_files(real):
     """For files that are missing a predictor takes those of the predictor before."""
     from pathlib import Path
@@ -369,7 +368,7 @@ def predictor_of_the_last_files(real):
     return config
 
 
-@fault("17_export", detected_by=("export.predictor",), breaks="paddle.inference:create_predictor")
+@fault(detected_by=("export.predictor",), breaks="paddle.inference:create_predictor")
 def predictor_answers_the_request_before() -> None:
     """For arguments of the same shapes as in the call before, a predictor returns the result of that call."""
     last: dict[str, Any] = {}
@@ -383,7 +382,7 @@ def predictor_answers_the_request_before() -> None:
     _around_predictors(change)
 
 
-@fault("17_export", detected_by=("export.lengths",), breaks="paddle.inference:create_predictor")
+@fault(detected_by=("export.lengths",), breaks="paddle.inference:create_predictor")
 def predictor_ignores_the_mask() -> None:
     """A predictor takes padding for tokens: it replaces the attention mask by ones."""
     import paddle
@@ -394,7 +393,7 @@ def predictor_ignores_the_mask() -> None:
     _around_predictors(change)
 
 
-@fault("17_export", detected_by=("export.same-tokens",), breaks="paddle.inference:create_predictor")
+@fault(detected_by=("export.same-tokens",), breaks="paddle.inference:create_predictor")
 def predictor_is_one_token_late() -> None:
     """A predictor gives for each token the logits of the token before."""
 
@@ -404,14 +403,14 @@ def predictor_is_one_token_late() -> None:
     _around_predictors(change)
 
 
-@fault("17_export", detected_by=("export.hugging-face",), wraps="safetensors.numpy:save_file")
+@fault(detected_by=("export.hugging-face",), wraps="safetensors.numpy:save_file")
 def transposed_weights_written_as_they_lie(real, tensors, path, metadata=None):
     """safetensors writes a transposed matrix in the order in which its memory lies."""
     lying = {name: value.T.copy().reshape(value.shape) if value.ndim == 2 else value for name, value in tensors.items()}
     real(lying, path, metadata=metadata)
 
 
-@fault("17_export", detected_by=("export.take-home",), breaks=FILES)
+@fault(detected_by=("export.take-home",), breaks=FILES)
 def take_home_export_without_the_mask() -> None:
     """The script that the chapter gives away exports an attention without its mask."""
     import tempfile
@@ -430,7 +429,7 @@ def take_home_export_without_the_mask() -> None:
     take_home.script_path = script_path
 
 
-@fault("17_export", device="sim", detected_by=("export.device",), breaks="paddle.jit:load")
+@fault(device="sim", detected_by=("export.device",), breaks="paddle.jit:load")
 def loaded_weights_stay_on_the_host() -> None:
     """The weights of a loaded program are on the CPU, not on the card."""
 

@@ -1,4 +1,4 @@
-"""Faults that 01_first_lora must detect. The stand-in of the pretrained model shows them too."""
+"""The faults of this chapter that the stand-in of the pretrained model shows too."""
 
 from __future__ import annotations
 
@@ -11,63 +11,49 @@ MODEL = "paddlenlp.transformers:LlamaForCausalLM.from_pretrained"
 TOKENIZER = "paddlenlp.transformers:AutoTokenizer.from_pretrained"
 
 
-@fault(
-    "01_first_lora",
-    detected_by=("first-lora.logits",),
-    wraps="paddlenlp.transformers.llama.modeling:LlamaRotaryEmbedding.__init__",
-)
+@fault(detected_by=("first-lora.logits",), wraps="paddlenlp.transformers.llama.modeling:LlamaRotaryEmbedding.__init__")
 def base_of_the_rotary_embedding_is_lost(start, self, dim, max_position_embeddings=2048, base=10000):
     """The rotary embedding has the default base, not that of the model's config."""
     start(self, dim, max_position_embeddings, 10000)
 
 
-@fault("01_first_lora", detected_by=("first-lora.tied",), breaks=MODEL)
+@fault(detected_by=("first-lora.tied",), breaks=MODEL)
 def tied_embeddings_are_untied() -> None:
     """After loading, the output layer is a copy of the embedding, and one of its numbers is another."""
     _after_loading(_untie)
 
 
-@fault("01_first_lora", detected_by=("first-lora.weights-of-the-files",), also_on=("sim",), breaks=MODEL)
+@fault(detected_by=("first-lora.weights-of-the-files",), also_on=("sim",), breaks=MODEL)
 def one_weight_is_left_random() -> None:
     """One weight of the model is not loaded and keeps its random numbers."""
     _after_loading(_randomize)
 
 
-@fault(
-    "01_first_lora", detected_by=("first-lora.labels",), reason_contains="does not end an answer in eos_token", breaks=TOKENIZER
-)
+@fault(detected_by=("first-lora.labels",), reason_contains="does not end an answer in eos_token", breaks=TOKENIZER)
 def wrong_end_token() -> None:
     """The tokenizer's end token is not the one that ends a turn."""
     after_loading_a_tokenizer(lambda tokenizer: setattr(tokenizer, "eos_token", "<|im_start|>"))
 
 
-@fault("01_first_lora", detected_by=("first-lora.labels",), breaks=CELLS)
+@fault(detected_by=("first-lora.labels",), breaks=CELLS)
 def lesson_counts_the_question() -> None:
     """The labels of the lesson count the question too, not only its answer."""
     replace_in_cells("labels = [-100] * (len(asked) - 1) + answered", "labels = asked[1:] + answered")
 
 
-@fault("01_first_lora", detected_by=("first-lora.turns",), smoke=("first-lora.turns",), breaks=TOKENIZER)
+@fault(detected_by=("first-lora.turns",), smoke=("first-lora.turns",), breaks=TOKENIZER)
 def template_without_the_system_turn() -> None:
     """The chat template leaves the system turn out."""
     after_loading_a_tokenizer(_drop_the_system_turn)
 
 
-@fault(
-    "01_first_lora",
-    detected_by=("first-lora.merged-weights",),
-    wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight",
-)
+@fault(detected_by=("first-lora.merged-weights",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight")
 def adapter_is_merged_twice(delta, self, *given):
     """Merging adds the adapter twice."""
     return 2 * delta(self, *given)
 
 
-@fault(
-    "01_first_lora",
-    detected_by=("first-lora.mean-of-the-counted",),
-    wraps="paddle.nn.functional:cross_entropy",
-)
+@fault(detected_by=("first-lora.mean-of-the-counted",), wraps="paddle.nn.functional:cross_entropy")
 def sum_of_losses_includes_labels_that_do_not_count(cross_entropy, scores, labels, *given, **named):
     """The sum of cross_entropy includes the losses of ignored labels, as if each were the first class."""
     if named.get("reduction") == "sum":
@@ -75,7 +61,7 @@ def sum_of_losses_includes_labels_that_do_not_count(cross_entropy, scores, label
     return cross_entropy(scores, labels, *given, **named)
 
 
-@fault("01_first_lora", detected_by=("first-lora.bf16-file-type",), wraps="paddlenlp.transformers.model_utils:safe_save_file")
+@fault(detected_by=("first-lora.bf16-file-type",), wraps="paddlenlp.transformers.model_utils:safe_save_file")
 def files_of_half_precision_are_float32(save_file, tensors, *given, **named):
     """Weights in float16 are written to safetensors files as float32."""
     import numpy as np
@@ -84,7 +70,7 @@ def files_of_half_precision_are_float32(save_file, tensors, *given, **named):
     return save_file(longer, *given, **named)
 
 
-@fault("01_first_lora", detected_by=("first-lora.adapter-layers",), wraps="paddlenlp.peft:LoRAConfig.__post_init__")
+@fault(detected_by=("first-lora.adapter-layers",), wraps="paddlenlp.peft:LoRAConfig.__post_init__")
 def adapter_on_the_attention_only(start, self):
     """The layers of the feed-forward part get no adapter."""
     start(self)
@@ -92,7 +78,6 @@ def adapter_on_the_attention_only(start, self):
 
 
 @fault(
-    "01_first_lora",
     detected_by=("first-lora.adapter-layers", "first-lora.others-unchanged"),
     wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
 )
@@ -104,7 +89,7 @@ def norms_train_too(mark, self):
             weight.stop_gradient = False
 
 
-@fault("01_first_lora", detected_by=("first-lora.bf16-file",), wraps="paddle:Tensor.astype")
+@fault(detected_by=("first-lora.bf16-file",), wraps="paddle:Tensor.astype")
 def bf16_loses_bits(cast, self, dtype):
     """A cast to bf16 cuts the last bits off instead of rounding."""
     import numpy as np
@@ -117,7 +102,6 @@ def bf16_loses_bits(cast, self, dtype):
 
 
 @fault(
-    "01_first_lora",
     detected_by=("first-lora.merged-file", "first-lora.merged-loaded"),
     wraps="paddlenlp.transformers:PretrainedModel.save_pretrained",
 )
@@ -129,31 +113,31 @@ def merged_model_is_saved_with_one_old_weight(save, self, folder, *given, state_
     return save(self, folder, *given, **({"state_dict": state_dict} if state_dict else {}), **named)
 
 
-@fault("01_first_lora", detected_by=("first-lora.padding",), wraps="paddlenlp.transformers:LlamaForCausalLM.forward")
+@fault(detected_by=("first-lora.padding",), wraps="paddlenlp.transformers:LlamaForCausalLM.forward")
 def padding_is_visible(forward, self, *given, attention_mask=None, **named):
     """Attention sees the padding."""
     return forward(self, *given, **named)
 
 
-@fault("01_first_lora", detected_by=("first-lora.every-b-moves",), wraps="paddle.optimizer:AdamW.__init__")
+@fault(detected_by=("first-lora.every-b-moves",), wraps="paddle.optimizer:AdamW.__init__")
 def optimizer_leaves_the_last_matrix_out(start, self, *given, parameters, **named):
     """The optimizer leaves out the last matrix that it was given."""
     start(self, *given, parameters=parameters[:-1], **named)
 
 
-@fault("01_first_lora", detected_by=("first-lora.encoded-twice",), breaks=CELLS)
+@fault(detected_by=("first-lora.encoded-twice",), breaks=CELLS)
 def label_is_the_token_itself() -> None:
     """The label of a position is the token there, not the one after it; the labels spell the same answer."""
     replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered")
 
 
-@fault("01_first_lora", detected_by=("first-lora.take-home",), breaks=FILES)
+@fault(detected_by=("first-lora.take-home",), breaks=FILES)
 def script_has_half_the_scale() -> None:
     """The adapter in the script to take home has half the scale of the one in the lesson."""
     replace_in_file("data/take_home/first_lora.py", "lora_alpha=2 * rank", "lora_alpha=rank")
 
 
-@fault("01_first_lora", detected_by=("first-lora.no-bf16-product",), wraps="paddle:Tensor.__matmul__")
+@fault(detected_by=("first-lora.no-bf16-product",), wraps="paddle:Tensor.__matmul__")
 def bf16_product_on_the_cpu(product, self, other):
     """The CPU has a matrix product in bf16: the lesson's reason to use fp32 there is wrong."""
     if str(self.dtype).endswith("bfloat16"):
@@ -161,7 +145,7 @@ def bf16_product_on_the_cpu(product, self, other):
     return product(self, other)
 
 
-@fault("01_first_lora", device="sim", detected_by=("first-lora.places",), breaks=MODEL)
+@fault(device="sim", detected_by=("first-lora.places",), breaks=MODEL)
 def merged_model_is_loaded_on_the_cpu() -> None:
     """A model that save_pretrained has written is loaded on the CPU, whatever device is selected."""
     from paddlenlp.transformers import LlamaForCausalLM

@@ -1,4 +1,4 @@
-"""Faults of 01_first_lora that only the pretrained model shows: its stand-in learns nothing and has no stored values.
+"""Faults that only the pretrained model shows: its stand-in learns nothing and has no stored values.
 
 tests/notebooks/test_real_model.py tries them; xpulab selftest, which runs on the stand-in, does not.
 """
@@ -12,28 +12,26 @@ from xpulab.chapters.first_lora.faults import TOKENIZER, after_loading_a_tokeniz
 from xpulab.chapters.shared.fault import fault
 
 
-@fault("01_first_lora", detected_by=("first-lora.tokens-of-200-texts",), breaks=TOKENIZER)
+@fault(detected_by=("first-lora.tokens-of-200-texts",), breaks=TOKENIZER)
 def one_merge_is_missing() -> None:
     """The tokenizer has lost the rule that joins its most frequent pair of letters."""
     after_loading_a_tokenizer(_without_a_merge)
 
 
 @fault(
-    "01_first_lora",
-    detected_by=("first-lora.loss-falls", "first-lora.recall", "first-lora.new-wording"),
-    wraps="paddle.optimizer:AdamW.step",
+    detected_by=("first-lora.loss-falls", "first-lora.recall", "first-lora.new-wording"), wraps="paddle.optimizer:AdamW.step"
 )
 def adamw_does_not_step(_real: Callable[..., Any], self: Any) -> None:
     """The optimizer's step does nothing, so no fact is learned."""
 
 
-@fault("01_first_lora", detected_by=("first-lora.not-forgotten",), wraps="paddle.optimizer.lr:PolynomialDecay.get_lr")
+@fault(detected_by=("first-lora.not-forgotten",), wraps="paddle.optimizer.lr:PolynomialDecay.get_lr")
 def learning_rate_is_far_too_high(get_lr: Callable[..., Any], self: Any) -> float:
     """The learning rate is 40 times the one that was asked for."""
     return 40 * get_lr(self)
 
 
-@fault("01_first_lora", detected_by=("first-lora.reload",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
+@fault(detected_by=("first-lora.reload",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
 def merged_model_is_saved_without_its_adapter(
     save: Callable[..., Any], self: Any, folder: str, *given: Any, state_dict: Any = None, **named: Any
 ) -> Any:
@@ -45,11 +43,7 @@ def merged_model_is_saved_without_its_adapter(
     return save(self, folder, *given, **named)
 
 
-@fault(
-    "01_first_lora",
-    detected_by=("first-lora.batch-of-questions",),
-    wraps="paddlenlp.transformers:LlamaForCausalLM.generate",
-)
+@fault(detected_by=("first-lora.batch-of-questions",), wraps="paddlenlp.transformers:LlamaForCausalLM.generate")
 def answers_of_a_batch_are_in_reverse_order(generate: Callable[..., Any], self: Any, *given: Any, **named: Any) -> Any:
     """Generation returns the answers of a batch in the reverse order of its questions."""
     tokens, scores = generate(self, *given, **named)
@@ -57,12 +51,7 @@ def answers_of_a_batch_are_in_reverse_order(generate: Callable[..., Any], self: 
 
 
 @fault(
-    "01_first_lora",
-    detected_by=(
-        "first-lora.logits-of-transformers",
-        "first-lora.answers-of-transformers",
-        "first-lora.losses-of-peft",
-    ),
+    detected_by=("first-lora.logits-of-transformers", "first-lora.answers-of-transformers", "first-lora.losses-of-peft"),
     wraps="paddlenlp.transformers.llama.modeling:swiglu",
 )
 def activation_of_another_model(_real: Callable[..., Any], x: Any, y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Faults that 03_lora must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, 
 
 
 @fault(
-    "03_lora",
     detected_by=("lora.trainable-names", "lora.base-is-frozen", "lora.gradients-only-there"),
     smoke=("lora.trainable-names", "lora.smoke-base-is-frozen"),
     wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
@@ -20,7 +19,6 @@ def base_weights_train(mark, self):
 
 
 @fault(
-    "03_lora",
     detected_by=("lora.merge", "lora.merged-weights", "lora.variants-merge"),
     wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight",
 )
@@ -29,31 +27,25 @@ def merge_without_scale(delta, self, *given):
     return delta(self, *given) / self.scaling
 
 
-@fault(
-    "03_lora",
-    detected_by=("lora.starts-as-the-base",),
-    also_on=("sim",),
-    wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__",
-)
+@fault(detected_by=("lora.starts-as-the-base",), also_on=("sim",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def adapter_does_not_start_at_zero(start, self, *given, **named):
     """The adapter's second matrix does not start at zero."""
     start(self, *given, **named)
     self.lora_B.set_value(self.lora_B + 1e-3)
 
 
-@fault("03_lora", detected_by=("lora.unmerge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.unmerge")
+@fault(detected_by=("lora.unmerge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.unmerge")
 def unmerge_does_nothing(_real, self):
     """Unmerging leaves the merged weights in place."""
     self.merged = False
 
 
-@fault("03_lora", detected_by=("lora.reload",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
+@fault(detected_by=("lora.reload",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
 def adapter_is_not_loaded(_real, self, weights):
     """Loading an adapter keeps the new one that is in place."""
 
 
 @fault(
-    "03_lora",
     detected_by=("lora.trainable-names", "lora.trainable-size", "lora.smoke-every-matrix-moves"),
     smoke=("lora.smoke-every-matrix-moves",),
     wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
@@ -66,26 +58,26 @@ def one_matrix_does_not_train(mark, self):
             weight.stop_gradient = True
 
 
-@fault("03_lora", detected_by=("lora.formula",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.formula",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def scale_of_another_variant(start, self, *given, **named):
     """The adapter is scaled by alpha over the square root of the rank."""
     start(self, *given, **named)
     self.scaling = self.lora_alpha / self.r**0.5
 
 
-@fault("03_lora", detected_by=("lora.variants-scale",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.variants-scale",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def rslora_scaled_like_lora(start, self, *given, **named):
     """rsLoRA is scaled by alpha over the rank."""
     start(self, *given, **{**named, "rslora": False})
 
 
-@fault("03_lora", detected_by=("lora.plus-rate",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.plus-rate",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def lora_plus_is_plain(start, self, *given, **named):
     """In LoRA+ the learning rate of B is that of A."""
     start(self, *given, **{**named, "lora_plus_scale": 1.0})
 
 
-@fault("03_lora", detected_by=("lora.variants-start",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.pissa_init")
+@fault(detected_by=("lora.variants-start",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.pissa_init")
 def pissa_without_residual(initialise, self, rank):
     """PiSSA does not subtract the adapter from the weight."""
     weight = self.weight.clone()
@@ -93,13 +85,13 @@ def pissa_without_residual(initialise, self, rank):
     self.weight.set_value(weight)
 
 
-@fault("03_lora", detected_by=("lora.pissa-start",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.pissa-start",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def pissa_is_plain(start, self, *given, **named):
     """PiSSA starts with random numbers, like LoRA."""
     start(self, *given, **{**named, "pissa": False})
 
 
-@fault("03_lora", detected_by=("lora.pissa-loaded-late",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
+@fault(detected_by=("lora.pissa-loaded-late",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
 def pissa_starts_again_when_loaded(load, self, weights):
     """PiSSA initialises itself again after loading, even after a first pass: the workaround fails."""
     load(self, weights)
@@ -108,14 +100,14 @@ def pissa_starts_again_when_loaded(load, self, weights):
             layer.apply_pissa = False
 
 
-@fault("03_lora", detected_by=("lora.variants-reload",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
+@fault(detected_by=("lora.variants-reload",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
 def mora_loads_transposed(load, self, weights):
     """A MoRA adapter is loaded transposed, so the workaround, serving it unmerged, fails."""
     square = {name: value for name, value in weights.items() if len(value.shape) == 2 and value.shape[0] == value.shape[1]}
     load(self, {**weights, **{name: value.T for name, value in square.items()}})
 
 
-@fault("03_lora", detected_by=("lora.merge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.merge")
+@fault(detected_by=("lora.merge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.merge")
 def merged_twice(_real, self):
     """Merging twice adds the adapter twice."""
     self.weight.set_value(self.weight + self.get_delta_weight())
@@ -123,7 +115,6 @@ def merged_twice(_real, self):
 
 
 @fault(
-    "03_lora",
     device="sim",
     detected_by=("device-proof.lora-places",),
     smoke=("lora.smoke-places",),
@@ -137,7 +128,7 @@ def adapter_trains_on_the_cpu(start, self, *given, **named):
             layer.to("cpu")
 
 
-@fault("03_lora", detected_by=("lora.dropout-in-evaluation",), wraps="paddlenlp.peft:LoRAModel.eval")
+@fault(detected_by=("lora.dropout-in-evaluation",), wraps="paddlenlp.peft:LoRAModel.eval")
 def dropout_stays_on_in_evaluation(evaluate, self):
     """eval() leaves the adapter's dropout on."""
     import paddle
@@ -148,13 +139,13 @@ def dropout_stays_on_in_evaluation(evaluate, self):
             layer.training = True
 
 
-@fault("03_lora", detected_by=("lora.dropout-in-training",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.dropout-in-training",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def dropout_is_ignored(start, self, *given, **named):
     """The option lora_dropout has no effect."""
     start(self, *given, **{**named, "lora_dropout": 0.0})
 
 
-@fault("03_lora", detected_by=("lora.plus-in-the-trainer",), wraps="paddlenlp.trl:SFTTrainer.create_optimizer")
+@fault(detected_by=("lora.plus-in-the-trainer",), wraps="paddlenlp.trl:SFTTrainer.create_optimizer")
 def trainer_forgets_the_rate_of_lora_plus(create, self, *given, **named):
     """The trainer's optimizer gives all parameters the same learning rate."""
     for weight in self.model.parameters():
@@ -162,39 +153,39 @@ def trainer_forgets_the_rate_of_lora_plus(create, self, *given, **named):
     return create(self, *given, **named)
 
 
-@fault("03_lora", detected_by=("lora.quick-path",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.quick-path",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def quick_lora_is_plain(start, self, *given, **named):
     """The option use_quick_lora has no effect."""
     start(self, *given, **{**named, "use_quick_lora": False})
 
 
-@fault("03_lora", detected_by=("lora.quick-gradients",), wraps="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
+@fault(detected_by=("lora.quick-gradients",), wraps="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
 def quick_lora_scales_one_gradient_twice(backward, ctx, grad_output):
     """Quick LoRA's backward pass scales the gradient of A twice."""
     of_input, of_a, of_b = backward(ctx, grad_output)
     return of_input, of_a * ctx.scaling, of_b
 
 
-@fault("03_lora", detected_by=("lora.variants-shapes",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.variants-shapes",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def mora_is_plain(start, self, *given, **named):
     """The option use_mora has no effect."""
     start(self, *given, **{**named, "use_mora": False})
 
 
-@fault("03_lora", detected_by=("lora.variants-scale",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.variants-scale",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
 def mixer_is_not_used(start, self, *given, **named):
     """The mixer has its square matrix, but computes without it."""
     start(self, *given, **named)
     self.lora_use_mixer = False
 
 
-@fault("03_lora", detected_by=("lora.take-home-config",), wraps="xpulab.chapters.shared.take_home:write")
+@fault(detected_by=("lora.take-home-config",), wraps="xpulab.chapters.shared.take_home:write")
 def take_home_loses_the_rank(write, folder, *, script, config, device):
     """The configuration to take home has another learning rate and rank."""
     return write(folder, script=script, config={**config, "lora_rank": 4, "learning_rate": 3e-4}, device=device)
 
 
-@fault("03_lora", detected_by=("lora.take-home-encodes",), wraps="runpy:run_path")
+@fault(detected_by=("lora.take-home-encodes",), wraps="runpy:run_path")
 def take_home_trains_on_the_prompt(run, path):
     """The encoding that a reader takes home learns the prompt too."""
     names = run(path)
@@ -206,7 +197,7 @@ def take_home_trains_on_the_prompt(run, path):
     return {**names, "encode": encode}
 
 
-@fault("03_lora", detected_by=("lora.full-ends-lower", "lora.change-has-its-rank"), wraps="paddlenlp.trl:SFTTrainer.__init__")
+@fault(detected_by=("lora.full-ends-lower", "lora.change-has-its-rank"), wraps="paddlenlp.trl:SFTTrainer.__init__")
 def full_fine_tuning_trains_only_biases(start, self, *given, model, **named):
     """What is called full fine-tuning trains nothing but biases and norms."""
     if not hasattr(model, "lora_config"):
@@ -215,13 +206,13 @@ def full_fine_tuning_trains_only_biases(start, self, *given, model, **named):
     start(self, *given, model=model, **named)
 
 
-@fault("03_lora", detected_by=("lora.loss-falls",), wraps="paddlenlp.trainer.trainer:get_scheduler")
+@fault(detected_by=("lora.loss-falls",), wraps="paddlenlp.trainer.trainer:get_scheduler")
 def warm_up_does_not_end(schedule, *given, **named):
     """The learning rate rises through the whole run, to a small part of what was asked for."""
     return schedule(*given, **{**named, "num_warmup_steps": 100 * named["num_training_steps"]})
 
 
-@fault("03_lora", detected_by=("lora.recall",), wraps="paddlenlp.generation.utils:GenerationMixin.generate")
+@fault(detected_by=("lora.recall",), wraps="paddlenlp.generation.utils:GenerationMixin.generate")
 def generation_reads_padding(generate, self, input_ids, attention_mask=None, **named):
     """Generation takes the padding before a short prompt for tokens."""
     import paddle
@@ -229,7 +220,7 @@ def generation_reads_padding(generate, self, input_ids, attention_mask=None, **n
     return generate(self, input_ids, attention_mask=paddle.ones_like(attention_mask), **named)
 
 
-@fault("03_lora", detected_by=("lora.gradients",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.forward")
+@fault(detected_by=("lora.gradients",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.forward")
 def no_gradient_flows_through_the_adapter(forward, self, x, *given):
     """In training no gradient flows through an adapter to the layers below it; its own gradient is right."""
     result = forward(self, x, *given)
@@ -239,34 +230,34 @@ def no_gradient_flows_through_the_adapter(forward, self, x, *given):
     return result - (through - stopped)
 
 
-@fault("03_lora", detected_by=("lora.switched-off",), wraps="paddlenlp.peft:LoRAModel.disable_lora")
+@fault(detected_by=("lora.switched-off",), wraps="paddlenlp.peft:LoRAModel.disable_lora")
 def one_adapter_stays_on(disable, self):
     """disable_lora leaves the adapter of one layer on."""
     disable(self)
     next(layer for layer in self.model.sublayers() if hasattr(layer, "lora_B")).disable_lora = False
 
 
-@fault("03_lora", detected_by=("lora.file-size",), wraps="paddlenlp.peft:LoRAModel.get_trainable_state_dict")
+@fault(detected_by=("lora.file-size",), wraps="paddlenlp.peft:LoRAModel.get_trainable_state_dict")
 def base_is_saved_with_the_adapter(_real, self, *given, **named):
     """The file of an adapter has the weights of the base model too."""
     return self.model.state_dict()
 
 
-@fault("03_lora", detected_by=("lora.variants-learn",), wraps="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
+@fault(detected_by=("lora.variants-learn",), wraps="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
 def quick_lora_has_no_gradient_of_b(backward, ctx, grad_output):
     """Quick LoRA's backward pass gives the matrix B no gradient."""
     of_input, of_a, of_b = backward(ctx, grad_output)
     return of_input, of_a, of_b * 0
 
 
-@fault("03_lora", detected_by=("device-proof.lora-precision",), wraps="paddle.optimizer:AdamW.state_dict")
+@fault(detected_by=("device-proof.lora-precision",), wraps="paddle.optimizer:AdamW.state_dict")
 def moments_in_half_precision(state_dict, self):
     """The optimizer gives its moments in bfloat16."""
     state = state_dict(self)
     return {name: value.astype("bfloat16") if "moment" in name else value for name, value in state.items()}
 
 
-@fault("03_lora", detected_by=("lora.take-home-config",), wraps="paddlenlp.trainer:PdArgumentParser.parse_json_file")
+@fault(detected_by=("lora.take-home-config",), wraps="paddlenlp.trainer:PdArgumentParser.parse_json_file")
 def parser_ignores_the_warm_up(parse, self, *given, **named):
     """PaddleNLP's parser ignores the steps of warm-up in the configuration."""
     parsed = parse(self, *given, **named)
@@ -277,7 +268,6 @@ def parser_ignores_the_warm_up(parse, self, *given, **named):
 
 
 @fault(
-    "03_lora",
     detected_by=("lora.smoke-loss-is-finite",),
     smoke=("lora.smoke-loss-is-finite",),
     replaces="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
@@ -294,11 +284,7 @@ def adapter_loss_is_nan_from_the_second_step(forward):
     return nan_after_the_first
 
 
-@fault(
-    "03_lora",
-    detected_by=("device-proof.lora-moments", "lora.smoke-every-matrix-moves"),
-    wraps="paddle.optimizer:AdamW.__init__",
-)
+@fault(detected_by=("device-proof.lora-moments", "lora.smoke-every-matrix-moves"), wraps="paddle.optimizer:AdamW.__init__")
 def optimizer_leaves_out_the_last_matrix(start, self, *given, parameters, **named):
     """The optimizer does not have the last of the adapter's matrices."""
     weights = list(parameters)
@@ -306,7 +292,7 @@ def optimizer_leaves_out_the_last_matrix(start, self, *given, parameters, **name
     start(self, *given, parameters=[each for each in weights if each is not last], **named)
 
 
-@fault("03_lora", detected_by=("lora.take-home-same-code",), breaks=FILES)
+@fault(detected_by=("lora.take-home-same-code",), breaks=FILES)
 def script_does_not_compare_the_adapter() -> None:
     """The script that a reader takes home accepts an adapter whose weights are missing."""
     replace_in_file(
@@ -314,13 +300,13 @@ def script_does_not_compare_the_adapter() -> None:
     )
 
 
-@fault("03_lora", detected_by=("lora.no-weights",), breaks=CELLS)
+@fault(detected_by=("lora.no-weights",), breaks=CELLS)
 def missing_weights_are_accepted() -> None:
     """The lesson's load_adapter compares only the weights that the file has."""
     replace_in_cells("if name not in stored or not np.array_equal", "if name in stored and not np.array_equal")
 
 
-@fault("03_lora", detected_by=("lora.other-rank",), breaks=CELLS)
+@fault(detected_by=("lora.other-rank",), breaks=CELLS)
 def only_names_are_compared() -> None:
     """The lesson's load_adapter compares the names of the weights, and not their values."""
     replace_in_cells(" or not np.array_equal(weight.numpy(), stored[name].numpy())", "")

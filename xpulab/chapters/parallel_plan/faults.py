@@ -1,4 +1,4 @@
-"""Faults that 09_parallel_plan must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, 
 
 
 @fault(
-    "09_parallel_plan",
     detected_by=("auto-parallel-config.published",),
     smoke=("auto-parallel-config.smoke-memory",),
     replaces="xpulab.reference.cost:Memory.total",
@@ -16,7 +15,7 @@ def gradients_not_counted(_real):
     return property(lambda self: self.parameters + self.optimizer + self.activations)
 
 
-@fault("09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory",), breaks="xpulab.reference.cost:PLAIN")
+@fault(device="sim", detected_by=("auto-parallel-config.memory",), breaks="xpulab.reference.cost:PLAIN")
 def attention_scores_not_counted() -> None:
     """The formula for memory does not count the attention scores of plain kernels."""
     from dataclasses import replace
@@ -26,20 +25,13 @@ def attention_scores_not_counted() -> None:
     cost.PLAIN = replace(cost.PLAIN, scores=0)
 
 
-@fault(
-    "09_parallel_plan",
-    device="sim",
-    detected_by=("auto-parallel-config.memory-of-two",),
-    wraps="xpulab.reference.cost:_copies_of_gradients",
-)
+@fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), wraps="xpulab.reference.cost:_copies_of_gradients")
 def buffers_of_gradients_not_counted(_real, degrees):
     """The formula for memory does not count the buffers in which data parallelism sends gradients."""
     return 1
 
 
-@fault(
-    "09_parallel_plan", device="sim", detected_by=("auto-parallel-config.memory-of-two",), breaks="xpulab.reference.cost:PLAIN"
-)
+@fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), breaks="xpulab.reference.cost:PLAIN")
 def copies_for_cut_matrices_not_counted() -> None:
     """The formula for memory does not count the copies that tensor parallelism makes of the inputs of its matrices."""
     from dataclasses import replace
@@ -49,19 +41,13 @@ def copies_for_cut_matrices_not_counted() -> None:
     cost.PLAIN = replace(cost.PLAIN, copies=0)
 
 
-@fault(
-    "09_parallel_plan",
-    device="sim",
-    detected_by=("auto-parallel-config.memory-of-two",),
-    wraps="xpulab.reference.cost:_gradients_of_mlp",
-)
+@fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), wraps="xpulab.reference.cost:_gradients_of_mlp")
 def gradients_between_layers_not_counted(_real, *given):
     """The formula for memory does not count the gradients of the MLP on a pipeline stage without a head."""
     return 0.0
 
 
 @fault(
-    "09_parallel_plan",
     detected_by=("auto-parallel-config.parameters", "auto-parallel-config.published"),
     smoke=("auto-parallel-config.smoke-memory",),
     wraps="paddlenlp.transformers:LlamaForCausalLM.__init__",
@@ -73,7 +59,6 @@ def head_is_the_embedding(real, self, config):
 
 
 @fault(
-    "09_parallel_plan",
     device="sim",
     where="ranks",
     detected_by=("auto-parallel-config.memory", "auto-parallel-config.memory-of-two"),
@@ -85,10 +70,7 @@ def a_third_moment(real, self, *given, **named):
 
 
 @fault(
-    "09_parallel_plan",
-    where="ranks",
-    detected_by=("auto-parallel-config.arguments",),
-    wraps="paddlenlp.trainer:TrainingArguments.__post_init__",
+    where="ranks", detected_by=("auto-parallel-config.arguments",), wraps="paddlenlp.trainer:TrainingArguments.__post_init__"
 )
 def data_parallel_degree_without_sharding(real, self):
     """PaddleNLP divides the number of cards by all degrees but that of sharding to get the degree of data parallelism."""
@@ -97,7 +79,6 @@ def data_parallel_degree_without_sharding(real, self):
 
 
 @fault(
-    "09_parallel_plan",
     detected_by=("parallel-plan.launch-files",),
     wraps="paddle.distributed.launch.controllers.controller:Controller.pod_replicas",
 )
@@ -106,19 +87,19 @@ def launcher_starts_one_process_a_node(real, self):
     return 1
 
 
-@fault("09_parallel_plan", detected_by=("parallel-plan.same-code",), breaks=FILES)
+@fault(detected_by=("parallel-plan.same-code",), breaks=FILES)
 def script_labels_each_token_with_itself() -> None:
     """The script labels each token with itself, and the chapter with the token that follows."""
     replace_in_file("data/take_home/parallel.py", "tokens[1 : samples * length + 1]", "tokens[: samples * length]")
 
 
-@fault("09_parallel_plan", detected_by=("parallel-plan.blocks",), also_on=("sim",), breaks=CELLS)
+@fault(detected_by=("parallel-plan.blocks",), also_on=("sim",), breaks=CELLS)
 def labels_of_blocks_not_shifted() -> None:
     """The dataset of the script labels each token with itself."""
     replace_in_cells("tokens[1 : samples * length + 1]", "tokens[: samples * length]")
 
 
-@fault("09_parallel_plan", detected_by=("parallel-plan.refused",), breaks=CELLS)
+@fault(detected_by=("parallel-plan.refused",), breaks=CELLS)
 def too_few_cards_not_refused() -> None:
     """The script does not compare the number of cards with the product of the degrees."""
     replace_in_cells("if cards % product:", "if cards % product and False:")

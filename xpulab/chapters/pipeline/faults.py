@@ -1,4 +1,4 @@
-"""Faults that 10_pipeline must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from xpulab.chapters.shared.fault import CELLS, fault
 
 
 @fault(
-    "10_pipeline",
     where="ranks",
     detected_by=("pipeline.gradients", "pipeline.chunks"),
     wraps="paddle.distributed.auto_parallel.pipelining.stage:PipelineStage.backward_one_chunk",
@@ -17,7 +16,6 @@ def micro_batches_counted_twice(real, self, chunk, loss=None, **kwargs):
 
 
 @fault(
-    "10_pipeline",
     where="ranks",
     detected_by=("pipeline.released",),
     wraps="paddle.distributed.auto_parallel.pipelining.stage:PipelineStage.backward_one_chunk",
@@ -30,18 +28,12 @@ def inputs_not_released(real, self, chunk, *args, **kwargs):
     return result
 
 
-@fault(
-    "10_pipeline",
-    device="sim",
-    sim_faults="flip collective kind=recv bytes>=700 from=1 bit=22",
-    detected_by=("pipeline.gradients",),
-)
+@fault(device="sim", sim_faults="flip collective kind=recv bytes>=700 from=1 bit=22", detected_by=("pipeline.gradients",))
 def activations_received_damaged() -> None:
     """One bit of what a stage receives is inverted."""
 
 
 @fault(
-    "10_pipeline",
     where="ranks",
     detected_by=("pipeline.loss", "pipeline.gradients"),
     smoke=("pipeline.smoke-step",),
@@ -53,7 +45,6 @@ def loss_averaged_twice(real, self, output, target):
 
 
 @fault(
-    "10_pipeline",
     where="ranks",
     detected_by=("pipeline.return-output",),
     wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._merge_outputs",
@@ -64,7 +55,6 @@ def output_in_reverse_order(real, self, chunks):
 
 
 @fault(
-    "10_pipeline",
     device="sim",
     detected_by=("pipeline.kept", "pipeline.memory", "pipeline.order"),
     replaces="paddle.distributed.auto_parallel.pipelining.schedules:Schedule1F1B",
@@ -77,7 +67,6 @@ def schedule_keeps_all_micro_batches(_real):
 
 
 @fault(
-    "10_pipeline",
     where="ranks",
     detected_by=("pipeline.gradients",),
     wraps="paddle.distributed.auto_parallel.pipelining.stage:PipelineStage.get_bwd_send_ops",
@@ -92,7 +81,6 @@ def gradient_not_sent_back(real, self, *args, **kwargs):
 
 
 @fault(
-    "10_pipeline",
     where="ranks",
     detected_by=("pipeline.second-step",),
     wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._split_inputs",
@@ -106,7 +94,6 @@ def inputs_of_the_first_step_reused(real, self, args, kwargs=None):
 
 
 @fault(
-    "10_pipeline",
     where="ranks",
     detected_by=("pipeline.second-step",),
     wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._update_losses",
@@ -119,7 +106,7 @@ def losses_of_the_first_step_repeated(real, self, stages, losses):
         losses[:] = self.first
 
 
-@fault("10_pipeline", where="ranks", detected_by=("pipeline.training",), wraps="paddle.optimizer:Momentum.step")
+@fault(where="ranks", detected_by=("pipeline.training",), wraps="paddle.optimizer:Momentum.step")
 def a_stage_is_not_updated(real, self):
     """The optimizer of one rank does not change the layers of its stage."""
     import paddle.distributed as dist
@@ -127,7 +114,7 @@ def a_stage_is_not_updated(real, self):
     return None if dist.get_rank() == 0 else real(self)
 
 
-@fault("10_pipeline", detected_by=("pipeline.formula", "pipeline.planned-order"), breaks=CELLS)
+@fault(detected_by=("pipeline.formula", "pipeline.planned-order"), breaks=CELLS)
 def one_forward_pass_too_late() -> None:
     """The computed order of 1F1B starts with one forward pass less than it can."""
     from xpulab.chapters.shared.fault import replace_in_cells
@@ -136,7 +123,6 @@ def one_forward_pass_too_late() -> None:
 
 
 @fault(
-    "10_pipeline",
     detected_by=("pipeline.planned-order",),
     wraps="paddle.distributed.auto_parallel.pipelining.schedules:ScheduleVPP._calculate_single_rank_operations",
 )
@@ -147,7 +133,6 @@ def rounds_of_vpp_too_long(real, self, rank):
 
 
 @fault(
-    "10_pipeline",
     where="ranks",
     detected_by=("pipeline.order", "pipeline.bubble", "pipeline.kept"),
     wraps="paddle.distributed.auto_parallel.pipelining.schedules:ScheduleFThenB._step_microbatches",
@@ -176,7 +161,6 @@ def one_micro_batch_at_a_time(_real, self, arg_mbs=None, kwarg_mbs=None, target_
 
 
 @fault(
-    "10_pipeline",
     where="ranks",
     detected_by=("pipeline.all-layers",),
     also_on=("sim",),
@@ -193,7 +177,6 @@ def groups_lose_all_layers_but_the_first(real, model, *rest):
 
 
 @fault(
-    "10_pipeline",
     device="sim",
     where="ranks",
     detected_by=("pipeline.bitwise",),
@@ -207,7 +190,6 @@ def last_bit_of_gradients_under_1f1b(real, self, *given):
 
 
 @fault(
-    "10_pipeline",
     device="sim",
     where="ranks",
     detected_by=("pipeline.gives-back",),

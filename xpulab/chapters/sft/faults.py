@@ -1,4 +1,4 @@
-"""Faults that 02_sft must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, 
 
 
 @fault(
-    "02_sft",
     detected_by=(
         "sft.loss-falls",
         "sft.every-weight-moves",
@@ -23,7 +22,6 @@ def optimizer_does_not_step(_real, self):
 
 
 @fault(
-    "02_sft",
     reason_contains="nan",
     detected_by=("sft.loss-falls", "sft.recall"),
     wraps="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
@@ -34,7 +32,6 @@ def nan_loss_stops_training(forward, self, *given):
 
 
 @fault(
-    "02_sft",
     detected_by=("sft.smoke-loss-is-finite",),
     smoke=("sft.smoke-loss-is-finite",),
     replaces="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
@@ -52,7 +49,6 @@ def nan_loss_from_the_second_step(forward):
 
 
 @fault(
-    "02_sft",
     detected_by=("sft.loss-falls", "sft.gradients", "sft.logits"),
     smoke=("sft.smoke-every-weight-moves",),
     wraps="paddlenlp.transformers.qwen2.modeling:Qwen2LMHead.forward",
@@ -62,13 +58,13 @@ def nan_logits(forward, self, *given, **named):
     return forward(self, *given, **named) * float("nan")
 
 
-@fault("02_sft", detected_by=("sft.gradients",), wraps="paddle:Tensor.backward")
+@fault(detected_by=("sft.gradients",), wraps="paddle:Tensor.backward")
 def doubled_gradients(backward, self, *given, **named):
     """Every gradient is twice as large, which AdamW hides from the loss."""
     return backward(self * 2, *given, **named)
 
 
-@fault("02_sft", detected_by=("sft.labels-are-the-next-token", "sft.recall"), breaks=CELLS)
+@fault(detected_by=("sft.labels-are-the-next-token", "sft.recall"), breaks=CELLS)
 def labels_not_shifted() -> None:
     """The labels are not shifted by one, so the model learns to repeat the token that it reads."""
 
@@ -85,7 +81,6 @@ def labels_not_shifted() -> None:
 
 
 @fault(
-    "02_sft",
     detected_by=("sft.attention-mask", "sft.logits", "sft.padding"),
     wraps="paddlenlp.transformers.qwen2.modeling:Qwen2Model._prepare_decoder_attention_mask",
 )
@@ -96,7 +91,7 @@ def attention_mask_ignored(mask, attention_mask, *given):
     return mask(paddle.ones_like(attention_mask), *given)
 
 
-@fault("02_sft", detected_by=("sft.every-example-is-seen",), breaks=CELLS)
+@fault(detected_by=("sft.every-example-is-seen",), breaks=CELLS)
 def examples_left_out() -> None:
     """Every second example is never used."""
 
@@ -107,25 +102,25 @@ def examples_left_out() -> None:
     when_defined("Examples", in_the_notebook)
 
 
-@fault("02_sft", detected_by=("sft.schedule",), wraps="paddle.optimizer.lr:LambdaDecay.get_lr")
+@fault(detected_by=("sft.schedule",), wraps="paddle.optimizer.lr:LambdaDecay.get_lr")
 def learning_rate_is_constant(_real, self):
     """The learning rate keeps its first value."""
     return self.base_lr
 
 
-@fault("02_sft", detected_by=("sft.trajectory",), wraps="paddle.optimizer:AdamW.__init__")
+@fault(detected_by=("sft.trajectory",), wraps="paddle.optimizer:AdamW.__init__")
 def no_momentum(start, self, *given, **named):
     """The optimizer keeps no momentum."""
     start(self, *given, **{**named, "beta1": 0.0})
 
 
-@fault("02_sft", detected_by=("sft.trajectory",), wraps="paddle.nn:ClipGradByGlobalNorm.__call__")
+@fault(detected_by=("sft.trajectory",), wraps="paddle.nn:ClipGradByGlobalNorm.__call__")
 def gradients_not_clipped(_real, self, pairs):
     """Gradients are not clipped to the largest norm that is allowed."""
     return pairs
 
 
-@fault("02_sft", detected_by=("sft.repeat-losses", "sft.repeat-weights"), replaces="paddle.optimizer:AdamW.step")
+@fault(detected_by=("sft.repeat-losses", "sft.repeat-weights"), replaces="paddle.optimizer:AdamW.step")
 def gradients_differ_between_runs(step):
     """Gradients have a small random error, another one in each run."""
     import random
@@ -141,29 +136,25 @@ def gradients_differ_between_runs(step):
     return with_noise
 
 
-@fault("02_sft", detected_by=("sft.gradients", "sft.logits"), wraps="paddle.nn.functional:linear")
+@fault(detected_by=("sft.gradients", "sft.logits"), wraps="paddle.nn.functional:linear")
 def linear_layers_in_bfloat16(linear, x, weight, bias=None, name=None):
     """Linear layers round their inputs and weights to bfloat16."""
     return linear(*(each.astype("bfloat16").astype(x.dtype) for each in (x, weight)), bias)
 
 
-@fault(
-    "02_sft",
-    detected_by=("sft.logits", "sft.gradients"),
-    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2RotaryEmbedding.__init__",
-)
+@fault(detected_by=("sft.logits", "sft.gradients"), wraps="paddlenlp.transformers.qwen2.modeling:Qwen2RotaryEmbedding.__init__")
 def rotary_positions_with_another_base(start, self, dim, max_position_embeddings=2048, base=10000):
     """Rotary positions use another base frequency."""
     start(self, dim, max_position_embeddings, base / 10)
 
 
-@fault("02_sft", detected_by=("sft.evaluation",), wraps="paddlenlp.trl:SFTTrainer.evaluate")
+@fault(detected_by=("sft.evaluation",), wraps="paddlenlp.trl:SFTTrainer.evaluate")
 def evaluates_the_training_set(evaluate, self, *given, **named):
     """evaluate() uses the training set."""
     return evaluate(self, self.train_dataset)
 
 
-@fault("02_sft", detected_by=("sft.saved",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
+@fault(detected_by=("sft.saved",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
 def saved_in_bfloat16(save, self, *given, **named):
     """save_pretrained rounds the weights to bfloat16."""
     before = [weight.clone() for weight in self.parameters()]
@@ -174,7 +165,7 @@ def saved_in_bfloat16(save, self, *given, **named):
         weight.set_value(value)
 
 
-@fault("02_sft", device="sim", detected_by=("device-proof.sft-places",), smoke=("sft.smoke-places",), breaks=CELLS)
+@fault(device="sim", detected_by=("device-proof.sft-places",), smoke=("sft.smoke-places",), breaks=CELLS)
 def trains_on_the_cpu() -> None:
     """The model is on the CPU, whatever device is selected."""
 
@@ -186,13 +177,13 @@ def trains_on_the_cpu() -> None:
     when_defined("new_model", in_the_notebook)
 
 
-@fault("02_sft", detected_by=("sft.decay",), wraps="paddle.optimizer:AdamW.__init__")
+@fault(detected_by=("sft.decay",), wraps="paddle.optimizer:AdamW.__init__")
 def no_weight_decay(begin, self, *given, **named):
     """Weight decay is ignored."""
     return begin(self, *given, **{**named, "weight_decay": 0.0})
 
 
-@fault("02_sft", detected_by=("sft.decay-spares-norms",), also_on=("sim",), replaces="paddle.optimizer:AdamW.__init__")
+@fault(detected_by=("sft.decay-spares-norms",), also_on=("sim",), replaces="paddle.optimizer:AdamW.__init__")
 def decay_on_norms(begin):
     """Weight decay applies to norms and biases too."""
     everything = {"apply_decay_param_fun": lambda name: True}
@@ -200,7 +191,6 @@ def decay_on_norms(begin):
 
 
 @fault(
-    "02_sft",
     detected_by=("sft.shuffled",),
     breaks=(
         "paddle.io:BatchSampler.__init__",
@@ -221,7 +211,7 @@ def not_shuffled() -> None:
         never_shuffles(sampler)
 
 
-@fault("02_sft", detected_by=("device-proof.sft-bits",), wraps="paddle.optimizer:AdamW.step")
+@fault(detected_by=("device-proof.sft-bits",), wraps="paddle.optimizer:AdamW.step")
 def moments_in_bfloat16(step, self):
     """The optimizer's moments are rounded to bfloat16."""
     step(self)
@@ -230,61 +220,53 @@ def moments_in_bfloat16(step, self):
             value.set_value(value.astype("bfloat16").astype("float32"))
 
 
-@fault("02_sft", detected_by=("sft.shuffled",), wraps="paddle.io:RandomSampler.__iter__")
+@fault(detected_by=("sft.shuffled",), wraps="paddle.io:RandomSampler.__iter__")
 def same_order_in_every_epoch(draw, self):
     """Every epoch has the order of the first."""
     self.drawn = getattr(self, "drawn", None) or list(draw(self))
     return iter(self.drawn)
 
 
-@fault("02_sft", detected_by=("sft.padding",), wraps="paddlenlp.data:DataCollatorForSeq2Seq.__call__")
+@fault(detected_by=("sft.padding",), wraps="paddlenlp.data:DataCollatorForSeq2Seq.__call__")
 def labels_of_padding_count(collate, self, *given, **named):
     """The labels of padding are the padding token, so the model learns padding too."""
     self.label_pad_token_id = self.tokenizer.pad_token_id
     return collate(self, *given, **named)
 
 
-@fault(
-    "02_sft",
-    detected_by=("sft.cached-positions",),
-    wraps="paddlenlp.transformers:Qwen2ForCausalLM.prepare_inputs_for_generation",
-)
+@fault(detected_by=("sft.cached-positions",), wraps="paddlenlp.transformers:Qwen2ForCausalLM.prepare_inputs_for_generation")
 def cached_steps_have_position_0(prepare, self, *given, past_key_values=None, **named):
     """Every cached step of a generation has position 0."""
     inputs = prepare(self, *given, past_key_values=past_key_values, **named)
     return {**inputs, "position_ids": None} if past_key_values else inputs
 
 
-@fault("02_sft", detected_by=("sft.accumulation",), wraps="paddlenlp.trl:SFTTrainer.compute_loss")
+@fault(detected_by=("sft.accumulation",), wraps="paddlenlp.trl:SFTTrainer.compute_loss")
 def accumulated_gradients_are_summed(loss_of, self, *given, **named):
     """The gradients of accumulated batches are added up, not averaged."""
     return loss_of(self, *given, **named) * self.args.gradient_accumulation_steps
 
 
-@fault("02_sft", detected_by=("sft.shared-functions",), breaks=CELLS)
+@fault(detected_by=("sft.shared-functions",), breaks=CELLS)
 def prompt_of_the_lesson_differs() -> None:
     """The lesson's prompt is another text than that of later chapters."""
     replace_in_cells("Question: {question}\\nAnswer:", "Q: {question}\\nA:")
 
 
-@fault("02_sft", detected_by=("sft.take-home-code",), breaks=FILES)
+@fault(detected_by=("sft.take-home-code",), breaks=FILES)
 def script_does_not_shift_the_labels() -> None:
     """The script to take home does not shift the labels."""
     shifted, unshifted = "[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered"
     replace_in_file("data/take_home/sft.py", shifted, unshifted)
 
 
-@fault("02_sft", detected_by=("sft.labels-are-the-answer",), breaks=CELLS)
+@fault(detected_by=("sft.labels-are-the-answer",), breaks=CELLS)
 def question_is_learned_too() -> None:
     """The labels of the question count as those of the answer do."""
     replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "asked[1:] + answered + [-100]")
 
 
-@fault(
-    "02_sft",
-    detected_by=("sft.saved-answers",),
-    wraps="paddlenlp.transformers:PretrainedModel.save_pretrained",
-)
+@fault(detected_by=("sft.saved-answers",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
 def config_is_saved_with_another_base(save, self, folder, *given, **named):
     """The saved config has another base of the rotary positions; the saved weights are right."""
     import json
@@ -295,11 +277,7 @@ def config_is_saved_with_another_base(save, self, folder, *given, **named):
     path.write_text(json.dumps({**json.loads(path.read_text()), "rope_theta": 100.0}))
 
 
-@fault(
-    "02_sft",
-    detected_by=("sft.first-loss",),
-    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainedModel._init_weights",
-)
+@fault(detected_by=("sft.first-loss",), wraps="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainedModel._init_weights")
 def output_layer_starts_too_large(start, self, layer):
     """The output layer's random weights ignore initializer_range: their standard deviation is 1."""
     start(self, layer)
@@ -307,7 +285,7 @@ def output_layer_starts_too_large(start, self, layer):
         layer.weight.set_value(layer.weight / self.config.initializer_range)
 
 
-@fault("02_sft", detected_by=("sft.loss-is-finite",), wraps="paddlenlp.trainer:Trainer.log")
+@fault(detected_by=("sft.loss-is-finite",), wraps="paddlenlp.trainer:Trainer.log")
 def logged_loss_overflows(log, self, logs, *given, **named):
     """The loss of the fifth step overflows when it is logged; the training goes on with the right one."""
     if "loss" in logs and self.state.global_step == 5:
@@ -315,20 +293,19 @@ def logged_loss_overflows(log, self, logs, *given, **named):
     return log(self, logs, *given, **named)
 
 
-@fault("02_sft", detected_by=("device-proof.sft-moments",), wraps="paddle.optimizer:Optimizer.state_dict")
+@fault(detected_by=("device-proof.sft-moments",), wraps="paddle.optimizer:Optimizer.state_dict")
 def second_moments_are_left_out(state_dict, self):
     """The optimizer's state_dict leaves the second moments out, so that a saved run goes on without them."""
     return {name: value for name, value in state_dict(self).items() if "moment2" not in name}
 
 
-@fault("02_sft", detected_by=("device-proof.sft-precision",), wraps="paddle.optimizer:Optimizer.state_dict")
+@fault(detected_by=("device-proof.sft-precision",), wraps="paddle.optimizer:Optimizer.state_dict")
 def moments_are_given_in_bfloat16(state_dict, self):
     """The optimizer's state_dict gives the moments in bfloat16."""
     return {name: value.astype("bfloat16") if "moment" in name else value for name, value in state_dict(self).items()}
 
 
 @fault(
-    "02_sft",
     detected_by=("device-proof.sft-no-fallback",),
     wraps="paddlenlp.transformers.qwen2.modeling:apply_rotary_pos_emb",
     not_run="it compares on real cards only",
@@ -343,7 +320,6 @@ def rotary_positions_have_no_kernel_for_the_card(rotate, query, key, *given, **n
 
 
 @fault(
-    "02_sft",
     detected_by=("sft.baseline",),
     wraps="paddle.optimizer:AdamW.step",
     not_run="it compares where a baseline of this machine was measured only",

@@ -1,6 +1,6 @@
 """What a fault is: what it replaces, what stands there instead, and the checks that must detect it.
 
-    @fault("03_lora", detected_by=("lora.merge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight")
+    @fault(detected_by=("lora.merge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight")
     def merge_without_scale(real, self, *given):
         \"""Merging adds the adapter without its scale.\"""
         return real(self, *given) / self.scaling
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from xpulab import files
+
 Injection = Callable[[], None]
 
 CELLS = "cells"
@@ -36,7 +38,7 @@ class Fault:
 
     name: unique in the catalogue, the function's name with hyphens.
     what: one sentence for the reader of a table, the first line of the function's docstring.
-    notebook: the name of the notebook that must detect it, "03_lora".
+    notebook: the name of the notebook that must detect it, "03_lora": that of the room in which the fault is.
     device: the lane on which it is tried, "cpu" or "sim".
     also_on: other lanes on which the same checks must detect it.
     detected_by: the names of the checks that must turn red; others may.
@@ -75,7 +77,6 @@ class Fault:
 
 
 def fault(
-    notebook: str,
     *,
     detected_by: tuple[str, ...],
     wraps: str | tuple[str, ...] = (),
@@ -89,8 +90,11 @@ def fault(
     level: Literal["quick", "standard"] = "quick",
     smoke: tuple[str, ...] = (),
     not_run: str = "",
+    notebook: str = "",
 ) -> Callable[[Callable[..., Any]], Fault]:
     """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault.
+
+    notebook: for a function that is in no chapter's room.
 
     One of these says what the fault replaces, in the form "module:attribute" or "module:Class.attribute":
     wraps: the function is called instead of it, with the original before the arguments of the call.
@@ -117,7 +121,7 @@ def fault(
         return Fault(
             name=function.__name__.replace("_", "-"),
             what=what,
-            notebook=notebook,
+            notebook=notebook or _notebook_of(function.__module__),
             device=device,
             detected_by=detected_by,
             inject=injection if where == "notebook" else lambda: in_every_rank(injection, wrapped + replaced),
@@ -131,6 +135,16 @@ def fault(
         )
 
     return from_function
+
+
+@functools.cache
+def _notebook_of(module: str) -> str:
+    """The notebook of the room that a module is in, "03_lora" for "xpulab.chapters.lora.faults"."""
+    room = module.removeprefix("xpulab.chapters.").partition(".")[0]
+    names = {path.stem.partition("_")[2]: path.stem for path in files.NOTEBOOKS.glob("*.ipynb")}
+    if room not in names:
+        raise LookupError(f"{module}: there is no notebook NUMBER_{room} that could detect its faults")
+    return names[room]
 
 
 def original(name: str) -> Any:
@@ -243,10 +257,6 @@ def replace_in_file(path: str, old: str, new: str) -> None:
 
     Raises LookupError when the file does not contain `old`.
     """
-    from pathlib import Path
-
-    from xpulab import files
-
     read, changed = Path.read_text, files.DATA.joinpath(*Path(path).parts[1:])
     if old not in read(changed, encoding="utf-8"):
         raise LookupError(f"{path}: it does not contain {old!r}")

@@ -1,4 +1,4 @@
-"""Faults that 16_tensors must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
 
 
 @fault(
-    "16_tensors",
     detected_by=("indexing.smoke-view", "indexing.views", "indexing.in-place"),
     smoke=("indexing.smoke-view",),
     wraps="paddle:Tensor.__getitem__",
@@ -16,13 +15,13 @@ def slices_are_copies(real, self, index):
     return real(self, index).clone()
 
 
-@fault("16_tensors", detected_by=("indexing.two-modes", "indexing.views"), wraps="paddle:set_flags")
+@fault(detected_by=("indexing.two-modes", "indexing.views"), wraps="paddle:set_flags")
 def stride_flag_without_effect(real, flags):
     """Setting FLAGS_use_stride_kernel changes nothing."""
     return real({name: value for name, value in flags.items() if "stride" not in name})
 
 
-@fault("16_tensors", detected_by=("indexing.rules",), wraps="paddle:Tensor.__getitem__")
+@fault(detected_by=("indexing.rules",), wraps="paddle:Tensor.__getitem__")
 def integers_count_as_positions(real, self, index):
     """An integer beside a tensor of positions counts as one, as in numpy."""
     import paddle
@@ -34,7 +33,7 @@ def integers_count_as_positions(real, self, index):
     return paddle.to_tensor(array)
 
 
-@fault("16_tensors", where="ranks", detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
+@fault(where="ranks", detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
 def negative_positions_off_by_one(real, self, index):
     """Negative positions in a tensor count from the element before the last."""
     import paddle
@@ -48,7 +47,6 @@ def negative_positions_off_by_one(real, self, index):
 
 
 @fault(
-    "16_tensors",
     where="ranks",
     detected_by=("indexing.get", "indexing.set"),
     breaks=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"),
@@ -73,7 +71,7 @@ def steps_backwards_go_forwards() -> None:
     paddle.Tensor.__setitem__ = lambda self, index, value: put(self, changed(self, index), value)
 
 
-@fault("16_tensors", where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+@fault(where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
 def write_under_a_mask_lost(real, self, index, value):
     """An assignment through a mask of bfloat16 elements changes nothing."""
     import paddle
@@ -84,7 +82,7 @@ def write_under_a_mask_lost(real, self, index, value):
         real(self, index, value)
 
 
-@fault("16_tensors", where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+@fault(where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
 def write_touches_the_next_element(real, self, index, value):
     """An assignment by an integer on each axis also changes the first element of the tensor."""
     real(self, index, value)
@@ -92,7 +90,7 @@ def write_touches_the_next_element(real, self, index, value):
         real(self, (0,) * len(index), value)
 
 
-@fault("16_tensors", detected_by=("indexing.in-place",), also_on=("sim",), wraps="paddle:Tensor.add_")
+@fault(detected_by=("indexing.in-place",), also_on=("sim",), wraps="paddle:Tensor.add_")
 def in_place_addition_makes_a_copy(_real, self, other, name=None):
     """The operator add_ returns a new tensor and leaves the old one as it was."""
     import paddle
@@ -100,25 +98,25 @@ def in_place_addition_makes_a_copy(_real, self, other, name=None):
     return paddle.add(self, other)
 
 
-@fault("16_tensors", detected_by=("indexing.refused",), wraps="paddle:Tensor.__getitem__")
+@fault(detected_by=("indexing.refused",), wraps="paddle:Tensor.__getitem__")
 def position_out_of_range_is_clipped(real, self, index):
     """An integer out of range is taken for the last position."""
     return real(self, min(index, self.shape[0] - 1) if isinstance(index, int) else index)
 
 
-@fault("16_tensors", detected_by=("indexing.in-range",), breaks=CELLS)
+@fault(detected_by=("indexing.in-range",), breaks=CELLS)
 def check_of_positions_forgets_the_end() -> None:
     """The lesson's function that checks positions accepts those beyond the end."""
     replace_in_cells("if lowest < -size or highest >= size:", "if lowest < -size:")
 
 
-@fault("16_tensors", where="ranks", detected_by=("indexing.known-defects",), wraps="paddle:Tensor.contiguous")
+@fault(where="ranks", detected_by=("indexing.known-defects",), wraps="paddle:Tensor.contiguous")
 def contiguous_does_nothing(_real, self):
     """The operator contiguous returns a view as it is, so that the workaround for reading views has no effect."""
     return self
 
 
-@fault("16_tensors", detected_by=("index-gradients.repeated", "index-gradients.read"), replaces="paddle:Tensor.__getitem__")
+@fault(detected_by=("index-gradients.repeated", "index-gradients.read"), replaces="paddle:Tensor.__getitem__")
 def repeated_row_counted_once(real):
     """The gradient of a row that is read twice is that of one reading."""
     import paddle
@@ -143,7 +141,7 @@ def repeated_row_counted_once(real):
     return getitem
 
 
-@fault("16_tensors", detected_by=("index-gradients.write",), wraps="paddle:Tensor.__setitem__")
+@fault(detected_by=("index-gradients.write",), wraps="paddle:Tensor.__setitem__")
 def gradient_of_an_assigned_value_lost(real, self, index, value):
     """A value that is assigned to a slice gets no gradient."""
     import paddle
@@ -152,7 +150,7 @@ def gradient_of_an_assigned_value_lost(real, self, index, value):
     real(self, index, value.detach() if detach else value)
 
 
-@fault("16_tensors", detected_by=("index-gradients.write", "index-gradients.by-index"), wraps="paddle:Tensor.__setitem__")
+@fault(detected_by=("index-gradients.write", "index-gradients.by-index"), wraps="paddle:Tensor.__setitem__")
 def overwritten_elements_keep_their_gradient(real, self, index, value):
     """Elements that an assignment overwrites keep the gradient of the old value."""
     before = self.clone() if not self.stop_gradient else None
@@ -161,7 +159,7 @@ def overwritten_elements_keep_their_gradient(real, self, index, value):
         self.add_(before - before.detach())
 
 
-@fault("16_tensors", detected_by=("index-gradients.known-defects",), wraps="paddle:where")
+@fault(detected_by=("index-gradients.known-defects",), wraps="paddle:where")
 def where_sends_its_gradient_to_the_other_side(real, condition, x, y):
     """The gradient of paddle.where with respect to its first argument is multiplied by the inverted mask."""
     import paddle
@@ -171,7 +169,7 @@ def where_sends_its_gradient_to_the_other_side(real, condition, x, y):
     return right + wrong - (wrong.detach() if hasattr(wrong, "detach") else 0)
 
 
-@fault("16_tensors", detected_by=("index-gradients.too-late",), also_on=("sim",), wraps="paddle:Tensor.backward")
+@fault(detected_by=("index-gradients.too-late",), also_on=("sim",), wraps="paddle:Tensor.backward")
 def overwriting_is_not_noticed(real, self, *args, **kwargs):
     """Overwriting a value that backward needs raises no error."""
     try:
@@ -181,7 +179,7 @@ def overwriting_is_not_noticed(real, self, *args, **kwargs):
             raise
 
 
-@fault("16_tensors", detected_by=("large-tensors.elements",), breaks=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"))
+@fault(detected_by=("large-tensors.elements",), breaks=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"))
 def positions_have_31_bits() -> None:
     """Positions of elements are computed in 31 bits."""
     import paddle
@@ -196,7 +194,6 @@ def positions_have_31_bits() -> None:
 
 
 @fault(
-    "16_tensors",
     level="standard",
     detected_by=("large-tensors.masks", "large-tensors.fills"),
     replaces=("paddle:Tensor.__setitem__", "paddle:Tensor.fill_", "paddle:Tensor.zero_"),
@@ -219,22 +216,18 @@ def long_tensors_end_at_31_bits(real):
     return operator
 
 
-@fault("16_tensors", detected_by=("decomposition.kept", "decomposition.names"), wraps="paddle.decomposition:decompose")
+@fault(detected_by=("decomposition.kept", "decomposition.names"), wraps="paddle.decomposition:decompose")
 def decomposition_does_nothing(_real, program, results, *rest, **kwargs):
     """The function decompose returns the program as it is."""
     return results
 
 
-@fault(
-    "16_tensors",
-    detected_by=("decomposition.kept", "decomposition.names"),
-    wraps="paddle.base.core:_set_prim_forward_blacklist",
-)
+@fault(detected_by=("decomposition.kept", "decomposition.names"), wraps="paddle.base.core:_set_prim_forward_blacklist")
 def kept_operators_are_decomposed(_real, *names):
     """Operators on the list of those to be kept are decomposed too."""
 
 
-@fault("16_tensors", detected_by=("decomposition.values",), also_on=("sim",), wraps="paddle.nn.functional:gelu")
+@fault(detected_by=("decomposition.values",), also_on=("sim",), wraps="paddle.nn.functional:gelu")
 def gelu_of_a_program_is_approximate(real, x, approximate=False, name=None):
     """In a program gelu is computed with tanh, in eager mode with the error function."""
     import paddle
@@ -242,7 +235,7 @@ def gelu_of_a_program_is_approximate(real, x, approximate=False, name=None):
     return real(x, approximate or not paddle.in_dynamic_mode(), name)
 
 
-@fault("16_tensors", detected_by=("indexing.out-of-range",), wraps="paddle:Tensor.__getitem__")
+@fault(detected_by=("indexing.out-of-range",), wraps="paddle:Tensor.__getitem__")
 def positions_out_of_range_are_clipped_without_strides(real, self, index):
     """Without stride kernels tensors of positions beyond the end stand for the last element."""
     import paddle

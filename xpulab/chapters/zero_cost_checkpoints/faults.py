@@ -1,4 +1,4 @@
-"""Faults that 14_zero_cost_checkpoints must detect."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, 
 
 
 @fault(
-    "14_zero_cost_checkpoints",
     detected_by=("zero-cost-checkpoint.plain-save", "zero-cost-checkpoint.smoke-snapshot"),
     smoke=("zero-cost-checkpoint.smoke-snapshot",),
     breaks=CELLS,
@@ -35,7 +34,6 @@ def copied_after_the_step() -> None:
 
 
 @fault(
-    "14_zero_cost_checkpoints",
     detected_by=("zero-cost-checkpoint.smoke-snapshot",),
     smoke=("zero-cost-checkpoint.smoke-snapshot",),
     also_on=("sim",),
@@ -51,7 +49,7 @@ def last_tensors_not_copied() -> None:
     when_defined("copy_in_pieces", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.ema",), breaks=CELLS)
+@fault(detected_by=("zero-cost-checkpoint.ema",), breaks=CELLS)
 def average_written_too_early() -> None:
     """The EMA buffer is written before the weights of its step are added."""
 
@@ -68,7 +66,7 @@ def average_written_too_early() -> None:
     when_defined("update_average", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"), breaks=CELLS)
+@fault(detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"), breaks=CELLS)
 def marked_before_written() -> None:
     """The completion marker is written before the data, and only its presence counts."""
 
@@ -87,7 +85,7 @@ def marked_before_written() -> None:
     when_defined("newest", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.plain-save",), breaks=CELLS)
+@fault(detected_by=("zero-cost-checkpoint.plain-save",), breaks=CELLS)
 def one_buffer_used_twice() -> None:
     """A copy goes into the buffer that is still being written."""
 
@@ -105,7 +103,7 @@ def one_buffer_used_twice() -> None:
     when_defined("ZeroCostSaver", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.buffers",), breaks=CELLS)
+@fault(detected_by=("zero-cost-checkpoint.buffers",), breaks=CELLS)
 def buffer_not_returned() -> None:
     """A buffer that was written is not given back."""
 
@@ -121,7 +119,7 @@ def buffer_not_returned() -> None:
     when_defined("ZeroCostSaver", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.error-is-told",), breaks=CELLS)
+@fault(detected_by=("zero-cost-checkpoint.error-is-told",), breaks=CELLS)
 def writer_errors_not_reported() -> None:
     """The errors of the writer are not reported."""
 
@@ -140,20 +138,19 @@ def writer_errors_not_reported() -> None:
     when_defined("ZeroCostSaver", change)
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.newest",), breaks=CELLS)
+@fault(detected_by=("zero-cost-checkpoint.newest",), breaks=CELLS)
 def newest_by_name() -> None:
     """Step-8 counts as newer than step-10."""
     replace_in_cells('key=lambda path: int(path.name.split("-")[1])', "key=lambda path: path.name")
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.resume",), breaks=CELLS)
+@fault(detected_by=("zero-cost-checkpoint.resume",), breaks=CELLS)
 def powers_not_filled() -> None:
     """A run that resumes keeps the powers of beta that it began with."""
     replace_in_cells("state[name].set_value(arrays[name])", "'_pow_' in name or state[name].set_value(arrays[name])")
 
 
 @fault(
-    "14_zero_cost_checkpoints",
     device="sim",
     detected_by=("zero-cost-checkpoint.async-save",),
     wraps="paddle.distributed.flex_checkpoint.dcp.save_state_dict:copy_dict_to_cpu",
@@ -166,14 +163,13 @@ def background_save_copies_too_little(real, tensors):
     return copied
 
 
-@fault("14_zero_cost_checkpoints", detected_by=("zero-cost-checkpoint.take-home",), breaks=FILES)
+@fault(detected_by=("zero-cost-checkpoint.take-home",), breaks=FILES)
 def file_averages_otherwise() -> None:
     """The file to take home has another default for the average than the lesson."""
     replace_in_file("data/take_home/zero_cost_saver.py", "keep=0.75", "keep=0.5")
 
 
 @fault(
-    "14_zero_cost_checkpoints",
     detected_by=("zero-cost-checkpoint.paddleformers",),
     wraps="paddleformers.trainer.utils.zero_cost_checkpoint:ZeroCostCheckpointEMAProcessor.ema_accumulate",
     not_run="it compares where PaddleFormers is installed only, which PaddleNLP 3.0.0b4 excludes",

@@ -1,4 +1,4 @@
-"""Faults that 07_collectives must detect in its matrix: a collective is wrong for some sizes, values, ranks or repetitions."""
+"""Faults that the matrix must detect: a collective is wrong for some sizes, values, ranks or repetitions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ SUM = 0
 """paddle.distributed.ReduceOp.SUM."""
 
 
-@fault(
-    "07_collectives",
-    where="ranks",
-    detected_by=("collectives.values",),
-    wraps="paddle.distributed.communication.stream:all_reduce",
-)
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:all_reduce")
 def odd_sizes_lose_the_last_element(real, tensor, *args, **kwargs):
     """all_reduce leaves the last element of an odd number of elements as it was."""
     last = tensor[-1:].clone() if tensor.size % 2 and tensor.size > 1 else None
@@ -23,12 +18,7 @@ def odd_sizes_lose_the_last_element(real, tensor, *args, **kwargs):
     return task
 
 
-@fault(
-    "07_collectives",
-    where="ranks",
-    detected_by=("collectives.values",),
-    wraps="paddle.distributed.communication.stream:all_reduce",
-)
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:all_reduce")
 def maximum_of_negative_numbers_is_zero(real, tensor, op=SUM, *args, **kwargs):
     """The maximum over ranks begins with 0, so that of negative numbers is 0."""
     import paddle.distributed as dist
@@ -40,7 +30,6 @@ def maximum_of_negative_numbers_is_zero(real, tensor, op=SUM, *args, **kwargs):
 
 
 @fault(
-    "07_collectives",
     device="sim",
     where="ranks",
     detected_by=("collectives.nonfinite",),
@@ -56,12 +45,7 @@ def nan_lost_in_a_maximum(real, tensor, op=SUM, *args, **kwargs):
     return real(tensor, op, *args, **kwargs)
 
 
-@fault(
-    "07_collectives",
-    where="ranks",
-    detected_by=("collectives.nonfinite",),
-    wraps="paddle.distributed.communication.stream:all_reduce",
-)
+@fault(where="ranks", detected_by=("collectives.nonfinite",), wraps="paddle.distributed.communication.stream:all_reduce")
 def infinity_becomes_the_largest_number(real, tensor, *args, **kwargs):
     """A sum over ranks saturates: infinity arrives as the largest number of float32."""
     import paddle
@@ -72,12 +56,7 @@ def infinity_becomes_the_largest_number(real, tensor, *args, **kwargs):
     return task
 
 
-@fault(
-    "07_collectives",
-    where="ranks",
-    detected_by=("collectives.values", "collectives.algorithms"),
-    wraps="paddle.distributed:reduce",
-)
+@fault(where="ranks", detected_by=("collectives.values", "collectives.algorithms"), wraps="paddle.distributed:reduce")
 def long_messages_added_in_part(real, tensor, *args, **kwargs):
     """Beyond 32,768 elements reduce adds the first half only."""
     middle = tensor.size // 2
@@ -88,22 +67,20 @@ def long_messages_added_in_part(real, tensor, *args, **kwargs):
     return task
 
 
-@fault(
-    "07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:reduce"
-)
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:reduce")
 def reduces_to_the_first_rank(real, tensor, dst=0, *args, group=None, **kwargs):
     """Reduce gives the result to rank 0, whatever the destination is."""
     return real(tensor, dst if group else 0, *args, group=group, **kwargs)
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:scatter")
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:scatter")
 def scatter_counts_from_its_source(real, tensor, tensor_list=None, src=0, *args, **kwargs):
     """Scatter gives the first part to its source rank instead of rank 0."""
     parts = tensor_list and [*tensor_list[-src:], *tensor_list[:-src]]
     return real(tensor, parts, src, *args, **kwargs)
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:broadcast")
+@fault(where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:broadcast")
 def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **kwargs):
     """In a group that does not begin with rank 0, broadcast takes the source's number for its place among the first ranks."""
     if group is not None and group.ranks != list(range(group.nranks)):
@@ -111,12 +88,7 @@ def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **k
     return real(tensor, src, group=group, **kwargs)
 
 
-@fault(
-    "07_collectives",
-    where="ranks",
-    detected_by=("collectives.groups",),
-    wraps="paddle.distributed.communication.stream:all_reduce",
-)
+@fault(where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed.communication.stream:all_reduce")
 def crossing_group_mixes_elements(real, tensor, op=SUM, group=None, *args, **kwargs):
     """A sum in a group of ranks of both halves has its first two elements exchanged."""
     import paddle
@@ -127,7 +99,7 @@ def crossing_group_mixes_elements(real, tensor, op=SUM, group=None, *args, **kwa
     return task
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:broadcast")
+@fault(where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:broadcast")
 def one_pair_receives_wrong_values(real, tensor, src, group=None, **kwargs):
     """What rank 1 sends to rank 3 arrives with one element changed."""
     import paddle.distributed as dist
@@ -138,7 +110,7 @@ def one_pair_receives_wrong_values(real, tensor, src, group=None, **kwargs):
     return task
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:all_reduce")
+@fault(where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:all_reduce")
 def one_pair_is_not_connected(real, tensor, *args, group=None, **kwargs):
     """A sum of two ranks that have no link is the value of one of them."""
     own = tensor.clone()
@@ -148,7 +120,7 @@ def one_pair_is_not_connected(real, tensor, *args, group=None, **kwargs):
     return task
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
+@fault(where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
 def tree_adds_in_bfloat16(real, tensor, *args, **kwargs):
     """Messages that are small enough for a tree are added with the digits of bfloat16."""
     import paddle
@@ -158,7 +130,7 @@ def tree_adds_in_bfloat16(real, tensor, *args, **kwargs):
     return real(tensor, *args, **kwargs)
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
+@fault(where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
 def bfloat16_sums_cut_off(real, tensor, *args, **kwargs):
     """A sum in bfloat16 cuts digits off instead of rounding."""
     import numpy as np
@@ -173,7 +145,7 @@ def bfloat16_sums_cut_off(real, tensor, *args, **kwargs):
     return task
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.repeats",), replaces="paddle.distributed:all_reduce")
+@fault(where="ranks", detected_by=("collectives.repeats",), replaces="paddle.distributed:all_reduce")
 def one_sum_in_thirteen_differs(real):
     """Each thirteenth sum of a long message has another last bit."""
     import paddle
@@ -191,7 +163,7 @@ def one_sum_in_thirteen_differs(real):
     return unsteady
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
+@fault(where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
 def second_message_overtakes_the_first(real, batch):
     """Of two messages of one size in a batch, the second one arrives first."""
     import paddle.distributed as dist
@@ -206,7 +178,7 @@ def second_message_overtakes_the_first(real, batch):
     return []
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
+@fault(where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
 def last_message_is_lost(real, batch):
     """The last of several messages to one rank never reaches its tensor."""
     import paddle.distributed as dist
@@ -219,12 +191,7 @@ def last_message_is_lost(real, batch):
     return []
 
 
-@fault(
-    "07_collectives",
-    where="ranks",
-    detected_by=("collectives.zero-size",),
-    replaces="paddle.distributed.communication.stream:all_reduce",
-)
+@fault(where="ranks", detected_by=("collectives.zero-size",), replaces="paddle.distributed.communication.stream:all_reduce")
 def nothing_spoils_the_next_sum(real):
     """After a collective without elements the next sum is wrong."""
 
@@ -241,19 +208,14 @@ def nothing_spoils_the_next_sum(real):
     return spoiled
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather_object")
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather_object")
 def objects_in_another_order(real, found, mine, group=None):
     """all_gather_object returns the objects in the order in which they arrive."""
     real(found, mine, group)
     found[:] = [*found[1:], found[0]]
 
 
-@fault(
-    "07_collectives",
-    where="ranks",
-    detected_by=("collectives.values",),
-    wraps="paddle.distributed.communication.stream:all_gather",
-)
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:all_gather")
 def gather_in_place_loses_its_input(real, out, tensor, *args, **kwargs):
     """all_gather into a tensor that contains its input clears the input first."""
     if not isinstance(out, list):
@@ -263,7 +225,7 @@ def gather_in_place_loses_its_input(real, out, tensor, *args, **kwargs):
     return real(out, tensor, *args, **kwargs)
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather")
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather")
 def gather_overwrites_its_input(real, parts, tensor, *args, **kwargs):
     """all_gather uses its input as working memory."""
     task = real(parts, tensor, *args, **kwargs)
@@ -271,13 +233,7 @@ def gather_overwrites_its_input(real, parts, tensor, *args, **kwargs):
     return task
 
 
-@fault(
-    "07_collectives",
-    device="sim",
-    where="ranks",
-    detected_by=("all-to-all.values",),
-    wraps="paddle.distributed:alltoall_single",
-)
+@fault(device="sim", where="ranks", detected_by=("all-to-all.values",), wraps="paddle.distributed:alltoall_single")
 def tail_of_uneven_parts_lost(real, out, sent, in_split_sizes=None, *args, **kwargs):
     """All-to-all with uneven parts loses the last element of what arrives."""
     task = real(out, sent, in_split_sizes, *args, **kwargs)
@@ -286,13 +242,13 @@ def tail_of_uneven_parts_lost(real, out, sent, in_split_sizes=None, *args, **kwa
     return task
 
 
-@fault("07_collectives", device="sim", where="ranks", detected_by=("collectives.copies",), wraps="paddle:Tensor.clone")
+@fault(device="sim", where="ranks", detected_by=("collectives.copies",), wraps="paddle:Tensor.clone")
 def copy_reads_later_writes(_real, self):
     """A copy on the card reads its source after the next write to it."""
     return self
 
 
-@fault("07_collectives", device="sim", where="ranks", detected_by=("collectives.copies",), replaces="paddle:to_tensor")
+@fault(device="sim", where="ranks", detected_by=("collectives.copies",), replaces="paddle:to_tensor")
 def array_read_after_its_call_returned(real):
     """A copy from an array to the card reads the array when it is used, in some rounds."""
     import numpy as np

@@ -1,4 +1,4 @@
-"""Faults that 07_collectives must detect."""
+"""Faults of collectives, of the network between ranks, and of the report of ranks that fail or hang."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from xpulab.chapters.shared.fault import CELLS, fault
 
 
 @fault(
-    "07_collectives",
     where="ranks",
     detected_by=(
         "collectives.sum-everywhere",
@@ -27,20 +26,13 @@ def sum_forgets_a_rank(real, tensor, *rest, **named):
     return real(tensor, *rest, **named)
 
 
-@fault(
-    "07_collectives",
-    device="sim",
-    where="ranks",
-    detected_by=("all-to-all.values",),
-    wraps="paddle.distributed:alltoall_single",
-)
+@fault(device="sim", where="ranks", detected_by=("all-to-all.values",), wraps="paddle.distributed:alltoall_single")
 def all_to_all_arguments_swapped(real, out, sent, *rest, **kwargs):
     """alltoall_single uses its output as its input."""
     return real(*((sent, out) if out.shape == sent.shape else (out, sent)), *rest, **kwargs)
 
 
 @fault(
-    "07_collectives",
     device="sim",
     sim_faults="flip collective kind=all_reduce rank=1 bit=20 from=1",
     detected_by=("collectives.values", "collectives.types"),
@@ -49,13 +41,13 @@ def bit_flips_in_a_sum() -> None:
     """A card inverts one bit of the result of all_reduce."""
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:broadcast")
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:broadcast")
 def broadcast_from_another_rank(real, tensor, src, group=None, **kwargs):
     """Broadcast to all ranks sends the values of rank 0, whatever the source rank is."""
     return real(tensor, src if group else 0, group=group, **kwargs)
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather")
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather")
 def gathered_in_reverse_order(real, parts, *args, **kwargs):
     """all_gather returns the parts in reverse order."""
     task = real(parts, *args, **kwargs)
@@ -63,7 +55,7 @@ def gathered_in_reverse_order(real, parts, *args, **kwargs):
     return task
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:all_reduce")
+@fault(where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:all_reduce")
 def sum_in_a_group_is_a_mean(real, tensor, *args, group=None, **kwargs):
     """all_reduce in a group divides by the number of its ranks."""
     task = real(tensor, *args, group=group, **kwargs)
@@ -72,19 +64,13 @@ def sum_in_a_group_is_a_mean(real, tensor, *args, group=None, **kwargs):
     return task
 
 
-@fault(
-    "07_collectives",
-    where="ranks",
-    detected_by=("collectives.values",),
-    wraps="paddle.distributed.communication.stream:all_reduce",
-)
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:all_reduce")
 def maximum_is_a_sum(real, tensor, op=None, **kwargs):
     """all_reduce returns the sum instead of the maximum."""
     return real(tensor, **kwargs)
 
 
 @fault(
-    "07_collectives",
     device="sim",
     where="ranks",
     reason_contains="not found for empty tensors",
@@ -98,50 +84,32 @@ def empty_parts_refused(real, out, sent, *args, **kwargs):
     return real(out, sent, *args, **kwargs)
 
 
-@fault(
-    "07_collectives",
-    device="sim",
-    sim_faults="drop collective rank=1 n=2",
-    reason_contains="rank 1",
-    detected_by=("collectives.values",),
-)
+@fault(device="sim", sim_faults="drop collective rank=1 n=2", reason_contains="rank 1", detected_by=("collectives.values",))
 def rank_ends() -> None:
     """A rank ends in the middle of a collective."""
 
 
-@fault(
-    "07_collectives",
-    device="sim",
-    sim_faults="lose collective rank=1 n=2",
-    reason_contains="is lost",
-    detected_by=("collectives.values",),
-)
+@fault(device="sim", sim_faults="lose collective rank=1 n=2", reason_contains="is lost", detected_by=("collectives.values",))
 def card_lost() -> None:
     """A card is lost in the middle of a collective."""
 
 
-@fault(
-    "07_collectives",
-    device="sim",
-    sim_faults="hang collective rank=1 n=2",
-    reason_contains="rank 1",
-    detected_by=("collectives.values",),
-)
+@fault(device="sim", sim_faults="hang collective rank=1 n=2", reason_contains="rank 1", detected_by=("collectives.values",))
 def stream_hangs() -> None:
     """A stream of one card hangs."""
 
 
-@fault("07_collectives", device="sim", sim_faults="delay task rank=1 seconds=0.003", detected_by=("hang.slow",))
+@fault(device="sim", sim_faults="delay task rank=1 seconds=0.003", detected_by=("hang.slow",))
 def slow_card() -> None:
     """Each task of one card takes 3 ms longer."""
 
 
-@fault("07_collectives", device="sim", sim_faults="slow copy rank=1 factor=100", detected_by=("hang.slow",))
+@fault(device="sim", sim_faults="slow copy rank=1 factor=100", detected_by=("hang.slow",))
 def slow_link() -> None:
     """The copies of one card take a hundred times as long."""
 
 
-@fault("07_collectives", where="ranks", detected_by=("hang.slow",), wraps="paddle:Tensor.__matmul__")
+@fault(where="ranks", detected_by=("hang.slow",), wraps="paddle:Tensor.__matmul__")
 def slow_rank(real, self, other):
     """One rank takes five times as long for a product of matrices."""
     import paddle.distributed as dist
@@ -152,7 +120,7 @@ def slow_rank(real, self, other):
     return real(self, other)
 
 
-@fault("07_collectives", detected_by=("hang.root-cause",), wraps="xpulab.ranks:run")
+@fault(detected_by=("hang.root-cause",), wraps="xpulab.ranks:run")
 def affected_rank_named_as_root_cause(run, function, n, *arguments, **options):
     """When one rank fails, another one is named as root cause."""
     from xpulab import ranks
@@ -164,7 +132,7 @@ def affected_rank_named_as_root_cause(run, function, n, *arguments, **options):
         raise
 
 
-@fault("07_collectives", detected_by=("hang.stack", "hang.reason"), wraps="xpulab.ranks:run")
+@fault(detected_by=("hang.stack", "hang.reason"), wraps="xpulab.ranks:run")
 def stack_and_error_not_reported(run, function, n, *arguments, **options):
     """The report contains neither the stack of a rank that hangs nor the error of a rank that failed."""
     from dataclasses import replace
@@ -178,7 +146,7 @@ def stack_and_error_not_reported(run, function, n, *arguments, **options):
         raise
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.types",), wraps="paddle.distributed:all_reduce")
+@fault(where="ranks", detected_by=("collectives.types",), wraps="paddle.distributed:all_reduce")
 def sum_in_bfloat16(real, tensor, *args, **kwargs):
     """all_reduce sends float32 as bfloat16."""
     import paddle
@@ -188,7 +156,7 @@ def sum_in_bfloat16(real, tensor, *args, **kwargs):
     return real(tensor, *args, **kwargs)
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.types",), wraps="paddle.distributed:all_reduce")
+@fault(where="ranks", detected_by=("collectives.types",), wraps="paddle.distributed:all_reduce")
 def double_added_in_float32(real, tensor, *args, **kwargs):
     """all_reduce adds float64 and int64 in float32."""
     import paddle
@@ -198,7 +166,7 @@ def double_added_in_float32(real, tensor, *args, **kwargs):
     return real(tensor, *args, **kwargs)
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.sizes",), wraps="paddle.distributed:all_reduce")
+@fault(where="ranks", detected_by=("collectives.sizes",), wraps="paddle.distributed:all_reduce")
 def parts_of_a_sum_in_wrong_order(real, tensor, *args, **kwargs):
     """The parts of a large sum are joined in the wrong order."""
     import paddle
@@ -209,12 +177,12 @@ def parts_of_a_sum_in_wrong_order(real, tensor, *args, **kwargs):
     return task
 
 
-@fault("07_collectives", device="sim", where="ranks", detected_by=("collectives.barrier",), wraps="paddle.distributed:barrier")
+@fault(device="sim", where="ranks", detected_by=("collectives.barrier",), wraps="paddle.distributed:barrier")
 def barrier_without_effect(_real, *args, **kwargs):
     """Barrier returns at once."""
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:broadcast")
+@fault(where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:broadcast")
 def wrong_source_in_a_group(real, tensor, src, group=None, **kwargs):
     """Broadcast in a group sends the values of the rank after the source."""
     if group is not None:
@@ -222,7 +190,7 @@ def wrong_source_in_a_group(real, tensor, src, group=None, **kwargs):
     return real(tensor, src, group=group, **kwargs)
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:all_gather")
+@fault(where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:all_gather")
 def group_gathered_in_reverse_order(real, parts, *args, group=None, **kwargs):
     """all_gather in a group returns the parts in reverse order."""
     task = real(parts, *args, group=group, **kwargs)
@@ -231,7 +199,7 @@ def group_gathered_in_reverse_order(real, parts, *args, group=None, **kwargs):
     return task
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_reduce")
+@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_reduce")
 def wait_returns_too_early(real, tensor, *args, sync_op=True, **kwargs):
     """wait returns before the result of an asynchronous all_reduce has arrived."""
     from types import SimpleNamespace
@@ -242,7 +210,7 @@ def wait_returns_too_early(real, tensor, *args, sync_op=True, **kwargs):
     return SimpleNamespace(wait=lambda: True)
 
 
-@fault("07_collectives", detected_by=("collectives.ring-and-tree",), breaks=CELLS)
+@fault(detected_by=("collectives.ring-and-tree",), breaks=CELLS)
 def ring_stops_adding_too_early() -> None:
     """The last addition of the ring is a replacement."""
     from xpulab.chapters.shared.fault import replace_in_cells
@@ -250,13 +218,13 @@ def ring_stops_adding_too_early() -> None:
     replace_in_cells("if step < n - 1 else 0", "if step < n - 2 else 0")
 
 
-@fault("07_collectives", detected_by=("collectives.ranks", "hang.slow-rank"), wraps="xpulab.ranks:run")
+@fault(detected_by=("collectives.ranks", "hang.slow-rank"), wraps="xpulab.ranks:run")
 def results_of_ranks_in_reverse_order(run, *arguments, **options):
     """What the ranks return arrives in reverse order."""
     return run(*arguments, **options)[::-1]
 
 
-@fault("07_collectives", detected_by=("all-to-all.one-rank",), breaks=CELLS)
+@fault(detected_by=("all-to-all.one-rank",), breaks=CELLS)
 def workaround_for_one_rank_missing() -> None:
     """In a group of one rank the output of an all-to-all is left as it was."""
     from xpulab.chapters.shared.fault import replace_in_cells
@@ -264,13 +232,13 @@ def workaround_for_one_rank_missing() -> None:
     replace_in_cells("if group.nranks <= 1:", "if group.nranks <= 0:")
 
 
-@fault("07_collectives", where="ranks", detected_by=("collectives.ranks",), wraps="paddle.distributed:get_rank")
+@fault(where="ranks", detected_by=("collectives.ranks",), wraps="paddle.distributed:get_rank")
 def ranks_counted_from_one(real, *args, **kwargs):
     """The number of a rank counts from one."""
     return real(*args, **kwargs) + 1
 
 
-@fault("07_collectives", where="ranks", detected_by=("hang.slow-rank",), wraps="paddle:Tensor.__matmul__")
+@fault(where="ranks", detected_by=("hang.slow-rank",), wraps="paddle:Tensor.__matmul__")
 def another_rank_slower_than_the_busy_one(real, self, other):
     """The first rank takes forty times as long for a product of matrices."""
     import paddle.distributed as dist
@@ -281,12 +249,7 @@ def another_rank_slower_than_the_busy_one(real, self, other):
     return real(self, other)
 
 
-@fault(
-    "07_collectives",
-    where="ranks",
-    detected_by=("hang.root-cause", "hang.stack"),
-    wraps="paddle.distributed:all_reduce",
-)
+@fault(where="ranks", detected_by=("hang.root-cause", "hang.stack"), wraps="paddle.distributed:all_reduce")
 def first_rank_hangs_in_its_sum(real, tensor, *args, **kwargs):
     """The first rank never returns from the sum of four numbers."""
     import time
@@ -298,7 +261,7 @@ def first_rank_hangs_in_its_sum(real, tensor, *args, **kwargs):
     return real(tensor, *args, **kwargs)
 
 
-@fault("07_collectives", detected_by=("hang.reason",), breaks=CELLS)
+@fault(detected_by=("hang.reason",), breaks=CELLS)
 def error_swallowed_by_a_rank() -> None:
     """A rank that meets an error ends without showing it."""
     from xpulab.chapters.shared.fault import replace_in_cells

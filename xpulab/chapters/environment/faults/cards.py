@@ -1,4 +1,4 @@
-"""Faults of single cards, of clocks, of packages and of known defects that 00_environment must detect."""
+"""Faults of single cards, of clocks, of packages and of known defects."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ def _on_second_card(there: Callable[..., Any], elsewhere: Callable[..., Any]) ->
     return lambda *given, **named: (there if _is_second_card() else elsewhere)(*given, **named)
 
 
-@fault(
-    "00_environment",
-    device="sim",
-    detected_by=("card-vote.step",),
-    smoke=("card-vote.step",),
-    replaces="paddle:Tensor.__matmul__",
-)
+@fault(device="sim", detected_by=("card-vote.step",), smoke=("card-vote.step",), replaces="paddle:Tensor.__matmul__")
 def one_card_multiplies_in_bfloat16(product):
     """The second card rounds the factors of matrix products to bfloat16."""
 
@@ -36,19 +30,19 @@ def one_card_multiplies_in_bfloat16(product):
     return _on_second_card(rounded, product)
 
 
-@fault("00_environment", device="sim", detected_by=("card-vote.step",), replaces="paddle.nn.functional:softmax")
+@fault(device="sim", detected_by=("card-vote.step",), replaces="paddle.nn.functional:softmax")
 def one_card_has_another_exponential(softmax):
     """Softmax of the second card differs from the others' by one part in a million."""
     return _on_second_card(lambda x: softmax(x) * (1 + 1e-6), softmax)
 
 
-@fault("00_environment", device="sim", detected_by=("card-vote.step",), replaces="paddle.optimizer:AdamW")
+@fault(device="sim", detected_by=("card-vote.step",), replaces="paddle.optimizer:AdamW")
 def one_card_forgets_weight_decay(adamw):
     """AdamW of the second card computes without weight decay; losses and gradients of the first step are right."""
     return _on_second_card(lambda **named: adamw(**named, weight_decay=0.0), adamw)
 
 
-@fault("00_environment", device="sim", detected_by=("card-vote.step",), replaces="paddle.nn.functional:gelu")
+@fault(device="sim", detected_by=("card-vote.step",), replaces="paddle.nn.functional:gelu")
 def one_card_has_another_gradient(gelu):
     """The gradient of gelu on the second card is that of the identity; values are right everywhere."""
 
@@ -58,12 +52,7 @@ def one_card_has_another_gradient(gelu):
     return _on_second_card(straight, gelu)
 
 
-@fault(
-    "00_environment",
-    device="sim",
-    detected_by=("card-vote.step", "card-vote.repeat"),
-    replaces="paddle.nn.functional:cross_entropy",
-)
+@fault(device="sim", detected_by=("card-vote.step", "card-vote.repeat"), replaces="paddle.nn.functional:cross_entropy")
 def one_card_does_not_repeat(loss):
     """The second card adds a number of random size to each loss, as a kernel does that reads what it did not write."""
     import paddle
@@ -72,7 +61,6 @@ def one_card_does_not_repeat(loss):
 
 
 @fault(
-    "00_environment",
     device="sim",
     sim_faults="flip copy kind=d2h card=1 every=7 bit=9",
     detected_by=("card-vote.step",),
@@ -82,17 +70,13 @@ def one_card_inverts_a_bit_now_and_then() -> None:
     """Every seventh copy from the second card has an inverted bit."""
 
 
-@fault(
-    "00_environment", device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",), wraps="paddle:set_device"
-)
+@fault(device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",), wraps="paddle:set_device")
 def set_device_stays_on_the_first_card(set_device, device):
     """Paddle.set_device ignores the number of the card, so all cards are the first one and all votes agree."""
     return set_device(str(device).replace(":1", ":0"))
 
 
-@fault(
-    "00_environment", device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",), replaces="paddle:to_tensor"
-)
+@fault(device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",), replaces="paddle:to_tensor")
 def a_card_answers_for_another(to_tensor):
     """What is written to the memory of the second card is also written to that of the first."""
     import paddle
@@ -113,7 +97,6 @@ def a_card_answers_for_another(to_tensor):
 
 
 @fault(
-    "00_environment",
     device="sim",
     sim_faults="flip copy kind=h2d card=1 bytes>=1000000 bit=5",
     detected_by=("card-vote.memory",),
@@ -123,7 +106,7 @@ def one_card_stores_large_data_wrongly() -> None:
     """A bit of each large copy to the second card is inverted; small ones, and so its step, are right."""
 
 
-@fault("00_environment", device="sim", detected_by=("card-vote.memory",), breaks=CELLS)
+@fault(device="sim", detected_by=("card-vote.memory",), breaks=CELLS)
 def memory_of_the_first_card_for_all() -> None:
     """The memory statistics of every card are those of the first."""
 
@@ -136,30 +119,24 @@ def memory_of_the_first_card_for_all() -> None:
     when_defined("here", change)
 
 
-@fault(
-    "00_environment",
-    device="sim",
-    detected_by=("hardware.identities",),
-    smoke=("hardware.identities",),
-    wraps="xpulab.sim:serial_number",
-)
+@fault(device="sim", detected_by=("hardware.identities",), smoke=("hardware.identities",), wraps="xpulab.sim:serial_number")
 def one_card_is_listed_twice(serial_number, _card):
     """The vendor's tool shows the serial number of the first card for every card."""
     return serial_number(0)
 
 
-@fault("00_environment", device="sim", detected_by=("bandwidth.clock",), wraps="paddle:device.synchronize")
+@fault(device="sim", detected_by=("bandwidth.clock",), wraps="paddle:device.synchronize")
 def synchronize_does_not_wait(_real, device=None):
     """Paddle.device.synchronize returns at once, so every clock stops too early."""
 
 
-@fault("00_environment", device="sim", detected_by=("bandwidth.data-sheet",), wraps="time:perf_counter")
+@fault(device="sim", detected_by=("bandwidth.data-sheet",), wraps="time:perf_counter")
 def clock_runs_too_slowly(real):
     """A clock shows a millionth of the time, so that rates are above what the hardware can do."""
     return real() / 1e6
 
 
-@fault("00_environment", device="sim", detected_by=("bandwidth.data-sheet",), replaces="xpulab.records.hardware:sheet_of")
+@fault(device="sim", detected_by=("bandwidth.data-sheet",), replaces="xpulab.records.hardware:sheet_of")
 def card_far_below_its_data_sheet(_real):
     """A card computes at less than a fifth of the rate that its data sheet promises."""
     from xpulab.records import hardware
@@ -168,7 +145,7 @@ def card_far_below_its_data_sheet(_real):
     return lambda model: sheet
 
 
-@fault("00_environment", detected_by=("passport.defects",), replaces="paddle:maximum")
+@fault(detected_by=("passport.defects",), replaces="paddle:maximum")
 def past_defect_comes_back(_real):
     """Maximum drops NaN again, as in Paddle 3.0.0, in a release whose list does not have this defect."""
     import paddle
@@ -176,7 +153,7 @@ def past_defect_comes_back(_real):
     return paddle.fmax
 
 
-@fault("00_environment", detected_by=("passport.defects",), wraps="paddle.nn.functional:embedding")
+@fault(detected_by=("passport.defects",), wraps="paddle.nn.functional:embedding")
 def repeated_rows_count_once(embedding, tokens, table):
     """An embedding's gradient counts a token that occurs several times once, as users of XPUs reported."""
     import paddle
@@ -186,33 +163,31 @@ def repeated_rows_count_once(embedding, tokens, table):
     return paddle.where(first.unsqueeze(-1), rows, rows.detach())
 
 
-@fault("00_environment", detected_by=("passport.defects",), also_on=("sim",), wraps="paddle.nn.functional:cross_entropy")
+@fault(detected_by=("passport.defects",), also_on=("sim",), wraps="paddle.nn.functional:cross_entropy")
 def listed_defect_is_gone(loss, scores, labels, ignore_index=-100):
     """The mean of cross_entropy counts the labels that are not ignored: the build differs from the release of the list."""
     return loss(scores, labels, ignore_index=ignore_index, reduction="sum") / (labels != ignore_index).sum()
 
 
-@fault("00_environment", where="ranks", detected_by=("passport.defects",), wraps="paddle:Tensor.__getitem__")
+@fault(where="ranks", detected_by=("passport.defects",), wraps="paddle:Tensor.__getitem__")
 def views_are_read_through_copies(read, self, index):
     """Reading a view by an index copies it first: defects that the list has are not there in other processes."""
     return read(self.contiguous(), index)
 
 
-@fault(
-    "00_environment", device="sim", detected_by=("hardware.cards",), smoke=("hardware.cards",), wraps="xpulab.sim:loaded_cards"
-)
+@fault(device="sim", detected_by=("hardware.cards",), smoke=("hardware.cards",), wraps="xpulab.sim:loaded_cards")
 def card_hidden_from_paddle(count):
     """The vendor's tool lists one card more than Paddle finds, as when an image sets a variable of visible devices."""
     return count() + 1 if count() else 0
 
 
-@fault("00_environment", device="sim", detected_by=("install.run-check",), wraps="paddle.utils:run_check")
+@fault(device="sim", detected_by=("install.run-check",), wraps="paddle.utils:run_check")
 def run_check_verifies_the_cpu(_real):
     """Paddle.utils.run_check finds no card, verifies the CPU and reports success."""
     return print("PaddlePaddle works well on 1 CPU.\nPaddlePaddle is installed successfully!")
 
 
-@fault("00_environment", detected_by=("install.imports",), breaks=MACHINE)
+@fault(detected_by=("install.imports",), breaks=MACHINE)
 def package_of_the_stack_does_not_fit() -> None:
     """A package of PaddleNLP's stack cannot be imported, because another one has a version that it was not made for."""
     import sys

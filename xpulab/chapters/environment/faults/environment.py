@@ -1,11 +1,11 @@
-"""Faults that 00_environment must detect."""
+"""Faults of the installation, and of first values, copies and steps."""
 
 from __future__ import annotations
 
 from xpulab.chapters.shared.fault import MACHINE, fault
 
 
-@fault("00_environment", detected_by=("numerics.matmul", "numerics.first-product"), wraps="paddle:Tensor.__matmul__")
+@fault(detected_by=("numerics.matmul", "numerics.first-product"), wraps="paddle:Tensor.__matmul__")
 def matmul_in_bfloat16(product, self, other):
     """Matrix products are computed in bfloat16 where float32 was asked for."""
 
@@ -15,12 +15,7 @@ def matmul_in_bfloat16(product, self, other):
     return product(rounded(self), rounded(other))
 
 
-@fault(
-    "00_environment",
-    detected_by=("install.one-framework", "hardware.diagnosis"),
-    smoke=("install.one-framework",),
-    breaks=MACHINE,
-)
+@fault(detected_by=("install.one-framework", "hardware.diagnosis"), smoke=("install.one-framework",), breaks=MACHINE)
 def two_frameworks() -> None:
     """A second distribution that provides paddle is installed."""
     import pathlib
@@ -33,7 +28,7 @@ def two_frameworks() -> None:
     sys.path.append(str(folder.parent))
 
 
-@fault("00_environment", detected_by=("install.versions",), smoke=("install.versions",), breaks=MACHINE)
+@fault(detected_by=("install.versions",), smoke=("install.versions",), breaks=MACHINE)
 def numpy_too_new() -> None:
     """The installed numpy is too new for PaddleNLP."""
     import pathlib
@@ -46,17 +41,12 @@ def numpy_too_new() -> None:
     sys.path.insert(0, str(folder.parent))
 
 
-@fault(
-    "00_environment",
-    device="sim",
-    sim_faults="flip copy kind=d2h bytes>=60000 from=1 every=2 bit=3",
-    detected_by=("bandwidth.round-trip",),
-)
+@fault(device="sim", sim_faults="flip copy kind=d2h bytes>=60000 from=1 every=2 bit=3", detected_by=("bandwidth.round-trip",))
 def copies_with_an_inverted_bit() -> None:
     """A bit is inverted in every other large copy from the card."""
 
 
-@fault("00_environment", device="sim", detected_by=("numerics.place",), smoke=("numerics.place",), wraps="paddle:to_tensor")
+@fault(device="sim", detected_by=("numerics.place",), smoke=("numerics.place",), wraps="paddle:to_tensor")
 def stays_on_the_cpu(to_tensor, data, dtype=None, place=None, stop_gradient=True):
     """Tensors are made on the CPU, whatever device is selected."""
     import paddle
@@ -64,14 +54,13 @@ def stays_on_the_cpu(to_tensor, data, dtype=None, place=None, stop_gradient=True
     return to_tensor(data, dtype=dtype, place=paddle.CPUPlace(), stop_gradient=stop_gradient)
 
 
-@fault("00_environment", device="sim", detected_by=("hardware.cards",), wraps="xpulab.sim:loaded_cards")
+@fault(device="sim", detected_by=("hardware.cards",), wraps="xpulab.sim:loaded_cards")
 def vendor_tool_misses_a_card(count):
     """The vendor's tool lists one card less than Paddle finds."""
     return max(0, count() - 1)
 
 
 @fault(
-    "00_environment",
     device="sim",
     detected_by=("hardware.diagnosis",),
     smoke=("hardware.diagnosis",),
@@ -84,7 +73,7 @@ def wheel_of_another_device(facts):
     return replace(facts(), built_for="gpu")
 
 
-@fault("00_environment", detected_by=("numerics.storage",), wraps="paddle:Tensor.astype")
+@fault(detected_by=("numerics.storage",), wraps="paddle:Tensor.astype")
 def bfloat16_cast_truncates(cast, self, dtype):
     """A cast to bfloat16 truncates instead of rounding."""
     import paddle
@@ -94,7 +83,7 @@ def bfloat16_cast_truncates(cast, self, dtype):
     return cast(self, dtype)
 
 
-@fault("00_environment", detected_by=("bandwidth.round-trip",), wraps="paddle:Tensor.numpy")
+@fault(detected_by=("bandwidth.round-trip",), wraps="paddle:Tensor.numpy")
 def transposed_copy_in_memory_order(real, self, *given):
     """A transposed tensor is copied to the host in the order of its memory."""
     if self.is_contiguous():
@@ -102,45 +91,36 @@ def transposed_copy_in_memory_order(real, self, *given):
     return real(self.contiguous()).reshape(-1, order="F").reshape(self.shape)
 
 
-@fault("00_environment", detected_by=("numerics.matmul",), wraps=("paddle:matmul", "paddle:Tensor.matmul"))
+@fault(detected_by=("numerics.matmul",), wraps=("paddle:matmul", "paddle:Tensor.matmul"))
 def transpose_ignored(matmul, x, y, transpose_x=False, transpose_y=False, name=None):
     """Matmul ignores transpose_y for square matrices."""
     return matmul(x, y, transpose_x, transpose_y and y.shape[-1] != y.shape[-2])
 
 
-@fault(
-    "00_environment",
-    detected_by=("numerics.first-training", "numerics.from-pytorch"),
-    wraps="paddle.optimizer:Optimizer.clear_grad",
-)
+@fault(detected_by=("numerics.first-training", "numerics.from-pytorch"), wraps="paddle.optimizer:Optimizer.clear_grad")
 def clear_grad_keeps_gradients(_real, self, set_to_zero=True):
     """Clear_grad keeps the gradients, so that those of all steps add up."""
 
 
-@fault("00_environment", detected_by=("numerics.from-pytorch",), wraps="paddle.nn:Layer.set_state_dict")
+@fault(detected_by=("numerics.from-pytorch",), wraps="paddle.nn:Layer.set_state_dict")
 def state_dict_is_not_loaded(_real, self, state, use_structured_name=True):
     """Set_state_dict reports success and changes no parameter of a layer."""
     return ([], [])
 
 
-@fault("00_environment", device="sim", detected_by=("numerics.from-pytorch",), wraps="paddle.io:DataLoader.__iter__")
+@fault(device="sim", detected_by=("numerics.from-pytorch",), wraps="paddle.io:DataLoader.__iter__")
 def batches_stay_on_the_host(batches, self):
     """A data loader leaves its batches on the CPU."""
     return iter([[each.cpu() for each in batch] for batch in batches(self)])
 
 
-@fault(
-    "00_environment",
-    detected_by=("numerics.first-product",),
-    smoke=("numerics.first-product",),
-    wraps="paddle:Tensor.__matmul__",
-)
+@fault(detected_by=("numerics.first-product",), smoke=("numerics.first-product",), wraps="paddle:Tensor.__matmul__")
 def transposed_right_factor(product, self, other):
     """A matrix product of square matrices uses the transpose of its right factor."""
     return product(self, other.T)
 
 
-@fault("00_environment", detected_by=("install.remedies",), wraps="paddle:set_device")
+@fault(detected_by=("install.remedies",), wraps="paddle:set_device")
 def set_device_accepts_any_device(set_device, device):
     """Paddle.set_device accepts a device for which the wheel was not built, and stays where it is."""
     import paddle
@@ -151,12 +131,7 @@ def set_device_accepts_any_device(set_device, device):
         return paddle.framework._current_expected_place()
 
 
-@fault(
-    "00_environment",
-    detected_by=("numerics.no-fallback",),
-    wraps="paddle.nn.functional:layer_norm",
-    not_run="it compares on real cards only",
-)
+@fault(detected_by=("numerics.no-fallback",), wraps="paddle.nn.functional:layer_norm", not_run="it compares on real cards only")
 def layer_norm_has_no_kernel_for_the_card(layer_norm, x, *given, **named):
     """Layer_norm has no kernel for the card, and gives NaN where the fallback to the CPU is switched off."""
     import paddle
@@ -165,12 +140,7 @@ def layer_norm_has_no_kernel_for_the_card(layer_norm, x, *given, **named):
     return layer_norm(x, *given, **named) * (1.0 if paddle.get_flags(flag)[flag] else float("nan"))
 
 
-@fault(
-    "00_environment",
-    detected_by=("bandwidth.pinned",),
-    wraps="paddle:Tensor.pin_memory",
-    not_run="it compares on real cards only",
-)
+@fault(detected_by=("bandwidth.pinned",), wraps="paddle:Tensor.pin_memory", not_run="it compares on real cards only")
 def copy_to_pinned_memory_loses_its_last_page(pin_memory, self, *given, **named):
     """A copy to pinned memory is read before its last 4096 bytes have arrived."""
     flat = self.flatten().clone()
@@ -179,7 +149,6 @@ def copy_to_pinned_memory_loses_its_last_page(pin_memory, self, *given, **named)
 
 
 @fault(
-    "00_environment",
     detected_by=("bandwidth.baseline",),
     wraps="paddle:Tensor.clone",
     not_run="it compares where a baseline of this machine was measured only",

@@ -1,4 +1,4 @@
-"""Faults that 12_memory must detect."""
+"""Faults of one process: what is kept, recomputation, accumulation, offload and fused dropout."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
 # ---------------------------------------------------------------------------------------------------------- what is kept
 
 
-@fault(
-    "12_memory",
-    detected_by=("memory.first-step", "memory.formula"),
-    smoke=("memory.first-step",),
-    wraps="paddle.nn.functional:softmax",
-)
+@fault(detected_by=("memory.first-step", "memory.formula"), smoke=("memory.first-step",), wraps="paddle.nn.functional:softmax")
 def softmax_kept_twice(real, *given, **named):
     """Softmax keeps a second copy of its result for the backward pass."""
     import paddle
@@ -20,14 +15,13 @@ def softmax_kept_twice(real, *given, **named):
     return real(*given, **named) * paddle.ones([1])
 
 
-@fault("12_memory", detected_by=("memory.end-of-step",), wraps="paddle.optimizer:Optimizer.clear_grad")
+@fault(detected_by=("memory.end-of-step",), wraps="paddle.optimizer:Optimizer.clear_grad")
 def cleared_gradients_keep_their_memory(real, self, set_to_zero=True):
     """The optimizer fills gradients with zeros and does not free them."""
     return real(self, True)
 
 
 @fault(
-    "12_memory",
     detected_by=("recompute.kept", "memory.formula", "memory.saved"),
     wraps="paddlenlp.transformers:PretrainedModel.recompute_enable",
 )
@@ -35,13 +29,13 @@ def recomputation_switched_off_silently(_real, self):
     """A model accepts recompute_enable() and keeps all activations."""
 
 
-@fault("12_memory", detected_by=("memory.master-weights",), wraps="paddle.optimizer:AdamW.__init__")
+@fault(detected_by=("memory.master-weights",), wraps="paddle.optimizer:AdamW.__init__")
 def master_weights_left_out(real, self, *given, **named):
     """AdamW accepts multi_precision=True and keeps its state in the type of the weights."""
     return real(self, *given, **{**named, "multi_precision": False})
 
 
-@fault("12_memory", device="sim", detected_by=("memory.allocated",), replaces="paddlenlp.transformers.llama.modeling:swiglu")
+@fault(device="sim", detected_by=("memory.allocated",), replaces="paddlenlp.transformers.llama.modeling:swiglu")
 def activations_kept_on_the_card_twice(real):
     """A card keeps a second copy of the result of each swiglu as long as the model exists."""
 
@@ -58,9 +52,7 @@ def activations_kept_on_the_card_twice(real):
 # --------------------------------------------------------------------------------------------------------- recomputation
 
 
-@fault(
-    "12_memory", detected_by=("recompute.forms",), wraps="paddle.distributed.fleet.recompute.recompute:switch_rng_state_tracker"
-)
+@fault(detected_by=("recompute.forms",), wraps="paddle.distributed.fleet.recompute.recompute:switch_rng_state_tracker")
 def recomputed_dropout_has_another_mask(_real, *given, **named):
     """Recomputation does not restore the state of the random numbers, so dropout has another mask."""
     import contextlib
@@ -68,7 +60,7 @@ def recomputed_dropout_has_another_mask(_real, *given, **named):
     return contextlib.nullcontext()
 
 
-@fault("12_memory", detected_by=("recompute.forms",), breaks="paddle.distributed.fleet.recompute.recompute:random")
+@fault(detected_by=("recompute.forms",), breaks="paddle.distributed.fleet.recompute.recompute:random")
 def random_numbers_of_python_not_restored() -> None:
     """Recomputation restores the random numbers of Paddle, but not those of Python."""
     import importlib
@@ -78,7 +70,7 @@ def random_numbers_of_python_not_restored() -> None:
     module.random = SimpleNamespace(getstate=module.random.getstate, setstate=lambda state: None)
 
 
-@fault("12_memory", detected_by=("recompute.frozen",), replaces="paddle.distributed.fleet.utils:recompute")
+@fault(detected_by=("recompute.frozen",), replaces="paddle.distributed.fleet.utils:recompute")
 def frozen_parameter_gets_a_gradient(_real):
     """Under recomputation a frozen parameter gets a gradient."""
     import importlib
@@ -96,7 +88,6 @@ def frozen_parameter_gets_a_gradient(_real):
 
 
 @fault(
-    "12_memory",
     detected_by=("recompute.gradients", "recompute.selective"),
     wraps="paddle.distributed.fleet.recompute.recompute:detach_variable",
 )
@@ -110,7 +101,6 @@ def recomputed_layer_sees_a_rounded_input(real, inputs):
 
 
 @fault(
-    "12_memory",
     detected_by=("recompute.frozen", "recompute.sequential"),
     breaks=(
         "paddle.distributed.fleet.recompute.recompute:RecomputeFunction.backward",
@@ -141,7 +131,6 @@ def offloaded_input_of_recomputation_damaged() -> None:
 
 
 @fault(
-    "12_memory",
     detected_by=("recompute.calls", "recompute.batch-norm"),
     also_on=("sim",),
     wraps="paddle.distributed.fleet.recompute.recompute:RecomputeFunction.backward",
@@ -152,7 +141,7 @@ def recomputed_two_times(real, ctx, *given):
     return real(ctx, *given)
 
 
-@fault("12_memory", detected_by=("recompute.one-pair-of-hooks",), wraps="paddle.autograd:saved_tensors_hooks.__enter__")
+@fault(detected_by=("recompute.one-pair-of-hooks",), wraps="paddle.autograd:saved_tensors_hooks.__enter__")
 def second_pair_of_hooks_replaces_the_first(real, self):
     """A second pair of hooks for saved tensors is accepted, and takes the place of the first without an error."""
     from paddle.base import core
@@ -161,7 +150,7 @@ def second_pair_of_hooks_replaces_the_first(real, self):
     return real(self)
 
 
-@fault("12_memory", detected_by=("recompute.no-input-gradient",), replaces="paddle.distributed.fleet.utils:recompute")
+@fault(detected_by=("recompute.no-input-gradient",), replaces="paddle.distributed.fleet.utils:recompute")
 def recomputation_asks_for_gradients_of_its_inputs(_real):
     """Recomputation makes its inputs need a gradient, also where none does without it."""
     import importlib
@@ -186,13 +175,13 @@ def recomputation_asks_for_gradients_of_its_inputs(_real):
 # ---------------------------------------------------------------------------------------------------------- accumulation
 
 
-@fault("12_memory", detected_by=("gradient-accumulation.gradients", "gradient-accumulation.loss"), breaks=CELLS)
+@fault(detected_by=("gradient-accumulation.gradients", "gradient-accumulation.loss"), breaks=CELLS)
 def parts_not_divided() -> None:
     """The losses of the parts of a batch are not divided by their number."""
     replace_in_cells("labels=rows)[0] / parts", "labels=rows)[0]")
 
 
-@fault("12_memory", detected_by=("gradient-accumulation.small-batches",), wraps="paddlenlp.trainer:Trainer.training_step")
+@fault(detected_by=("gradient-accumulation.small-batches",), wraps="paddlenlp.trainer:Trainer.training_step")
 def trainer_does_not_divide(real, self, *given, **named):
     """PaddleNLP's trainer adds up the losses of small batches and does not divide them."""
     parts, self.args.gradient_accumulation_steps = self.args.gradient_accumulation_steps, 1
@@ -202,7 +191,7 @@ def trainer_does_not_divide(real, self, *given, **named):
         self.args.gradient_accumulation_steps = parts
 
 
-@fault("12_memory", detected_by=("gradient-accumulation.gradients",), also_on=("sim",), breaks=CELLS)
+@fault(detected_by=("gradient-accumulation.gradients",), also_on=("sim",), breaks=CELLS)
 def last_part_lost() -> None:
     """The gradient of the last part of a batch is not added."""
     replace_in_cells(
@@ -211,7 +200,7 @@ def last_part_lost() -> None:
     )
 
 
-@fault("12_memory", detected_by=("gradient-accumulation.steps",), breaks=CELLS)
+@fault(detected_by=("gradient-accumulation.steps",), breaks=CELLS)
 def clipped_in_each_part() -> None:
     """Gradients are clipped by their norm after each part, and not after the last one."""
     replace_in_cells(
@@ -226,7 +215,6 @@ def clipped_in_each_part() -> None:
 
 
 @fault(
-    "12_memory",
     detected_by=("offload.training", "offload.activations", "offload.types", "offload.optimizers"),
     wraps="xpulab.chapters.memory.offloading:Offloader.to_device",
 )
@@ -238,7 +226,6 @@ def offloaded_tensor_lost(real, self, copy):
 
 
 @fault(
-    "12_memory",
     detected_by=("offload.training", "offload.written-after"),
     breaks=("xpulab.chapters.memory.offloading:Offloader.to_host", "xpulab.chapters.memory.offloading:Offloader.to_device"),
 )
@@ -262,18 +249,13 @@ def stale_copy_of_an_address() -> None:
     Offloader.to_host, Offloader.to_device = known_or_new, noting
 
 
-@fault(
-    "12_memory",
-    detected_by=("offload.training", "offload.optimizers"),
-    wraps="xpulab.chapters.memory.offloading:Offloader.to_device",
-)
+@fault(detected_by=("offload.training", "offload.optimizers"), wraps="xpulab.chapters.memory.offloading:Offloader.to_device")
 def offloaded_moment_rounded(real, self, copy):
     """Moments are kept in bfloat16 on the host."""
     return (back := real(self, copy)).astype("bfloat16").astype(back.dtype)
 
 
 @fault(
-    "12_memory",
     detected_by=("offload.training", "offload.activations", "offload.types", "offload.written-after"),
     wraps="xpulab.chapters.memory.offloading:Offloader.to_device",
 )
@@ -287,18 +269,13 @@ def reloaded_before_the_copy_was_complete(real, self, copy):
     return whole.reshape(back.shape)
 
 
-@fault(
-    "12_memory",
-    detected_by=("offload.activations", "offload.saved-tensors"),
-    wraps="xpulab.chapters.memory.offloading:axes_of_memory",
-)
+@fault(detected_by=("offload.activations", "offload.saved-tensors"), wraps="xpulab.chapters.memory.offloading:axes_of_memory")
 def offload_forgets_the_layout(_real, tensor):
     """A transposed tensor comes back from the host in another order of memory."""
     return list(range(tensor.ndim))
 
 
 @fault(
-    "12_memory",
     detected_by=("offload.training", "offload.activations", "offload.types", "offload.saved-tensors", "offload.optimizers"),
     wraps="paddle:Tensor.to",
 )
@@ -313,13 +290,12 @@ def copies_without_their_last_element(real, self, *given, **named):
     return paddle.concat([whole[:-1], paddle.zeros_like(whole[-1:])]).reshape(copied.shape)
 
 
-@fault("12_memory", device="sim", sim_faults="flip copy kind=d2h bytes>=200000 bit=7", detected_by=("offload.written-after",))
+@fault(device="sim", sim_faults="flip copy kind=d2h bytes>=200000 bit=7", detected_by=("offload.written-after",))
 def copy_to_the_host_damaged() -> None:
     """One bit of a large copy from the card to the host is inverted."""
 
 
 @fault(
-    "12_memory",
     device="sim",
     detected_by=("offload.types", "memory.saved", "memory.allocated"),
     wraps="xpulab.chapters.memory.offloading:Offloader.to_host",
@@ -329,18 +305,18 @@ def offload_dropped_silently(_real, self, tensor):
     return tensor
 
 
-@fault("12_memory", device="sim", detected_by=("offload.paddle",), wraps="paddle.incubate.tensor.manipulation:async_offload")
+@fault(device="sim", detected_by=("offload.paddle",), wraps="paddle.incubate.tensor.manipulation:async_offload")
 def async_offload_copies_nothing(real, tensor, loader):
     """Paddle's async_offload returns the tensor on the card where it cannot copy asynchronously."""
     return (tensor, real(tensor, loader)[1])
 
 
-@fault("12_memory", device="sim", detected_by=("offload.trainer",), wraps="paddlenlp.trainer:Trainer._offload_optimizer")
+@fault(device="sim", detected_by=("offload.trainer",), wraps="paddlenlp.trainer:Trainer._offload_optimizer")
 def trainer_does_not_offload(_real, self):
     """PaddleNLP's trainer accepts offload_optim and leaves the moments on the card."""
 
 
-@fault("12_memory", detected_by=("pinned-memory.refused",), also_on=("sim",), wraps="paddle:Tensor.pin_memory")
+@fault(detected_by=("pinned-memory.refused",), also_on=("sim",), wraps="paddle:Tensor.pin_memory")
 def ordinary_memory_called_page_locked(_real, self, *given):
     """Without page-locked memory pin_memory() returns ordinary memory and no error."""
     return self.cpu()
@@ -349,7 +325,7 @@ def ordinary_memory_called_page_locked(_real, self, *given):
 ON_CARDS = "it compares on real cards only"
 
 
-@fault("12_memory", detected_by=("pinned-memory.copies",), wraps="paddle:Tensor.pin_memory", not_run=ON_CARDS)
+@fault(detected_by=("pinned-memory.copies",), wraps="paddle:Tensor.pin_memory", not_run=ON_CARDS)
 def page_locked_copy_without_its_last_element(real, self, *given):
     """A copy to page-locked memory ends one element too early."""
     import paddle
@@ -358,7 +334,7 @@ def page_locked_copy_without_its_last_element(real, self, *given):
     return real(paddle.concat([whole[:-1], paddle.zeros_like(whole[-1:])]).reshape(self.shape), *given)
 
 
-@fault("12_memory", detected_by=("pinned-memory.faster",), wraps="paddle:Tensor.pin_memory", not_run=ON_CARDS)
+@fault(detected_by=("pinned-memory.faster",), wraps="paddle:Tensor.pin_memory", not_run=ON_CARDS)
 def page_locked_memory_through_ordinary_memory(real, self, *given):
     """A tensor of a card is copied to ordinary memory first, and from there to page-locked memory."""
     return real(self.cpu(), *given)
@@ -379,7 +355,7 @@ def _replace_dropout_add(compute) -> None:
     module.paddle_dropout_add = lambda x, y, p=0.5, **options: compute(real, x, y, p, **options)
 
 
-@fault("12_memory", detected_by=("fused-ops.dropout-add", "fused-ops.fallback"), also_on=("sim",), breaks=DROPOUT_ADD)
+@fault(detected_by=("fused-ops.dropout-add", "fused-ops.fallback"), also_on=("sim",), breaks=DROPOUT_ADD)
 def fused_dropout_without_its_scale() -> None:
     """The operator fused_dropout_add does not scale what it keeps at p = 0.5."""
 
@@ -389,25 +365,25 @@ def fused_dropout_without_its_scale() -> None:
     _replace_dropout_add(unscaled)
 
 
-@fault("12_memory", detected_by=("fused-ops.dropout-add",), breaks=DROPOUT_ADD)
+@fault(detected_by=("fused-ops.dropout-add",), breaks=DROPOUT_ADD)
 def fused_dropout_of_everything_is_nan() -> None:
     """The operator fused_dropout_add computes 0 / 0 at p = 1."""
     _replace_dropout_add(lambda real, x, y, p, **options: real(x, y, p, **options) + (float("nan") if p == 1 else 0.0))
 
 
-@fault("12_memory", detected_by=("fused-ops.dropout-add",), breaks=DROPOUT_ADD)
+@fault(detected_by=("fused-ops.dropout-add",), breaks=DROPOUT_ADD)
 def fused_dropout_gradient_without_its_mask() -> None:
     """The gradient of fused_dropout_add does not use the mask of the forward pass."""
     _replace_dropout_add(lambda real, x, y, p, **options: (real(x, y, p, **options) - x - y).detach() + x + y)
 
 
-@fault("12_memory", detected_by=("fused-ops.fallback",), wraps="warnings:warn")
+@fault(detected_by=("fused-ops.fallback",), wraps="warnings:warn")
 def fused_dropout_falls_back_silently(real, message, *given, **named):
     """The operator fused_dropout_add falls back without a warning."""
     return None if "fused_dropout_add" in str(message) else real(message, *given, **named)
 
 
-@fault("12_memory", detected_by=("fused-ops.dropout-add-kernel",), wraps="paddle._C_ops:fused_dropout_add", not_run=ON_CARDS)
+@fault(detected_by=("fused-ops.dropout-add-kernel",), wraps="paddle._C_ops:fused_dropout_add", not_run=ON_CARDS)
 def fused_dropout_kernel_adds_before_it_drops(real, x, y, *given):
     """The kernel of fused_dropout_add drops elements of the sum, and not of the first tensor."""
     import paddle

@@ -1,4 +1,4 @@
-"""Faults that 12_memory must detect in its ranks: sharded optimizers and fused buffers."""
+"""Faults in ranks: sharded optimizers and fused buffers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from xpulab.chapters.shared.fault import fault
 
 
 @fault(
-    "12_memory",
     where="ranks",
     detected_by=("gradient-accumulation.fleet",),
     wraps="paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer:DygraphShardingOptimizer.reduce_gradients",
@@ -16,7 +15,6 @@ def sharded_optimizer_does_not_add_gradients(_real, self, *given):
 
 
 @fault(
-    "12_memory",
     where="ranks",
     detected_by=("tensor-fusion.slots", "tensor-fusion.steps"),
     wraps="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:GradStorage._add_grad_as_view",
@@ -28,7 +26,6 @@ def slots_overlap(real, self, param, align):
 
 
 @fault(
-    "12_memory",
     where="ranks",
     detected_by=("tensor-fusion.steps",),
     wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.scale_grads",
@@ -40,7 +37,6 @@ def fused_sum_not_divided(_real, self):
 
 
 @fault(
-    "12_memory",
     where="ranks",
     detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"),
     wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.add_grad",
@@ -55,7 +51,6 @@ def buffer_sent_too_early(real, self, param, use_comm=True):
 
 
 @fault(
-    "12_memory",
     where="ranks",
     detected_by=("tensor-fusion.overlap",),
     breaks=(
@@ -78,7 +73,6 @@ def buffer_sent_after_the_backward_pass() -> None:
 
 
 @fault(
-    "12_memory",
     where="ranks",
     detected_by=("tensor-fusion.steps", "tensor-fusion.slots"),
     wraps="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:ParamStorage._convert_buffer",

@@ -1,41 +1,41 @@
-"""Faults that 15_numerics must detect: operators, their gradients, and random numbers."""
+"""Faults of operators, their gradients, and random numbers."""
 
 from __future__ import annotations
 
 from xpulab.chapters.shared.fault import fault
 
 
-@fault("15_numerics", detected_by=("numerics.softmax",), wraps="paddle.nn.functional:softmax")
+@fault(detected_by=("numerics.softmax",), wraps="paddle.nn.functional:softmax")
 def softmax_in_bfloat16(softmax, x, *given):
     """Softmax is computed in bfloat16 where float32 was asked for."""
     return softmax(x.astype("bfloat16"), *given).astype(x.dtype)
 
 
-@fault("15_numerics", detected_by=("numerics.layer-norm",), wraps="paddle.nn.functional:layer_norm")
+@fault(detected_by=("numerics.layer-norm",), wraps="paddle.nn.functional:layer_norm")
 def layer_norm_with_another_epsilon(norm, x, shape, epsilon=1e-05, **named):
     """Layer norm ignores the epsilon that it is given."""
     return norm(x, shape, epsilon=1e-3, **named)
 
 
-@fault("15_numerics", detected_by=("numerics.reductions",), wraps="paddle:Tensor.mean")
+@fault(detected_by=("numerics.reductions",), wraps="paddle:Tensor.mean")
 def mean_divides_by_n_minus_one(mean, self, axis=None, **named):
     """A mean divides by the number of its terms minus one."""
     count = self.shape[axis] if isinstance(axis, int) else self.size
     return mean(self, axis=axis, **named) * (count / max(1, count - 1))
 
 
-@fault("15_numerics", detected_by=("numerics.random",), wraps="paddle:Tensor.bernoulli_")
+@fault(detected_by=("numerics.random",), wraps="paddle:Tensor.bernoulli_")
 def bernoulli_with_inverted_probability(draw, self, p=0.5, **named):
     """Bernoulli_(p) is 1 with probability 1 - p, as in Paddle 3.0.0."""
     return draw(self, 1 - p, **named)
 
 
-@fault("15_numerics", detected_by=("numerics.random",), wraps="paddle:seed")
+@fault(detected_by=("numerics.random",), wraps="paddle:seed")
 def seed_ignored(_real, seed):
     """The seed is ignored."""
 
 
-@fault("15_numerics", detected_by=("numerics.edges",), replaces="paddle:maximum")
+@fault(detected_by=("numerics.edges",), replaces="paddle:maximum")
 def maximum_drops_nan(_real):
     """Maximum drops NaN, as in Paddle 3.0.0."""
     import paddle
@@ -43,20 +43,20 @@ def maximum_drops_nan(_real):
     return paddle.fmax
 
 
-@fault("15_numerics", detected_by=("numerics.gradients",), wraps="paddle:gather")
+@fault(detected_by=("numerics.gradients",), wraps="paddle:gather")
 def gather_gradient_in_other_rows(gather, x, index, axis=0):
     """The gradient of gather goes to other rows, as in Paddle 3.0.0."""
     right = gather(x, index, axis)
     return right.detach() + (right - right.detach()).flip(0)
 
 
-@fault("15_numerics", detected_by=("numerics.functions",), wraps="paddle:exp")
+@fault(detected_by=("numerics.functions",), wraps="paddle:exp")
 def exp_with_a_relative_error(exp, x):
     """Exp has a relative error of 1e-4."""
     return exp(x) * (1 + 1e-4)
 
 
-@fault("15_numerics", detected_by=("numerics.gradients",), wraps="paddle:Tensor.__setitem__")
+@fault(detected_by=("numerics.gradients",), wraps="paddle:Tensor.__setitem__")
 def value_set_without_gradient(put, self, where, value):
     """The gradient of values that are set under a mask is 0, as in Paddle 3.1.0."""
     import paddle
@@ -66,7 +66,7 @@ def value_set_without_gradient(put, self, where, value):
     put(self, where, value)
 
 
-@fault("15_numerics", detected_by=("numerics.edges",), wraps="paddle.nn.functional:softmax")
+@fault(detected_by=("numerics.edges",), wraps="paddle.nn.functional:softmax")
 def softmax_overflows(_real, x, axis=-1, *given):
     """Softmax does not subtract the largest score, so large scores overflow."""
     import paddle
@@ -76,7 +76,6 @@ def softmax_overflows(_real, x, axis=-1, *given):
 
 
 @fault(
-    "15_numerics",
     detected_by=("numerics.functions",),
     breaks=("paddle.nn.functional:silu", "paddle.nn.functional:gelu", "paddle.nn.functional:sigmoid", "paddle:erf"),
 )
@@ -93,7 +92,7 @@ def activations_in_bfloat16() -> None:
                 setattr(module, name, rounded(getattr(module, name)))
 
 
-@fault("15_numerics", detected_by=("numerics.gradients",), wraps="paddle.nn.functional:layer_norm")
+@fault(detected_by=("numerics.gradients",), wraps="paddle.nn.functional:layer_norm")
 def layer_norm_gradient_without_mean(_real, x, shape, weight=None, bias=None, epsilon=1e-05, name=None):
     """The gradient of layer norm omits the part of the mean."""
     import paddle
@@ -105,7 +104,7 @@ def layer_norm_gradient_without_mean(_real, x, shape, weight=None, bias=None, ep
     return normal if bias is None else normal + bias
 
 
-@fault("15_numerics", detected_by=("numerics.edges",), breaks=("paddle:topk", "paddle:argsort"))
+@fault(detected_by=("numerics.edges",), breaks=("paddle:topk", "paddle:argsort"))
 def sorted_indices_in_another_order() -> None:
     """Topk and argsort give the right indices in the wrong order."""
     import paddle
@@ -115,7 +114,7 @@ def sorted_indices_in_another_order() -> None:
     paddle.argsort = lambda *given, **named: argsort(*given, **named).flip(-1)
 
 
-@fault("15_numerics", detected_by=("numerics.gradients",), replaces="paddle.nn.functional:embedding")
+@fault(detected_by=("numerics.gradients",), replaces="paddle.nn.functional:embedding")
 def embedding_gradient_of_the_last(_real):
     """Only the last occurrence of a token adds to the embedding's gradient."""
     import paddle
@@ -135,32 +134,32 @@ def embedding_gradient_of_the_last(_real):
     return lambda tokens, weight, *given, **named: Embedding.apply(tokens, weight)
 
 
-@fault("15_numerics", detected_by=("numerics.edges",), wraps="paddle:cumsum")
+@fault(detected_by=("numerics.edges",), wraps="paddle:cumsum")
 def cumsum_excludes_the_element(cumsum, x, *given, **named):
     """Cumsum excludes the element itself."""
     return cumsum(x, *given, **named) - x
 
 
-@fault("15_numerics", detected_by=("numerics.gradients",), wraps="paddle:masked_fill")
+@fault(detected_by=("numerics.gradients",), wraps="paddle:masked_fill")
 def masked_values_get_gradients(fill, x, mask, value):
     """masked_fill gives gradients to the values that it replaces."""
     return fill(x, mask, value).detach() + (x - x.detach())
 
 
-@fault("15_numerics", detected_by=("amp.types",), wraps="paddle.nn.functional:softmax")
+@fault(detected_by=("amp.types",), wraps="paddle.nn.functional:softmax")
 def exponentials_stay_in_the_half_type(softmax, x, *given, **named):
     """Softmax gives its result in bfloat16 where float32 is expected."""
     return softmax(x, *given, **named).astype("bfloat16")
 
 
-@fault("15_numerics", detected_by=("numerics.gradients",), wraps="paddle.nn.functional:cross_entropy")
+@fault(detected_by=("numerics.gradients",), wraps="paddle.nn.functional:cross_entropy")
 def only_one_label_is_ignored(loss, scores, labels, *given, **named):
     """Cross entropy ignores the label -100 whatever ignore_index says, as on XPUs."""
     named.pop("ignore_index", None)
     return loss(scores, labels, *given, **named)
 
 
-@fault("15_numerics", detected_by=("numerics.functions",), wraps="paddle.nn.functional:silu")
+@fault(detected_by=("numerics.functions",), wraps="paddle.nn.functional:silu")
 def silu_overflows_far_from_zero(_real, x, *given, **named):
     """Silu divides by a power that overflows for large inputs."""
     import paddle
@@ -169,7 +168,7 @@ def silu_overflows_far_from_zero(_real, x, *given, **named):
     return x * (powers / (1 + powers))
 
 
-@fault("15_numerics", detected_by=("numerics.functions",), wraps="paddle.nn.functional:gelu")
+@fault(detected_by=("numerics.functions",), wraps="paddle.nn.functional:gelu")
 def gelu_gradient_lost_far_from_zero(gelu, x, *given, **named):
     """The gradient of gelu is 0 for inputs above 1,000."""
     import paddle
@@ -178,14 +177,14 @@ def gelu_gradient_lost_far_from_zero(gelu, x, *given, **named):
     return paddle.where(x > 1000, right.detach(), right)
 
 
-@fault("15_numerics", detected_by=("numerics.gradients",), wraps="paddle:Tensor.min")
+@fault(detected_by=("numerics.gradients",), wraps="paddle:Tensor.min")
 def min_gradient_spread_over_the_row(least, self, axis=None, **named):
     """The gradient of a minimum is divided among all elements of its row."""
     right, mean = least(self, axis=axis, **named), self.mean(axis=axis)
     return right.detach() + (mean - mean.detach())
 
 
-@fault("15_numerics", detected_by=("numerics.gradients",), wraps="paddle:tile")
+@fault(detected_by=("numerics.gradients",), wraps="paddle:tile")
 def tile_gradient_counts_one_copy(tile, x, repeats, *given):
     """The gradient of tile is that of one copy."""
     right = tile(x, repeats, *given)
@@ -193,7 +192,7 @@ def tile_gradient_counts_one_copy(tile, x, repeats, *given):
     return right.detach() + (share - share.detach())
 
 
-@fault("15_numerics", detected_by=("numerics.edges",), wraps="paddle:full")
+@fault(detected_by=("numerics.edges",), wraps="paddle:full")
 def full_forgets_an_unaligned_end(full, shape, value, dtype=None, **named):
     """A tensor of int64 that is filled with a number has a 0 at its end when its size is no multiple of 8."""
     filled = full(shape, value, dtype, **named)

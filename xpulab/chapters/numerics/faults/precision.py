@@ -1,4 +1,4 @@
-"""Faults that 15_numerics must detect: operators that lose bits, or are wrong at some sizes."""
+"""Faults of operators that lose bits, or are wrong at some sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from xpulab.chapters.shared.fault import fault
 
 
 @fault(
-    "15_numerics",
     detected_by=("precision.first-product", "precision.factors", "precision.lengths"),
     smoke=("precision.first-product",),
     wraps="paddle:Tensor.__matmul__",
@@ -27,7 +26,7 @@ def products_in_tf32(product, self, other):
     return product(rounded(self), rounded(other))
 
 
-@fault("15_numerics", detected_by=("precision.factors", "operators.linear"), replaces="paddle.nn.functional:linear")
+@fault(detected_by=("precision.factors", "operators.linear"), replaces="paddle.nn.functional:linear")
 def linear_gradients_in_bfloat16(real):
     """The gradients of a linear layer are computed from gradients in bfloat16."""
     import paddle
@@ -44,29 +43,25 @@ def linear_gradients_in_bfloat16(real):
     return lambda *given, **named: Rounded.apply(real(*given, **named))
 
 
-@fault(
-    "15_numerics",
-    detected_by=("precision.factors", "operators.attention"),
-    wraps="paddle.nn.functional:scaled_dot_product_attention",
-)
+@fault(detected_by=("precision.factors", "operators.attention"), wraps="paddle.nn.functional:scaled_dot_product_attention")
 def attention_values_in_bfloat16(real, query, key, value, *given, **named):
     """Attention rounds the values to bfloat16."""
     return real(query, key, value + (value.astype("bfloat16").astype(value.dtype) - value).detach(), *given, **named)
 
 
-@fault("15_numerics", detected_by=("precision.factors",), wraps="paddle.nn.functional:scaled_dot_product_attention")
+@fault(detected_by=("precision.factors",), wraps="paddle.nn.functional:scaled_dot_product_attention")
 def attention_scores_in_bfloat16(real, query, *given, **named):
     """Attention rounds the queries to bfloat16."""
     return real(query + (query.astype("bfloat16").astype(query.dtype) - query).detach(), *given, **named)
 
 
-@fault("15_numerics", detected_by=("precision.factors",), wraps="paddle.nn.functional:conv2d")
+@fault(detected_by=("precision.factors",), wraps="paddle.nn.functional:conv2d")
 def convolution_in_bfloat16(real, x, *given, **named):
     """A convolution rounds its input to bfloat16."""
     return real(x + (x.astype("bfloat16").astype(x.dtype) - x).detach(), *given, **named)
 
 
-@fault("15_numerics", detected_by=("precision.sums",), wraps="paddle:Tensor.sum")
+@fault(detected_by=("precision.sums",), wraps="paddle:Tensor.sum")
 def sums_accumulate_in_bfloat16(real, self, axis=None, **named):
     """A sum adds the two halves of its terms in bfloat16."""
     import paddle
@@ -78,14 +73,14 @@ def sums_accumulate_in_bfloat16(real, self, axis=None, **named):
     return narrow[0] + narrow[1]
 
 
-@fault("15_numerics", detected_by=("precision.lengths",), also_on=("sim",), wraps="paddle:Tensor.__matmul__")
+@fault(detected_by=("precision.lengths",), also_on=("sim",), wraps="paddle:Tensor.__matmul__")
 def long_products_lose_bits(product, self, other):
     """Products of 4,096 and more terms round their left factor to bfloat16."""
     long = self.shape[-1] >= 4096
     return product(self.astype("bfloat16").astype(self.dtype) if long else self, other)
 
 
-@fault("15_numerics", detected_by=("operators.linear",), wraps="paddle.nn.functional:linear")
+@fault(detected_by=("operators.linear",), wraps="paddle.nn.functional:linear")
 def columns_of_a_wide_output_are_missing(real, x, weight, *given, **named):
     """A linear layer with more than 200,000 outputs leaves the last 1,000 at zero."""
     import paddle
@@ -97,14 +92,14 @@ def columns_of_a_wide_output_are_missing(real, x, weight, *given, **named):
     return result
 
 
-@fault("15_numerics", detected_by=("operators.linear",), wraps="paddle.nn.functional:linear")
+@fault(detected_by=("operators.linear",), wraps="paddle.nn.functional:linear")
 def long_linear_layers_drop_the_last_terms(real, x, weight, *given, **named):
     """A linear layer with more than 8,192 inputs leaves out the last 16."""
     size = x.shape[-1] - 16 if x.shape[-1] > 8192 else x.shape[-1]
     return real(x[..., :size], weight[:size], *given, **named)
 
 
-@fault("15_numerics", detected_by=("operators.boundaries",), wraps="paddle.nn.functional:linear")
+@fault(detected_by=("operators.boundaries",), wraps="paddle.nn.functional:linear")
 def last_row_of_an_odd_size_not_computed(real, x, weight, *given, **named):
     """The last row of a linear layer's output is zero when 33 or 129 rows are computed."""
     import paddle
@@ -115,7 +110,7 @@ def last_row_of_an_odd_size_not_computed(real, x, weight, *given, **named):
     return result
 
 
-@fault("15_numerics", detected_by=("operators.boundaries",), wraps="paddle.nn.functional:softmax")
+@fault(detected_by=("operators.boundaries",), wraps="paddle.nn.functional:softmax")
 def softmax_wrong_beyond_1024_rows(real, x, *given, **named):
     """Softmax repeats its first row from row 1,024 on."""
     import paddle
@@ -124,7 +119,7 @@ def softmax_wrong_beyond_1024_rows(real, x, *given, **named):
     return paddle.concat([result[:1024], result[:1].expand([result.shape[0] - 1024, -1])]) if x.shape[0] > 1024 else result
 
 
-@fault("15_numerics", detected_by=("operators.boundaries",), wraps="paddle.nn.functional:embedding")
+@fault(detected_by=("operators.boundaries",), wraps="paddle.nn.functional:embedding")
 def embedding_wrong_beyond_1024_tokens(real, tokens, weight, *given, **named):
     """An embedding returns the row of the first token for every token from number 2,048 on."""
     import paddle
@@ -134,13 +129,13 @@ def embedding_wrong_beyond_1024_tokens(real, tokens, weight, *given, **named):
     return real(tokens, weight, *given, **named)
 
 
-@fault("15_numerics", detected_by=("operators.attention",), wraps="paddle.nn.functional:scaled_dot_product_attention")
+@fault(detected_by=("operators.attention",), wraps="paddle.nn.functional:scaled_dot_product_attention")
 def attention_scale_of_a_padded_head(real, query, *given, **named):
     """Attention with heads of 80 scales its scores as if they had 128, the size to which the kernel pads them."""
     return real(query * (80 / 128) ** 0.5 if query.shape[-1] == 80 else query, *given, **named)
 
 
-@fault("15_numerics", detected_by=("operators.attention",), wraps="paddle:repeat_interleave")
+@fault(detected_by=("operators.attention",), wraps="paddle:repeat_interleave")
 def shared_key_heads_get_one_gradient(real, x, repeats, axis=None, name=None):
     """A key head that two heads share gets the gradient of the first one only."""
     import paddle
@@ -152,7 +147,7 @@ def shared_key_heads_get_one_gradient(real, x, repeats, axis=None, name=None):
     return result.detach() + (result - result.detach()) * first
 
 
-@fault("15_numerics", detected_by=("operators.attention",), wraps="paddle.nn.functional:scaled_dot_product_attention")
+@fault(detected_by=("operators.attention",), wraps="paddle.nn.functional:scaled_dot_product_attention")
 def attention_wrong_beyond_batch_1024(real, query, *given, **named):
     """Attention of a batch with more than 1,024 rows returns the first row for the last one."""
     import paddle
@@ -161,11 +156,7 @@ def attention_wrong_beyond_batch_1024(real, query, *given, **named):
     return paddle.concat([result[:-1], result[:1]]) if query.shape[0] == 1025 else result
 
 
-@fault(
-    "15_numerics",
-    detected_by=("operators.attention",),
-    wraps="paddle.nn.functional.flash_attention:flash_attention",
-)
+@fault(detected_by=("operators.attention",), wraps="paddle.nn.functional.flash_attention:flash_attention")
 def flash_attention_sees_a_later_key(real, query, key, value, **named):
     """Causal flash attention leaves out the query's own key, except for the first query."""
     import paddle
@@ -177,25 +168,25 @@ def flash_attention_sees_a_later_key(real, query, key, value, **named):
     return paddle.concat([right[:, :1], shifted[:, 1:]], 1), weights
 
 
-@fault("15_numerics", detected_by=("operators.fused",), wraps="paddle.nn.functional:swiglu")
+@fault(detected_by=("operators.fused",), wraps="paddle.nn.functional:swiglu")
 def swiglu_gates_the_other_half(real, gate, up=None, name=None):
     """Swiglu applies the sigmoid to the second input."""
     return real(up, gate) if up is not None else real(gate)
 
 
-@fault("15_numerics", detected_by=("operators.fused",), wraps="paddle.incubate.nn.functional:fused_rms_norm")
+@fault(detected_by=("operators.fused",), wraps="paddle.incubate.nn.functional:fused_rms_norm")
 def fused_norm_without_epsilon(real, x, weight, bias, epsilon, *given, **named):
     """The fused RMS norm ignores its epsilon."""
     return real(x, weight, bias, 0.0, *given, **named)
 
 
-@fault("15_numerics", detected_by=("operators.fused",), wraps="paddle.incubate.nn.functional:fused_dropout_add")
+@fault(detected_by=("operators.fused",), wraps="paddle.incubate.nn.functional:fused_dropout_add")
 def fused_dropout_add_forgets_its_gradient(real, x, y, **named):
     """The fused dropout and addition gives no gradient to what it adds."""
     return real(x, y.detach() + 0 * y, **named)
 
 
-@fault("15_numerics", detected_by=("operators.frozen",), wraps="paddle.nn.functional:swiglu")
+@fault(detected_by=("operators.frozen",), wraps="paddle.nn.functional:swiglu")
 def swiglu_gradient_needs_a_gate_that_learns(real, gate, up=None, name=None):
     """The gradient of swiglu ends with an error where its first input is frozen."""
     import paddle
@@ -213,13 +204,13 @@ def swiglu_gradient_needs_a_gate_that_learns(real, gate, up=None, name=None):
     return WithoutMemory.apply(result) if gate.stop_gradient and up is not None else result
 
 
-@fault("15_numerics", detected_by=("operators.frozen",), wraps="paddle.nn.functional:scaled_dot_product_attention")
+@fault(detected_by=("operators.frozen",), wraps="paddle.nn.functional:scaled_dot_product_attention")
 def keys_learn_only_with_their_values(real, query, key, value, *given, **named):
     """Attention gives the keys no gradient where the values are frozen."""
     return real(query, key.detach() + 0 * key if value.stop_gradient else key, value, *given, **named)
 
 
-@fault("15_numerics", detected_by=("operators.frozen",), wraps="paddle.distributed.fleet.recompute.recompute:detach_variable")
+@fault(detected_by=("operators.frozen",), wraps="paddle.distributed.fleet.recompute.recompute:detach_variable")
 def recomputed_inputs_all_learn(real, inputs):
     """A function that is recomputed computes the gradients of its frozen inputs, too."""
     copies = real(inputs)
@@ -229,7 +220,6 @@ def recomputed_inputs_all_learn(real, inputs):
 
 
 @fault(
-    "15_numerics",
     detected_by=("operators.empty",),
     wraps="paddle.incubate.nn.functional:fused_rotary_position_embedding",
     not_run="the CPU has no kernel for fused_rotary_position_embedding, nor have simulated cards",

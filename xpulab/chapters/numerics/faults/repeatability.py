@@ -1,17 +1,11 @@
-"""Faults that 15_numerics must detect: unrepeatable results, dependent random numbers, mixed precision and copies."""
+"""Faults of repetition: unrepeatable results, dependent random numbers, mixed precision and copies."""
 
 from __future__ import annotations
 
 from xpulab.chapters.shared.fault import fault
 
 
-@fault(
-    "15_numerics",
-    detected_by=("determinism.first-sum",),
-    smoke=("determinism.first-sum",),
-    also_on=("sim",),
-    replaces="paddle:Tensor.sum",
-)
+@fault(detected_by=("determinism.first-sum",), smoke=("determinism.first-sum",), also_on=("sim",), replaces="paddle:Tensor.sum")
 def sum_in_any_order(real):
     """Every seventh sum adds its terms in another order."""
     import itertools
@@ -26,7 +20,7 @@ def sum_in_any_order(real):
     return total
 
 
-@fault("15_numerics", detected_by=("determinism.reductions",), replaces="paddle:mean")
+@fault(detected_by=("determinism.reductions",), replaces="paddle:mean")
 def reduction_differs_once_in_twenty(real):
     """One mean in twenty differs in its last bit."""
     import itertools
@@ -40,7 +34,7 @@ def reduction_differs_once_in_twenty(real):
     return mean
 
 
-@fault("15_numerics", detected_by=("determinism.step",), replaces="paddle.nn.functional:cross_entropy")
+@fault(detected_by=("determinism.step",), replaces="paddle.nn.functional:cross_entropy")
 def gradient_differs_once_in_twenty(real):
     """One loss in fifteen has a gradient that is larger by a millionth."""
     import itertools
@@ -54,7 +48,7 @@ def gradient_differs_once_in_twenty(real):
     return cross_entropy
 
 
-@fault("15_numerics", detected_by=("random.first-draw", "random.inside"), wraps="paddle:randn")
+@fault(detected_by=("random.first-draw", "random.inside"), wraps="paddle:randn")
 def random_blocks_repeat(real, shape, *given, **named):
     """Every second block of 256 normal numbers repeats the block before it."""
     import paddle
@@ -66,7 +60,7 @@ def random_blocks_repeat(real, shape, *given, **named):
     return paddle.concat([blocks[:, :1], blocks[:, :1]], axis=1).reshape(draw.shape)
 
 
-@fault("15_numerics", detected_by=("random.inside",), wraps="paddle:rand")
+@fault(detected_by=("random.inside",), wraps="paddle:rand")
 def neighbouring_random_numbers_depend_on_each_other(real, shape, *given, **named):
     """A uniform number contains a twentieth of its neighbour."""
     import paddle
@@ -75,7 +69,7 @@ def neighbouring_random_numbers_depend_on_each_other(real, shape, *given, **name
     return draw if len(shape) != 1 else 0.95 * draw + 0.05 * paddle.roll(draw, 1)
 
 
-@fault("15_numerics", detected_by=("random.between",), wraps="paddle.nn.functional:dropout")
+@fault(detected_by=("random.between",), wraps="paddle.nn.functional:dropout")
 def dropout_masks_repeat(real, x, *given, **named):
     """Every call of dropout in a row uses the same mask."""
     import paddle
@@ -87,20 +81,20 @@ def dropout_masks_repeat(real, x, *given, **named):
     return result
 
 
-@fault("15_numerics", detected_by=("random.between",), wraps="paddle:seed")
+@fault(detected_by=("random.between",), wraps="paddle:seed")
 def neighbouring_seeds_give_the_same_numbers(real, seed):
     """Two seeds in a row start the generator in the same state."""
     return real(seed // 2)
 
 
-@fault("15_numerics", detected_by=("random.between",), wraps="paddle.distributed.fleet.layers.mpu.random:RNGStatesTracker.add")
+@fault(detected_by=("random.between",), wraps="paddle.distributed.fleet.layers.mpu.random:RNGStatesTracker.add")
 def all_ranks_share_a_stream(real, self, name, seed):
     """The streams of all ranks have the same seed."""
     self.seeds_.clear()
     real(self, name, 1)
 
 
-@fault("15_numerics", detected_by=("random.between",), also_on=("sim",), replaces="paddle:randn")
+@fault(detected_by=("random.between",), also_on=("sim",), replaces="paddle:randn")
 def types_share_their_random_numbers(real):
     """Numbers of float64 are those of float32, drawn again."""
     last = {}
@@ -115,18 +109,18 @@ def types_share_their_random_numbers(real):
     return randn
 
 
-@fault("15_numerics", detected_by=("random.state",), wraps="paddle:set_rng_state")
+@fault(detected_by=("random.state",), wraps="paddle:set_rng_state")
 def state_of_the_generator_not_restored(_real, *given, **named):
     """Setting the state of the generator has no effect."""
 
 
-@fault("15_numerics", detected_by=("amp.finite",), wraps="paddle._C_ops:check_finite_and_unscale_")
+@fault(detected_by=("amp.finite",), wraps="paddle._C_ops:check_finite_and_unscale_")
 def gradients_are_not_divided(real, gradients, factor):
     """Gradients keep the factor of loss scaling."""
     return real(gradients, factor / factor)
 
 
-@fault("15_numerics", detected_by=("amp.finite",), wraps="paddle._C_ops:check_finite_and_unscale_")
+@fault(detected_by=("amp.finite",), wraps="paddle._C_ops:check_finite_and_unscale_")
 def infinite_gradients_are_not_found(real, gradients, factor):
     """Loss scaling does not notice an infinite gradient."""
     import paddle
@@ -134,18 +128,18 @@ def infinite_gradients_are_not_found(real, gradients, factor):
     return real(gradients, factor)[0], paddle.zeros([1], "bool")
 
 
-@fault("15_numerics", device="sim", detected_by=("amp.loss-scaling",), wraps="paddle.amp:GradScaler.update")
+@fault(device="sim", detected_by=("amp.loss-scaling",), wraps="paddle.amp:GradScaler.update")
 def factor_of_loss_scaling_never_changes(_real, self):
     """GradScaler keeps its factor after an infinite gradient and after good steps."""
 
 
-@fault("15_numerics", device="sim", detected_by=("amp.loss-scaling",), wraps="paddle.amp:GradScaler.step")
+@fault(device="sim", detected_by=("amp.loss-scaling",), wraps="paddle.amp:GradScaler.step")
 def step_with_an_infinite_gradient_is_taken(_real, self, optimizer):
     """GradScaler updates the weights although a gradient is infinite."""
     return optimizer.step()
 
 
-@fault("15_numerics", detected_by=("amp.small-updates",), wraps="paddle:Tensor.__add__")
+@fault(detected_by=("amp.small-updates",), wraps="paddle:Tensor.__add__")
 def sums_round_to_bfloat16(real, self, other):
     """The operator + rounds a float32 result of one element to bfloat16."""
     import paddle
@@ -155,7 +149,7 @@ def sums_round_to_bfloat16(real, self, other):
     return result.astype("bfloat16").astype("float32") if single else result
 
 
-@fault("15_numerics", detected_by=("amp.scaled-gradients",), wraps="paddle:Tensor.astype")
+@fault(detected_by=("amp.scaled-gradients",), wraps="paddle:Tensor.astype")
 def small_halves_flushed_to_zero(real, self, dtype):
     """A cast to float16 makes every number below 0.1 zero."""
     import paddle
@@ -164,7 +158,7 @@ def small_halves_flushed_to_zero(real, self, dtype):
     return real(paddle.where(self.abs() < 0.1, paddle.zeros_like(self), self) if flush else self, dtype)
 
 
-@fault("15_numerics", detected_by=("layouts.copies",), wraps="paddle:Tensor.clone")
+@fault(detected_by=("layouts.copies",), wraps="paddle:Tensor.clone")
 def clone_in_the_order_of_memory(real, self):
     """A clone of a transposed tensor has its elements in the order of memory."""
     import paddle
@@ -174,7 +168,7 @@ def clone_in_the_order_of_memory(real, self):
     return paddle.to_tensor(self.numpy().reshape(-1, order="F").reshape(self.shape), dtype=self.dtype)
 
 
-@fault("15_numerics", detected_by=("layouts.copies",), wraps="paddle:assign")
+@fault(detected_by=("layouts.copies",), wraps="paddle:assign")
 def assign_drops_the_offset_of_a_slice(real, x, output=None):
     """A copy by assign of a slice starts one row too early."""
     import paddle
@@ -184,40 +178,25 @@ def assign_drops_the_offset_of_a_slice(real, x, output=None):
     return real(x, output)
 
 
-@fault("15_numerics", detected_by=("layouts.copies",), wraps="paddle:save")
+@fault(detected_by=("layouts.copies",), wraps="paddle:save")
 def files_store_no_0d_tensors(real, values, path, *given, **named):
     """A tensor without axes gets one axis in a file."""
     with_axes = {name: each.reshape([1]) if each.ndim == 0 else each for name, each in values.items()}
     real(with_axes, path, *given, **named)
 
 
-@fault(
-    "15_numerics",
-    device="sim",
-    sim_faults="flip copy kind=d2h bytes>=400 from=3 every=5 bit=3",
-    detected_by=("layouts.copies",),
-)
+@fault(device="sim", sim_faults="flip copy kind=d2h bytes>=400 from=3 every=5 bit=3", detected_by=("layouts.copies",))
 def copies_of_views_with_an_inverted_bit() -> None:
     """A bit is inverted in every fifth copy of more than 400 bytes from the card."""
 
 
-@fault(
-    "15_numerics",
-    detected_by=("amp.values",),
-    wraps="paddle.nn.functional:linear",
-    not_run="it compares on real cards only",
-)
+@fault(detected_by=("amp.values",), wraps="paddle.nn.functional:linear", not_run="it compares on real cards only")
 def products_leave_out_the_last_term(real, x, weight, *given, **named):
     """A linear layer leaves out the last term of each sum."""
     return real(x[..., :-1], weight[:-1], *given, **named)
 
 
-@fault(
-    "15_numerics",
-    detected_by=("amp.master-weights",),
-    wraps="paddle.optimizer:AdamW.__init__",
-    not_run="it compares on real cards only",
-)
+@fault(detected_by=("amp.master-weights",), wraps="paddle.optimizer:AdamW.__init__", not_run="it compares on real cards only")
 def adamw_without_master_weights(real, self, *given, multi_precision=False, **named):
     """AdamW ignores multi_precision."""
     real(self, *given, multi_precision=False, **named)
