@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from xpulab import files
-from xpulab.chapters.shared.fault import fault, original, replace_in_file
+from xpulab.chapters.shared.fault import calls, fault, kept, original, replace_in_file, wrap
 
 
 class Owner:
@@ -82,6 +85,16 @@ def test_static_and_class_methods_stay_what_they_are(owner):
     assert (owner.fixed(1), owner.of_the_class(2)) == (-3, ("Owner", -2))
 
 
+def test_after_gives_the_result_before_the_arguments_and_takes_what_is_returned_unless_it_is_none():
+    @declared(after=(at("plain"), at("fixed")))
+    def of_odd_numbers_negative(result, *given):
+        """Of odd numbers negative."""
+        return -result if given[-1] % 2 else None
+
+    of_odd_numbers_negative.inject()
+    assert [getattr(Owner(), name)(x) for name in ("plain", "fixed") for x in (1, 2)] == [-2, 3, -3, 4]
+
+
 def test_replaces_gives_the_original_once_and_takes_what_is_returned():
     @declared(replaces=(at("limit"), "math:tau"))
     def larger(value):
@@ -93,7 +106,7 @@ def test_replaces_gives_the_original_once_and_takes_what_is_returned():
     assert (Owner.limit, math.tau) == (6, tau + 1)
 
 
-@pytest.mark.parametrize("form", ["wraps", "replaces"])
+@pytest.mark.parametrize("form", ["wraps", "after", "replaces"])
 @pytest.mark.parametrize("name", [at("absent"), "math:absent", "no_such_module:name", "tests.no_such:name"])
 def test_a_name_that_nothing_has_is_an_error_that_holds_the_name(form, name):
     @declared(**{form: name})
@@ -122,9 +135,20 @@ def test_in_ranks_an_absent_name_is_an_error_before_any_rank_starts():
         nothing.inject()
 
 
+def test_wrap_breaks_one_of_several_names():
+    @declared(breaks=(at("plain"), at("limit")))
+    def plain_only():
+        """Plain only."""
+        wrap(at("plain"), lambda real, self, x: 2 * real(self, x))
+
+    with pytest.raises(LookupError, match=r"Owner\.limit.*left it as it was"):
+        plain_only.inject()
+    assert Owner().plain(3) == 8
+
+
 @pytest.mark.parametrize("named", [{}, {"wraps": "math:sqrt", "breaks": "math:tau"}])
 def test_a_fault_says_in_one_way_what_it_replaces(named):
-    with pytest.raises(ValueError, match="one of wraps, replaces, breaks"):
+    with pytest.raises(ValueError, match="one of wraps, after, replaces, breaks"):
 
         @declared(**named)
         def unclear():
@@ -152,6 +176,30 @@ def test_a_fault_of_our_own_code_proves_only_that(named, is_own):
 def test_what_stands_at_a_name_is_found_as_it_is_stored():
     assert isinstance(original(at("fixed")), staticmethod)
     assert original("math:sqrt") is math.sqrt
+
+
+def test_a_fault_travels_with_its_own_memory():
+    import cloudpickle
+
+    @declared(wraps=at("plain"))
+    def counted(real, self, x):
+        """Counted."""
+        kept.append(x)
+        return next(calls), len(kept)
+
+    for _ in range(2):
+        pickle.loads(cloudpickle.dumps(counted.inject))()
+        assert [Owner().plain(3), Owner().plain(4)] == [(1, 1), (2, 2)]
+    assert (kept, next(calls)) == ([], 1)
+
+
+def test_faults_travel_without_an_import_of_what_they_break():
+    script = """if True:
+        import sys, cloudpickle
+        from xpulab.faults import CATALOGUE
+        assert all(cloudpickle.dumps(fault.inject) for fault in CATALOGUE) and "numpy" not in sys.modules
+    """
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
 
 
 def test_a_file_of_the_book_is_read_with_another_text_and_stays_as_it_is(monkeypatch):

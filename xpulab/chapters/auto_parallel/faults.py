@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from itertools import count
 from typing import Any
 
-from xpulab.chapters.shared.fault import fault
+from xpulab.chapters.shared.fault import dist, fault, paddle
 
 
 @fault(where="ranks", detected_by=("reshard.values",), smoke=("reshard.smoke-values",), wraps="paddle.distributed:reshard")
 def elements_of_a_shard_shifted(real, tensor, mesh, placements):
     """Reshard shifts the elements of each part by one."""
-    import paddle.distributed as dist
     from paddle import roll
 
     cut = [each for each in placements if each.is_shard()]
@@ -29,8 +30,6 @@ def elements_of_a_shard_shifted(real, tensor, mesh, placements):
 )
 def summand_missing(real, tensor, mesh, placements):
     """Reshard adds up the summands of all ranks but one."""
-    import paddle.distributed as dist
-
     if any(each.is_partial() for each in tensor.placements) and dist.get_rank() == 1:
         tensor._local_value().scale_(0.0)
     return real(tensor, mesh, placements)
@@ -60,16 +59,12 @@ def gradient_doubled(real, self, *args, **kwargs):
     where="ranks",
     detected_by=("auto-parallel-config.gradients",),
     smoke=("auto-parallel-config.smoke-gradient",),
-    wraps="paddle:DataParallel.forward",
+    after="paddle:DataParallel.forward",
 )
-def data_parallel_sums_gradients(real, self, *args, **kwargs):
+def data_parallel_sums_gradients(out, self, *args, **kwargs):
     """Paddle.DataParallel adds up the gradients of the ranks and does not divide by the number of ranks."""
-    import paddle.distributed as dist
-
-    out = real(self, *args, **kwargs)
     first = out[0] if isinstance(out, tuple) else out
     first.register_hook(lambda gradient: gradient * dist.get_world_size())
-    return out
 
 
 @fault(
@@ -93,8 +88,6 @@ def row_bias_on_every_rank(_real, self, x):
 )
 def query_columns_shifted(real, data, mesh, placements, *rest, **kwargs):
     """The columns of a cut query weight are shifted by one head."""
-    import paddle
-
     if any(each.is_shard(1) for each in placements) and data.shape == [16, 16] and not data.stop_gradient:
         data.set_value(paddle.roll(data, 4, axis=1))
     return real(data, mesh, placements, *rest, **kwargs)
@@ -114,7 +107,6 @@ def state_not_sharded(real, optimizer, how=None, *rest, **kwargs):
 )
 def stage_2_mixes_rows_of_a_gradient(real, self, param):
     """From stage 2 of the sharded optimizer on, the hook of a weight exchanges the halves of its gradient."""
-    import paddle
 
     def exchange_halves(gradient: Any) -> Any:
         local = gradient._local_value()
@@ -133,8 +125,6 @@ def stage_2_mixes_rows_of_a_gradient(real, self, param):
 )
 def model_not_cut() -> None:
     """The functions shard_layer and parallelize leave the whole weights on every rank."""
-    import paddle.distributed as dist
-
     real = dist.shard_layer
     dist.shard_layer = lambda layer, mesh, function=None, **kwargs: real(layer, mesh, **kwargs)
     dist.parallelize = lambda model, optimizer=None, **kwargs: (model, optimizer)
@@ -171,7 +161,6 @@ def micro_batches_not_divided() -> None:
 )
 def gradients_of_other_ranks_not_added(real, tensor, mesh, placements):
     """A sharded optimizer cuts the gradient of a rank's own rows, and does not add those of the other ranks."""
-    import paddle.distributed as dist
     from paddle.distributed.auto_parallel import api
 
     if any(each.is_partial() for each in tensor.placements):
@@ -188,8 +177,6 @@ def gradients_of_other_ranks_not_added(real, tensor, mesh, placements):
 )
 def rows_the_same_on_every_rank(real, self, *args, **kwargs):
     """The function shard_dataloader gives every rank the rows of the first rank."""
-    import paddle.distributed as dist
-
     rank = dist.get_rank
     dist.get_rank = lambda *_: 0
     try:
@@ -201,7 +188,6 @@ def rows_the_same_on_every_rank(real, self, *args, **kwargs):
 @fault(where="ranks", detected_by=("parallel-loss.values",), wraps="paddle.nn.functional:cross_entropy")
 def softmax_of_local_columns(real, logits, labels, *rest, **kwargs):
     """Cross entropy of cut logits uses the maximum and the sum of the rank's own columns only."""
-    import paddle.distributed as dist
     import paddle.nn.functional as F
 
     if kwargs.get("reduction") == "none" and logits.is_dist() and logits.placements[0].is_shard(1):
@@ -218,8 +204,6 @@ def softmax_of_local_columns(real, logits, labels, *rest, **kwargs):
 @fault(where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",), wraps="paddle:cumsum")
 def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
     """Where rows cannot stay cut along both axes, the smaller axis keeps its cut."""
-    import paddle.distributed as dist
-
     if x.is_dist():
         sizes = x.process_mesh.shape
         keeps = sizes.index(min(sizes))
@@ -228,13 +212,11 @@ def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
     return real(x, axis=axis, **kwargs)
 
 
-@fault(where="ranks", detected_by=("mesh-fallback.values",), wraps="paddle.nn.functional:layer_norm")
-def norm_of_cut_rows_inexact(real, x, *args, **kwargs):
+@fault(where="ranks", detected_by=("mesh-fallback.values",), after="paddle.nn.functional:layer_norm")
+def norm_of_cut_rows_inexact(result, x, *args, **kwargs):
     """Layer norm of rows that are cut along two axes has a relative error of a thousandth."""
-    result = real(x, *args, **kwargs)
     if x.is_dist():
         result._local_value().scale_(1.001)
-    return result
 
 
 @fault(where="ranks", detected_by=("parallel-loss.values",), also_on=("sim",), wraps="paddle.nn.functional:embedding")
@@ -247,8 +229,6 @@ def wrong_row_of_a_cut_embedding(real, x, weight, *args, **kwargs):
 @fault(where="ranks", detected_by=("reshard.first-placements",), wraps="paddle.distributed:shard_tensor")
 def parts_of_the_other_rank(real, data, mesh, placements, *rest, **kwargs):
     """The function shard_tensor gives each of two ranks the part of the other one."""
-    import paddle
-
     cut = [each.get_dim() for each in placements if each.is_shard()]
     if cut and data.stop_gradient and not data.is_dist():
         data = paddle.roll(data, data.shape[cut[0]] // 2, axis=cut[0])
@@ -296,8 +276,6 @@ def one_reshard_not_supported(real, tensor, mesh, placements):
 @fault(where="ranks", detected_by=("reshard.uneven",), wraps="paddle.distributed:shard_tensor")
 def uneven_rows_shifted(real, data, mesh, placements, *rest, **kwargs):
     """The function shard_tensor shifts the rows by one where their number is no multiple of the number of ranks."""
-    import paddle
-
     cut = [axis for axis, each in enumerate(placements) if each.is_shard(0)]
     if cut and data.stop_gradient and data.shape[0] % mesh.shape[cut[0]]:
         data = paddle.roll(data, 1, axis=0)
@@ -307,8 +285,6 @@ def uneven_rows_shifted(real, data, mesh, placements, *rest, **kwargs):
 @fault(detected_by=("gradient-accumulation.micro-batches",), replaces="paddle:Tensor.backward")
 def every_second_gradient_halved(real):
     """Every second backward pass of the notebook's process adds half of the gradient."""
-    from itertools import count
-
     calls = count()
 
     def backward(self, *args, **kwargs):
@@ -324,8 +300,6 @@ def every_second_gradient_halved(real):
 )
 def illegal_options_accepted(real, self):
     """PaddleNLP accepts the illegal combinations of options that it refuses with a ValueError or an assertion."""
-    import contextlib
-
     with contextlib.suppress(ValueError, AssertionError):
         real(self)
 
@@ -346,13 +320,11 @@ def micro_batches_of_a_pipeline_refused(real, self):
     where="ranks",
     detected_by=("shard-dataloader.declared",),
     also_on=("sim",),
-    wraps="paddle.distributed.auto_parallel.api:ShardDataloader._get_mesh_and_placement",
+    after="paddle.distributed.auto_parallel.api:ShardDataloader._get_mesh_and_placement",
 )
-def batches_declared_whole(real, self, index):
+def batches_declared_whole(result, self, index):
     """The function shard_dataloader declares that every rank holds the whole batch."""
-    import paddle.distributed as dist
-
-    mesh, placements = real(self, index)
+    mesh, placements = result
     return mesh, [dist.Replicate() for _ in placements]
 
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, fault, in_every_rank, replace_in_cells
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from unittest import mock
+
+from xpulab.chapters.shared.fault import CELLS, fault, in_every_rank, paddle, replace_in_cells
 
 
 @fault(detected_by=("checkpoint-damage.manifest",), smoke=("checkpoint-damage.smoke-flip",), breaks=CELLS)
@@ -34,9 +41,6 @@ def save_not_atomic() -> None:
     """The manifest is written before the files."""
 
     def in_rank():
-        import json
-        from pathlib import Path
-
         from paddlenlp.trainer import Trainer
 
         real = Trainer._save_checkpoint
@@ -72,9 +76,6 @@ def nothing_synced() -> None:
 )
 def old_checkpoint_deleted_first(real, self, model, metrics=None):
     """The old checkpoint is deleted before the new one is complete."""
-    import shutil
-    from pathlib import Path
-
     for folder in Path(self.args.output_dir).glob("checkpoint-*"):
         if any(type(callback).__name__ == "Sealed" for callback in self.callback_handler.callbacks):
             shutil.rmtree(folder)
@@ -89,10 +90,6 @@ def full_disk_ignored() -> None:
     """A save that does not fit on the disk raises no error."""
 
     def in_a_process():
-        import contextlib
-
-        import paddle
-
         real = paddle.save
 
         def save(*given, **named):
@@ -133,8 +130,6 @@ def names_not_compared() -> None:
 )
 def unreadable_optimizer_skipped(real, self, checkpoint):
     """A run goes on without the optimizer's state when its file cannot be read."""
-    import contextlib
-
     with contextlib.suppress(Exception):
         real(self, checkpoint)
 
@@ -142,19 +137,15 @@ def unreadable_optimizer_skipped(real, self, checkpoint):
 @fault(
     where="ranks",
     detected_by=("crash-save.loads",),
-    wraps=("paddle.optimizer.lr:LRScheduler.set_state_dict", "paddle.optimizer.lr:LRScheduler.set_dict"),
+    after=("paddle.optimizer.lr:LRScheduler.set_state_dict", "paddle.optimizer.lr:LRScheduler.set_dict"),
 )
-def schedule_one_step_behind(real, self, state):
+def schedule_one_step_behind(_result, self, state):
     """The learning rate's schedule is restored one step behind the checkpoint."""
-    real(self, state)
     self.step(self.last_epoch - 1)
 
 
 @fault(detected_by=("crash-save.get-last-checkpoint",), wraps="paddlenlp.trainer.trainer_utils:get_last_checkpoint")
 def markers_not_looked_at(real, folder, *given, **named):
     """The newest folder is taken, with or without the marker of a complete save."""
-    import os
-    from unittest import mock
-
     with mock.patch.dict(os.environ, {"FLAG_LLM_PDC": "0"}):
         return real(folder, *given, **named)

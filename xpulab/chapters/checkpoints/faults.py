@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
+import os
+import random
+
+from xpulab.chapters.shared.fault import CELLS, fault, paddle, replace_in_cells
 
 
 @fault(detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"), also_on=("sim",), breaks=CELLS)
@@ -33,8 +36,6 @@ def random_state_lost_between_epochs() -> None:
 )
 def python_random_state_lost(real, self, checkpoint):
     """The state of Python's random number generator is not restored."""
-    import random
-
     state = random.getstate()
     real(self, checkpoint)
     random.setstate(state)
@@ -70,14 +71,12 @@ def step_not_restored(_real, state, path):
 
 @fault(
     detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "resume.loads-the-file"),
-    wraps="paddle:load",
+    after="paddle:load",
 )
-def load_drops_a_key(real, path, **configs):
+def load_drops_a_key(state, path, **configs):
     """`paddle.load` drops the last entry of a file."""
-    state = real(path, **configs)
     if isinstance(state, dict) and len(state) > 1:
         state.pop(list(state)[-1])
-    return state
 
 
 @fault(
@@ -93,7 +92,6 @@ def load_drops_a_key(real, path, **configs):
 )
 def load_returns_zeros(real, *given, **named):
     """`paddle.load` returns zeros of the correct type and shape."""
-    import paddle
 
     def zeros(value):
         if isinstance(value, dict):
@@ -120,8 +118,6 @@ def weight_not_loaded(real, self, state, *rest, **named):
 )
 def stale_checkpoint(real, self, resume_from_checkpoint=None):
     """Resuming loads the checkpoint before the requested one."""
-    import os
-
     if resume_from_checkpoint:
         folder, step = resume_from_checkpoint.rsplit("-", 1)
         older = f"{folder}-{int(step) - 1}"
@@ -138,7 +134,6 @@ def no_dropout(_real, x, *given, **named):
 @fault(detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"), wraps="paddle:save")
 def bfloat16_as_float32(real, state, path, *rest, **named):
     """Bfloat16 is saved as float32."""
-    import paddle
 
     def wide(value):
         if isinstance(value, dict):
@@ -152,7 +147,6 @@ def bfloat16_as_float32(real, state, path, *rest, **named):
 @fault(detected_by=("checkpoint.special-values",), wraps="paddle:load")
 def float64_loses_bits(real, *given, **named):
     """Float64 comes back with the precision of float32."""
-    import paddle
 
     def narrow(value):
         if isinstance(value, dict):
@@ -166,7 +160,6 @@ def float64_loses_bits(real, *given, **named):
 @fault(detected_by=("checkpoint.special-values",), wraps="paddle:save")
 def int64_loses_bits(real, state, *given, **named):
     """Only 32 bits of int64 are saved."""
-    import paddle
 
     def narrow(value):
         if isinstance(value, dict):
@@ -200,7 +193,6 @@ def flattening_drops_what_is_no_tensor() -> None:
 @fault(detected_by=("checkpoint.views",), wraps="paddle:save")
 def view_saved_without_its_strides(real, state, *given, **named):
     """The values of a view are read one after the other from where it begins in memory."""
-    import paddle
 
     def in_memory_order(value):
         if not isinstance(value, paddle.Tensor) or value.is_contiguous():
@@ -210,13 +202,9 @@ def view_saved_without_its_strides(real, state, *given, **named):
     return real({name: in_memory_order(value) for name, value in state.items()}, *given, **named)
 
 
-@fault(detected_by=("checkpoint.large",), wraps="paddle:load")
-def last_block_not_read(real, *given, **named):
+@fault(detected_by=("checkpoint.large",), after="paddle:load")
+def last_block_not_read(state, *given, **named):
     """Of a large tensor the last block of 64 kB, which is read by itself, stays zero."""
-    import paddle
-
-    state = real(*given, **named)
     for value in state.values() if isinstance(state, dict) else ():
         if isinstance(value, paddle.Tensor) and value.ndim == 1 and value.size > 2**16:
             value[-(2**14) :] = 0
-    return state

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file, when_defined
+import os
+import pathlib
+
+from xpulab.chapters.shared.fault import CELLS, FILES, dist, fault, paddle, replace_in_cells, replace_in_file, when_defined
 
 
 @fault(detected_by=("distributed-checkpoint.state",), wraps="paddle.optimizer:AdamW.sharded_state_dict")
@@ -14,24 +17,21 @@ def second_moments_not_listed(real, self, *given, **named):
 @fault(
     detected_by=("distributed-checkpoint.smoke-reshard",),
     smoke=("distributed-checkpoint.smoke-reshard",),
-    wraps="paddle.distributed.flex_checkpoint.dcp.resharder:compute_overlap",
+    after="paddle.distributed.flex_checkpoint.dcp.resharder:compute_overlap",
 )
-def last_row_of_a_part_not_loaded(real, *given):
+def last_row_of_a_part_not_loaded(result, *given):
     """The last row of each part in a file is not loaded."""
-    mine, stored, (rows, *others) = real(*given)
+    mine, stored, (rows, *others) = result
     return mine, stored, [max(rows - 1, 1), *others]
 
 
 @fault(
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.aoa", "distributed-checkpoint.damage"),
-    wraps="paddle.distributed:load_state_dict",
+    after="paddle.distributed:load_state_dict",
 )
-def parts_of_another_rank_loaded(real, state, path, *args, **kwargs):
+def parts_of_another_rank_loaded(_result, state, path, *args, **kwargs):
     """Each of the first two ranks loads the parts of the other one."""
-    import paddle.distributed as dist
-
-    real(state, path, *args, **kwargs)
     if dist.get_world_size() < 2 or not all(isinstance(each, dist.ShardedWeight) for each in state.values()):
         return
     held = []
@@ -65,8 +65,6 @@ def powers_not_loaded(real, state, path, *args, **kwargs):
 @fault(where="ranks", detected_by=("distributed-checkpoint.damage-plain",), wraps="paddle.distributed:load_state_dict")
 def missing_part_read_as_zeros(real, state, path, *args, **kwargs):
     """A part whose file is missing is read as zeros."""
-    import os
-
     if "intact" in path or "damage-" not in path or os.path.exists(os.path.join(path, "1_0.distcp")):
         return real(state, path, *args, **kwargs)
     for each in state.values():
@@ -107,8 +105,6 @@ def aoa_split_in_reverse_order(split, self, tensor, axis, sizes):
 @fault(where="ranks", detected_by=("distributed-checkpoint.types",), wraps="paddle:save")
 def doubles_saved_as_singles(real, values, *given, **named):
     """A checkpoint holds tensors of float64 with the precision of float32."""
-    import paddle
-
     if isinstance(values, dict):
         double = {name: each for name, each in values.items() if each.dtype == paddle.float64}
         values = {**values, **{name: each.astype("float32").astype("float64") for name, each in double.items()}}
@@ -124,22 +120,21 @@ def parts_stay_on_a_cpu(_real, tensor, *_given, **_named):
 @fault(
     where="ranks",
     detected_by=("distributed-checkpoint.placements",),
-    wraps="paddle.distributed.flex_checkpoint.dcp.resharder:compute_local_shape_and_global_offset",
+    after="paddle.distributed.flex_checkpoint.dcp.resharder:compute_local_shape_and_global_offset",
 )
-def placed_part_begins_at_zero(real, *given, **named):
+def placed_part_begins_at_zero(result, *given, **named):
     """While a tensor with a placement is loaded, every rank's part of it begins at 0."""
-    shape, offset = real(*given, **named)
+    shape, offset = result
     return shape, tuple(0 for _ in offset)
 
 
 @fault(
     where="ranks",
     detected_by=("distributed-checkpoint.merge",),
-    wraps="paddle.distributed.flex_checkpoint.dcp.load_state_dict:load_state_dict",
+    after="paddle.distributed.flex_checkpoint.dcp.load_state_dict:load_state_dict",
 )
-def offloaded_merge_writes_zeros(real, state, *args, offload=False, **kwargs):
+def offloaded_merge_writes_zeros(_result, state, *args, offload=False, **kwargs):
     """Merging with offload writes zeros."""
-    real(state, *args, offload=offload, **kwargs)
     for each in state.values() if offload else ():
         each.local_tensor.zero_()
 
@@ -147,10 +142,6 @@ def offloaded_merge_writes_zeros(real, state, *args, offload=False, **kwargs):
 @fault(where="ranks", detected_by=("load-memory.share",), also_on=("sim",), wraps="paddle.distributed:load_state_dict")
 def every_rank_reads_every_file(real, state, path, *args, **kwargs):
     """While a rank loads, it holds the files of all ranks."""
-    import pathlib
-
-    import paddle
-
     _held = [paddle.load(str(file)) for file in pathlib.Path(path).glob("*.distcp") if "heavy" in path]
     return real(state, path, *args, **kwargs)
 

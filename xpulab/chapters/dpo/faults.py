@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
+from dataclasses import replace
+
+from xpulab.chapters.shared.fault import CELLS, FILES, fault, np, replace_in_cells, replace_in_file
 
 
-@fault(detected_by=("dpo.reference-is-frozen",), wraps="paddlenlp.trl:DPOTrainer.get_batch_metrics")
-def reference_model_trains(metrics, self, ref_model, model, batch, train_eval="train"):
+@fault(detected_by=("dpo.reference-is-frozen",), after="paddlenlp.trl:DPOTrainer.get_batch_metrics")
+def reference_model_trains(loss, self, ref_model, model, batch, train_eval="train"):
     """The reference model is updated together with the policy."""
-    loss = metrics(self, ref_model, model, batch, train_eval)
     if ref_model is not None:
         for kept, moving in zip(ref_model.parameters(), model.parameters(), strict=False):
             kept.set_value(kept * 0.9 + moving * 0.1)
-    return loss
 
 
 @fault(
@@ -46,19 +46,15 @@ def question_is_learned(logps, self, logits, chosen, rejected, bounds, average_l
     return logps(self, logits, chosen, rejected, bounds, average_log_prob)
 
 
-@fault(detected_by=("dpo.packing", "dpo.first-gradients"), wraps="paddlenlp.trl:preprocess_preference_data")
-def mask_only_causal(encode, *given):
+@fault(detected_by=("dpo.packing", "dpo.first-gradients"), after="paddlenlp.trl:preprocess_preference_data")
+def mask_only_causal(example, *given):
     """The mask of the packed sequence is only causal, so the rejected answer sees the chosen one."""
-    import numpy as np
-
-    example = encode(*given)
     return {**example, "attention_mask": np.tri(len(example["input_ids"]), dtype=bool)}
 
 
-@fault(detected_by=("dpo.packing",), wraps="paddlenlp.trl:preprocess_preference_data")
-def positions_continue(encode, *given):
+@fault(detected_by=("dpo.packing",), after="paddlenlp.trl:preprocess_preference_data")
+def positions_continue(example, *given):
     """The positions of the rejected answer continue those of the chosen one."""
-    example = encode(*given)
     return {**example, "position_ids": list(range(len(example["input_ids"])))}
 
 
@@ -68,8 +64,6 @@ def positions_continue(encode, *given):
 )
 def beta_ignored(loss, self, *logps):
     """The loss uses beta 1 instead of the configured value."""
-    from dataclasses import replace
-
     own, self.dpo_config = self.dpo_config, replace(self.dpo_config, beta=1.0)
     try:
         return loss(self, *logps)
@@ -95,8 +89,6 @@ def reference_ignored(loss, self, a, b, c, d):
 @fault(detected_by=("dpo.kto-loss", "dpo.kto-first-loss", "dpo.kto-clipped"), wraps="paddlenlp.trl:KTOCriterion.__init__")
 def kto_weights_exchanged(start, self, config, kto_config=None, **named):
     """KTO exchanges the weights of desirable and undesirable answers."""
-    from dataclasses import replace
-
     up, down = kto_config.desirable_weight, kto_config.undesirable_weight
     start(self, config, kto_config=replace(kto_config, desirable_weight=down, undesirable_weight=up), **named)
 
@@ -110,16 +102,12 @@ def preference_gradients_doubled(backward, self, *given, **named):
 @fault(detected_by=("dpo.own-loss", "dpo.settings", "dpo.first-gradients"), wraps="paddlenlp.trl:DPOCriterion.__init__")
 def beta_stays_at_its_default(start, self, config, dpo_config=None, **named):
     """The loss uses the default of beta instead of the configured value."""
-    from dataclasses import replace
-
     start(self, config, dpo_config=replace(dpo_config, beta=0.1), **named)
 
 
 @fault(detected_by=("dpo.settings", "dpo.losses"), also_on=("sim",), wraps="paddlenlp.trl:DPOCriterion.__init__")
 def label_smoothing_ignored(start, self, config, dpo_config=None, **named):
     """The loss ignores label smoothing."""
-    from dataclasses import replace
-
     start(self, config, dpo_config=replace(dpo_config, label_smoothing=0.0), **named)
 
 
@@ -154,10 +142,9 @@ def start_model_is_saved() -> None:
     replace_in_cells("policy.save_pretrained(folder)", "start_model.save_pretrained(folder)")
 
 
-@fault(device="sim", detected_by=("device-proof.dpo-places",), wraps="paddlenlp.trl:DPOTrainer.__init__")
-def reference_on_the_cpu(start, self, *given, **named):
+@fault(device="sim", detected_by=("device-proof.dpo-places",), after="paddlenlp.trl:DPOTrainer.__init__")
+def reference_on_the_cpu(_result, self, *given, **named):
     """The reference model stays on the CPU."""
-    start(self, *given, **named)
     if self.ref_model is not None:
         self.ref_model.to("cpu")
 
@@ -168,28 +155,26 @@ def generation_does_not_stop(_real, input_ids, unfinished, *given):
     return unfinished
 
 
-@fault(detected_by=("dpo.loss-falls",), wraps="paddlenlp.trl:DPOTrainer.__init__")
-def policy_is_its_own_reference(start, self, *given, **named):
+@fault(detected_by=("dpo.loss-falls",), after="paddlenlp.trl:DPOTrainer.__init__")
+def policy_is_its_own_reference(_result, self, *given, **named):
     """The reference model is the policy itself, not a copy."""
-    start(self, *given, **named)
     if self.ref_model is not None:
         self.ref_model = self.ref_model_wrapped = self.model
 
 
-@fault(detected_by=("dpo.lora-base-is-frozen",), wraps="paddlenlp.trl:DPOTrainer.enable_lora")
-def switching_rounds_the_base(enable, self, model):
+@fault(detected_by=("dpo.lora-base-is-frozen",), after="paddlenlp.trl:DPOTrainer.enable_lora")
+def switching_rounds_the_base(_result, self, model):
     """The adapter is switched on by taking it out of merged weights, so the base model is rounded in each step."""
-    enable(self, model)
     for layer in model.sublayers():
         if hasattr(layer, "lora_B"):
             delta = layer.get_delta_weight()
             layer.weight.set_value((layer.weight + delta) - delta)
 
 
-@fault(detected_by=("dpo.kto-margin",), wraps="paddlenlp.trl:KTOCriterion.kto_logps")
-def thumb_down_counts_as_up(logps, self, *given):
+@fault(detected_by=("dpo.kto-margin",), after="paddlenlp.trl:KTOCriterion.kto_logps")
+def thumb_down_counts_as_up(result, self, *given):
     """KTO takes each thumb down for a thumb up, and each thumb up for a thumb down."""
-    up, down, others = logps(self, *given)
+    up, down, others = result
     return down, up, others
 
 

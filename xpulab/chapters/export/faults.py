@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
+import tempfile
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from xpulab.chapters.shared.fault import FILES, fault
+from xpulab.chapters.shared.fault import FILES, fault, np, paddle
 
 
 def _after_loading(change: Callable[[Any], None]) -> None:
     """From now on each program is changed after it was loaded."""
-    import paddle
-
     real = paddle.jit.load
 
     def load(path, **options):
@@ -24,7 +27,6 @@ def _after_loading(change: Callable[[Any], None]) -> None:
 
 def _around_predictors(change: Callable[[Any, list[Any]], list[Any]]) -> None:
     """From now on change(run, inputs) gives the results of a predictor, whose own run takes a list of tensors."""
-    import paddle
 
     class Changed:
         def __init__(self, real):
@@ -48,7 +50,6 @@ def _around_predictors(change: Callable[[Any, list[Any]], list[Any]]) -> None:
 )
 def weights_rounded_by_the_export() -> None:
     """The float32 weights of a loaded program have the precision of bfloat16."""
-    import paddle
 
     def change(loaded):
         for weight in loaded.parameters():
@@ -79,8 +80,6 @@ def weights_of_the_same_shape_exchanged() -> None:
 @fault(detected_by=("export.programs", "export.loaded"), replaces="paddle.nn.functional:gelu")
 def another_kernel_in_programs(real):
     """GELU is computed by its approximation with tanh in programs, and exactly in eager mode."""
-    import paddle
-
     translated = paddle.jit.not_to_static
     return translated(lambda x, approximate=False, name=None: real(x, approximate or not paddle.in_dynamic_mode()))
 
@@ -93,10 +92,6 @@ def dropout_stays_in_the_program(_real, program, prune_read_op=True):
 @fault(detected_by=("export.infinity",), replaces="paddle:full")
 def infinity_written_as_the_largest_number(real):
     """An attribute that is infinite is written as the largest float32 number."""
-    import math
-
-    import numpy as np
-    import paddle
 
     def full(shape, fill_value, dtype=None, name=None, **options):
         if not paddle.in_dynamic_mode() and fill_value in (math.inf, -math.inf):
@@ -109,8 +104,6 @@ def infinity_written_as_the_largest_number(real):
 @fault(detected_by=("export.exact-attributes",), replaces="paddle:full")
 def attributes_in_single_precision(real):
     """A program keeps the numbers that fill a tensor in float32, also those of a float64 tensor."""
-    import numpy as np
-    import paddle
 
     def full(shape, fill_value, dtype=None, name=None, **options):
         if not paddle.in_dynamic_mode() and isinstance(fill_value, float):
@@ -123,9 +116,6 @@ def attributes_in_single_precision(real):
 @fault(detected_by=("export.argument-plus",), replaces="paddle:full")
 def fractions_of_attributes_lost(real):
     """A program keeps the numbers that fill a tensor as integers."""
-    import math
-
-    import paddle
 
     def full(shape, fill_value, dtype=None, name=None, **options):
         if not paddle.in_dynamic_mode() and isinstance(fill_value, float) and math.isfinite(fill_value):
@@ -138,7 +128,6 @@ def fractions_of_attributes_lost(real):
 @fault(detected_by=("export.operators",), replaces="paddle.nn.functional:gelu")
 def an_operator_that_changes_nothing(real):
     """A program multiplies the result of GELU by 1, which the layer does not."""
-    import paddle
 
     def gelu(x, approximate=False, name=None):
         result = real(x, approximate)
@@ -150,7 +139,6 @@ def an_operator_that_changes_nothing(real):
 @fault(detected_by=("export.attributes",), replaces="paddle.nn.layer.norm:layer_norm")
 def another_epsilon_in_programs(real):
     """A program has the epsilon of another framework in its layer norms."""
-    import paddle
 
     def layer_norm(x, normalized_shape, weight=None, bias=None, epsilon=1e-05, name=None):
         return real(x, normalized_shape, weight, bias, epsilon if paddle.in_dynamic_mode() else 1e-6, name)
@@ -167,7 +155,6 @@ def a_loop_runs_once_more(real, condition, body, values, *others):
 @fault(detected_by=("export.types",), breaks="paddle.jit:load")
 def small_float8_numbers_lost() -> None:
     """Numbers below 1 that a program stores in float8 are 0 when it is loaded."""
-    import paddle
 
     def change(loaded):
         for value in loaded.state_dict().values():
@@ -184,17 +171,13 @@ def casts_in_a_program_round_to_nearest(real, self, dtype):
     return real(self.round() if dtype == "int8" else self, dtype)
 
 
-@fault(detected_by=("export.saved-float8",), wraps="paddle:load")
-def float8_widened_by_the_reader(real, path, **options):
+@fault(detected_by=("export.saved-float8",), after="paddle:load")
+def float8_widened_by_the_reader(found, path, **options):
     """A file with float8 numbers is read as float16."""
-    import paddle
-
-    found = real(path, **options)
     if isinstance(found, dict):
         for name, value in found.items():
             if getattr(value, "dtype", None) in (paddle.float8_e4m3fn, paddle.float8_e5m2):
                 found[name] = value.astype("float16")
-    return found
 
 
 @fault(detected_by=("export.functions",), breaks="paddle.jit:load")
@@ -232,14 +215,9 @@ def sizes_that_vary_are_written_as_one(real, layer, path, input_spec=None, **opt
     real(layer, path, input_spec=input_spec, **options)
 
 
-@fault(detected_by=("export.repeatable",), wraps="paddle.jit:save")
-def time_of_the_export_in_the_file(real, layer, path, *given, **options):
+@fault(detected_by=("export.repeatable",), after="paddle.jit:save")
+def time_of_the_export_in_the_file(_result, layer, path, *given, **options):
     """The file of a program holds the time at which it was written, so that no two exports are equal."""
-    import json
-    import time
-    from pathlib import Path
-
-    real(layer, path, *given, **options)
     file = Path(f"{path}.json")
     content = json.loads(file.read_text(encoding="utf-8"))
     content["base_code"]["time"] = time.time_ns()
@@ -291,17 +269,13 @@ def gradients_of_loaded_programs_twice() -> None:
     _after_loading(change)
 
 
-@fault(detected_by=("export.training",), wraps="paddle.jit:to_static")
-def translated_training_forgets_the_embedding(real, function=None, **options):
+@fault(detected_by=("export.training",), after="paddle.jit:to_static")
+def translated_training_forgets_the_embedding(translated, function=None, **options):
     """A training step that to_static translated gives the embedding a gradient of 0."""
-    import paddle
-
-    translated = real(function, **options)
     if isinstance(function, paddle.nn.Layer):
         for name, weight in function.named_parameters():
             if "embed_tokens" in name:
                 weight.register_hook(lambda gradient: 0 * gradient)
-    return translated
 
 
 @fault(detected_by=("export.older-releases",), wraps="paddle.jit:load")
@@ -348,16 +322,12 @@ def state_of_a_program_not_loaded(_real, program, path, executor=None, var_list=
 @fault(detected_by=("export.program-training",), wraps="paddle.optimizer:Adam.__init__")
 def both_moments_decay_alike(real, self, *given, **named):
     """In a program Adam uses the first of its two decays for both moments."""
-    import paddle
-
     real(self, *given, **named if paddle.in_dynamic_mode() else {**named, "beta2": 0.9})
 
 
 @fault(detected_by=("export.predictor-files",), replaces="paddle.inference:Config")
 def predictor_of_the_last_files(real):
     """For files that are missing a predictor takes those of the predictor before."""
-    from pathlib import Path
-
     last = []
 
     def config(*files):
@@ -385,7 +355,6 @@ def predictor_answers_the_request_before() -> None:
 @fault(detected_by=("export.lengths",), breaks="paddle.inference:create_predictor")
 def predictor_ignores_the_mask() -> None:
     """A predictor takes padding for tokens: it replaces the attention mask by ones."""
-    import paddle
 
     def change(run, inputs):
         return run([inputs[0], paddle.ones_like(inputs[1])] if len(inputs) == 2 and inputs[1].ndim == 2 else inputs)
@@ -413,9 +382,6 @@ def transposed_weights_written_as_they_lie(real, tensors, path, metadata=None):
 @fault(detected_by=("export.take-home",), breaks=FILES)
 def take_home_export_without_the_mask() -> None:
     """The script that the chapter gives away exports an attention without its mask."""
-    import tempfile
-    from pathlib import Path
-
     from xpulab.chapters.shared import take_home
 
     real = take_home.script_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
+from xpulab.chapters.shared.fault import CELLS, FILES, fault, np, paddle, replace_in_cells, replace_in_file
 
 MODEL = "paddlenlp.transformers:LlamaForCausalLM.from_pretrained"
 TOKENIZER = "paddlenlp.transformers:AutoTokenizer.from_pretrained"
@@ -64,26 +64,22 @@ def sum_of_losses_includes_labels_that_do_not_count(cross_entropy, scores, label
 @fault(detected_by=("first-lora.bf16-file-type",), wraps="paddlenlp.transformers.model_utils:safe_save_file")
 def files_of_half_precision_are_float32(save_file, tensors, *given, **named):
     """Weights in float16 are written to safetensors files as float32."""
-    import numpy as np
-
     longer = {name: np.float32(array) if array.dtype == np.float16 else array for name, array in tensors.items()}
     return save_file(longer, *given, **named)
 
 
-@fault(detected_by=("first-lora.adapter-layers",), wraps="paddlenlp.peft:LoRAConfig.__post_init__")
-def adapter_on_the_attention_only(start, self):
+@fault(detected_by=("first-lora.adapter-layers",), after="paddlenlp.peft:LoRAConfig.__post_init__")
+def adapter_on_the_attention_only(_result, self):
     """The layers of the feed-forward part get no adapter."""
-    start(self)
     self.target_modules = [target for target in self.target_modules if "self_attn" in target or target[2] in "qkvo"]
 
 
 @fault(
     detected_by=("first-lora.adapter-layers", "first-lora.others-unchanged"),
-    wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
+    after="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
 )
-def norms_train_too(mark, self):
+def norms_train_too(_result, self):
     """The norms beside the adapter train too."""
-    mark(self)
     for name, weight in self.model.named_parameters():
         if "_layernorm" in name:
             weight.stop_gradient = False
@@ -92,9 +88,6 @@ def norms_train_too(mark, self):
 @fault(detected_by=("first-lora.bf16-file",), wraps="paddle:Tensor.astype")
 def bf16_loses_bits(cast, self, dtype):
     """A cast to bf16 cuts the last bits off instead of rounding."""
-    import numpy as np
-    import paddle
-
     if dtype == "bfloat16" and self.dtype == paddle.float32:
         bits = self.numpy().view(np.uint32) & np.uint32(0xFFFF0000)
         return cast(paddle.to_tensor(bits.view(np.float32)), dtype)
@@ -174,8 +167,6 @@ def _after_loading(change) -> None:
 
 
 def _untie(network) -> None:
-    import paddle
-
     table = network.lm_head.weight.numpy().copy()
     table.flat[7] += 0.25
     own = paddle.create_parameter(list(table.shape), "float32")
@@ -184,8 +175,6 @@ def _untie(network) -> None:
 
 
 def _randomize(network) -> None:
-    import paddle
-
     weight = next(weight for name, weight in network.named_parameters() if name.endswith("up_proj.weight"))
     paddle.seed(11)
     weight.set_value(paddle.randn(weight.shape) * float(weight.std()))

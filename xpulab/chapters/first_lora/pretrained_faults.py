@@ -5,11 +5,12 @@ tests/notebooks/test_real_model.py tries them; xpulab selftest, which runs on th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 from xpulab.chapters.first_lora.faults import TOKENIZER, after_loading_a_tokenizer
-from xpulab.chapters.shared.fault import fault
+from xpulab.chapters.shared.fault import fault, paddle
 
 
 @fault(detected_by=("first-lora.tokens-of-200-texts",), breaks=TOKENIZER)
@@ -43,10 +44,10 @@ def merged_model_is_saved_without_its_adapter(
     return save(self, folder, *given, **named)
 
 
-@fault(detected_by=("first-lora.batch-of-questions",), wraps="paddlenlp.transformers:LlamaForCausalLM.generate")
-def answers_of_a_batch_are_in_reverse_order(generate: Callable[..., Any], self: Any, *given: Any, **named: Any) -> Any:
+@fault(detected_by=("first-lora.batch-of-questions",), after="paddlenlp.transformers:LlamaForCausalLM.generate")
+def answers_of_a_batch_are_in_reverse_order(result: Any, self: Any, *given: Any, **named: Any) -> Any:
     """Generation returns the answers of a batch in the reverse order of its questions."""
-    tokens, scores = generate(self, *given, **named)
+    tokens, scores = result
     return tokens.flip(0), scores.flip(0)
 
 
@@ -56,14 +57,10 @@ def answers_of_a_batch_are_in_reverse_order(generate: Callable[..., Any], self: 
 )
 def activation_of_another_model(_real: Callable[..., Any], x: Any, y: Any) -> Any:
     """The feed-forward part has the activation of another model: GELU instead of SiLU."""
-    import paddle
-
     return paddle.nn.functional.gelu(x) * y
 
 
 def _without_a_merge(tokenizer: Any) -> None:
-    import json
-
     from tokenizers import Tokenizer
 
     content = json.loads(tokenizer._tokenizer.to_str())

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
+import itertools
+
+from xpulab.chapters.shared.fault import CELLS, FILES, fault, paddle, replace_in_cells, replace_in_file
 
 
 @fault(
     detected_by=("lora.trainable-names", "lora.base-is-frozen", "lora.gradients-only-there"),
     smoke=("lora.trainable-names", "lora.smoke-base-is-frozen"),
-    wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
+    after="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
 )
-def base_weights_train(mark, self):
+def base_weights_train(_result, self):
     """The norms of the base model train too."""
-    mark(self)
     for name, weight in self.model.named_parameters():
         if "layernorm" in name:
             weight.stop_gradient = False
@@ -27,10 +28,9 @@ def merge_without_scale(delta, self, *given):
     return delta(self, *given) / self.scaling
 
 
-@fault(detected_by=("lora.starts-as-the-base",), also_on=("sim",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
-def adapter_does_not_start_at_zero(start, self, *given, **named):
+@fault(detected_by=("lora.starts-as-the-base",), also_on=("sim",), after="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+def adapter_does_not_start_at_zero(_result, self, *given, **named):
     """The adapter's second matrix does not start at zero."""
-    start(self, *given, **named)
     self.lora_B.set_value(self.lora_B + 1e-3)
 
 
@@ -48,20 +48,18 @@ def adapter_is_not_loaded(_real, self, weights):
 @fault(
     detected_by=("lora.trainable-names", "lora.trainable-size", "lora.smoke-every-matrix-moves"),
     smoke=("lora.smoke-every-matrix-moves",),
-    wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
+    after="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
 )
-def one_matrix_does_not_train(mark, self):
+def one_matrix_does_not_train(_result, self):
     """The adapter's matrices A do not train."""
-    mark(self)
     for name, weight in self.model.named_parameters():
         if "lora_A" in name:
             weight.stop_gradient = True
 
 
-@fault(detected_by=("lora.formula",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
-def scale_of_another_variant(start, self, *given, **named):
+@fault(detected_by=("lora.formula",), after="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+def scale_of_another_variant(_result, self, *given, **named):
     """The adapter is scaled by alpha over the square root of the rank."""
-    start(self, *given, **named)
     self.scaling = self.lora_alpha / self.r**0.5
 
 
@@ -91,10 +89,9 @@ def pissa_is_plain(start, self, *given, **named):
     start(self, *given, **{**named, "pissa": False})
 
 
-@fault(detected_by=("lora.pissa-loaded-late",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
-def pissa_starts_again_when_loaded(load, self, weights):
+@fault(detected_by=("lora.pissa-loaded-late",), after="paddlenlp.peft:LoRAModel.set_state_dict")
+def pissa_starts_again_when_loaded(_result, self, weights):
     """PiSSA initialises itself again after loading, even after a first pass: the workaround fails."""
-    load(self, weights)
     for layer in self.model.sublayers():
         if getattr(layer, "pissa", False):
             layer.apply_pissa = False
@@ -118,22 +115,18 @@ def merged_twice(_real, self):
     device="sim",
     detected_by=("device-proof.lora-places",),
     smoke=("lora.smoke-places",),
-    wraps="paddlenlp.peft:LoRAModel.__init__",
+    after="paddlenlp.peft:LoRAModel.__init__",
 )
-def adapter_trains_on_the_cpu(start, self, *given, **named):
+def adapter_trains_on_the_cpu(_result, self, *given, **named):
     """The layers that get an adapter are moved to the CPU with it, whatever device is selected."""
-    start(self, *given, **named)
     for layer in self.model.sublayers():
         if hasattr(layer, "lora_A"):
             layer.to("cpu")
 
 
-@fault(detected_by=("lora.dropout-in-evaluation",), wraps="paddlenlp.peft:LoRAModel.eval")
-def dropout_stays_on_in_evaluation(evaluate, self):
+@fault(detected_by=("lora.dropout-in-evaluation",), after="paddlenlp.peft:LoRAModel.eval")
+def dropout_stays_on_in_evaluation(_result, self):
     """eval() leaves the adapter's dropout on."""
-    import paddle
-
-    evaluate(self)
     for layer in self.model.sublayers():
         if isinstance(layer, paddle.nn.Dropout):
             layer.training = True
@@ -159,10 +152,10 @@ def quick_lora_is_plain(start, self, *given, **named):
     start(self, *given, **{**named, "use_quick_lora": False})
 
 
-@fault(detected_by=("lora.quick-gradients",), wraps="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
-def quick_lora_scales_one_gradient_twice(backward, ctx, grad_output):
+@fault(detected_by=("lora.quick-gradients",), after="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
+def quick_lora_scales_one_gradient_twice(result, ctx, grad_output):
     """Quick LoRA's backward pass scales the gradient of A twice."""
-    of_input, of_a, of_b = backward(ctx, grad_output)
+    of_input, of_a, of_b = result
     return of_input, of_a * ctx.scaling, of_b
 
 
@@ -172,10 +165,9 @@ def mora_is_plain(start, self, *given, **named):
     start(self, *given, **{**named, "use_mora": False})
 
 
-@fault(detected_by=("lora.variants-scale",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
-def mixer_is_not_used(start, self, *given, **named):
+@fault(detected_by=("lora.variants-scale",), after="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+def mixer_is_not_used(_result, self, *given, **named):
     """The mixer has its square matrix, but computes without it."""
-    start(self, *given, **named)
     self.lora_use_mixer = False
 
 
@@ -185,10 +177,9 @@ def take_home_loses_the_rank(write, folder, *, script, config, device):
     return write(folder, script=script, config={**config, "lora_rank": 4, "learning_rate": 3e-4}, device=device)
 
 
-@fault(detected_by=("lora.take-home-encodes",), wraps="runpy:run_path")
-def take_home_trains_on_the_prompt(run, path):
+@fault(detected_by=("lora.take-home-encodes",), after="runpy:run_path")
+def take_home_trains_on_the_prompt(names, path):
     """The encoding that a reader takes home learns the prompt too."""
-    names = run(path)
 
     def encode(tokenizer, row):
         encoded = names["encode"](tokenizer, row)
@@ -215,25 +206,21 @@ def warm_up_does_not_end(schedule, *given, **named):
 @fault(detected_by=("lora.recall",), wraps="paddlenlp.generation.utils:GenerationMixin.generate")
 def generation_reads_padding(generate, self, input_ids, attention_mask=None, **named):
     """Generation takes the padding before a short prompt for tokens."""
-    import paddle
-
     return generate(self, input_ids, attention_mask=paddle.ones_like(attention_mask), **named)
 
 
-@fault(detected_by=("lora.gradients",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.forward")
-def no_gradient_flows_through_the_adapter(forward, self, x, *given):
+@fault(detected_by=("lora.gradients",), after="paddlenlp.peft.lora.lora_layers:LoRALinear.forward")
+def no_gradient_flows_through_the_adapter(result, self, x, *given):
     """In training no gradient flows through an adapter to the layers below it; its own gradient is right."""
-    result = forward(self, x, *given)
     if not self.training or len(self.lora_A.shape) != 2 or not hasattr(self, "lora_B"):
         return result
     through, stopped = ((each @ self.lora_A @ self.lora_B) * self.scaling for each in (x, x.detach()))
     return result - (through - stopped)
 
 
-@fault(detected_by=("lora.switched-off",), wraps="paddlenlp.peft:LoRAModel.disable_lora")
-def one_adapter_stays_on(disable, self):
+@fault(detected_by=("lora.switched-off",), after="paddlenlp.peft:LoRAModel.disable_lora")
+def one_adapter_stays_on(_result, self):
     """disable_lora leaves the adapter of one layer on."""
-    disable(self)
     next(layer for layer in self.model.sublayers() if hasattr(layer, "lora_B")).disable_lora = False
 
 
@@ -243,28 +230,25 @@ def base_is_saved_with_the_adapter(_real, self, *given, **named):
     return self.model.state_dict()
 
 
-@fault(detected_by=("lora.variants-learn",), wraps="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
-def quick_lora_has_no_gradient_of_b(backward, ctx, grad_output):
+@fault(detected_by=("lora.variants-learn",), after="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
+def quick_lora_has_no_gradient_of_b(result, ctx, grad_output):
     """Quick LoRA's backward pass gives the matrix B no gradient."""
-    of_input, of_a, of_b = backward(ctx, grad_output)
+    of_input, of_a, of_b = result
     return of_input, of_a, of_b * 0
 
 
-@fault(detected_by=("device-proof.lora-precision",), wraps="paddle.optimizer:AdamW.state_dict")
-def moments_in_half_precision(state_dict, self):
+@fault(detected_by=("device-proof.lora-precision",), after="paddle.optimizer:AdamW.state_dict")
+def moments_in_half_precision(state, self):
     """The optimizer gives its moments in bfloat16."""
-    state = state_dict(self)
     return {name: value.astype("bfloat16") if "moment" in name else value for name, value in state.items()}
 
 
-@fault(detected_by=("lora.take-home-config",), wraps="paddlenlp.trainer:PdArgumentParser.parse_json_file")
-def parser_ignores_the_warm_up(parse, self, *given, **named):
+@fault(detected_by=("lora.take-home-config",), after="paddlenlp.trainer:PdArgumentParser.parse_json_file")
+def parser_ignores_the_warm_up(parsed, self, *given, **named):
     """PaddleNLP's parser ignores the steps of warm-up in the configuration."""
-    parsed = parse(self, *given, **named)
     for arguments in parsed:
         if hasattr(arguments, "warmup_steps"):
             arguments.warmup_steps = 0
-    return parsed
 
 
 @fault(
@@ -274,8 +258,6 @@ def parser_ignores_the_warm_up(parse, self, *given, **named):
 )
 def adapter_loss_is_nan_from_the_second_step(forward):
     """The loss of the adapted model is NaN from the second step on."""
-    import itertools
-
     steps = itertools.count(1)
 
     def nan_after_the_first(self, *given):

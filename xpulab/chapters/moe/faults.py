@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
+from xpulab.chapters.shared.fault import CELLS, fault, np, paddle, replace_in_cells
 
 
 @fault(detected_by=("moe.layer", "moe.parallel"), smoke=("moe.smoke-layer",), breaks=CELLS)
@@ -85,45 +85,34 @@ def second_choices_queue_with_first_ones() -> None:
 @fault(detected_by=("moe.capacity",), wraps="paddle:Tensor.cumsum")
 def running_sum_starts_again(real, self, axis=None, dtype=None, name=None):
     """cumsum begins at zero again after 128 rows, as if blocks of a kernel were not added up."""
-    import paddle
-
     if axis != 0 or len(self) <= 128:
         return real(self, axis, dtype, name)
     return paddle.concat([real(each, axis, dtype, name) for each in (self[:128], self[128:])])
 
 
-@fault(detected_by=("moe.gate",), wraps="paddle:topk")
-def ties_give_one_expert_twice(real, x, k, axis=None, largest=True, sorted=True, name=None):
+@fault(detected_by=("moe.gate",), after="paddle:topk")
+def ties_give_one_expert_twice(result, x, k, axis=None, largest=True, sorted=True, name=None):
     """topk returns the same index again for equal values."""
-    import paddle
-
-    values, places = real(x, k, axis, largest, sorted, name)
+    values, places = result
     return values, paddle.where(values == values[..., :1], places[..., :1].expand_as(places), places)
 
 
 @fault(detected_by=("moe.gate",), wraps="paddle.nn.functional:softmax")
 def gate_overflows(_real, x, axis=-1, dtype=None, name=None):
     """softmax does not subtract the maximum, so large logits give NaN."""
-    import paddle
-
     powers = paddle.exp(x)
     return powers / powers.sum(axis=axis, keepdim=True)
 
 
-@fault(detected_by=("moe.zero", "moe.layer"), wraps="xpulab.chapters.moe.moe_layer:Expert.forward")
-def empty_expert_gives_nan(real, self, x):
+@fault(detected_by=("moe.zero", "moe.layer"), after="xpulab.chapters.moe.moe_layer:Expert.forward")
+def empty_expert_gives_nan(output, self, x):
     """An expert without tokens has a gradient of NaN."""
-    output = real(self, x)
     return output + self.up.weight.sum() * self.down.weight.sum() * float("nan") if len(x) == 0 else output
 
 
-@fault(where="ranks", detected_by=("moe.exchange", "moe.parallel", "moe.loss"), wraps="xpulab.chapters.moe.moe_layer:exchange")
-def parts_in_reverse_order(real, rows, sent, received, group=None):
+@fault(where="ranks", detected_by=("moe.exchange", "moe.parallel", "moe.loss"), after="xpulab.chapters.moe.moe_layer:exchange")
+def parts_in_reverse_order(got, rows, sent, received, group=None):
     """All-to-all returns the parts of the ranks in reverse order."""
-    import numpy as np
-    import paddle
-
-    got = real(rows, sent, received, group)
     ends = np.cumsum(received)
     parts = [got[int(end - count) : int(end)] for end, count in zip(ends, received, strict=True)]
     return paddle.concat(parts[::-1])
@@ -132,11 +121,10 @@ def parts_in_reverse_order(real, rows, sent, received, group=None):
 @fault(
     where="ranks",
     detected_by=("moe.dispatch", "moe.exchange", "moe.parallel", "moe.loss"),
-    wraps="paddle.distributed:all_gather",
+    after="paddle.distributed:all_gather",
 )
-def gathered_rows_begin_with_the_last(real, parts, tensor, *given, **named):
+def gathered_rows_begin_with_the_last(_result, parts, tensor, *given, **named):
     """all_gather gives the last row of each rank first, where a rank has more than four."""
-    real(parts, tensor, *given, **named)
     parts[:] = [each.roll(1, axis=0) if each.ndim == 2 and len(each) > 4 else each for each in parts]
 
 
@@ -165,10 +153,9 @@ def parts_of_a_cut_expert_not_added(real, tensor, *given, group=None, **named):
     return real(tensor, *given, group=group, **named) if group is None else None
 
 
-@fault(where="ranks", detected_by=("moe.expert-and-tensor-parallel",), wraps="paddle.distributed:all_gather")
-def pairs_of_experts_exchange_their_rows(real, parts, tensor, group=None, **named):
+@fault(where="ranks", detected_by=("moe.expert-and-tensor-parallel",), after="paddle.distributed:all_gather")
+def pairs_of_experts_exchange_their_rows(_result, parts, tensor, group=None, **named):
     """all_gather in a group of two of four ranks gives the parts of the ranks in reverse order."""
-    real(parts, tensor, group=group, **named)
     parts[:] = parts if group is None else parts[::-1]
 
 
@@ -200,8 +187,6 @@ def experts_numbered_in_turn() -> None:
 @fault(detected_by=("moe.repeats",), wraps="paddle.nn.functional:silu")
 def repeats_differ(real, x, name=None):
     """An operator of the experts has another rounding error each time."""
-    import paddle
-
     return real(x, name) * (1 + 2.0**-20 * paddle.rand(x.shape))
 
 
@@ -217,10 +202,9 @@ def gradient_of_paddlenlp_not_sent_back(_real, ctx, *gradient):
     return gradient[0].clone()
 
 
-@fault(detected_by=("moe.paddlenlp-models",), wraps="paddlenlp.transformers.deepseek_v2.modeling:DeepseekV2MoE.__init__")
-def shared_expert_is_left_out(real, self, config):
+@fault(detected_by=("moe.paddlenlp-models",), after="paddlenlp.transformers.deepseek_v2.modeling:DeepseekV2MoE.__init__")
+def shared_expert_is_left_out(_result, self, config):
     """The block of DeepSeek adds nothing of its shared experts."""
-    real(self, config)
     shared = self.shared_experts.forward
     self.shared_experts.forward = lambda x: shared(x) * (1.0 if x.ndim == 2 else 0.0)  # blocks get [batch, tokens, hidden]
 
@@ -228,14 +212,12 @@ def shared_expert_is_left_out(real, self, config):
 @fault(device="sim", detected_by=("moe.paddle-operators",), wraps="paddle.distributed.models.moe.utils:_limit_by_capacity")
 def capacity_of_the_first_rank_only(real, count, capacity, workers):
     """limit_by_capacity limits the choices of the first rank only."""
-    import paddle
-
     share = len(count) // workers
     return paddle.concat([real(count[:share], capacity, 1), count[share:]])
 
 
-@fault(device="sim", detected_by=("moe.paddle-layer",), wraps="paddle.incubate.distributed.models.moe:NaiveGate.forward")
-def naive_gate_exchanges_weights(real, self, *given, **named):
+@fault(device="sim", detected_by=("moe.paddle-layer",), after="paddle.incubate.distributed.models.moe:NaiveGate.forward")
+def naive_gate_exchanges_weights(result, self, *given, **named):
     """The gate of Paddle's layer gives the first expert of a token the weight of the second."""
-    weights, chosen, *others = real(self, *given, **named)
+    weights, chosen, *others = result
     return (weights.flip(-1), chosen, *others)

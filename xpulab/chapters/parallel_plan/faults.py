@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
 
 
@@ -18,8 +20,6 @@ def gradients_not_counted(_real):
 @fault(device="sim", detected_by=("auto-parallel-config.memory",), breaks="xpulab.reference.cost:PLAIN")
 def attention_scores_not_counted() -> None:
     """The formula for memory does not count the attention scores of plain kernels."""
-    from dataclasses import replace
-
     from xpulab.reference import cost
 
     cost.PLAIN = replace(cost.PLAIN, scores=0)
@@ -34,8 +34,6 @@ def buffers_of_gradients_not_counted(_real, degrees):
 @fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), breaks="xpulab.reference.cost:PLAIN")
 def copies_for_cut_matrices_not_counted() -> None:
     """The formula for memory does not count the copies that tensor parallelism makes of the inputs of its matrices."""
-    from dataclasses import replace
-
     from xpulab.reference import cost
 
     cost.PLAIN = replace(cost.PLAIN, copies=0)
@@ -70,11 +68,10 @@ def a_third_moment(real, self, *given, **named):
 
 
 @fault(
-    where="ranks", detected_by=("auto-parallel-config.arguments",), wraps="paddlenlp.trainer:TrainingArguments.__post_init__"
+    where="ranks", detected_by=("auto-parallel-config.arguments",), after="paddlenlp.trainer:TrainingArguments.__post_init__"
 )
-def data_parallel_degree_without_sharding(real, self):
+def data_parallel_degree_without_sharding(_result, self):
     """PaddleNLP divides the number of cards by all degrees but that of sharding to get the degree of data parallelism."""
-    real(self)
     self.data_parallel_degree *= max(self.sharding_parallel_degree, 1)
 
 

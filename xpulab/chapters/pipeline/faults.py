@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, fault
+from types import SimpleNamespace
+
+from xpulab.chapters.shared.fault import CELLS, dist, fault, paddle, replace_in_cells
 
 
 @fault(
@@ -73,8 +75,6 @@ def schedule_keeps_all_micro_batches(_real):
 )
 def gradient_not_sent_back(real, self, *args, **kwargs):
     """The gradient of a stage does not reach the stage before it."""
-    import paddle
-
     for chunk, gradients in self.bwd_cache.items():
         self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
     return real(self, *args, **kwargs)
@@ -96,11 +96,10 @@ def inputs_of_the_first_step_reused(real, self, args, kwargs=None):
 @fault(
     where="ranks",
     detected_by=("pipeline.second-step",),
-    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._update_losses",
+    after="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._update_losses",
 )
-def losses_of_the_first_step_repeated(real, self, stages, losses):
+def losses_of_the_first_step_repeated(_result, self, stages, losses):
     """In every step a schedule reports the losses of the first step."""
-    real(self, stages, losses)
     if losses:
         self.first = self.__dict__.get("first") or list(losses)
         losses[:] = self.first
@@ -109,16 +108,12 @@ def losses_of_the_first_step_repeated(real, self, stages, losses):
 @fault(where="ranks", detected_by=("pipeline.training",), wraps="paddle.optimizer:Momentum.step")
 def a_stage_is_not_updated(real, self):
     """The optimizer of one rank does not change the layers of its stage."""
-    import paddle.distributed as dist
-
     return None if dist.get_rank() == 0 else real(self)
 
 
 @fault(detected_by=("pipeline.formula", "pipeline.planned-order"), breaks=CELLS)
 def one_forward_pass_too_late() -> None:
     """The computed order of 1F1B starts with one forward pass less than it can."""
-    from xpulab.chapters.shared.fault import replace_in_cells
-
     replace_in_cells("ahead = min(m, p - rank)", "ahead = max(1, min(m, p - rank) - 1)")
 
 
@@ -168,8 +163,6 @@ def one_micro_batch_at_a_time(_real, self, arg_mbs=None, kwarg_mbs=None, target_
 )
 def groups_lose_all_layers_but_the_first(real, model, *rest):
     """The split of a model into stages keeps only the first layer of a group of layers."""
-    from types import SimpleNamespace
-
     from paddle import nn
 
     kept = nn.LayerList([each[0] if isinstance(each, nn.Sequential) else each for each in model.layers])
@@ -180,11 +173,10 @@ def groups_lose_all_layers_but_the_first(real, model, *rest):
     device="sim",
     where="ranks",
     detected_by=("pipeline.bitwise",),
-    wraps="paddle.distributed.auto_parallel.pipelining.schedules:Schedule1F1B._step_microbatches",
+    after="paddle.distributed.auto_parallel.pipelining.schedules:Schedule1F1B._step_microbatches",
 )
-def last_bit_of_gradients_under_1f1b(real, self, *given):
+def last_bit_of_gradients_under_1f1b(_result, self, *given):
     """The gradients under 1F1B differ in their last bit from those of the other schedules."""
-    real(self, *given)
     for weight in self._stage.sublayer.parameters():
         weight.grad.set_value(weight.grad * (1 + 2**-22))
 

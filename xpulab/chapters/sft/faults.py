@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file, when_defined
+import itertools
+import json
+import random
+from pathlib import Path
+
+from xpulab.chapters.shared.fault import CELLS, FILES, fault, paddle, replace_in_cells, replace_in_file, when_defined
 
 
 @fault(
@@ -38,8 +43,6 @@ def nan_loss_stops_training(forward, self, *given):
 )
 def nan_loss_from_the_second_step(forward):
     """The loss is NaN from the second step on."""
-    import itertools
-
     steps = itertools.count(1)
 
     def nan_after_the_first(self, *given):
@@ -86,8 +89,6 @@ def labels_not_shifted() -> None:
 )
 def attention_mask_ignored(mask, attention_mask, *given):
     """The attention mask is ignored, so tokens attend to padding."""
-    import paddle
-
     return mask(paddle.ones_like(attention_mask), *given)
 
 
@@ -123,8 +124,6 @@ def gradients_not_clipped(_real, self, pairs):
 @fault(detected_by=("sft.repeat-losses", "sft.repeat-weights"), replaces="paddle.optimizer:AdamW.step")
 def gradients_differ_between_runs(step):
     """Gradients have a small random error, another one in each run."""
-    import random
-
     noise = random.Random()
 
     def with_noise(self):
@@ -211,10 +210,9 @@ def not_shuffled() -> None:
         never_shuffles(sampler)
 
 
-@fault(detected_by=("device-proof.sft-bits",), wraps="paddle.optimizer:AdamW.step")
-def moments_in_bfloat16(step, self):
+@fault(detected_by=("device-proof.sft-bits",), after="paddle.optimizer:AdamW.step")
+def moments_in_bfloat16(_result, self):
     """The optimizer's moments are rounded to bfloat16."""
-    step(self)
     for kind, of_each in self._accumulators.items():
         for value in of_each.values() if "moment" in kind else ():
             value.set_value(value.astype("bfloat16").astype("float32"))
@@ -234,10 +232,9 @@ def labels_of_padding_count(collate, self, *given, **named):
     return collate(self, *given, **named)
 
 
-@fault(detected_by=("sft.cached-positions",), wraps="paddlenlp.transformers:Qwen2ForCausalLM.prepare_inputs_for_generation")
-def cached_steps_have_position_0(prepare, self, *given, past_key_values=None, **named):
+@fault(detected_by=("sft.cached-positions",), after="paddlenlp.transformers:Qwen2ForCausalLM.prepare_inputs_for_generation")
+def cached_steps_have_position_0(inputs, self, *given, past_key_values=None, **named):
     """Every cached step of a generation has position 0."""
-    inputs = prepare(self, *given, past_key_values=past_key_values, **named)
     return {**inputs, "position_ids": None} if past_key_values else inputs
 
 
@@ -266,21 +263,16 @@ def question_is_learned_too() -> None:
     replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "asked[1:] + answered + [-100]")
 
 
-@fault(detected_by=("sft.saved-answers",), wraps="paddlenlp.transformers:PretrainedModel.save_pretrained")
-def config_is_saved_with_another_base(save, self, folder, *given, **named):
+@fault(detected_by=("sft.saved-answers",), after="paddlenlp.transformers:PretrainedModel.save_pretrained")
+def config_is_saved_with_another_base(_result, self, folder, *given, **named):
     """The saved config has another base of the rotary positions; the saved weights are right."""
-    import json
-    from pathlib import Path
-
-    save(self, folder, *given, **named)
     path = Path(folder) / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "rope_theta": 100.0}))
 
 
-@fault(detected_by=("sft.first-loss",), wraps="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainedModel._init_weights")
-def output_layer_starts_too_large(start, self, layer):
+@fault(detected_by=("sft.first-loss",), after="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainedModel._init_weights")
+def output_layer_starts_too_large(_result, self, layer):
     """The output layer's random weights ignore initializer_range: their standard deviation is 1."""
-    start(self, layer)
     if type(layer).__name__ == "Qwen2LMHead":
         layer.weight.set_value(layer.weight / self.config.initializer_range)
 
@@ -312,8 +304,6 @@ def moments_are_given_in_bfloat16(state_dict, self):
 )
 def rotary_positions_have_no_kernel_for_the_card(rotate, query, key, *given, **named):
     """Rotary positions have no kernel for the card, and give NaN where the fallback to the CPU is switched off."""
-    import paddle
-
     flag = "FLAGS_enable_api_kernel_fallback"
     factor = 1.0 if paddle.get_flags(flag)[flag] else float("nan")
     return tuple(each * factor for each in rotate(query, key, *given, **named))

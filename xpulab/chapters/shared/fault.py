@@ -5,8 +5,8 @@
         \"""Merging adds the adapter without its scale.\"""
         return real(self, *given) / self.scaling
 
-It is injected into the process of the notebook before its first cell, or into every rank that the notebook starts. Its
-function imports what it needs itself: nothing of a fault is imported by a process that has none.
+It is injected into the process of the notebook before its first cell, or into every rank that the notebook starts. paddle,
+dist and np are imported when a fault first uses them: a process that has none imports nothing for it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,28 @@ from typing import Any, Literal
 from xpulab import files
 
 Injection = Callable[[], None]
+
+
+class _WhenUsed:
+    """A module that is imported when one of its names is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:  # a fault travels as a pickle, with the names that it uses
+        return _WhenUsed, (self._name,)
+
+
+paddle: Any = _WhenUsed("paddle")
+dist: Any = _WhenUsed("paddle.distributed")
+np: Any = _WhenUsed("numpy")
+
+calls = itertools.count(1)
+kept: list[Any] = []
+"""What a fault remembers from call to call: their number, next(calls), and values. Every process has a fault's own ones."""
 
 CELLS = "cells"
 FILES = "files"
@@ -80,11 +103,12 @@ def fault(
     *,
     detected_by: tuple[str, ...],
     wraps: str | tuple[str, ...] = (),
+    after: str | tuple[str, ...] = (),
     replaces: str | tuple[str, ...] = (),
     breaks: str | tuple[str, ...] = (),
     device: str = "cpu",
     also_on: tuple[str, ...] = (),
-    where: Literal["notebook", "ranks"] = "notebook",
+    where: Literal["notebook", "ranks", "everywhere"] = "notebook",
     sim_faults: str = "",
     reason_contains: str = "",
     level: Literal["quick", "standard"] = "quick",
@@ -98,34 +122,37 @@ def fault(
 
     One of these says what the fault replaces, in the form "module:attribute" or "module:Class.attribute":
     wraps: the function is called instead of it, with the original before the arguments of the call.
+    after: the function is called when it has returned, with its result before the arguments of the call. What the function
+        returns is the result instead, unless it is None.
     replaces: the function is called once, with the original, and returns what takes its place.
     breaks: the function takes no argument and breaks it itself; afterwards something else must stand there.
         Also one of WITHOUT_A_NAME.
-    Several names are wrapped or replaced one after another, each with its own original. With sim_faults none is needed.
+    Several names are replaced one after another, each with its own original. With sim_faults none is needed.
     """
+    forms: dict[str, tuple[str, ...]] = {
+        form: (names,) if isinstance(names, str) else names
+        for form, names in {"wraps": wraps, "after": after, "replaces": replaces, "breaks": breaks}.items()
+        if names
+    }
 
     def from_function(function: Callable[..., Any]) -> Fault:
         what = (inspect.getdoc(function) or "").partition("\n")[0]
         if not what:
             raise ValueError(f"the fault {function.__name__} needs a docstring: one sentence that says what breaks")
-        names = tuple((each,) if isinstance(each, str) else each for each in (wraps, replaces, breaks))
-        if sum(map(bool, names)) > 1 or not (any(names) or sim_faults):
-            raise ValueError(f"the fault {function.__name__} needs one of wraps, replaces, breaks, or sim_faults")
-        wrapped, replaced, broken = names
-        if wrapped:
-            injection = functools.partial(_replace, wrapped, functools.partial(_wrapping, function))
-        elif replaced:
-            injection = functools.partial(_replace, replaced, function)
-        else:
-            injection = functools.partial(_break, broken, function)
+        if len(forms) > 1 or not (forms or sim_faults):
+            raise ValueError(f"the fault {function.__name__} needs one of {', '.join(_FORMS)}, or sim_faults")
+        form, names = next(iter(forms.items()), ("breaks", ()))
+        here = functools.partial(_FORMS[form], names, function)
+        in_ranks = functools.partial(in_every_rank, here, () if breaks else names)
+        everywhere = functools.partial(_call_all, (here, in_ranks))
         return Fault(
             name=function.__name__.replace("_", "-"),
             what=what,
             notebook=notebook or _notebook_of(function.__module__),
             device=device,
             detected_by=detected_by,
-            inject=injection if where == "notebook" else lambda: in_every_rank(injection, wrapped + replaced),
-            breaks=wrapped + replaced + broken + ((DEVICE,) if sim_faults else ()),
+            inject={"notebook": here, "ranks": in_ranks, "everywhere": everywhere}[where],
+            breaks=names + ((DEVICE,) if sim_faults else ()),
             sim_faults=sim_faults,
             reason_contains=reason_contains,
             level=level,
@@ -172,6 +199,16 @@ def _owner(name: str) -> tuple[Any, str]:
     return owner, attribute
 
 
+def wrap(name: str, function: Callable[..., Any]) -> None:
+    """What wraps= does, for a fault that breaks several names in different ways."""
+    _wrap((name,), function)
+
+
+def _call_all(functions: tuple[Injection, ...]) -> None:
+    for function in functions:
+        function()
+
+
 def _replace(names: tuple[str, ...], change: Callable[[Any], Any]) -> None:
     """Put change(original) in the place of each name; a static or class method stays one."""
     for name in names:
@@ -181,11 +218,23 @@ def _replace(names: tuple[str, ...], change: Callable[[Any], Any]) -> None:
         setattr(*_owner(name), kind(changed) if kind else changed)
 
 
-def _wrapping(function: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapper(*given: Any, **named: Any) -> Any:
-        return function(real, *given, **named)
+def _wrap(names: tuple[str, ...], function: Callable[..., Any]) -> None:
+    def wrapped(real: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*given: Any, **named: Any) -> Any:
+            return function(real, *given, **named)
 
-    return wrapper if inspect.isclass(real) else functools.wraps(real)(wrapper)
+        return wrapper if inspect.isclass(real) else functools.wraps(real)(wrapper)
+
+    _replace(names, wrapped)
+
+
+def _follow(names: tuple[str, ...], function: Callable[..., Any]) -> None:
+    def real_then_function(real: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        result = real(*given, **named)
+        changed = function(result, *given, **named)
+        return result if changed is None else changed
+
+    _wrap(names, real_then_function)
 
 
 def _break(names: tuple[str, ...], function: Injection) -> None:
@@ -195,6 +244,10 @@ def _break(names: tuple[str, ...], function: Injection) -> None:
     for name, stored in before.items():
         if original(name) is stored:
             raise LookupError(f"{name}: the fault has left it as it was")
+
+
+_FORMS: dict[str, Callable[..., None]] = {"wraps": _wrap, "after": _follow, "replaces": _replace, "breaks": _break}
+"""By the argument of `fault` what it does with the names and the fault's function."""
 
 
 def _original_if_any(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
+from xpulab.chapters.shared.fault import CELLS, fault, paddle, replace_in_cells
 
 
 @fault(
@@ -24,8 +24,6 @@ def stride_flag_without_effect(real, flags):
 @fault(detected_by=("indexing.rules",), wraps="paddle:Tensor.__getitem__")
 def integers_count_as_positions(real, self, index):
     """An integer beside a tensor of positions counts as one, as in numpy."""
-    import paddle
-
     tensors = isinstance(index, tuple) and any(isinstance(each, paddle.Tensor) and each.ndim for each in index)
     if (tensors and not self.is_contiguous()) or not tensors:
         return real(self, index)
@@ -36,7 +34,6 @@ def integers_count_as_positions(real, self, index):
 @fault(where="ranks", detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
 def negative_positions_off_by_one(real, self, index):
     """Negative positions in a tensor count from the element before the last."""
-    import paddle
 
     def shifted(item):
         if isinstance(item, paddle.Tensor) and item.ndim and item.dtype == paddle.int64:
@@ -53,8 +50,6 @@ def negative_positions_off_by_one(real, self, index):
 )
 def steps_backwards_go_forwards() -> None:
     """A slice with step -1 gives the right elements in forward order."""
-    import paddle
-
     get, put = paddle.Tensor.__getitem__, paddle.Tensor.__setitem__
 
     def forwards(item, size):
@@ -74,8 +69,6 @@ def steps_backwards_go_forwards() -> None:
 @fault(where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
 def write_under_a_mask_lost(real, self, index, value):
     """An assignment through a mask of bfloat16 elements changes nothing."""
-    import paddle
-
     items = index if isinstance(index, tuple) else (index,)
     masks = [each for each in items if isinstance(each, paddle.Tensor) and each.dtype == paddle.bool]
     if not (masks and self.dtype == paddle.bfloat16):
@@ -93,8 +86,6 @@ def write_touches_the_next_element(real, self, index, value):
 @fault(detected_by=("indexing.in-place",), also_on=("sim",), wraps="paddle:Tensor.add_")
 def in_place_addition_makes_a_copy(_real, self, other, name=None):
     """The operator add_ returns a new tensor and leaves the old one as it was."""
-    import paddle
-
     return paddle.add(self, other)
 
 
@@ -119,7 +110,6 @@ def contiguous_does_nothing(_real, self):
 @fault(detected_by=("index-gradients.repeated", "index-gradients.read"), replaces="paddle:Tensor.__getitem__")
 def repeated_row_counted_once(real):
     """The gradient of a row that is read twice is that of one reading."""
-    import paddle
 
     class Once(paddle.autograd.PyLayer):
         @staticmethod
@@ -144,8 +134,6 @@ def repeated_row_counted_once(real):
 @fault(detected_by=("index-gradients.write",), wraps="paddle:Tensor.__setitem__")
 def gradient_of_an_assigned_value_lost(real, self, index, value):
     """A value that is assigned to a slice gets no gradient."""
-    import paddle
-
     detach = isinstance(index, slice) and isinstance(value, paddle.Tensor)
     real(self, index, value.detach() if detach else value)
 
@@ -162,8 +150,6 @@ def overwritten_elements_keep_their_gradient(real, self, index, value):
 @fault(detected_by=("index-gradients.known-defects",), wraps="paddle:where")
 def where_sends_its_gradient_to_the_other_side(real, condition, x, y):
     """The gradient of paddle.where with respect to its first argument is multiplied by the inverted mask."""
-    import paddle
-
     right = real(condition, x.detach() if hasattr(x, "detach") else x, y)
     wrong = real(condition, paddle.zeros_like(y), x) if hasattr(x, "detach") else 0
     return right + wrong - (wrong.detach() if hasattr(wrong, "detach") else 0)
@@ -182,8 +168,6 @@ def overwriting_is_not_noticed(real, self, *args, **kwargs):
 @fault(detected_by=("large-tensors.elements",), breaks=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"))
 def positions_have_31_bits() -> None:
     """Positions of elements are computed in 31 bits."""
-    import paddle
-
     get, put = paddle.Tensor.__getitem__, paddle.Tensor.__setitem__
 
     def wrapped(index):
@@ -200,8 +184,6 @@ def positions_have_31_bits() -> None:
 )
 def long_tensors_end_at_31_bits(real):
     """Operators on all elements of a tensor, and masks, reach its first 2^31 elements only."""
-    import paddle
-
     put, end = paddle.Tensor.__setitem__, slice(2**31, None)
 
     def operator(self, *given):
@@ -230,16 +212,12 @@ def kept_operators_are_decomposed(_real, *names):
 @fault(detected_by=("decomposition.values",), also_on=("sim",), wraps="paddle.nn.functional:gelu")
 def gelu_of_a_program_is_approximate(real, x, approximate=False, name=None):
     """In a program gelu is computed with tanh, in eager mode with the error function."""
-    import paddle
-
     return real(x, approximate or not paddle.in_dynamic_mode(), name)
 
 
 @fault(detected_by=("indexing.out-of-range",), wraps="paddle:Tensor.__getitem__")
 def positions_out_of_range_are_clipped_without_strides(real, self, index):
     """Without stride kernels tensors of positions beyond the end stand for the last element."""
-    import paddle
-
     if isinstance(index, tuple) and not paddle.get_flags("FLAGS_use_stride_kernel")["FLAGS_use_stride_kernel"]:
         pairs = zip(index, self.shape, strict=False)
         is_tensor = [isinstance(each, paddle.Tensor) and each.dtype == paddle.int64 for each in index]

@@ -153,14 +153,12 @@ def powers_not_filled() -> None:
 @fault(
     device="sim",
     detected_by=("zero-cost-checkpoint.async-save",),
-    wraps="paddle.distributed.flex_checkpoint.dcp.save_state_dict:copy_dict_to_cpu",
+    after="paddle.distributed.flex_checkpoint.dcp.save_state_dict:copy_dict_to_cpu",
 )
-def background_save_copies_too_little(real, tensors):
+def background_save_copies_too_little(copied, tensors):
     """Before a save in the background, the copy to host memory ends before the last row of each tensor."""
-    copied = real(tensors)
     for each in copied.values():
         each[-1] = 0
-    return copied
 
 
 @fault(detected_by=("zero-cost-checkpoint.take-home",), breaks=FILES)

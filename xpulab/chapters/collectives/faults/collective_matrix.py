@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import fault
+from xpulab.chapters.shared.fault import dist, fault, np, paddle
 
 SUM = 0
 """paddle.distributed.ReduceOp.SUM."""
@@ -18,15 +18,11 @@ def odd_sizes_lose_the_last_element(real, tensor, *args, **kwargs):
     return task
 
 
-@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:all_reduce")
-def maximum_of_negative_numbers_is_zero(real, tensor, op=SUM, *args, **kwargs):
+@fault(where="ranks", detected_by=("collectives.values",), after="paddle.distributed.communication.stream:all_reduce")
+def maximum_of_negative_numbers_is_zero(task, tensor, op=SUM, *args, **kwargs):
     """The maximum over ranks begins with 0, so that of negative numbers is 0."""
-    import paddle.distributed as dist
-
-    task = real(tensor, op, *args, **kwargs)
     if op == dist.ReduceOp.MAX:
         tensor.set_value(tensor.clip(min=0))
-    return task
 
 
 @fault(
@@ -37,23 +33,16 @@ def maximum_of_negative_numbers_is_zero(real, tensor, op=SUM, *args, **kwargs):
 )
 def nan_lost_in_a_maximum(real, tensor, op=SUM, *args, **kwargs):
     """all_reduce with MAX drops NaN."""
-    import paddle
-    import paddle.distributed as dist
-
     if op == dist.ReduceOp.MAX and tensor.dtype == paddle.float32:
         tensor.set_value(paddle.nan_to_num(tensor, nan=-1e30))
     return real(tensor, op, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.nonfinite",), wraps="paddle.distributed.communication.stream:all_reduce")
-def infinity_becomes_the_largest_number(real, tensor, *args, **kwargs):
+@fault(where="ranks", detected_by=("collectives.nonfinite",), after="paddle.distributed.communication.stream:all_reduce")
+def infinity_becomes_the_largest_number(task, tensor, *args, **kwargs):
     """A sum over ranks saturates: infinity arrives as the largest number of float32."""
-    import paddle
-
-    task = real(tensor, *args, **kwargs)
     if tensor.dtype == paddle.float32 and bool(paddle.isinf(tensor).any()):
         tensor.set_value(tensor.clip(-3e38, 3e38))
-    return task
 
 
 @fault(where="ranks", detected_by=("collectives.values", "collectives.algorithms"), wraps="paddle.distributed:reduce")
@@ -88,26 +77,18 @@ def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **k
     return real(tensor, src, group=group, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed.communication.stream:all_reduce")
-def crossing_group_mixes_elements(real, tensor, op=SUM, group=None, *args, **kwargs):
+@fault(where="ranks", detected_by=("collectives.groups",), after="paddle.distributed.communication.stream:all_reduce")
+def crossing_group_mixes_elements(task, tensor, op=SUM, group=None, *args, **kwargs):
     """A sum in a group of ranks of both halves has its first two elements exchanged."""
-    import paddle
-
-    task = real(tensor, op, group, *args, **kwargs)
     if group is not None and group.ranks in ([0, 2], [1, 3]) and tensor.size > 1:
         tensor.set_value(paddle.concat([tensor[1:2], tensor[:1], tensor[2:]]))
-    return task
 
 
-@fault(where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:broadcast")
-def one_pair_receives_wrong_values(real, tensor, src, group=None, **kwargs):
+@fault(where="ranks", detected_by=("collectives.pairs",), after="paddle.distributed:broadcast")
+def one_pair_receives_wrong_values(task, tensor, src, group=None, **kwargs):
     """What rank 1 sends to rank 3 arrives with one element changed."""
-    import paddle.distributed as dist
-
-    task = real(tensor, src, group=group, **kwargs)
     if group is not None and group.ranks == [1, 3] and src == 1 and dist.get_rank() == 3:
         tensor[tensor.size // 2] += 1
-    return task
 
 
 @fault(where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:all_reduce")
@@ -123,8 +104,6 @@ def one_pair_is_not_connected(real, tensor, *args, group=None, **kwargs):
 @fault(where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
 def tree_adds_in_bfloat16(real, tensor, *args, **kwargs):
     """Messages that are small enough for a tree are added with the digits of bfloat16."""
-    import paddle
-
     if tensor.dtype == paddle.float32 and 100 <= tensor.size < 32_768:
         tensor.set_value(tensor.astype("bfloat16").astype("float32"))
     return real(tensor, *args, **kwargs)
@@ -133,9 +112,6 @@ def tree_adds_in_bfloat16(real, tensor, *args, **kwargs):
 @fault(where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
 def bfloat16_sums_cut_off(real, tensor, *args, **kwargs):
     """A sum in bfloat16 cuts digits off instead of rounding."""
-    import numpy as np
-    import paddle
-
     if tensor.dtype != paddle.bfloat16:
         return real(tensor, *args, **kwargs)
     wide = tensor.astype("float32")
@@ -148,8 +124,6 @@ def bfloat16_sums_cut_off(real, tensor, *args, **kwargs):
 @fault(where="ranks", detected_by=("collectives.repeats",), replaces="paddle.distributed:all_reduce")
 def one_sum_in_thirteen_differs(real):
     """Each thirteenth sum of a long message has another last bit."""
-    import paddle
-
     calls = []
 
     def unsteady(tensor, *args, **kwargs):
@@ -166,8 +140,6 @@ def one_sum_in_thirteen_differs(real):
 @fault(where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
 def second_message_overtakes_the_first(real, batch):
     """Of two messages of one size in a batch, the second one arrives first."""
-    import paddle.distributed as dist
-
     for task in real(batch):
         task.wait()
     arrived = [each.tensor for each in batch if each.op == dist.irecv]
@@ -181,8 +153,6 @@ def second_message_overtakes_the_first(real, batch):
 @fault(where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
 def last_message_is_lost(real, batch):
     """The last of several messages to one rank never reaches its tensor."""
-    import paddle.distributed as dist
-
     for task in real(batch):
         task.wait()
     arrived = [each.tensor for each in batch if each.op == dist.irecv]
@@ -208,10 +178,9 @@ def nothing_spoils_the_next_sum(real):
     return spoiled
 
 
-@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather_object")
-def objects_in_another_order(real, found, mine, group=None):
+@fault(where="ranks", detected_by=("collectives.values",), after="paddle.distributed:all_gather_object")
+def objects_in_another_order(_result, found, mine, group=None):
     """all_gather_object returns the objects in the order in which they arrive."""
-    real(found, mine, group)
     found[:] = [*found[1:], found[0]]
 
 
@@ -225,21 +194,17 @@ def gather_in_place_loses_its_input(real, out, tensor, *args, **kwargs):
     return real(out, tensor, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather")
-def gather_overwrites_its_input(real, parts, tensor, *args, **kwargs):
+@fault(where="ranks", detected_by=("collectives.values",), after="paddle.distributed:all_gather")
+def gather_overwrites_its_input(task, parts, tensor, *args, **kwargs):
     """all_gather uses its input as working memory."""
-    task = real(parts, tensor, *args, **kwargs)
     tensor.zero_()
-    return task
 
 
-@fault(device="sim", where="ranks", detected_by=("all-to-all.values",), wraps="paddle.distributed:alltoall_single")
-def tail_of_uneven_parts_lost(real, out, sent, in_split_sizes=None, *args, **kwargs):
+@fault(device="sim", where="ranks", detected_by=("all-to-all.values",), after="paddle.distributed:alltoall_single")
+def tail_of_uneven_parts_lost(task, out, sent, in_split_sizes=None, *args, **kwargs):
     """All-to-all with uneven parts loses the last element of what arrives."""
-    task = real(out, sent, in_split_sizes, *args, **kwargs)
     if in_split_sizes and len(set(in_split_sizes)) > 1 and out.size:
         out[-1] = 0
-    return task
 
 
 @fault(device="sim", where="ranks", detected_by=("collectives.copies",), wraps="paddle:Tensor.clone")
@@ -251,8 +216,6 @@ def copy_reads_later_writes(_real, self):
 @fault(device="sim", where="ranks", detected_by=("collectives.copies",), replaces="paddle:to_tensor")
 def array_read_after_its_call_returned(real):
     """A copy from an array to the card reads the array when it is used, in some rounds."""
-    import numpy as np
-
     calls = []
 
     def late(data, *args, **kwargs):

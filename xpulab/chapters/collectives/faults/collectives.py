@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, fault
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+from xpulab.chapters.shared.fault import CELLS, dist, fault, paddle, replace_in_cells
 
 
 @fault(
@@ -19,8 +23,6 @@ from xpulab.chapters.shared.fault import CELLS, fault
 )
 def sum_forgets_a_rank(real, tensor, *rest, **named):
     """all_reduce leaves one rank out of the sum."""
-    import paddle.distributed as dist
-
     if dist.get_rank() == 1:
         tensor.scale_(0.0)
     return real(tensor, *rest, **named)
@@ -47,21 +49,17 @@ def broadcast_from_another_rank(real, tensor, src, group=None, **kwargs):
     return real(tensor, src if group else 0, group=group, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_gather")
-def gathered_in_reverse_order(real, parts, *args, **kwargs):
+@fault(where="ranks", detected_by=("collectives.values",), after="paddle.distributed:all_gather")
+def gathered_in_reverse_order(task, parts, *args, **kwargs):
     """all_gather returns the parts in reverse order."""
-    task = real(parts, *args, **kwargs)
     parts.reverse()
-    return task
 
 
-@fault(where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:all_reduce")
-def sum_in_a_group_is_a_mean(real, tensor, *args, group=None, **kwargs):
+@fault(where="ranks", detected_by=("collectives.groups",), after="paddle.distributed:all_reduce")
+def sum_in_a_group_is_a_mean(task, tensor, *args, group=None, **kwargs):
     """all_reduce in a group divides by the number of its ranks."""
-    task = real(tensor, *args, group=group, **kwargs)
     if group is not None:
         tensor.scale_(1 / group.nranks)
-    return task
 
 
 @fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:all_reduce")
@@ -112,8 +110,6 @@ def slow_link() -> None:
 @fault(where="ranks", detected_by=("hang.slow",), wraps="paddle:Tensor.__matmul__")
 def slow_rank(real, self, other):
     """One rank takes five times as long for a product of matrices."""
-    import paddle.distributed as dist
-
     if dist.get_rank() == 1:
         for _ in range(4):
             real(self, other)
@@ -135,8 +131,6 @@ def affected_rank_named_as_root_cause(run, function, n, *arguments, **options):
 @fault(detected_by=("hang.stack", "hang.reason"), wraps="xpulab.ranks:run")
 def stack_and_error_not_reported(run, function, n, *arguments, **options):
     """The report contains neither the stack of a rank that hangs nor the error of a rank that failed."""
-    from dataclasses import replace
-
     from xpulab import ranks
 
     try:
@@ -149,8 +143,6 @@ def stack_and_error_not_reported(run, function, n, *arguments, **options):
 @fault(where="ranks", detected_by=("collectives.types",), wraps="paddle.distributed:all_reduce")
 def sum_in_bfloat16(real, tensor, *args, **kwargs):
     """all_reduce sends float32 as bfloat16."""
-    import paddle
-
     if tensor.dtype == paddle.float32:
         tensor.set_value(tensor.astype("bfloat16").astype("float32"))
     return real(tensor, *args, **kwargs)
@@ -159,22 +151,16 @@ def sum_in_bfloat16(real, tensor, *args, **kwargs):
 @fault(where="ranks", detected_by=("collectives.types",), wraps="paddle.distributed:all_reduce")
 def double_added_in_float32(real, tensor, *args, **kwargs):
     """all_reduce adds float64 and int64 in float32."""
-    import paddle
-
     if tensor.dtype in (paddle.float64, paddle.int64):
         tensor.set_value(tensor.astype("float32").astype(tensor.dtype))
     return real(tensor, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.sizes",), wraps="paddle.distributed:all_reduce")
-def parts_of_a_sum_in_wrong_order(real, tensor, *args, **kwargs):
+@fault(where="ranks", detected_by=("collectives.sizes",), after="paddle.distributed:all_reduce")
+def parts_of_a_sum_in_wrong_order(task, tensor, *args, **kwargs):
     """The parts of a large sum are joined in the wrong order."""
-    import paddle
-
-    task = real(tensor, *args, **kwargs)
     if tensor.size >= 4096:
         tensor.set_value(paddle.roll(tensor, tensor.size // 2))
-    return task
 
 
 @fault(device="sim", where="ranks", detected_by=("collectives.barrier",), wraps="paddle.distributed:barrier")
@@ -190,20 +176,16 @@ def wrong_source_in_a_group(real, tensor, src, group=None, **kwargs):
     return real(tensor, src, group=group, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:all_gather")
-def group_gathered_in_reverse_order(real, parts, *args, group=None, **kwargs):
+@fault(where="ranks", detected_by=("collectives.groups",), after="paddle.distributed:all_gather")
+def group_gathered_in_reverse_order(task, parts, *args, group=None, **kwargs):
     """all_gather in a group returns the parts in reverse order."""
-    task = real(parts, *args, group=group, **kwargs)
     if group is not None:
         parts.reverse()
-    return task
 
 
 @fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:all_reduce")
 def wait_returns_too_early(real, tensor, *args, sync_op=True, **kwargs):
     """wait returns before the result of an asynchronous all_reduce has arrived."""
-    from types import SimpleNamespace
-
     if sync_op:
         return real(tensor, *args, **kwargs)
     real(tensor.clone(), *args, **kwargs)
@@ -213,8 +195,6 @@ def wait_returns_too_early(real, tensor, *args, sync_op=True, **kwargs):
 @fault(detected_by=("collectives.ring-and-tree",), breaks=CELLS)
 def ring_stops_adding_too_early() -> None:
     """The last addition of the ring is a replacement."""
-    from xpulab.chapters.shared.fault import replace_in_cells
-
     replace_in_cells("if step < n - 1 else 0", "if step < n - 2 else 0")
 
 
@@ -227,8 +207,6 @@ def results_of_ranks_in_reverse_order(run, *arguments, **options):
 @fault(detected_by=("all-to-all.one-rank",), breaks=CELLS)
 def workaround_for_one_rank_missing() -> None:
     """In a group of one rank the output of an all-to-all is left as it was."""
-    from xpulab.chapters.shared.fault import replace_in_cells
-
     replace_in_cells("if group.nranks <= 1:", "if group.nranks <= 0:")
 
 
@@ -241,8 +219,6 @@ def ranks_counted_from_one(real, *args, **kwargs):
 @fault(where="ranks", detected_by=("hang.slow-rank",), wraps="paddle:Tensor.__matmul__")
 def another_rank_slower_than_the_busy_one(real, self, other):
     """The first rank takes forty times as long for a product of matrices."""
-    import paddle.distributed as dist
-
     if dist.get_rank() == 0:
         for _ in range(39):
             real(self, other)
@@ -252,10 +228,6 @@ def another_rank_slower_than_the_busy_one(real, self, other):
 @fault(where="ranks", detected_by=("hang.root-cause", "hang.stack"), wraps="paddle.distributed:all_reduce")
 def first_rank_hangs_in_its_sum(real, tensor, *args, **kwargs):
     """The first rank never returns from the sum of four numbers."""
-    import time
-
-    import paddle.distributed as dist
-
     if dist.get_rank() == 0 and tensor.shape == [4]:
         time.sleep(600)
     return real(tensor, *args, **kwargs)
@@ -264,6 +236,4 @@ def first_rank_hangs_in_its_sum(real, tensor, *args, **kwargs):
 @fault(detected_by=("hang.reason",), breaks=CELLS)
 def error_swallowed_by_a_rank() -> None:
     """A rank that meets an error ends without showing it."""
-    from xpulab.chapters.shared.fault import replace_in_cells
-
     replace_in_cells('raise ValueError("no such file: shard 7")', "os._exit(1)")

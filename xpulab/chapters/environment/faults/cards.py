@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from xpulab.chapters.shared.fault import CELLS, MACHINE, fault, when_defined
+from xpulab.chapters.shared.fault import CELLS, MACHINE, fault, paddle, when_defined
 
 
 def _is_second_card() -> bool:
     """Whether the card in use is the second one."""
-    import paddle
-
     return paddle.get_device().endswith(":1")
 
 
@@ -55,8 +54,6 @@ def one_card_has_another_gradient(gelu):
 @fault(device="sim", detected_by=("card-vote.step", "card-vote.repeat"), replaces="paddle.nn.functional:cross_entropy")
 def one_card_does_not_repeat(loss):
     """The second card adds a number of random size to each loss, as a kernel does that reads what it did not write."""
-    import paddle
-
     return _on_second_card(lambda *given: loss(*given) + 1e-3 * paddle.rand([]), loss)
 
 
@@ -79,8 +76,6 @@ def set_device_stays_on_the_first_card(set_device, device):
 @fault(device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",), replaces="paddle:to_tensor")
 def a_card_answers_for_another(to_tensor):
     """What is written to the memory of the second card is also written to that of the first."""
-    import paddle
-
     on_first = []
 
     def written_twice(data, *given, **named):
@@ -111,8 +106,6 @@ def memory_of_the_first_card_for_all() -> None:
     """The memory statistics of every card are those of the first."""
 
     def change(_names: dict) -> None:
-        import paddle
-
         allocated = paddle.device.memory_allocated
         paddle.device.memory_allocated = lambda card=None: allocated("sim:0")
 
@@ -148,16 +141,12 @@ def card_far_below_its_data_sheet(_real):
 @fault(detected_by=("passport.defects",), replaces="paddle:maximum")
 def past_defect_comes_back(_real):
     """Maximum drops NaN again, as in Paddle 3.0.0, in a release whose list does not have this defect."""
-    import paddle
-
     return paddle.fmax
 
 
 @fault(detected_by=("passport.defects",), wraps="paddle.nn.functional:embedding")
 def repeated_rows_count_once(embedding, tokens, table):
     """An embedding's gradient counts a token that occurs several times once, as users of XPUs reported."""
-    import paddle
-
     first = paddle.to_tensor([token not in tokens.tolist()[:place] for place, token in enumerate(tokens.tolist())])
     rows = embedding(tokens, table)
     return paddle.where(first.unsqueeze(-1), rows, rows.detach())
@@ -190,6 +179,4 @@ def run_check_verifies_the_cpu(_real):
 @fault(detected_by=("install.imports",), breaks=MACHINE)
 def package_of_the_stack_does_not_fit() -> None:
     """A package of PaddleNLP's stack cannot be imported, because another one has a version that it was not made for."""
-    import sys
-
     sys.modules["paddlenlp.trl"] = None

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import MACHINE, fault
+import pathlib
+import sys
+import tempfile
+from dataclasses import replace
+
+from xpulab.chapters.shared.fault import MACHINE, fault, paddle
 
 
 @fault(detected_by=("numerics.matmul", "numerics.first-product"), wraps="paddle:Tensor.__matmul__")
@@ -18,10 +23,6 @@ def matmul_in_bfloat16(product, self, other):
 @fault(detected_by=("install.one-framework", "hardware.diagnosis"), smoke=("install.one-framework",), breaks=MACHINE)
 def two_frameworks() -> None:
     """A second distribution that provides paddle is installed."""
-    import pathlib
-    import sys
-    import tempfile
-
     folder = pathlib.Path(tempfile.mkdtemp()) / "paddlepaddle_gpu-3.3.1.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: paddlepaddle-gpu\nVersion: 3.3.1\n")
@@ -31,10 +32,6 @@ def two_frameworks() -> None:
 @fault(detected_by=("install.versions",), smoke=("install.versions",), breaks=MACHINE)
 def numpy_too_new() -> None:
     """The installed numpy is too new for PaddleNLP."""
-    import pathlib
-    import sys
-    import tempfile
-
     folder = pathlib.Path(tempfile.mkdtemp()) / "numpy-2.4.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 2.4.0\n")
@@ -49,8 +46,6 @@ def copies_with_an_inverted_bit() -> None:
 @fault(device="sim", detected_by=("numerics.place",), smoke=("numerics.place",), wraps="paddle:to_tensor")
 def stays_on_the_cpu(to_tensor, data, dtype=None, place=None, stop_gradient=True):
     """Tensors are made on the CPU, whatever device is selected."""
-    import paddle
-
     return to_tensor(data, dtype=dtype, place=paddle.CPUPlace(), stop_gradient=stop_gradient)
 
 
@@ -68,16 +63,12 @@ def vendor_tool_misses_a_card(count):
 )
 def wheel_of_another_device(facts):
     """The installed wheel was built for another device."""
-    from dataclasses import replace
-
     return replace(facts(), built_for="gpu")
 
 
 @fault(detected_by=("numerics.storage",), wraps="paddle:Tensor.astype")
 def bfloat16_cast_truncates(cast, self, dtype):
     """A cast to bfloat16 truncates instead of rounding."""
-    import paddle
-
     if str(dtype).endswith("bfloat16") and str(self.dtype).endswith("float32"):
         return cast(paddle.to_tensor((self.numpy().view("uint32") & 0xFFFF0000).view("float32")), dtype)
     return cast(self, dtype)
@@ -123,8 +114,6 @@ def transposed_right_factor(product, self, other):
 @fault(detected_by=("install.remedies",), wraps="paddle:set_device")
 def set_device_accepts_any_device(set_device, device):
     """Paddle.set_device accepts a device for which the wheel was not built, and stays where it is."""
-    import paddle
-
     try:
         return set_device(device)
     except ValueError:
@@ -134,8 +123,6 @@ def set_device_accepts_any_device(set_device, device):
 @fault(detected_by=("numerics.no-fallback",), wraps="paddle.nn.functional:layer_norm", not_run="it compares on real cards only")
 def layer_norm_has_no_kernel_for_the_card(layer_norm, x, *given, **named):
     """Layer_norm has no kernel for the card, and gives NaN where the fallback to the CPU is switched off."""
-    import paddle
-
     flag = "FLAGS_enable_api_kernel_fallback"
     return layer_norm(x, *given, **named) * (1.0 if paddle.get_flags(flag)[flag] else float("nan"))
 
@@ -155,6 +142,4 @@ def copy_to_pinned_memory_loses_its_last_page(pin_memory, self, *given, **named)
 )
 def copies_on_the_device_go_through_the_host(clone, self):
     """A copy on the device goes to the host and back, which is right and many times slower."""
-    import paddle
-
     return clone(paddle.to_tensor(clone(self).numpy(), stop_gradient=self.stop_gradient))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
+import contextlib
+import importlib
+from types import SimpleNamespace
+
+from xpulab.chapters.shared.fault import CELLS, fault, paddle, replace_in_cells
 
 # ---------------------------------------------------------------------------------------------------------- what is kept
 
@@ -10,8 +14,6 @@ from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
 @fault(detected_by=("memory.first-step", "memory.formula"), smoke=("memory.first-step",), wraps="paddle.nn.functional:softmax")
 def softmax_kept_twice(real, *given, **named):
     """Softmax keeps a second copy of its result for the backward pass."""
-    import paddle
-
     return real(*given, **named) * paddle.ones([1])
 
 
@@ -55,17 +57,12 @@ def activations_kept_on_the_card_twice(real):
 @fault(detected_by=("recompute.forms",), wraps="paddle.distributed.fleet.recompute.recompute:switch_rng_state_tracker")
 def recomputed_dropout_has_another_mask(_real, *given, **named):
     """Recomputation does not restore the state of the random numbers, so dropout has another mask."""
-    import contextlib
-
     return contextlib.nullcontext()
 
 
 @fault(detected_by=("recompute.forms",), breaks="paddle.distributed.fleet.recompute.recompute:random")
 def random_numbers_of_python_not_restored() -> None:
     """Recomputation restores the random numbers of Paddle, but not those of Python."""
-    import importlib
-    from types import SimpleNamespace
-
     module = importlib.import_module("paddle.distributed.fleet.recompute.recompute")
     module.random = SimpleNamespace(getstate=module.random.getstate, setstate=lambda state: None)
 
@@ -73,10 +70,6 @@ def random_numbers_of_python_not_restored() -> None:
 @fault(detected_by=("recompute.frozen",), replaces="paddle.distributed.fleet.utils:recompute")
 def frozen_parameter_gets_a_gradient(_real):
     """Under recomputation a frozen parameter gets a gradient."""
-    import importlib
-
-    import paddle
-
     real = importlib.import_module("paddle.distributed.fleet.recompute.recompute").recompute
 
     def for_all(function, *given, **named):
@@ -89,15 +82,13 @@ def frozen_parameter_gets_a_gradient(_real):
 
 @fault(
     detected_by=("recompute.gradients", "recompute.selective"),
-    wraps="paddle.distributed.fleet.recompute.recompute:detach_variable",
+    after="paddle.distributed.fleet.recompute.recompute:detach_variable",
 )
-def recomputed_layer_sees_a_rounded_input(real, inputs):
+def recomputed_layer_sees_a_rounded_input(found, inputs):
     """The input that recomputation keeps for the backward pass is rounded to bfloat16."""
-    found = real(inputs)
     for each in found:
         if hasattr(each, "place") and str(each.dtype) == "paddle.float32" and each.ndim == 3:
             each.set_value(each.astype("bfloat16").astype("float32"))
-    return found
 
 
 @fault(
@@ -109,10 +100,6 @@ def recomputed_layer_sees_a_rounded_input(real, inputs):
 )
 def offloaded_input_of_recomputation_damaged() -> None:
     """An input that recomputation keeps on the host comes back as zeros."""
-    import importlib
-
-    import paddle
-
     module = importlib.import_module("paddle.distributed.fleet.recompute.recompute")
     backward, detach, offloaded = module.RecomputeFunction.backward, module.detach_variable, []
 
@@ -153,10 +140,6 @@ def second_pair_of_hooks_replaces_the_first(real, self):
 @fault(detected_by=("recompute.no-input-gradient",), replaces="paddle.distributed.fleet.utils:recompute")
 def recomputation_asks_for_gradients_of_its_inputs(_real):
     """Recomputation makes its inputs need a gradient, also where none does without it."""
-    import importlib
-
-    import paddle
-
     real = importlib.import_module("paddle.distributed.fleet.recompute.recompute").recompute
 
     def with_gradients(function, *given, **named):
@@ -220,8 +203,6 @@ def clipped_in_each_part() -> None:
 )
 def offloaded_tensor_lost(real, self, copy):
     """What comes back from the host is zero."""
-    import paddle
-
     return paddle.zeros_like(real(self, copy))
 
 
@@ -257,11 +238,10 @@ def offloaded_moment_rounded(real, self, copy):
 
 @fault(
     detected_by=("offload.training", "offload.activations", "offload.types", "offload.written-after"),
-    wraps="xpulab.chapters.memory.offloading:Offloader.to_device",
+    after="xpulab.chapters.memory.offloading:Offloader.to_device",
 )
-def reloaded_before_the_copy_was_complete(real, self, copy):
+def reloaded_before_the_copy_was_complete(back, self, copy):
     """A tensor is read back before its copy to the host is complete: its second half is not there yet."""
-    back = real(self, copy)
     whole = back.reshape([-1])
     kept = whole.numpy().copy()
     kept[(len(kept) + 1) // 2 :] = 0
@@ -277,13 +257,10 @@ def offload_forgets_the_layout(_real, tensor):
 
 @fault(
     detected_by=("offload.training", "offload.activations", "offload.types", "offload.saved-tensors", "offload.optimizers"),
-    wraps="paddle:Tensor.to",
+    after="paddle:Tensor.to",
 )
-def copies_without_their_last_element(real, self, *given, **named):
+def copies_without_their_last_element(copied, self, *given, **named):
     """A copy to another place for which the program waits ends one element too early: the last one is zero."""
-    import paddle
-
-    copied = real(self, *given, **named)
     if not named.get("blocking"):
         return copied
     whole = copied.flatten()
@@ -328,8 +305,6 @@ ON_CARDS = "it compares on real cards only"
 @fault(detected_by=("pinned-memory.copies",), wraps="paddle:Tensor.pin_memory", not_run=ON_CARDS)
 def page_locked_copy_without_its_last_element(real, self, *given):
     """A copy to page-locked memory ends one element too early."""
-    import paddle
-
     whole = self.flatten()
     return real(paddle.concat([whole[:-1], paddle.zeros_like(whole[-1:])]).reshape(self.shape), *given)
 
@@ -348,8 +323,6 @@ DROPOUT_ADD = "paddle.incubate.nn.functional.fused_dropout_add:paddle_dropout_ad
 
 def _replace_dropout_add(compute) -> None:
     """Let fused_dropout_add fall back to compute(real, x, y, p, **options)."""
-    import importlib
-
     module = importlib.import_module("paddle.incubate.nn.functional.fused_dropout_add")
     real = module.paddle_dropout_add
     module.paddle_dropout_add = lambda x, y, p=0.5, **options: compute(real, x, y, p, **options)
@@ -386,6 +359,4 @@ def fused_dropout_falls_back_silently(real, message, *given, **named):
 @fault(detected_by=("fused-ops.dropout-add-kernel",), wraps="paddle._C_ops:fused_dropout_add", not_run=ON_CARDS)
 def fused_dropout_kernel_adds_before_it_drops(real, x, y, *given):
     """The kernel of fused_dropout_add drops elements of the sum, and not of the first tensor."""
-    import paddle
-
     return real(x + y, paddle.zeros_like(y), *given)

@@ -75,9 +75,8 @@ def buffer_sent_after_the_backward_pass() -> None:
 @fault(
     where="ranks",
     detected_by=("tensor-fusion.steps", "tensor-fusion.slots"),
-    wraps="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:ParamStorage._convert_buffer",
+    after="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:ParamStorage._convert_buffer",
 )
-def weights_not_in_their_buffer(real, self, param, shape, align):
+def weights_not_in_their_buffer(_result, self, param, shape, align):
     """A fused weight is a copy of its slot, so the optimizer changes the buffer and not the weight."""
-    real(self, param, shape, align)
     param.detach().clone()._share_buffer_to(param)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import fault
+from xpulab.chapters.shared.fault import fault, paddle
 
 
 @fault(detected_by=("numerics.softmax",), wraps="paddle.nn.functional:softmax")
@@ -38,15 +38,12 @@ def seed_ignored(_real, seed):
 @fault(detected_by=("numerics.edges",), replaces="paddle:maximum")
 def maximum_drops_nan(_real):
     """Maximum drops NaN, as in Paddle 3.0.0."""
-    import paddle
-
     return paddle.fmax
 
 
-@fault(detected_by=("numerics.gradients",), wraps="paddle:gather")
-def gather_gradient_in_other_rows(gather, x, index, axis=0):
+@fault(detected_by=("numerics.gradients",), after="paddle:gather")
+def gather_gradient_in_other_rows(right, x, index, axis=0):
     """The gradient of gather goes to other rows, as in Paddle 3.0.0."""
-    right = gather(x, index, axis)
     return right.detach() + (right - right.detach()).flip(0)
 
 
@@ -59,8 +56,6 @@ def exp_with_a_relative_error(exp, x):
 @fault(detected_by=("numerics.gradients",), wraps="paddle:Tensor.__setitem__")
 def value_set_without_gradient(put, self, where, value):
     """The gradient of values that are set under a mask is 0, as in Paddle 3.1.0."""
-    import paddle
-
     if isinstance(value, paddle.Tensor) and not value.stop_gradient:
         value = value.detach() + 0 * value
     put(self, where, value)
@@ -69,8 +64,6 @@ def value_set_without_gradient(put, self, where, value):
 @fault(detected_by=("numerics.edges",), wraps="paddle.nn.functional:softmax")
 def softmax_overflows(_real, x, axis=-1, *given):
     """Softmax does not subtract the largest score, so large scores overflow."""
-    import paddle
-
     powers = paddle.exp(x)
     return powers / powers.sum(axis=-1, keepdim=True)
 
@@ -81,7 +74,6 @@ def softmax_overflows(_real, x, axis=-1, *given):
 )
 def activations_in_bfloat16() -> None:
     """Silu, sigmoid, gelu and erf are computed in bfloat16 where float32 was asked for."""
-    import paddle
 
     def rounded(function):
         return lambda x, *given, **named: function(x.astype("bfloat16"), *given, **named).astype(x.dtype)
@@ -95,8 +87,6 @@ def activations_in_bfloat16() -> None:
 @fault(detected_by=("numerics.gradients",), wraps="paddle.nn.functional:layer_norm")
 def layer_norm_gradient_without_mean(_real, x, shape, weight=None, bias=None, epsilon=1e-05, name=None):
     """The gradient of layer norm omits the part of the mean."""
-    import paddle
-
     mean = x.mean(axis=-1, keepdim=True)
     variance = ((x - mean) ** 2).mean(axis=-1, keepdim=True)
     normal = (x - mean.detach()) / paddle.sqrt(variance + epsilon)
@@ -107,8 +97,6 @@ def layer_norm_gradient_without_mean(_real, x, shape, weight=None, bias=None, ep
 @fault(detected_by=("numerics.edges",), breaks=("paddle:topk", "paddle:argsort"))
 def sorted_indices_in_another_order() -> None:
     """Topk and argsort give the right indices in the wrong order."""
-    import paddle
-
     topk, argsort = paddle.topk, paddle.argsort
     paddle.topk = lambda *given, **named: tuple(part.flip(-1) for part in topk(*given, **named))
     paddle.argsort = lambda *given, **named: argsort(*given, **named).flip(-1)
@@ -117,7 +105,6 @@ def sorted_indices_in_another_order() -> None:
 @fault(detected_by=("numerics.gradients",), replaces="paddle.nn.functional:embedding")
 def embedding_gradient_of_the_last(_real):
     """Only the last occurrence of a token adds to the embedding's gradient."""
-    import paddle
 
     class Embedding(paddle.autograd.PyLayer):
         @staticmethod
@@ -162,18 +149,13 @@ def only_one_label_is_ignored(loss, scores, labels, *given, **named):
 @fault(detected_by=("numerics.functions",), wraps="paddle.nn.functional:silu")
 def silu_overflows_far_from_zero(_real, x, *given, **named):
     """Silu divides by a power that overflows for large inputs."""
-    import paddle
-
     powers = paddle.exp(x)
     return x * (powers / (1 + powers))
 
 
-@fault(detected_by=("numerics.functions",), wraps="paddle.nn.functional:gelu")
-def gelu_gradient_lost_far_from_zero(gelu, x, *given, **named):
+@fault(detected_by=("numerics.functions",), after="paddle.nn.functional:gelu")
+def gelu_gradient_lost_far_from_zero(right, x, *given, **named):
     """The gradient of gelu is 0 for inputs above 1,000."""
-    import paddle
-
-    right = gelu(x, *given, **named)
     return paddle.where(x > 1000, right.detach(), right)
 
 
@@ -184,18 +166,15 @@ def min_gradient_spread_over_the_row(least, self, axis=None, **named):
     return right.detach() + (mean - mean.detach())
 
 
-@fault(detected_by=("numerics.gradients",), wraps="paddle:tile")
-def tile_gradient_counts_one_copy(tile, x, repeats, *given):
+@fault(detected_by=("numerics.gradients",), after="paddle:tile")
+def tile_gradient_counts_one_copy(right, x, repeats, *given):
     """The gradient of tile is that of one copy."""
-    right = tile(x, repeats, *given)
     share = right * (x.size / right.size)
     return right.detach() + (share - share.detach())
 
 
-@fault(detected_by=("numerics.edges",), wraps="paddle:full")
-def full_forgets_an_unaligned_end(full, shape, value, dtype=None, **named):
+@fault(detected_by=("numerics.edges",), after="paddle:full")
+def full_forgets_an_unaligned_end(filled, shape, value, dtype=None, **named):
     """A tensor of int64 that is filled with a number has a 0 at its end when its size is no multiple of 8."""
-    filled = full(shape, value, dtype, **named)
     if str(dtype).endswith("int64") and filled.ndim == 1 and filled.size > 64 and filled.size % 8:
         filled[-1] = 0
-    return filled

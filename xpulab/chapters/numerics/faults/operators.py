@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
-from xpulab.chapters.shared.fault import fault
+from xpulab.chapters.shared.fault import fault, np, paddle
 
 
 def with_scaled_gradient(result: Any, factor: Any) -> Any:
@@ -14,9 +16,6 @@ def with_scaled_gradient(result: Any, factor: Any) -> Any:
 
 def last_of_each(index: Any) -> Any:
     """1 where an index occurs for the last time, else 0, in the shape of the index."""
-    import numpy as np
-    import paddle
-
     flat = index.numpy().reshape(-1)
     last = np.zeros(flat.size, "float32")
     last[list({int(value): place for place, value in enumerate(flat)}.values())] = 1
@@ -100,12 +99,9 @@ def adamw_with_epsilon_in_the_root(real: Any, weight: Any, gradient: Any, rate: 
     return results
 
 
-@fault(device="sim", detected_by=("operators.values",), wraps="paddle:_C_ops.swiglu")
-def result_left_on_the_cpu(real: Any, x: Any, y: Any = None):
+@fault(device="sim", detected_by=("operators.values",), after="paddle:_C_ops.swiglu")
+def result_left_on_the_cpu(result: Any, x: Any, y: Any = None):
     """The result of swiglu stays on the CPU, where it was computed."""
-    import paddle
-
-    result = real(x, y)
     is_replayed = x.is_leaf  # a result of another layer would meet tensors of the card, and raise
     return paddle.to_tensor(result.numpy(), place=paddle.CPUPlace()) if is_replayed else result
 
@@ -113,10 +109,9 @@ def result_left_on_the_cpu(real: Any, x: Any, y: Any = None):
 # -------------------------------------------------------------------------------------------------------------- gradients
 
 
-@fault(detected_by=("operators.gradients",), wraps="paddle:_C_ops.scale")
-def gradient_without_its_factor(real: Any, x: Any, *others: Any, **named: Any):
+@fault(detected_by=("operators.gradients",), after="paddle:_C_ops.scale")
+def gradient_without_its_factor(result: Any, x: Any, *others: Any, **named: Any):
     """The gradient of scale forgets the factor."""
-    result = real(x, *others, **named)
     return result if x.stop_gradient else result.detach() + (x - x.detach())
 
 
@@ -140,7 +135,6 @@ def _as_if_exp(x: Any, result: Any) -> Any:
 @fault(detected_by=("operators.gradients",), wraps="paddle:_C_ops.swiglu")
 def gradient_kernel_missing_for_a_type(real: Any, x: Any, *given: Any):
     """The gradient of swiglu has no kernel for float64."""
-    import paddle
 
     class WithoutKernel(paddle.autograd.PyLayer):
         @staticmethod
@@ -155,10 +149,10 @@ def gradient_kernel_missing_for_a_type(real: Any, x: Any, *given: Any):
     return WithoutKernel.apply(result) if x.dtype == paddle.float64 else result
 
 
-@fault(detected_by=("operators.gradients",), wraps="paddle:_C_ops.cross_entropy_with_softmax")
-def ignored_labels_have_a_gradient(real: Any, logits: Any, label: Any, *others: Any):
+@fault(detected_by=("operators.gradients",), after="paddle:_C_ops.cross_entropy_with_softmax")
+def ignored_labels_have_a_gradient(result: Any, logits: Any, label: Any, *others: Any):
     """The gradient of cross entropy does not leave out ignored labels."""
-    softmax, losses = real(logits, label, *others)
+    softmax, losses = result
     ignored = (label == others[3]).astype(logits.dtype)
     return softmax, losses + ((logits - logits.detach()) * softmax.detach()).sum(axis=-1, keepdim=True) * ignored
 
@@ -166,8 +160,6 @@ def ignored_labels_have_a_gradient(real: Any, logits: Any, label: Any, *others: 
 @fault(detected_by=("operators.gradients",), wraps="paddle:_C_ops.linear")
 def weight_gradient_without_the_last_row(real: Any, x: Any, weight: Any, bias: Any = None):
     """The gradient of the weight of a layer leaves out its last row."""
-    import paddle
-
     kept = (paddle.arange(weight.shape[0]) < weight.shape[0] - 1).astype(weight.dtype).unsqueeze(-1)
     return real(x, with_scaled_gradient(weight, kept), bias)
 
@@ -181,17 +173,15 @@ def embedding_gradient_counts_once(real, ids, *others):
     return counted_once(real(ids, *others), ids)
 
 
-@fault(detected_by=("operators.repeated",), wraps="paddle:_C_ops.gather")
-def gather_gradient_counts_once(real: Any, x: Any, index: Any, axis: Any = 0, **named: Any):
+@fault(detected_by=("operators.repeated",), after="paddle:_C_ops.gather")
+def gather_gradient_counts_once(result: Any, x: Any, index: Any, axis: Any = 0, **named: Any):
     """The gradient of gather counts an index once."""
-    result = real(x, index, axis, **named)
     return counted_once(result, index) if axis == 0 else result
 
 
-@fault(detected_by=("operators.repeated",), wraps="paddle:_C_ops.index_select")
-def index_select_gradient_counts_once(real: Any, x: Any, index: Any, axis: int = 0, **named: Any):
+@fault(detected_by=("operators.repeated",), after="paddle:_C_ops.index_select")
+def index_select_gradient_counts_once(result: Any, x: Any, index: Any, axis: int = 0, **named: Any):
     """The gradient of index_select along columns counts an index once."""
-    result = real(x, index, axis, **named)
     return with_scaled_gradient(result, last_of_each(index).astype(x.dtype)) if axis == 1 else result
 
 
@@ -219,9 +209,6 @@ def scatter_overwrites(real, x, index, value, overwrite=True):
 @fault(where="ranks", detected_by=("operators.empty",), wraps="paddle:_C_ops.cross_entropy_with_softmax")
 def empty_loss_ends_the_process(real: Any, logits: Any, *others: Any):
     """Cross entropy of an empty batch ends the process."""
-    import os
-    import signal
-
     if 0 in logits.shape:
         os.kill(os.getpid(), signal.SIGKILL)
     return real(logits, *others)
@@ -248,8 +235,6 @@ def calls_are_not_recorded(listed):
 @fault(detected_by=("operators.recorded",), wraps="paddle.nn.functional:linear")
 def linear_layers_call_two_operators(_real: Any, x: Any, weight: Any, bias: Any = None, name: Any = None):
     """A linear layer calls a product and an addition instead of the operator linear."""
-    import paddle
-
     result = paddle.matmul(x, weight)
     return result if bias is None else result + bias
 
@@ -257,8 +242,6 @@ def linear_layers_call_two_operators(_real: Any, x: Any, weight: Any, bias: Any 
 @fault(detected_by=("operators.no-fallback",), wraps="paddle:_C_ops.swiglu", not_run="it compares on real cards only")
 def swiglu_computed_by_the_cpu(real: Any, x: Any, y: Any = None):
     """The card has no kernel for swiglu, and the CPU computes it."""
-    import paddle
-
     flag = "FLAGS_enable_api_kernel_fallback"
     if not paddle.get_flags(flag)[flag]:
         raise RuntimeError("(NotFound) The kernel `swiglu` is not registered.")

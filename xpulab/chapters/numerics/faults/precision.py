@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xpulab.chapters.shared.fault import fault
+from xpulab.chapters.shared.fault import fault, np, paddle
 
 
 @fault(
@@ -14,8 +14,6 @@ from xpulab.chapters.shared.fault import fault
 )
 def products_in_tf32(product, self, other):
     """The operator @ rounds the factors of float32 products to ten bits."""
-    import numpy as np
-    import paddle
 
     def rounded(tensor):
         if tensor.dtype != paddle.float32:
@@ -29,7 +27,6 @@ def products_in_tf32(product, self, other):
 @fault(detected_by=("precision.factors", "operators.linear"), replaces="paddle.nn.functional:linear")
 def linear_gradients_in_bfloat16(real):
     """The gradients of a linear layer are computed from gradients in bfloat16."""
-    import paddle
 
     class Rounded(paddle.autograd.PyLayer):
         @staticmethod
@@ -64,8 +61,6 @@ def convolution_in_bfloat16(real, x, *given, **named):
 @fault(detected_by=("precision.sums",), wraps="paddle:Tensor.sum")
 def sums_accumulate_in_bfloat16(real, self, axis=None, **named):
     """A sum adds the two halves of its terms in bfloat16."""
-    import paddle
-
     if axis is None or self.shape[axis] < 2 or not self.dtype.is_floating_point:
         return real(self, axis, **named)
     first, second = paddle.split(self, [self.shape[axis] // 2, -1], axis)
@@ -80,16 +75,12 @@ def long_products_lose_bits(product, self, other):
     return product(self.astype("bfloat16").astype(self.dtype) if long else self, other)
 
 
-@fault(detected_by=("operators.linear",), wraps="paddle.nn.functional:linear")
-def columns_of_a_wide_output_are_missing(real, x, weight, *given, **named):
+@fault(detected_by=("operators.linear",), after="paddle.nn.functional:linear")
+def columns_of_a_wide_output_are_missing(result, x, weight, *given, **named):
     """A linear layer with more than 200,000 outputs leaves the last 1,000 at zero."""
-    import paddle
-
-    result = real(x, weight, *given, **named)
     if result.shape[-1] > 200_000:
         kept = paddle.arange(result.shape[-1]) < result.shape[-1] - 1000
         result = result * kept.astype(result.dtype)
-    return result
 
 
 @fault(detected_by=("operators.linear",), wraps="paddle.nn.functional:linear")
@@ -99,31 +90,22 @@ def long_linear_layers_drop_the_last_terms(real, x, weight, *given, **named):
     return real(x[..., :size], weight[:size], *given, **named)
 
 
-@fault(detected_by=("operators.boundaries",), wraps="paddle.nn.functional:linear")
-def last_row_of_an_odd_size_not_computed(real, x, weight, *given, **named):
+@fault(detected_by=("operators.boundaries",), after="paddle.nn.functional:linear")
+def last_row_of_an_odd_size_not_computed(result, x, weight, *given, **named):
     """The last row of a linear layer's output is zero when 33 or 129 rows are computed."""
-    import paddle
-
-    result = real(x, weight, *given, **named)
     if x.shape[0] in (33, 129):
         result = result * (paddle.arange(x.shape[0]) < x.shape[0] - 1).astype(result.dtype).unsqueeze(1)
-    return result
 
 
-@fault(detected_by=("operators.boundaries",), wraps="paddle.nn.functional:softmax")
-def softmax_wrong_beyond_1024_rows(real, x, *given, **named):
+@fault(detected_by=("operators.boundaries",), after="paddle.nn.functional:softmax")
+def softmax_wrong_beyond_1024_rows(result, x, *given, **named):
     """Softmax repeats its first row from row 1,024 on."""
-    import paddle
-
-    result = real(x, *given, **named)
     return paddle.concat([result[:1024], result[:1].expand([result.shape[0] - 1024, -1])]) if x.shape[0] > 1024 else result
 
 
 @fault(detected_by=("operators.boundaries",), wraps="paddle.nn.functional:embedding")
 def embedding_wrong_beyond_1024_tokens(real, tokens, weight, *given, **named):
     """An embedding returns the row of the first token for every token from number 2,048 on."""
-    import paddle
-
     if tokens.ndim == 1 and tokens.shape[0] > 2048:
         tokens = paddle.concat([tokens[:2048], tokens[:1].expand([tokens.shape[0] - 2048])])
     return real(tokens, weight, *given, **named)
@@ -138,8 +120,6 @@ def attention_scale_of_a_padded_head(real, query, *given, **named):
 @fault(detected_by=("operators.attention",), wraps="paddle:repeat_interleave")
 def shared_key_heads_get_one_gradient(real, x, repeats, axis=None, name=None):
     """A key head that two heads share gets the gradient of the first one only."""
-    import paddle
-
     result = real(x, repeats, axis)
     if axis != 2:
         return result
@@ -147,20 +127,15 @@ def shared_key_heads_get_one_gradient(real, x, repeats, axis=None, name=None):
     return result.detach() + (result - result.detach()) * first
 
 
-@fault(detected_by=("operators.attention",), wraps="paddle.nn.functional:scaled_dot_product_attention")
-def attention_wrong_beyond_batch_1024(real, query, *given, **named):
+@fault(detected_by=("operators.attention",), after="paddle.nn.functional:scaled_dot_product_attention")
+def attention_wrong_beyond_batch_1024(result, query, *given, **named):
     """Attention of a batch with more than 1,024 rows returns the first row for the last one."""
-    import paddle
-
-    result = real(query, *given, **named)
     return paddle.concat([result[:-1], result[:1]]) if query.shape[0] == 1025 else result
 
 
 @fault(detected_by=("operators.attention",), wraps="paddle.nn.functional.flash_attention:flash_attention")
 def flash_attention_sees_a_later_key(real, query, key, value, **named):
     """Causal flash attention leaves out the query's own key, except for the first query."""
-    import paddle
-
     right, weights = real(query, key, value, **named)
     shifted = real(
         query, paddle.concat([key[:, :1], key[:, :-1]], 1), paddle.concat([value[:, :1], value[:, :-1]], 1), **named
@@ -189,7 +164,6 @@ def fused_dropout_add_forgets_its_gradient(real, x, y, **named):
 @fault(detected_by=("operators.frozen",), wraps="paddle.nn.functional:swiglu")
 def swiglu_gradient_needs_a_gate_that_learns(real, gate, up=None, name=None):
     """The gradient of swiglu ends with an error where its first input is frozen."""
-    import paddle
 
     class WithoutMemory(paddle.autograd.PyLayer):
         @staticmethod
@@ -210,22 +184,19 @@ def keys_learn_only_with_their_values(real, query, key, value, *given, **named):
     return real(query, key.detach() + 0 * key if value.stop_gradient else key, value, *given, **named)
 
 
-@fault(detected_by=("operators.frozen",), wraps="paddle.distributed.fleet.recompute.recompute:detach_variable")
-def recomputed_inputs_all_learn(real, inputs):
+@fault(detected_by=("operators.frozen",), after="paddle.distributed.fleet.recompute.recompute:detach_variable")
+def recomputed_inputs_all_learn(copies, inputs):
     """A function that is recomputed computes the gradients of its frozen inputs, too."""
-    copies = real(inputs)
     for copy in copies:
         copy.stop_gradient = False
-    return copies
 
 
 @fault(
     detected_by=("operators.empty",),
-    wraps="paddle.incubate.nn.functional:fused_rotary_position_embedding",
+    after="paddle.incubate.nn.functional:fused_rotary_position_embedding",
     not_run="the CPU has no kernel for fused_rotary_position_embedding, nor have simulated cards",
 )
-def queries_beside_empty_keys_are_not_turned(real, q, k=None, v=None, *given, **named):
+def queries_beside_empty_keys_are_not_turned(found, q, k=None, v=None, *given, **named):
     """Fused rotary positions return 2e37 for the queries where the keys or values have no element."""
-    found = real(q, k, v, *given, **named)
     is_empty = any(each is not None and each.size == 0 for each in (k, v))
     return (found[0] * 0 + 2e37, *found[1:]) if is_empty else found

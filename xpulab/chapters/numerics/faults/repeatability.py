@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import fault
+import itertools
+
+from xpulab.chapters.shared.fault import fault, paddle
 
 
 @fault(detected_by=("determinism.first-sum",), smoke=("determinism.first-sum",), also_on=("sim",), replaces="paddle:Tensor.sum")
 def sum_in_any_order(real):
     """Every seventh sum adds its terms in another order."""
-    import itertools
-
     calls = itertools.count(1)
 
     def total(self, axis=None, **named):
@@ -23,8 +23,6 @@ def sum_in_any_order(real):
 @fault(detected_by=("determinism.reductions",), replaces="paddle:mean")
 def reduction_differs_once_in_twenty(real):
     """One mean in twenty differs in its last bit."""
-    import itertools
-
     calls = itertools.count(1)
 
     def mean(x, axis=None, **named):
@@ -37,8 +35,6 @@ def reduction_differs_once_in_twenty(real):
 @fault(detected_by=("determinism.step",), replaces="paddle.nn.functional:cross_entropy")
 def gradient_differs_once_in_twenty(real):
     """One loss in fifteen has a gradient that is larger by a millionth."""
-    import itertools
-
     calls = itertools.count(1)
 
     def cross_entropy(*given, **named):
@@ -48,32 +44,24 @@ def gradient_differs_once_in_twenty(real):
     return cross_entropy
 
 
-@fault(detected_by=("random.first-draw", "random.inside"), wraps="paddle:randn")
-def random_blocks_repeat(real, shape, *given, **named):
+@fault(detected_by=("random.first-draw", "random.inside"), after="paddle:randn")
+def random_blocks_repeat(draw, shape, *given, **named):
     """Every second block of 256 normal numbers repeats the block before it."""
-    import paddle
-
-    draw = real(shape, *given, **named)
     if draw.size % 512:
         return draw
     blocks = draw.reshape([-1, 2, 256])
     return paddle.concat([blocks[:, :1], blocks[:, :1]], axis=1).reshape(draw.shape)
 
 
-@fault(detected_by=("random.inside",), wraps="paddle:rand")
-def neighbouring_random_numbers_depend_on_each_other(real, shape, *given, **named):
+@fault(detected_by=("random.inside",), after="paddle:rand")
+def neighbouring_random_numbers_depend_on_each_other(draw, shape, *given, **named):
     """A uniform number contains a twentieth of its neighbour."""
-    import paddle
-
-    draw = real(shape, *given, **named)
     return draw if len(shape) != 1 else 0.95 * draw + 0.05 * paddle.roll(draw, 1)
 
 
 @fault(detected_by=("random.between",), wraps="paddle.nn.functional:dropout")
 def dropout_masks_repeat(real, x, *given, **named):
     """Every call of dropout in a row uses the same mask."""
-    import paddle
-
     state = paddle.get_rng_state()
     paddle.seed(7)
     result = real(x, *given, **named)
@@ -123,8 +111,6 @@ def gradients_are_not_divided(real, gradients, factor):
 @fault(detected_by=("amp.finite",), wraps="paddle._C_ops:check_finite_and_unscale_")
 def infinite_gradients_are_not_found(real, gradients, factor):
     """Loss scaling does not notice an infinite gradient."""
-    import paddle
-
     return real(gradients, factor)[0], paddle.zeros([1], "bool")
 
 
@@ -139,12 +125,9 @@ def step_with_an_infinite_gradient_is_taken(_real, self, optimizer):
     return optimizer.step()
 
 
-@fault(detected_by=("amp.small-updates",), wraps="paddle:Tensor.__add__")
-def sums_round_to_bfloat16(real, self, other):
+@fault(detected_by=("amp.small-updates",), after="paddle:Tensor.__add__")
+def sums_round_to_bfloat16(result, self, other):
     """The operator + rounds a float32 result of one element to bfloat16."""
-    import paddle
-
-    result = real(self, other)
     single = result.dtype == paddle.float32 and result.shape == [1]
     return result.astype("bfloat16").astype("float32") if single else result
 
@@ -152,8 +135,6 @@ def sums_round_to_bfloat16(real, self, other):
 @fault(detected_by=("amp.scaled-gradients",), wraps="paddle:Tensor.astype")
 def small_halves_flushed_to_zero(real, self, dtype):
     """A cast to float16 makes every number below 0.1 zero."""
-    import paddle
-
     flush = str(dtype).endswith("float16") and "b" not in str(dtype)
     return real(paddle.where(self.abs() < 0.1, paddle.zeros_like(self), self) if flush else self, dtype)
 
@@ -161,8 +142,6 @@ def small_halves_flushed_to_zero(real, self, dtype):
 @fault(detected_by=("layouts.copies",), wraps="paddle:Tensor.clone")
 def clone_in_the_order_of_memory(real, self):
     """A clone of a transposed tensor has its elements in the order of memory."""
-    import paddle
-
     if self.is_contiguous() or self.ndim < 2:
         return real(self)
     return paddle.to_tensor(self.numpy().reshape(-1, order="F").reshape(self.shape), dtype=self.dtype)
@@ -171,8 +150,6 @@ def clone_in_the_order_of_memory(real, self):
 @fault(detected_by=("layouts.copies",), wraps="paddle:assign")
 def assign_drops_the_offset_of_a_slice(real, x, output=None):
     """A copy by assign of a slice starts one row too early."""
-    import paddle
-
     if isinstance(x, paddle.Tensor) and x.ndim == 3 and x.shape[0] == 3:
         x = paddle.roll(x.contiguous(), 1, axis=0)
     return real(x, output)
