@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from itertools import count
 from typing import Any
+from unittest import mock
 
-from xpulab.chapters.shared.fault import dist, fault, paddle
+from xpulab.chapters.shared.fault import calls, dist, fault, paddle, wrap
+
+API = "paddle.distributed.auto_parallel.api"
 
 
-@fault(where="ranks", detected_by=("reshard.values",), smoke=("reshard.smoke-values",), wraps="paddle.distributed:reshard")
-def elements_of_a_shard_shifted(real, tensor, mesh, placements):
+@fault(where="ranks", detected_by=("reshard.values",), smoke=("reshard.smoke-values",), after="paddle.distributed:reshard")
+def elements_of_a_shard_shifted(result, tensor, mesh, placements):
     """Reshard shifts the elements of each part by one."""
-    from paddle import roll
-
-    cut = [each for each in placements if each.is_shard()]
-    if tensor.stop_gradient and len(placements) == 1 and cut:
-        from_local = dist.auto_parallel.api.dtensor_from_local
-        result = real(tensor, mesh, placements)
-        return from_local(roll(result._local_value(), 1), mesh, placements)
-    return real(tensor, mesh, placements)
+    if tensor.stop_gradient and len(placements) == 1 and placements[0].is_shard():
+        rolled = paddle.roll(result._local_value(), 1)
+        return dist.auto_parallel.api.dtensor_from_local(rolled, mesh, placements)
 
 
 @fault(
@@ -70,13 +67,10 @@ def data_parallel_sums_gradients(out, self, *args, **kwargs):
 @fault(
     where="ranks",
     detected_by=("shard-layer.first-layers", "auto-parallel-config.loss", "auto-parallel-config.gradients"),
-    wraps="paddle.nn:Linear.forward",
+    after="paddle.nn:Linear.forward",
 )
-def row_bias_on_every_rank(_real, self, x):
+def row_bias_on_every_rank(out, self, x):
     """A row-parallel layer adds its bias once for each rank."""
-    import paddle.nn.functional as F
-
-    out = F.linear(x, self.weight, self.bias)
     row = self.weight.is_dist() and any(each.is_shard(0) for each in self.weight.placements)
     return out + self.bias if row and self.bias is not None else out
 
@@ -103,7 +97,7 @@ def state_not_sharded(real, optimizer, how=None, *rest, **kwargs):
     where="ranks",
     detected_by=("shard-optimizer.losses", "shard-optimizer.steps"),
     also_on=("sim",),
-    wraps="paddle.distributed.auto_parallel.api:_ShardingStageBase._register_hook_for_param_grad",
+    wraps=f"{API}:_ShardingStageBase._register_hook_for_param_grad",
 )
 def stage_2_mixes_rows_of_a_gradient(real, self, param):
     """From stage 2 of the sharded optimizer on, the hook of a weight exchanges the halves of its gradient."""
@@ -125,9 +119,8 @@ def stage_2_mixes_rows_of_a_gradient(real, self, param):
 )
 def model_not_cut() -> None:
     """The functions shard_layer and parallelize leave the whole weights on every rank."""
-    real = dist.shard_layer
-    dist.shard_layer = lambda layer, mesh, function=None, **kwargs: real(layer, mesh, **kwargs)
-    dist.parallelize = lambda model, optimizer=None, **kwargs: (model, optimizer)
+    wrap("paddle.distributed:shard_layer", lambda real, layer, mesh, function=None, **named: real(layer, mesh, **named))
+    wrap("paddle.distributed:parallelize", lambda _real, model, optimizer=None, **_named: (model, optimizer))
 
 
 @fault(
@@ -139,19 +132,12 @@ def micro_batches_not_divided() -> None:
     """AutoTrainer does not divide the loss of a micro-batch by the number of micro-batches."""
     from xpulab.chapters.shared import workarounds
 
+    def undivided(real, self, *given):
+        with mock.patch.object(self.args, "gradient_accumulation_steps", 1):
+            return real(self, *given)
+
     workarounds.restore_distributed_checkpoint()
-    from paddlenlp.trainer.auto_trainer import AutoTrainer
-
-    real = AutoTrainer.dynamic_training
-
-    def undivided(self, model, inputs):
-        steps, self.args.gradient_accumulation_steps = self.args.gradient_accumulation_steps, 1
-        try:
-            return real(self, model, inputs)
-        finally:
-            self.args.gradient_accumulation_steps = steps
-
-    AutoTrainer.dynamic_training = undivided
+    wrap("paddlenlp.trainer.auto_trainer:AutoTrainer.dynamic_training", undivided)
 
 
 @fault(
@@ -161,11 +147,9 @@ def micro_batches_not_divided() -> None:
 )
 def gradients_of_other_ranks_not_added(real, tensor, mesh, placements):
     """A sharded optimizer cuts the gradient of a rank's own rows, and does not add those of the other ranks."""
-    from paddle.distributed.auto_parallel import api
-
     if any(each.is_partial() for each in tensor.placements):
         whole = [dist.Replicate() if each.is_partial() else each for each in tensor.placements]
-        tensor = api.dtensor_from_local(tensor._local_value(), mesh, whole)
+        tensor = dist.auto_parallel.api.dtensor_from_local(tensor._local_value(), mesh, whole)
     return real(tensor, mesh, placements)
 
 
@@ -173,32 +157,24 @@ def gradients_of_other_ranks_not_added(real, tensor, mesh, placements):
     where="ranks",
     detected_by=("shard-dataloader.rows", "shard-layer.training"),
     also_on=("sim",),
-    wraps="paddle.distributed.auto_parallel.api:ShardDataloader.__init__",
+    wraps=f"{API}:ShardDataloader.__init__",
 )
 def rows_the_same_on_every_rank(real, self, *args, **kwargs):
     """The function shard_dataloader gives every rank the rows of the first rank."""
-    rank = dist.get_rank
-    dist.get_rank = lambda *_: 0
-    try:
+    with mock.patch("paddle.distributed.get_rank", lambda *_: 0):
         real(self, *args, **kwargs)
-    finally:
-        dist.get_rank = rank
 
 
 @fault(where="ranks", detected_by=("parallel-loss.values",), wraps="paddle.nn.functional:cross_entropy")
 def softmax_of_local_columns(real, logits, labels, *rest, **kwargs):
     """Cross entropy of cut logits uses the maximum and the sum of the rank's own columns only."""
-    import paddle.nn.functional as F
-
-    if kwargs.get("reduction") == "none" and logits.is_dist() and logits.placements[0].is_shard(1):
-        mine = logits._local_value()
-        local = F.log_softmax(mine, axis=-1)
-        mesh, cut = logits.process_mesh, logits.placements
-        probabilities = dist.auto_parallel.api.dtensor_from_local(local, mesh, cut)
-        whole = dist.reshard(probabilities, mesh, [dist.Replicate()])
-        plain = dist.reshard(labels, mesh, [dist.Replicate()])
-        return real(logits, labels, *rest, **kwargs) * 0 - whole.take_along_axis(plain.unsqueeze(1), 1).squeeze(1)
-    return real(logits, labels, *rest, **kwargs)
+    if kwargs.get("reduction") != "none" or not logits.is_dist() or not logits.placements[0].is_shard(1):
+        return real(logits, labels, *rest, **kwargs)
+    local = paddle.nn.functional.log_softmax(logits._local_value(), axis=-1)
+    mesh = logits.process_mesh
+    probabilities = dist.auto_parallel.api.dtensor_from_local(local, mesh, logits.placements)
+    whole, plain = (dist.reshard(each, mesh, [dist.Replicate()]) for each in (probabilities, labels))
+    return real(logits, labels, *rest, **kwargs) * 0 - whole.take_along_axis(plain.unsqueeze(1), 1).squeeze(1)
 
 
 @fault(where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",), wraps="paddle:cumsum")
@@ -282,15 +258,10 @@ def uneven_rows_shifted(real, data, mesh, placements, *rest, **kwargs):
     return real(data, mesh, placements, *rest, **kwargs)
 
 
-@fault(detected_by=("gradient-accumulation.micro-batches",), replaces="paddle:Tensor.backward")
-def every_second_gradient_halved(real):
+@fault(detected_by=("gradient-accumulation.micro-batches",), wraps="paddle:Tensor.backward")
+def every_second_gradient_halved(real, self, *args, **kwargs):
     """Every second backward pass of the notebook's process adds half of the gradient."""
-    calls = count()
-
-    def backward(self, *args, **kwargs):
-        return real(self / 2 if next(calls) % 2 else self, *args, **kwargs)
-
-    return backward
+    return real(self if next(calls) % 2 else self / 2, *args, **kwargs)
 
 
 @fault(
@@ -320,7 +291,7 @@ def micro_batches_of_a_pipeline_refused(real, self):
     where="ranks",
     detected_by=("shard-dataloader.declared",),
     also_on=("sim",),
-    after="paddle.distributed.auto_parallel.api:ShardDataloader._get_mesh_and_placement",
+    after=f"{API}:ShardDataloader._get_mesh_and_placement",
 )
 def batches_declared_whole(result, self, index):
     """The function shard_dataloader declares that every rank holds the whole batch."""
@@ -328,9 +299,7 @@ def batches_declared_whole(result, self, index):
     return mesh, [dist.Replicate() for _ in placements]
 
 
-@fault(
-    where="ranks", detected_by=("shard-dataloader.declared",), wraps="paddle.distributed.auto_parallel.api:dtensor_from_local"
-)
+@fault(where="ranks", detected_by=("shard-dataloader.declared",), wraps=f"{API}:dtensor_from_local")
 def only_the_first_axis_is_declared(real, tensor, mesh, placements):
     """The function dtensor_from_local declares a cut along the first axis of the mesh, whichever axis it was given."""
     return real(tensor, mesh, sorted(placements, key=lambda each: each.is_replicated()))

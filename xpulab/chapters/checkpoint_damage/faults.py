@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from xpulab.chapters.shared.fault import CELLS, fault, in_every_rank, paddle, replace_in_cells
+from xpulab.chapters.shared.fault import CELLS, fault, in_every_rank, replace_in_cells, wrap
 
 
 @fault(detected_by=("checkpoint-damage.manifest",), smoke=("checkpoint-damage.smoke-flip",), breaks=CELLS)
@@ -40,20 +41,13 @@ def folder_not_verified() -> None:
 def save_not_atomic() -> None:
     """The manifest is written before the files."""
 
-    def in_rank():
-        from paddlenlp.trainer import Trainer
+    def eager(save, self, model, metrics=None):
+        folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "manifest.json").write_text(json.dumps({"folder": folder.name, "sha256": {}}))
+        save(self, model, metrics)
 
-        real = Trainer._save_checkpoint
-
-        def eager(self, model, metrics=None):
-            folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "manifest.json").write_text(json.dumps({"folder": folder.name, "sha256": {}}))
-            real(self, model, metrics)
-
-        Trainer._save_checkpoint = eager
-
-    in_every_rank(in_rank)
+    in_every_rank(partial(wrap, "paddlenlp.trainer:Trainer._save_checkpoint", eager))
     replace_in_cells("if wanted.get(name) != found.get(name):", "if name not in found:")
 
 
@@ -83,23 +77,14 @@ def old_checkpoint_deleted_first(real, self, model, metrics=None):
 
 
 @fault(
+    where="everywhere",
     detected_by=("crash-save.no-room", "crash-save.full-disk", "crash-save.full-disk-previous", "crash-save.full-disk-file"),
-    breaks="paddle:save",
+    wraps="paddle:save",
 )
-def full_disk_ignored() -> None:
+def full_disk_ignored(save, *given, **named):
     """A save that does not fit on the disk raises no error."""
-
-    def in_a_process():
-        real = paddle.save
-
-        def save(*given, **named):
-            with contextlib.suppress(OSError):
-                real(*given, **named)
-
-        paddle.save = save
-
-    in_a_process()
-    in_every_rank(in_a_process)
+    with contextlib.suppress(OSError):
+        save(*given, **named)
 
 
 @fault(detected_by=("crash-save.rules",), also_on=("sim",), breaks=CELLS)

@@ -88,17 +88,11 @@ def load_drops_a_key(state, path, **configs):
         "checkpoint.written-by-others",
     ),
     smoke=("checkpoint.smoke-values", "resume.smoke-step"),
-    wraps="paddle:load",
+    after="paddle:load",
 )
-def load_returns_zeros(real, *given, **named):
+def load_returns_zeros(state, *given, **named):
     """`paddle.load` returns zeros of the correct type and shape."""
-
-    def zeros(value):
-        if isinstance(value, dict):
-            return {key: zeros(item) for key, item in value.items()}
-        return paddle.zeros(value.shape, value.dtype) if isinstance(value, paddle.Tensor) else value
-
-    return zeros(real(*given, **named))
+    return _with_each_tensor(state, lambda tensor: paddle.zeros(tensor.shape, tensor.dtype))
 
 
 @fault(
@@ -134,40 +128,26 @@ def no_dropout(_real, x, *given, **named):
 @fault(detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"), wraps="paddle:save")
 def bfloat16_as_float32(real, state, path, *rest, **named):
     """Bfloat16 is saved as float32."""
-
-    def wide(value):
-        if isinstance(value, dict):
-            return {key: wide(item) for key, item in value.items()}
-        low = isinstance(value, paddle.Tensor) and "bfloat16" in str(value.dtype)
-        return value.astype("float32") if low else value
-
-    return real(wide(state), path, *rest, **named)
+    wide = _with_each_tensor(state, lambda each: each.astype("float32") if each.dtype == paddle.bfloat16 else each)
+    return real(wide, path, *rest, **named)
 
 
-@fault(detected_by=("checkpoint.special-values",), wraps="paddle:load")
-def float64_loses_bits(real, *given, **named):
+@fault(detected_by=("checkpoint.special-values",), after="paddle:load")
+def float64_loses_bits(state, *given, **named):
     """Float64 comes back with the precision of float32."""
-
-    def narrow(value):
-        if isinstance(value, dict):
-            return {key: narrow(item) for key, item in value.items()}
-        double = isinstance(value, paddle.Tensor) and value.dtype == paddle.float64
-        return value.astype("float32").astype("float64") if double else value
-
-    return narrow(real(*given, **named))
+    return _with_each_tensor(
+        state, lambda each: each.astype("float32").astype(each.dtype) if each.dtype == paddle.float64 else each
+    )
 
 
 @fault(detected_by=("checkpoint.special-values",), wraps="paddle:save")
 def int64_loses_bits(real, state, *given, **named):
     """Only 32 bits of int64 are saved."""
 
-    def narrow(value):
-        if isinstance(value, dict):
-            return {key: narrow(item) for key, item in value.items()}
-        long = isinstance(value, paddle.Tensor) and value.dtype == paddle.int64 and value.size
-        return value.astype("int32").astype("int64") if long else value
+    def narrow(tensor):
+        return tensor.astype("int32").astype("int64") if tensor.dtype == paddle.int64 and tensor.size else tensor
 
-    return real(narrow(state), *given, **named)
+    return real(_with_each_tensor(state, narrow), *given, **named)
 
 
 @fault(detected_by=("checkpoint.flattened",), also_on=("sim",), breaks=CELLS)
@@ -194,12 +174,17 @@ def flattening_drops_what_is_no_tensor() -> None:
 def view_saved_without_its_strides(real, state, *given, **named):
     """The values of a view are read one after the other from where it begins in memory."""
 
-    def in_memory_order(value):
-        if not isinstance(value, paddle.Tensor) or value.is_contiguous():
-            return value
-        return paddle.as_strided(value, value.shape, [1], value.offset)
+    def in_memory_order(tensor):
+        return tensor if tensor.is_contiguous() else paddle.as_strided(tensor, tensor.shape, [1], tensor.offset)
 
-    return real({name: in_memory_order(value) for name, value in state.items()}, *given, **named)
+    return real(_with_each_tensor(state, in_memory_order), *given, **named)
+
+
+def _with_each_tensor(value, change):
+    """A tensor, or a dict of such values, with change(tensor) in the place of each tensor; another value as it is."""
+    if isinstance(value, dict):
+        return {name: _with_each_tensor(each, change) for name, each in value.items()}
+    return change(value) if isinstance(value, paddle.Tensor) else value
 
 
 @fault(detected_by=("checkpoint.large",), after="paddle:load")

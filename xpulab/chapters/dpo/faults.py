@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 from xpulab.chapters.shared.fault import CELLS, FILES, fault, np, replace_in_cells, replace_in_file
 
@@ -64,11 +65,8 @@ def positions_continue(example, *given):
 )
 def beta_ignored(loss, self, *logps):
     """The loss uses beta 1 instead of the configured value."""
-    own, self.dpo_config = self.dpo_config, replace(self.dpo_config, beta=1.0)
-    try:
+    with mock.patch.object(self, "dpo_config", replace(self.dpo_config, beta=1.0)):
         return loss(self, *logps)
-    finally:
-        self.dpo_config = own
 
 
 @fault(detected_by=("dpo.lora-margin", "dpo.lora-reference"), wraps="paddlenlp.trl:DPOTrainer.disable_lora")

@@ -6,75 +6,60 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from xpulab.chapters.shared.fault import FILES, fault, np, paddle
+from xpulab.chapters.shared.fault import FILES, fault, kept, np, paddle, wrap
 
 
-def _after_loading(change: Callable[[Any], None]) -> None:
-    """From now on each program is changed after it was loaded."""
-    real = paddle.jit.load
+class _Changed:
+    """A predictor whose results change(run, inputs) gives: run is its own, and takes a list of tensors."""
 
-    def load(path, **options):
-        loaded = real(path, **options)
-        change(loaded)
-        return loaded
+    def __init__(self, predictor, change):
+        self._predictor, self._change = predictor, change
 
-    paddle.jit.load = load
+    def run(self, inputs):
+        return self._change(self._predictor.run, inputs)
+
+    def clone(self):
+        return _Changed(self._predictor.clone(), self._change)
 
 
-def _around_predictors(change: Callable[[Any, list[Any]], list[Any]]) -> None:
-    """From now on change(run, inputs) gives the results of a predictor, whose own run takes a list of tensors."""
+def _in_programs(full, change):
+    """paddle.full, which fills a tensor of a program with change(number)."""
 
-    class Changed:
-        def __init__(self, real):
-            self._real = real
+    def changed(shape, fill_value, dtype=None, name=None, **options):
+        number = fill_value if paddle.in_dynamic_mode() else change(fill_value)
+        return full(shape, number, dtype, name, **options)
 
-        def run(self, inputs):
-            return change(self._real.run, inputs)
-
-        def clone(self):
-            return Changed(self._real.clone())
-
-    real = paddle.inference.create_predictor
-    paddle.inference.create_predictor = lambda config: Changed(real(config))
+    return paddle.jit.not_to_static(changed)
 
 
 @fault(
     detected_by=("export.loaded", "export.programs", "export.same-logits"),
     smoke=("export.loaded",),
     also_on=("sim",),
-    breaks="paddle.jit:load",
+    after="paddle.jit:load",
 )
-def weights_rounded_by_the_export() -> None:
+def weights_rounded_by_the_export(loaded, path, **options):
     """The float32 weights of a loaded program have the precision of bfloat16."""
-
-    def change(loaded):
-        for weight in loaded.parameters():
-            if weight.dtype == paddle.float32:
-                weight.set_value(weight.astype("bfloat16").astype("float32"))
-
-    _after_loading(change)
+    for weight in loaded.parameters():
+        if weight.dtype == paddle.float32:
+            weight.set_value(weight.astype("bfloat16").astype("float32"))
 
 
-@fault(detected_by=("export.programs",), breaks="paddle.jit:load")
-def weights_of_the_same_shape_exchanged() -> None:
+@fault(detected_by=("export.programs",), after="paddle.jit:load")
+def weights_of_the_same_shape_exchanged(loaded, path, **options):
     """Two weights of a loaded program that have the same shape are exchanged."""
-
-    def change(loaded):
-        first: dict[tuple, Any] = {}
-        for weight in loaded.parameters():
-            other = first.pop(shape := tuple(weight.shape), None)
-            if other is None:
-                first[shape] = weight
-                continue
-            ours, theirs = weight.clone(), other.clone()
-            weight.set_value(theirs)
-            other.set_value(ours)
-
-    _after_loading(change)
+    first: dict[tuple, Any] = {}
+    for weight in loaded.parameters():
+        other = first.pop(shape := tuple(weight.shape), None)
+        if other is None:
+            first[shape] = weight
+            continue
+        ours, theirs = weight.clone(), other.clone()
+        weight.set_value(theirs)
+        other.set_value(ours)
 
 
 @fault(detected_by=("export.programs", "export.loaded"), replaces="paddle.nn.functional:gelu")
@@ -90,39 +75,22 @@ def dropout_stays_in_the_program(_real, program, prune_read_op=True):
 
 
 @fault(detected_by=("export.infinity",), replaces="paddle:full")
-def infinity_written_as_the_largest_number(real):
+def infinity_written_as_the_largest_number(full):
     """An attribute that is infinite is written as the largest float32 number."""
-
-    def full(shape, fill_value, dtype=None, name=None, **options):
-        if not paddle.in_dynamic_mode() and fill_value in (math.inf, -math.inf):
-            fill_value = math.copysign(float(np.finfo("float32").max), fill_value)
-        return real(shape, fill_value, dtype, name, **options)
-
-    return paddle.jit.not_to_static(full)
+    largest = float(np.finfo("float32").max)
+    return _in_programs(full, lambda x: math.copysign(largest, x) if x in (math.inf, -math.inf) else x)
 
 
 @fault(detected_by=("export.exact-attributes",), replaces="paddle:full")
-def attributes_in_single_precision(real):
+def attributes_in_single_precision(full):
     """A program keeps the numbers that fill a tensor in float32, also those of a float64 tensor."""
-
-    def full(shape, fill_value, dtype=None, name=None, **options):
-        if not paddle.in_dynamic_mode() and isinstance(fill_value, float):
-            fill_value = float(np.float32(fill_value))
-        return real(shape, fill_value, dtype, name, **options)
-
-    return paddle.jit.not_to_static(full)
+    return _in_programs(full, lambda x: float(np.float32(x)) if isinstance(x, float) else x)
 
 
 @fault(detected_by=("export.argument-plus",), replaces="paddle:full")
-def fractions_of_attributes_lost(real):
+def fractions_of_attributes_lost(full):
     """A program keeps the numbers that fill a tensor as integers."""
-
-    def full(shape, fill_value, dtype=None, name=None, **options):
-        if not paddle.in_dynamic_mode() and isinstance(fill_value, float) and math.isfinite(fill_value):
-            fill_value = float(int(fill_value))
-        return real(shape, fill_value, dtype, name, **options)
-
-    return paddle.jit.not_to_static(full)
+    return _in_programs(full, lambda x: float(int(x)) if isinstance(x, float) and math.isfinite(x) else x)
 
 
 @fault(detected_by=("export.operators",), replaces="paddle.nn.functional:gelu")
@@ -152,17 +120,13 @@ def a_loop_runs_once_more(real, condition, body, values, *others):
     return body(*real(condition, body, values, *others))
 
 
-@fault(detected_by=("export.types",), breaks="paddle.jit:load")
-def small_float8_numbers_lost() -> None:
+@fault(detected_by=("export.types",), after="paddle.jit:load")
+def small_float8_numbers_lost(loaded, path, **options):
     """Numbers below 1 that a program stores in float8 are 0 when it is loaded."""
-
-    def change(loaded):
-        for value in loaded.state_dict().values():
-            if value.dtype in (paddle.float8_e4m3fn, paddle.float8_e5m2):
-                wide = value.astype("float32")
-                value.set_value(paddle.where(wide.abs() < 1, paddle.zeros_like(wide), wide).astype(value.dtype))
-
-    _after_loading(change)
+    for value in loaded.state_dict().values():
+        if value.dtype in (paddle.float8_e4m3fn, paddle.float8_e5m2):
+            wide = value.astype("float32")
+            value.set_value(paddle.where(wide.abs() < 1, paddle.zeros_like(wide), wide).astype(value.dtype))
 
 
 @fault(detected_by=("export.casts",), wraps="paddle.pir:Value.astype")
@@ -180,31 +144,23 @@ def float8_widened_by_the_reader(found, path, **options):
                 found[name] = value.astype("float16")
 
 
-@fault(detected_by=("export.functions",), breaks="paddle.jit:load")
-def second_function_runs_the_first() -> None:
+@fault(detected_by=("export.functions",), after="paddle.jit:load")
+def second_function_runs_the_first(loaded, path, **options):
     """The second function of a loaded program runs the operators of the first."""
-
-    def change(loaded):
-        if hasattr(loaded, "hidden"):
-            loaded.hidden = loaded.forward
-
-    _after_loading(change)
+    if hasattr(loaded, "hidden"):
+        loaded.hidden = loaded.forward
 
 
-@fault(detected_by=("export.sizes",), breaks="paddle.jit:load")
-def an_axis_of_one_is_dropped() -> None:
+@fault(detected_by=("export.sizes",), after="paddle.jit:load")
+def an_axis_of_one_is_dropped(loaded, path, **options):
     """The result of a loaded program for one row has no axis of rows."""
+    forward = loaded.forward
 
-    def change(loaded):
-        forward = loaded.forward
+    def short(*inputs):
+        result = forward(*inputs)
+        return result.squeeze(0) if result.shape[0] == 1 else result
 
-        def short(*inputs):
-            result = forward(*inputs)
-            return result.squeeze(0) if result.shape[0] == 1 else result
-
-        loaded.forward = short
-
-    _after_loading(change)
+    loaded.forward = short
 
 
 @fault(detected_by=("export.json-form",), wraps="paddle.jit:save")
@@ -224,49 +180,37 @@ def time_of_the_export_in_the_file(_result, layer, path, *given, **options):
     file.write_text(json.dumps(content), encoding="utf-8")
 
 
-@fault(detected_by=("export.arguments",), breaks="paddle.jit:load")
-def double_arguments_rounded() -> None:
+@fault(detected_by=("export.arguments",), after="paddle.jit:load")
+def double_arguments_rounded(loaded, path, **options):
     """A loaded program rounds float64 arguments to float32 without a message."""
-
-    def change(loaded):
-        forward = loaded.forward
-        loaded.forward = lambda *inputs: forward(
-            *[each.astype("float32") if "float64" in str(each.dtype) else each for each in inputs]
-        )
-
-    _after_loading(change)
+    forward = loaded.forward
+    loaded.forward = lambda *inputs: forward(
+        *[each.astype("float32") if "float64" in str(each.dtype) else each for each in inputs]
+    )
 
 
-@fault(detected_by=("export.too-long",), breaks="paddle.jit:load")
-def texts_that_are_too_long_cut() -> None:
+@fault(detected_by=("export.too-long",), after="paddle.jit:load")
+def texts_that_are_too_long_cut(loaded, path, **options):
     """A loaded program cuts a text that is longer than its table of positions, without a message."""
+    forward = loaded.forward
 
-    def change(loaded):
-        forward = loaded.forward
+    def cut(*inputs):
+        try:
+            return forward(*inputs)
+        except ValueError:
+            if len(inputs) != 2 or inputs[0].shape != inputs[1].shape:
+                raise
+            return forward(*[each[:, :-1] for each in inputs])
 
-        def cut(*inputs):
-            try:
-                return forward(*inputs)
-            except ValueError:
-                if len(inputs) != 2 or inputs[0].shape != inputs[1].shape:
-                    raise
-                return forward(*[each[:, :-1] for each in inputs])
-
-        loaded.forward = cut
-
-    _after_loading(change)
+    loaded.forward = cut
 
 
-@fault(detected_by=("export.gradients",), breaks="paddle.jit:load")
-def gradients_of_loaded_programs_twice() -> None:
+@fault(detected_by=("export.gradients",), after="paddle.jit:load")
+def gradients_of_loaded_programs_twice(loaded, path, **options):
     """The gradients of a loaded program are added twice."""
-
-    def change(loaded):
-        for weight in loaded.parameters():
-            if not weight.stop_gradient:
-                weight.register_hook(lambda gradient: 2 * gradient)
-
-    _after_loading(change)
+    for weight in loaded.parameters():
+        if not weight.stop_gradient:
+            weight.register_hook(lambda gradient: 2 * gradient)
 
 
 @fault(detected_by=("export.training",), after="paddle.jit:to_static")
@@ -278,34 +222,26 @@ def translated_training_forgets_the_embedding(translated, function=None, **optio
                 weight.register_hook(lambda gradient: 0 * gradient)
 
 
-@fault(detected_by=("export.older-releases",), wraps="paddle.jit:load")
-def older_programs_read_in_another_order(real, path, **options):
+@fault(detected_by=("export.older-releases",), after="paddle.jit:load")
+def older_programs_read_in_another_order(loaded, path, **options):
     """Matrices of programs that an older release wrote are read column by column."""
     from xpulab.chapters.export import export_files
 
-    loaded = real(path, **options)
     if export_files.read(path).version < max(export_files.VERSIONS.values()):
         for weight in loaded.parameters():
             if weight.ndim == 2:
                 weight.set_value(weight.t().contiguous().reshape(weight.shape))
-    return loaded
 
 
-@fault(detected_by=("export.damaged",), replaces="paddle.jit:load")
-def damaged_files_give_the_last_program(real):
+@fault(detected_by=("export.damaged",), wraps="paddle.jit:load")
+def damaged_files_give_the_last_program(real, path, **options):
     """When a file cannot be read, the loader returns the program that it loaded before."""
-
-    last = []
-
-    def load(path, **options):
-        try:
-            last[:] = [real(path, **options)]
-        except (RuntimeError, ValueError, KeyError):
-            if not last:
-                raise
-        return last[0]
-
-    return load
+    try:
+        kept[:] = [real(path, **options)]
+    except (RuntimeError, ValueError, KeyError):
+        if not kept:
+            raise
+    return kept[0]
 
 
 @fault(detected_by=("export.digests", "export.digests-of-damage", "export.older-files"), wraps="hashlib:sha256")
@@ -325,51 +261,41 @@ def both_moments_decay_alike(real, self, *given, **named):
     real(self, *given, **named if paddle.in_dynamic_mode() else {**named, "beta2": 0.9})
 
 
-@fault(detected_by=("export.predictor-files",), replaces="paddle.inference:Config")
-def predictor_of_the_last_files(real):
+@fault(detected_by=("export.predictor-files",), wraps="paddle.inference:Config")
+def predictor_of_the_last_files(real, *files):
     """For files that are missing a predictor takes those of the predictor before."""
-    last = []
-
-    def config(*files):
-        if all(Path(each).is_file() for each in files):
-            last[:] = files
-        return real(*(last or files))
-
-    return config
+    if all(Path(each).is_file() for each in files):
+        kept[:] = files
+    return real(*(kept or files))
 
 
-@fault(detected_by=("export.predictor",), breaks="paddle.inference:create_predictor")
-def predictor_answers_the_request_before() -> None:
+@fault(detected_by=("export.predictor",), after="paddle.inference:create_predictor")
+def predictor_answers_the_request_before(predictor, config):
     """For arguments of the same shapes as in the call before, a predictor returns the result of that call."""
-    last: dict[str, Any] = {}
 
     def change(run, inputs):
         shapes = [each.shape for each in inputs]
-        if last.get("shapes") != shapes:
-            last.update(shapes=shapes, results=run(inputs))
-        return last["results"]
+        if shapes not in kept[:1]:
+            kept[:] = [shapes, run(inputs)]
+        return kept[1]
 
-    _around_predictors(change)
+    return _Changed(predictor, change)
 
 
-@fault(detected_by=("export.lengths",), breaks="paddle.inference:create_predictor")
-def predictor_ignores_the_mask() -> None:
+@fault(detected_by=("export.lengths",), after="paddle.inference:create_predictor")
+def predictor_ignores_the_mask(predictor, config):
     """A predictor takes padding for tokens: it replaces the attention mask by ones."""
 
     def change(run, inputs):
         return run([inputs[0], paddle.ones_like(inputs[1])] if len(inputs) == 2 and inputs[1].ndim == 2 else inputs)
 
-    _around_predictors(change)
+    return _Changed(predictor, change)
 
 
-@fault(detected_by=("export.same-tokens",), breaks="paddle.inference:create_predictor")
-def predictor_is_one_token_late() -> None:
+@fault(detected_by=("export.same-tokens",), after="paddle.inference:create_predictor")
+def predictor_is_one_token_late(predictor, config):
     """A predictor gives for each token the logits of the token before."""
-
-    def change(run, inputs):
-        return [each.roll(1, axis=1) if each.ndim == 3 else each for each in run(inputs)]
-
-    _around_predictors(change)
+    return _Changed(predictor, lambda run, inputs: [each.roll(1, axis=1) if each.ndim == 3 else each for each in run(inputs)])
 
 
 @fault(detected_by=("export.hugging-face",), wraps="safetensors.numpy:save_file")
@@ -382,24 +308,17 @@ def transposed_weights_written_as_they_lie(real, tensors, path, metadata=None):
 @fault(detected_by=("export.take-home",), breaks=FILES)
 def take_home_export_without_the_mask() -> None:
     """The script that the chapter gives away exports an attention without its mask."""
-    from xpulab.chapters.shared import take_home
 
-    real = take_home.script_path
-
-    def script_path(script):
+    def script_path(real, script):
         text = real(script).read_text(encoding="utf-8").replace("F.softmax(scores + mask,", "F.softmax(scores,")
         path = Path(tempfile.mkdtemp(prefix="xpulab-")) / f"{script}.py"
         path.write_text(text, encoding="utf-8")
         return path
 
-    take_home.script_path = script_path
+    wrap("xpulab.chapters.shared.take_home:script_path", script_path)
 
 
-@fault(device="sim", detected_by=("export.device",), breaks="paddle.jit:load")
-def loaded_weights_stay_on_the_host() -> None:
+@fault(device="sim", detected_by=("export.device",), after="paddle.jit:load")
+def loaded_weights_stay_on_the_host(loaded, path, **options):
     """The weights of a loaded program are on the CPU, not on the card."""
-
-    def change(loaded):
-        loaded.to(device="cpu")
-
-    _after_loading(change)
+    loaded.to(device="cpu")

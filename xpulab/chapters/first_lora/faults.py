@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from xpulab.chapters.shared.fault import CELLS, FILES, fault, np, paddle, replace_in_cells, replace_in_file
 
 MODEL = "paddlenlp.transformers:LlamaForCausalLM.from_pretrained"
@@ -17,22 +14,27 @@ def base_of_the_rotary_embedding_is_lost(start, self, dim, max_position_embeddin
     start(self, dim, max_position_embeddings, 10000)
 
 
-@fault(detected_by=("first-lora.tied",), breaks=MODEL)
-def tied_embeddings_are_untied() -> None:
+@fault(detected_by=("first-lora.tied",), after=MODEL)
+def tied_embeddings_are_untied(network, *given, **named):
     """After loading, the output layer is a copy of the embedding, and one of its numbers is another."""
-    _after_loading(_untie)
+    table = network.lm_head.weight.numpy().copy()
+    table.flat[7] += 0.25
+    network.lm_head.weight = paddle.create_parameter(list(table.shape), "float32")
+    network.lm_head.weight.set_value(table)
 
 
-@fault(detected_by=("first-lora.weights-of-the-files",), also_on=("sim",), breaks=MODEL)
-def one_weight_is_left_random() -> None:
+@fault(detected_by=("first-lora.weights-of-the-files",), also_on=("sim",), after=MODEL)
+def one_weight_is_left_random(network, *given, **named):
     """One weight of the model is not loaded and keeps its random numbers."""
-    _after_loading(_randomize)
+    weight = next(weight for name, weight in network.named_parameters() if name.endswith("up_proj.weight"))
+    paddle.seed(11)
+    weight.set_value(paddle.randn(weight.shape) * float(weight.std()))
 
 
-@fault(detected_by=("first-lora.labels",), reason_contains="does not end an answer in eos_token", breaks=TOKENIZER)
-def wrong_end_token() -> None:
+@fault(detected_by=("first-lora.labels",), reason_contains="does not end an answer in eos_token", after=TOKENIZER)
+def wrong_end_token(tokenizer, *given, **named):
     """The tokenizer's end token is not the one that ends a turn."""
-    after_loading_a_tokenizer(lambda tokenizer: setattr(tokenizer, "eos_token", "<|im_start|>"))
+    tokenizer.eos_token = "<|im_start|>"
 
 
 @fault(detected_by=("first-lora.labels",), breaks=CELLS)
@@ -41,10 +43,16 @@ def lesson_counts_the_question() -> None:
     replace_in_cells("labels = [-100] * (len(asked) - 1) + answered", "labels = asked[1:] + answered")
 
 
-@fault(detected_by=("first-lora.turns",), smoke=("first-lora.turns",), breaks=TOKENIZER)
-def template_without_the_system_turn() -> None:
+@fault(detected_by=("first-lora.turns",), smoke=("first-lora.turns",), after=TOKENIZER)
+def template_without_the_system_turn(tokenizer, *given, **named):
     """The chat template leaves the system turn out."""
-    after_loading_a_tokenizer(_drop_the_system_turn)
+    apply = tokenizer.apply_chat_template
+
+    def without_system(*given, **named):
+        text = apply(*given, **named)
+        return text[text.index("<|im_start|>user") :]
+
+    tokenizer.apply_chat_template = without_system
 
 
 @fault(detected_by=("first-lora.merged-weights",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight")
@@ -138,67 +146,7 @@ def bf16_product_on_the_cpu(product, self, other):
     return product(self, other)
 
 
-@fault(device="sim", detected_by=("first-lora.places",), breaks=MODEL)
-def merged_model_is_loaded_on_the_cpu() -> None:
+@fault(device="sim", detected_by=("first-lora.places",), after=MODEL)
+def merged_model_is_loaded_on_the_cpu(network, _cls, folder, *given, **named):
     """A model that save_pretrained has written is loaded on the CPU, whatever device is selected."""
-    from paddlenlp.transformers import LlamaForCausalLM
-
-    load = LlamaForCausalLM.from_pretrained.__func__
-
-    def loaded(cls, folder, *given, **named):
-        network = load(cls, folder, *given, **named)
-        return network.to("cpu") if folder.endswith("merged") else network
-
-    LlamaForCausalLM.from_pretrained = classmethod(loaded)
-
-
-def _after_loading(change) -> None:
-    """Call `change` with each model that AutoModelForCausalLM has loaded."""
-    from paddlenlp.transformers import LlamaForCausalLM
-
-    load = LlamaForCausalLM.from_pretrained.__func__
-
-    def loaded(cls, *given, **named):
-        network = load(cls, *given, **named)
-        change(network)
-        return network
-
-    LlamaForCausalLM.from_pretrained = classmethod(loaded)
-
-
-def _untie(network) -> None:
-    table = network.lm_head.weight.numpy().copy()
-    table.flat[7] += 0.25
-    own = paddle.create_parameter(list(table.shape), "float32")
-    own.set_value(table)
-    network.lm_head.weight = own
-
-
-def _randomize(network) -> None:
-    weight = next(weight for name, weight in network.named_parameters() if name.endswith("up_proj.weight"))
-    paddle.seed(11)
-    weight.set_value(paddle.randn(weight.shape) * float(weight.std()))
-
-
-def after_loading_a_tokenizer(change: Callable[[Any], None]) -> None:
-    """Call `change` with each tokenizer that AutoTokenizer has loaded."""
-    from paddlenlp.transformers import AutoTokenizer
-
-    load = AutoTokenizer.from_pretrained.__func__
-
-    def loaded(cls, *given, **named):
-        tokenizer = load(cls, *given, **named)
-        change(tokenizer)
-        return tokenizer
-
-    AutoTokenizer.from_pretrained = classmethod(loaded)
-
-
-def _drop_the_system_turn(tokenizer) -> None:
-    apply = tokenizer.apply_chat_template
-
-    def without_system(*given, **named):
-        text = apply(*given, **named)
-        return text[text.index("<|im_start|>user") :]
-
-    tokenizer.apply_chat_template = without_system
+    return network.to("cpu") if folder.endswith("merged") else None

@@ -9,14 +9,18 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from xpulab.chapters.first_lora.faults import TOKENIZER, after_loading_a_tokenizer
+from xpulab.chapters.first_lora.faults import TOKENIZER
 from xpulab.chapters.shared.fault import fault, paddle
 
 
-@fault(detected_by=("first-lora.tokens-of-200-texts",), breaks=TOKENIZER)
-def one_merge_is_missing() -> None:
+@fault(detected_by=("first-lora.tokens-of-200-texts",), after=TOKENIZER)
+def one_merge_is_missing(tokenizer: Any, *_given: Any, **_named: Any) -> None:
     """The tokenizer has lost the rule that joins its most frequent pair of letters."""
-    after_loading_a_tokenizer(_without_a_merge)
+    from tokenizers import Tokenizer
+
+    content = json.loads(tokenizer._tokenizer.to_str())
+    del content["model"]["merges"][0]
+    tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))
 
 
 @fault(
@@ -58,11 +62,3 @@ def answers_of_a_batch_are_in_reverse_order(result: Any, self: Any, *given: Any,
 def activation_of_another_model(_real: Callable[..., Any], x: Any, y: Any) -> Any:
     """The feed-forward part has the activation of another model: GELU instead of SiLU."""
     return paddle.nn.functional.gelu(x) * y
-
-
-def _without_a_merge(tokenizer: Any) -> None:
-    from tokenizers import Tokenizer
-
-    content = json.loads(tokenizer._tokenizer.to_str())
-    del content["model"]["merges"][0]
-    tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))

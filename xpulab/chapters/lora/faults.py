@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+from xpulab.chapters.shared.fault import CELLS, FILES, calls, fault, paddle, replace_in_cells, replace_in_file
 
-from xpulab.chapters.shared.fault import CELLS, FILES, fault, paddle, replace_in_cells, replace_in_file
+LORA_LINEAR = "paddlenlp.peft.lora.lora_layers:LoRALinear"
 
 
 @fault(
@@ -19,22 +19,19 @@ def base_weights_train(_result, self):
             weight.stop_gradient = False
 
 
-@fault(
-    detected_by=("lora.merge", "lora.merged-weights", "lora.variants-merge"),
-    wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.get_delta_weight",
-)
+@fault(detected_by=("lora.merge", "lora.merged-weights", "lora.variants-merge"), wraps=f"{LORA_LINEAR}.get_delta_weight")
 def merge_without_scale(delta, self, *given):
     """Merging adds the adapter without its scale."""
     return delta(self, *given) / self.scaling
 
 
-@fault(detected_by=("lora.starts-as-the-base",), also_on=("sim",), after="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.starts-as-the-base",), also_on=("sim",), after=f"{LORA_LINEAR}.__init__")
 def adapter_does_not_start_at_zero(_result, self, *given, **named):
     """The adapter's second matrix does not start at zero."""
     self.lora_B.set_value(self.lora_B + 1e-3)
 
 
-@fault(detected_by=("lora.unmerge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.unmerge")
+@fault(detected_by=("lora.unmerge",), wraps=f"{LORA_LINEAR}.unmerge")
 def unmerge_does_nothing(_real, self):
     """Unmerging leaves the merged weights in place."""
     self.merged = False
@@ -57,25 +54,25 @@ def one_matrix_does_not_train(_result, self):
             weight.stop_gradient = True
 
 
-@fault(detected_by=("lora.formula",), after="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.formula",), after=f"{LORA_LINEAR}.__init__")
 def scale_of_another_variant(_result, self, *given, **named):
     """The adapter is scaled by alpha over the square root of the rank."""
     self.scaling = self.lora_alpha / self.r**0.5
 
 
-@fault(detected_by=("lora.variants-scale",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.variants-scale",), wraps=f"{LORA_LINEAR}.__init__")
 def rslora_scaled_like_lora(start, self, *given, **named):
     """rsLoRA is scaled by alpha over the rank."""
     start(self, *given, **{**named, "rslora": False})
 
 
-@fault(detected_by=("lora.plus-rate",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.plus-rate",), wraps=f"{LORA_LINEAR}.__init__")
 def lora_plus_is_plain(start, self, *given, **named):
     """In LoRA+ the learning rate of B is that of A."""
     start(self, *given, **{**named, "lora_plus_scale": 1.0})
 
 
-@fault(detected_by=("lora.variants-start",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.pissa_init")
+@fault(detected_by=("lora.variants-start",), wraps=f"{LORA_LINEAR}.pissa_init")
 def pissa_without_residual(initialise, self, rank):
     """PiSSA does not subtract the adapter from the weight."""
     weight = self.weight.clone()
@@ -83,7 +80,7 @@ def pissa_without_residual(initialise, self, rank):
     self.weight.set_value(weight)
 
 
-@fault(detected_by=("lora.pissa-start",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.pissa-start",), wraps=f"{LORA_LINEAR}.__init__")
 def pissa_is_plain(start, self, *given, **named):
     """PiSSA starts with random numbers, like LoRA."""
     start(self, *given, **{**named, "pissa": False})
@@ -104,7 +101,7 @@ def mora_loads_transposed(load, self, weights):
     load(self, {**weights, **{name: value.T for name, value in square.items()}})
 
 
-@fault(detected_by=("lora.merge",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.merge")
+@fault(detected_by=("lora.merge",), wraps=f"{LORA_LINEAR}.merge")
 def merged_twice(_real, self):
     """Merging twice adds the adapter twice."""
     self.weight.set_value(self.weight + self.get_delta_weight())
@@ -132,7 +129,7 @@ def dropout_stays_on_in_evaluation(_result, self):
             layer.training = True
 
 
-@fault(detected_by=("lora.dropout-in-training",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.dropout-in-training",), wraps=f"{LORA_LINEAR}.__init__")
 def dropout_is_ignored(start, self, *given, **named):
     """The option lora_dropout has no effect."""
     start(self, *given, **{**named, "lora_dropout": 0.0})
@@ -146,7 +143,7 @@ def trainer_forgets_the_rate_of_lora_plus(create, self, *given, **named):
     return create(self, *given, **named)
 
 
-@fault(detected_by=("lora.quick-path",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.quick-path",), wraps=f"{LORA_LINEAR}.__init__")
 def quick_lora_is_plain(start, self, *given, **named):
     """The option use_quick_lora has no effect."""
     start(self, *given, **{**named, "use_quick_lora": False})
@@ -159,13 +156,13 @@ def quick_lora_scales_one_gradient_twice(result, ctx, grad_output):
     return of_input, of_a * ctx.scaling, of_b
 
 
-@fault(detected_by=("lora.variants-shapes",), wraps="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.variants-shapes",), wraps=f"{LORA_LINEAR}.__init__")
 def mora_is_plain(start, self, *given, **named):
     """The option use_mora has no effect."""
     start(self, *given, **{**named, "use_mora": False})
 
 
-@fault(detected_by=("lora.variants-scale",), after="paddlenlp.peft.lora.lora_layers:LoRALinear.__init__")
+@fault(detected_by=("lora.variants-scale",), after=f"{LORA_LINEAR}.__init__")
 def mixer_is_not_used(_result, self, *given, **named):
     """The mixer has its square matrix, but computes without it."""
     self.lora_use_mixer = False
@@ -209,7 +206,7 @@ def generation_reads_padding(generate, self, input_ids, attention_mask=None, **n
     return generate(self, input_ids, attention_mask=paddle.ones_like(attention_mask), **named)
 
 
-@fault(detected_by=("lora.gradients",), after="paddlenlp.peft.lora.lora_layers:LoRALinear.forward")
+@fault(detected_by=("lora.gradients",), after=f"{LORA_LINEAR}.forward")
 def no_gradient_flows_through_the_adapter(result, self, x, *given):
     """In training no gradient flows through an adapter to the layers below it; its own gradient is right."""
     if not self.training or len(self.lora_A.shape) != 2 or not hasattr(self, "lora_B"):
@@ -254,16 +251,11 @@ def parser_ignores_the_warm_up(parsed, self, *given, **named):
 @fault(
     detected_by=("lora.smoke-loss-is-finite",),
     smoke=("lora.smoke-loss-is-finite",),
-    replaces="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
+    after="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
 )
-def adapter_loss_is_nan_from_the_second_step(forward):
+def adapter_loss_is_nan_from_the_second_step(loss, self, *given):
     """The loss of the adapted model is NaN from the second step on."""
-    steps = itertools.count(1)
-
-    def nan_after_the_first(self, *given):
-        return forward(self, *given) * (1.0 if next(steps) == 1 else float("nan"))
-
-    return nan_after_the_first
+    return loss * (1.0 if next(calls) == 1 else float("nan"))
 
 
 @fault(detected_by=("device-proof.lora-moments", "lora.smoke-every-matrix-moves"), wraps="paddle.optimizer:AdamW.__init__")

@@ -17,12 +17,10 @@ def gradients_not_counted(_real):
     return property(lambda self: self.parameters + self.optimizer + self.activations)
 
 
-@fault(device="sim", detected_by=("auto-parallel-config.memory",), breaks="xpulab.reference.cost:PLAIN")
-def attention_scores_not_counted() -> None:
+@fault(device="sim", detected_by=("auto-parallel-config.memory",), replaces="xpulab.reference.cost:PLAIN")
+def attention_scores_not_counted(plain):
     """The formula for memory does not count the attention scores of plain kernels."""
-    from xpulab.reference import cost
-
-    cost.PLAIN = replace(cost.PLAIN, scores=0)
+    return replace(plain, scores=0)
 
 
 @fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), wraps="xpulab.reference.cost:_copies_of_gradients")
@@ -31,12 +29,10 @@ def buffers_of_gradients_not_counted(_real, degrees):
     return 1
 
 
-@fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), breaks="xpulab.reference.cost:PLAIN")
-def copies_for_cut_matrices_not_counted() -> None:
+@fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), replaces="xpulab.reference.cost:PLAIN")
+def copies_for_cut_matrices_not_counted(plain):
     """The formula for memory does not count the copies that tensor parallelism makes of the inputs of its matrices."""
-    from xpulab.reference import cost
-
-    cost.PLAIN = replace(cost.PLAIN, copies=0)
+    return replace(plain, copies=0)
 
 
 @fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), wraps="xpulab.reference.cost:_gradients_of_mlp")

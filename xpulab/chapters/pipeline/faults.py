@@ -6,22 +6,17 @@ from types import SimpleNamespace
 
 from xpulab.chapters.shared.fault import CELLS, dist, fault, paddle, replace_in_cells
 
+SCHEDULES = "paddle.distributed.auto_parallel.pipelining.schedules"
+STAGE = "paddle.distributed.auto_parallel.pipelining.stage:PipelineStage"
 
-@fault(
-    where="ranks",
-    detected_by=("pipeline.gradients", "pipeline.chunks"),
-    wraps="paddle.distributed.auto_parallel.pipelining.stage:PipelineStage.backward_one_chunk",
-)
+
+@fault(where="ranks", detected_by=("pipeline.gradients", "pipeline.chunks"), wraps=f"{STAGE}.backward_one_chunk")
 def micro_batches_counted_twice(real, self, chunk, loss=None, **kwargs):
     """The gradient of each micro-batch is added twice."""
     return real(self, chunk, loss=None if loss is None else 2 * loss, **kwargs)
 
 
-@fault(
-    where="ranks",
-    detected_by=("pipeline.released",),
-    wraps="paddle.distributed.auto_parallel.pipelining.stage:PipelineStage.backward_one_chunk",
-)
+@fault(where="ranks", detected_by=("pipeline.released",), wraps=f"{STAGE}.backward_one_chunk")
 def inputs_not_released(real, self, chunk, *args, **kwargs):
     """A schedule keeps the inputs of a micro-batch after its backward pass."""
     kept = self.fwd_cache[chunk]
@@ -39,28 +34,20 @@ def activations_received_damaged() -> None:
     where="ranks",
     detected_by=("pipeline.loss", "pipeline.gradients"),
     smoke=("pipeline.smoke-step",),
-    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._compute_loss",
+    wraps=f"{SCHEDULES}:_PipelineSchedule._compute_loss",
 )
 def loss_averaged_twice(real, self, output, target):
     """The loss of each micro-batch is divided by the number of micro-batches a second time."""
     return real(self, output, target) / 4
 
 
-@fault(
-    where="ranks",
-    detected_by=("pipeline.return-output",),
-    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._merge_outputs",
-)
+@fault(where="ranks", detected_by=("pipeline.return-output",), wraps=f"{SCHEDULES}:_PipelineSchedule._merge_outputs")
 def output_in_reverse_order(real, self, chunks):
     """The joined output has the micro-batches in reverse order."""
     return real(self, chunks[::-1])
 
 
-@fault(
-    device="sim",
-    detected_by=("pipeline.kept", "pipeline.memory", "pipeline.order"),
-    replaces="paddle.distributed.auto_parallel.pipelining.schedules:Schedule1F1B",
-)
+@fault(device="sim", detected_by=("pipeline.kept", "pipeline.memory", "pipeline.order"), replaces=f"{SCHEDULES}:Schedule1F1B")
 def schedule_keeps_all_micro_batches(_real):
     """1F1B does all forward passes first and keeps all their activations."""
     from paddle.distributed.auto_parallel.pipelining import schedules
@@ -68,11 +55,7 @@ def schedule_keeps_all_micro_batches(_real):
     return schedules.ScheduleFThenB
 
 
-@fault(
-    where="ranks",
-    detected_by=("pipeline.gradients",),
-    wraps="paddle.distributed.auto_parallel.pipelining.stage:PipelineStage.get_bwd_send_ops",
-)
+@fault(where="ranks", detected_by=("pipeline.gradients",), wraps=f"{STAGE}.get_bwd_send_ops")
 def gradient_not_sent_back(real, self, *args, **kwargs):
     """The gradient of a stage does not reach the stage before it."""
     for chunk, gradients in self.bwd_cache.items():
@@ -80,11 +63,7 @@ def gradient_not_sent_back(real, self, *args, **kwargs):
     return real(self, *args, **kwargs)
 
 
-@fault(
-    where="ranks",
-    detected_by=("pipeline.second-step",),
-    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._split_inputs",
-)
+@fault(where="ranks", detected_by=("pipeline.second-step",), wraps=f"{SCHEDULES}:_PipelineSchedule._split_inputs")
 def inputs_of_the_first_step_reused(real, self, args, kwargs=None):
     """From the second step on, a schedule uses the micro-batches of the first step again."""
     if args or kwargs:
@@ -93,11 +72,7 @@ def inputs_of_the_first_step_reused(real, self, args, kwargs=None):
     return real(self, args, kwargs)
 
 
-@fault(
-    where="ranks",
-    detected_by=("pipeline.second-step",),
-    after="paddle.distributed.auto_parallel.pipelining.schedules:_PipelineSchedule._update_losses",
-)
+@fault(where="ranks", detected_by=("pipeline.second-step",), after=f"{SCHEDULES}:_PipelineSchedule._update_losses")
 def losses_of_the_first_step_repeated(_result, self, stages, losses):
     """In every step a schedule reports the losses of the first step."""
     if losses:
@@ -117,10 +92,7 @@ def one_forward_pass_too_late() -> None:
     replace_in_cells("ahead = min(m, p - rank)", "ahead = max(1, min(m, p - rank) - 1)")
 
 
-@fault(
-    detected_by=("pipeline.planned-order",),
-    wraps="paddle.distributed.auto_parallel.pipelining.schedules:ScheduleVPP._calculate_single_rank_operations",
-)
+@fault(detected_by=("pipeline.planned-order",), wraps=f"{SCHEDULES}:ScheduleVPP._calculate_single_rank_operations")
 def rounds_of_vpp_too_long(real, self, rank):
     """VPP sends all micro-batches through its first stages before it begins with its second ones."""
     self.number_of_rounds, self.microbatches_per_round = 1, self._n_microbatches
@@ -130,7 +102,7 @@ def rounds_of_vpp_too_long(real, self, rank):
 @fault(
     where="ranks",
     detected_by=("pipeline.order", "pipeline.bubble", "pipeline.kept"),
-    wraps="paddle.distributed.auto_parallel.pipelining.schedules:ScheduleFThenB._step_microbatches",
+    wraps=f"{SCHEDULES}:ScheduleFThenB._step_microbatches",
 )
 def one_micro_batch_at_a_time(_real, self, arg_mbs=None, kwarg_mbs=None, target_mbs=None, losses=None):
     """FThenB finishes each micro-batch before it starts the next one: right results, but only one rank works at a time."""
@@ -155,26 +127,14 @@ def one_micro_batch_at_a_time(_real, self, arg_mbs=None, kwarg_mbs=None, target_
     self._update_losses(stage, losses)
 
 
-@fault(
-    where="ranks",
-    detected_by=("pipeline.all-layers",),
-    also_on=("sim",),
-    wraps="paddle.distributed.auto_parallel.pipelining.schedules:_manual_model_split",
-)
+@fault(where="ranks", detected_by=("pipeline.all-layers",), also_on=("sim",), wraps=f"{SCHEDULES}:_manual_model_split")
 def groups_lose_all_layers_but_the_first(real, model, *rest):
     """The split of a model into stages keeps only the first layer of a group of layers."""
-    from paddle import nn
-
-    kept = nn.LayerList([each[0] if isinstance(each, nn.Sequential) else each for each in model.layers])
-    return real(SimpleNamespace(layers=kept, config=model.config), *rest)
+    first = [each[0] if isinstance(each, paddle.nn.Sequential) else each for each in model.layers]
+    return real(SimpleNamespace(layers=paddle.nn.LayerList(first), config=model.config), *rest)
 
 
-@fault(
-    device="sim",
-    where="ranks",
-    detected_by=("pipeline.bitwise",),
-    after="paddle.distributed.auto_parallel.pipelining.schedules:Schedule1F1B._step_microbatches",
-)
+@fault(device="sim", where="ranks", detected_by=("pipeline.bitwise",), after=f"{SCHEDULES}:Schedule1F1B._step_microbatches")
 def last_bit_of_gradients_under_1f1b(_result, self, *given):
     """The gradients under 1F1B differ in their last bit from those of the other schedules."""
     for weight in self._stage.sublayer.parameters():
@@ -182,10 +142,7 @@ def last_bit_of_gradients_under_1f1b(_result, self, *given):
 
 
 @fault(
-    device="sim",
-    where="ranks",
-    detected_by=("pipeline.gives-back",),
-    wraps="paddle.distributed.auto_parallel.pipelining.schedules:ScheduleFThenB._step_microbatches",
+    device="sim", where="ranks", detected_by=("pipeline.gives-back",), wraps=f"{SCHEDULES}:ScheduleFThenB._step_microbatches"
 )
 def inputs_kept_from_step_to_step(real, self, arg_mbs=None, *given):
     """FThenB keeps the micro-batches of every step, as before Paddle 3.1."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from pathlib import Path
 
-from xpulab.chapters.shared.fault import CELLS, FILES, fault, paddle, replace_in_cells, replace_in_file, when_defined
+from xpulab.chapters.shared.fault import CELLS, FILES, calls, fault, paddle, replace_in_cells, replace_in_file
+
+QWEN2 = "paddlenlp.transformers.qwen2.modeling"
 
 
 @fault(
@@ -26,11 +27,7 @@ def optimizer_does_not_step(_real, self):
     """The optimizer's step does nothing."""
 
 
-@fault(
-    reason_contains="nan",
-    detected_by=("sft.loss-falls", "sft.recall"),
-    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
-)
+@fault(reason_contains="nan", detected_by=("sft.loss-falls", "sft.recall"), wraps=f"{QWEN2}:Qwen2PretrainingCriterion.forward")
 def nan_loss_stops_training(forward, self, *given):
     """The loss is NaN; PaddleNLP's own Trainer raises an error."""
     return forward(self, *given) * float("nan")
@@ -39,22 +36,17 @@ def nan_loss_stops_training(forward, self, *given):
 @fault(
     detected_by=("sft.smoke-loss-is-finite",),
     smoke=("sft.smoke-loss-is-finite",),
-    replaces="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainingCriterion.forward",
+    after=f"{QWEN2}:Qwen2PretrainingCriterion.forward",
 )
-def nan_loss_from_the_second_step(forward):
+def nan_loss_from_the_second_step(loss, self, *given):
     """The loss is NaN from the second step on."""
-    steps = itertools.count(1)
-
-    def nan_after_the_first(self, *given):
-        return forward(self, *given) * (1.0 if next(steps) == 1 else float("nan"))
-
-    return nan_after_the_first
+    return loss * (1.0 if next(calls) == 1 else float("nan"))
 
 
 @fault(
     detected_by=("sft.loss-falls", "sft.gradients", "sft.logits"),
     smoke=("sft.smoke-every-weight-moves",),
-    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2LMHead.forward",
+    wraps=f"{QWEN2}:Qwen2LMHead.forward",
 )
 def nan_logits(forward, self, *given, **named):
     """The logits are NaN; on the CPU their cross entropy is still ln V, so the loss is finite and constant."""
@@ -70,22 +62,11 @@ def doubled_gradients(backward, self, *given, **named):
 @fault(detected_by=("sft.labels-are-the-next-token", "sft.recall"), breaks=CELLS)
 def labels_not_shifted() -> None:
     """The labels are not shifted by one, so the model learns to repeat the token that it reads."""
-
-    def in_the_notebook(names):
-        encode = names["encode"]
-
-        def unshifted(tokenizer, row):
-            example = encode(tokenizer, row)
-            return {**example, "labels": [-100, *example["labels"][:-1]]}
-
-        names["encode"] = unshifted
-
-    when_defined("encode", in_the_notebook)
+    replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "[-100] * len(asked) + answered")
 
 
 @fault(
-    detected_by=("sft.attention-mask", "sft.logits", "sft.padding"),
-    wraps="paddlenlp.transformers.qwen2.modeling:Qwen2Model._prepare_decoder_attention_mask",
+    detected_by=("sft.attention-mask", "sft.logits", "sft.padding"), wraps=f"{QWEN2}:Qwen2Model._prepare_decoder_attention_mask"
 )
 def attention_mask_ignored(mask, attention_mask, *given):
     """The attention mask is ignored, so tokens attend to padding."""
@@ -95,12 +76,7 @@ def attention_mask_ignored(mask, attention_mask, *given):
 @fault(detected_by=("sft.every-example-is-seen",), breaks=CELLS)
 def examples_left_out() -> None:
     """Every second example is never used."""
-
-    def in_the_notebook(names):
-        get = names["Examples"].__getitem__
-        names["Examples"].__getitem__ = lambda self, index: get(self, index // 2 * 2)
-
-    when_defined("Examples", in_the_notebook)
+    replace_in_cells("return self.encoded[index]", "return self.encoded[index // 2 * 2]")
 
 
 @fault(detected_by=("sft.schedule",), wraps="paddle.optimizer.lr:LambdaDecay.get_lr")
@@ -121,18 +97,13 @@ def gradients_not_clipped(_real, self, pairs):
     return pairs
 
 
-@fault(detected_by=("sft.repeat-losses", "sft.repeat-weights"), replaces="paddle.optimizer:AdamW.step")
-def gradients_differ_between_runs(step):
+@fault(detected_by=("sft.repeat-losses", "sft.repeat-weights"), wraps="paddle.optimizer:AdamW.step")
+def gradients_differ_between_runs(step, self):
     """Gradients have a small random error, another one in each run."""
-    noise = random.Random()
-
-    def with_noise(self):
-        for weight in self._parameter_list:
-            if weight.grad is not None:
-                weight.grad.set_value(weight.grad * (1 + 1e-4 * noise.random()))
-        step(self)
-
-    return with_noise
+    for weight in self._parameter_list:
+        if weight.grad is not None:
+            weight.grad.set_value(weight.grad * (1 + 1e-4 * random.SystemRandom().random()))
+    step(self)
 
 
 @fault(detected_by=("sft.gradients", "sft.logits"), wraps="paddle.nn.functional:linear")
@@ -141,7 +112,7 @@ def linear_layers_in_bfloat16(linear, x, weight, bias=None, name=None):
     return linear(*(each.astype("bfloat16").astype(x.dtype) for each in (x, weight)), bias)
 
 
-@fault(detected_by=("sft.logits", "sft.gradients"), wraps="paddlenlp.transformers.qwen2.modeling:Qwen2RotaryEmbedding.__init__")
+@fault(detected_by=("sft.logits", "sft.gradients"), wraps=f"{QWEN2}:Qwen2RotaryEmbedding.__init__")
 def rotary_positions_with_another_base(start, self, dim, max_position_embeddings=2048, base=10000):
     """Rotary positions use another base frequency."""
     start(self, dim, max_position_embeddings, base / 10)
@@ -167,13 +138,8 @@ def saved_in_bfloat16(save, self, *given, **named):
 @fault(device="sim", detected_by=("device-proof.sft-places",), smoke=("sft.smoke-places",), breaks=CELLS)
 def trains_on_the_cpu() -> None:
     """The model is on the CPU, whatever device is selected."""
-
-    def in_the_notebook(names):
-        new = names["new_model"]
-        names["new_model"] = lambda: new().to("cpu")
-        names["network"].to("cpu")
-
-    when_defined("new_model", in_the_notebook)
+    for end in ('from_pretrained(folder, dtype="float32")', 'from_pretrained(folder), dtype="float32")'):
+        replace_in_cells(end, f'{end}.to("cpu")')
 
 
 @fault(detected_by=("sft.decay",), wraps="paddle.optimizer:AdamW.__init__")
@@ -182,32 +148,23 @@ def no_weight_decay(begin, self, *given, **named):
     return begin(self, *given, **{**named, "weight_decay": 0.0})
 
 
-@fault(detected_by=("sft.decay-spares-norms",), also_on=("sim",), replaces="paddle.optimizer:AdamW.__init__")
-def decay_on_norms(begin):
+@fault(detected_by=("sft.decay-spares-norms",), also_on=("sim",), wraps="paddle.optimizer:AdamW.__init__")
+def decay_on_norms(begin, self, *given, **named):
     """Weight decay applies to norms and biases too."""
-    everything = {"apply_decay_param_fun": lambda name: True}
-    return lambda self, *given, **named: begin(self, *given, **{**named, **everything})
+    begin(self, *given, **{**named, "apply_decay_param_fun": lambda name: True})
 
 
 @fault(
     detected_by=("sft.shuffled",),
-    breaks=(
+    wraps=(
         "paddle.io:BatchSampler.__init__",
         "paddle.io:DistributedBatchSampler.__init__",
         "paddlenlp.utils.batch_sampler:DistributedBatchSampler.__init__",
     ),
 )
-def not_shuffled() -> None:
+def not_shuffled(begin, self, *given, **named):
     """The training examples are never shuffled."""
-    import paddle.io
-    import paddlenlp.utils.batch_sampler as paddlenlp
-
-    def never_shuffles(sampler):
-        begin = sampler.__init__
-        sampler.__init__ = lambda self, *given, **named: begin(self, *given, **{**named, "shuffle": False})
-
-    for sampler in (paddle.io.BatchSampler, paddle.io.DistributedBatchSampler, paddlenlp.DistributedBatchSampler):
-        never_shuffles(sampler)
+    begin(self, *given, **{**named, "shuffle": False})
 
 
 @fault(detected_by=("device-proof.sft-bits",), after="paddle.optimizer:AdamW.step")
@@ -270,7 +227,7 @@ def config_is_saved_with_another_base(_result, self, folder, *given, **named):
     path.write_text(json.dumps({**json.loads(path.read_text()), "rope_theta": 100.0}))
 
 
-@fault(detected_by=("sft.first-loss",), after="paddlenlp.transformers.qwen2.modeling:Qwen2PretrainedModel._init_weights")
+@fault(detected_by=("sft.first-loss",), after=f"{QWEN2}:Qwen2PretrainedModel._init_weights")
 def output_layer_starts_too_large(_result, self, layer):
     """The output layer's random weights ignore initializer_range: their standard deviation is 1."""
     if type(layer).__name__ == "Qwen2LMHead":
@@ -299,7 +256,7 @@ def moments_are_given_in_bfloat16(state_dict, self):
 
 @fault(
     detected_by=("device-proof.sft-no-fallback",),
-    wraps="paddlenlp.transformers.qwen2.modeling:apply_rotary_pos_emb",
+    wraps=f"{QWEN2}:apply_rotary_pos_emb",
     not_run="it compares on real cards only",
 )
 def rotary_positions_have_no_kernel_for_the_card(rotate, query, key, *given, **named):

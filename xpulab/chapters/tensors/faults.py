@@ -46,24 +46,19 @@ def negative_positions_off_by_one(real, self, index):
 @fault(
     where="ranks",
     detected_by=("indexing.get", "indexing.set"),
-    breaks=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"),
+    wraps=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"),
 )
-def steps_backwards_go_forwards() -> None:
+def steps_backwards_go_forwards(real, self, index, *value):
     """A slice with step -1 gives the right elements in forward order."""
-    get, put = paddle.Tensor.__getitem__, paddle.Tensor.__setitem__
 
     def forwards(item, size):
         if isinstance(item, slice) and item.step == -1 and item.stop is None and item.start is not None:
             return slice(0, item.start % size + 1)
         return item
 
-    def changed(self, index):
-        if isinstance(index, tuple) and None not in map(type, index) and len(index) == len(self.shape) > 1:
-            return tuple(map(forwards, index, self.shape))
-        return index
-
-    paddle.Tensor.__getitem__ = lambda self, index: get(self, changed(self, index))
-    paddle.Tensor.__setitem__ = lambda self, index, value: put(self, changed(self, index), value)
+    if isinstance(index, tuple) and None not in map(type, index) and len(index) == len(self.shape) > 1:
+        index = tuple(map(forwards, index, self.shape))
+    return real(self, index, *value)
 
 
 @fault(where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
@@ -165,37 +160,26 @@ def overwriting_is_not_noticed(real, self, *args, **kwargs):
             raise
 
 
-@fault(detected_by=("large-tensors.elements",), breaks=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"))
-def positions_have_31_bits() -> None:
+@fault(detected_by=("large-tensors.elements",), wraps=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"))
+def positions_have_31_bits(real, self, index, *value):
     """Positions of elements are computed in 31 bits."""
-    get, put = paddle.Tensor.__getitem__, paddle.Tensor.__setitem__
-
-    def wrapped(index):
-        return index % 2**31 if isinstance(index, int) and index > 0 else index
-
-    paddle.Tensor.__getitem__ = lambda self, index: get(self, wrapped(index))
-    paddle.Tensor.__setitem__ = lambda self, index, value: put(self, wrapped(index), value)
+    return real(self, index % 2**31 if isinstance(index, int) and index > 0 else index, *value)
 
 
 @fault(
     level="standard",
     detected_by=("large-tensors.masks", "large-tensors.fills"),
-    replaces=("paddle:Tensor.__setitem__", "paddle:Tensor.fill_", "paddle:Tensor.zero_"),
+    wraps=("paddle:Tensor.__setitem__", "paddle:Tensor.fill_", "paddle:Tensor.zero_"),
 )
-def long_tensors_end_at_31_bits(real):
+def long_tensors_end_at_31_bits(real, self, *given):
     """Operators on all elements of a tensor, and masks, reach its first 2^31 elements only."""
-    put, end = paddle.Tensor.__setitem__, slice(2**31, None)
-
-    def operator(self, *given):
-        is_position = len(given) == 2 and not isinstance(given[0], paddle.Tensor)
-        if self.size <= 2**31 or is_position:
-            return real(self, *given)
-        kept = self[end].clone()
-        result = real(self, *given)
-        put(self, end, kept)
-        return result
-
-    return operator
+    is_position = len(given) == 2 and not isinstance(given[0], paddle.Tensor)
+    if self.size <= 2**31 or is_position:
+        return real(self, *given)
+    end = self[2**31 :].clone()
+    result = real(self, *given)
+    self[2**31 :] = end
+    return result
 
 
 @fault(detected_by=("decomposition.kept", "decomposition.names"), wraps="paddle.decomposition:decompose")

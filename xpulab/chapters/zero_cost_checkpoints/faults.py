@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file, when_defined
+from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
 
 
 @fault(
@@ -12,25 +12,9 @@ from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, 
 )
 def copied_after_the_step() -> None:
     """Most of a snapshot is copied after the optimizer has changed the weights."""
-
-    def change(cells):
-        real, step = cells["copy_in_pieces"], cells["paddle"].optimizer.AdamW.step
-        waiting = []
-
-        def late(state, buffer, count):
-            pieces = real(state, buffer, count)
-            yield next(pieces)
-            waiting.append(pieces)
-
-        def step_then_copy(optimizer):
-            step(optimizer)
-            while waiting:
-                list(waiting.pop())
-
-        cells["copy_in_pieces"] = late
-        cells["paddle"].optimizer.AdamW.step = step_then_copy
-
-    when_defined("copy_in_pieces", change)
+    rest = "for _ in pieces:  # the rest\n    pass\n"
+    replace_in_cells(f"{rest}update(optimizer)\n", f"update(optimizer)\n{rest}")
+    replace_in_cells("        saver.finish()\n", "        update(optimizer)\n        saver.finish()\n")
 
 
 @fault(
@@ -41,101 +25,44 @@ def copied_after_the_step() -> None:
 )
 def last_tensors_not_copied() -> None:
     """A snapshot ends before its last tensor."""
-
-    def change(cells):
-        real = cells["copy_in_pieces"]
-        cells["copy_in_pieces"] = lambda state, buffer, count: real(dict(list(state.items())[:-1]), buffer, count)
-
-    when_defined("copy_in_pieces", change)
+    replace_in_cells("names = list(state)\n", "names = list(state)[:-1]\n")
 
 
 @fault(detected_by=("zero-cost-checkpoint.ema",), breaks=CELLS)
 def average_written_too_early() -> None:
     """The EMA buffer is written before the weights of its step are added."""
-
-    def change(cells):
-        real, waiting = cells["update_average"], []
-
-        def late(ema, arrays):
-            for each in waiting:
-                real(ema, each)
-            waiting[:] = [{name: arrays[name].copy() for name in ema}]
-
-        cells["update_average"] = late
-
-    when_defined("update_average", change)
+    add, write = "update_average(ema, arrays)", 'write_checkpoint(to / f"step-{step}", {"state": arrays, "ema": ema}, save)'
+    replace_in_cells(f"{add}\n        {write}", f"{write}\n        {add}")
 
 
 @fault(detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"), breaks=CELLS)
 def marked_before_written() -> None:
     """The completion marker is written before the data, and only its presence counts."""
-
-    def change(cells):
-        marker, save_file = cells["MARKER"], cells["save_file"]
-
-        def marker_first(path, contents, save=save_file):
-            path.mkdir(parents=True)
-            (path / marker).write_text("{}")
-            for name, arrays in contents.items():
-                save(arrays, path / f"{name}.safetensors")
-
-        cells["write_checkpoint"] = marker_first
-        cells["is_complete"] = lambda path: (path / marker).exists()
-
-    when_defined("newest", change)
+    replace_in_cells("path.mkdir(parents=True)\n", "path.mkdir(parents=True)\n    (path / MARKER).touch()\n")
+    replace_in_cells("json.loads((path / MARKER).read_text()) == listing(path)", "(path / MARKER).exists()")
 
 
 @fault(detected_by=("zero-cost-checkpoint.plain-save",), breaks=CELLS)
 def one_buffer_used_twice() -> None:
     """A copy goes into the buffer that is still being written."""
-
-    def change(cells):
-        saver, copy_in_pieces = cells["ZeroCostSaver"], cells["copy_in_pieces"]
-        begin = saver.begin
-
-        def begin_in_one(self, step, count=4):
-            begin(self, step, count)
-            self.only = self.__dict__.get("only", self.buffer)
-            self.buffer, self.pieces = self.only, copy_in_pieces(self.state, self.only, count)
-
-        saver.begin = begin_in_one
-
-    when_defined("ZeroCostSaver", change)
+    replace_in_cells("self.free.pop()", 'self.__dict__.setdefault("only", self.free.pop())')
 
 
 @fault(detected_by=("zero-cost-checkpoint.buffers",), breaks=CELLS)
 def buffer_not_returned() -> None:
     """A buffer that was written is not given back."""
-
-    def change(cells):
-        saver = cells["ZeroCostSaver"]
-
-        def close(self):
-            for each in self.writing:
-                each.result()
-
-        saver.close = close
-
-    when_defined("ZeroCostSaver", change)
+    replace_in_cells(
+        "while self.writing:\n            self.take_back()", "for each in self.writing:\n            each.result()"
+    )
 
 
 @fault(detected_by=("zero-cost-checkpoint.error-is-told",), breaks=CELLS)
 def writer_errors_not_reported() -> None:
     """The errors of the writer are not reported."""
-
-    def change(cells):
-        saver = cells["ZeroCostSaver"]
-        write = saver.write_one
-
-        def silent(self, step, buffer):
-            try:
-                return write(self, step, buffer)
-            except Exception:
-                return buffer
-
-        saver.write_one = silent
-
-    when_defined("ZeroCostSaver", change)
+    replace_in_cells(
+        "        self.write(step, buffer)\n",
+        "        with __import__('contextlib').suppress(Exception):\n            self.write(step, buffer)\n",
+    )
 
 
 @fault(detected_by=("zero-cost-checkpoint.newest",), breaks=CELLS)

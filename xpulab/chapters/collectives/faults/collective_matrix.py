@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import dist, fault, np, paddle
+from xpulab.chapters.shared.fault import calls, dist, fault, kept, np, paddle
 
 SUM = 0
 """paddle.distributed.ReduceOp.SUM."""
@@ -121,20 +121,11 @@ def bfloat16_sums_cut_off(real, tensor, *args, **kwargs):
     return task
 
 
-@fault(where="ranks", detected_by=("collectives.repeats",), replaces="paddle.distributed:all_reduce")
-def one_sum_in_thirteen_differs(real):
+@fault(where="ranks", detected_by=("collectives.repeats",), after="paddle.distributed:all_reduce")
+def one_sum_in_thirteen_differs(task, tensor, *args, **kwargs):
     """Each thirteenth sum of a long message has another last bit."""
-    calls = []
-
-    def unsteady(tensor, *args, **kwargs):
-        task = real(tensor, *args, **kwargs)
-        if tensor.dtype == paddle.float32 and tensor.size > 4096:
-            calls.append(tensor.size)
-            if len(calls) % 13 == 0:
-                tensor.scale_(1 + 2**-22)
-        return task
-
-    return unsteady
+    if tensor.dtype == paddle.float32 and tensor.size > 4096 and next(calls) % 13 == 0:
+        tensor.scale_(1 + 2**-22)
 
 
 @fault(where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
@@ -161,21 +152,13 @@ def last_message_is_lost(real, batch):
     return []
 
 
-@fault(where="ranks", detected_by=("collectives.zero-size",), replaces="paddle.distributed.communication.stream:all_reduce")
-def nothing_spoils_the_next_sum(real):
+@fault(where="ranks", detected_by=("collectives.zero-size",), after="paddle.distributed.communication.stream:all_reduce")
+def nothing_spoils_the_next_sum(task, tensor, *args, **kwargs):
     """After a collective without elements the next sum is wrong."""
-
-    empty = []
-
-    def spoiled(tensor, *args, **kwargs):
-        if tensor.size == 0:
-            empty.append(True)
-        task = real(tensor, *args, **kwargs)
-        if empty:
-            tensor.add_(tensor)
-        return task
-
-    return spoiled
+    if tensor.size == 0:
+        kept.append(tensor)
+    if kept:
+        tensor.add_(tensor)
 
 
 @fault(where="ranks", detected_by=("collectives.values",), after="paddle.distributed:all_gather_object")
@@ -213,17 +196,8 @@ def copy_reads_later_writes(_real, self):
     return self
 
 
-@fault(device="sim", where="ranks", detected_by=("collectives.copies",), replaces="paddle:to_tensor")
-def array_read_after_its_call_returned(real):
+@fault(device="sim", where="ranks", detected_by=("collectives.copies",), after="paddle:to_tensor")
+def array_read_after_its_call_returned(tensor, data, *args, **kwargs):
     """A copy from an array to the card reads the array when it is used, in some rounds."""
-    calls = []
-
-    def late(data, *args, **kwargs):
-        tensor = real(data, *args, **kwargs)
-        if isinstance(data, np.ndarray) and data.size >= 1 << 18:
-            calls.append(tensor)
-            if len(calls) % 7 == 0:
-                tensor.numpy = lambda: data
-        return tensor
-
-    return late
+    if isinstance(data, np.ndarray) and data.size >= 1 << 18 and next(calls) % 7 == 0:
+        tensor.numpy = lambda: data

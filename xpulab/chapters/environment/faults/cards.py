@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
 
-from xpulab.chapters.shared.fault import CELLS, MACHINE, fault, paddle, when_defined
+from xpulab.chapters.shared.fault import CELLS, MACHINE, fault, kept, paddle, when_defined, wrap
 
 
 def _is_second_card() -> bool:
@@ -14,47 +12,34 @@ def _is_second_card() -> bool:
     return paddle.get_device().endswith(":1")
 
 
-def _on_second_card(there: Callable[..., Any], elsewhere: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that computes as `there` on the second card, and as `elsewhere` on all others."""
-    return lambda *given, **named: (there if _is_second_card() else elsewhere)(*given, **named)
-
-
-@fault(device="sim", detected_by=("card-vote.step",), smoke=("card-vote.step",), replaces="paddle:Tensor.__matmul__")
-def one_card_multiplies_in_bfloat16(product):
+@fault(device="sim", detected_by=("card-vote.step",), smoke=("card-vote.step",), wraps="paddle:Tensor.__matmul__")
+def one_card_multiplies_in_bfloat16(product, *factors):
     """The second card rounds the factors of matrix products to bfloat16."""
-
-    def rounded(left, right):
-        return product(left.astype("bfloat16").astype(left.dtype), right.astype("bfloat16").astype(right.dtype))
-
-    return _on_second_card(rounded, product)
+    return product(*(each.astype("bfloat16").astype(each.dtype) if _is_second_card() else each for each in factors))
 
 
-@fault(device="sim", detected_by=("card-vote.step",), replaces="paddle.nn.functional:softmax")
-def one_card_has_another_exponential(softmax):
+@fault(device="sim", detected_by=("card-vote.step",), after="paddle.nn.functional:softmax")
+def one_card_has_another_exponential(result, x):
     """Softmax of the second card differs from the others' by one part in a million."""
-    return _on_second_card(lambda x: softmax(x) * (1 + 1e-6), softmax)
+    return result * (1 + 1e-6) if _is_second_card() else result
 
 
-@fault(device="sim", detected_by=("card-vote.step",), replaces="paddle.optimizer:AdamW")
-def one_card_forgets_weight_decay(adamw):
+@fault(device="sim", detected_by=("card-vote.step",), wraps="paddle.optimizer:AdamW")
+def one_card_forgets_weight_decay(adamw, **named):
     """AdamW of the second card computes without weight decay; losses and gradients of the first step are right."""
-    return _on_second_card(lambda **named: adamw(**named, weight_decay=0.0), adamw)
+    return adamw(**named, weight_decay=0.0) if _is_second_card() else adamw(**named)
 
 
-@fault(device="sim", detected_by=("card-vote.step",), replaces="paddle.nn.functional:gelu")
-def one_card_has_another_gradient(gelu):
+@fault(device="sim", detected_by=("card-vote.step",), after="paddle.nn.functional:gelu")
+def one_card_has_another_gradient(result, x):
     """The gradient of gelu on the second card is that of the identity; values are right everywhere."""
-
-    def straight(x):
-        return gelu(x).detach() + (x - x.detach())
-
-    return _on_second_card(straight, gelu)
+    return result.detach() + (x - x.detach()) if _is_second_card() else result
 
 
-@fault(device="sim", detected_by=("card-vote.step", "card-vote.repeat"), replaces="paddle.nn.functional:cross_entropy")
-def one_card_does_not_repeat(loss):
+@fault(device="sim", detected_by=("card-vote.step", "card-vote.repeat"), after="paddle.nn.functional:cross_entropy")
+def one_card_does_not_repeat(loss, *given):
     """The second card adds a number of random size to each loss, as a kernel does that reads what it did not write."""
-    return _on_second_card(lambda *given: loss(*given) + 1e-3 * paddle.rand([]), loss)
+    return loss + 1e-3 * paddle.rand([]) if _is_second_card() else loss
 
 
 @fault(
@@ -73,22 +58,15 @@ def set_device_stays_on_the_first_card(set_device, device):
     return set_device(str(device).replace(":1", ":0"))
 
 
-@fault(device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",), replaces="paddle:to_tensor")
-def a_card_answers_for_another(to_tensor):
+@fault(device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",), after="paddle:to_tensor")
+def a_card_answers_for_another(tensor, *given, **named):
     """What is written to the memory of the second card is also written to that of the first."""
-    on_first = []
-
-    def written_twice(data, *given, **named):
-        tensor = to_tensor(data, *given, **named)
-        if tensor.dtype == paddle.int32 and tensor.size >= 1 << 18:
-            if _is_second_card():
-                for other in on_first:
-                    other.set_value(tensor.numpy())
-            else:
-                on_first.append(tensor)
-        return tensor
-
-    return written_twice
+    if tensor.dtype == paddle.int32 and tensor.size >= 1 << 18:
+        if not _is_second_card():
+            kept.append(tensor)
+            return
+        for other in kept:
+            other.set_value(tensor.numpy())
 
 
 @fault(
@@ -104,12 +82,7 @@ def one_card_stores_large_data_wrongly() -> None:
 @fault(device="sim", detected_by=("card-vote.memory",), breaks=CELLS)
 def memory_of_the_first_card_for_all() -> None:
     """The memory statistics of every card are those of the first."""
-
-    def change(_names: dict) -> None:
-        allocated = paddle.device.memory_allocated
-        paddle.device.memory_allocated = lambda card=None: allocated("sim:0")
-
-    when_defined("here", change)
+    when_defined("here", lambda _names: wrap("paddle:device.memory_allocated", lambda allocated, card=None: allocated("sim:0")))
 
 
 @fault(device="sim", detected_by=("hardware.identities",), smoke=("hardware.identities",), wraps="xpulab.sim:serial_number")

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-import pathlib
 import sys
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 from xpulab.chapters.shared.fault import MACHINE, fault, paddle
 
 
 @fault(detected_by=("numerics.matmul", "numerics.first-product"), wraps="paddle:Tensor.__matmul__")
-def matmul_in_bfloat16(product, self, other):
+def matmul_in_bfloat16(product, *factors):
     """Matrix products are computed in bfloat16 where float32 was asked for."""
+    return product(*(each.astype("bfloat16").astype(each.dtype) for each in factors))
 
-    def rounded(tensor):
-        return tensor.astype("bfloat16").astype(tensor.dtype)
 
-    return product(rounded(self), rounded(other))
+def _folder_with_a_distribution(name: str, version: str) -> str:
+    """A folder that makes the distribution look installed where it is on the path."""
+    folder = Path(tempfile.mkdtemp()) / f"{name.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    return str(folder.parent)
 
 
 @fault(detected_by=("install.one-framework", "hardware.diagnosis"), smoke=("install.one-framework",), breaks=MACHINE)
 def two_frameworks() -> None:
     """A second distribution that provides paddle is installed."""
-    folder = pathlib.Path(tempfile.mkdtemp()) / "paddlepaddle_gpu-3.3.1.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: paddlepaddle-gpu\nVersion: 3.3.1\n")
-    sys.path.append(str(folder.parent))
+    sys.path.append(_folder_with_a_distribution("paddlepaddle-gpu", "3.3.1"))
 
 
 @fault(detected_by=("install.versions",), smoke=("install.versions",), breaks=MACHINE)
 def numpy_too_new() -> None:
     """The installed numpy is too new for PaddleNLP."""
-    folder = pathlib.Path(tempfile.mkdtemp()) / "numpy-2.4.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 2.4.0\n")
-    sys.path.insert(0, str(folder.parent))
+    sys.path.insert(0, _folder_with_a_distribution("numpy", "2.4.0"))
 
 
 @fault(device="sim", sim_faults="flip copy kind=d2h bytes>=60000 from=1 every=2 bit=3", detected_by=("bandwidth.round-trip",))

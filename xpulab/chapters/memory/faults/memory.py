@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
-from xpulab.chapters.shared.fault import CELLS, fault, paddle, replace_in_cells
+from xpulab.chapters.shared.fault import CELLS, fault, kept, paddle, replace_in_cells, wrap
+
+RECOMPUTE = "paddle.distributed.fleet.recompute.recompute"
+OFFLOADER = "xpulab.chapters.memory.offloading:Offloader"
 
 # ---------------------------------------------------------------------------------------------------------- what is kept
 
@@ -37,53 +41,36 @@ def master_weights_left_out(real, self, *given, **named):
     return real(self, *given, **{**named, "multi_precision": False})
 
 
-@fault(device="sim", detected_by=("memory.allocated",), replaces="paddlenlp.transformers.llama.modeling:swiglu")
-def activations_kept_on_the_card_twice(real):
+@fault(device="sim", detected_by=("memory.allocated",), after="paddlenlp.transformers.llama.modeling:swiglu")
+def activations_kept_on_the_card_twice(result, *given):
     """A card keeps a second copy of the result of each swiglu as long as the model exists."""
-
-    kept = []
-
-    def keeping(*given):
-        result = real(*given)
-        kept.append(result.detach().clone())
-        return result
-
-    return keeping
+    kept.append(result.detach().clone())
 
 
 # --------------------------------------------------------------------------------------------------------- recomputation
 
 
-@fault(detected_by=("recompute.forms",), wraps="paddle.distributed.fleet.recompute.recompute:switch_rng_state_tracker")
+@fault(detected_by=("recompute.forms",), wraps=f"{RECOMPUTE}:switch_rng_state_tracker")
 def recomputed_dropout_has_another_mask(_real, *given, **named):
     """Recomputation does not restore the state of the random numbers, so dropout has another mask."""
     return contextlib.nullcontext()
 
 
-@fault(detected_by=("recompute.forms",), breaks="paddle.distributed.fleet.recompute.recompute:random")
-def random_numbers_of_python_not_restored() -> None:
+@fault(detected_by=("recompute.forms",), replaces=f"{RECOMPUTE}:random")
+def random_numbers_of_python_not_restored(random):
     """Recomputation restores the random numbers of Paddle, but not those of Python."""
-    module = importlib.import_module("paddle.distributed.fleet.recompute.recompute")
-    module.random = SimpleNamespace(getstate=module.random.getstate, setstate=lambda state: None)
+    return SimpleNamespace(getstate=random.getstate, setstate=lambda state: None)
 
 
-@fault(detected_by=("recompute.frozen",), replaces="paddle.distributed.fleet.utils:recompute")
-def frozen_parameter_gets_a_gradient(_real):
+@fault(detected_by=("recompute.frozen",), wraps="paddle.distributed.fleet.utils:recompute")
+def frozen_parameter_gets_a_gradient(recompute, function, *given, **named):
     """Under recomputation a frozen parameter gets a gradient."""
-    real = importlib.import_module("paddle.distributed.fleet.recompute.recompute").recompute
-
-    def for_all(function, *given, **named):
-        for each in function.parameters() if isinstance(function, paddle.nn.Layer) else []:
-            each.stop_gradient = False
-        return real(function, *given, **named)
-
-    return for_all
+    for each in function.parameters() if isinstance(function, paddle.nn.Layer) else []:
+        each.stop_gradient = False
+    return recompute(function, *given, **named)
 
 
-@fault(
-    detected_by=("recompute.gradients", "recompute.selective"),
-    after="paddle.distributed.fleet.recompute.recompute:detach_variable",
-)
+@fault(detected_by=("recompute.gradients", "recompute.selective"), after=f"{RECOMPUTE}:detach_variable")
 def recomputed_layer_sees_a_rounded_input(found, inputs):
     """The input that recomputation keeps for the backward pass is rounded to bfloat16."""
     for each in found:
@@ -93,34 +80,27 @@ def recomputed_layer_sees_a_rounded_input(found, inputs):
 
 @fault(
     detected_by=("recompute.frozen", "recompute.sequential"),
-    breaks=(
-        "paddle.distributed.fleet.recompute.recompute:RecomputeFunction.backward",
-        "paddle.distributed.fleet.recompute.recompute:detach_variable",
-    ),
+    breaks=(f"{RECOMPUTE}:RecomputeFunction.backward", f"{RECOMPUTE}:detach_variable"),
 )
 def offloaded_input_of_recomputation_damaged() -> None:
     """An input that recomputation keeps on the host comes back as zeros."""
-    module = importlib.import_module("paddle.distributed.fleet.recompute.recompute")
-    backward, detach, offloaded = module.RecomputeFunction.backward, module.detach_variable, []
 
-    def noting(ctx, *given):
-        offloaded[:] = ctx.offload_indices
+    def noting(backward, ctx, *given):
+        kept[:] = ctx.offload_indices
         return backward(ctx, *given)
 
-    def damaged(inputs):
+    def damaged(detach, inputs):
         found = detach(inputs)
-        for index in offloaded:
+        for index in kept:
             found[index].set_value(paddle.zeros_like(found[index]))
         return found
 
-    module.RecomputeFunction.backward = staticmethod(noting)
-    module.detach_variable = damaged
+    wrap(f"{RECOMPUTE}:RecomputeFunction.backward", noting)
+    wrap(f"{RECOMPUTE}:detach_variable", damaged)
 
 
 @fault(
-    detected_by=("recompute.calls", "recompute.batch-norm"),
-    also_on=("sim",),
-    wraps="paddle.distributed.fleet.recompute.recompute:RecomputeFunction.backward",
+    detected_by=("recompute.calls", "recompute.batch-norm"), also_on=("sim",), wraps=f"{RECOMPUTE}:RecomputeFunction.backward"
 )
 def recomputed_two_times(real, ctx, *given):
     """A block is recomputed twice in the backward pass: results are right, time is lost."""
@@ -131,28 +111,22 @@ def recomputed_two_times(real, ctx, *given):
 @fault(detected_by=("recompute.one-pair-of-hooks",), wraps="paddle.autograd:saved_tensors_hooks.__enter__")
 def second_pair_of_hooks_replaces_the_first(real, self):
     """A second pair of hooks for saved tensors is accepted, and takes the place of the first without an error."""
-    from paddle.base import core
-
-    core.eager.reset_saved_tensors_hooks()
+    paddle.base.core.eager.reset_saved_tensors_hooks()
     return real(self)
 
 
-@fault(detected_by=("recompute.no-input-gradient",), replaces="paddle.distributed.fleet.utils:recompute")
-def recomputation_asks_for_gradients_of_its_inputs(_real):
+@fault(detected_by=("recompute.no-input-gradient",), wraps="paddle.distributed.fleet.utils:recompute")
+def recomputation_asks_for_gradients_of_its_inputs(recompute, function, *given, **named):
     """Recomputation makes its inputs need a gradient, also where none does without it."""
-    real = importlib.import_module("paddle.distributed.fleet.recompute.recompute").recompute
 
-    def with_gradients(function, *given, **named):
-        return real(function, *[_needing_a_gradient(each) for each in given], **named)
-
-    def _needing_a_gradient(each):
+    def needing_a_gradient(each):
         if not isinstance(each, paddle.Tensor) or not each.stop_gradient or not each.is_floating_point():
             return each
         own = each.detach()
         own.stop_gradient = False
         return own
 
-    return with_gradients
+    return recompute(function, *map(needing_a_gradient, given), **named)
 
 
 # ---------------------------------------------------------------------------------------------------------- accumulation
@@ -167,11 +141,8 @@ def parts_not_divided() -> None:
 @fault(detected_by=("gradient-accumulation.small-batches",), wraps="paddlenlp.trainer:Trainer.training_step")
 def trainer_does_not_divide(real, self, *given, **named):
     """PaddleNLP's trainer adds up the losses of small batches and does not divide them."""
-    parts, self.args.gradient_accumulation_steps = self.args.gradient_accumulation_steps, 1
-    try:
+    with mock.patch.object(self.args, "gradient_accumulation_steps", 1):
         return real(self, *given, **named)
-    finally:
-        self.args.gradient_accumulation_steps = parts
 
 
 @fault(detected_by=("gradient-accumulation.gradients",), also_on=("sim",), breaks=CELLS)
@@ -199,38 +170,31 @@ def clipped_in_each_part() -> None:
 
 @fault(
     detected_by=("offload.training", "offload.activations", "offload.types", "offload.optimizers"),
-    wraps="xpulab.chapters.memory.offloading:Offloader.to_device",
+    wraps=f"{OFFLOADER}.to_device",
 )
 def offloaded_tensor_lost(real, self, copy):
     """What comes back from the host is zero."""
     return paddle.zeros_like(real(self, copy))
 
 
-@fault(
-    detected_by=("offload.training", "offload.written-after"),
-    breaks=("xpulab.chapters.memory.offloading:Offloader.to_host", "xpulab.chapters.memory.offloading:Offloader.to_device"),
-)
+@fault(detected_by=("offload.training", "offload.written-after"), breaks=(f"{OFFLOADER}.to_host", f"{OFFLOADER}.to_device"))
 def stale_copy_of_an_address() -> None:
     """Copies are kept by address, and a write in place does not make them invalid: old values come back."""
-    from xpulab.chapters.memory.offloading import Offloader
-
-    to_host, to_device, copies = Offloader.to_host, Offloader.to_device, {}
+    copies: dict[Any, Any] = {}
 
     def key(tensor):
         return tensor.data_ptr(), tuple(tensor.shape), str(tensor.dtype)
 
-    def known_or_new(self, tensor):
-        return copies.setdefault(key(tensor), to_host(self, tensor))
-
-    def noting(self, copy):
+    def noting(to_device, self, copy):
         back = to_device(self, copy)
         copies[key(back)] = copy
         return back
 
-    Offloader.to_host, Offloader.to_device = known_or_new, noting
+    wrap(f"{OFFLOADER}.to_host", lambda to_host, self, tensor: copies.setdefault(key(tensor), to_host(self, tensor)))
+    wrap(f"{OFFLOADER}.to_device", noting)
 
 
-@fault(detected_by=("offload.training", "offload.optimizers"), wraps="xpulab.chapters.memory.offloading:Offloader.to_device")
+@fault(detected_by=("offload.training", "offload.optimizers"), wraps=f"{OFFLOADER}.to_device")
 def offloaded_moment_rounded(real, self, copy):
     """Moments are kept in bfloat16 on the host."""
     return (back := real(self, copy)).astype("bfloat16").astype(back.dtype)
@@ -272,11 +236,7 @@ def copy_to_the_host_damaged() -> None:
     """One bit of a large copy from the card to the host is inverted."""
 
 
-@fault(
-    device="sim",
-    detected_by=("offload.types", "memory.saved", "memory.allocated"),
-    wraps="xpulab.chapters.memory.offloading:Offloader.to_host",
-)
+@fault(device="sim", detected_by=("offload.types", "memory.saved", "memory.allocated"), wraps=f"{OFFLOADER}.to_host")
 def offload_dropped_silently(_real, self, tensor):
     """A device without asynchronous copies leaves out the offload: tensors stay on the card."""
     return tensor
@@ -321,33 +281,22 @@ def page_locked_memory_through_ordinary_memory(real, self, *given):
 DROPOUT_ADD = "paddle.incubate.nn.functional.fused_dropout_add:paddle_dropout_add"
 
 
-def _replace_dropout_add(compute) -> None:
-    """Let fused_dropout_add fall back to compute(real, x, y, p, **options)."""
-    module = importlib.import_module("paddle.incubate.nn.functional.fused_dropout_add")
-    real = module.paddle_dropout_add
-    module.paddle_dropout_add = lambda x, y, p=0.5, **options: compute(real, x, y, p, **options)
-
-
-@fault(detected_by=("fused-ops.dropout-add", "fused-ops.fallback"), also_on=("sim",), breaks=DROPOUT_ADD)
-def fused_dropout_without_its_scale() -> None:
+@fault(detected_by=("fused-ops.dropout-add", "fused-ops.fallback"), also_on=("sim",), after=DROPOUT_ADD)
+def fused_dropout_without_its_scale(result, x, y, p=0.5, **options):
     """The operator fused_dropout_add does not scale what it keeps at p = 0.5."""
-
-    def unscaled(real, x, y, p, **options):
-        return (real(x, y, p, **options) - y) * (0.5 if p == 0.5 else 1.0) + y
-
-    _replace_dropout_add(unscaled)
+    return (result - y) * (0.5 if p == 0.5 else 1.0) + y
 
 
-@fault(detected_by=("fused-ops.dropout-add",), breaks=DROPOUT_ADD)
-def fused_dropout_of_everything_is_nan() -> None:
+@fault(detected_by=("fused-ops.dropout-add",), after=DROPOUT_ADD)
+def fused_dropout_of_everything_is_nan(result, x, y, p=0.5, **options):
     """The operator fused_dropout_add computes 0 / 0 at p = 1."""
-    _replace_dropout_add(lambda real, x, y, p, **options: real(x, y, p, **options) + (float("nan") if p == 1 else 0.0))
+    return result + (float("nan") if p == 1 else 0.0)
 
 
-@fault(detected_by=("fused-ops.dropout-add",), breaks=DROPOUT_ADD)
-def fused_dropout_gradient_without_its_mask() -> None:
+@fault(detected_by=("fused-ops.dropout-add",), after=DROPOUT_ADD)
+def fused_dropout_gradient_without_its_mask(result, x, y, p=0.5, **options):
     """The gradient of fused_dropout_add does not use the mask of the forward pass."""
-    _replace_dropout_add(lambda real, x, y, p, **options: (real(x, y, p, **options) - x - y).detach() + x + y)
+    return (result - x - y).detach() + x + y
 
 
 @fault(detected_by=("fused-ops.fallback",), wraps="warnings:warn")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import fault
+from xpulab.chapters.shared.fault import fault, wrap
+
+BUFFER = "paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer"
 
 
 @fault(
@@ -25,22 +27,14 @@ def slots_overlap(real, self, param, align):
     self._fill -= 8
 
 
-@fault(
-    where="ranks",
-    detected_by=("tensor-fusion.steps",),
-    wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.scale_grads",
-)
+@fault(where="ranks", detected_by=("tensor-fusion.steps",), wraps=f"{BUFFER}.scale_grads")
 def fused_sum_not_divided(_real, self):
     """The sum of a fused buffer is not divided by the number of ranks."""
     self._task.wait()
     self._reset_params_checked_in()
 
 
-@fault(
-    where="ranks",
-    detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"),
-    wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.add_grad",
-)
+@fault(where="ranks", detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"), wraps=f"{BUFFER}.add_grad")
 def buffer_sent_too_early(real, self, param, use_comm=True):
     """A fused buffer is sent before its last gradient is ready."""
     last_micro_batch = self._params_step_dict[param.name] == self._acc_steps - 1
@@ -50,26 +44,16 @@ def buffer_sent_too_early(real, self, param, use_comm=True):
         self._task.wait()
 
 
-@fault(
-    where="ranks",
-    detected_by=("tensor-fusion.overlap",),
-    breaks=(
-        "paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.add_grad",
-        "paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.scale_grads",
-    ),
-)
+@fault(where="ranks", detected_by=("tensor-fusion.overlap",), breaks=(f"{BUFFER}.add_grad", f"{BUFFER}.scale_grads"))
 def buffer_sent_after_the_backward_pass() -> None:
     """Fused buffers are sent after the backward pass, so nothing overlaps."""
-    from paddle.distributed.fleet.utils.tensor_fusion_helper import FusedCommBuffer
 
-    add_grad, scale_grads = FusedCommBuffer.add_grad, FusedCommBuffer.scale_grads
-    FusedCommBuffer.add_grad = lambda self, param, use_comm=True: add_grad(self, param, use_comm=False)
-
-    def send_and_scale(self):
+    def send_and_scale(scale_grads, self):
         self.comm_grads()
         scale_grads(self)
 
-    FusedCommBuffer.scale_grads = send_and_scale
+    wrap(f"{BUFFER}.add_grad", lambda add_grad, self, param, use_comm=True: add_grad(self, param, use_comm=False))
+    wrap(f"{BUFFER}.scale_grads", send_and_scale)
 
 
 @fault(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpulab.chapters.numerics.faults.operators import with_scaled_gradient
 from xpulab.chapters.shared.fault import fault, paddle
 
 
@@ -70,18 +71,11 @@ def softmax_overflows(_real, x, axis=-1, *given):
 
 @fault(
     detected_by=("numerics.functions",),
-    breaks=("paddle.nn.functional:silu", "paddle.nn.functional:gelu", "paddle.nn.functional:sigmoid", "paddle:erf"),
+    wraps=("paddle.nn.functional:silu", "paddle.nn.functional:gelu", "paddle.nn.functional:sigmoid", "paddle:erf"),
 )
-def activations_in_bfloat16() -> None:
+def activations_in_bfloat16(activation, x, *given, **named):
     """Silu, sigmoid, gelu and erf are computed in bfloat16 where float32 was asked for."""
-
-    def rounded(function):
-        return lambda x, *given, **named: function(x.astype("bfloat16"), *given, **named).astype(x.dtype)
-
-    for module in (paddle, paddle.nn.functional):
-        for name in ("silu", "sigmoid", "gelu", "erf"):
-            if hasattr(module, name):
-                setattr(module, name, rounded(getattr(module, name)))
+    return activation(x.astype("bfloat16"), *given, **named).astype(x.dtype)
 
 
 @fault(detected_by=("numerics.gradients",), wraps="paddle.nn.functional:layer_norm")
@@ -94,12 +88,10 @@ def layer_norm_gradient_without_mean(_real, x, shape, weight=None, bias=None, ep
     return normal if bias is None else normal + bias
 
 
-@fault(detected_by=("numerics.edges",), breaks=("paddle:topk", "paddle:argsort"))
-def sorted_indices_in_another_order() -> None:
+@fault(detected_by=("numerics.edges",), after=("paddle:topk", "paddle:argsort"))
+def sorted_indices_in_another_order(found, *given, **named):
     """Topk and argsort give the right indices in the wrong order."""
-    topk, argsort = paddle.topk, paddle.argsort
-    paddle.topk = lambda *given, **named: tuple(part.flip(-1) for part in topk(*given, **named))
-    paddle.argsort = lambda *given, **named: argsort(*given, **named).flip(-1)
+    return found.flip(-1) if isinstance(found, paddle.Tensor) else tuple(part.flip(-1) for part in found)
 
 
 @fault(detected_by=("numerics.gradients",), replaces="paddle.nn.functional:embedding")
@@ -169,8 +161,7 @@ def min_gradient_spread_over_the_row(least, self, axis=None, **named):
 @fault(detected_by=("numerics.gradients",), after="paddle:tile")
 def tile_gradient_counts_one_copy(right, x, repeats, *given):
     """The gradient of tile is that of one copy."""
-    share = right * (x.size / right.size)
-    return right.detach() + (share - share.detach())
+    return with_scaled_gradient(right, x.size / right.size)
 
 
 @fault(detected_by=("numerics.edges",), after="paddle:full")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from xpulab.chapters.shared.fault import fault, np, paddle
@@ -12,6 +13,30 @@ from xpulab.chapters.shared.fault import fault, np, paddle
 def with_scaled_gradient(result: Any, factor: Any) -> Any:
     """The same value, but its gradient is multiplied by the factor."""
     return result.detach() + (result - result.detach()) * factor
+
+
+def with_gradient(result: Any, change: Callable[[Any], Any]) -> Any:
+    """The same value, but change(gradient) in the place of its gradient."""
+
+    class Changed(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx: Any, value: Any) -> Any:
+            return value.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return change(gradient)
+
+    return Changed.apply(result)
+
+
+def raising(message: str) -> Callable[[Any], Any]:
+    """What a gradient is whose kernel ends with this error."""
+
+    def backward(gradient: Any) -> Any:
+        raise RuntimeError(message)
+
+    return backward
 
 
 def last_of_each(index: Any) -> Any:
@@ -132,21 +157,11 @@ def _as_if_exp(x: Any, result: Any) -> Any:
     return result.detach() + (x - x.detach()) * result.detach()
 
 
-@fault(detected_by=("operators.gradients",), wraps="paddle:_C_ops.swiglu")
-def gradient_kernel_missing_for_a_type(real: Any, x: Any, *given: Any):
+@fault(detected_by=("operators.gradients",), after="paddle:_C_ops.swiglu")
+def gradient_kernel_missing_for_a_type(result: Any, x: Any, *given: Any):
     """The gradient of swiglu has no kernel for float64."""
-
-    class WithoutKernel(paddle.autograd.PyLayer):
-        @staticmethod
-        def forward(ctx: Any, result: Any) -> Any:
-            return result.clone()
-
-        @staticmethod
-        def backward(ctx: Any, gradient: Any) -> Any:
-            raise RuntimeError("(NotFound) The kernel with key (float64) of kernel `swiglu_grad` is not registered.")
-
-    result = real(x, *given)
-    return WithoutKernel.apply(result) if x.dtype == paddle.float64 else result
+    error = "(NotFound) The kernel with key (float64) of kernel `swiglu_grad` is not registered."
+    return with_gradient(result, raising(error)) if x.dtype == paddle.float64 else result
 
 
 @fault(detected_by=("operators.gradients",), after="paddle:_C_ops.cross_entropy_with_softmax")
@@ -226,9 +241,7 @@ def empty_product_forgets_its_shape(real, x, *others):
 @fault(detected_by=("operators.recorded",), replaces="xpulab.operators.recorder:_operators")
 def calls_are_not_recorded(listed):
     """Paddle calls swiglu in a way that the recorder does not see."""
-    from paddle import _C_ops
-
-    hidden = _C_ops.swiglu
+    hidden = paddle._C_ops.swiglu
     return lambda label, owner: (pair for pair in listed(label, owner) if pair[1] is not hidden)
 
 

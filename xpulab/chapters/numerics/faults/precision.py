@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from xpulab.chapters.numerics.faults.operators import raising, with_gradient, with_scaled_gradient
 from xpulab.chapters.shared.fault import fault, np, paddle
+
+ATTENTION = "paddle.nn.functional:scaled_dot_product_attention"
+
+
+def _rounded(x):
+    """The value in bfloat16, with the gradient of the whole value."""
+    return x + (x.astype("bfloat16").astype(x.dtype) - x).detach()
 
 
 @fault(
@@ -24,38 +30,28 @@ def products_in_tf32(product, self, other):
     return product(rounded(self), rounded(other))
 
 
-@fault(detected_by=("precision.factors", "operators.linear"), replaces="paddle.nn.functional:linear")
-def linear_gradients_in_bfloat16(real):
+@fault(detected_by=("precision.factors", "operators.linear"), after="paddle.nn.functional:linear")
+def linear_gradients_in_bfloat16(result, *given, **named):
     """The gradients of a linear layer are computed from gradients in bfloat16."""
-
-    class Rounded(paddle.autograd.PyLayer):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient.astype("bfloat16").astype(gradient.dtype)
-
-    return lambda *given, **named: Rounded.apply(real(*given, **named))
+    return with_gradient(result, lambda gradient: gradient.astype("bfloat16").astype(gradient.dtype))
 
 
-@fault(detected_by=("precision.factors", "operators.attention"), wraps="paddle.nn.functional:scaled_dot_product_attention")
+@fault(detected_by=("precision.factors", "operators.attention"), wraps=ATTENTION)
 def attention_values_in_bfloat16(real, query, key, value, *given, **named):
     """Attention rounds the values to bfloat16."""
-    return real(query, key, value + (value.astype("bfloat16").astype(value.dtype) - value).detach(), *given, **named)
+    return real(query, key, _rounded(value), *given, **named)
 
 
-@fault(detected_by=("precision.factors",), wraps="paddle.nn.functional:scaled_dot_product_attention")
+@fault(detected_by=("precision.factors",), wraps=ATTENTION)
 def attention_scores_in_bfloat16(real, query, *given, **named):
     """Attention rounds the queries to bfloat16."""
-    return real(query + (query.astype("bfloat16").astype(query.dtype) - query).detach(), *given, **named)
+    return real(_rounded(query), *given, **named)
 
 
 @fault(detected_by=("precision.factors",), wraps="paddle.nn.functional:conv2d")
 def convolution_in_bfloat16(real, x, *given, **named):
     """A convolution rounds its input to bfloat16."""
-    return real(x + (x.astype("bfloat16").astype(x.dtype) - x).detach(), *given, **named)
+    return real(_rounded(x), *given, **named)
 
 
 @fault(detected_by=("precision.sums",), wraps="paddle:Tensor.sum")
@@ -111,23 +107,21 @@ def embedding_wrong_beyond_1024_tokens(real, tokens, weight, *given, **named):
     return real(tokens, weight, *given, **named)
 
 
-@fault(detected_by=("operators.attention",), wraps="paddle.nn.functional:scaled_dot_product_attention")
+@fault(detected_by=("operators.attention",), wraps=ATTENTION)
 def attention_scale_of_a_padded_head(real, query, *given, **named):
     """Attention with heads of 80 scales its scores as if they had 128, the size to which the kernel pads them."""
     return real(query * (80 / 128) ** 0.5 if query.shape[-1] == 80 else query, *given, **named)
 
 
-@fault(detected_by=("operators.attention",), wraps="paddle:repeat_interleave")
-def shared_key_heads_get_one_gradient(real, x, repeats, axis=None, name=None):
+@fault(detected_by=("operators.attention",), after="paddle:repeat_interleave")
+def shared_key_heads_get_one_gradient(result, x, repeats, axis=None, name=None):
     """A key head that two heads share gets the gradient of the first one only."""
-    result = real(x, repeats, axis)
-    if axis != 2:
-        return result
-    first = (paddle.arange(result.shape[2]) % repeats == 0).astype(x.dtype).reshape([1, 1, -1, 1])
-    return result.detach() + (result - result.detach()) * first
+    if axis == 2:
+        first = (paddle.arange(result.shape[2]) % repeats == 0).astype(x.dtype).reshape([1, 1, -1, 1])
+        return with_scaled_gradient(result, first)
 
 
-@fault(detected_by=("operators.attention",), after="paddle.nn.functional:scaled_dot_product_attention")
+@fault(detected_by=("operators.attention",), after=ATTENTION)
 def attention_wrong_beyond_batch_1024(result, query, *given, **named):
     """Attention of a batch with more than 1,024 rows returns the first row for the last one."""
     return paddle.concat([result[:-1], result[:1]]) if query.shape[0] == 1025 else result
@@ -161,24 +155,14 @@ def fused_dropout_add_forgets_its_gradient(real, x, y, **named):
     return real(x, y.detach() + 0 * y, **named)
 
 
-@fault(detected_by=("operators.frozen",), wraps="paddle.nn.functional:swiglu")
-def swiglu_gradient_needs_a_gate_that_learns(real, gate, up=None, name=None):
+@fault(detected_by=("operators.frozen",), after="paddle.nn.functional:swiglu")
+def swiglu_gradient_needs_a_gate_that_learns(result, gate, up=None, name=None):
     """The gradient of swiglu ends with an error where its first input is frozen."""
-
-    class WithoutMemory(paddle.autograd.PyLayer):
-        @staticmethod
-        def forward(ctx: Any, result: Any) -> Any:
-            return result.clone()
-
-        @staticmethod
-        def backward(ctx: Any, gradient: Any) -> Any:
-            raise RuntimeError("(InvalidArgument) The type of data we are trying to retrieve does not match: dx is null.")
-
-    result = real(gate) if up is None else real(gate, up)
-    return WithoutMemory.apply(result) if gate.stop_gradient and up is not None else result
+    error = "(InvalidArgument) The type of data we are trying to retrieve does not match: dx is null."
+    return with_gradient(result, raising(error)) if gate.stop_gradient and up is not None else result
 
 
-@fault(detected_by=("operators.frozen",), wraps="paddle.nn.functional:scaled_dot_product_attention")
+@fault(detected_by=("operators.frozen",), wraps=ATTENTION)
 def keys_learn_only_with_their_values(real, query, key, value, *given, **named):
     """Attention gives the keys no gradient where the values are frozen."""
     return real(query, key.detach() + 0 * key if value.stop_gradient else key, value, *given, **named)

@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
-
-from xpulab.chapters.shared.fault import fault, paddle
+from xpulab.chapters.shared.fault import calls, fault, paddle
 
 
-@fault(detected_by=("determinism.first-sum",), smoke=("determinism.first-sum",), also_on=("sim",), replaces="paddle:Tensor.sum")
-def sum_in_any_order(real):
+@fault(detected_by=("determinism.first-sum",), smoke=("determinism.first-sum",), also_on=("sim",), wraps="paddle:Tensor.sum")
+def sum_in_any_order(real, self, axis=None, **named):
     """Every seventh sum adds its terms in another order."""
-    calls = itertools.count(1)
-
-    def total(self, axis=None, **named):
-        if axis is None and next(calls) % 7 == 0:
-            return real(self.reshape([-1, 10]).T.contiguous().flatten(), axis, **named) if self.size % 10 == 0 else real(self)
-        return real(self, axis, **named)
-
-    return total
+    if axis is None and next(calls) % 7 == 0:
+        return real(self.reshape([-1, 10]).T.contiguous().flatten(), axis, **named) if self.size % 10 == 0 else real(self)
+    return real(self, axis, **named)
 
 
-@fault(detected_by=("determinism.reductions",), replaces="paddle:mean")
-def reduction_differs_once_in_twenty(real):
+@fault(detected_by=("determinism.reductions",), after="paddle:mean")
+def reduction_differs_once_in_twenty(mean, *given, **named):
     """One mean in twenty differs in its last bit."""
-    calls = itertools.count(1)
-
-    def mean(x, axis=None, **named):
-        result = real(x, axis=axis, **named)
-        return result * (1 + 2.0**-22) if next(calls) % 20 == 0 else result
-
-    return mean
+    return mean if next(calls) % 20 else mean * (1 + 2.0**-22)
 
 
-@fault(detected_by=("determinism.step",), replaces="paddle.nn.functional:cross_entropy")
-def gradient_differs_once_in_twenty(real):
+@fault(detected_by=("determinism.step",), after="paddle.nn.functional:cross_entropy")
+def gradient_differs_once_in_twenty(loss, *given, **named):
     """One loss in fifteen has a gradient that is larger by a millionth."""
-    calls = itertools.count(1)
-
-    def cross_entropy(*given, **named):
-        loss = real(*given, **named)
-        return loss * (1 + 1e-6) if next(calls) % 15 == 0 else loss
-
-    return cross_entropy
+    return loss if next(calls) % 15 else loss * (1 + 1e-6)
 
 
 @fault(detected_by=("random.first-draw", "random.inside"), after="paddle:randn")
