@@ -75,8 +75,7 @@ def long_products_lose_bits(product, self, other):
 def columns_of_a_wide_output_are_missing(result, x, weight, *given, **named):
     """A linear layer with more than 200,000 outputs leaves the last 1,000 at zero."""
     if result.shape[-1] > 200_000:
-        kept = paddle.arange(result.shape[-1]) < result.shape[-1] - 1000
-        result = result * kept.astype(result.dtype)
+        return result * (paddle.arange(result.shape[-1]) < result.shape[-1] - 1000).astype(result.dtype)
 
 
 @fault(detected_by=("operators.linear",), wraps="paddle.nn.functional:linear")
@@ -90,7 +89,7 @@ def long_linear_layers_drop_the_last_terms(real, x, weight, *given, **named):
 def last_row_of_an_odd_size_not_computed(result, x, weight, *given, **named):
     """The last row of a linear layer's output is zero when 33 or 129 rows are computed."""
     if x.shape[0] in (33, 129):
-        result = result * (paddle.arange(x.shape[0]) < x.shape[0] - 1).astype(result.dtype).unsqueeze(1)
+        return result * (paddle.arange(x.shape[0]) < x.shape[0] - 1).astype(result.dtype).unsqueeze(1)
 
 
 @fault(detected_by=("operators.boundaries",), after="paddle.nn.functional:softmax")
