@@ -70,8 +70,8 @@ def load_json(path: Path, schema: Path) -> Any:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{path} line {error.lineno}: not JSON: {error.msg} at column {error.colno}") from error
-    if error := _violation(value, schema):
-        raise _located(error, path, yaml.compose(text, Loader=yaml.SafeLoader))  # JSON is YAML, whose nodes have lines
+    if violation := _violation(value, schema):
+        raise _located(violation, path, yaml.compose(text, Loader=yaml.SafeLoader))  # JSON is YAML, whose nodes have lines
     return value
 
 

@@ -58,7 +58,7 @@ class BaselineTable(Table):
         record = replace(super().record(means, seconds), measurements=tuple(self._measurements))
         if self._origins:
             return replace(record, expected=f"as in {'; '.join(self._origins)}")
-        reasons = {row.reason for row in self._rows}
+        reasons = {row.reason for row in self._rows if row.reason}
         if record.outcome == "skipped" and len(reasons) == 1:  # one reason for all rows is shown once
             return replace(record, means=(reason := reasons.pop()), reason=reason)
         return record

@@ -234,10 +234,10 @@ def _leaf_equal(got: Any, want: Any, nonfinite: bool) -> Finding:
     alike = _equal_elements(got, want) | _both_nan(got, want)
     different = int(np.size(alike) - np.count_nonzero(alike))
     if not different:
-        return Finding(True, _summarize(got), _summarize(want))
+        return Finding(True, _summarize(got), str(_summarize(want)))
     where = np.unravel_index(int(np.argmin(alike)), np.shape(alike))
     why = f"{different} of {got.size} differ; the first: {got[where]!s}, not {want[where]!s}"
-    return Finding(False, _summarize(got) if got.size == 1 else f"{different} of {got.size} differ", _summarize(want), why)
+    return Finding(False, _summarize(got) if got.size == 1 else f"{different} of {got.size} differ", str(_summarize(want)), why)
 
 
 def _leaf_bitwise(got: Any, want: Any, nonfinite: bool) -> Finding:

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Generation = Literal["KL1", "KL2", "KL3", "cuda"]
 Outcome = Literal["ok", "missing", "failed", "hung", "unreadable", "foreign"]
 
 
@@ -16,7 +15,7 @@ class Card:
 
     index: the number in /dev/xpuN, or nvidia-smi's index; a K200 board holds two devices, which share an address
     model: as printed, "P800 OAM", "R200-VF-5G", "NVIDIA A100-SXM4-80GB"
-    generation: of the chip; None for a model that this suite does not know
+    generation: of the chip, "KL1", "KL2", "KL3" or "cuda"; None for a model that this suite does not know
     pci_address: domain:bus:device.function, lower case, four-digit domain
     serial: the board's serial number
     memory_total_mib, memory_used_mib: MiB (the KL1/KL2 tool and `-m` call the same numbers MB)
@@ -30,7 +29,7 @@ class Card:
 
     index: int
     model: str
-    generation: Generation | None = None
+    generation: str | None = None
     pci_address: str | None = None
     serial: str | None = None
     memory_total_mib: int | None = None
@@ -74,7 +73,7 @@ class Reading:
     cards: tuple[Card, ...] = ()
 
 
-def generation_of(model: str) -> Generation | None:
+def generation_of(model: str) -> str | None:
     """The chip's generation from a Kunlun model name. Source: the device model table of the XRE 4 headers."""
     for pattern, generation in ((r"K[12]00\b", "KL1"), (r"RG?\d{3}\b", "KL2"), (r"P800\b", "KL3")):
         if re.match(pattern, model):

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from xpulab.devices import DEVICES, REAL, SIMULATED
 from xpulab.doctor import driver
@@ -90,15 +89,19 @@ class Detection:
     in_container: bool
 
     @property
-    def device(self) -> Literal["xpu", "gpu", "cpu"]:
+    def device(self) -> str:
         """The best device that is available."""
         return self.available[0]
 
     @property
     def has_old_kunlun_cards_only(self) -> bool:
         """Whether there are Kunlun cards, and all of them are older than KL3."""
-        generations = {card.generation for card in (*self.kunlun_pci, *self.xpu_smi.cards)}
-        return bool(generations) and generations <= set(BEFORE_KL3)
+        return bool(self.kunlun_generations) and set(self.kunlun_generations) <= set(BEFORE_KL3)
+
+    @property
+    def kunlun_generations(self) -> list[str | None]:
+        """Of every Kunlun card on the bus, then of every one that the tool shows; None for one that the suite does not know."""
+        return [*(card.generation for card in self.kunlun_pci), *(card.generation for card in self.xpu_smi.cards)]
 
     @property
     def unknown_cards(self) -> tuple[str, ...]:

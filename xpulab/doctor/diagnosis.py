@@ -54,10 +54,15 @@ class Diagnosis:
     @property
     def outcome(self) -> Literal["ok", "warn", "wrong"]:
         """The worst verdict: "wrong" when anything is wrong or missing, else "warn" when anything is not ok."""
-        verdicts = {thing.verdict for thing in (*self.findings, *self.versions)}
+        verdicts = {thing.verdict for thing in self.things}
         if verdicts & {"wrong", "missing"}:
             return "wrong"
         return "ok" if verdicts <= {"ok"} else "warn"
+
+    @property
+    def things(self) -> tuple[Finding | VersionRow, ...]:
+        """Everything that has a verdict, in the order in which to read it."""
+        return (*self.findings, *self.versions)
 
     def to_json(self) -> dict[str, object]:
         """Plain dicts, lists, strings and numbers."""
@@ -113,12 +118,9 @@ def diagnose(
 
 def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
     """Generation, nodes and states of Kunlun cards."""
-    cards = (*detection.kunlun_pci, *detection.xpu_smi.cards)
-    old = [card for card in cards if card.generation in BEFORE_KL3]
-    if old:
-        verdict = "wrong" if len(old) == len(cards) else "warn"
-        generations = ", ".join(sorted({card.generation for card in old}))
-        yield _known("kl2", verdict, f"Kunlun cards older than KL3: {generations}", "kl2")
+    if old := {name for name in detection.kunlun_generations if name in BEFORE_KL3}:
+        verdict: Literal["wrong", "warn"] = "wrong" if detection.has_old_kunlun_cards_only else "warn"
+        yield _known("kl2", verdict, f"Kunlun cards older than KL3: {', '.join(sorted(old))}", "kl2")
     if detection.kunlun_pci and not detection.nodes:
         module = driver.loaded_module(root)
         seen = f"{format_card_count(len(detection.kunlun_pci))} on the PCI bus and no /dev/xpu0; "

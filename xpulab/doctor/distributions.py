@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import sys
 from collections.abc import Iterable, Sequence
+from importlib.metadata import Distribution, distributions
 
 from xpulab.devices import WHEELS
 
@@ -21,5 +22,10 @@ def installed_versions(names: Iterable[str], search_path: Sequence[str] | None =
 
 def installed_version(name: str, search_path: Sequence[str] | None = None) -> str | None:
     """The version of a distribution by its metadata, without importing it; None when it is not installed."""
-    where = {} if search_path is None else {"path": list(search_path)}
-    return next((found.version for found in importlib.metadata.distributions(name=name, **where)), None)
+    found = distribution(name, search_path)
+    return found.version if found else None
+
+
+def distribution(name: str, search_path: Sequence[str] | None = None) -> Distribution | None:
+    """The first distribution of this name. search_path: the folders to look in; None is sys.path."""
+    return next(iter(distributions(name=name, path=list(sys.path if search_path is None else search_path))), None)

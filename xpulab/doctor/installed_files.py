@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from xpulab.doctor.distributions import distribution
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,13 @@ def damaged_files(name: str, search_path: Sequence[str] | None = None) -> tuple[
     search_path: folders in which the distribution is looked up; None is sys.path
     Empty when it is not installed or has no list. Compiled Python files are left out: Python writes them again.
     """
-    where = {} if search_path is None else {"path": list(search_path)}
-    found = next(iter(importlib.metadata.distributions(name=name, **where)), None)
+    found = distribution(name, search_path)
     damaged = []
     for file in (found.files or ()) if found else ():
         if file.size is None or file.suffix == ".pyc" or ".." in file.parts:  # programs, which pip writes itself
             continue
         try:
-            size = file.locate().stat().st_size
+            size: int | None = Path(str(file.locate())).stat().st_size
         except OSError:
             size = None
         if size != file.size:

@@ -86,7 +86,7 @@ def _link(folder: Path, kind: str) -> str | None:
 def _functions(root: Path) -> list[tuple[str, str, str, str]]:
     """Address, vendor, device and class (four hexadecimal digits each) of every function, in order of address."""
     return [
-        (folder.name, *(_identity(folder / name) for name in ("vendor", "device", "class")))
+        (folder.name, _identity(folder / "vendor"), _identity(folder / "device"), _identity(folder / "class"))
         for folder in sorted((root / "sys/bus/pci/devices").glob("*"))
     ]
 

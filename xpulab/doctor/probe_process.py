@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def _steps(device: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     """The steps in their order; the cards are counted once Paddle has been imported."""
     yield IMPORT_PADDLE, _import_paddle
     for place in _places(device):
-        yield place, lambda place=place: _compute(place)
+        yield place, partial(_compute, place)
     yield IMPORT_PADDLENLP, _import_paddlenlp
 
 
@@ -125,7 +126,7 @@ def _in_one_line(error: BaseException) -> str:
 
 def _messages(error: BaseException) -> str:
     """The error and its causes, without the lines of source code in between."""
-    texts = []
+    texts: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(texts) < 10:
         texts.append("".join(traceback.format_exception_only(type(cause), cause)))

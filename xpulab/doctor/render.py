@@ -9,7 +9,7 @@ from xpulab.doctor.versions import VersionRow
 
 def format_diagnosis(diagnosis: Diagnosis) -> str:
     """Several lines without colours."""
-    things = (*diagnosis.findings, *diagnosis.versions)
+    things = diagnosis.things
     problems = [thing for thing in things if thing.verdict != "ok"]
     text = [f"{diagnosis.outcome}: {len(problems)} of {len(things)} findings are not ok on device {diagnosis.device}"]
     for thing in problems:

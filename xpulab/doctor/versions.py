@@ -19,6 +19,8 @@ from xpulab.doctor.cards import Reading
 from xpulab.doctor.distributions import installed_frameworks, installed_version
 from xpulab.errors import InputError
 
+Verdict = Literal["ok", "warn", "wrong", "unknown", "missing"]
+
 
 @dataclass(frozen=True)
 class Supported:
@@ -57,7 +59,7 @@ class VersionRow:
     what: str
     found: str | None
     wanted: str
-    verdict: Literal["ok", "warn", "wrong", "unknown", "missing"]
+    verdict: Verdict
     remedy: str | None
 
 
@@ -146,7 +148,7 @@ def _found_version(row: Supported, xpu_smi: Reading, search_path: Sequence[str] 
     return installed_version(row.what, search_path)
 
 
-def _judge(row: Supported, found: str | None) -> str:
+def _judge(row: Supported, found: str | None) -> Verdict:
     if found is None:
         return "missing" if row.kind in ("framework", "package") else "unknown"
     try:

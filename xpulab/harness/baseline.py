@@ -112,8 +112,8 @@ def _entries(runs: Runs, device: str) -> Iterator[Entry]:
     measured = [dict(_measured(run)) for run in runs]
     cases = dict.fromkeys(case for run in measured for case in run)
     for check, case in cases:
-        of_each_run = [run.get((check, case)) for run in measured]
-        if None in of_each_run or len({(len(each.values), str(each.conditions)) for each in of_each_run}) != 1:
+        of_each_run = [run[check, case] for run in measured if (check, case) in run]
+        if len(of_each_run) < len(runs) or len({(len(each.values), str(each.conditions)) for each in of_each_run}) != 1:
             raise InputError(f"{check}, {case}: not every run measured it in the same way, so it makes no baseline")
         yield baselines.summarise(check, of_each_run, device)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jupyter_client import AsyncKernelManager
+from jupyter_client.provisioning import LocalProvisioner
 from jupyter_core.paths import jupyter_path
 
 START_SECONDS = 120
@@ -159,7 +160,12 @@ class Watchdog:
 
     def _expect_kernel(self) -> None:
         before = self._kernels
-        self._later(START_SECONDS, lambda: self._kernels == before and self.stop("no kernel was started"))
+
+        def give_up() -> None:
+            if self._kernels == before:
+                self.stop("no kernel was started")
+
+        self._later(START_SECONDS, give_up)
 
     def _later(self, seconds: float, action: Callable[[], object]) -> None:
         self._timers.append(_timer(seconds, action))
@@ -203,12 +209,13 @@ def kernel_manager(watchdog: Watchdog, scratch: str, environment: Mapping[str, s
                 f"{of_ipython}/kernels",
             ]
 
-        async def start_kernel(self, **options: object) -> None:
+        async def start_kernel(self, **options: object) -> None:  # type: ignore[override] # its decorator hides the async
             with watchdog.log.open("wb" if watchdog.is_first_kernel else "ab") as log:
                 if not watchdog.is_first_kernel:
                     log.write(_NEW_KERNEL)
                     log.flush()
                 await super().start_kernel(**options, env={**environment, "TMPDIR": scratch}, stdout=log, stderr=log)
+            assert isinstance(self.provisioner, LocalProvisioner) and self.provisioner.pid is not None
             watchdog.kernel_started(self.provisioner.pid)
 
     return Watched

@@ -79,7 +79,7 @@ def planned_checks(cells: Iterable[str], where: str, first: int = 1) -> tuple[Pl
 
 def names_in(tree: ast.AST) -> list[str]:
     """The names of the checks in a cell that has been parsed, each once."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_check(node.func)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _method(node.func)]
     return list(dict.fromkeys(_planned(call, 0, "this notebook").name for call in calls))
 
 
@@ -91,17 +91,15 @@ def _checks_in(source: str, cell: int, where: str) -> list[PlannedCheck]:
         raise InputError(f"{where} cell {cell} line {(error.lineno or 1) + blank}: not Python: {error.msg}") from error
     if "check" not in source:
         return []
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_check(node.func)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _method(node.func)]
     return [_planned(call, cell, where, blank) for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset))]
 
 
-def _is_check(function: ast.expr) -> bool:
-    return (
-        isinstance(function, ast.Attribute)
-        and isinstance(function.value, ast.Name)
-        and function.value.id == "check"
-        and function.attr in COMPARING | {"skip"}
-    )
+def _method(function: ast.expr) -> str:
+    """The method of `check` that is called; "" for any other function."""
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "check":
+        return function.attr if function.attr in COMPARING | {"skip"} else ""
+    return ""
 
 
 def _planned(call: ast.Call, cell: int, where: str, blank: int = 0) -> PlannedCheck:
@@ -116,4 +114,4 @@ def _planned(call: ast.Call, cell: int, where: str, blank: int = 0) -> PlannedCh
     capability, dot, what = first.value.partition(".")
     if not (capability and dot and what):
         raise InputError(f'{at}: check {first.value!r} has no capability: name it "<capability>.<what>"')
-    return PlannedCheck(first.value, call.func.attr, cell, line)
+    return PlannedCheck(first.value, _method(call.func), cell, line)

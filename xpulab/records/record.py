@@ -174,7 +174,7 @@ def reconcile(
     for record in recorded:
         earlier = by_name.get(record.name)
         by_name[record.name] = worse(earlier, record) if earlier else record
-    reconciled = [by_name.pop(name, None) or _missing(name, (reasons or {}).get(name)) for name in planned]
+    reconciled = [by_name.pop(name) if name in by_name else _missing(name, (reasons or {}).get(name)) for name in planned]
     reconciled += [_unplanned(record) for record in by_name.values()]
     return tuple(reconciled)
 

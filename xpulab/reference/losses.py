@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from xpulab.reference.model import Batch, Gradients, Weights, forward, softmax
+from xpulab.reference.model import Batch, Gradients, Weights, forward, no_gradients, softmax
 
 
 def loss(weights: Weights, config: Any, batch: Batch, ignored: int) -> float:
@@ -35,9 +34,9 @@ def log_probabilities(
     The function takes one factor for each row, [batch], and returns the gradient of sum(factor * log-probability) for each
     weight, by name. The labels are shifted as in loss_and_gradients.
 
-    total: a defaultdict(float) to which the function adds the gradients instead; it saves the memory of a second copy.
+    total: from no_gradients(), to which the function adds the gradients instead; it saves the memory of a second copy.
     """
-    gradients: Gradients = defaultdict(float) if total is None else total
+    gradients = no_gradients() if total is None else total
     scores, backward = forward(weights, config, batch, gradients)
     probabilities = softmax(scores)
     rows, columns = np.nonzero(batch["labels"] != ignored)

@@ -66,7 +66,13 @@ def logits(weights: Weights, config: Any, batch: Batch) -> np.ndarray:
     Positions count from 0 at the left edge, padding included, as in PaddleNLP.
     Raises ValueError for a model_type that is not in FAMILIES.
     """
-    return forward(weights, config, batch, defaultdict(float))[0]
+    return forward(weights, config, batch, no_gradients())[0]
+
+
+def no_gradients() -> Gradients:
+    """What backward functions add to: 0.0 stands for a gradient until the first array is added to it."""
+    zero: Any = float
+    return defaultdict(zero)
 
 
 def forward(
@@ -75,7 +81,7 @@ def forward(
     """The logits, [batch, length, vocabulary], and the backward function of the whole decoder.
 
     The backward function takes the gradient with respect to the logits and adds the gradient of every weight to `gradients`,
-    a defaultdict(float).
+    which was no_gradients() before the first backward.
     """
     if config.model_type not in FAMILIES:
         raise ValueError(f"model_type {config.model_type!r} is not one of {', '.join(FAMILIES)}")

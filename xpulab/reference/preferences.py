@@ -6,14 +6,13 @@ are any object with the fields of DPOTrainer's dpo_config or KTOTrainer's kto_co
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from xpulab.reference.losses import log_probabilities
-from xpulab.reference.model import Batch, Gradients, Weights
+from xpulab.reference.model import Batch, Gradients, Weights, no_gradients
 
 LogProbabilities = Mapping[str, np.ndarray]
 
@@ -98,7 +97,7 @@ def dpo_step(
     )
     h = (now["chosen"] - now["rejected"]) - (before["chosen"] - before["rejected"])
     factors = -beta * np.exp(log_sigmoid(-beta * h)) / len(h)
-    slopes: Gradients = defaultdict(float)
+    slopes = no_gradients()
     for key, sign in (("chosen", 1), ("rejected", -1)):  # one after the other: a backward pass holds all activations
         log_probabilities(weights, config, answers[key], ignored=-100, total=slopes)[1](sign * factors)
     return h, float(-log_sigmoid(beta * h).mean()), dict(slopes)

@@ -50,7 +50,9 @@ def _read_tool(name: str, timeout: float) -> Reading:
             reports[command] = answer
         elif answer.outcome in ("missing", "hung", "foreign"):
             return answer
-    return _combined(name, reports) if reports else answer
+        else:
+            failed = answer
+    return _combined(name, reports) if reports else failed
 
 
 def _read_format(command: tuple[str, ...], parse: Callable[[str], Report], timeout: float) -> Report | Reading:

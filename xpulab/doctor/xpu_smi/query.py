@@ -28,7 +28,8 @@ def parse_query(text: str) -> Report:
 
 def _query_card(order: int, address: str, block: str) -> Card:
     """A card from its block. order: its place in the list, which is its index when there is no minor number."""
-    section, values = "", {}
+    section = ""
+    values: dict[tuple[str, str], str] = {}
     for line in block.splitlines():
         key, colon, value = (part.strip() for part in line.partition(":"))
         if colon:

@@ -31,8 +31,8 @@ def parse_kl3_table(text: str) -> Report:
 
 def parse_kl1_kl2_table(text: str) -> Report:
     """The KL1/KL2 tool's DEVICES table, narrow or wide: columns are identified by their headings."""
-    rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines())
-    rows = dropwhile(lambda row: row[:3] != ["DevID", "PCI Addr", "Model"], rows)
+    cells = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines())
+    rows = dropwhile(lambda row: row[:3] != ["DevID", "PCI Addr", "Model"], cells)
     headings = next(rows, None)
     if headings is None:
         raise ValueError("no header of a known xpu-smi table")
