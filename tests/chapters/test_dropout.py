@@ -5,7 +5,7 @@ from __future__ import annotations
 import paddle
 import pytest
 
-from xpulab.chapters.checkpoints.dropout import with_dropout
+from xpulab.chapters.checkpoints.resume_plan import with_dropout
 from xpulab.chapters.shared import models
 
 pytestmark = pytest.mark.integration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xpulab.chapters.collectives.message_sizes import LARGEST, free_bytes, message_sizes
+from xpulab.chapters.collectives.messages import LARGEST, free_bytes, message_sizes
 from xpulab.checks.ledger import ledger
 from xpulab.records.record import CardFacts, RunContext
 

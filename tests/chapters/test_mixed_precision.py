@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xpulab.chapters.numerics import mixed_precision, repeated_step
+from xpulab.chapters.numerics import mixed_precision, random_streams
 from xpulab.checks.table import Table
 
 
@@ -32,6 +32,6 @@ def test_the_sgd_of_the_cpu_does_not_use_master_weights():
 
 
 def test_a_step_follows_from_its_seed():
-    first, again, other = (repeated_step.step(seed) for seed in (0, 0, 1))
+    first, again, other = (random_streams.repeated_step(seed) for seed in (0, 0, 1))
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not any(np.array_equal(first[name], other[name]) for name in first if name.startswith("gradient"))

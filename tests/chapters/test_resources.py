@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 import pytest
 
-from xpulab.chapters.shared import resources, threads
+from xpulab.chapters.shared import resources
 from xpulab.errors import InputError
 from xpulab.records.record import CardFacts
 
@@ -14,7 +14,7 @@ from xpulab.records.record import CardFacts
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch):
     """The threads of this process stay as they are."""
-    monkeypatch.setenv(threads.VARIABLE, "1")
+    monkeypatch.setenv(resources.VARIABLE, "1")
 
 
 def test_what_fits_is_printed(capsys: pytest.CaptureFixture[str]):

@@ -7,7 +7,7 @@ import pytest
 from xpulab import files
 from xpulab.chapters.checkpoints.resume_plan import plan_for
 from xpulab.chapters.shared import models, resources
-from xpulab.chapters.shared.model_size import is_tiny, parameters_of
+from xpulab.chapters.shared.training_size import is_tiny, parameters_of
 from xpulab.errors import InputError
 
 pytestmark = pytest.mark.integration

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.integration
 LOOK = """
 import ctypes, json, os
 from pathlib import Path
-from xpulab.chapters.shared import threads
+from xpulab.chapters.shared import resources
 import paddle, threadpoolctl
-found = threads.use_all_cores()
+found = resources.use_all_cores()
 mkl = ctypes.CDLL(str(Path(paddle.__file__).parent / "libs" / "libmklml_intel.so"))
 blas = [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
 print(json.dumps([found, mkl.MKL_Get_Max_Threads(), *blas, int(os.environ["MKL_NUM_THREADS"])]))

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from xpulab.chapters.shared import model_size, training_size
-from xpulab.chapters.shared.answer_words import words_in_common
+from xpulab.chapters.shared import resources, training_size
+from xpulab.chapters.shared.models import words_in_common
 from xpulab.errors import InputError
 
 TINY = SimpleNamespace(
@@ -35,22 +35,22 @@ HUGE = SimpleNamespace(**{**vars(SMOLLM2), "num_hidden_layers": 3_000_000})
 
 
 def test_the_number_of_weights_follows_from_the_configuration():
-    assert model_size.parameters_in(TINY) == 139_840
-    assert model_size.parameters_in(SMOLLM2) == 134_515_008
+    assert training_size.parameters_in(TINY) == 139_840
+    assert training_size.parameters_in(SMOLLM2) == 134_515_008
 
 
 @pytest.mark.parametrize(("chapter", "steps", "batch", "rate"), [("sft", 100, 24, 8e-3), ("lora", 48, 8, 1e-2)])
 def test_a_tiny_model_learns_by_heart_and_nothing_is_printed(chapter, steps, batch, rate, capsys):
     size = training_size.choose(chapter, TINY, "quick")
-    assert (size.tiny, size.steps, size.batch, size.learning_rate) == (True, steps, batch, rate)
+    assert (size.is_tiny, size.steps, size.batch, size.learning_rate) == (True, steps, batch, rate)
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("chapter", ["sft", "lora"])
 def test_a_larger_model_gets_fewer_steps_a_smaller_batch_and_rate(chapter, monkeypatch):
-    monkeypatch.setattr(training_size, "require", lambda **needs: None)
+    monkeypatch.setattr(resources, "require", lambda **needs: None)
     tiny, larger = (training_size.choose(chapter, config, "quick") for config in (TINY, SMOLLM2))
-    assert not larger.tiny
+    assert not larger.is_tiny
     assert (larger.steps < tiny.steps, larger.batch < tiny.batch, larger.learning_rate < tiny.learning_rate) == (True,) * 3
 
 
@@ -61,7 +61,7 @@ def test_a_model_that_does_not_fit_is_refused(chapter):
 
 
 def test_each_training_example_is_used_at_least_once_in_chapter_02(monkeypatch):
-    monkeypatch.setattr(training_size, "require", lambda **needs: None)
+    monkeypatch.setattr(resources, "require", lambda **needs: None)
     size = training_size.choose("sft", SMOLLM2, "quick")
     assert size.steps * size.batch >= 72
     assert size.repeated <= size.steps
@@ -75,7 +75,7 @@ def test_a_share_as_words(share, words):
 def test_the_meaning_of_a_check_follows_from_the_size():
     size = training_size.choose("sft", TINY, "quick")
     assert "exactly" in size.means_of_recall
-    assert "nearer" in replace(size, tiny=False).means_of_recall
+    assert "nearer" in replace(size, parameters=training_size.TINY).means_of_recall
 
 
 @pytest.mark.parametrize(

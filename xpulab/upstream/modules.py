@@ -27,8 +27,7 @@ _OF_MODELS = f"{PACKAGE}.upstream.stand_in.models"
 _REPLACED = {
     f"{PACKAGE}.chapters.shared.models": ("_folder_of_weights", "folder_of", "_holds_weights", "has_weights", "chosen"),
     f"{PACKAGE}.chapters.shared.live": ("live_loss",),
-    f"{PACKAGE}.chapters.shared.resources": ("require",),
-    f"{PACKAGE}.chapters.shared.threads": ("use_all_cores",),
+    f"{PACKAGE}.chapters.shared.resources": ("require", "use_all_cores"),
 }
 """By module the functions that stand_in/models.py has in place of its own."""
 

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import paddle.nn.functional as F
 
 from xpulab.chapters.shared import processes, resources
-from xpulab.chapters.shared.model_size import TINY, parameters_of
+from xpulab.chapters.shared.training_size import TINY, Needs, Size, parameters_of
 
-PROCESS_BYTES = 1.5 * resources.GB
-"""Memory of the notebook and of a process that trains, before there is a model; measured on the CPU."""
-BYTES_A_PARAMETER = 38
-"""Memory of one training process at its peak, while it pickles the optimizer's state; measured with SmolLM2-135M on the CPU."""
-DISK_A_PARAMETER = 12.9
-"""Bytes of a checkpoint: weights, a tied head once more, and two moments; measured with SmolLM2-135M."""
-CHECKPOINTS_AT_ONCE = 5
-"""Checkpoints of all weights that are on the disk at the same time."""
-SECONDS_A_BILLION = 2200
-"""Seconds of the chapter for each billion parameters, on two cores; measured with SmolLM2-135M."""
+CHECKPOINT = 12.9
+"""Bytes of a checkpoint for each parameter: weights, a tied head once more, and two moments; measured with SmolLM2-135M."""
+NEEDS = Needs(memory=38, other=1.5e9, disk=5 * CHECKPOINT, seconds=2.2)
+"""Memory of the notebook and of a process that trains, at its peak while it pickles the optimizer's state; five checkpoints of
+all weights are on the disk at the same time. Measured with SmolLM2-135M on the CPU."""
 
 
 @dataclass(frozen=True)
-class ResumePlan:
+class ResumePlan(Size):
     """How to train and to resume one model.
 
-    parameters: of the model. steps: of an uninterrupted run. epoch: steps of an epoch, of `pairs` pairs in batches of `batch`.
+    steps: of an uninterrupted run. epoch: steps of an epoch, of `pairs` pairs in batches of `batch`.
     points: the steps after which runs are resumed. kinds: the kinds of runs that are tried; empty: all.
     read_back: the kinds of runs whose files are compared with the weights that were loaded from them.
     at_once: processes that train at the same time.
     """
 
-    parameters: int
     steps: int
     epoch: int
     pairs: int
@@ -41,19 +38,14 @@ class ResumePlan:
     at_once: int = processes.AT_MOST
 
     @property
-    def is_tiny(self) -> bool:
-        """Whether the model is tiny, so that every case is tried."""
-        return self.parameters < TINY
-
-    @property
     def time_limit(self) -> float:
         """The time limit of one process, in seconds."""
-        return processes.SECONDS + self.parameters * SECONDS_A_BILLION / 10**9
+        return processes.SECONDS + self.seconds
 
     @property
     def why_skipped(self) -> str:
         """Why a large model skips a case: what it would need."""
-        disk = len(self.points) * DISK_A_PARAMETER * self.parameters / resources.GB
+        disk = len(self.points) * CHECKPOINT * self.parameters / resources.GB
         return f"it needs further runs of this model, each with {disk:.1f} GB of checkpoints; a tiny model runs all of them"
 
     def tries(self, kind: str) -> bool:
@@ -64,15 +56,6 @@ class ResumePlan:
         """Whether this kind of run is resumed; those without dropout of a large model are only compared with those with it."""
         return not self.kinds or kind.endswith("dropout")
 
-    def require(self) -> None:
-        """For a model that is not tiny, print what the chapter needs. Raises InputError when it is not there."""
-        if not self.is_tiny:
-            resources.require(
-                memory=PROCESS_BYTES + BYTES_A_PARAMETER * self.parameters,
-                disk=CHECKPOINTS_AT_ONCE * DISK_A_PARAMETER * self.parameters,
-                seconds=SECONDS_A_BILLION * self.parameters / 10**9,
-            )
-
 
 def plan_for(model: str, level: str) -> ResumePlan:
     """The plan for a model at a level."""
@@ -81,6 +64,7 @@ def plan_for(model: str, level: str) -> ResumePlan:
         steps = 12 if level == "standard" else 4
         return ResumePlan(
             parameters,
+            NEEDS,
             steps,
             epoch=2,
             pairs=6,
@@ -91,6 +75,7 @@ def plan_for(model: str, level: str) -> ResumePlan:
         )
     return ResumePlan(
         parameters,
+        NEEDS,
         steps=4,
         epoch=2,
         pairs=8,
@@ -101,3 +86,16 @@ def plan_for(model: str, level: str) -> ResumePlan:
         kinds=("plain, dropout", "unified, dropout", "LoRA", "LoRA, dropout"),
         at_once=1,
     )
+
+
+def with_dropout(network: Any, rate: float) -> Any:
+    """The network, with this dropout in its attention, or behind its embeddings if its attention has none, as in Llama.
+
+    rate: the share of values that are set to 0 at random while training.
+    """
+    if hasattr(network.config, "attention_dropout"):
+        network.config.attention_dropout = rate
+    elif rate:
+        embedding = network.get_input_embeddings()
+        embedding.register_forward_post_hook(lambda layer, given, output: F.dropout(output, rate, training=layer.training))
+    return network

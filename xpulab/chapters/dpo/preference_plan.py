@@ -10,18 +10,12 @@ from typing import Any
 import numpy as np
 
 from xpulab import files
-from xpulab.chapters.shared import resources
-from xpulab.chapters.shared.model_size import NUMPY_BELOW, TINY, parameters_in
+from xpulab.chapters.shared.training_size import TINY, Needs, Size, parameters_in
 from xpulab.reference import preferences as formulas
 
-OTHER_BYTES = 1.0 * resources.GB
-"""Memory of the chapter without a model; measured with a tiny one on the CPU."""
-BYTES_A_PARAMETER = 52
-"""Memory at the peak, while numpy computes gradients; measured with SmolLM2-135M on the CPU."""
-DISK_A_PARAMETER = 20
-"""Bytes of four saved models of 4 to 5 each, with a tied head once more in some of them; estimated."""
-SECONDS_A_BILLION = 2200
-"""Seconds of the chapter for each billion parameters, on two cores; measured with SmolLM2-135M."""
+NEEDS = Needs(memory=52, other=1.0e9, disk=20, seconds=2.2)
+"""Measured with SmolLM2-135M on the CPU, the peak while numpy computes gradients. The disk is estimated: four saved models of 4
+to 5 bytes a parameter, with a tied head once more in some of them."""
 
 _TOKENS = 16
 """Tokens of a long answer in the data."""
@@ -30,10 +24,10 @@ _LARGEST_LOGIT = 40.0
 
 
 @dataclass(frozen=True)
-class PreferencePlan:
+class PreferencePlan(Size):
     """How to train one model with preferences.
 
-    parameters: of the model. word_for_word: whether its answers can be compared with those of the data.
+    word_for_word: whether its answers can be compared with those of the data.
     pairs, heldout: how many of them are used. taught, teaching_steps: pairs and steps of the start model.
     steps, batch, evaluate_every: of a run. pairs_by_numpy: pairs whose gradients numpy computes.
     learning_rate, warm_up_rate: of preference training and of the start model. lora_steps, kto_steps, few: of short runs.
@@ -43,7 +37,6 @@ class PreferencePlan:
     exceeds. logp_error: how far an answer's log-probability in float32 may be from that in double precision.
     """
 
-    parameters: int
     word_for_word: bool
     pairs: int
     heldout: int
@@ -66,16 +59,6 @@ class PreferencePlan:
     margin: float
     gap: float
     logp_error: float
-
-    @property
-    def is_tiny(self) -> bool:
-        """Whether the model is tiny: numpy follows every computation, and each loss type is trained."""
-        return self.parameters < TINY
-
-    @property
-    def has_numpy(self) -> bool:
-        """Whether numpy computes log-probabilities of the model."""
-        return self.parameters < NUMPY_BELOW
 
     @property
     def slack(self) -> float:
@@ -130,15 +113,6 @@ class PreferencePlan:
                     Path(found[split]).write_text("".join(islice(lines, count)), encoding="utf-8")
         return found
 
-    def require(self) -> None:
-        """For a model that is not tiny, print what the chapter needs. Raises InputError when it is not there."""
-        if not self.is_tiny:
-            resources.require(
-                memory=OTHER_BYTES + BYTES_A_PARAMETER * self.parameters,
-                disk=DISK_A_PARAMETER * self.parameters,
-                seconds=SECONDS_A_BILLION * self.parameters / 10**9,
-            )
-
 
 def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
     """The plan for a model with this configuration at a level."""
@@ -148,6 +122,7 @@ def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
         longer = level == "standard"
         return PreferencePlan(
             parameters,
+            NEEDS,
             model == "tiny-qwen2-sft",
             pairs=48,
             heldout=24,
@@ -173,6 +148,7 @@ def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
         )
     return PreferencePlan(
         parameters,
+        NEEDS,
         word_for_word=False,
         pairs=8,
         heldout=4,

@@ -16,7 +16,7 @@ import safetensors
 from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM
 
 from xpulab.chapters.shared.models import Chosen
-from xpulab.chapters.shared.threads import use_all_cores
+from xpulab.chapters.shared.resources import use_all_cores
 from xpulab.pretrained import torch_folder
 
 

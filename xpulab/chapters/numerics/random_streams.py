@@ -4,12 +4,14 @@ Independent draws of mean 0 and variance 1 have products whose mean is 0 within 
 repeats a block, or gives two threads the same numbers, has a correlation at some distance, although its mean and variance are
 right.
 
-Offered: DISTANCES, standardized, correlation, inside, DRAWS, dropout_mask, drawn_in_stream, seeds_in_a_row.
+Offered: DISTANCES, standardized, correlation, inside, DRAWS, dropout_mask, drawn_in_stream, seeds_in_a_row; and
+repeated_step, all of whose numbers must follow from its seed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import paddle
@@ -18,6 +20,9 @@ from paddle.distributed.fleet.layers.mpu.random import RNGStatesTracker
 
 DISTANCES = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 """Distances at which a generator that works in lanes, warps or blocks may repeat itself."""
+
+TOKENS, WORDS, WIDTH = 64, 32, 48
+"""Of the network of repeated_step."""
 
 CHANCES = 0.3
 """The probability of a one in Bernoulli draws and of a zero in dropout."""
@@ -87,3 +92,23 @@ def seeds_in_a_row(seed: int, seeds: int, count: int) -> list[np.ndarray]:
         paddle.seed(each)
         found.append(standardized(paddle.randn([count]).numpy()))
     return found
+
+
+def repeated_step(seed: int) -> dict[str, np.ndarray]:
+    """By name the loss, the gradients and the weights after one step of AdamW, all of which follow from the seed.
+
+    The small network has an embedding, attention, dropout, a norm, a product and cross entropy.
+    """
+    paddle.seed(seed)
+    embedding, norm, head = paddle.nn.Embedding(WORDS, WIDTH), paddle.nn.LayerNorm(WIDTH), paddle.nn.Linear(WIDTH, WORDS)
+    parameters: dict[str, Any] = {"embedding": embedding.weight, "norm": norm.weight, "head": head.weight}
+    optimizer = paddle.optimizer.AdamW(learning_rate=0.01, parameters=list(parameters.values()))
+    tokens = paddle.randint(0, WORDS, [2, TOKENS])
+    hidden = embedding(tokens).reshape([2, TOKENS, 2, WIDTH // 2])
+    mask = paddle.zeros([2, 1, TOKENS, TOKENS])
+    attended = F.scaled_dot_product_attention(hidden, hidden, hidden, mask).reshape([2, TOKENS, WIDTH])
+    loss = F.cross_entropy(head(norm(F.dropout(attended, 0.1))), tokens)
+    loss.backward()
+    found = {f"gradient of {name}": each.grad.numpy().copy() for name, each in parameters.items()}
+    optimizer.step()
+    return {"loss": loss.numpy(), **found, **{f"weight of {name}": each.numpy().copy() for name, each in parameters.items()}}

@@ -7,8 +7,9 @@ a model with random weights. A folder with weights has all of them: what PaddleN
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,19 @@ def answers(network: Any, tokenizer: Any, rows: Sequence[dict[str, str]], at_mos
         pad_token_id=tokenizer.pad_token_id,
     )
     return [tokenizer.decode(line, skip_special_tokens=True).strip() for line in tokens.tolist()]
+
+
+def words_in_common(answers: Sequence[str], rows: Sequence[Mapping[str, str]]) -> float:
+    """The share of the words that each answer and the "answer" of its row have in common, in the same order; their mean.
+
+    0 when no word is common, 1 when every answer is the wanted one. Raises ValueError when the numbers of answers and rows
+    differ.
+    """
+    shares = [
+        SequenceMatcher(None, answer.split(), row["answer"].split(), autojunk=False).ratio()
+        for answer, row in zip(answers, rows, strict=True)
+    ]
+    return sum(shares) / len(shares)
 
 
 def _folder_of_weights(model: str) -> str:

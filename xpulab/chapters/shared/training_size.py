@@ -1,26 +1,82 @@
-"""How much a chapter trains, and what it needs, with a model of a given size: chosen here, once, by the number of weights.
+"""How large the training of a chapter is with a model of a given size, and whether this machine has room for it.
 
 The tiny models of data/models train for many steps, so that they learn the answers by heart. A pretrained
 model needs few steps, a small batch and a small learning rate, and it is judged by its improvement over its own start.
+Each chapter chooses once, by the number of parameters and the level, before anything of the model is loaded.
 
     size = choose("sft", AutoConfig.from_pretrained(folder), level)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xpulab.chapters.shared.model_size import TINY, parameters_in
-from xpulab.chapters.shared.resources import require
+from paddlenlp.transformers import AutoConfig
+
+from xpulab.chapters.shared import resources
+from xpulab.chapters.shared.models import folder_of
+from xpulab.reference.parallel_training import Model
+
+TINY = 5_000_000
+"""Models with fewer parameters run every case of a chapter: their states are small, and numpy follows their computations."""
+NUMPY_BELOW = 1_000_000_000
+"""For a model with fewer parameters numpy computes the logits and gradients of a few examples in minutes, not hours."""
 
 
 @dataclass(frozen=True)
-class TrainingSize:
-    """How much a chapter trains and asks with a model of one size.
+class Needs:
+    """What a chapter with a model that is not tiny needs at its peak.
 
-    tiny: whether the model is smaller than model_size.TINY.
+    memory, disk: bytes for each parameter. other: bytes of memory for everything else.
+    seconds: for each million parameters, on two cores.
+    """
+
+    memory: float
+    other: float
+    disk: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the sizes of all chapters have; a chapter adds its own fields.
+
+    parameters: of the model. needs: of the chapter.
+    """
+
+    parameters: int
+    needs: Needs
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether the model is tiny: every case is tried, and numpy follows every computation."""
+        return self.parameters < TINY
+
+    @property
+    def has_numpy(self) -> bool:
+        """Whether numpy computes log-probabilities and gradients of the model."""
+        return self.parameters < NUMPY_BELOW
+
+    @property
+    def seconds(self) -> float:
+        """How long the chapter takes with a model that is not tiny, on two cores."""
+        return self.needs.seconds * self.parameters / 1e6
+
+    def require(self) -> None:
+        """For a model that is not tiny, print what the chapter needs. Raises InputError when memory or disk is not there."""
+        if not self.is_tiny:
+            resources.require(
+                memory=self.needs.memory * self.parameters + self.needs.other,
+                disk=self.needs.disk * self.parameters,
+                seconds=self.seconds,
+            )
+
+
+@dataclass(frozen=True)
+class TrainingSize(Size):
+    """How much chapters 02 and 03 train and ask with a model of one size.
+
     steps: optimizer steps of a run, 1 or more. batch: examples in a batch.
     learning_rate: the highest one, after `warmup` steps.
     repeated: the steps that the proof repeats, 1 to `steps`; also those of a short run.
@@ -30,7 +86,6 @@ class TrainingSize:
     rows_by_numpy: how many examples numpy computes, at most.
     """
 
-    tiny: bool
     steps: int
     batch: int
     learning_rate: float
@@ -44,67 +99,26 @@ class TrainingSize:
     @property
     def means_of_recall(self) -> str:
         """What the check of the answers to training questions states."""
-        if self.tiny:
+        if self.is_tiny:
             return "every training question is answered exactly"
         return "the answers to training questions are nearer to the wanted ones than before"
 
     @property
     def means_of_learning(self) -> str:
         """What a short run does, by `heldout_share`."""
-        return "halves the loss" if self.tiny else f"reduces the loss to less than {self.heldout_share:.0%}"
+        return "halves the loss" if self.is_tiny else f"reduces the loss to less than {self.heldout_share:.0%}"
 
     @property
     def means_of_new_wording(self) -> str:
         """What the check of the answers to held-out questions states."""
-        if self.tiny:
+        if self.is_tiny:
             return "more than half of the questions in a new wording are answered"
         return "the answers to questions in a new wording are nearer to the wanted ones than before"
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What a chapter with a model that is not tiny needs at its peak, by parameter.
-
-    The factors were measured on SmolLM2-135M at level quick, while other programs used the same two cores.
-
-    memory: bytes for each weight, and `other` bytes for everything else. disk: bytes for each weight.
-    seconds: for each million weights, on two cores.
-    """
-
-    memory: float
-    other: float
-    disk: float
-    seconds: float
-
-
-_LEVELS = ("smoke", "quick", "standard")
-
-_TINY: Mapping[str, Mapping[str, TrainingSize]] = {
-    "sft": {
-        level: TrainingSize(True, steps, 24, 8e-3, 10, repeated, 0.1, 0.5, questions=72, rows_by_numpy=24)
-        for level, steps, repeated in zip(_LEVELS, (100, 100, 300), (20, 20, 300), strict=True)
-    },
-    "lora": {
-        level: TrainingSize(True, steps, batch, 1e-2, 5, short, 0.1, 0.5, questions=16, rows_by_numpy=batch)
-        for level, steps, batch, short in zip(_LEVELS, (48, 48, 150), (8, 8, 16), (12, 12, 60), strict=True)
-    },
-}
-
-_PRETRAINED: Mapping[str, Mapping[str, TrainingSize]] = {
-    "sft": {
-        level: TrainingSize(False, steps, 4, 1e-4, 4, repeated, 0.7, 0.8, questions=8, rows_by_numpy=2)
-        for level, steps, repeated in zip(_LEVELS, (18, 18, 54), (3, 3, 12), strict=True)
-    },
-    "lora": {
-        level: TrainingSize(False, steps, 4, 2e-3, 2, short, 0.8, 0.95, questions=8, rows_by_numpy=2)
-        for level, steps, short in zip(_LEVELS, (12, 12, 48), (4, 4, 12), strict=True)
-    },
-}
-
-_NEEDS: Mapping[str, Needs] = {
-    "sft": Needs(memory=56, other=0.8e9, disk=6, seconds=1.4),
-    "lora": Needs(memory=56, other=1.0e9, disk=8, seconds=1.7),
-}
+_SFT = Needs(memory=56, other=0.8e9, disk=6, seconds=1.4)
+_LORA = Needs(memory=56, other=1.0e9, disk=8, seconds=1.7)
+"""Measured on SmolLM2-135M at level quick, while other programs used the same two cores."""
 
 
 def choose(chapter: str, config: Any, level: str) -> TrainingSize:
@@ -113,23 +127,54 @@ def choose(chapter: str, config: Any, level: str) -> TrainingSize:
     chapter: "sft" or "lora". level: "smoke", "quick" or "standard". For a model that is not tiny it prints the memory, disk
     and time that the chapter needs. Raises InputError when memory or disk is not there.
     """
-    parameters = parameters_in(config)
+    size = {"sft": _sft, "lora": _lora}[chapter](parameters_in(config), level == "standard")
+    size.require()
+    return size
+
+
+def _sft(parameters: int, longer: bool) -> TrainingSize:
     if parameters < TINY:
-        return _TINY[chapter][level]
-    require(**needs(chapter, parameters))
-    return _PRETRAINED[chapter][level]
+        steps, repeated = (300, 300) if longer else (100, 20)
+        return TrainingSize(parameters, _SFT, steps, 24, 8e-3, 10, repeated, 0.1, 0.5, questions=72, rows_by_numpy=24)
+    steps, repeated = (54, 12) if longer else (18, 3)
+    return TrainingSize(parameters, _SFT, steps, 4, 1e-4, 4, repeated, 0.7, 0.8, questions=8, rows_by_numpy=2)
 
 
-def needs(chapter: str, parameters: int) -> dict[str, float]:
-    """Memory and disk in bytes and the seconds that a chapter needs, as arguments of resources.require."""
-    factors = _NEEDS[chapter]
-    return {
-        "memory": factors.memory * parameters + factors.other,
-        "disk": factors.disk * parameters,
-        "seconds": factors.seconds * parameters / 1e6,
-    }
+def _lora(parameters: int, longer: bool) -> TrainingSize:
+    if parameters < TINY:
+        steps, batch, repeated = (150, 16, 60) if longer else (48, 8, 12)
+        return TrainingSize(parameters, _LORA, steps, batch, 1e-2, 5, repeated, 0.1, 0.5, questions=16, rows_by_numpy=batch)
+    steps, repeated = (48, 12) if longer else (12, 4)
+    return TrainingSize(parameters, _LORA, steps, 4, 2e-3, 2, repeated, 0.8, 0.95, questions=8, rows_by_numpy=2)
 
 
 def format_share(share: float) -> str:
     """A share as words: "a tenth", "half", or "70%"."""
     return {0.1: "a tenth", 0.5: "half"}.get(share, f"{share:.0%}")
+
+
+def parameters_of(model: str) -> int:
+    """The number of parameters of a model that `folder_of` knows; see parameters_in."""
+    return parameters_in(AutoConfig.from_pretrained(folder_of(model)))
+
+
+def parameters_in(config: Any) -> int:
+    """The number of parameters of a decoder with this configuration, tied embeddings counted once.
+
+    Exact for Qwen2 and Llama; other decoders have about as many.
+    """
+    return Model(
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        intermediate=config.intermediate_size,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        vocabulary=config.vocab_size,
+        tied=bool(config.tie_word_embeddings),
+        qkv_bias=config.model_type == "qwen2",
+    ).parameters()
+
+
+def is_tiny(model: str) -> bool:
+    """Whether the model has fewer parameters than TINY."""
+    return parameters_of(model) < TINY
