@@ -7,7 +7,7 @@ import pytest
 from xpulab import files
 from xpulab.chapters.checkpoints.resume_plan import plan_for
 from xpulab.chapters.shared import models, resources
-from xpulab.chapters.shared.training_size import is_tiny, parameters_of
+from xpulab.chapters.shared.training_size import parameters_of
 from xpulab.errors import InputError
 
 pytestmark = pytest.mark.integration
@@ -28,12 +28,12 @@ def large(tmp_path):
 @pytest.mark.parametrize("model", sorted(path.name for path in (files.DATA / "models").iterdir() if path.is_dir()))
 def test_the_number_of_parameters_is_that_of_the_model(model):
     assert parameters_of(model) == sum(weight.size for weight in models.new_model(model, 0).parameters())
-    assert is_tiny(model)
+    assert plan_for(model, "quick").is_tiny
 
 
 def test_tied_embeddings_count_once(large):
     assert parameters_of(large) == 134_515_008
-    assert not is_tiny(large)
+    assert not plan_for(large, "quick").is_tiny
 
 
 @pytest.mark.parametrize(("level", "steps"), [("quick", 4), ("standard", 12)])

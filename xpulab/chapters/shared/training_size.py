@@ -173,8 +173,3 @@ def parameters_in(config: Any) -> int:
         tied=bool(config.tie_word_embeddings),
         qkv_bias=config.model_type == "qwen2",
     ).parameters()
-
-
-def is_tiny(model: str) -> bool:
-    """Whether the model has fewer parameters than TINY."""
-    return parameters_of(model) < TINY
