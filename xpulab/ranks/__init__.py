@@ -66,7 +66,7 @@ def run(
     outcome = Watch(n, time_limit, job).run(lambda address: _starter(launch)(address, n, device, _base(n, device)))
     if not outcome.succeeded:
         raise failure_of(outcome) from None
-    values = [serialize.loads_result(each.rank, each.value) for each in outcome.ranks]
+    values = [serialize.loads_result(each.rank, each.value or b"") for each in outcome.ranks]
     return Results(values, [each.printed for each in outcome.ranks])
 
 

@@ -17,6 +17,7 @@ import signal
 import sys
 import traceback
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
@@ -110,6 +111,7 @@ def _take_environment(job: Job, address: str) -> None:
         else:
             os.environ[name] = value
     for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, TextIOWrapper)
         stream.reconfigure(line_buffering=True)  # what was printed before a kill must be in the log
 
 

@@ -37,7 +37,7 @@ class RankReport:
     printed: str
 
 
-class _Failure:
+class _Failure(BaseException):
     """What both exceptions are: the rank that is the root cause (None: no rank can be singled out), and a report of each."""
 
     def __init__(self, root_cause: int | None, why: str, reports: Sequence[RankReport], launcher_log: str = "") -> None:
