@@ -50,6 +50,8 @@ class Provisioner(LocalProvisioner):
     pid: the kernel's process, which leads a process group of its own. process: a warm.Worker, or a subprocess.Popen.
     """
 
+    process: Any
+
     async def launch_kernel(self, cmd: list[str], **options: Any) -> KernelConnectionInfo:
         """cmd: that of a cold kernel. options: as of subprocess.Popen; a worker takes env, cwd, stdout and stderr from them."""
         if _CONSTANTS & {options.get("stdout"), options.get("stderr")}:
@@ -157,20 +159,22 @@ def run_kernel(payload: bytes) -> None:
     import ipykernel.kernelapp
 
     from xpulab.warm.measured import MeasuredKernel
+    from xpulab.warm.worker import log_handlers
 
-    sys.argv[:] = [importlib.util.find_spec("ipykernel_launcher").origin, *json.loads(payload)]
+    launcher = importlib.util.find_spec("ipykernel_launcher")
+    assert launcher is not None and launcher.origin is not None
+    sys.argv[:] = [launcher.origin, *json.loads(payload)]
     sys.path.remove("")  # IPython puts it where it belongs
-    logs: dict[Any, list[logging.Handler]] = {sys.stdout: [], sys.stderr: []}
-    for handler in filter(None, (reference() for reference in logging._handlerList)):
-        logs.get(getattr(handler, "stream", None), []).append(handler)
+    logs: dict[Any, list[logging.StreamHandler]] = {sys.stdout: [], sys.stderr: []}
+    for handler in log_handlers():
+        if isinstance(handler, logging.StreamHandler):
+            logs.get(handler.stream, []).append(handler)
     app = ipykernel.kernelapp.IPKernelApp.instance(
         parent_handle=os.getppid(),  # a default that it reads at its import
         kernel_class=MeasuredKernel,
     )
     app.initialize()
-    for handlers, stream in zip(
-        logs.values(), (sys.stdout, sys.stderr), strict=True
-    ):  # now the kernel's, which go into the notebook
+    for handlers, stream in zip(logs.values(), (sys.stdout, sys.stderr), strict=True):  # now the kernel's, for the notebook
         for handler in handlers:
             handler.setStream(stream)
     if matplotlib := sys.modules.get("matplotlib"):  # reads the variable, which the kernel has set, at its import

@@ -165,7 +165,7 @@ class _Server:
         try:
             pid = os.fork()
         except OSError as error:
-            requester.connection.send(protocol.packet(protocol.REFUSED, error.errno))
+            requester.connection.send(protocol.packet(protocol.REFUSED, error.errno or 0))
             pid = -1
         if pid:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)

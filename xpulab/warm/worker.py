@@ -30,6 +30,7 @@ import time
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import Any
 
 from xpulab.records.usable import whole_cores
@@ -66,7 +67,7 @@ def run(request: Request, imports: AfterImports) -> None:
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
         status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
-    threading._shutdown()
+    threading._shutdown()  # type: ignore[attr-defined] # what Python itself calls; typeshed leaves it out
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # closed, or no process reads it
@@ -103,6 +104,7 @@ def _become(request: Request, imports: AfterImports) -> Any:
     sys.path[:] = ["", *dict.fromkeys(_pythonpath()), *imports.path]
     sys.modules["__main__"] = types.ModuleType("__main__")
     for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, TextIOWrapper)
         stream.reconfigure(line_buffering=stream is sys.stderr or os.isatty(stream.fileno()))
     random.seed()
     if numpy := sys.modules.get("numpy"):
@@ -130,14 +132,18 @@ def _set_locale() -> None:
 
 def _move_log_files(folder: str) -> None:
     """Log files that imports have opened: each worker has its own in its working folder, from the first line on."""
-    for reference in logging._handlerList:
-        handler = reference()
+    for handler in log_handlers():
         if isinstance(handler, logging.FileHandler):
             handler.flush()
             if handler.stream is not None:
                 handler.stream.close()
                 handler.stream = None  # opened again when something is logged
             handler.baseFilename = os.path.join(folder, os.path.basename(handler.baseFilename))
+
+
+def log_handlers() -> list[logging.Handler]:
+    """All that exist; the public functions know those of one logger, or those with a name."""
+    return [handler for reference in logging._handlerList if (handler := reference())]  # type: ignore[attr-defined]
 
 
 def _renew_paddle() -> None:
