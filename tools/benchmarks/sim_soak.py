@@ -53,8 +53,9 @@ def work(rank: int, killed_rank: int | None) -> None:
         dist.alltoall_single(got, parts)
         np.testing.assert_array_equal(got.numpy()[:, 0], np.arange(RANKS))
         received = paddle.zeros([300_000])
+        send: Any = dist.isend  # whose annotation P2POp does not accept
         messages = [
-            dist.P2POp(dist.isend, paddle.full([300_000], float(rank)), (rank + 1) % RANKS),
+            dist.P2POp(send, paddle.full([300_000], float(rank)), (rank + 1) % RANKS),
             dist.P2POp(dist.irecv, received, (rank - 1) % RANKS),
         ]
         for task in dist.batch_isend_irecv(messages):

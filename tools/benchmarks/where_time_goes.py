@@ -133,7 +133,7 @@ def format_table(rows: Sequence[tuple[str, Spent]], more: Sequence[Sequence[str]
 
 def _format_spent(spent: Spent) -> tuple[str, ...]:
     if spent.processor is None or spent.waiting is None:
-        used = (NOT_MEASURED,) * 4
+        used: tuple[str, ...] = (NOT_MEASURED,) * 4
     else:
         numbers = (spent.processor.kernel, spent.processor.ranks, spent.processor.children, spent.waiting)
         used = tuple(f"{number:.1f}" for number in numbers)
