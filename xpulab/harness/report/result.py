@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +15,9 @@ from xpulab.devices import JUDGED
 from xpulab.doctor.meant import Lost
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
-from xpulab.records.digests import digest_of_check
 from xpulab.records.node import node_name
 from xpulab.records.proof import Proof
-from xpulab.records.record import Record, RunContext
+from xpulab.records.record import Record, Row, RunContext
 
 SCHEMA = 1
 
@@ -36,6 +37,11 @@ SCOPE = {
     "accounting, process groups); it says nothing about Kunlun's kernels, its collective library or the speed of a card.",
 }
 """By device: what a green run on it says, and what it does not. It stands in every report."""
+
+_DIGEST_BYTES = 8
+"""Two different values have the same digest with a probability of 2^-64."""
+_RIGHT = ("passed", "fixed")
+_LOSS = "loss"
 
 DEFECTS = frozenset({"known", "fixed"})
 """The outcomes of checks that are about a listed defect of the software."""
@@ -221,6 +227,33 @@ def _check(record: Record) -> dict[str, Any]:
             for row in record.rows
         ],
     }
+
+
+def digest_of_check(record: Record) -> str | None:
+    """All that a check measured as 16 hexadecimal digits, equal in two runs that measured the same to the last bit.
+
+    None for a check that compared nothing that must repeat. Of a check against baselines it covers the losses, since rates and
+    memory do not repeat; of others what is right, as what is wrong because of a known issue may be what was in memory before.
+    """
+    parts = list(_measured(record) if record.measurements else _right(record))
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest() if parts else None
+
+
+def _measured(record: Record) -> Iterator[tuple[str, object]]:
+    for measurement in record.measurements:
+        if measurement.kind == _LOSS:
+            yield measurement.case, measurement.values
+
+
+def _right(record: Record) -> Iterator[tuple[str, object]]:
+    for each in record.rows or (record,):
+        if each.outcome in _RIGHT:
+            yield each.case if isinstance(each, Row) else "", each.digest or _stable(each.measured)
+
+
+def _stable(measured: float | str | None) -> float | str | None:
+    """Of an exception, which has no digest, only the type: the message may name a temporary folder."""
+    return measured.partition(":")[0] if isinstance(measured, str) else measured
 
 
 def _storable(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from xpulab.records.digests import digest_of_check
+from xpulab.harness.report.result import digest_of_check
 from xpulab.records.record import Measurement, Record, Row
 
 SIMPLE = Record("demo.sum", "passed", "", 0.25, "< 1", "rejected", 0.1, digest="aa" * 8)
