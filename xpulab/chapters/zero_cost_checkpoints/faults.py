@@ -92,17 +92,3 @@ def background_save_copies_too_little(copied, tensors):
 def file_averages_otherwise() -> None:
     """The file to take home has another default for the average than the lesson."""
     replace_in_file("data/take_home/zero_cost_saver.py", "keep=0.75", "keep=0.5")
-
-
-@fault(
-    detected_by=("zero-cost-checkpoint.paddleformers",),
-    wraps="paddleformers.trainer.utils.zero_cost_checkpoint:ZeroCostCheckpointEMAProcessor.ema_accumulate",
-    not_run="it compares where PaddleFormers is installed only, which PaddleNLP 3.0.0b4 excludes",
-)
-def state_averaged_twice(real, self, *given):
-    """The worker of PaddleFormers adds each state to the average twice.
-
-    In an environment with PaddleFormers 1.2.0 it was detected on the CPU, and without it the check was as it should be.
-    """
-    real(self, *given)
-    return real(self, *given)
