@@ -35,7 +35,7 @@ def links(
 
     Exit code 0: all nodes work together, 1: they do not, 2: no task could be started.
     """
-    from xpulab.fleet.across import slurm, verdict
+    from xpulab.fleet.across import verdict
     from xpulab.fleet.across.run import Asked, run
     from xpulab.fleet.shell_words import shell_words
 
@@ -43,7 +43,7 @@ def links(
         nodes=nodes,
         device=device,
         cards=cards,
-        python=shell_words("--python", python) or slurm.default_python(),
+        python=shell_words("--python", python) or (sys.executable,),
         options=shell_words("--engine-options", options),
         start_seconds=start_limit,
         trial_seconds=limit,

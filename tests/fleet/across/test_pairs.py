@@ -9,8 +9,6 @@ import pytest
 from xpulab.fleet.across.pairs import all_pairs, neighbours, rounds, slow, typical
 from xpulab.fleet.across.search import LINK, NODE
 
-pytestmark = pytest.mark.unit
-
 
 def nodes(n):
     return [f"node{number:04}" for number in range(1, n + 1)]

@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from xpulab.fleet.across.links import LATE, PASSED, Group, Setup
-from xpulab.fleet.across.node import running
-from xpulab.fleet.across.node.member import Job
-from xpulab.fleet.across.node.running import Running, new_folder
-from xpulab.fleet.across.node.seats import seats_of
+from xpulab.fleet.across.node import rank as ranks_of_a_task
+from xpulab.fleet.across.node.job import Job
+from xpulab.fleet.across.node.rank import Running, new_folder
+from xpulab.fleet.across.node.task import seat_of
 from xpulab.ranks import environment
 
 pytestmark = pytest.mark.integration
@@ -21,15 +21,15 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def start(monkeypatch):
     """A function that starts rank `local` of two on one node in a new process."""
-    monkeypatch.setattr(running, "FORKED", ())
+    monkeypatch.setattr(ranks_of_a_task, "FORKED", ())
     started = []
     with environment.held_ports(1) as (port,):
         pass  # the ranks themselves take it, and the next ones
 
     def begin(local):
         setup = Setup("cpu", 2, {"a": environment.HOST}, 0, 60.0, 60.0)
-        seats = seats_of(Group(1, ("a",), port, False), setup)
-        job = Job(seats.seat("a", local, local), seats.meeting, 0, 60.0, False, new_folder())
+        seat, meeting = seat_of(Group(1, ("a",), port, False), setup, "a", local, card=local)
+        job = Job(seat, meeting, 0, 60.0, False, new_folder())
         started.append(Running(1, "a", job, 60.0))
         return started[-1], Path(job.folder)
 
@@ -41,7 +41,7 @@ def start(monkeypatch):
 def members():
     """The processes of ranks that this process has started."""
     found = psutil.Process().children(recursive=True)
-    return [each for each in found if "xpulab.fleet.across.node.member" in " ".join(each.cmdline())]
+    return [each for each in found if "xpulab.fleet.across.node.rank" in " ".join(each.cmdline())]
 
 
 def read_until_the_end(rank):

@@ -9,7 +9,6 @@ import pytest
 
 from xpulab.fleet.across.search import GROUP, LINK, NODE, PAIR, UNSTABLE, Finding, search
 
-pytestmark = pytest.mark.unit
 SIZES = (2, 3, 4, 8, 17, 100, 1000)
 
 

@@ -1,4 +1,4 @@
-"""Trials of groups: what is told to the tasks, what their reports mean, ports in use, tasks that end or do not answer."""
+"""Trials of groups: lines to and from tasks, what their reports mean, ports in use, tasks that end or do not answer."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from dataclasses import asdict
 import pytest
 
 from xpulab.fleet.across import links
-from xpulab.fleet.across.judged import judged
-from xpulab.fleet.across.links import KILLED, LATE, PASSED, STOPPED, WRONG, CheckLine, RankReport, Setup
+from xpulab.fleet.across.links import KILLED, LATE, PASSED, STOPPED, WRONG, RankReport, Setup
 from xpulab.fleet.across.step import GONE
-from xpulab.fleet.across.trials import Trials
+from xpulab.fleet.across.trials import Trials, judge
 
-pytestmark = pytest.mark.unit
 NODES = ("node1", "node2", "node3")
 ONE_HOST = Setup("cpu", 1, dict.fromkeys(NODES, "127.0.0.1"), 0, 0.05, 0.05)
 
 
 def report(rank, outcome=PASSED, trial=1, steps=5, bad=0, reason="why"):
-    lines = tuple(CheckLine(f"check{number}", "failed", "") for number in range(bad))
+    lines = tuple({"name": f"check{number}", "outcome": "failed", "detail": ""} for number in range(bad))
     return RankReport(trial, rank, NODES[rank], outcome, "" if outcome == PASSED else reason, "s", steps, lines, 3, {}, {}, "")
 
 
@@ -39,9 +37,7 @@ class FakeTasks:
 
 
 def reports(*given):
-    return [
-        lambda group, each=each: (links.REPORT, {**asdict(each), "trial": group.number, "task": each.rank}) for each in given
-    ]
+    return [lambda group, each=each: (links.REPORT, {**asdict(each), "trial": group.number}) for each in given]
 
 
 def test_a_group_passes_when_all_of_its_ranks_do():
@@ -98,5 +94,23 @@ def test_a_task_that_does_not_answer_is_waited_for_once():
     ],
 )
 def test_the_reports_point_to_a_node_only_when_it_is_unlike_the_others(given, suspect, reason):
-    finding = judged(NODES, 1, given, {})
+    finding = judge(NODES, 1, given, {})
     assert (finding.passed, finding.suspect, finding.reason) == (False, suspect, reason)
+
+
+def test_a_long_message_arrives_in_lines_that_srun_does_not_divide():
+    lines = list(links.lines_of(3, links.READY, {"problem": "x" * 5000}))
+    assert len(lines) > 5 and max(map(len, lines)) < 1000
+    reader = links.Reader()
+    *early, last = [reader.read(line) for line in lines]
+    assert set(early) == {None} and last == (links.READY, {"problem": "x" * 5000})
+
+
+def test_messages_of_several_tasks_may_be_mixed_with_each_other_and_with_other_lines():
+    reader, found = links.Reader(), []
+    both = [list(links.lines_of(task, links.READY, {"problem": str(task) * 1000})) for task in (0, 1)]
+    for pair in zip(*both, strict=True):
+        for line in (*pair, "I1122 tcp_store.cc:336] create libuv server\n"):
+            if message := reader.read(line):
+                found.append(message[1]["problem"][0])
+    assert found == ["0", "1"]

@@ -25,16 +25,16 @@ KIND, *NAMED = next((each for each in FAULTS if MINE in each), FAULTS[0])
 
 
 def main() -> None:
-    from xpulab.fleet.across.node import meeting, running, task
+    from xpulab.fleet.across.node import meeting, rank, task
 
     trial = []
-    seats_of, work, connect = task.seats_of, running.work, meeting.socket.create_connection
+    seat_of, work, connect = task.seat_of, rank.work, meeting.socket.create_connection
 
-    def noted(group, setup):
+    def noted(group, *place, **more):
         trial[:] = group.nodes
         if KIND == "end" and MINE in NAMED:
             os.kill(os.getpid(), signal.SIGKILL)
-        return seats_of(group, setup)
+        return seat_of(group, *place, **more)
 
     def connected(address, timeout=None):
         if KIND == "firewall" and NAMED[0] in (MINE, trial[0]):
@@ -46,7 +46,7 @@ def main() -> None:
             break_sums()
         return work(job, notes)
 
-    task.seats_of, running.work, meeting.socket.create_connection = noted, worked, connected
+    task.seat_of, rank.work, meeting.socket.create_connection = noted, worked, connected
     if KIND == "import" and MINE in NAMED:
         sys.modules["paddle"] = None
     module = sys.argv[sys.argv.index("-m") + 1]

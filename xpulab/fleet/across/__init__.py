@@ -2,8 +2,7 @@
 
 search    the search: a pure function over a callable that tries a group of nodes
 pairs     all pairs of nodes in rounds, and the rates of their links
-slurm     names and addresses of nodes, and the command line of srun
-step      the running step of the job: a task for each card, lines in and lines out
+step      the step of Slurm that runs meanwhile: a task for each card, lines in and lines out
 trials    a trial of groups of nodes: starts ranks there, waits, says what was wrong
 verdict   what was found, as text and as JSON
 

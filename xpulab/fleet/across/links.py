@@ -1,13 +1,13 @@
 """The lines between `xpulab fleet links` and the tasks that it starts on the nodes: JSON, in parts that srun does not divide.
 
 srun sends each line of its standard input to every task, and passes on each line that a task prints, whole when it is shorter
-than 1024 bytes. So a longer message is sent in numbered parts. What else a task prints is left out.
+than 1024 bytes. So a longer message is sent in parts. What else a task prints is left out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +24,10 @@ still at work at the time limit; STOPPED, it was still at work when the trial wa
 
 _MARK = "xpulab-links"
 _PART = 700
+_MORE, _LAST = "+", "."
+
+Message = tuple[str, dict[str, Any]]
+"""The kind of a message, and its fields."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,9 @@ class Group:
     """
 
     number: int
-    nodes: tuple[str, ...]
+    nodes: Sequence[str]
     port: int
     rates: bool
-
-
-@dataclass(frozen=True)
-class CheckLine:
-    """A check that did not pass. outcome: failed or broken. detail: what was measured and expected, or why it is broken."""
-
-    name: str
-    outcome: str
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -69,8 +64,9 @@ class RankReport:
     """What became of one rank in a trial.
 
     outcome: one of PASSED to STOPPED. reason: one line, "" when it passed. step: what it did last. steps: how many it began.
-    bad: its checks that did not pass, the first ten. passed: how many did. skipped: reasons by the names of checks.
-    rates: GB/s by name. printed: the end of what it printed, when it did not pass.
+    bad: its checks that did not pass, the first ten: name; outcome, failed or broken; detail, what was measured and expected,
+    or why it is broken. passed: how many did. skipped: reasons by the names of checks. rates: GB/s by name.
+    printed: the end of what it printed, when it did not pass.
     """
 
     trial: int
@@ -80,51 +76,45 @@ class RankReport:
     reason: str
     step: str
     steps: int
-    bad: tuple[CheckLine, ...]
+    bad: Sequence[Mapping[str, str]]
     passed: int
     skipped: Mapping[str, str]
     rates: Mapping[str, float]
     printed: str
 
 
-def dumps(kind: str, body: Any) -> str:
-    """A message to all tasks: one line. body: a dataclass of this module."""
+def dumps(kind: str, body: Setup | Group) -> str:
+    """A message to all tasks: one line."""
     return json.dumps({"kind": kind, **asdict(body)})
 
 
-def loads(line: str) -> tuple[str, dict[str, Any]]:
-    """The kind and the fields of a message to all tasks."""
-    fields = json.loads(line)
+def loads(text: str) -> Message:
+    """The message in a text of dumps."""
+    fields = json.loads(text)
     return fields.pop("kind"), fields
 
 
-def report_of(fields: Mapping[str, Any]) -> RankReport:
-    """The report in the fields of a message."""
-    return RankReport(**{**fields, "bad": tuple(CheckLine(**each) for each in fields["bad"])})
-
-
-def lines_of(task: int, number: int, kind: str, body: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a message from a task; number: how many messages it has sent before."""
-    text = json.dumps({"kind": kind, "task": task, **body})
-    parts = [text[at : at + _PART] for at in range(0, len(text), _PART)]
-    for place, part in enumerate(parts, start=1):
-        yield f"{_MARK} {task} {number} {place}/{len(parts)} {part}\n"
+def lines_of(task: int, kind: str, body: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a message from a task."""
+    text = json.dumps({"kind": kind, **body})
+    for at in range(0, len(text), _PART):
+        yield f"{_MARK} {task} {_MORE if at + _PART < len(text) else _LAST} {text[at : at + _PART]}\n"
 
 
 class Reader:
-    """Puts the messages of all tasks together from the lines that arrive."""
+    """Puts the messages of all tasks together from the lines that arrive: those of one task are in order."""
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[str, str], list[str]] = {}
+        self._begun: dict[str, str] = {}
 
-    def read(self, line: str) -> tuple[str, dict[str, Any]] | None:
-        """The kind and the fields of the message that this line completes; None while there is none, and for other lines."""
+    def read(self, line: str) -> Message | None:
+        """The message that this line completes; None while there is none, and for other lines."""
         mark, _, rest = line.rstrip("\n").partition(" ")
         if mark != _MARK:
             return None
-        task, number, place, part = rest.split(" ", 3)
-        parts = self._parts.setdefault((task, number), [])
-        parts.append(part)
-        if place.split("/")[0] != place.split("/")[1]:
-            return None
-        return loads("".join(self._parts.pop((task, number))))
+        task, more, part = rest.split(" ", 2)
+        text = self._begun.pop(task, "") + part
+        if more == _LAST:
+            return loads(text)
+        self._begun[task] = text
+        return None

@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from xpulab.devices import DEVICES, MOST_CARDS
 from xpulab.errors import InputError
-from xpulab.fleet.across import links, pairs, slurm
-from xpulab.fleet.across.links import Setup
+from xpulab.fleet.across import links, pairs
+from xpulab.fleet.across.links import Message, Setup
 from xpulab.fleet.across.search import LINK, NODE, PAIR, UNSTABLE, Finding, RootCause, search
-from xpulab.fleet.across.step import GONE, Step
+from xpulab.fleet.across.step import GONE, Step, addresses, hostnames, srun
 from xpulab.fleet.across.trials import Outcome, Trials
 from xpulab.fleet.across.verdict import Verdict
 
@@ -48,7 +49,7 @@ def run(asked: Asked, say: Callable[[str], None]) -> Verdict:
     if not 1 <= asked.cards <= MOST_CARDS:
         raise InputError(f"--cards {asked.cards}: choose 1 to {MOST_CARDS}")
     started = time.monotonic()
-    command = slurm.srun(asked.nodes, asked.cards, asked.python, asked.options, os.environ)
+    command = srun(asked.nodes, asked.cards, asked.python, asked.options, os.environ)
     with Step(command, os.environ) as step:
         tasks = _Tasks(step, asked)
         say(f"{len(tasks.nodes)} nodes have started: {', '.join(tasks.nodes[:8])}{' ...' if len(tasks.nodes) > 8 else ''}")
@@ -84,9 +85,9 @@ class _Tasks:
         self._ready: set[int] = set()
         place = self._first_place()
         self.step_name = place["step"]
-        self.nodes = slurm.hostnames(place["step_nodes"])
+        self.nodes = hostnames(place["step_nodes"])
         limits = (asked.start_seconds, asked.trial_seconds)
-        self.setup = Setup(asked.device, asked.cards, slurm.addresses(self.nodes), asked.seed, *limits)
+        self.setup = Setup(asked.device, asked.cards, addresses(self.nodes), asked.seed, *limits)
         step.tell(links.SETUP, self.setup)
 
     def wait_until_ready(self) -> list[str]:
@@ -105,24 +106,24 @@ class _Tasks:
         """The nodes that cannot be tried."""
         return [RootCause(NODE, (node,), reason, _NEVER_WORKED) for node, reason in self._problems.items()]
 
-    def _first_place(self) -> dict[str, str]:
+    def _first_place(self) -> dict[str, Any]:
         while (left := self._end - time.monotonic()) > 0:
             message = self._step.next(left)
             if message is not None and message[0] == GONE and not message[1]["node"]:
                 raise InputError(f"no task has started. {self._step.errors()}")
             self._take(message)
             if message is not None and message[0] == links.HELLO:
-                return message[1]["place"]
+                return message[1]
         raise InputError(
             f"no task has started within {self._asked.start_seconds:.0f} s (--start-limit). srun:\n{self._step.errors()}"
         )
 
-    def _take(self, message: tuple[str, dict] | None) -> None:
+    def _take(self, message: Message | None) -> None:
         if message is None:
             return
         kind, fields = message
         if kind == links.HELLO:
-            self._node_of[fields["task"]] = fields["place"]["node"]
+            self._node_of[fields["task"]] = fields["node"]
         elif kind == links.READY:
             self._ready.add(fields["task"])
             if fields["problem"]:

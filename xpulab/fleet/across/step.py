@@ -1,4 +1,4 @@
-"""The running step: srun with a task for each card, its messages in the order in which they arrive, and its end."""
+"""The step of Slurm: nodes and their addresses, srun with a task for each card, its messages as they arrive, and its end."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import IO
 
 from xpulab.errors import InputError
-from xpulab.fleet.across import links, slurm
+from xpulab.fleet.across import links
+from xpulab.fleet.across.links import Group, Message, Setup
+
+TASK = "xpulab.fleet.across.node"
 
 GONE = "gone"
 """A kind of message of the step itself: a task has ended. Its fields: node, and reason as srun says it; node "" for all."""
@@ -21,8 +24,8 @@ GONE = "gone"
 _END_SECONDS = 10.0
 _TASK_ENDED = re.compile(r"^srun: error: (?P<node>[^\s:]+): tasks? [\d,\-]+: (?P<reason>.+)$")
 _KEPT_LINES = 40
-
-Message = tuple[str, dict[str, Any]]
+_SECONDS = 30
+_FIELD = re.compile(r"\b(NodeName|NodeAddr)=(\S+)")
 
 
 class Step:
@@ -59,7 +62,7 @@ class Step:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def tell(self, kind: str, body: Any) -> None:
+    def tell(self, kind: str, body: Setup | Group) -> None:
         """Send a message to all tasks; nothing happens when the step has ended."""
         assert self._srun.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -83,7 +86,8 @@ class Step:
         with contextlib.suppress(BrokenPipeError):
             self._srun.stdin.close()
         if not self._ends() and self._step:
-            slurm.cancel(self._step)
+            command = ["scancel", "--signal=KILL", self._step]
+            subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
         for number in (signal.SIGTERM, signal.SIGKILL):
             if not self._ends():
                 with contextlib.suppress(ProcessLookupError):
@@ -107,7 +111,7 @@ class Step:
         for line in lines:
             if message := reader.read(line):
                 if message[0] == links.HELLO:
-                    self._step = message[1]["place"]["step"]
+                    self._step = message[1]["step"]
                 self._messages.put(message)
         self._messages.put((GONE, {"node": "", "reason": "srun has ended"}))
 
@@ -116,3 +120,66 @@ class Step:
             self._errors.append(line.rstrip())
             if ended := _TASK_ENDED.match(line.rstrip()):
                 self._messages.put((GONE, {"node": ended["node"], "reason": ended["reason"]}))
+
+
+def hostnames(nodes: str) -> tuple[str, ...]:
+    """The nodes in a list such as node[1-3]. Raises InputError for a list that Slurm does not understand."""
+    return tuple(_run("scontrol", "show", "hostnames", nodes).split())
+
+
+def addresses(nodes: Sequence[str]) -> dict[str, str]:
+    """The address of each node by its name: NodeAddr, because the name of a node need not be the name of a host."""
+    found: dict[str, str] = {}
+    name = ""
+    for key, value in _FIELD.findall(_run("scontrol", "--oneliner", "show", "node", ",".join(nodes))):
+        if key == "NodeName":
+            name = value
+        else:
+            found[name] = value
+    return {node: found.get(node, node) for node in nodes}
+
+
+def srun(nodes: str, cards: int, python: Sequence[str], options: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The command line that starts a task for each card.
+
+    nodes: a list of nodes, a number of them, or "" for those of the allocation that this process runs in. python: the
+    words that start the interpreter on the nodes. options: more options of srun. Raises InputError without nodes.
+    """
+    if nodes.isdigit():
+        count, chosen = int(nodes), []
+    elif nodes or environment.get("SLURM_JOB_NODELIST"):
+        names = hostnames(nodes or environment["SLURM_JOB_NODELIST"])
+        count, chosen = len(names), [f"--nodelist={','.join(names)}"]
+    else:
+        raise InputError("no nodes: give --nodes LIST or --nodes NUMBER, or call it in a job of Slurm, whose nodes are taken")
+    if count < 1:
+        raise InputError(f"--nodes {nodes}: give a list of nodes, or a number of at least 1")
+    inside = ["--overlap"] if "SLURM_JOB_ID" in environment else []
+    return [
+        "srun",
+        f"--nodes={count}",
+        *chosen,
+        f"--ntasks={count * cards}",
+        f"--ntasks-per-node={cards}",
+        "--job-name=xpulab-links",
+        "--kill-on-bad-exit=0",
+        "--wait=0",
+        "--mpi=none",
+        *inside,
+        *options,
+        *python,
+        "-m",
+        TASK,
+    ]
+
+
+def _run(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+    except FileNotFoundError as error:
+        raise InputError(f"{command[0]}: not found; this needs Slurm's commands on the PATH") from error
+    except subprocess.TimeoutExpired as error:
+        raise InputError(f"{' '.join(command)}: no answer within {_SECONDS} s; is slurmctld up? See `scontrol ping`") from error
+    if done.returncode:
+        raise InputError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout

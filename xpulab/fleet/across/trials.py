@@ -8,13 +8,12 @@ from __future__ import annotations
 import time
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from xpulab.fleet.across import links
-from xpulab.fleet.across.judged import judged
-from xpulab.fleet.across.links import Group, RankReport, Setup
+from xpulab.fleet.across.links import KILLED, LATE, PASSED, RAISED, STOPPED, WRONG, Group, Message, RankReport, Setup
 from xpulab.fleet.across.search import Finding
 from xpulab.fleet.across.step import GONE
 
@@ -26,14 +25,16 @@ _GRACE_SECONDS = 2.0
 """After a rank has failed, the others get this long to fail, too, for a reason of their own."""
 _ANSWER_SECONDS = 10.0
 """A task reports a rank that is late at its time limit; it does not answer when nothing has come by this much later."""
-_ENDS_A_TRIAL = (links.RAISED, links.KILLED, links.LATE)
+_ENDS_A_TRIAL = (RAISED, KILLED, LATE)
+_CAUSES = (KILLED, LATE, RAISED, WRONG, STOPPED)
+"""Outcomes that fail a group. A rank that was killed is a better reason than one that lost its connection because of it."""
 
 
 class Tasks(Protocol):
     """The step, as trials need it."""
 
-    def tell(self, kind: str, body: Any) -> None: ...
-    def next(self, seconds: float) -> tuple[str, dict[str, Any]] | None: ...
+    def tell(self, kind: str, body: Setup | Group) -> None: ...
+    def next(self, seconds: float) -> Message | None: ...
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,16 @@ class _Open:
     """A trial that is not finished."""
 
     group: Group
+    ranks: int
     reports: list[RankReport] = field(default_factory=list)
     taken: str = ""
     stop_at: float = float("inf")
     stopped: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of its ranks have reported."""
+        return len(self.reports) == self.ranks
 
 
 class Trials:
@@ -78,40 +85,37 @@ class Trials:
     def together(self, groups: Sequence[tuple[str, ...]], rates: bool) -> list[Outcome]:
         """Try groups without a node in common at the same time. rates: measure them, too."""
         done: dict[tuple[str, ...], Outcome] = {}
-        for attempt in range(_PORT_ATTEMPTS):
-            left = [nodes for nodes in groups if nodes not in done]
-            if not left:
-                break
-            for trial, outcome in self._attempt(left, rates):
-                if not trial.taken or attempt + 1 == _PORT_ATTEMPTS:
-                    done[trial.group.nodes] = outcome
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            for outcome, port_taken in self._attempt([nodes for nodes in groups if nodes not in done], rates):
+                if not port_taken or attempt == _PORT_ATTEMPTS:
+                    done[outcome.nodes] = outcome
         found = [done[nodes] for nodes in groups]
         self.outcomes += found
         return found
 
-    def _attempt(self, groups: Sequence[tuple[str, ...]], rates: bool) -> list[tuple[_Open, Outcome]]:
+    def _attempt(self, groups: Sequence[tuple[str, ...]], rates: bool) -> Iterator[tuple[Outcome, bool]]:
+        """The outcome of each group, and whether one of its ports was in use."""
         started = time.monotonic()
-        trials = [_Open(self._next_group(nodes, rates)) for nodes in groups]
-        found = []
-        for trial in trials:
-            if not self.gone.keys() & set(trial.group.nodes):
-                self._tasks.tell(links.TRIAL, trial.group)
+        waiting = {}
+        for nodes in groups:
+            self._number += 1
+            self._slot = (self._slot + 1) % self._slots
+            group = Group(self._number, nodes, _FIRST_PORT + self._slot * self._ports, rates)
+            waiting[group.number] = _Open(group, len(nodes) * self._setup.cards)
+            if not self._gone_in(group):
+                self._tasks.tell(links.TRIAL, group)
         limit = started + self._setup.start_seconds + self._setup.trial_seconds + _ANSWER_SECONDS
-        waiting = {trial.group.number: trial for trial in trials}
         while waiting:
             for number, trial in list(waiting.items()):
                 if self._is_over(trial, limit):
                     del waiting[number]
-                    found.append((trial, self._outcome(trial, time.monotonic() - started)))
+                    yield self._outcome(trial, time.monotonic() - started), bool(trial.taken)
             if waiting:
                 until = min([limit, *(trial.stop_at for trial in waiting.values() if not trial.stopped)])
                 self._take(self._tasks.next(until - time.monotonic()), waiting)
-        return found
 
-    def _next_group(self, nodes: tuple[str, ...], rates: bool) -> Group:
-        self._number += 1
-        self._slot = (self._slot + 1) % self._slots
-        return Group(self._number, nodes, _FIRST_PORT + self._slot * self._ports, rates)
+    def _gone_in(self, group: Group) -> bool:
+        return not self.gone.keys().isdisjoint(group.nodes)
 
     def _is_over(self, trial: _Open, limit: float) -> bool:
         """Whether nothing more is to be waited for; ends the other ranks of a trial of which one has failed."""
@@ -119,10 +123,9 @@ class Trials:
         if not trial.stopped and now >= trial.stop_at:
             trial.stopped = True
             self._tasks.tell(links.STOP, trial.group)
-        complete = len(trial.reports) == len(trial.group.nodes) * self._setup.cards
-        return complete or bool(trial.taken) or bool(self.gone.keys() & set(trial.group.nodes)) or now >= limit
+        return trial.is_complete or bool(trial.taken) or self._gone_in(trial.group) or now >= limit
 
-    def _take(self, message: tuple[str, dict[str, Any]] | None, waiting: Mapping[int, _Open]) -> None:
+    def _take(self, message: Message | None, waiting: Mapping[int, _Open]) -> None:
         if message is None:
             return
         kind, fields = message
@@ -134,24 +137,50 @@ class Trials:
             waiting[fields["trial"]].taken = f"{fields['node']}: port {fields['ports'][0]} is in use"
         elif kind == links.REPORT and fields["trial"] in waiting:
             trial = waiting[fields["trial"]]
-            trial.reports.append(links.report_of({name: value for name, value in fields.items() if name != "task"}))
+            trial.reports.append(RankReport(**fields))
             if trial.reports[-1].outcome in _ENDS_A_TRIAL:
                 trial.stop_at = min(trial.stop_at, time.monotonic() + _GRACE_SECONDS)
 
     def _outcome(self, trial: _Open, seconds: float) -> Outcome:
+        nodes, cards = tuple(trial.group.nodes), self._setup.cards
         reports = tuple(sorted(trial.reports, key=lambda report: report.rank))
-        complete = len(reports) == len(trial.group.nodes) * self._setup.cards
-        if not complete and not trial.stopped:
+        if not trial.is_complete and not trial.stopped:
             self._tasks.tell(links.STOP, trial.group)
-        finding = judged(trial.group.nodes, self._setup.cards, reports, self.gone)
-        if trial.taken:
-            finding = Finding(False, trial.taken)
-        elif not complete and not self.gone.keys() & set(trial.group.nodes):  # the time was over
-            self._note_silent(trial.group.nodes, reports)
-        return Outcome(trial.group.nodes, finding, reports, seconds)
+        finding = Finding(False, trial.taken) if trial.taken else judge(nodes, cards, reports, self.gone)
+        if not (trial.taken or trial.is_complete or self._gone_in(trial.group)):  # the time was over
+            silent = dict.fromkeys(_silent(nodes, cards, reports), "its task does not answer")
+            self.gone.update(silent)  # a task that does not answer once is not waited for again
+        return Outcome(nodes, finding, reports, seconds)
 
-    def _note_silent(self, nodes: Sequence[str], reports: Sequence[RankReport]) -> None:
-        """A task that does not answer once is not waited for again."""
-        for node in nodes:
-            if sum(report.node == node for report in reports) < self._setup.cards:
-                self.gone.setdefault(node, "its task does not answer")
+
+def _silent(nodes: Sequence[str], cards: int, reports: Sequence[RankReport]) -> list[str]:
+    """The nodes of which not all ranks have reported."""
+    return [node for node in nodes if sum(report.node == node for report in reports) < cards]
+
+
+def judge(nodes: Sequence[str], cards: int, reports: Sequence[RankReport], gone: Mapping[str, str]) -> Finding:
+    """What the reports say of the group: whether it passed, else why, and the node that they point to.
+
+    gone: nodes whose task has ended or does not answer, with the reason.
+    """
+    for node in nodes:
+        if node in gone:
+            return Finding(False, f"{node}: {gone[node]}", node)
+    failed = [report for report in reports if report.outcome != PASSED]
+    if silent := _silent(nodes, cards, reports):
+        return Finding(False, f"{silent[0]}: its task does not answer", silent[0] if len(silent) == 1 else "")
+    if not failed:
+        return Finding(True)
+    first = min(failed, key=lambda report: (_CAUSES.index(report.outcome), _order(report), report.rank))
+    alike = {report.node for report in failed if _is_alike(report, first)}
+    return Finding(False, f"rank {first.rank} on {first.node}: {first.reason}", first.node if len(alike) == 1 else "")
+
+
+def _order(report: RankReport) -> int:
+    """Among ranks of one outcome the most telling first: the one that is late and has come less far is where the others wait,
+    and the one with the most wrong values is where they come from."""
+    return {LATE: report.steps, WRONG: -len(report.bad)}.get(report.outcome, 0)
+
+
+def _is_alike(report: RankReport, first: RankReport) -> bool:
+    return report.outcome == first.outcome and _order(report) == _order(first)

@@ -94,7 +94,7 @@ def format_root_cause(cause: RootCause) -> str:
 
 
 def _trial(outcome: Outcome) -> dict[str, Any]:
-    bad = [{"rank": report.rank, "node": report.node, **asdict(check)} for report in outcome.reports for check in report.bad]
+    bad = [{"rank": report.rank, "node": report.node, **check} for report in outcome.reports for check in report.bad]
     ranks = [
         {"rank": report.rank, "node": report.node, "outcome": report.outcome, "reason": report.reason, "step": report.step}
         for report in outcome.reports

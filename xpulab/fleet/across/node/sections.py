@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import paddle
@@ -16,7 +15,7 @@ import paddle.distributed as dist
 from xpulab.chapters.collectives.collective_calls import answer
 from xpulab.chapters.collectives.collective_cases import Case, declared, digest, held, undeclared
 from xpulab.checks import compare
-from xpulab.fleet.across.node.notes import Notes
+from xpulab.fleet.across.node.job import Job, Notes
 from xpulab.reference import data_parallel
 
 _EXACT_RANKS = {"bfloat16": 16, "float16": 128}
@@ -28,30 +27,19 @@ _LOSS_TOLERANCE = {"cpu": 1e-4, "sim": 1e-4, "gpu": 2e-2, "xpu": 2e-2}
 _BYTES = 4
 
 
-@dataclass(frozen=True)
-class Member:
-    """This rank. ranks: of the trial. cards: of each node. device: cpu, gpu, xpu or sim. seed: of the training's values."""
-
-    rank: int
-    ranks: int
-    cards: int
-    device: str
-    seed: int
-
-
-def run(me: Member, notes: Notes, with_rates: bool) -> None:
+def run(me: Job, notes: Notes) -> None:
     """All sections, one after the other."""
     if me.ranks > 1:
         _collectives(me, notes)
         _messages(me, notes)
     _training(me, notes)
-    if me.ranks > 1 and with_rates:
+    if me.ranks > 1 and me.rates:
         _rates(me, notes)
     if me.ranks > 1:
         _leave(me, notes)
 
 
-def _leave(me: Member, notes: Notes) -> None:
+def _leave(me: Job, notes: Notes) -> None:
     """No rank ends while another one still receives from it."""
     notes.step("barrier")
     dist.barrier()
@@ -60,14 +48,15 @@ def _leave(me: Member, notes: Notes) -> None:
     notes.check("all ranks are at the end", compare.equal(float(last), float(me.ranks)), compare.equal(1.0, float(me.ranks)))
 
 
-def _collectives(me: Member, notes: Notes) -> None:
+def _collectives(me: Job, notes: Notes) -> None:
+    rank, device = me.seat.rank, me.seat.device
     for case in cases(me.ranks):
         name = f"{case.kind} {case.op} {case.dtype}[{case.size}]".replace("  ", " ")
         if reason := _refused(case, me):
             notes.skip(name, reason)
             continue
         notes.step(name)
-        got, values = undeclared(answer(case, me.rank, None), case, me.device), held(case, me.rank, me.device)
+        got, values = undeclared(answer(case, rank, None), case, device), held(case, rank, device)
         if values is not None:  # a reduction is defined at its root only
             wrong = digest(np.append(values[1:], values[:1] + 1))  # each element is that of the next place
             notes.check(name, compare.equal(got, digest(values)), compare.equal(wrong, digest(values)))
@@ -102,29 +91,29 @@ def cases(ranks: int) -> list[Case]:
     ]
 
 
-def _refused(case: Case, me: Member) -> str:
+def _refused(case: Case, me: Job) -> str:
     """Why a case is not run; "" when it is."""
-    if lacks := declared(case, me.device):
+    if lacks := declared(case, me.seat.device):
         return lacks.format_reason()
-    if (me.device, case.dtype) == ("cpu", "float16"):
+    if (me.seat.device, case.dtype) == ("cpu", "float16"):
         return "gloo reduces float16 wrongly, a known issue of chapter 07"
     if case.op == "SUM" and me.ranks > _EXACT_RANKS.get(case.dtype, me.ranks):
         return f"a sum of {me.ranks} numbers is not exact in {case.dtype}"
     return ""
 
 
-def _messages(me: Member, notes: Notes) -> None:
+def _messages(me: Job, notes: Notes) -> None:
     """Each rank sends to the next one, and receives from the one before: even ranks send first."""
     name = "send and receive float32[65537]"
-    if me.device == "cpu" and me.ranks > 2:
+    if me.seat.device == "cpu" and me.ranks > 2:
         notes.skip(name, "gloo blocks in send and receive with more than two ranks")
         return
     if me.ranks % 2:
         notes.skip(name, "an odd number of ranks")
         return
     notes.step(name)
-    partner = me.rank ^ 1
-    got = exchange(me.rank, partner, paddle.full([65537], float(me.rank + 1))).numpy()
+    partner = me.seat.rank ^ 1
+    got = exchange(me.seat.rank, partner, paddle.full([65537], float(me.seat.rank + 1))).numpy()
     want = np.full(65537, partner + 1.0)
     notes.check(name, compare.equal(got, want), compare.equal(want + 1, want))
 
@@ -140,10 +129,11 @@ def exchange(rank: int, partner: int, mine: paddle.Tensor) -> paddle.Tensor:
     return got
 
 
-def _training(me: Member, notes: Notes) -> None:
+def _training(me: Job, notes: Notes) -> None:
     """Data parallel: losses of this rank's rows, and the last weights, as numpy has them for all rows together."""
+    rank = me.seat.rank
     reference = data_parallel.train(me.ranks, me.seed)
-    control = data_parallel.train_alone(me.ranks, me.rank, me.seed) if me.ranks > 1 else data_parallel.untrained(me.seed)
+    control = data_parallel.train_alone(me.ranks, rank, me.seed) if me.ranks > 1 else data_parallel.untrained(me.seed)
     model = paddle.nn.Sequential(
         *(paddle.nn.Linear(data_parallel.FEATURES, data_parallel.HIDDEN), paddle.nn.Tanh()),
         paddle.nn.Linear(data_parallel.HIDDEN, data_parallel.CLASSES),
@@ -152,7 +142,7 @@ def _training(me: Member, notes: Notes) -> None:
         parameter.set_value(value.astype("float32"))
     wrapped = paddle.DataParallel(model) if me.ranks > 1 else model
     optimizer = paddle.optimizer.SGD(data_parallel.RATE, parameters=model.parameters())
-    rows, labels = (paddle.to_tensor(each) for each in data_parallel.batch(me.rank, me.seed))
+    rows, labels = (paddle.to_tensor(each) for each in data_parallel.batch(rank, me.seed))
     losses = []
     for number in range(data_parallel.STEPS):
         notes.step(f"training, step {number + 1}")
@@ -161,26 +151,26 @@ def _training(me: Member, notes: Notes) -> None:
         optimizer.step()
         optimizer.clear_grad()
         losses.append(float(loss))
-    tolerance = _LOSS_TOLERANCE[me.device]
+    tolerance = _LOSS_TOLERANCE[me.seat.device]
     for name, got, want, wrong in (
-        ("training: losses of this rank", losses, reference.losses[me.rank], control.losses[me.rank if me.ranks > 1 else 0]),
+        ("training: losses of this rank", losses, reference.losses[rank], control.losses[rank if me.ranks > 1 else 0]),
         ("training: last weights", model[0].weight.numpy(), reference.weights[0], control.weights[0]),
     ):
         notes.check(name, compare.close(got, want, tolerance, 0.0), compare.close(wrong, want, tolerance, 0.0))
 
 
-def _rates(me: Member, notes: Notes) -> None:
+def _rates(me: Job, notes: Notes) -> None:
     """GB/s of all_reduce as bus bandwidth, 2 (n - 1) / n bytes for each byte, and of messages between two nodes."""
-    count = _RATE_ELEMENTS[me.device]
+    count = _RATE_ELEMENTS[me.seat.device]
     x = paddle.ones([count])
     notes.step("rate of all_reduce")
     seconds = min(_timed(lambda: all_reduced(x)))
     notes.rate("all_reduce", 2 * (me.ranks - 1) / me.ranks * count * _BYTES / seconds / 1e9)
-    if me.ranks != 2 * me.cards or (me.device == "cpu" and me.ranks > 2):
+    if me.ranks != 2 * me.seat.local_ranks or (me.seat.device == "cpu" and me.ranks > 2):
         return
-    partner = (me.rank + me.cards) % me.ranks
+    partner = (me.seat.rank + me.seat.local_ranks) % me.ranks
     notes.step("rate of messages between two nodes")
-    seconds = min(_timed(lambda: exchange(me.rank, partner, x)))
+    seconds = min(_timed(lambda: exchange(me.seat.rank, partner, x)))
     notes.rate("messages", 2 * count * _BYTES / seconds / 1e9)  # one each way, one after the other
 
 
