@@ -190,11 +190,10 @@ def _check_options(is_soak: bool, prove: bool, bundle: Path | None) -> None:
 
 def _refused_soak(result: Result, plans: Sequence[Plan], hours: float | None) -> None:
     """Write what programs read of a soak beside the reports of its run, of which nothing ran. hours: as they were asked for."""
-    from xpulab.harness.soak import report
-    from xpulab.harness.soak.summary import Summary
+    from xpulab.harness.soak.report import Summary, files_of_refused
 
     summary = Summary(result.target, tuple(plans), (), 0.0, hours, False, result.folder, None, result.lost)
-    for name, text in report.files_of_refused(summary).items():
+    for name, text in files_of_refused(summary).items():
         (result.folder / name).write_text(text, encoding="utf-8")
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from xpulab.harness.execute import Run
 from xpulab.harness.judge import Verdict
-from xpulab.harness.soak.readings import Memory, Part, Sample
-from xpulab.harness.soak.rounds import FAILED, PASSED, Found, Round
+from xpulab.harness.soak.rounds import FAILED, PASSED, Found, Memory, Part, Round, Sample
 from xpulab.harness.soak.values import Place, Problem
 from xpulab.records.record import Record
 

@@ -1,4 +1,5 @@
-"""A soak goes on until its time is over or it is ended, names the round of the first change, and leaves nothing behind."""
+"""A soak goes on until its time is over or it is ended, names the round of the first change, and leaves nothing behind;
+all rounds share one fork server, and one that has ended is replaced."""
 
 from __future__ import annotations
 
@@ -8,12 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from xml.etree import ElementTree
 
 import psutil
 import pytest
 
-from xpulab.harness.soak.loop import has_time
+from xpulab import warm
+from xpulab.harness.soak import loop
+from xpulab.harness.soak.loop import Kernels, has_time
 
 pytestmark = pytest.mark.integration
 
@@ -195,3 +199,42 @@ def name_of(process):
         return process.name()
     except psutil.NoSuchProcess:
         return ""
+
+
+@pytest.fixture
+def servers(monkeypatch):
+    """The fork servers that were started, which import nothing."""
+    started = []
+
+    @contextmanager
+    def environment(device, cold):
+        with warm.ForkServer(preload=("json",)) as server:
+            started.append(server)
+            yield {warm.ADDRESS: server.address}
+
+    monkeypatch.setattr(loop, "kernel_environment", environment)
+    return started
+
+
+def test_two_rounds_use_one_fork_server_which_ends_with_the_soak(servers):
+    with Kernels("cpu", cold=False) as shared:
+        with shared.of_round() as first, shared.of_round() as second:
+            assert first is second
+        assert (len(servers), shared.started) == (1, 1)
+    assert not psutil.pid_exists(servers[0].pid)
+
+
+def test_a_fork_server_that_was_killed_is_replaced(servers):
+    with Kernels("cpu", cold=False) as shared:
+        with shared.of_round():
+            os.kill(servers[0].pid, signal.SIGKILL)
+            psutil.wait_procs([psutil.Process(servers[0].pid)], timeout=10)
+        with shared.of_round() as replaced:
+            assert replaced[warm.ADDRESS] == servers[1].address
+        assert shared.started == 2
+
+
+def test_cold_kernels_need_no_fork_server():
+    with Kernels("cpu", cold=True) as shared, shared.of_round() as environment:
+        assert warm.ADDRESS not in environment
+        assert shared.started == 0

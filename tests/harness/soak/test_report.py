@@ -12,7 +12,7 @@ from xpulab import files
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import make_plans
 from xpulab.harness.soak import report, rounds
-from xpulab.harness.soak.summary import Summary, to_json
+from xpulab.harness.soak.report import Summary
 from xpulab.harness.soak.values import Place, Problem, Value
 
 DIFFERENCE = Problem("difference", Place("02_sft", "sft.trajectory", "step 3"), "2", Value(1.0, "aa", 1), Value(2.0, "bb", 3))
@@ -73,7 +73,7 @@ def test_what_is_worth_knowing_of_rounds_is_said_once(summary, round_of):
 
 
 def test_the_line_of_a_round_fits_its_schema(round_of, problem):
-    line = valid(rounds.to_json(round_of(3, DIFFERENCE, problem())), "soak_round.schema.json")
+    line = valid(rounds.round_to_json(round_of(3, DIFFERENCE, problem())), "soak_round.schema.json")
     assert [each["kind"] for each in line["problems"]] == ["difference", "red"]
     assert line["problems"][0]["before"] == {"measured": 1.0, "digest": "aa", "number": 1}
     assert line["parts"]["card 0"]["temperature_c"] == [63.0, 63.0]
@@ -82,7 +82,7 @@ def test_the_line_of_a_round_fits_its_schema(round_of, problem):
 @pytest.mark.parametrize("with_rounds", [True, False])
 def test_the_summary_for_programs_fits_its_schema(summary, round_of, problem, with_rounds):
     given = (round_of(1), round_of(2, DIFFERENCE), round_of(4, problem())) if with_rounds else ()
-    stored = valid(to_json(summary(*given, interrupted=True, hours=None)), "soak_result.schema.json")
+    stored = valid(report.to_json(summary(*given, interrupted=True, hours=None)), "soak_result.schema.json")
     assert stored["first_bad_round"] == (2 if with_rounds else None)
     assert [each["check"] for each in stored["problems"]] == (["sft.trajectory", "sft.recall"] if with_rounds else [])
 

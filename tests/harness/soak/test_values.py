@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from xpulab.harness.soak.selection import Selection, Varying
+from xpulab.harness.soak.selection import Selection
 from xpulab.harness.soak.values import SEEDS, Place, Values, red_in, seed_of
 from xpulab.records.record import Measurement, Record, Row
 
-VARYING = (Varying("bandwidth.*", "*", "a time"), Varying("sft.table", "seconds", "a time"))
+VARYING = (("bandwidth.*", "*"), ("sft.table", "seconds"))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Level soak: the same checks again and again for hours, the first difference named by its round.
 
-selection: what a round runs. values: which rounds must measure the same, and where they differ. readings: temperatures and
-clocks. kernels, rounds, loop: the rounds. log: what is kept of them. summary, report: what is said at the end.
+selection: what a round runs. values: which rounds must measure the same, and where they differ. rounds: a round, with
+temperatures and clocks. loop: the rounds, and what is kept of them. report: what is said at the end.
 """
 
 LEVEL = "soak"

@@ -1,11 +1,22 @@
-"""The rounds of a soak, one after the other, until the time is over or it is interrupted."""
+"""The rounds of a soak, one after the other, until the time is over or it is interrupted; one fork server starts their kernels.
+
+    soak.jsonl          a line for each round
+    soak.json           the summary for programs; summary.txt for people; junit.xml for CI systems
+    rounds/0007/        the reports and notebooks of a round
+
+Kept are the first bad round, the first round of each seed (later ones are compared with it), and the last round, so that the
+disk does not fill.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,21 +24,23 @@ from statistics import median
 
 from rich.console import Console
 
+from xpulab import warm
 from xpulab.errors import InputError
 from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
+from xpulab.harness.run import kernel_environment
 from xpulab.harness.soak import report
-from xpulab.harness.soak.kernels import Kernels
-from xpulab.harness.soak.log import LINES, Log
-from xpulab.harness.soak.readings import Sample, Sampler, read_memory
-from xpulab.harness.soak.rounds import FAILED, INTERRUPTED, PASSED, Round, in_order
+from xpulab.harness.soak.report import Summary
+from xpulab.harness.soak.rounds import FAILED, INTERRUPTED, PASSED, Round, Sampler, in_order, read_memory, round_to_json
 from xpulab.harness.soak.selection import selection
-from xpulab.harness.soak.summary import Summary
 from xpulab.harness.soak.values import Values, red_in, seed_of
 
+LINES = "soak.jsonl"
 _SECONDS_PER_HOUR = 3600.0
+_ANSWER_SECONDS = 30.0
+"""A fork server that has imported everything forks within milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,7 @@ def soak(asked: Soak, console: Console) -> Summary:
             while has_time(asked.hours, time.monotonic() - started, [each.seconds for each in rounds]):
                 executed = runner.run(len(rounds) + 1)
                 with _uninterrupted():
-                    this = runner.compare(executed)
+                    this = runner.compare(*executed)
                     rounds.append(this)
                     _keep(log, _summary(asked, log, rounds, started, interrupted=False), console)
                 if this.outcome == INTERRUPTED:
@@ -101,20 +114,6 @@ def has_time(hours: float | None, elapsed: float, seconds: Sequence[float]) -> b
     return elapsed + median(seconds) <= hours * _SECONDS_PER_HOUR
 
 
-@dataclass(frozen=True)
-class _Executed:
-    """A round that was not compared yet. replaced: whether the fork server was. The rest is as in Round."""
-
-    number: int
-    seed: int
-    began: datetime
-    seconds: float
-    verdicts: tuple[Verdict, ...]
-    interrupted: bool
-    samples: tuple[Sample, ...]
-    replaced: bool
-
-
 class _Runner:
     """Runs rounds, and compares each with earlier ones."""
 
@@ -123,8 +122,8 @@ class _Runner:
         self._values = Values(selection())
         self._noted: set[str] = set()
 
-    def run(self, number: int) -> _Executed:
-        """Run one round; an interruption ends it early, and nothing that has finished is lost."""
+    def run(self, number: int) -> tuple[Round, Sequence[Verdict]]:
+        """Run one round, which is not compared yet; an interruption ends it early, and nothing that has finished is lost."""
         asked = self._asked
         seed = seed_of(number, asked.target.seed)
         began, started, servers = datetime.now().astimezone(), time.monotonic(), self._kernels.started
@@ -139,32 +138,25 @@ class _Runner:
                 verdicts, interrupted = outcome.result.verdicts, outcome.interrupted
         except KeyboardInterrupt:
             interrupted = True
-        replaced = 0 < servers < self._kernels.started
-        seconds = time.monotonic() - started
-        return _Executed(number, seed, began, seconds, tuple(verdicts), interrupted, sampler.samples, replaced)
+        seconds, memory = time.monotonic() - started, read_memory(self._log.folder)
+        notes = ("the fork server had ended and was started again",) if 0 < servers < self._kernels.started else ()
+        ended = INTERRUPTED if interrupted else PASSED
+        return Round(number, seed, began, seconds, ended, 0, 0, sampler.samples, memory, notes=notes), verdicts
 
-    def compare(self, executed: _Executed) -> Round:
+    def compare(self, this: Round, verdicts: Sequence[Verdict]) -> Round:
         """Compare a round with earlier ones. Of an interrupted one the notebooks that were not ended by that count."""
-        number, seed, verdicts = executed.number, executed.seed, executed.verdicts
-        if executed.interrupted:
-            verdicts = tuple(each for each in verdicts if each.run and not (each.run.stopped or "").startswith(INTERRUPTED))
-        repeated, differences = self._values.compare(number, seed, verdicts)
-        found = in_order(number, seed, [*differences, *red_in(verdicts)], verdicts, executed.samples)
-        notes = [f"{each.name} is skipped: {each.reason}" for each in verdicts if each.outcome == "skipped"]
-        if executed.replaced:
-            notes.append("the fork server had ended and was started again")
-        return Round(
-            number=number,
-            seed=seed,
-            began=executed.began,
-            seconds=executed.seconds,
-            outcome=INTERRUPTED if executed.interrupted else FAILED if found else PASSED,
+        if this.outcome == INTERRUPTED:
+            verdicts = [each for each in verdicts if each.run and not (each.run.stopped or "").startswith(INTERRUPTED)]
+        repeated, differences = self._values.compare(this.number, this.seed, verdicts)
+        found = in_order(this.number, this.seed, [*differences, *red_in(verdicts)], verdicts, this.samples)
+        skipped = [f"{each.name} is skipped: {each.reason}" for each in verdicts if each.outcome == "skipped"]
+        return replace(
+            this,
+            outcome=FAILED if found and this.outcome == PASSED else this.outcome,
             checks=sum(verdict.compared for verdict in verdicts),
             repeated=repeated,
-            samples=executed.samples,
-            memory=read_memory(self._log.folder),
             found=found,
-            notes=tuple(self._new(notes)),
+            notes=tuple(self._new([*skipped, *this.notes])),
         )
 
     def _new(self, notes: Sequence[str]) -> Iterator[str]:
@@ -200,3 +192,86 @@ def _uninterrupted(forget: bool = False) -> Iterator[None]:
             signal.signal(number, before[number])
     if arrived and not forget:
         raise KeyboardInterrupt
+
+
+class Kernels:
+    """Gives each round the variables of its kernels; ends the fork server at the end of its block.
+
+    started: how many fork servers there were; 0 where kernels start cold.
+    """
+
+    def __init__(self, device: str, cold: bool) -> None:
+        self.started = 0
+        self._device, self._cold = device, cold
+        self._server = ExitStack()
+        self._environment: Mapping[str, str] | None = None
+
+    @contextmanager
+    def of_round(self) -> Iterator[Mapping[str, str]]:
+        """The variables, in the form of kernel_environment; raises what that raises."""
+        if self._environment is None or not _answers(self._environment):
+            self._server.close()
+            self._environment = self._server.enter_context(kernel_environment(self._device, self._cold))
+            self.started += warm.ADDRESS in self._environment
+        yield self._environment
+
+    def __enter__(self) -> Kernels:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.close()
+
+
+def _answers(environment: Mapping[str, str]) -> bool:
+    """Whether kernels can be started with these variables: cold ones always can."""
+    if warm.ADDRESS not in environment:
+        return True
+    try:
+        return warm.answers(environment[warm.ADDRESS], _ANSWER_SECONDS)
+    except (warm.ForkServerGone, TimeoutError):
+        return False
+
+
+class Log:
+    """The folder of a soak."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises InputError when the folder holds another run or soak, or cannot be written."""
+        harness.prepare(folder)
+        (folder / "notebooks").rmdir()  # each round has its own
+        (folder / LINES).touch()
+        self.folder = folder
+        self.first_bad: int | None = None
+        self._seeds: set[int] = set()
+        self._last: int | None = None
+
+    def folder_of(self, number: int) -> Path:
+        """Where the reports of a round are."""
+        return self.folder / "rounds" / f"{number:04d}"
+
+    def prepare(self, number: int) -> Path:
+        """Make the folder of a round."""
+        harness.prepare(self.folder_of(number))
+        return self.folder_of(number)
+
+    def add(self, this: Round) -> None:
+        """Write the line of a round to the disk, and remove the reports of the one before unless they are to be kept."""
+        with (self.folder / LINES).open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(round_to_json(this), allow_nan=False) + "\n")
+            lines.flush()
+            os.fsync(lines.fileno())
+        if self._last is not None:
+            shutil.rmtree(self.folder_of(self._last), ignore_errors=True)
+        self._last = this.number
+        if self.first_bad is None and this.found:
+            self.first_bad, self._last = this.number, None
+        if this.outcome == PASSED and this.seed not in self._seeds:
+            self._seeds.add(this.seed)
+            self._last = None
+
+    def write(self, reports: Mapping[str, str]) -> None:
+        """Write files beside the lines, each whole or not at all."""
+        for name, text in reports.items():
+            unfinished = self.folder / f".{name}"
+            unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
+            unfinished.replace(self.folder / name)

@@ -1,20 +1,98 @@
-"""The reports of a soak: soak.json for programs, summary.txt and the terminal for people, junit.xml for CI systems."""
+"""What a soak found: its verdict; soak.json for programs, summary.txt and the terminal for people, junit.xml for CI systems."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
 from xml.etree import ElementTree
 
-from xpulab.harness.soak.rounds import Round, extremes, part_names
-from xpulab.harness.soak.summary import Summary, spread, to_json
+from xpulab.doctor.meant import Lost
+from xpulab.harness.execute import Target
+from xpulab.harness.plan import Plan
+from xpulab.harness.report.result import SCOPE
+from xpulab.harness.soak.rounds import INTERRUPTED, PASSED, Found, Round, extremes, part_names
+from xpulab.harness.soak.values import Place
+
+SCHEMA = 1
 
 _SHOWN = 10
 """Places that the summary lists; soak.jsonl has all."""
 
 _UNITS = {"temperature_c": "°C", "clock_mhz": "MHz", "power_w": "W", "memory_used_mib": "MiB"}
 _FORBIDDEN = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A soak, at its end or after one of its rounds.
+
+    target: of all rounds; its seed is that of the first one. plans: of one round. rounds: in order.
+    seconds: how long it took. hours: what was asked for, None for until it is interrupted.
+    interrupted: whether it was ended from outside. folder: the absolute path of its reports.
+    first_bad: the number of the first round with a problem, whose reports are kept; None when there is none.
+    lost: the accelerator that the machine is meant to have and that Paddle cannot use, so that no round ran; else None.
+    """
+
+    target: Target
+    plans: tuple[Plan, ...]
+    rounds: tuple[Round, ...]
+    seconds: float
+    hours: float | None
+    interrupted: bool
+    folder: Path
+    first_bad: int | None
+    lost: Lost | None = None
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """All problems, the first one first."""
+        return tuple(found for each in self.rounds for found in each.found)
+
+    @property
+    def scope(self) -> str:
+        """What the soak says, and what it does not."""
+        return f"No round ran: {self.lost.headline}" if self.lost else SCOPE[self.target.device]
+
+    @property
+    def complete(self) -> tuple[Round, ...]:
+        """The rounds that ran to their end."""
+        return tuple(each for each in self.rounds if each.outcome != INTERRUPTED)
+
+    @property
+    def repeated(self) -> int:
+        """How many values were compared with those of an earlier round."""
+        return sum(each.repeated for each in self.rounds)
+
+    @property
+    def outcome(self) -> str:
+        """ "failed" when something was found or lost, else "passed" when rounds were compared, else "nothing compared"."""
+        if self.found or self.lost:
+            return "failed"
+        return "passed" if self.repeated else "nothing compared"
+
+    @property
+    def exit_code(self) -> int:
+        """1 when it failed, however it ended; else 130 when interrupted; else 0, or 2 when no value was compared."""
+        if self.outcome == "failed":
+            return 1
+        if self.interrupted:
+            return 130
+        return 0 if self.repeated else 2
+
+    def rounds_of(self, place: Place) -> tuple[Found, ...]:
+        """The problems of one check or row, in order."""
+        return tuple(each for each in self.found if each.problem.place == place)
+
+    def places(self) -> dict[Place, int]:
+        """Each place that has a problem with the number of rounds in which it has, the first one first."""
+        return dict(Counter(each.problem.place for each in self.found))
 
 
 def files(summary: Summary) -> dict[str, str]:
@@ -29,6 +107,47 @@ def files(summary: Summary) -> dict[str, str]:
 def files_of_refused(summary: Summary) -> dict[str, str]:
     """The reports by file name of a soak that could not start; `xpulab run` writes junit.xml of every such run."""
     return {name: text for name, text in files(summary).items() if name != "junit.xml"}
+
+
+def to_json(summary: Summary) -> dict[str, Any]:
+    """What soak.json holds, as JSON values; its schema is data/schema/soak_result.schema.json."""
+    samples = tuple(sample for each in summary.rounds for sample in each.samples)
+    target = summary.target
+    memory = [each.memory for each in summary.rounds]
+    times = _spread([each.seconds for each in summary.complete])
+    return {
+        "schema": SCHEMA,
+        "outcome": summary.outcome,
+        "interrupted": summary.interrupted,
+        "device": target.device,
+        "scope": summary.scope,
+        "lost": asdict(summary.lost) if summary.lost else None,
+        "level": target.level,
+        "cards": target.cards,
+        "hours_asked": summary.hours,
+        "hours": round(summary.seconds / 3600, 4),
+        "ended": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "notebooks": [plan.name for plan in summary.plans],
+        "rounds": len(summary.rounds),
+        "rounds_passed": sum(each.outcome == PASSED for each in summary.rounds),
+        "seeds": sorted({each.seed for each in summary.rounds}),
+        "checks": sum(each.checks for each in summary.rounds),
+        "repeated": summary.repeated,
+        "round_seconds": {name: round(value, 1) for name, value in times.items()},
+        "parts": {name: extremes(samples, name) for name in part_names(samples)},
+        "memory_mib": {"first": vars(memory[0]), "last": vars(memory[-1])} if memory else {},
+        "first_bad_round": summary.first_bad,
+        "problems": [
+            {"notebook": place.notebook, "check": place.check, "case": place.case, "rounds": count, "first": str(first)}
+            for place, count in summary.places().items()
+            for first in summary.rounds_of(place)[:1]
+        ],
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    """Lowest, median and highest of some values; empty for none."""
+    return {"lowest": min(values), "median": median(values), "highest": max(values)} if values else {}
 
 
 def format_round(this: Round) -> str:
@@ -58,7 +177,7 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield f"  rounds       {len(rounds)}, of which {len(summary.complete)} complete; seeds {', '.join(map(str, seeds))}"
     checks = sum(each.checks for each in rounds)
     yield f"  checks       {checks} compared; {summary.repeated} values compared with an earlier round of the same seed"
-    if times := spread([each.seconds for each in summary.complete]):
+    if times := _spread([each.seconds for each in summary.complete]):
         yield f"  a round      {times['lowest']:.0f} to {times['highest']:.0f} s, median {times['median']:.0f} s"
     samples = tuple(sample for each in rounds for sample in each.samples)
     for name in part_names(samples):

@@ -18,39 +18,28 @@ ROUND_LEVEL = "quick"
 
 
 @dataclass(frozen=True)
-class Varying:
-    """Values that two rounds with the same seed need not share.
-
-    check, case: globs of a check's name, and of its row's, "" for a check without rows. reason: why they vary.
-    """
-
-    check: str
-    case: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class Selection:
     """The content of data/soak.yaml.
 
     checks: globs of the checks that a round runs. without: globs of those of them that it does not ask for.
-    varying: values that are not compared between rounds.
+    varying: values that two rounds with the same seed need not share: globs of a check's name and of its row's, "" for a check
+        without rows.
     """
 
     checks: tuple[str, ...]
     without: tuple[str, ...]
-    varying: tuple[Varying, ...]
+    varying: tuple[tuple[str, str], ...]
 
     def varies(self, check: str, case: str) -> bool:
         """Whether this value need not repeat."""
-        return any(fnmatchcase(check, each.check) and fnmatchcase(case, each.case) for each in self.varying)
+        return any(fnmatchcase(check, of_check) and fnmatchcase(case, of_case) for of_check, of_case in self.varying)
 
 
 @cache
 def selection() -> Selection:
     """What data/soak.yaml says. Raises InputError with file and line when it does not fit its schema."""
     stored = files.load_yaml(files.data("soak.yaml"), files.data("schema", "soak.schema.json"))
-    varying = tuple(Varying(each["check"], each.get("case", "*"), each["reason"]) for each in stored["varying"])
+    varying = tuple((each["check"], each.get("case", "*")) for each in stored["varying"])
     return Selection(tuple(stored["checks"]), tuple(each["check"] for each in stored["without"]), varying)
 
 

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from xpulab.doctor.cards import Card, Reading
-from xpulab.harness.soak import readings
-from xpulab.harness.soak.readings import Part, Sample, Sampler, nearest, read_memory, read_parts
+from xpulab.harness.soak import rounds
+from xpulab.harness.soak.rounds import Part, Sample, Sampler, nearest, read_memory, read_parts
 
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=timezone.utc)
 
@@ -18,12 +18,12 @@ NOW = datetime(2026, 11, 22, 3, 0, tzinfo=timezone.utc)
 @pytest.mark.parametrize("device", ["xpu", "gpu"])
 def test_of_a_card_the_vendors_tool_is_asked(device, monkeypatch):
     card = Card(3, "P800 OAM", temperature_c=41.0, clock_mhz=1450.0, power_w=93.0, memory_used_mib=2112)
-    monkeypatch.setitem(readings._TOOLS, device, lambda: Reading("tool", (), "ok", "it answered", cards=(card,)))
+    monkeypatch.setitem(rounds._TOOLS, device, lambda: Reading("tool", (), "ok", "it answered", cards=(card,)))
     assert read_parts(device).parts == (Part("card 3", 41.0, 1450.0, 93.0, 2112),)
 
 
 def test_a_tool_that_does_not_answer_is_a_note(monkeypatch):
-    monkeypatch.setitem(readings._TOOLS, "xpu", lambda: Reading("xpu-smi", (), "hung", "xpu-smi did not end within 10 s"))
+    monkeypatch.setitem(rounds._TOOLS, "xpu", lambda: Reading("xpu-smi", (), "hung", "xpu-smi did not end within 10 s"))
     sample = read_parts("xpu")
     assert sample.parts == () and "xpu-smi did not end within 10 s" in sample.note
 
