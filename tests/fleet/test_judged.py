@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 from xpulab import cli, files
 from xpulab.errors import InputError
 from xpulab.fleet import bundle
-from xpulab.fleet.judged import judge_again
+from xpulab.fleet.judged import judge_again, judged_to_json
 from xpulab.fleet.redact import Redactor
-from xpulab.fleet.second_opinion import judged_to_json
 from xpulab.harness import report
 from xpulab.harness import run as harness
 from xpulab.harness.execute import Target

@@ -33,8 +33,7 @@ def compare(
     """
     from xpulab.fleet.compare.choose import compare as compare_runs
     from xpulab.fleet.compare.comparison import to_json
-    from xpulab.fleet.compare.report import write
-    from xpulab.fleet.compare.text import format_comparison
+    from xpulab.fleet.compare.report import format_comparison, write
     from xpulab.fleet.runs import read_runs
 
     read, unreadable = read_runs(runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,14 @@ from xpulab.errors import InputError
 
 fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes, their comparison, and jobs across nodes.")
 app.add_typer(fleet, name="fleet")
+
+
+def shell_words(option: str, text: str) -> list[str]:
+    """The words of an option's value as a shell reads them. Raises InputError when a quotation mark is missing."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{option} {text}: not what a shell reads: {error}") from error
 
 
 @command(fleet)
@@ -56,23 +65,25 @@ def run(
 
     from xpulab.doctor.meant import expected_count
     from xpulab.fleet.cluster import fleet_run
-    from xpulab.fleet.cluster.fleet_run import Asked, Deadlines
+    from xpulab.fleet.cluster.fleet_run import Asked
+    from xpulab.fleet.cluster.submit import Deadlines
     from xpulab.harness.sections import LEVELS
 
     if level not in LEVELS:
         raise InputError(f"--level {level}: not a level of a fleet run; choose {', '.join(LEVELS)}")
     count = None if expect is None else expected_count(expect).count
     asked = Asked(tuple(notebooks or ()), device, level, cards, tuple(checks or ()), count)
-    deadlines = Deadlines(timeout * 60, wait * 60, retries)
-    through = fleet_run.engine_named(engine, partition, options)
+    deadlines = Deadlines(timeout * 60, wait * 60, retries=retries)
+    through = fleet_run.engine_named(engine, partition, shell_words("--engine-options", options))
+    on_nodes = [sys.executable, "-m", "xpulab"] if xpulab is None else shell_words("--xpulab", xpulab)
     if drain and engine != "slurm":
         raise InputError(f"--drain needs --engine slurm: {engine} cannot take a node out of service")
     folder = chosen.folder(out)
     console = Console()
-    ran = fleet_run.run(through, nodes, asked, deadlines, fleet_run.command_on_nodes(xpulab), folder, console)
+    ran = fleet_run.run(through, nodes, asked, deadlines, on_nodes, folder, console)
     console.print(ran.text, highlight=False, markup=False, soft_wrap=True)
     if drain and not ran.interrupted:
-        for sentence in fleet_run.drain_now(ran.summary):
+        for sentence in fleet_run.drain(ran.summary):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     if ran.interrupted:
         raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from xpulab.cli.app import command
-from xpulab.cli.fleet import fleet
+from xpulab.cli.fleet import fleet, shell_words
 from xpulab.devices import MOST_CARDS
 
 
@@ -37,14 +37,13 @@ def links(
     """
     from xpulab.fleet.across import verdict
     from xpulab.fleet.across.run import Asked, run
-    from xpulab.fleet.shell_words import shell_words
 
     asked = Asked(
         nodes=nodes,
         device=device,
         cards=cards,
-        python=shell_words("--python", python) or (sys.executable,),
-        options=shell_words("--engine-options", options),
+        python=tuple(shell_words("--python", python)) or (sys.executable,),
+        options=tuple(shell_words("--engine-options", options)),
         start_seconds=start_limit,
         trial_seconds=limit,
         most_trials=trials,

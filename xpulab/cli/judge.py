@@ -24,8 +24,7 @@ def judge(
 
     Exit code 0: green, as claimed. 1: red, or it says something else than its notebooks. 2: it cannot be judged.
     """
-    from xpulab.fleet.judged import judge_again
-    from xpulab.fleet.second_opinion import format_judged, judged_to_json
+    from xpulab.fleet.judged import format_judged, judge_again, judged_to_json
     from xpulab.harness import report
     from xpulab.harness.run import prepare
 

@@ -1,12 +1,13 @@
 """Judge the run of a bundle again, on any machine: what its notebooks recorded against what this version plans.
 
 The verdict is new: nothing is taken from result.json but what ran, and its statements are compared with what the notebooks say.
+Both verdicts are shown, with every difference.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,15 @@ from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan, plan_of, plan_of_checks
 from xpulab.harness.report.result import Result, to_json
+from xpulab.harness.report.text import format_result
 from xpulab.records import proof
 from xpulab.records.commit import commit
 from xpulab.records.proof import Proof
 from xpulab.records.record import METADATA_KEY
 
+SCHEMA = 1
+_SHOWN = 20
+"""Differences that a person is shown; the JSON has all."""
 _OF_RUN = ("device", "level", "cards", "seed")
 _NOT_ENDED = ("running", "waiting")
 """Outcomes of a run, and of its notebooks, that was killed: no verdict is claimed, so none can differ."""
@@ -290,3 +295,42 @@ def _notes(stored: _Stored, result: Result) -> Iterator[str]:
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+def format_judged(judged: Sequence[Judged]) -> str:
+    """For a terminal."""
+    return "\n\n".join("\n".join(_format(each)) for each in judged)
+
+
+def judged_to_json(judged: Sequence[Judged]) -> dict[str, Any]:
+    """For programs; the schema is data/schema/judged.schema.json."""
+    return {
+        "schema": SCHEMA,
+        "green": all(each.is_green for each in judged),
+        "runs": [
+            {
+                "name": each.name,
+                "claimed": {"green": each.claimed["green"], "outcome": each.claimed["outcome"]},
+                "judged": {"green": each.result.is_green, "outcome": each.result.outcome},
+                "differences": list(each.differences),
+                "notes": list(each.notes),
+                "result": to_json(each.result),
+            }
+            for each in judged
+        ],
+    }
+
+
+def _format(judged: Judged) -> Iterator[str]:
+    if judged.name:
+        yield f"{judged.name}:"
+    yield format_result(judged.result)
+    both = ((judged.claimed["green"], judged.claimed["outcome"]), (judged.result.is_green, judged.result.outcome))
+    theirs, ours = (f"{'green' if green else 'RED'} ({outcome})" for green, outcome in both)
+    yield f"{judged.result.node or 'unknown node'}, {judged.result.date}: claimed {theirs}, judged again {ours}"
+    yield from (f"  note: {note}" for note in judged.notes)
+    if judged.differences:
+        yield f"  {len(judged.differences)} differences between the claim, the notebooks and their records:"
+        yield from (f"    {each}" for each in judged.differences[:_SHOWN])
+        if len(judged.differences) > _SHOWN:
+            yield f"    and {len(judged.differences) - _SHOWN} more; --json has all"

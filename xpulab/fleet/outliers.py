@@ -5,13 +5,15 @@ Rates and memory are compared with the median of all, values by a majority vote;
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from xpulab.fleet import card_identities, rates
+from xpulab.fleet import rates
 from xpulab.fleet.finding import Finding, first_red, repeat, repeat_run
 from xpulab.fleet.finding import place as format_place
 from xpulab.fleet.machine_type import grouped_by_type, refuse_mixed
@@ -31,6 +33,11 @@ MACHINE_MEMORY = "memory of the machine"
 LEAST_MEMORY = 0.97
 """A share of the median: firmware reserves other amounts, and one memory module of 32 is 3 %."""
 
+_NO_SERIAL = frozenset({"", "0", "n/a", "[n/a]", "none", "unknown"})
+"""What tools print for a card without a serial number."""
+
+_SHOWN_CARDS = 3
+_NAMED_CARD = re.compile(r"\bcard (\d+)\b")
 _WORD = {"rate": "slower", "memory": "more memory"}
 _KIND = {"rate": SLOW, "memory": MEMORY}
 
@@ -124,7 +131,7 @@ def less_memory(runs: Sequence[Run]) -> Iterator[Outlier]:
 
 def repeated_cards(runs: Sequence[Run]) -> Iterator[Outlier]:
     """Cards whose serial number another card has, on the same node or another one."""
-    for run, index, serial, others in card_identities.repeated(runs):
+    for run, index, serial, others in _repeated_serials(runs):
         sentence = f"card {index} has serial number {serial}, and so has {others}"
         again = f"xpulab doctor --device {run.result['device']}"
         yield Outlier(run.name, "", f"card {index}", CARD_TWICE, serial, "a serial number of its own", sentence, again)
@@ -145,9 +152,40 @@ def _of_measured(run: Run, measured: Measured, spread: Spread) -> Outlier:
     value = measured.values[run.name]
     shown, median, bound = map(measured.format, (value, spread.median, spread.bound))
     sentence = (
-        f"{measured.check}, {measured.case}: {shown}{card_identities.format_card(run, measured.case)}, {_WORD[measured.kind]} "
+        f"{measured.check}, {measured.case}: {shown}{_format_card(run, measured.case)}, {_WORD[measured.kind]} "
         f"than {bound}; the median of {len(measured.values)} nodes is {median}"
     )
     expected = f"{'at least' if measured.kind == 'rate' else 'at most'} {bound}"
     again = repeat(run, measured.notebook, measured.check)
     return Outlier(run.name, measured.check, measured.case, _KIND[measured.kind], shown, expected, sentence, again)
+
+
+def _repeated_serials(runs: Sequence[Run]) -> Iterator[tuple[Run, int, str, str]]:
+    """Run, index and serial number of each card whose number another card has too, and those others as text.
+
+    Several GPUs of one NVIDIA board share its number, so on one node they are not counted. A PCI address is unique on one
+    machine only, so it is no identity.
+    """
+    owners: dict[str, list[tuple[Run, int]]] = defaultdict(list)
+    for run in runs:
+        for card in run.result["card_facts"]:
+            if str(card["serial"] or "").lower() not in _NO_SERIAL:
+                owners[str(card["serial"])].append((run, card["index"]))
+    for serial, places in owners.items():
+        for run, index in places if len(places) > 1 else ():
+            others = (f"card {number} of {other.name}" for other, number in places if not _is_same(run, index, other, number))
+            if named := list(islice(others, _SHOWN_CARDS + 1)):
+                more = " and more" if len(named) > _SHOWN_CARDS else ""
+                yield run, index, serial, ", ".join(named[:_SHOWN_CARDS]) + more
+
+
+def _is_same(run: Run, index: int, other: Run, number: int) -> bool:
+    """Whether two cards may have one serial number: a card and itself, or GPUs of one machine."""
+    return other is run and (number == index or run.result["device"] == "gpu")
+
+
+def _format_card(run: Run, case: str) -> str:
+    """Number and serial number of the card that a case names, or of the only one; "" when they are not known."""
+    cards, named = run.result["card_facts"], _NAMED_CARD.search(case)
+    chosen = [card for card in cards if named and card["index"] == int(named[1])] or (cards if len(cards) == 1 else [])
+    return "".join(f" (card {card['index']}, serial number {card['serial']})" for card in chosen if card["serial"])

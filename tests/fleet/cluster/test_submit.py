@@ -16,7 +16,7 @@ from rich.console import Console
 from xpulab.fleet.cluster.engine import Chosen, Look
 from xpulab.fleet.cluster.messages import Ended, Started, format_message, parts_of
 from xpulab.fleet.cluster.progress import progress_on
-from xpulab.fleet.cluster.submit import Order, submit
+from xpulab.fleet.cluster.submit import Deadlines, submit
 
 STARTED = f"echo {shlex.quote(format_message(Started('host')))}"
 DONE = "; ".join(
@@ -56,10 +56,10 @@ def run(tmp_path):
 
     def run_all(looks=None, terminal=False, retries=1, **scripts):
         engine, shown = Local(looks or {}), io.StringIO()
-        limits = {"limit": 600.0, "wait": 1.0, "answers": 2.0, "gone": 0.0, "clears": 2.0, "retries": retries}
-        order = Order(lambda node: ["sh", "-c", scripts[node]], tmp_path, **limits)
+        deadlines = Deadlines(run=600.0, wait=1.0, answers=2.0, gone=0.0, clears=2.0, retries=retries)
+        commands = {node: ["sh", "-c", script] for node, script in scripts.items()}
         console = Console(file=shown, force_terminal=terminal, width=150)
-        answers = submit(list(scripts), order, engine, progress_on(console, list(scripts))).answers
+        answers = submit(commands, tmp_path, deadlines, engine, progress_on(console, list(scripts))).answers
         return {answer.node: answer for answer in answers}, shown.getvalue(), engine
 
     return run_all

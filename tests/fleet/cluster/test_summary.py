@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-import shlex
 
 import jsonschema
 import pytest
 
 from xpulab import files
 from xpulab.fleet import bundle
-from xpulab.fleet.cluster.answer import OUTCOMES, Answer
-from xpulab.fleet.cluster.drain import drain_commands, format_command
-from xpulab.fleet.cluster.folder import answers_in
+from xpulab.fleet.cluster.answer import OUTCOMES, Answer, answers_in
+from xpulab.fleet.cluster.fleet_run import drain_commands
 from xpulab.fleet.cluster.summary import STATUSES, format_summary, summarize, to_json
 from xpulab.fleet.redact import Redactor
 
@@ -104,7 +102,7 @@ def test_a_red_node_is_drained_with_check_measured_expected_and_command(put, fai
     (command,) = drain_commands(summary)
     reason = "[node_problem] xpulab demo.sum measured 0.75 expected < 0.5; "
     reason += "rerun: xpulab run 07_demo --check demo.sum --device xpu --cards 8 --level smoke"
-    assert shlex.split(format_command(command)) == ["scontrol", "update", "NodeName=b", "State=DRAIN", f"Reason={reason}"]
+    assert list(command) == ["scontrol", "update", "NodeName=b", "State=DRAIN", f"Reason={reason}"]
     assert reason.split("rerun: ")[1] in format_summary(summary)
 
 

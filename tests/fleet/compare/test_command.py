@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.fleet.compare.made_up import card, check, measurement, measuring, notebook, red, result
 from xpulab import cli, files
 from xpulab.fleet import outliers
-from xpulab.fleet.compare import changed_values, parity, upgrade
+from xpulab.fleet.compare import parity, upgrade
 
 GREEN = result(notebook(check(), measuring(measurement("rate", 10.0))))
 RED = result(red(), notebook(check("other.one"), name="01_other"), outcome="failed")
@@ -137,5 +137,5 @@ def test_a_folder_that_cannot_be_written_is_an_error(put, tmp_path):
 
 def test_the_schema_names_every_kind_of_finding():
     kinds = {*outliers.KINDS, *upgrade.FINDINGS, *parity.FINDINGS, upgrade.NOW_RIGHT, upgrade.NOW_COMPARED}
-    kinds |= {changed_values.FASTER, changed_values.LESS_MEMORY}
+    kinds |= {upgrade.FASTER, upgrade.LESS_MEMORY}
     assert set(SCHEMA["$defs"]["finding"]["properties"]["kind"]["enum"]) == kinds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,19 @@ from typing import Any
 
 from rich.console import Console
 
+from xpulab.doctor.tool import run_tool
 from xpulab.errors import InputError
-from xpulab.fleet.cluster.answer import LEFT_OUT, Answer
-from xpulab.fleet.cluster.drain import drain, drain_commands, format_command
-from xpulab.fleet.cluster.engine import Engine
-from xpulab.fleet.cluster.folder import RECORD, answers_in
+from xpulab.fleet.cluster.answer import LEFT_OUT, RECORD, Answer, answers_in
+from xpulab.fleet.cluster.engine import Engine, Ssh
 from xpulab.fleet.cluster.progress import progress_on
 from xpulab.fleet.cluster.slurm import Slurm
-from xpulab.fleet.cluster.ssh import Ssh
-from xpulab.fleet.cluster.submit import Order, submit
+from xpulab.fleet.cluster.submit import Deadlines, submit
 from xpulab.fleet.cluster.summary import Summary, format_summary, summarize, to_json
 from xpulab.fleet.compare.report import write
-from xpulab.fleet.shell_words import shell_words
 
 ENGINES = ("slurm", "ssh")
+_ANSWERS_WITHIN = 30.0
+"""Seconds that Slurm has to drain a node."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +49,6 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Deadlines:
-    """run, wait: seconds for the run of a node, and for its turn. retries: of a lost task."""
-
-    run: float
-    wait: float
-    retries: int
-
-
-@dataclass(frozen=True)
 class FleetRun:
     """summary: of all nodes. text: for a terminal. interrupted: whether Ctrl-C ended it."""
 
@@ -67,21 +57,15 @@ class FleetRun:
     interrupted: bool = False
 
 
-def engine_named(name: str, partition: str | None, options: str) -> Engine:
-    """The engine. options: as a shell reads them. Raises InputError for another name, and for what an engine does not have."""
-    words = shell_words("--engine-options", options)
+def engine_named(name: str, partition: str | None, options: Sequence[str]) -> Engine:
+    """The engine; options: further ones of srun or ssh. Raises InputError for another name, and for what it does not have."""
     if name == "slurm":
-        return Slurm(partition, words)
+        return Slurm(partition, options)
     if name == "ssh":
         if partition is not None:
             raise InputError(f"--partition {partition}: only Slurm has partitions; remove it, or use --engine slurm")
-        return Ssh(words)
+        return Ssh(options)
     raise InputError(f"--engine {name}: no such engine; choose {' or '.join(ENGINES)}")
-
-
-def command_on_nodes(xpulab: str | None) -> list[str]:
-    """The words that start xpulab on a node: those given, or what runs here."""
-    return [sys.executable, "-m", "xpulab"] if xpulab is None else list(shell_words("--xpulab", xpulab))
 
 
 def run(
@@ -97,21 +81,18 @@ def run(
     make_plans(list(asked.notebooks), asked.level, list(asked.checks))  # what is wrong in them is said now, not by each node
     _prepare(folder)
     shared = engine.shared(folder)
-
-    def command(node: str) -> list[str]:
-        deliver = ["--end-with-stdin"] if shared is None else ["--shared", str(shared)]
-        return [*xpulab, "fleet", "task", "--node", node, "--limit", str(deadlines.run), *deliver, "--", *asked.arguments]
-
-    order = Order(command, folder, deadlines.run, deadlines.wait, retries=deadlines.retries)
+    task = ["--limit", str(deadlines.run), *(["--shared", str(shared)] if shared else ["--end-with-stdin"])]
+    commands = {node: [*xpulab, "fleet", "task", "--node", node, *task, "--", *asked.arguments] for node in chosen.nodes}
     what = f"level {asked.level} on {asked.device}"
     console.print(f"{engine.name}: {len(chosen.nodes)} nodes, {what}", highlight=False, markup=False, soft_wrap=True)
     for node, why in chosen.left_out.items():
         console.print(f"left out: {node}: {why}", highlight=False, markup=False, soft_wrap=True)
     started = time.monotonic()
-    submitted = submit(chosen.nodes, order, engine, progress_on(console, chosen.nodes))
+    submitted = submit(commands, folder, deadlines, engine, progress_on(console, chosen.nodes))
     left_out = [Answer(node, LEFT_OUT, why) for node, why in chosen.left_out.items()]
     summary = summarize([*submitted.answers, *left_out], folder)
-    stored = to_json(summary, engine.name, _now(), time.monotonic() - started, submitted.interrupted)
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    stored = to_json(summary, engine.name, now, time.monotonic() - started, submitted.interrupted)
     notes = [_format_drain(summary), _store(stored, summary, folder)]
     return FleetRun(summary, "\n".join(filter(None, (format_summary(summary), *notes))), submitted.interrupted)
 
@@ -122,13 +103,27 @@ def show(folder: Path) -> FleetRun:
     return FleetRun(summary, "\n".join(filter(None, (format_summary(summary), _format_drain(summary)))))
 
 
-def drain_now(summary: Summary) -> Iterator[str]:
+def drain_commands(summary: Summary) -> Iterator[tuple[str, ...]]:
+    """A command for each node that has a drain reason."""
+    for node in summary.nodes:
+        if node.reason is not None:
+            yield "scontrol", "update", f"NodeName={node.node}", "State=DRAIN", f"Reason={node.reason}"
+
+
+def drain(summary: Summary) -> Iterator[str]:
     """Execute the drain commands; a sentence for each."""
-    yield from drain(summary)
+    for command in drain_commands(summary):
+        ran = run_tool(command, _ANSWERS_WITHIN)
+        node = command[2].removeprefix("NodeName=")
+        yield f"drained {node}" if ran.outcome == "ok" else f"{node} was not drained: {ran.detail}"
 
 
 def _format_drain(summary: Summary) -> str:
-    commands = [format_command(command) for command in drain_commands(summary)]
+    """The commands as a shell reads them."""
+    commands = []
+    for *words, reason in drain_commands(summary):
+        name, _, value = reason.partition("=")
+        commands.append(f"{shlex.join(words)} {name}={shlex.quote(value)}")
     return "\n".join(["with Slurm, these commands take the nodes out of service:", *commands]) if commands else ""
 
 
@@ -151,7 +146,3 @@ def _store(stored: dict[str, Any], summary: Summary, folder: Path) -> str:
     except InputError as error:
         return str(error)
     return f"report: {page}"
-
-
-def _now() -> str:
-    return datetime.now().astimezone().isoformat(timespec="seconds")

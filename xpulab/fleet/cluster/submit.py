@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,14 @@ _LAST_LINES = 200
 
 
 @dataclass(frozen=True)
-class Order:
-    """What every node gets. command: by node, the command that runs the task. folder: where bundles and logs go.
+class Deadlines:
+    """Seconds that every node has, and retries: how often a lost task is started again.
 
-    limit: seconds for the run. wait: for a turn on the node. answers: from the turn to the task's first message.
-    gone: that a node must seem to be gone before it counts as silent. clears: for the engine to clean up after a task.
-    retries: how often a lost task is started again.
+    run: for the run. wait: for a turn on the node. answers: from the turn to the task's first message. gone: that a node must
+    seem to be gone before it counts as silent. clears: for the engine to clean up after a task.
     """
 
-    command: Callable[[str], Sequence[str]]
-    folder: Path
-    limit: float
+    run: float
     wait: float = 600.0
     answers: float = 120.0
     gone: float = 10.0
@@ -68,11 +65,14 @@ class _Attempt:
 class _Node(EventHandler):
     """The task of one node, over all its attempts. answer: None until it is final."""
 
-    def __init__(self, name: str, order: Order, engine: Engine, progress: Progress) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], folder: Path, deadlines: Deadlines, engine: Engine, progress: Progress
+    ) -> None:
         super().__init__()
         self.name = name
         self.answer: Answer | None = None
-        self._order, self._engine, self._progress = order, engine, progress
+        self._command, self._folder, self._deadlines = command, folder, deadlines
+        self._engine, self._progress = engine, progress
         self._attempt = _Attempt(0)
         self._worker: Any = None
         self._look = Look(over=False)
@@ -80,8 +80,8 @@ class _Node(EventHandler):
     def start(self) -> None:
         """Start the task, for the first time or again."""
         self._attempt = _Attempt(self._attempt.number + 1)
-        longest = self._order.answers + self._order.limit + GRACE
-        self._worker = self._engine.worker(self.name, self._order.command(self.name), longest, self)
+        longest = self._deadlines.answers + self._deadlines.run + GRACE
+        self._worker = self._engine.worker(self.name, self._command, longest, self)
         task_self().schedule(self._worker)
 
     def abandon(self) -> None:
@@ -129,19 +129,19 @@ class _Node(EventHandler):
         if attempt.message is not None and attempt.ended is not None:
             self._clear(attempt.message, now, now - attempt.ended)
         elif attempt.started is not None:
-            if now - attempt.started > self._order.limit + GRACE:
-                self._give_up(f"it started, and gave no message within {self._order.limit + GRACE:.0f} s")
+            if now - attempt.started > self._deadlines.run + GRACE:
+                self._give_up(f"it started, and gave no message within {self._deadlines.run + GRACE:.0f} s")
         elif attempt.gone is not None:
-            if now - attempt.gone >= self._order.gone:
+            if now - attempt.gone >= self._deadlines.gone:
                 self._give_up("it never answered")
         elif look.waits:
             attempt.turn = now
             self._show(f"waits: {look.waits}")
-            if now - attempt.queued > self._order.wait:
+            if now - attempt.queued > self._deadlines.wait:
                 self._end_worker()
-                self._finish(WAITING, self._and_state(f"it had no turn within {self._order.wait / 60:g} min: {look.waits}"))
-        elif now - attempt.turn > self._order.answers:
-            self._give_up(f"it never answered within {self._order.answers:.0f} s of its turn")
+                self._finish(WAITING, self._and_state(f"it had no turn within {self._deadlines.wait / 60:g} min: {look.waits}"))
+        elif now - attempt.turn > self._deadlines.answers:
+            self._give_up(f"it never answered within {self._deadlines.answers:.0f} s of its turn")
 
     def _ended(self, code: int) -> None:
         """The command of the engine has ended; without a message the task is lost, and started again."""
@@ -151,7 +151,7 @@ class _Node(EventHandler):
             return
         why = self._last_error() or f"its command ended with exit code {code}"
         self._look = self._engine.look([self.name])[self.name]
-        if attempt.number <= self._order.retries and not self._look.gone:
+        if attempt.number <= self._deadlines.retries and not self._look.gone:
             self._show(f"lost: {why}")
             self.start()
             return
@@ -166,9 +166,9 @@ class _Node(EventHandler):
     def _clear(self, message: Ended, now: float, waited: float) -> None:
         """The task has ended; the node counts when the engine has finished with it, or finds that it is gone."""
         gone = self._attempt.gone
-        if self._look.gone and gone is not None and now - gone < self._order.gone:
+        if self._look.gone and gone is not None and now - gone < self._deadlines.gone:
             return
-        if self._look.over or self._look.gone or waited > self._order.clears:
+        if self._look.over or self._look.gone or waited > self._deadlines.clears:
             sentence = message.sentence
             outcome, bundle = message.outcome, self._store_bundle()
             if outcome == "done" and bundle is None:
@@ -177,7 +177,7 @@ class _Node(EventHandler):
 
     def _store_bundle(self) -> str | None:
         """The name of the node's bundle in the folder."""
-        path = self._order.folder / f"{self.name}.zip"
+        path = self._folder / f"{self.name}.zip"
         if self._attempt.parts:
             try:
                 path.write_bytes(content_of(self._attempt.parts))
@@ -204,7 +204,7 @@ class _Node(EventHandler):
     def _log(self) -> None:
         try:
             text = "\n".join([*self._attempt.lines, *self._attempt.errors, ""])
-            (self._order.folder / f"{self.name}.log").write_text(text, encoding="utf-8")
+            (self._folder / f"{self.name}.log").write_text(text, encoding="utf-8")
         except OSError:
             pass  # the folder is full: the sentences, which are shown, say more than the log
 
@@ -248,12 +248,15 @@ class Submitted:
     interrupted: bool
 
 
-def submit(names: Sequence[str], order: Order, engine: Engine, progress: Progress) -> Submitted:
+def submit(
+    commands: Mapping[str, Sequence[str]], folder: Path, deadlines: Deadlines, engine: Engine, progress: Progress
+) -> Submitted:
     """Run the task on each node, and wait until each has answered or its deadlines are over.
 
-    On Ctrl-C the commands that run are cancelled, and the answers say what there is.
+    commands: by node, the one that runs the task. folder: where bundles and logs go. On Ctrl-C the commands that run are
+    cancelled, and the answers say what there is.
     """
-    nodes = [_Node(name, order, engine, progress) for name in names]
+    nodes = [_Node(name, command, folder, deadlines, engine, progress) for name, command in commands.items()]
     loop = task_self()
     loop.set_info("fanout", engine.fanout)
     interrupted = False

@@ -8,8 +8,7 @@ from xpulab.errors import InputError
 from xpulab.fleet.compare.comparison import FLEET, KINDS, PARITY, UPGRADE, Comparison
 from xpulab.fleet.compare.machines import compare_machines
 from xpulab.fleet.compare.parity import compare_devices
-from xpulab.fleet.compare.upgrade import compare_upgrade
-from xpulab.fleet.compare.upgrade_tables import software
+from xpulab.fleet.compare.upgrade import compare_upgrade, software
 from xpulab.fleet.machine_type import hardware, machine_type
 from xpulab.fleet.runs import Run, Unreadable
 

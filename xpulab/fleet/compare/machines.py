@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xpulab.errors import InputError
 from xpulab.fleet import rates, votes
-from xpulab.fleet.compare.comparison import FLEET, Cell, Comparison, Table, chapter_seconds
+from xpulab.fleet.compare.comparison import FLEET, KNOWN, Cell, Comparison, Table, chapter_seconds
 from xpulab.fleet.finding import Finding, repeat
 from xpulab.fleet.machine_type import (
     MachineType,
@@ -115,5 +115,5 @@ def _of_chapter(name: str, measured: Sequence[tuple[float, str]]) -> tuple[Cell,
 def _known_issues(group: Sequence[Run]) -> Iterator[tuple[Cell, ...]]:
     counts = Counter((check["name"], check["outcome"]) for run in group for _, check in run.checks())
     for (name, outcome), count in counts.items():
-        if outcome in ("known", "fixed") and count < len(group):
+        if outcome in KNOWN and count < len(group):
             yield name, outcome, count

@@ -7,12 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xpulab.errors import InputError
-from xpulab.fleet.compare.comparison import PARITY, Cell, Comparison, Table, chapter_seconds
-from xpulab.fleet.compare.sides import NOT_PLANNED, Place, Side, all_places, require_comparable
+from xpulab.fleet.compare.comparison import (
+    KNOWN,
+    NOT_PLANNED,
+    PARITY,
+    Cell,
+    Comparison,
+    Place,
+    Side,
+    Table,
+    all_places,
+    chapter_seconds,
+    require_comparable,
+)
 from xpulab.fleet.finding import Finding, first_red, place
 from xpulab.fleet.machine_type import differing_names, format_nodes, machine_type
 from xpulab.fleet.runs import Run
-from xpulab.records.record import RED
 
 WRONG, MISSING, OTHER_LOSS = "wrong", "missing check", "other losses"
 FINDINGS = (WRONG, MISSING, OTHER_LOSS)
@@ -26,7 +36,6 @@ NEAR = 0.5
 
 _BOUND = re.compile(r"^(?:within|<) (\d[\d.]*(?:e[-+]?\d+)?)$")
 _MOST_NEAR = 20
-_KNOWN = ("known", "fixed")
 
 
 def compare_devices(runs: Sequence[Run]) -> Comparison:
@@ -86,13 +95,9 @@ def _red_chapters(side: Side) -> Iterator[Finding]:
 
 
 def _trajectories(side: Side) -> dict[tuple[Place, str], Sequence[float]]:
-    """By check and case the losses of a side's run."""
-    return {
-        (where, each["case"]): each["values"]
-        for where, checks in side.checks.items()
-        for each in checks[0]["measurements"] or ()
-        if each["kind"] == "loss" and checks[0]["outcome"] not in RED
-    }
+    """By check and case the losses of a side's run, those of red checks left out."""
+    of_checks = ((where, side.losses(where)) for where in side.checks if not side.is_red(where))
+    return {(where, case): values[-1] for where, losses in of_checks for case, values in losses.items()}
 
 
 def _difference(one: Sequence[float], other: Sequence[float]) -> float | None:
@@ -174,13 +179,9 @@ def _why_not(side: Side, where: Place, sides: Sequence[Side]) -> str | None:
         return str(side.worst_check(where)["reason"])
     if not side.is_compared(where):
         return None
-    others = {case for other in sides if other.is_compared(where) for case in _compared_rows(other, where)}
+    others = {case for other in sides if other.is_compared(where) for case in other.compared_rows(where)}
     skipped = [row for row in side.checks[where][0]["rows"] if row["outcome"] == "skipped" and row["case"] in others]
     return f"{len(skipped)} rows: {skipped[0]['case']}: {skipped[0]['reason']}" if skipped else None
-
-
-def _compared_rows(side: Side, where: Place) -> Iterator[str]:
-    yield from (row["case"] for row in side.checks[where][0]["rows"] if row["outcome"] != "skipped")
 
 
 def _known(sides: Sequence[Side]) -> Iterator[Table]:
@@ -188,7 +189,7 @@ def _known(sides: Sequence[Side]) -> Iterator[Table]:
     rows: list[tuple[Cell, ...]] = []
     for where in all_places(sides):
         compared = {side.name: side.outcome(where) for side in sides if side.is_compared(where)}
-        if len(set(compared.values())) > 1 and set(compared.values()) & set(_KNOWN):
+        if len(set(compared.values())) > 1 and set(compared.values()) & set(KNOWN):
             rows.append((where[1], *(side.outcome(where) for side in sides)))
     if rows:
         yield Table("Known issues that not all devices meet", ("check", *(side.name for side in sides)), tuple(rows))

@@ -1,29 +1,55 @@
-"""One machine before and after a change: what is wrong or right now, what is slower than the runs of a side differ."""
+"""One machine before and after a change: what is wrong or right now; rates, memory and losses that changed by more than the
+runs of a side differ; versions, chapters and known issues that differ."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xpulab.errors import InputError
-from xpulab.fleet.compare import upgrade_tables
-from xpulab.fleet.compare.changed_values import (
-    MORE_MEMORY,
-    MOST_FACTOR,
-    OTHER_LOSS,
-    SLOWER,
-    changed_losses,
-    changed_rates,
-    has_spread,
+from xpulab.fleet import rates
+from xpulab.fleet.compare.comparison import (
+    KNOWN,
+    NOT_PLANNED,
+    UPGRADE,
+    Cell,
+    Comparison,
+    Place,
+    Side,
+    Table,
+    all_places,
+    chapter_seconds,
+    require_comparable,
 )
-from xpulab.fleet.compare.comparison import UPGRADE, Comparison
-from xpulab.fleet.compare.sides import NOT_PLANNED, Place, Side, all_places, require_comparable
-from xpulab.fleet.compare.upgrade_tables import changed_versions, software
 from xpulab.fleet.finding import Finding, first_red
 from xpulab.fleet.finding import place as format_place
 from xpulab.fleet.machine_type import differing_names, hardware, machine_type
+from xpulab.fleet.rates import Measured
 from xpulab.fleet.runs import Run
+from xpulab.records import baselines
 from xpulab.records.record import RED
+
+SLOWER, MORE_MEMORY, OTHER_LOSS = "slower than its spread", "more memory", "other losses"
+FASTER, LESS_MEMORY = "faster than its spread", "less memory"
+
+SPREADS = 4
+"""A rate is slower when the medians of both sides differ by more than so many spreads (largest minus smallest of a side)."""
+
+LEAST_CHANGE = {"rate": 0.05, "memory": 0.02}
+"""By kind the least change that counts, as a share of the median before. Not measured on a card."""
+
+MOST_FACTOR = {"cpu": 6.0, "sim": 6.0, "gpu": 1.25, "xpu": 1.25}
+"""A rate is slower when it differs by more than this factor, as in baselines, whatever the spread. With one run on a side
+there is no spread, and nothing less counts."""
+
+_KINDS = {
+    ("rate", False): SLOWER,
+    ("rate", True): FASTER,
+    ("memory", True): MORE_MEMORY,
+    ("memory", False): LESS_MEMORY,
+}
+"""By the kind of a measurement and whether it grew."""
 
 NOW_WRONG, VANISHED, NOT_COMPARED = "now wrong", "vanished check", "no longer compared"
 FINDINGS = (NOW_WRONG, SLOWER, MORE_MEMORY, OTHER_LOSS, VANISHED, NOT_COMPARED)
@@ -65,7 +91,7 @@ def compare_upgrade(runs: Sequence[Run]) -> Comparison:
     changes += [*_red_chapters(before, after), *changed_rates(before, after), *changed_losses(before, after)]
     findings = sorted((each for each in changes if each.kind in FINDINGS), key=lambda each: FINDINGS.index(each.kind))
     improvements = tuple(each for each in changes if each.kind not in FINDINGS)
-    tables = upgrade_tables.tables(before, after)
+    tables = _tables(before, after)
     notes = tuple(_notes(before, after, places))
     versions = "".join(f"; {name} {old}, then {new}" for name, old, new in changed_versions(before, after))
     subject = f"{_described(before)}, then {_described(after)}{versions}"
@@ -146,9 +172,131 @@ def _rows_no_longer_compared(where: Place, before: Side, after: Side) -> list[st
     """The rows that every run compared before, and no run does now."""
     if not (before.is_compared(where) and after.is_compared(where)):
         return []
-    earlier, later = (_compared_rows(side.checks[where]) for side in (before, after))
-    return [case for case in earlier if case not in later]
+    later = after.compared_rows(where)
+    return [case for case in before.compared_rows(where) if case not in later]
 
 
-def _compared_rows(checks: Sequence[Mapping[str, Any]]) -> dict[str, None]:
-    return dict.fromkeys(row["case"] for check in checks for row in check["rows"] if row["outcome"] != "skipped")
+def has_spread(before: Side, after: Side) -> bool:
+    """Whether both sides have several runs, whose differences show the spread."""
+    return min(len(before.runs), len(after.runs)) > 1
+
+
+def pairs(before: Side, after: Side) -> Iterator[tuple[Measured, Measured]]:
+    """The rates and memory that both sides measured under the same conditions."""
+    later = {_key(each): each for each in rates.measured_by(after.runs)}
+    for each in rates.measured_by(before.runs):
+        if _key(each) in later:
+            yield each, later[_key(each)]
+
+
+def _key(measured: Measured) -> tuple[str, ...]:
+    return measured.notebook, measured.check, measured.case, measured.kind, measured.unit
+
+
+def allowed_change(earlier: Measured, later: Measured) -> float:
+    """By how much the medians may differ, in the unit of the values: what runs of a side differ, within limits."""
+    values = [list(each.values.values()) for each in (earlier, later)]
+    median = statistics.median(values[0])
+    least = LEAST_CHANGE[earlier.kind] * median
+    most = least if earlier.kind == "memory" else median * (1 - 1 / MOST_FACTOR[earlier.device])
+    if min(map(len, values)) == 1:
+        return most
+    return min(max(SPREADS * max(max(each) - min(each) for each in values), least), max(least, most))
+
+
+def changed_rates(before: Side, after: Side) -> Iterator[Finding]:
+    """Rates and amounts of memory whose medians differ by more than what is allowed, in either direction."""
+    for earlier, later in pairs(before, after):
+        medians = [statistics.median(each.values.values()) for each in (earlier, later)]
+        allowed = allowed_change(earlier, later)
+        change = medians[1] - medians[0]
+        if abs(change) <= allowed:
+            continue
+        kind = _KINDS[earlier.kind, change > 0]
+        shown = [earlier.format(value) for value in (*medians, allowed)]
+        sentence = f"{earlier.check}, {earlier.case}: {shown[1]}, before {shown[0]}; a change of {shown[2]} is allowed"
+        again = after.repeat((earlier.notebook, earlier.check))
+        yield Finding("", earlier.check, earlier.case, kind, shown[1], shown[0], sentence, again)
+
+
+def changed_losses(before: Side, after: Side) -> Iterator[Finding]:
+    """Trajectories of losses that differ by more than the tolerance of a baseline from the runs before."""
+    for where in before.checks:
+        for case, earlier in before.losses(where).items():
+            later = after.losses(where).get(case)
+            if not later or len({len(values) for values in (*earlier, *later)}) > 1:
+                continue
+            spread = max(max(step) - min(step) for step in zip(*earlier, strict=True))
+            allowed = baselines.tolerance_of("loss", earlier[0], spread, before.result["device"])
+            difference = max(abs(one - other) for values in later for one, other in zip(values, earlier[0], strict=True))
+            if difference > allowed:
+                shown = f"to {later[0][-1]:.6g}", f"to {earlier[0][-1]:.6g}"
+                sentence = f"{where[1]}, {case}: losses differ by {difference:.3g} nats, more than {allowed:.3g}"
+                yield Finding("", where[1], case, OTHER_LOSS, *shown, sentence, after.repeat(where))
+
+
+def _tables(before: Side, after: Side) -> list[Table]:
+    """The versions that differ first."""
+    return [*_versions(before, after), _chapters(before, after), *_measured(before, after), *_known_issues(before, after)]
+
+
+def software(run: Run) -> dict[str, str]:
+    """What an upgrade changes: versions of packages, driver, Python, the cards' firmware and the operating system."""
+    result = run.result
+    firmware = sorted({str(card["firmware"]) for card in result["card_facts"] if card["firmware"]})
+    machine = {name: str(result["machine"][name]) for name in ("driver", "python", "system") if result["machine"].get(name)}
+    return {**result["versions"], **machine, **({"firmware": ", ".join(firmware)} if firmware else {})}
+
+
+def changed_versions(before: Side, after: Side) -> tuple[tuple[str, str, str], ...]:
+    """What differs in software, before and after."""
+    earlier, later = software(before.runs[0]), software(after.runs[0])
+    names = dict.fromkeys((*earlier, *later))
+    both = ((name, earlier.get(name, "none"), later.get(name, "none")) for name in names)
+    return tuple((name, old, new) for name, old, new in both if old != new)
+
+
+def _versions(before: Side, after: Side) -> Iterator[Table]:
+    if rows := changed_versions(before, after):
+        yield Table("Versions that differ", ("what", before.name, after.name), rows)
+
+
+def _chapters(before: Side, after: Side) -> Table:
+    """Outcome and seconds of each chapter, and in how many checks both sides have the same bits. Seconds are not judged."""
+    columns = ("chapter", before.name, after.name, f"seconds {before.name}", f"seconds {after.name}", "same bits", "of checks")
+    seconds = [chapter_seconds(side.runs) for side in (before, after)]
+    rows: list[tuple[Cell, ...]] = []
+    for name in dict.fromkeys((*seconds[0], *seconds[1])):
+        with_digests = [where for where in before.checks if where[0] == name and before.digest(where) and after.digest(where)]
+        same = sum(before.digest(where) == after.digest(where) for where in with_digests)
+        took = [statistics.median(value for value, _ in each[name]) if name in each else None for each in seconds]
+        rows.append((name, *(_outcomes(side, name) for side in (before, after)), *took, same, len(with_digests)))
+    return Table("Chapters", columns, tuple(rows))
+
+
+def _outcomes(side: Side, name: str) -> str:
+    found = [notebook["outcome"] for run in side.runs for notebook in run.result["notebooks"] if notebook["name"] == name]
+    return ", ".join(dict.fromkeys(found)) or NOT_PLANNED
+
+
+def _measured(before: Side, after: Side) -> Iterator[Table]:
+    rows: list[tuple[Cell, ...]] = []
+    for earlier, later in pairs(before, after):
+        medians = [statistics.median(each.values.values()) for each in (earlier, later)]
+        shown = [earlier.for_a_table(value) for value in (*medians, allowed_change(earlier, later))]
+        rows.append((earlier.check, earlier.case, *shown, earlier.table_unit, medians[1] / medians[0]))
+    if rows:
+        columns = ("check", "case", before.name, after.name, "allowed change", "unit", "factor")
+        yield Table("Rates and memory, medians", columns, tuple(rows))
+
+
+def _known_issues(before: Side, after: Side) -> Iterator[Table]:
+    """Checks that met a known issue on one side only: they say something of the releases."""
+    rows: list[tuple[Cell, ...]] = []
+    for where in all_places((before, after)):
+        outcomes = [side.outcome(where) for side in (before, after)]
+        if outcomes[0] != outcomes[1] and set(outcomes) & set(KNOWN):
+            side = after if outcomes[1] in KNOWN else before
+            rows.append((where[1], *outcomes, side.worst_check(where)["reason"]))
+    if rows:
+        yield Table("Known issues that differ", ("check", before.name, after.name, "issue"), tuple(rows))
