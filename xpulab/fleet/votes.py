@@ -140,7 +140,7 @@ def _values(check: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _varies(check: str, case: str) -> bool:
     """Whether this value need not repeat; a check as a whole need not when one of its rows need not."""
     if case == WHOLE:
-        return any(fnmatchcase(check, each.check) for each in selection().varying)
+        return any(fnmatchcase(check, of_check) for of_check, _ in selection().varying)
     return selection().varies(check, case)
 
 
