@@ -162,7 +162,7 @@ def write_bundle(folder: Path, name: str, text: str) -> Path:
     content = text.encode()
     inside = "run/result.json"
     entry = {"name": inside, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "removed": {}}
-    manifest = {"schema": bundle.SCHEMA, "node": name, "xpulab": "benchmark", "entries": [entry]}
+    manifest = {"schema": bundle.SCHEMA, "node": name, "xpulab": "benchmark", "made": "", "left_out": {}, "entries": [entry]}
     path = folder / f"{name}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(bundle.MANIFEST, json.dumps(manifest))

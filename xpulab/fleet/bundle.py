@@ -157,15 +157,16 @@ def refuse_existing(out: Path) -> None:
         raise InputError(f"{out}: cannot be written: there is no folder {out.parent}; make it, or name another file with --out")
 
 
-def read(path: Path) -> tuple[Bundle, dict[str, bytes]]:
-    """The manifest of a bundle and its files by name, each compared with its digest.
+def read(path: Path, wanted: tuple[str, ...] = ("*",)) -> tuple[Bundle, dict[str, bytes]]:
+    """The manifest of a bundle and those of its files whose names match a glob of `wanted`, each compared with its digest.
 
     Nothing is written. Raises InputError when the file is no bundle, is damaged, or holds what its manifest does not name.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             bundle = _manifest(path, archive)
-            return bundle, {entry.name: _content(path, archive, entry) for entry in bundle.entries}
+            entries = [entry for entry in bundle.entries if _matches(entry.name, wanted)]
+            return bundle, {entry.name: _content(path, archive, entry) for entry in entries}
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
         raise InputError(f"{path}: is no bundle that can be read: {error}; `xpulab bundle` makes one") from error
 

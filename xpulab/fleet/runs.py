@@ -6,10 +6,7 @@ manifest and run/result.json are read.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -199,36 +196,10 @@ def _content(path: Path) -> bytes:
 
 def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
     """The name of the node, where the manifest has one, and the content of result.json, compared with its digest."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            manifest = json.loads(_member(archive, bundle.MANIFEST))
-            if manifest["schema"] != bundle.SCHEMA:
-                raise InputError(f"{path}: was made by xpulab {manifest.get('xpulab')}, whose bundles this version cannot read")
-            digests = {entry["name"]: entry["sha256"] for entry in manifest["entries"]}
-            if _IN_A_BUNDLE not in digests:
-                raise InputError(f"{path}: holds no {_IN_A_BUNDLE}; name bundles of `xpulab run`, not of a soak")
-            content = _member(archive, _IN_A_BUNDLE)
-    except (
-        OSError,
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        RuntimeError,
-        NotImplementedError,
-        ValueError,
-        KeyError,
-        TypeError,
-    ) as error:
-        raise InputError(f"{path}: is no bundle that can be read: {error}; `xpulab bundle` makes one") from error
-    if hashlib.sha256(content).hexdigest() != digests[_IN_A_BUNDLE]:
-        raise InputError(f"{path}: {_IN_A_BUNDLE} is damaged: its digest is another one; copy the file again")
-    return manifest.get("node"), content
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    if (size := archive.getinfo(name).file_size) > bundle.LARGEST:
-        raise ValueError(f"{name} has {size} bytes, more than {bundle.LARGEST}")
-    return archive.read(name)
+    made, contents = bundle.read(path, (_IN_A_BUNDLE,))
+    if _IN_A_BUNDLE not in contents:
+        raise InputError(f"{path}: holds no {_IN_A_BUNDLE}; name bundles of `xpulab run`, not of a soak")
+    return made.node, contents[_IN_A_BUNDLE]
 
 
 def _name_of(path: Path) -> str:

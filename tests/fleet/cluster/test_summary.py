@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import json
 
 import jsonschema
 import pytest
 
+from tests.fleet.compare import made_up
 from xpulab import files
 from xpulab.fleet import bundle
 from xpulab.fleet.cluster.answer import OUTCOMES, Answer, answers_in
@@ -15,61 +15,15 @@ from xpulab.fleet.cluster.fleet_run import drain_commands
 from xpulab.fleet.cluster.summary import STATUSES, format_summary, summarize, to_json
 from xpulab.fleet.redact import Redactor
 
-CHECK = {
-    "name": "demo.sum",
-    "outcome": "passed",
-    "means": "two is two",
-    "measured": 0.25,
-    "expected": "< 0.5",
-    "control": "rejected",
-    "capability": "demo",
-    "seconds": 0.1,
-    "reason": None,
-    "rows": [],
-    "section": "Sums",
-}
-NOTEBOOK = {
-    "name": "07_demo",
-    "title": "A demo",
-    "outcome": "passed",
-    "seconds": 1.0,
-    "reason": None,
-    "explanations": [],
-    "notes": [],
-    "planned": 1,
-    "compared": 1,
-    "controls_rejected": 1,
-    "executed": None,
-    "checks": [CHECK],
-}
-RESULT = {
-    "schema": 1,
-    "outcome": "passed",
-    "green": True,
-    "device": "xpu",
-    "scope": "",
-    "level": "smoke",
-    "cards": 8,
-    "seed": 0,
-    "seconds": 12.0,
-    "date": "2026-11-22T03:10:00+00:00",
-    "card_facts": [],
-    "machine": {"processor": "x"},
-    "versions": {"paddle": "3.3.0"},
-    "notebooks": [NOTEBOOK],
-}
-
 
 @pytest.fixture
 def put(tmp_path):
     """Write the run of a node, with changes: of the check, the notebook, and the result. Returns the node's answer."""
 
     def write(node, check=None, notebook=None, answer="done", gone="", **changed):
-        result = copy.deepcopy(RESULT) | changed
-        result["notebooks"][0] |= notebook or {}
-        result["notebooks"][0]["checks"][0] |= check or {}
+        of_node = made_up.notebook(made_up.check(**{"digest": None, **(check or {})}), **(notebook or {}))
         (tmp_path / node).mkdir()
-        (tmp_path / node / "result.json").write_text(json.dumps(result))
+        (tmp_path / node / "result.json").write_text(json.dumps(made_up.result(of_node, **changed)))
         return Answer(node, answer, "it was late" if answer == "late" else "", 1, 20.0, node, gone)
 
     return write
@@ -100,8 +54,8 @@ def test_a_red_node_is_drained_with_check_measured_expected_and_command(put, fai
     summary = summarize([put("a"), failed("b"), put("c")], tmp_path)
     assert status(summary) == {"b": "red", "a": "green", "c": "green"} and not summary.is_green
     (command,) = drain_commands(summary)
-    reason = "[node_problem] xpulab demo.sum measured 0.75 expected < 0.5; "
-    reason += "rerun: xpulab run 07_demo --check demo.sum --device xpu --cards 8 --level smoke"
+    reason = "[node_problem] xpulab demo.sum measured 0.75 expected < 1; "
+    reason += "rerun: xpulab run 00_demo --check demo.sum --device xpu --cards 1 --level quick"
     assert list(command) == ["scontrol", "update", "NodeName=b", "State=DRAIN", f"Reason={reason}"]
     assert reason.split("rerun: ")[1] in format_summary(summary)
 
@@ -158,7 +112,7 @@ def test_a_late_node_whose_run_reports_something_says_both(put, tmp_path):
     late = put("c", stopped, notebook, answer="late", green=False, outcome="failed")
     summary = summarize([put("a"), put("b"), late], tmp_path)
     (node,) = [node for node in summary.nodes if node.node == "c"]
-    assert node.sentence == "it was late; 07_demo: cell 3 had not ended after 25 s"
+    assert node.sentence == "it was late; 00_demo: cell 3 had not ended after 25 s"
 
 
 def test_a_bundle_that_cannot_be_read_is_unknown(put, tmp_path):
@@ -168,7 +122,7 @@ def test_a_bundle_that_cannot_be_read_is_unknown(put, tmp_path):
 
 
 def test_machines_of_two_types_are_compared_each_with_their_own(put, tmp_path):
-    other = {"versions": {"paddle": "3.2.0"}}
+    other = {"versions": {"paddlepaddle-xpu": "3.2.0"}}
     answers = [put("a"), put("b"), put("c"), *(put(node, {"measured": 0.125}, **other) for node in "def")]
     summary = summarize(answers, tmp_path)
     assert set(status(summary).values()) == {"green"}

@@ -8,7 +8,8 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from tests.fleet.compare.made_up import card, check, measurement, measuring, notebook, red, result
+from tests.fleet.compare.made_up import card, check, measurement, measuring, notebook, red, result, row
+from tools.benchmarks.many_nodes import make_fleet, named
 from xpulab import cli, files
 from xpulab.fleet import outliers
 from xpulab.fleet.compare import parity, upgrade
@@ -139,3 +140,13 @@ def test_the_schema_names_every_kind_of_finding():
     kinds = {*outliers.KINDS, *upgrade.FINDINGS, *parity.FINDINGS, upgrade.NOW_RIGHT, upgrade.NOW_COMPARED}
     kinds |= {upgrade.FASTER, upgrade.LESS_MEMORY}
     assert set(SCHEMA["$defs"]["finding"]["properties"]["kind"]["enum"]) == kinds
+
+
+def test_of_fifty_nodes_those_with_a_planted_defect_are_named_and_no_healthy_one_is(tmp_path):
+    source = result(
+        notebook(check(), check("demo.table", rows=[row("a"), row("b")]), check("demo.more")),
+        notebook(measuring(measurement("rate", 10.0), measurement("loss", 3.0, 2.0, case="losses")), name="01_rates"),
+        card_facts=[card(0), card(1)],
+    )
+    expected = make_fleet(source, tmp_path, nodes=50, seed=7)
+    assert len(expected) == 10 and named(in_json(tmp_path)) == expected
