@@ -9,7 +9,6 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -42,12 +41,7 @@ _WORD = {"rate": "slower", "memory": "more memory"}
 _KIND = {"rate": SLOW, "memory": MEMORY}
 
 
-@dataclass(frozen=True)
-class Outlier(Finding):
-    """What is wrong with one node, or unlike on others. kind: one of KINDS."""
-
-
-def find_outliers(runs: Sequence[Run]) -> tuple[Outlier, ...]:
+def find_outliers(runs: Sequence[Run]) -> tuple[Finding, ...]:
     """The outliers among runs of one type of machine, by kind and then in the order of the runs.
 
     Raises InputError when the machines are of several types.
@@ -57,7 +51,7 @@ def find_outliers(runs: Sequence[Run]) -> tuple[Outlier, ...]:
     return find_within(runs, [(group, disagreements(group)) for group in groups.values()])
 
 
-def find_within(runs: Sequence[Run], groups: Iterable[tuple[Sequence[Run], Sequence[Vote]]]) -> tuple[Outlier, ...]:
+def find_within(runs: Sequence[Run], groups: Iterable[tuple[Sequence[Run], Sequence[Vote]]]) -> tuple[Finding, ...]:
     """The outliers among runs, of which those of a group are compared with each other. Beside a group are its disagreements."""
     found = [*of_each_run(runs), *repeated_cards(runs)]
     for group, votes in groups:
@@ -66,7 +60,7 @@ def find_within(runs: Sequence[Run], groups: Iterable[tuple[Sequence[Run], Seque
     return tuple(sorted(found, key=lambda each: (KINDS.index(each.kind), position[each.node])))
 
 
-def of_each_run(runs: Sequence[Run]) -> Iterator[Outlier]:
+def of_each_run(runs: Sequence[Run]) -> Iterator[Finding]:
     """What a run says of itself: it is not finished, a notebook or a check is red."""
     for run in runs:
         if not run.is_finished:
@@ -80,7 +74,7 @@ def of_each_run(runs: Sequence[Run]) -> Iterator[Outlier]:
                 yield _of_run(run, RED_NOTEBOOK, f"{notebook['name']} is {notebook['outcome']}: {notebook['reason']}")
 
 
-def missing_checks(runs: Sequence[Run]) -> Iterator[Outlier]:
+def missing_checks(runs: Sequence[Run]) -> Iterator[Finding]:
     """Chapters and checks that more than half of the runs have, and one has not: it ran others, or is another xpulab's."""
     chapters = {run.name: {(notebook["name"], "") for notebook in run.result["notebooks"]} for run in runs}
     planned = {run.name: {(notebook["name"], check["name"]) for notebook, check in run.checks()} for run in runs}
@@ -91,10 +85,10 @@ def missing_checks(runs: Sequence[Run]) -> Iterator[Outlier]:
             has_chapter = (notebook, "") in chapters[run.name]
             if (check == "" and not has_chapter) or (check and has_chapter and (notebook, check) not in planned[run.name]):
                 sentence = f"{check or notebook} is not in this run, but in {counts[notebook, check]} of {len(runs)}"
-                yield Outlier(run.name, check, "", MISSING, "nothing", "a verdict", sentence, repeat(run, notebook, check))
+                yield Finding(run.name, check, "", MISSING, "nothing", "a verdict", sentence, repeat(run, notebook, check))
 
 
-def differing(runs: Sequence[Run], votes: Sequence[Vote]) -> Iterator[Outlier]:
+def differing(runs: Sequence[Run], votes: Sequence[Vote]) -> Iterator[Finding]:
     """Values, and facts of cards, that are not those of the majority, as far as there is one."""
     by_name = {run.name: run for run in runs}
     for vote in votes:
@@ -104,10 +98,10 @@ def differing(runs: Sequence[Run], votes: Sequence[Vote]) -> Iterator[Outlier]:
             for node in ballot.nodes:
                 sentence = f"{vote.where}: {ballot.shown}; {len(majority.nodes)} of {vote.nodes} nodes have {majority.shown}"
                 again = repeat(by_name[node], vote.notebook, vote.check) if vote.check else "xpulab doctor"
-                yield Outlier(node, vote.check, vote.case, DIFFERS, ballot.shown, majority.shown, sentence, again)
+                yield Finding(node, vote.check, vote.case, DIFFERS, ballot.shown, majority.shown, sentence, again)
 
 
-def far_from_the_median(runs: Sequence[Run]) -> Iterator[Outlier]:
+def far_from_the_median(runs: Sequence[Run]) -> Iterator[Finding]:
     """Rates far below the median of at least three nodes, and memory far above it."""
     by_name = {run.name: run for run in runs}
     for measured in rates.measured_by(runs):
@@ -116,7 +110,7 @@ def far_from_the_median(runs: Sequence[Run]) -> Iterator[Outlier]:
                 yield _of_measured(by_name[node], measured, spread)
 
 
-def less_memory(runs: Sequence[Run]) -> Iterator[Outlier]:
+def less_memory(runs: Sequence[Run]) -> Iterator[Finding]:
     """Machines that show less memory than the median of at least three."""
     sizes = {run.name: run.result["machine"]["memory_gib"] for run in runs if run.result["machine"].get("memory_gib")}
     if len(sizes) < rates.NEEDED:
@@ -126,29 +120,29 @@ def less_memory(runs: Sequence[Run]) -> Iterator[Outlier]:
         if size < LEAST_MEMORY * median:
             sentence = f"{MACHINE_MEMORY}: {size:g} GiB, the median of {len(sizes)} nodes is {median:g} GiB"
             shown = (f"{size:g} GiB", f"{median:g} GiB")
-            yield Outlier(node, "", MACHINE_MEMORY, DIFFERS, *shown, sentence, "xpulab doctor")
+            yield Finding(node, "", MACHINE_MEMORY, DIFFERS, *shown, sentence, "xpulab doctor")
 
 
-def repeated_cards(runs: Sequence[Run]) -> Iterator[Outlier]:
+def repeated_cards(runs: Sequence[Run]) -> Iterator[Finding]:
     """Cards whose serial number another card has, on the same node or another one."""
     for run, index, serial, others in _repeated_serials(runs):
         sentence = f"card {index} has serial number {serial}, and so has {others}"
         again = f"xpulab doctor --device {run.result['device']}"
-        yield Outlier(run.name, "", f"card {index}", CARD_TWICE, serial, "a serial number of its own", sentence, again)
+        yield Finding(run.name, "", f"card {index}", CARD_TWICE, serial, "a serial number of its own", sentence, again)
 
 
-def _of_run(run: Run, kind: str, sentence: str) -> Outlier:
-    return Outlier(run.name, "", "", kind, str(run.result["outcome"]), "passed", sentence, repeat_run(run))
+def _of_run(run: Run, kind: str, sentence: str) -> Finding:
+    return Finding(run.name, "", "", kind, str(run.result["outcome"]), "passed", sentence, repeat_run(run))
 
 
-def _of_red_check(run: Run, notebook: str, check: Mapping[str, Any]) -> Outlier:
+def _of_red_check(run: Run, notebook: str, check: Mapping[str, Any]) -> Finding:
     case, measured, expected, what = first_red(check)
     kind = MISSING if check["outcome"] == "missing" else RED_CHECK
     sentence = f"{format_place(check['name'], case)} {what}"
-    return Outlier(run.name, check["name"], case, kind, measured, expected, sentence, repeat(run, notebook, check["name"]))
+    return Finding(run.name, check["name"], case, kind, measured, expected, sentence, repeat(run, notebook, check["name"]))
 
 
-def _of_measured(run: Run, measured: Measured, spread: Spread) -> Outlier:
+def _of_measured(run: Run, measured: Measured, spread: Spread) -> Finding:
     value = measured.values[run.name]
     shown, median, bound = map(measured.format, (value, spread.median, spread.bound))
     sentence = (
@@ -157,7 +151,7 @@ def _of_measured(run: Run, measured: Measured, spread: Spread) -> Outlier:
     )
     expected = f"{'at least' if measured.kind == 'rate' else 'at most'} {bound}"
     again = repeat(run, measured.notebook, measured.check)
-    return Outlier(run.name, measured.check, measured.case, _KIND[measured.kind], shown, expected, sentence, again)
+    return Finding(run.name, measured.check, measured.case, _KIND[measured.kind], shown, expected, sentence, again)
 
 
 def _repeated_serials(runs: Sequence[Run]) -> Iterator[tuple[Run, int, str, str]]:
