@@ -9,22 +9,14 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from tests.fleet.compare.made_up import check, notebook, row
 from xpulab import cli, files
 from xpulab.errors import InputError
 from xpulab.fleet.gate import GREEN, RED, UNKNOWN, gate
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=timezone.utc)
-ROW = {"case": "two ranks", "outcome": "passed", "measured": 0.1, "expected": "< 1", "control": "rejected", "reason": None}
-
-
-def check(name="demo.sum", outcome="passed", **changed):
-    return {"name": name, "outcome": outcome, "measured": 0.25, "expected": "< 1", "reason": None, "rows": [], **changed}
-
-
-def notebook(*checks, outcome="passed", name="00_demo", reason=None, remedies=()):
-    explanations = [{"id": "known", "where": "a cell", "cause": "a defect", "remedy": remedy} for remedy in remedies]
-    listed = {"compared": len(checks), "checks": list(checks), "explanations": explanations}
-    return {"name": name, "outcome": outcome, "reason": reason, **listed}
+TWO_HOURS_AGO = (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2
+"""Hours before NOW."""
 
 
 @pytest.fixture
@@ -67,7 +59,7 @@ def test_a_red_run_names_the_check_and_the_command_whatever_its_age(put, hours):
 
 
 def test_of_a_table_the_first_red_row_is_named(put):
-    rows = [ROW, {**ROW, "case": "four ranks", "outcome": "failed", "measured": 3.0}]
+    rows = [row("two ranks"), row("four ranks", "failed", measured=3.0)]
     table = check("demo.table", "failed", measured="1 of 2 rows", rows=rows)
     line = gate(put(notebook(table, outcome="failed"), green=False, outcome="failed"), 24, NOW).line
     assert "demo.table measured 3, four ranks, expected < 1" in line
@@ -171,15 +163,15 @@ def as_json(*arguments):
 
 
 def test_json_says_that_it_is_green_and_how_old(put):
-    verdict = as_json(put(notebook(check()), hours=(NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2))
+    verdict = as_json(put(notebook(check()), hours=TWO_HOURS_AGO))
     assert (verdict["outcome"], verdict["action"], verdict["problems"], verdict["device"]) == ("green", None, [], "sim")
     assert verdict["age_hours"] == pytest.approx(2, abs=0.1)
 
 
 def test_json_has_every_red_check_and_recommends_the_known_remedy(put):
-    other = notebook(check("other.sum", "failed"), name="01_other", outcome="failed", remedies=["modprobe kunlun"])
-    hours = (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2
-    folder = put(RED_NOTEBOOK, other, green=False, outcome="failed", hours=hours)
+    other = notebook(check("other.sum", "failed"), name="01_other", outcome="failed")
+    other["explanations"] = [{"id": "known", "where": "a cell", "cause": "a defect", "remedy": "modprobe kunlun"}]
+    folder = put(RED_NOTEBOOK, other, green=False, outcome="failed", hours=TWO_HOURS_AGO)
     verdict = as_json(folder)
     assert [each["check"] for each in verdict["problems"]] == ["demo.product", "other.sum"]
     assert verdict["action"] == verdict["problems"][0]["command"]
@@ -194,8 +186,7 @@ def test_without_a_verdict_programs_get_an_answer_on_standard_output(tmp_path, o
 
 
 def test_the_command_line_prints_the_drain_reason(put):
-    hours = (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2
-    code, printed = answered(put(RED_NOTEBOOK, green=False, outcome="failed", hours=hours), "--reason")
+    code, printed = answered(put(RED_NOTEBOOK, green=False, outcome="failed", hours=TWO_HOURS_AGO), "--reason")
     assert code == RED and printed.startswith(
         "[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: xpulab run"
     )

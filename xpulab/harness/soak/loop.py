@@ -36,6 +36,7 @@ from xpulab.harness.soak.report import Summary
 from xpulab.harness.soak.rounds import FAILED, INTERRUPTED, PASSED, Round, Sampler, in_order, read_memory, round_to_json
 from xpulab.harness.soak.selection import selection
 from xpulab.harness.soak.values import Values, red_in, seed_of
+from xpulab.harness.written import replace_text
 
 LINES = "soak.jsonl"
 _SECONDS_PER_HOUR = 3600.0
@@ -272,6 +273,4 @@ class Log:
     def write(self, reports: Mapping[str, str]) -> None:
         """Write files beside the lines, each whole or not at all."""
         for name, text in reports.items():
-            unfinished = self.folder / f".{name}"
-            unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
-            unfinished.replace(self.folder / name)
+            replace_text(self.folder / name, text, errors="backslashreplace")
