@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,8 +82,7 @@ class _Tasks:
         self._step, self._asked = step, asked
         self._end = time.monotonic() + asked.start_seconds
         self._problems: dict[str, str] = {}
-        self._node_of: dict[int, str] = {}
-        self._ready: set[int] = set()
+        self._ready: Counter[str] = Counter()
         place = self._first_place()
         self.step_name = place["step"]
         self.nodes = hostnames(place["step_nodes"])
@@ -92,11 +92,12 @@ class _Tasks:
 
     def wait_until_ready(self) -> list[str]:
         """The nodes of which all tasks are ready, in the order of the list."""
-        expected = len(self.nodes) * self._asked.cards
-        while len(self._ready) < expected - self._lost() and (left := self._end - time.monotonic()) > 0:
+        cards = self._asked.cards
+        while any(self._ready[node] < cards and node not in self._problems for node in self.nodes):
+            if (left := self._end - time.monotonic()) <= 0:
+                break
             self._take(self._step.next(left))
-        of_node = [self._node_of[task] for task in self._ready]
-        ready = [node for node in self.nodes if of_node.count(node) == self._asked.cards and node not in self._problems]
+        ready = [node for node in self.nodes if self._ready[node] == cards and node not in self._problems]
         for node in self.nodes:
             if node not in ready:
                 self._problems.setdefault(node, f"no answer within {self._asked.start_seconds:.0f} s")
@@ -122,20 +123,13 @@ class _Tasks:
         if message is None:
             return
         kind, fields = message
-        if kind == links.HELLO:
-            self._node_of[fields["task"]] = fields["node"]
-        elif kind == links.READY:
-            self._ready.add(fields["task"])
+        if kind == links.READY:
+            self._ready[fields["node"]] += 1
             if fields["problem"]:
-                self._problems[self._node_of[fields["task"]]] = fields["problem"]
+                self._problems[fields["node"]] = fields["problem"]
         elif kind == GONE:
             for node in [fields["node"]] if fields["node"] else self.nodes:
                 self._problems.setdefault(node, f"its task has ended: {fields['reason']}")
-
-    def _lost(self) -> int:
-        """How many tasks of nodes that are gone will not become ready."""
-        cards = self._asked.cards
-        return sum(cards - sum(self._node_of.get(task) == node for task in self._ready) for node in self._problems)
 
 
 def _told(trials: Trials, say: Callable[[str], None]) -> Callable[[tuple[str, ...]], Finding]:

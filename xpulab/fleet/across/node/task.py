@@ -136,7 +136,7 @@ class Task:
     def _take(self, kind: str, fields: dict[str, Any]) -> None:
         if kind == links.SETUP:
             self._setup = Setup(**fields)
-            self._send(links.READY, {"task": self._place.task, "problem": _import(self._setup)})
+            self._send(links.READY, {"node": self._place.node, "problem": _import(self._setup)})
         elif kind == links.TRIAL and self._place.node in fields["nodes"]:
             self._start(Group(**fields))
         elif kind == links.STOP and self._running and fields["number"] == self._trial:
