@@ -112,7 +112,7 @@ def test_the_list_of_a_file_is_shown(made):
 def test_a_bundle_that_is_made_on_another_machine_has_nothing_of_it(made, tmp_path):
     done = bundle(made[1], "--out", tmp_path / "x.zip")
     assert done.exit_code == 0, done.output
-    assert f"the run was made on node17, the bundle on {node_name()}" in done.output
+    assert "node17" in done.output and node_name() in done.output
     assert not [name for name in zipfile.ZipFile(tmp_path / "x.zip").namelist() if name.startswith("machine/")]
 
 

@@ -106,7 +106,7 @@ def test_a_node_that_lost_its_card_is_red_and_names_it(cluster, tmp_path):
     record = json.loads((tmp_path / "out" / "fleet.json").read_text())
     nodes = {each["answer"]["node"]: each for each in record["nodes"]}
     assert (done.returncode, nodes["node1"]["status"], nodes["node2"]["status"]) == (1, "green", "red"), done.stdout
-    assert "this machine is meant to have an XPU, which Paddle cannot use" in nodes["node2"]["sentence"]
+    assert "meant to have an XPU" in nodes["node2"]["sentence"]
 
 
 def test_ctrl_c_cancels_the_jobs_and_reports_what_came_in(cluster, interrupted, tmp_path):

@@ -79,15 +79,12 @@ def test_a_task_that_was_lost_is_started_again_once(run, tmp_path):
     answers, shown, _ = run(a=again, b="echo 'no such host' >&2; exit 255")
     assert (answers["a"].outcome, answers["a"].attempts) == ("done", 2) and "a: lost: connection closed" in shown
     assert (answers["b"].outcome, answers["b"].attempts) == ("silent", 2)
-    assert answers["b"].sentence == "it never answered (2 attempts): no such host"
+    assert answers["b"].sentence.endswith("(2 attempts): no such host")
 
 
 def test_a_task_that_ends_without_a_message_is_lost_and_its_output_kept(run, tmp_path):
     answers, _, _ = run(a=f"{STARTED}; echo cell 3; exit 9", retries=0)
-    assert (answers["a"].outcome, answers["a"].sentence) == (
-        "lost",
-        "its task ended without a message: its command ended with exit code 9",
-    )
+    assert answers["a"].outcome == "lost" and "exit code 9" in answers["a"].sentence
     assert "cell 3" in (tmp_path / "a.log").read_text()
 
 

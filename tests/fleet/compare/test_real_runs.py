@@ -51,7 +51,7 @@ def test_the_cpu_and_simulated_cards_agree_and_what_only_one_compares_has_a_reas
     assert (code, comparison["kind"], comparison["findings"]) == (0, "parity", [])
     skipped = next(table for table in comparison["tables"] if table["title"].startswith("Compared on one device"))
     reasons = {row[1]: row[4] for row in skipped["rows"]}
-    assert reasons["hardware.cards"] == "the CPU is not a card: there is nothing to count"
+    assert "CPU" in reasons["hardware.cards"]
 
 
 def test_bundles_of_real_runs_are_compared_like_their_folders(runs, pack):
