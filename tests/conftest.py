@@ -11,10 +11,10 @@ _SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
 
 
-TIERS = ("unit", "integration", "notebooks", "real")
+TIERS = ("unit", "integration", "notebooks", "cluster", "real")
 """unit: in this process, or in one short other one. integration: starts processes that last: kernels, ranks, simulated cards,
-the command line. notebooks: executes the committed notebooks. real: with a pretrained model from the cache, only when asked for
-by -m real; such a test has no other tier."""
+the command line. notebooks: executes the committed notebooks. cluster: needs a scheduler's programs or formats: Slurm, ssh, the
+node exporter, Kubernetes. real: with a pretrained model from the cache. The last two run only when -m asks for them."""
 
 ONE_WORKER = {
     "the run of the whole suite, for which another worker would wait": (
@@ -32,11 +32,11 @@ ONE_WORKER = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test without a tier is a unit test; the longest tests start first, among them those that wait for a cluster."""
+    """A test without a tier is a unit test; the longest tests start first, before them those that wait for a cluster."""
     for item in items:
         if not any(item.get_closest_marker(tier) for tier in TIERS):
             item.add_marker(pytest.mark.unit)
-    items.sort(key=lambda item: (TIERS.index(tier_of(item)), "cluster" in item.fixturenames), reverse=True)
+    items.sort(key=lambda item: TIERS.index(tier_of(item)), reverse=True)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,7 +13,7 @@ import pytest
 
 from xpulab.files import ROOT
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.cluster
 
 
 def processes_of(folder):

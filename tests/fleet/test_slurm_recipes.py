@@ -22,7 +22,7 @@ from slurm_cluster import NODES, cluster, missing
 
 from xpulab.files import ROOT
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.cluster
 
 SLURM = ROOT / "env/operations/slurm"
 WITHIN = 120.0

@@ -11,6 +11,8 @@ import yaml
 
 from xpulab.files import ROOT
 
+pytestmark = pytest.mark.cluster
+
 VERSION = "1.37.0"
 KUNLUN = "kunlunxin.com/xpu"
 TAINT = "xpulab/not-ready"
@@ -93,7 +95,6 @@ def test_variables_of_the_manifests_are_settings(documents, operations):
         ] == []
 
 
-@pytest.mark.integration
 def test_the_command_of_the_job_leaves_a_verdict(documents, site):
     measure = container(documents["Job"], "measure")
     variables = {each["name"]: each["value"] for each in measure["env"] if "value" in each}

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 EXPORTER = "prometheus-node-exporter"
 pytestmark = [
-    pytest.mark.integration,
+    pytest.mark.cluster,
     pytest.mark.skipif(shutil.which(EXPORTER) is None, reason=f"needs {EXPORTER} (Debian: {EXPORTER})"),
 ]
 METRICS = '# HELP xpulab_run_green 1 when green.\n# TYPE xpulab_run_green gauge\nxpulab_run_green{device="xpu"} 1.0\n'

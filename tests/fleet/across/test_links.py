@@ -16,7 +16,7 @@ import pytest
 
 from xpulab import files
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.cluster
 
 COMMAND = (sys.executable, "-m", "xpulab", "fleet", "links")
 WITH_FAULT = f"{sys.executable} {Path(__file__).parent / 'with_fault.py'}"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from xpulab import cli
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.cluster
 
 FAULTS = faulty_fleet.FAULTS
 COMMAND = [sys.executable, "-m", "xpulab", "fleet"]

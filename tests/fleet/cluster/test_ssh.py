@@ -13,7 +13,7 @@ import pytest
 
 from xpulab import files
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.cluster
 
 COMMAND = [
     sys.executable,
