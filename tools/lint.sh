@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/lint.sh: makes .venv unless it is ready, then checks the style and the types of the code with the tools that
-# env/requirements pins. Works from any folder and changes no source file. Every step runs; exit code 1 when one failed.
+# tools/lint.sh: makes .venv unless it is ready, then checks style and types of the code with the tools that env/requirements
+# pins, and with tools/lint_project.py words, links and the layout of chapters. Works from any folder and changes no source file. Every step runs; exit code 1 when one failed.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
@@ -16,6 +16,7 @@ step() {
 step "ruff check" "$tools/ruff" check .
 step "ruff format --check" "$tools/ruff" format --check xpulab tests tools env data
 step "mypy" "$tools/mypy"
+step "lint_project" "$tools/python" tools/lint_project.py
 # "none": without a .clang-format file no style is assumed.
 step "clang-format --dry-run" "$tools/clang-format" --style=file --fallback-style=none --dry-run -Werror "${plugin[@]}"
 
