@@ -13,9 +13,9 @@ import nbformat
 import numpy as np
 import pytest
 import safetensors.numpy
-from nbformat import v4
 from typer.testing import CliRunner
 
+from tests.conftest import make
 from xpulab import cli, files
 from xpulab.pretrained import torch_folder
 from xpulab.pretrained.releases import RELEASES
@@ -28,32 +28,17 @@ def xpulab(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
 
 
-def notebook(*cells, **metadata):
-    """A small notebook of ours with these cells between its imports and its verdict."""
-    budget = {"smoke": 60, "quick": 60, "standard": 60}
-    own = {"title": "T", "capabilities": ["demo"], "cards": 1, "budget_seconds": budget, **metadata}
-    head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
-    imports = v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
-    body = [v4.new_code_cell(cell) for cell in cells]
-    last = v4.new_code_cell("verdict()", metadata={"tags": ["nbval-ignore-output"]})
-    section = {"section": "all", "needs": [], "part": "lesson", "level": "quick"}
-    heading = v4.new_markdown_cell("## All", metadata={"xpulab": section})
-    whole = v4.new_notebook(cells=[head, imports, heading, *body, last])
-    whole.metadata.update({"xpulab": own, "kernelspec": {"name": "python3", "display_name": "Python 3"}})
-    return whole
-
-
 GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
 
 def no_parameters():
-    made = notebook(GOOD)
+    made = make(GOOD)
     made.cells[0].metadata.tags = []
     return made
 
 
 def no_metadata():
-    made = notebook(GOOD)
+    made = make(GOOD)
     del made.metadata["xpulab"]
     return made
 
@@ -74,35 +59,35 @@ WRONG = {
     "a soak of notebooks without a check for it": (["16_tensors", "--level", "soak"], {}, ["--check", "sft.*"]),
     "a folder that holds another soak": (
         ["n.ipynb", "--level", "soak", "--device", "cpu", "--check", "demo.good", "--out", "."],
-        {"n.ipynb": notebook(GOOD), "soak.jsonl": ""},
+        {"n.ipynb": make(GOOD), "soak.jsonl": ""},
         ["holds another run", "--out"],
     ),
     "no job": (["--jobs", "0"], {}, ["--jobs"]),
-    "a file where the reports go": (["--out", "n.ipynb"], {"n.ipynb": notebook(GOOD)}, ["n.ipynb", "--out"]),
+    "a file where the reports go": (["--out", "n.ipynb"], {"n.ipynb": make(GOOD)}, ["n.ipynb", "--out"]),
     "invalid JSON": (["n.ipynb"], {"n.ipynb": '{"cells": [\n'}, ["n.ipynb line 2", "not JSON"]),
     "JSON that is no notebook": (["n.ipynb"], {"n.ipynb": '{"a": 1}'}, ["n.ipynb", "not a notebook"]),
     "no parameters cell": (["n.ipynb"], {"n.ipynb": no_parameters()}, ["n.ipynb", "parameters"]),
     "no metadata": (["n.ipynb"], {"n.ipynb": no_metadata()}, ["n.ipynb", "CONTRIBUTING.md"]),
-    "metadata that does not fit": (["n.ipynb"], {"n.ipynb": notebook(GOOD, cards=0)}, ["n.ipynb", "cards"]),
-    "a check's name twice": (["n.ipynb"], {"n.ipynb": notebook(GOOD, GOOD)}, ["n.ipynb cell 4 line 1", "demo.good"]),
+    "metadata that does not fit": (["n.ipynb"], {"n.ipynb": make(GOOD, cards=0)}, ["n.ipynb", "cards"]),
+    "a check's name twice": (["n.ipynb"], {"n.ipynb": make(GOOD, GOOD)}, ["n.ipynb cell 4 line 1", "demo.good"]),
     "a check's name in two notebooks": (
         ["n.ipynb", "m.ipynb"],
-        {"n.ipynb": notebook(GOOD), "m.ipynb": notebook(GOOD)},
+        {"n.ipynb": make(GOOD), "m.ipynb": make(GOOD)},
         ["m.ipynb cell 3", "n.ipynb"],
     ),
     "a check's name that is no literal": (
         ["n.ipynb"],
-        {"n.ipynb": notebook("check.equal(name, 2, 2, control=3)")},
+        {"n.ipynb": make("check.equal(name, 2, 2, control=3)")},
         ["n.ipynb cell 3 line 1", "literal"],
     ),
     "a check of another capability": (
         ["n.ipynb"],
-        {"n.ipynb": notebook(GOOD.replace("demo", "sft"))},
+        {"n.ipynb": make(GOOD.replace("demo", "sft"))},
         ["n.ipynb cell 3 line 1", "capability"],
     ),
     "a folder that holds another run": (
         ["n.ipynb", "--out", "."],
-        {"n.ipynb": notebook(GOOD), "result.json": "{}"},
+        {"n.ipynb": make(GOOD), "result.json": "{}"},
         ["holds another run", "--out"],
     ),
 }

@@ -14,11 +14,10 @@ import time
 from xml.etree import ElementTree
 
 import jsonschema
-import nbformat
 import psutil
 import pytest
-from nbformat import v4
 
+from tests.conftest import make, save
 from xpulab import files, warm
 from xpulab.cli import chosen
 from xpulab.doctor.detect import detect
@@ -31,22 +30,11 @@ ENDLESS = "import subprocess, time\nchild = subprocess.Popen(['sleep', '300'])\n
 COMMAND = [sys.executable, "-m", "xpulab"]
 
 
-def put(folder, name, *cells, budget=30):
+def put(folder, name, *cells, **changed):
     """Saves a small notebook of ours, whose checks belong to the capability `name`."""
-    head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
-    imports = "from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
-    section = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
-    heading = v4.new_markdown_cell("## All", metadata={"xpulab": section})
-    code = [*(cell.replace("{name}", name) for cell in cells), "verdict()"]
-    notebook = v4.new_notebook(cells=[head, v4.new_code_cell(imports), heading, *map(v4.new_code_cell, code)])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook.metadata["xpulab"] = {
-        "title": f"On {name}",
-        "capabilities": [name],
-        "cards": 1,
-        "budget_seconds": {"smoke": budget, "quick": budget, "standard": budget},
-    }
-    nbformat.write(notebook, folder / f"{name}.ipynb")
+    cells = [cell.replace("{name}", name) for cell in cells]
+    changed = {"title": f"On {name}", "capabilities": [name], "budget": 30, **changed}
+    save(make(*cells, level="smoke", **changed), folder / f"{name}.ipynb")
 
 
 def name_of(process):
@@ -196,11 +184,11 @@ def test_list_names_every_notebook_and_every_check(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "one  On one (2 checks, about 7 s)",
-        "  all  All (lesson, smoke)",
+        "  all  all (lesson, smoke)",
         "    one.good",
         "    one.more",
         "two  On two (1 checks, about 30 s)",
-        "  all  All (lesson, smoke)",
+        "  all  all (lesson, smoke)",
         "    two.good",
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.ipynb", "two.ipynb"]

@@ -13,13 +13,13 @@ import time
 import urllib.request
 from pathlib import Path
 
-import nbformat
 import psutil
 import pytest
 import typer.main
 from nbformat import v4
 from typer.testing import CliRunner
 
+from tests.conftest import make, save, section
 from xpulab import cli, files
 from xpulab.harness.sections import LEVELS
 from xpulab.records import baselines
@@ -47,20 +47,12 @@ EXECUTED = "\n".join(
 
 def put(folder, *cells):
     """A notebook `shown` with a smoke, a quick and a standard section, a check in each, and these cells in the quick one."""
-    sections = []
+    code = []
     for level in LEVELS:
-        declared = {"section": level, "needs": [], "part": "lesson", "level": level}
-        sections.append(v4.new_markdown_cell(f"## {level}", metadata={"xpulab": declared}))
-        sections.append(v4.new_code_cell(f'check.equal("shown.{level}", 2, 2, control=3)'))
+        code += [section(level, level=level), f'check.equal("shown.{level}", 2, 2, control=3)']
         if level == "quick":
-            sections += [v4.new_code_cell(cell, metadata={"tags": ["nbval-ignore-output"]}) for cell in cells]
-    head = v4.new_code_cell('device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0', metadata={"tags": ["parameters"]})
-    imports = v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
-    notebook = v4.new_notebook(cells=[head, imports, *sections, v4.new_code_cell("verdict()")])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    budget = dict.fromkeys(LEVELS, 30)
-    notebook.metadata["xpulab"] = {"title": "T", "capabilities": ["shown"], "cards": 1, "budget_seconds": budget}
-    nbformat.write(notebook, folder / "shown.ipynb")
+            code += [v4.new_code_cell(cell, metadata={"tags": ["nbval-ignore-output"]}) for cell in cells]
+    save(make(*code, capabilities=["shown"]), folder / "shown.ipynb")
 
 
 def run(folder, *options):

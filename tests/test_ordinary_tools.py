@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 
-import nbformat
 import pytest
-from nbformat import v4
+
+from tests.conftest import make, save
 
 pytestmark = pytest.mark.integration
 
@@ -19,14 +19,11 @@ TOOLS = {
     "nbmake": ["pytest", *PLAIN, "--nbmake", "notebook.ipynb"],
     "nbval": ["pytest", *PLAIN, "--nbval", "notebook.ipynb"],
 }
-IMPORTS = "from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
 GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
 
 def exit_code(tool, cells, folder):
-    notebook = v4.new_notebook(cells=[v4.new_code_cell(cell) for cell in (IMPORTS, *cells, "verdict()")])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, folder / "notebook.ipynb")
+    save(make(*cells), folder / "notebook.ipynb")
     command = [sys.executable, "-m", *TOOLS[tool]]
     return subprocess.run(command, cwd=folder, capture_output=True, timeout=100).returncode
 

@@ -7,10 +7,9 @@ import sys
 from types import SimpleNamespace
 
 import IPython
-import nbformat
 import pytest
-from nbformat import v4
 
+from tests.conftest import make, save
 from xpulab.chapters.shared.parameters import LEVELS, check_parameters
 from xpulab.errors import InputError
 from xpulab.harness import sections
@@ -93,11 +92,8 @@ def test_a_notebook_of_a_reader_has_parameters_of_its_own(notebook, monkeypatch)
     ("given", "said"), [(["levle", "smoke"], "unknown parameter 'levle'"), (["cards", "-1"], "cards = -1")]
 )
 def test_plain_papermill_fails_at_the_first_cell(tmp_path, given, said):
-    parameters = v4.new_code_cell(DEFAULTS, metadata={"tags": ["parameters"]})
-    cells = [parameters, v4.new_code_cell("from xpulab.chapters.shared.device import use_device\nuse_device(device, cards)")]
-    notebook = v4.new_notebook(cells=cells)
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, tmp_path / "a.ipynb")
+    uses = "from xpulab.chapters.shared.device import use_device\nuse_device(device, cards)"
+    save(make(uses, parameters=DEFAULTS, ends=False), tmp_path / "a.ipynb")
     command = [sys.executable, "-m", "papermill", "--no-progress-bar", "a.ipynb", "b.ipynb", "-p", *given]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode != 0 and said in done.stderr

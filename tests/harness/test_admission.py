@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.harness.conftest import section
+from tests.conftest import section
 from xpulab.harness.admission import AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.machine import Reading
 from xpulab.harness.plan import make_plans, read_plan

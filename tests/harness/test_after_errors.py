@@ -5,7 +5,7 @@ from __future__ import annotations
 import nbformat
 import pytest
 
-from tests.harness.conftest import make, section
+from tests.conftest import make, section
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import plan_of_checks, read_plan

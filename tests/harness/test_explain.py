@@ -33,18 +33,12 @@ def shown(outcome, reason=None):
 
 
 @pytest.fixture
-def judged(tmp_path):
+def judged(tmp_path, book):
     """A function that judges a notebook whose only section shows these outputs; log: what its kernel printed."""
 
     def judge_it(*outputs, log=None):
-        section = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
-        head = v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]})
-        imports = v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
-        body = v4.new_code_cell(GOOD, metadata={"tags": ["nbval-ignore-output"]})
-        heading = v4.new_markdown_cell("## All", metadata={"xpulab": section})
-        notebook = v4.new_notebook(cells=[head, imports, heading, body, v4.new_code_cell("verdict()")])
-        budget = dict.fromkeys(("smoke", "quick", "standard"), 30)
-        notebook.metadata["xpulab"] = {"title": "T", "capabilities": ["demo"], "cards": 1, "budget_seconds": budget}
+        notebook = book(v4.new_code_cell(GOOD, metadata={"tags": ["nbval-ignore-output"]}))
+        _, imports, _, body, _ = notebook.cells
         nbformat.write(notebook, tmp_path / "demo.ipynb")
         plan = read_plan(tmp_path / "demo.ipynb", "quick")
         here = v4.new_output("display_data", data={"text/plain": "cpu"}, metadata=RunContext("cpu", 1).to_metadata())

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 
-import nbformat
 import psutil
 import pytest
-from nbformat import v4
 from typer.testing import CliRunner
 
+from tests.conftest import make, save
 from xpulab import cli
 from xpulab.harness import run as harness
 
@@ -24,19 +23,7 @@ def ended(tmp_path_factory):
     (folder / "first" / "paddle").mkdir(parents=True)
     # A file system that does not answer cannot be had in a test.
     (folder / "first" / "paddle" / "__init__.py").write_text("import threading\nthreading.Event().wait()\n")
-    section = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
-    cells = [
-        v4.new_code_cell('device = "auto"', metadata={"tags": ["parameters"]}),
-        v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"),
-        v4.new_markdown_cell("## All", metadata={"xpulab": section}),
-        v4.new_code_cell('check.equal("shown.good", 2, 2, control=3)'),
-        v4.new_code_cell("verdict()"),
-    ]
-    notebook = v4.new_notebook(cells=cells)
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    budget = dict.fromkeys(("smoke", "quick", "standard"), 30)
-    notebook.metadata["xpulab"] = {"title": "T", "capabilities": ["shown"], "cards": 1, "budget_seconds": budget}
-    nbformat.write(notebook, folder / "shown.ipynb")
+    save(make('check.equal("shown.good", 2, 2, control=3)', capabilities=["shown"]), folder / "shown.ipynb")
     before = psutil.Process().children(recursive=True)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(folder / "first"))

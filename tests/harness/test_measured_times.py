@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from tests.harness.conftest import section
+from tests.conftest import section
 from xpulab import cli, files
 from xpulab.harness.execute import in_order, longest_first
 from xpulab.harness.measured_times import MeasuredTimes, default_path

@@ -12,7 +12,7 @@ import nbformat
 import psutil
 import pytest
 
-from tests.harness.conftest import make, save, section
+from tests.conftest import make, save, section
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.lost import can_go_on_without

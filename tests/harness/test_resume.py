@@ -19,7 +19,7 @@ import nbformat
 import psutil
 import pytest
 
-from tests.harness.conftest import make, save, section
+from tests.conftest import make, save, section
 from xpulab import files
 from xpulab.harness import leftovers
 

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from tests.harness.conftest import section
+from tests.conftest import section
 from xpulab.harness import resume
 from xpulab.harness.judge import judge
 from xpulab.harness.lost import DIED, KernelLoss, mark

@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 
-import nbformat
 import pytest
 from typer.testing import CliRunner
 
+from tests.conftest import make, save
 from xpulab import cli, files
 from xpulab.harness.plan import make_plans
 from xpulab.records.known_issues import load
@@ -108,19 +108,7 @@ def test_the_text_has_what_the_form_asks_for_in_both_languages(xpulab, tmp_path,
     ids=["nan", "empty"],
 )
 def test_a_check_that_is_red_for_nan_or_for_an_empty_value_differs_in_its_script_too(xpulab, tmp_path, monkeypatch, line):
-    notebook = nbformat.read(files.NOTEBOOKS / "00_environment.ipynb", as_version=4)
-    head = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    heading = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
-    notebook.cells = [
-        *head,
-        nbformat.v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"),
-        nbformat.v4.new_markdown_cell("## All", metadata={"xpulab": heading}),
-        nbformat.v4.new_code_cell(f"nan = float('nan')\n{line}"),
-        nbformat.v4.new_code_cell("verdict()"),
-    ]
-    notebook.metadata["xpulab"]["capabilities"] = ["demo"]
-    (tmp_path / "notebooks").mkdir()
-    nbformat.write(notebook, tmp_path / "notebooks" / "00_demo.ipynb")
+    save(make(f"nan = float('nan')\n{line}", level="smoke"), tmp_path / "notebooks" / "00_demo.ipynb")
     monkeypatch.setattr(files, "NOTEBOOKS", tmp_path / "notebooks")
     run = xpulab("run", "00_demo", "--device", "cpu", "--out", "run")
     assert (run.exit_code, "demo.red" in run.output) == (1, True), run.output

@@ -9,10 +9,9 @@ import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbformat import v4
 
+from tests.conftest import make, save
 from xpulab.files import ROOT
 
 OPERATIONS = ROOT / "env/operations"
@@ -66,16 +65,8 @@ class Site:
 
     def notebook(self, measured: int = 2) -> str:
         """The path of a notebook with one check at level smoke, which is green when it measures 2."""
-        head = v4.new_code_cell('device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0', metadata={"tags": ["parameters"]})
-        imports = v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
-        section = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
-        heading = v4.new_markdown_cell("## All", metadata={"xpulab": section})
-        check = v4.new_code_cell(f'check.equal("shown.two", {measured}, 2, control=3)')
-        notebook = v4.new_notebook(cells=[head, imports, heading, check, v4.new_code_cell("verdict()")])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        budget = {"smoke": 30, "quick": 30, "standard": 30}
-        notebook.metadata["xpulab"] = {"title": "T", "capabilities": ["shown"], "cards": 1, "budget_seconds": budget}
-        nbformat.write(notebook, self.folder / "shown.ipynb")
+        notebook = make(f'check.equal("shown.two", {measured}, 2, control=3)', level="smoke", capabilities=["shown"], budget=30)
+        save(notebook, self.folder / "shown.ipynb")
         return str(self.folder / "shown.ipynb")
 
 
