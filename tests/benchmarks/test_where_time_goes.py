@@ -9,7 +9,7 @@ import sys
 import nbformat
 import pytest
 from nbformat import v4
-from where_time_goes import START, Spent, chapters_of, format_table, format_times, spent_in, time_of
+from where_time_goes import START, format_table, spent_in, time_of
 
 from xpulab import files
 from xpulab.records.processor import ProcessorSeconds, add_to_cell
@@ -57,28 +57,10 @@ def test_waiting_is_what_no_process_accounts_for_and_never_below_zero():
     assert time_of("demo", MEASURED).sections["one"].waiting == 2.25
 
 
-def test_the_processor_time_of_a_section_is_that_of_its_cells():
-    assert time_of("demo", MEASURED).sections["one"].processor == ProcessorSeconds(2.0, 6.5, 0.25)
-
-
-def test_the_harness_is_what_no_cell_accounts_for():
-    assert time_of("demo", MEASURED).harness == 10.0
-
-
-def test_the_share_of_checks_is_of_the_time_of_the_cells():
-    assert time_of("demo", MEASURED).all.share_of_checks == pytest.approx(0.2)
-    assert Spent().share_of_checks == 0.0
-
-
 def test_a_section_with_a_cell_that_was_not_measured_is_not_measured():
     spent = time_of("demo", notebook(section("one"), cell(1.0, (1.0, 0.0, 0.0)), cell(1.0))).sections["one"]
     assert (spent.cells, spent.processor, spent.waiting) == (2.0, None, None)
     assert "not measured" in format_table([("one", spent)])
-
-
-def test_a_cell_that_did_not_run_changes_nothing():
-    empty = v4.new_code_cell("", metadata={"papermill": {"duration": 0.0}})
-    assert time_of("demo", notebook(section("one"), cell(1.0, (1.0, 0.0, 0.0)), empty)).all.processor is not None
 
 
 @pytest.fixture
@@ -90,15 +72,6 @@ def run_folder(tmp_path):
         nbformat.write(made, tmp_path / "notebooks" / f"{name}.ipynb")
     nbformat.write(v4.new_notebook(cells=[cell(9.0)]), tmp_path / "notebooks" / "01_short.source.ipynb")
     return tmp_path
-
-
-def test_the_longest_notebook_comes_first_and_an_excerpt_is_left_out(run_folder):
-    assert [each.name for each in chapters_of(run_folder)] == ["02_long", "01_short"]
-
-
-def test_the_longest_sections_are_listed(run_folder):
-    _, sections = format_times(chapters_of(run_folder), 2).split("\n\n")
-    assert [line.split(" | ")[0] for line in sections.splitlines()[2:]] == ["| 02_long, one", "| 02_long, two"]
 
 
 @pytest.mark.integration
