@@ -50,28 +50,9 @@ def test_the_gradients_are_those_of_finite_differences(layer, k, capacity):
         np.testing.assert_allclose(getattr(of_weights, name), measured, atol=1e-7)
 
 
-def test_the_closed_form_of_the_auxiliary_gradient(layer):
-    x, weights = layer
-    share = moe.route(x, weights.gate, 2, 7).loads() / 14
-
-    def loss(logits):
-        return 4 * share @ moe.softmax(logits).mean(axis=0)
-
-    logits = x @ weights.gate
-    np.testing.assert_allclose(moe.auxiliary_gradient(moe.route(x, weights.gate, 2, 7)), slope(loss, logits), atol=1e-8)
-
-
 def test_first_choices_come_before_second_ones():
     chosen = np.array([[0, 1], [1, 0], [0, 1]])
     assert moe.places(chosen, 2).tolist() == [[0, 1], [0, 2], [1, 2]]
-
-
-def test_a_full_expert_takes_no_more(layer):
-    x, weights = layer
-    routing = moe.route(x, weights.gate, 2, 2)
-    taken = np.bincount(routing.chosen[routing.kept], minlength=4)
-    assert taken.tolist() == np.minimum(routing.loads(), 2).tolist()
-    assert not routing.kept.all()
 
 
 def test_weights_of_two_experts_add_up_to_one_and_that_of_one_is_its_probability(layer):

