@@ -10,18 +10,6 @@ from xpulab.doctor.cards import Card
 P800 = [Card(number, "P800 OAM", "KL3", f"0000:{number + 3:02x}:00.0", f"02K15K624CV0030{number}") for number in range(3)]
 
 
-def test_cards_that_differ_have_no_repeated_identity():
-    assert repeated(P800) == {"index": ["none"], "PCI address": ["none"], "serial number": ["none"]}
-
-
-def test_a_card_that_is_listed_twice_is_named():
-    assert repeated([*P800, P800[0]]) == {
-        "index": ["0"],
-        "PCI address": ["0000:03:00.0"],
-        "serial number": ["02K15K624CV00300"],
-    }
-
-
 def test_a_virtual_card_has_the_serial_number_of_another():
     cards = [*P800[:2], replace(P800[2], serial=P800[0].serial)]
     assert repeated(cards) == {"index": ["none"], "PCI address": ["none"], "serial number": ["02K15K624CV00300"]}

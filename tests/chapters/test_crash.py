@@ -44,17 +44,6 @@ def write_two_files(folder):
         file.write("x" * 50)
 
 
-def test_all_bytes_below_the_folder_are_counted_and_no_others(folder, elsewhere):
-    def write():
-        counter = crash.count_bytes(folder)
-        (elsewhere / "c").write_text("y")
-        write_two_files(folder)
-        (elsewhere / "total").write_text(str(counter.total))
-
-    assert exit_code(write) == 0
-    assert (elsewhere / "total").read_text() == "100050"
-
-
 def test_the_process_is_killed_in_the_middle_of_a_file(folder):
     def write():
         crash.kill_at_byte(folder, 60_000)
@@ -63,19 +52,6 @@ def test_the_process_is_killed_in_the_middle_of_a_file(folder):
     assert exit_code(write) == -signal.SIGKILL
     assert (folder / "a").stat().st_size == 60_000
     assert not (folder / "b").exists()
-
-
-def test_bytes_in_a_buffer_are_not_counted(folder, elsewhere):
-    def write():
-        crash.kill_at_byte(folder, 10)
-        file = open(folder / "a", "w")  # noqa: SIM115
-        file.write("x" * 10)
-        (elsewhere / "alive").touch()
-        file.close()
-
-    assert exit_code(write) == -signal.SIGKILL
-    assert (elsewhere / "alive").exists()
-    assert (folder / "a").read_text() == "x" * 10
 
 
 def test_bytes_in_a_buffer_are_lost_when_the_process_is_killed(folder):
@@ -87,26 +63,6 @@ def test_bytes_in_a_buffer_are_lost_when_the_process_is_killed(folder):
 
     assert exit_code(write) == -signal.SIGKILL
     assert ((folder / "a").stat().st_size, (folder / "b").stat().st_size) == (0, 20)
-
-
-def test_the_process_is_not_killed_before_its_byte(folder):
-    def write():
-        crash.kill_at_byte(folder, 100_051)
-        write_two_files(folder)
-
-    assert exit_code(write) == 0
-    assert (folder / "b").read_text() == "x" * 50
-
-
-def test_reading_a_file_is_not_counted(folder, elsewhere):
-    (folder / "given").write_text("unchanged")
-
-    def read():
-        crash.kill_at_byte(folder, 1)
-        (elsewhere / "read").write_text((folder / "given").read_text())
-
-    assert exit_code(read) == 0
-    assert (elsewhere / "read").read_text() == "unchanged"
 
 
 @pytest.mark.parametrize(("kill", "content"), [(crash.kill_before, "old"), (crash.kill_after, "new")], ids=["before", "after"])

@@ -17,10 +17,6 @@ def test_the_bytes_of_an_overlap_are_counted():
     assert overlaps([Slot(0, 140), Slot(128, 28), Slot(150, 8)]) == 12 + 6
 
 
-def test_two_processes_of_a_cpu_need_no_card():
-    assert why_not("cpu", 1) == ""
-
-
 def test_a_card_is_not_enough_for_two_ranks():
     assert why_not("xpu", 1) == "it needs two cards"
     assert why_not("xpu", 2) == ""

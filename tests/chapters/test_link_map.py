@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from xpulab.chapters.collectives import link_map
@@ -14,21 +13,6 @@ GPU1\tNV12\t X \tSYS\tSYS\t0-31
 GPU2\tSYS\tSYS\t X \tSYS\t32-63
 NIC0\tPIX\tSYS\tSYS\t X \t
 """
-
-
-def test_pairs_are_all_of_two_ranks():
-    assert link_map.pairs_of(4) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
-
-
-def test_a_transfer_is_right_when_it_was_on_both_ranks_and_takes_as_long_as_the_slower_one():
-    merged = link_map.merged([{(0, 1): (True, 2.0)}, {(0, 1): (False, 1.0), (1, 2): (True, 3.0)}])
-    assert merged == {(0, 1): (False, 2.0), (1, 2): (True, 3.0)}
-
-
-def test_rates_are_in_gigabytes_a_second_and_missing_where_a_value_was_wrong():
-    rates = link_map.rates({(0, 1): (True, 0.5), (1, 0): (False, 0.5)}, 10**9, 2)
-    assert rates[0, 1] == 2.0
-    assert np.isnan(rates[1, 0]) and np.isnan(rates[0, 0])
 
 
 def test_links_have_the_names_of_the_tool():
@@ -53,7 +37,3 @@ def test_visible_cards_are_read_from_the_variables_of_the_launcher(monkeypatch):
 def test_cards_named_by_their_uuid_count_from_zero(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1234,GPU-5678")
     assert link_map.cards_of_ranks("gpu", 2) == [0, 1]
-
-
-def test_no_tool_is_asked_on_the_cpu():
-    assert link_map.link_names("cpu", 4) == {}

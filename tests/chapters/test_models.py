@@ -10,7 +10,6 @@ import numpy as np
 import paddle
 import pytest
 import safetensors.numpy
-from paddlenlp.transformers import LlamaForCausalLM
 
 from xpulab import files
 from xpulab.chapters.shared import models
@@ -31,13 +30,6 @@ def test_the_tokenizer_script_makes_the_files_of_the_stand_in_again(tmp_path):
         assert made.read_bytes() == (files.DATA / "models" / STAND_IN / made.name).read_bytes(), made.name
 
 
-def test_the_stand_in_is_a_tied_llama_with_three_query_heads_for_a_key_value_head():
-    network = models.new_model(STAND_IN, 0)
-    assert isinstance(network, LlamaForCausalLM) and network.config.tie_word_embeddings
-    assert network.config.num_attention_heads == 3 * network.config.num_key_value_heads
-    assert sum(parameter.size for parameter in network.parameters()) == 246_240  # data/README.md says so
-
-
 def test_the_chat_template_of_the_stand_in_adds_a_system_message_where_there_is_none():
     tokenizer = models.new_tokenizer(STAND_IN)
     asked = [{"role": "user", "content": "What is DPO?"}]
@@ -47,14 +39,6 @@ def test_the_chat_template_of_the_stand_in_adds_a_system_message_where_there_is_
     assert tokenizer.apply_chat_template(own, tokenize=False).startswith(
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user"
     )
-
-
-def test_the_tokenizer_of_the_stand_in_keeps_every_character_and_ends_an_answer_with_one_token():
-    tokenizer = models.new_tokenizer(STAND_IN)
-    text = SYSTEM + "Gradients: 128 ranks, 0.5 s <|im_end|>"
-    ids = tokenizer(text)["input_ids"]
-    assert tokenizer.decode(ids) == text
-    assert (ids[0], ids[-1]) == (tokenizer.bos_token_id, tokenizer.eos_token_id)
 
 
 # ------------------------------------------------------------------------------------------- a model of the user, or a release
@@ -171,14 +155,6 @@ def test_a_pickle_of_torch_is_refused_and_not_taken_for_a_folder_without_weights
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(InputError, match=r"pytorch_model.bin: is a pickle, which can run code"):
         models.new_model(str(folder), 0)
-
-
-def test_a_folder_with_only_a_config_has_random_weights():
-    assert not models.has_weights(STAND_IN) and not models.chosen(STAND_IN).is_real
-    first, second, other = (
-        models.new_model(STAND_IN, seed).state_dict()["llama.embed_tokens.weight"].numpy() for seed in (0, 0, 1)
-    )
-    assert (first == second).all() and (first != other).any()
 
 
 def test_a_release_is_found_in_the_cache(release):

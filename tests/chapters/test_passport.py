@@ -6,7 +6,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from xpulab.chapters.environment import passport
-from xpulab.chapters.environment.passport import ABSENT, PRESENT, Entry, format_passport
+from xpulab.chapters.environment.passport import ABSENT, PRESENT, Entry
 from xpulab.chapters.environment.passport_proofs import DEFECTS, PAST, CannotTry, Defect
 from xpulab.chapters.shared.device import Device
 from xpulab.checks.table import Table
@@ -42,17 +42,6 @@ def test_no_defect_has_two_proofs():
 @pytest.mark.parametrize("past", PAST, ids=lambda past: past.defect.name)
 def test_a_past_defect_is_not_of_the_pinned_release(past):
     assert not SpecifierSet(past.versions).contains("3.3.1") and past.symptom and past.source
-
-
-@pytest.mark.parametrize("past", PAST, ids=lambda past: past.defect.name)
-def test_a_past_defect_is_not_here(past):
-    assert past.defect.present() is False
-
-
-@pytest.mark.parametrize("defect", [each for each in DEFECTS if each.where == "here"], ids=lambda each: each.name)
-def test_a_harmless_proof_says_what_the_list_says(defect):
-    (issue,) = [issue for issue in known_issues.load() if issue.id == defect.name]
-    assert defect.present() is issue.applies("cpu")
 
 
 def test_what_the_list_says_passes_and_the_opposite_fails():
@@ -97,20 +86,3 @@ def test_a_proof_that_cannot_run_gives_a_reason_and_one_that_raises_an_answer(mo
     entries = {entry.name: entry for entry in passport.passport(CPU, "quick")}
     assert entries["cross-entropy-mean"].proof == "not tried: the device has no kernel for it"
     assert entries["safetensors-complex128"].found == "its proof raised ValueError: something else"
-
-
-def test_the_chapter_of_a_check_is_the_one_that_plans_it():
-    assert passport.chapter_of("lora.variants-merge") == "03_lora"
-    assert passport.chapter_of("lora.no-such-check") == "no chapter"
-
-
-def test_text_has_the_defects_that_are_here_first_and_counts_the_others():
-    text = format_passport(
-        [
-            Entry("absent", ABSENT, ABSENT, "here"),
-            Entry("there", PRESENT, PRESENT, "here"),
-            Entry("elsewhere", None, PRESENT, "proved by lora.merge of 03_lora"),
-        ]
-    ).splitlines()
-    assert text[0] == "1 of the 2 defects that were tried are here"
-    assert [line.split()[-1] for line in text[1:]] == ["there", "absent", "03_lora"]

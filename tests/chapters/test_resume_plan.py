@@ -36,20 +36,6 @@ def test_tied_embeddings_count_once(large):
     assert not plan_for(large, "quick").is_tiny
 
 
-@pytest.mark.parametrize(("level", "steps"), [("quick", 4), ("standard", 12)])
-def test_a_tiny_model_is_resumed_after_each_step(level, steps):
-    plan = plan_for("tiny-qwen2", level)
-    assert (plan.steps, plan.points) == (steps, tuple(range(1, steps)))
-    assert all(plan.tries(kind) and plan.resumes(kind) for kind in ("plain", "LoRA, unified, dropout"))
-
-
-def test_a_tiny_model_is_resumed_within_each_of_two_epochs_and_between_them():
-    plan = plan_for("tiny-qwen2", "quick")
-    assert {plan.epoch - 1, plan.epoch, plan.epoch + 1} <= set(plan.points)
-    assert plan.steps == 2 * plan.epoch
-    assert plan.pairs % plan.batch, "the last batch of an epoch is smaller"
-
-
 def test_a_large_model_is_resumed_where_an_epoch_ends_and_after(large):
     plan = plan_for(large, "quick")
     assert plan.points == (plan.epoch, plan.epoch + 1)
@@ -57,11 +43,6 @@ def test_a_large_model_is_resumed_where_an_epoch_ends_and_after(large):
     assert plan.at_once == 1
     assert plan.tries("unified, dropout") and not plan.tries("unified")
     assert set(plan.read_back) <= set(plan.kinds)
-
-
-def test_a_tiny_model_needs_nothing_that_must_be_said(capsys):
-    plan_for("tiny-qwen2", "quick").require()
-    assert capsys.readouterr().out == ""
 
 
 def test_what_a_large_model_needs_is_said(large, monkeypatch, capsys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xpulab.chapters.shared.states import described, digests, distinct, exchanged, in_line
+from xpulab.chapters.shared.states import described, digests
 
 
 class Tensor:
@@ -19,10 +19,6 @@ class Tensor:
 
     def numpy(self):
         return self._values
-
-
-def test_a_state_in_line_has_the_order_of_its_names():
-    assert in_line({"b": np.array([[3, 4]]), "a": np.array([1, 2])}).tolist() == [1, 2, 3, 4]
 
 
 def test_a_description_tells_types_shapes_and_bits_apart():
@@ -44,16 +40,3 @@ def test_a_digest_of_a_tensor_is_that_of_its_array():
     values = np.arange(6, dtype="float32").reshape(2, 3)
     assert digests({"x": Tensor(values, "float32")})["x"].tolist() == digests({"x": values})["x"].tolist()
     assert digests({"x": np.asfortranarray(values)})["x"].tolist() == digests({"x": values})["x"].tolist()
-
-
-def test_a_single_value_has_a_digest():
-    assert digests({"x": np.array(3.0)})["x"].shape == (32,)
-
-
-def test_exchanged_values_have_other_names():
-    assert exchanged({"a": 1, "b": 2, "c": 3}) == {"a": 2, "b": 3, "c": 1}
-
-
-def test_a_tied_weight_is_kept_once():
-    state = {"embedding": Tensor([1], "int32", 8), "norm": Tensor([1], "int32", 16), "head": Tensor([1], "int32", 8)}
-    assert list(distinct(state)) == ["embedding", "norm"]

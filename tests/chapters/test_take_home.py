@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 
 import pytest
@@ -12,7 +11,7 @@ from xpulab.chapters.shared import take_home
 from xpulab.checks.ledger import ledger
 from xpulab.errors import InputError
 
-CODE = 'def twice(x):\n    """2 x."""\n    return 2 * x  # cheap\n\n\nclass Rows:\n    size = 3\n'
+CODE = "def twice(x):\n    return 2 * x\n"
 
 
 @pytest.fixture(autouse=True)
@@ -29,13 +28,6 @@ def write(tmp_path, device):
         path.name: path.read_text()
         for path in take_home.write(tmp_path / "home", script="train", config={"x": 1}, device=device)
     }
-
-
-def test_the_files_are_the_script_its_configuration_and_three_launch_files(tmp_path):
-    written = write(tmp_path, "cpu")
-    assert list(written) == ["train.py", "config.json", "launch-1-card.sh", "launch-8-cards.sh", "launch-2-nodes.sh"]
-    assert written["train.py"] == CODE
-    assert json.loads(written["config.json"]) == {"x": 1, "device": "cpu"}
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu", "xpu"])
@@ -61,31 +53,7 @@ def test_an_unknown_script_is_refused_with_the_known_ones(tmp_path):
         take_home.write(tmp_path, script="other", config={}, device="cpu")
 
 
-def twice(x):
-    """2 x."""
-    return 2 * x
-
-
-class Rows:
-    size = 3
-
-
-def test_code_is_the_same_whatever_its_comments_and_layout():
-    ledger.sources += ['def twice(x):\n\n    """2 x."""\n    # explained\n    return 2*x', "class Rows:\n    size = 3"]
-    assert take_home.same_code(twice, "train") and take_home.same_code(Rows, "train")
-
-
-def test_the_last_definition_counts():
-    ledger.sources += ['def twice(x):\n    """2 x."""\n    return 2 * x', 'def twice(x):\n    """2 x."""\n    return 3 * x']
-    assert not take_home.same_code(twice, "train")
-
-
-def test_another_function_of_the_script_is_not_the_same():
-    ledger.sources += ['def twice(x):\n    """2 x."""\n    return 2 * x']
-    assert not take_home.same_code(twice, "train", name="Rows")
-
-
 def test_a_name_that_the_script_lacks_is_refused():
     ledger.sources += ["def twice(x):\n    return 2 * x"]
     with pytest.raises(InputError, match=r"train\.py defines no function or class 'twice_more'"):
-        take_home.same_code(twice, "train", name="twice_more")
+        take_home.same_code(lambda x: 2 * x, "train", name="twice_more")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -39,13 +38,6 @@ def test_the_number_of_weights_follows_from_the_configuration():
     assert training_size.parameters_in(SMOLLM2) == 134_515_008
 
 
-@pytest.mark.parametrize(("chapter", "steps", "batch", "rate"), [("sft", 100, 24, 8e-3), ("lora", 48, 8, 1e-2)])
-def test_a_tiny_model_learns_by_heart_and_nothing_is_printed(chapter, steps, batch, rate, capsys):
-    size = training_size.choose(chapter, TINY, "quick")
-    assert (size.is_tiny, size.steps, size.batch, size.learning_rate) == (True, steps, batch, rate)
-    assert capsys.readouterr().out == ""
-
-
 @pytest.mark.parametrize("chapter", ["sft", "lora"])
 def test_a_larger_model_gets_fewer_steps_a_smaller_batch_and_rate(chapter, monkeypatch):
     monkeypatch.setattr(resources, "require", lambda **needs: None)
@@ -65,17 +57,6 @@ def test_each_training_example_is_used_at_least_once_in_chapter_02(monkeypatch):
     size = training_size.choose("sft", SMOLLM2, "quick")
     assert size.steps * size.batch >= 72
     assert size.repeated <= size.steps
-
-
-@pytest.mark.parametrize(("share", "words"), [(0.1, "a tenth"), (0.5, "half"), (0.7, "70%")])
-def test_a_share_as_words(share, words):
-    assert training_size.format_share(share) == words
-
-
-def test_the_meaning_of_a_check_follows_from_the_size():
-    size = training_size.choose("sft", TINY, "quick")
-    assert "exactly" in size.means_of_recall
-    assert "nearer" in replace(size, parameters=training_size.TINY).means_of_recall
 
 
 @pytest.mark.parametrize(
