@@ -39,42 +39,27 @@ def test_a_text_may_hold_any_character_that_json_allows(jsonl, character):
 
 
 MALFORMED = {
-    "not JSON": ("nonsense", " line 2: not JSON: Expecting value at column 1"),
-    "half an object": (
-        '{"question": "q",',
-        " line 2: not JSON: Expecting property name enclosed in double quotes at column 18",
-    ),
-    "two objects": (f"{ROW} {ROW}", " line 2: not JSON: Extra data at column 34"),
-    "a blank line": ("", " line 2: not JSON: Expecting value at column 1"),
-    "a list": ("[1]", " line 2: expected a JSON object with question, answer, found list"),
-    "a text": ('"q"', " line 2: expected a JSON object with question, answer, found str"),
-    "null": ("null", " line 2: expected a JSON object with question, answer, found NoneType"),
-    "a field is missing": ('{"question": "q"}', " line 2: field 'answer' is missing"),
-    "a field is empty": ('{"question": "q", "answer": ""}', " line 2: field 'answer' must be a string that is not blank"),
-    "a field is blank": (
-        '{"question": " \\n", "answer": "a"}',
-        " line 2: field 'question' must be a string that is not blank",
-    ),
-    "a field is a number": (
-        '{"question": "q", "answer": 1}',
-        " line 2: field 'answer' must be a string that is not blank",
-    ),
-    "a field is null": (
-        '{"question": null, "answer": "a"}',
-        " line 2: field 'question' must be a string that is not blank",
-    ),
-    "a field too many": (
-        '{"question": "q", "answer": "a", "extra": "x"}',
-        " line 2: unknown field 'extra'; the fields are question, answer",
-    ),
+    "not JSON": ("nonsense", "column 1"),
+    "half an object": ('{"question": "q",', "column 18"),
+    "two objects": (f"{ROW} {ROW}", "column 34"),
+    "a blank line": ("", "column 1"),
+    "a list": ("[1]", "list"),
+    "a text": ('"q"', "str"),
+    "null": ("null", "NoneType"),
+    "a field is missing": ('{"question": "q"}', "'answer' is missing"),
+    "a field is empty": ('{"question": "q", "answer": ""}', "'answer' must be"),
+    "a field is blank": ('{"question": " \\n", "answer": "a"}', "'question' must be"),
+    "a field is a number": ('{"question": "q", "answer": 1}', "'answer' must be"),
+    "a field is null": ('{"question": null, "answer": "a"}', "'question' must be"),
+    "a field too many": ('{"question": "q", "answer": "a", "extra": "x"}', "unknown field 'extra'"),
 }
 
 
-@pytest.mark.parametrize(("line", "message"), MALFORMED.values(), ids=MALFORMED.keys())
-def test_a_malformed_row_is_refused_with_file_and_line(jsonl, tmp_path, line, message):
+@pytest.mark.parametrize(("line", "said"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_row_is_refused_with_file_and_line(jsonl, tmp_path, line, said):
     with pytest.raises(InputError) as refused:
         jsonl(f"{ROW}\n{line}\n{ROW}\n")
-    assert str(refused.value) == f"{tmp_path / 'train.jsonl'}{message}"
+    assert str(refused.value).startswith(f"{tmp_path / 'train.jsonl'} line 2: ") and said in str(refused.value)
 
 
 @pytest.mark.parametrize("content", ["", "\n"])
@@ -138,37 +123,28 @@ def test_yaml_that_fits_its_schema_is_loaded(load):
 
 
 WRONG_YAML = {
-    "an indentation": ("- id: a\n   tags: [cpu]\n", " line 2: not YAML: mapping values are not allowed here"),
-    "a bracket that is not closed": (
-        "- id: a\n- tags: [cpu\n",
-        " line 3: not YAML: expected ',' or ']', but got '<stream end>'",
-    ),
-    "a tab": ("- id: a\n-\tid: b\n\t- c\n", " line 2: not YAML: found character '\\t' that cannot start any token"),
-    "an unknown alias": ("- id: *nothing\n", " line 1: not YAML: found undefined alias 'nothing'"),
-    "a control character": ("- id: a\n- id: b\x00\n", " line 2: not YAML: special characters are not allowed"),
-    "bytes that are not UTF-8": (b"- id: a\n- id: \xff\n", " line 2: not UTF-8 at byte 14; save it as UTF-8"),
-    "nothing": ("", " line 1: None is not of type 'array'"),
-    "no list": ("id: a\n", " line 1: {'id': 'a'} is not of type 'array'"),
-    "an item of another type": ("- id: a\n- b\n", " line 2: 'b' is not of type 'object'"),
-    "a field that is missing": ("- id: a\n- tags: [cpu]\n", " line 2: 'id' is a required property"),
-    "a field too many": (
-        "- id: a\n- id: b\n  why: x\n",
-        " line 3: Additional properties are not allowed ('why' was unexpected)",
-    ),
-    "a field for the second time": ("- id: a\n- id: b\n  id: c\n", " line 3: not YAML: key 'id' occurs twice"),
-    "a field of another type": ("- id: a\n-\n  id: 5\n", " line 3: 5 is not of type 'string'"),
-    "an item of a list in it": (
-        "- id: a\n  tags:\n  - cpu\n  - tpu\n",
-        " line 4: 'tpu' is not one of ['cpu', 'xpu']",
-    ),
+    "an indentation": ("- id: a\n   tags: [cpu]\n", 2, "not YAML"),
+    "a bracket that is not closed": ("- id: a\n- tags: [cpu\n", 3, "not YAML"),
+    "a tab": ("- id: a\n-\tid: b\n\t- c\n", 2, "not YAML"),
+    "an unknown alias": ("- id: *nothing\n", 1, "undefined alias"),
+    "a control character": ("- id: a\n- id: b\x00\n", 2, "not YAML"),
+    "bytes that are not UTF-8": (b"- id: a\n- id: \xff\n", 2, "not UTF-8 at byte 14"),
+    "nothing": ("", 1, "None is not"),
+    "no list": ("id: a\n", 1, "'array'"),
+    "an item of another type": ("- id: a\n- b\n", 2, "'b' is not"),
+    "a field that is missing": ("- id: a\n- tags: [cpu]\n", 2, "'id' is a required"),
+    "a field too many": ("- id: a\n- id: b\n  why: x\n", 3, "'why'"),
+    "a field for the second time": ("- id: a\n- id: b\n  id: c\n", 3, "twice"),
+    "a field of another type": ("- id: a\n-\n  id: 5\n", 3, "5 is not"),
+    "an item of a list in it": ("- id: a\n  tags:\n  - cpu\n  - tpu\n", 4, "'tpu'"),
 }
 
 
-@pytest.mark.parametrize(("content", "message"), WRONG_YAML.values(), ids=WRONG_YAML.keys())
-def test_yaml_that_is_wrong_is_refused_with_file_and_line(load, tmp_path, content, message):
+@pytest.mark.parametrize(("content", "line", "said"), WRONG_YAML.values(), ids=WRONG_YAML.keys())
+def test_yaml_that_is_wrong_is_refused_with_file_and_line(load, tmp_path, content, line, said):
     with pytest.raises(InputError) as refused:
         load(content)
-    assert str(refused.value) == f"{tmp_path / 'issues.yaml'}{message}"
+    assert str(refused.value).startswith(f"{tmp_path / 'issues.yaml'} line {line}: ") and said in str(refused.value)
 
 
 def test_a_long_value_is_shortened_in_the_message(load):
