@@ -10,7 +10,7 @@ from xpulab import files
 
 PACKAGE = files.ROOT / "xpulab"
 LAYERS = (
-    {"errors", "files", "devices", "stack_end", "records", "sim", "warm"},
+    {"errors", "files", "devices", "child", "records", "sim", "warm"},
     {"doctor", "reference", "pretrained"},
     {"checks"},
     {"ranks"},

@@ -7,10 +7,8 @@ goes on with the next one.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
@@ -21,21 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from xpulab.child import OUTPUT_LIMIT, Child, stack_end
 from xpulab.devices import SIMULATED
 from xpulab.doctor import probe_process
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe_process import IMPORT_PADDLE, IMPORT_PADDLENLP
-from xpulab.stack_end import SHOW_STACK, stack_end
 
 TIMEOUT = 120.0
 """Seconds for each step. An import that starts from a network file system takes minutes the first time."""
-OUTPUT_LIMIT = 1 << 20
-"""Bytes that the process may print."""
 SIMULATED_CARDS = 2
-
-_STACK_SECONDS = 1.0
-_KILL_SECONDS = 2.0
-_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -115,84 +107,47 @@ def _run(
 ) -> Iterator[tuple[Step, dict[str, Any] | None]]:
     """Starts a process for the steps that are left; yields each as it ends. The last one may be a crash or a hang."""
     skipped = [name for name in done if name != IMPORT_PADDLE]
-    script = str(Path(probe_process.__file__).resolve())
-    with tempfile.TemporaryFile() as printed:
-        process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", script, device, *skipped],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=printed,
-            env=dict(environment),
-            start_new_session=True,
-        )
-        try:
-            name, begun, ended = IMPORT_PADDLE, 0, False
-            for event in _events(process, printed, timeout):
-                if event is None:
-                    yield _unfinished(name, process, printed, begun, timeout), None
-                    return
-                if event["event"] == "begin":
-                    name, begun, ended = event["name"], event["printed"], False
-                else:
-                    ended = True
-                    text = _text(printed, begun, event["printed"])
-                    step = Step(name, event["outcome"], event["detail"], text, event.get("message", ""))
-                    if name not in done:
-                        yield step, event.get("found")
-            if process.wait(timeout) != 0 or not ended:
-                yield _unfinished(name, process, printed, begun, timeout), None
-        finally:
-            _kill(process)
-
-
-def _events(process: subprocess.Popen, printed: IO[bytes], timeout: float) -> Iterator[dict[str, Any] | None]:
-    """What the process reports, until it ends; None when it reports nothing for timeout seconds, or prints without end."""
-    received = bytearray()
-    deadline = time.monotonic() + timeout
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while True:
-            if selector.select(max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))):
-                chunk = os.read(process.stdout.fileno(), 1 << 16)
-                if not chunk:
-                    return
-                received += chunk
-                *lines, received = received.split(b"\n")
-                for line in lines:
-                    yield json.loads(line)
-                    deadline = time.monotonic() + timeout
-            elif time.monotonic() >= deadline or os.fstat(printed.fileno()).st_size > OUTPUT_LIMIT:
-                yield None
+    command = [sys.executable, "-W", "ignore", str(Path(probe_process.__file__).resolve()), device, *skipped]
+    with (
+        tempfile.TemporaryFile() as printed,
+        Child(command, stdout=subprocess.PIPE, stderr=printed, env=dict(environment)) as child,
+    ):
+        name, begun, ended = IMPORT_PADDLE, 0, False
+        deadline = time.monotonic() + timeout
+        for line in child.lines():
+            if line is None:
+                if time.monotonic() < deadline and _size(printed) <= OUTPUT_LIMIT:
+                    continue
+                yield _unfinished(name, child, printed, begun, timeout), None
                 return
+            if not line.endswith(b"\n"):
+                break  # it was ended while it wrote
+            event = json.loads(line)
+            if event["event"] == "begin":
+                name, begun, ended = event["name"], event["printed"], False
+            else:
+                ended = True
+                text = _text(printed, begun, event["printed"])
+                step = Step(name, event["outcome"], event["detail"], text, event.get("message", ""))
+                if name not in done:
+                    yield step, event.get("found")
+            deadline = time.monotonic() + timeout
+        if child.wait(timeout) != 0 or not ended:
+            yield _unfinished(name, child, printed, begun, timeout), None
 
 
-def _unfinished(name: str, process: subprocess.Popen, printed: IO[bytes], begun: int, timeout: float) -> Step:
+def _unfinished(name: str, child: Child, printed: IO[bytes], begun: int, timeout: float) -> Step:
     """The step in which the process ended or is stuck; a stuck one first writes where it is."""
-    if process.poll() is None:
-        if os.fstat(printed.fileno()).st_size > OUTPUT_LIMIT:
-            return Step(name, "hung", f"it printed more than {OUTPUT_LIMIT} bytes and was killed{_kill(process)}")
-        before = os.fstat(printed.fileno()).st_size
-        process.send_signal(SHOW_STACK)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_STACK_SECONDS)
-        killed = _kill(process)
-        place = _place(_text(printed, before, None))
-        return Step(name, "hung", f"it did not end within {timeout:g} s{killed}{place}", _text(printed, begun, before))
-    text = _text(printed, begun, None)
-    return Step(name, "crashed", f"{_format_status(process.returncode)}{_place(text)}", text)
-
-
-def _kill(process: subprocess.Popen) -> str:
-    """Kills the process with its children and reaps it; returns an addition to the detail when that is not possible."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    try:
-        process.wait(_KILL_SECONDS)
-    except subprocess.TimeoutExpired:
-        # A process in uninterruptible sleep ignores SIGKILL until the driver call returns.
-        return " and cannot be killed: it waits inside the driver"
-    process.stdout.close()
-    return ""
+    status = child.wait()
+    if status is not None:
+        text = _text(printed, begun, None)
+        return Step(name, "crashed", f"{_format_status(status)}{_in(stack_end(text))}", text)
+    before = _size(printed)
+    if before > OUTPUT_LIMIT:
+        return Step(name, "hung", f"it printed more than {OUTPUT_LIMIT} bytes and was killed{child.kill()}")
+    place = child.place(printed.fileno())
+    detail = f"it did not end within {timeout:g} s{child.kill()}{_in(place)}"
+    return Step(name, "hung", detail, _text(printed, begun, before))
 
 
 def _format_status(status: int) -> str:
@@ -206,12 +161,14 @@ def _format_status(status: int) -> str:
 
 
 def _text(printed: IO[bytes], start: int, end: int | None) -> str:
-    printed.seek(start)
-    content = printed.read(OUTPUT_LIMIT if end is None else min(end - start, OUTPUT_LIMIT))
+    content = os.pread(printed.fileno(), OUTPUT_LIMIT if end is None else min(end - start, OUTPUT_LIMIT), start)
     return content.decode("utf-8", errors="replace").strip()
 
 
-def _place(stack: str) -> str:
+def _size(printed: IO[bytes]) -> int:
+    return os.fstat(printed.fileno()).st_size
+
+
+def _in(place: str) -> str:
     """Where a stack ends, as an addition to the detail."""
-    place = stack_end(stack)
     return f", in {place}" if place else ""

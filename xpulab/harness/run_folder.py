@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xpulab import files
+from xpulab.child import Child
 from xpulab.harness import leftovers
 
 _END_SECONDS = 30.0
@@ -46,24 +47,21 @@ def _parent() -> str:
     return given if len(os.fsencode(given)) <= _PATH_BYTES else "/tmp"
 
 
-def _watcher_of(folder: Path) -> subprocess.Popen[bytes]:
+def _watcher_of(folder: Path) -> Child:
     """The process that removes what is left. It is in no run and no session of ours, so that what ends us does not end it."""
-    return subprocess.Popen(
+    return Child(
         [sys.executable, "-S", "-m", leftovers.__name__, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd="/",
         env={"PYTHONPATH": str(files.ROOT), "TMPDIR": str(folder.parent)},
-        start_new_session=True,
     )
 
 
-def _end(watcher: subprocess.Popen[bytes], folder: Path) -> None:
+def _end(watcher: Child, folder: Path) -> None:
     """Let the watcher remove what is left, and do it here when it was killed."""
-    try:
-        watcher.communicate(leftovers.ENDED_WELL, _END_SECONDS)
-    except subprocess.TimeoutExpired:
-        watcher.kill()
+    watcher.close_input(leftovers.ENDED_WELL)
+    watcher.end(_END_SECONDS)
     if watcher.wait() != 0:
         leftovers.remove(folder)

@@ -13,6 +13,8 @@ from jupyter_client import AsyncKernelManager
 from jupyter_client.provisioning import LocalProvisioner
 from jupyter_core.paths import jupyter_path
 
+from xpulab.child import signal_group
+
 START_SECONDS = 120
 """How long a kernel may take to start."""
 
@@ -171,11 +173,8 @@ class Watchdog:
         self._timers.append(_timer(seconds, action))
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._group is not None:
-            try:
-                os.killpg(self._group, number)
-            except ProcessLookupError:
-                self._group = None
+        if self._group is not None and not signal_group(self._group, number):
+            self._group = None
 
 
 def _timer(seconds: float, action: Callable[[], object]) -> threading.Timer:

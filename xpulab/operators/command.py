@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xpulab.child import Child
 from xpulab.devices import SIMULATED
 from xpulab.errors import InputError
 
@@ -122,24 +121,11 @@ def _run(request: Request, job: Path, log: Path, result: Path) -> int | None:
     }
     job.write_text(json.dumps(described), encoding="utf-8")
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", **_variables(request.device)}
-    with log.open("wb") as printed:
-        process = subprocess.Popen(
-            [sys.executable, str(_CHILD), str(job)],
-            stdin=subprocess.DEVNULL,
-            stdout=printed,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
-        try:
-            return process.wait(request.timeout)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # the script, and the workers that it started
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_END_SECONDS)
+    command = [sys.executable, str(_CHILD), str(job)]
+    with log.open("wb") as printed, Child(command, stdout=printed, stderr=subprocess.STDOUT, env=environment) as child:
+        status = child.wait(request.timeout)
+        child.kill(_END_SECONDS)  # with the workers that it started
+        return status
 
 
 def _variables(device: str) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 Every process that the launcher or a rank leaves behind becomes its child. It ends them all, and then itself, when the
 launcher has ended, when the notebook closes its standard input, and when the notebook has ended. It imports the standard
-library and psutil only.
+library, psutil and xpulab.child only.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import shutil
@@ -19,8 +18,7 @@ import sys
 
 import psutil
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_LIBC = ctypes.CDLL(None)
+from xpulab.child import adopt_orphans, end_with_parent
 
 
 def main(notebook: str, folder: str, *command: str) -> int:
@@ -28,14 +26,14 @@ def main(notebook: str, folder: str, *command: str) -> int:
 
     notebook: the process id of the notebook. folder: the run's, removed when the notebook is not there to do it.
     """
-    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # should a copy of standard input's other end outlive the notebook
+    adopt_orphans()
+    end_with_parent(signal.SIGTERM)  # should a copy of standard input's other end outlive the notebook
     woken, waker = socket.socketpair()
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_guard)
+    launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent)
     while launcher.poll() is None and os.getppid() == int(notebook):
         ready, _, _ = select.select([sys.stdin.fileno(), woken], [], [])
         if woken not in ready:
@@ -58,7 +56,3 @@ def end_children() -> None:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
-
-
-def _die_with_guard() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -7,7 +7,6 @@ ended. So no rank loses its connection to another one because of the order in wh
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import json
 import linecache
@@ -21,10 +20,10 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
+from xpulab.child import adopt_orphans
 from xpulab.ranks import channel, leftovers, rendezvous, serialize
 from xpulab.ranks.outcome import Raised
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _OF_A_CARD = "CustomDevice error"
 _HERE = str(Path(__file__).parent)
 _connection: channel.Connection | None = None
@@ -63,7 +62,7 @@ def step(text: str) -> None:
 def main(address: str) -> None:
     """Be one rank of the run that listens at `address`. Returns when all ranks have returned; else the process ends."""
     global _connection, _stack
-    _adopt_orphans()
+    adopt_orphans()
     _stack = open(os.memfd_create("stack"), "w")  # noqa: SIM115 it is written to until the process has ended
     for number in (signal.SIGUSR1, signal.SIGTERM):
         faulthandler.register(number, file=_stack, all_threads=True, chain=number == signal.SIGTERM)
@@ -153,11 +152,6 @@ def _of_card(message: str) -> str:
     sim = sys.modules.get("xpulab.sim")
     cause = sim.last_error() if sim and _OF_A_CARD in message else ""
     return f": error of the simulated card: {cause}" if cause else ""
-
-
-def _adopt_orphans() -> None:
-    """Whatever this rank's children leave behind becomes its own child, so that it can be found and ended with it."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _flush() -> None:

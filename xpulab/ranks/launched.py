@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from xpulab.child import Child
 from xpulab.ranks import environment
 
 PORT_RANGE = "PORT_RANGE"
@@ -49,7 +50,7 @@ class Launched:
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
         """Whether a rank has ended, and its exit status (negative: a signal); None: unknown, reaped by its parent."""
         if pid is None:
-            return self._guard.poll() is not None, None
+            return self._guard.wait() is not None, None
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -67,8 +68,7 @@ class Launched:
 
     def kill(self) -> None:
         """Close the guard's standard input, at which it ends everything."""
-        if not self._guard.stdin.closed:
-            self._guard.stdin.close()
+        self._guard.close_input()
 
     def close(self) -> None:
         """Leave nothing of the run behind."""
@@ -79,20 +79,10 @@ class Launched:
         guard = [sys.executable, "-c", _GUARD, _ROOT, str(os.getpid()), str(self.folder)]
         launch = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", str(n), "--host", environment.HOST]
         with self._log.open("wb") as log:
-            self._guard = subprocess.Popen(
-                [*guard, *launch, "--log_dir", str(self.folder), _SCRIPT, address],
-                env={**base, PORT_RANGE: ports},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            command = [*guard, *launch, "--log_dir", str(self.folder), _SCRIPT, address]
+            self._guard = Child(command, env={**base, PORT_RANGE: ports}, stdin=subprocess.PIPE, stdout=log, stderr=log)
         self._cleanup.callback(self._end)
 
     def _end(self) -> None:
         self.kill()
-        try:
-            self._guard.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._guard.kill()
-            self._guard.wait()
+        self._guard.end(_END_SECONDS)

@@ -28,12 +28,11 @@ def descendants(pids: Iterable[int]) -> list[psutil.Process]:
 
 def marked(address: str) -> list[psutil.Process]:
     """All programs that a rank of this run has started, even when the rank has ended. Those of other users are not ours."""
-    entry = f"{MARK}={address}".encode()
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, psutil.NoSuchProcess):
-            if entry in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(psutil.Process(int(folder.name)))
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == address:
+                found.append(process)
     return found
 
 

@@ -19,14 +19,13 @@ import select
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from xpulab.stack_end import SHOW_STACK, stack_end
+from xpulab.child import Child, signal_group
 from xpulab.warm import protocol
 
 ADDRESS = "XPULAB_WARM"
@@ -60,7 +59,6 @@ PRELOAD = (
 
 _START_SECONDS = 120.0
 _END_SECONDS = 10.0
-_STACK_SECONDS = 2.0
 _SOCKET_PATH_BYTES = 90
 """Of a Unix socket's path 107 bytes are allowed; the socket's own name is appended to the folder."""
 
@@ -97,16 +95,8 @@ class ForkServer:
             try:
                 fds = (listener.fileno(), read)
                 command = [sys.executable, "-c", _SERVER, _ROOT, self.folder, *map(str, fds), str(os.getpid()), *preload]
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    cwd="/",
-                    env={**_server_environment(), **(variables or {})},
-                    pass_fds=fds,
-                    start_new_session=True,
-                )
+                environment = {**_server_environment(), **(variables or {})}
+                self._process = Child(command, stdout=log, stderr=log, cwd="/", env=environment, pass_fds=fds)
             except BaseException:
                 os.close(self._keepalive)
                 raise
@@ -120,16 +110,9 @@ class ForkServer:
 
     def where_it_imports(self) -> str:
         """While it imports: the line of Python that runs, as 'in File "...", line 3 in name'; "" when that cannot be known."""
-        before = os.path.getsize(self.log)
-        self._process.send_signal(SHOW_STACK)
-        end = time.monotonic() + _STACK_SECONDS
-        while time.monotonic() < end:
-            time.sleep(_STACK_SECONDS / 10)
-            with open(self.log, encoding="utf-8", errors="replace") as log:
-                log.seek(before)
-                if place := stack_end(log.read()):
-                    return f"in {place}"
-        return ""
+        with open(self.log, "rb") as log:
+            place = self._process.place(log.fileno())
+        return f"in {place}" if place else ""
 
     def close(self) -> None:
         """End the fork server and all its workers; returns when they have ended."""
@@ -137,12 +120,7 @@ class ForkServer:
             return
         os.close(self._keepalive)
         self._keepalive = -1
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # with what an import may have started
-            self._process.wait()
+        self._process.end(_END_SECONDS)  # else it is killed, with what an import may have started
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> ForkServer:
@@ -306,8 +284,7 @@ class Worker:
             return
         self._status = -signal.SIGKILL
         if _start_time(self.pid) in (None, self._start):  # else the process id, and so the group's, is another process's now
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            signal_group(self.pid, signal.SIGKILL)
 
     def _count(self, received: bytes) -> None:
         """Add the worker's processor time to that of all workers, when the packet has it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import fcntl
 import gc
@@ -18,11 +17,8 @@ import socket
 import sys
 from dataclasses import dataclass
 
-from xpulab.stack_end import SHOW_STACK
+from xpulab.child import SHOW_STACK, end_with_parent
 from xpulab.warm import protocol, worker
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main(arguments: list[str]) -> None:
@@ -171,7 +167,7 @@ class _Server:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
             requester.pid = pid if pid > 0 else None
             return None
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         if os.getppid() != server:
             os._exit(1)
         os.setsid()

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from xpulab.child import Child
 from xpulab.errors import InputError
 from xpulab.fleet import bundle
 from xpulab.fleet.cluster.messages import Ended, Message, Started, parts_of
@@ -163,43 +164,27 @@ def _run(task: Task, out: Path, show: Callable[[str], None]) -> _Ran:
     lines: deque[str] = deque(maxlen=_LAST_LINES)
     command = [*task.run, "--out", str(out)]
     try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        child = Child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except OSError as error:
         return _Ran(127, (f"{shlex.join(command[:1])} cannot be started: {error.strerror}",))
-    reader = threading.Thread(target=_read, args=(process, lines, show), daemon=True)
-    reader.start()
-    code: int | None = None
-    try:
-        code = process.wait(task.limit)
-    except subprocess.TimeoutExpired:
-        _stop(process)
-    finally:
-        _kill_group(process)
-    reader.join(5.0)  # a process that left the group may still have the pipe open
+    with child:
+        reader = threading.Thread(target=_read, args=(child, lines, show), daemon=True)
+        reader.start()
+        code = child.wait(task.limit)
+        if code is None:
+            child.send_signal(signal.SIGINT)  # as a user would press Ctrl-C: xpulab run then reports what has finished
+            child.wait(_ENDS_WITHIN)
+        child.kill()
+        reader.join(5.0)
     return _Ran(code, tuple(lines))
 
 
-def _read(process: subprocess.Popen[bytes], lines: deque[str], show: Callable[[str], None]) -> None:
-    assert process.stdout is not None
-    for raw in process.stdout:
-        line = raw.decode("utf-8", "replace").rstrip("\n")
-        lines.append(line)
-        show(line)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C, as a user would press it: xpulab run then reports what has finished."""
-    process.send_signal(signal.SIGINT)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_ENDS_WITHIN)
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _read(child: Child, lines: deque[str], show: Callable[[str], None]) -> None:
+    """Show each line as it comes, however long that takes, while another thread keeps to the time limit."""
+    for raw in child.lines():
+        if raw is not None:
+            lines.append(raw.decode("utf-8", "replace").rstrip("\n"))
+            show(lines[-1])
 
 
 def _deliver(file: Path, task: Task, say: Callable[[Message], None]) -> str:
