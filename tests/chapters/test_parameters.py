@@ -10,9 +10,8 @@ import IPython
 import pytest
 
 from tests.conftest import make, save
-from xpulab.chapters.shared.parameters import LEVELS, check_parameters
+from xpulab.chapters.shared.parameters import check_parameters
 from xpulab.errors import InputError
-from xpulab.harness import sections
 
 RIGHT = {"device": "auto", "level": "quick", "cards": 1, "seed": 0}
 DEFAULTS = 'device = "auto"  # or cpu\nlevel = "quick"\ncards = 1\nseed = 0\nrate = None\nlimit = 2\nmodel = "tiny"'
@@ -28,10 +27,6 @@ def notebook(monkeypatch):
         monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
 
     return run
-
-
-def test_the_levels_are_those_of_the_command_line():
-    assert LEVELS == sections.LEVELS
 
 
 @pytest.mark.parametrize("injected", ['device = "cpu"\ncards = 2', "rate = 0.1", "limit = 0.5", 'model = "x"', "model = None"])

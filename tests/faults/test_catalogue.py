@@ -10,9 +10,9 @@ from xpulab.chapters.first_lora import pretrained_faults as pretrained
 from xpulab.faults import CATALOGUE, catalogue
 from xpulab.faults.selftest import _cases
 from xpulab.harness.plan import make_plans
+from xpulab.records.record import LEVELS
 from xpulab.sim.faults import parse
 
-LEVELS = ("smoke", "quick", "standard")
 PLANS = {level: {plan.name: plan for plan in make_plans([], level)} for level in LEVELS}
 
 

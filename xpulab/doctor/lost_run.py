@@ -18,8 +18,7 @@ from xpulab.devices import JUDGED
 from xpulab.doctor.meant import Lost
 from xpulab.errors import InputError
 from xpulab.records.node import node_name
-
-_LEVELS = ("smoke", "quick", "standard")
+from xpulab.records.record import LEVELS
 
 
 def option(arguments: Sequence[str], name: str) -> str | None:
@@ -67,7 +66,7 @@ def _result(lost: Lost, arguments: Sequence[str], chosen: Sequence[Path]) -> dic
         "verdict": _verdict(lost),
         "device": lost.device,
         "scope": f"Nothing ran: {lost.headline}",
-        "level": level if level in _LEVELS else "quick",
+        "level": level if level in LEVELS else "quick",
         "cards": int(cards) if cards and cards.isdigit() and int(cards) else 1,
         "seed": int(seed) if seed and seed.isdigit() else 0,
         "seconds": 0.0,

@@ -14,8 +14,9 @@ from nbformat import NotebookNode
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.chapter import Chapter, code_cells, read_chapter
-from xpulab.harness.sections import LEVELS, Section, closure, excerpt, refuse_undefined_names, up_to
+from xpulab.harness.sections import Section, closure, excerpt, refuse_undefined_names, up_to
 from xpulab.records.planned import PlannedCheck
+from xpulab.records.record import LEVELS
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,7 @@ from pyflakes import checker, messages
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.records.planned import python_of
-from xpulab.records.record import METADATA_KEY
-
-LEVELS = ("smoke", "quick", "standard")
-"""smoke: is this machine obviously broken. quick: does it work at all. standard: does it work right."""
+from xpulab.records.record import LEVELS, METADATA_KEY
 
 CELL_NUMBER = "cell"
 """The key under which a cell of an excerpt keeps its number in the whole notebook."""

@@ -14,6 +14,9 @@ from typing import Any
 METADATA_KEY = "xpulab"
 """The key, in a notebook's, an output's and an executed notebook's metadata, under which xpulab stores its data."""
 
+LEVELS = ("smoke", "quick", "standard")
+"""smoke: is this machine obviously broken. quick: does it work at all. standard: does it work right."""
+
 OUTCOMES = ("passed", "failed", "broken", "skipped", "missing", "known", "fixed")
 """The outcomes of a check, the same in the notebook, on the console and in every report."""
 

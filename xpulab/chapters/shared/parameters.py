@@ -13,8 +13,8 @@ from typing import Any
 
 from xpulab.devices import DEVICES, MOST_CARDS
 from xpulab.errors import InputError
+from xpulab.records.record import LEVELS
 
-LEVELS = ("smoke", "quick", "standard")
 _OF_EVERY_CHAPTER = ("device", "level", "cards", "seed")
 _INJECTED = "# Parameters\n"
 """The first line of the cell that papermill adds."""
