@@ -1,6 +1,6 @@
 """Creates the virtual environment .venv in the repository, for the device of this machine.
 
-    python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu] [--make-only] [-- ARGUMENTS]
+    python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu|book] [--make-only] [-- ARGUMENTS]
 
 It installs env/requirements/<device>.txt and the repository itself (editable), and writes .venv/xpulab.json last: what was
 installed, and from which files. When that file is still valid, nothing changes. Otherwise the environment is created again,
@@ -12,6 +12,7 @@ installed: an environment that is complete is used as it is; without one the exi
 `xpulab run`, result.json and junit.xml of a red run are written, and the exit code is 1.
 
 A device that is named must exist. --set installs a set without this check, for example to build an image on another machine.
+--set book makes .venv-book, beside .venv and without the repository: what env/book.sh builds the pages with.
 
 XPULAB_VENV names another folder than .venv (a relative path starts at the repository). Next to the folder are its lock
 (.venv.lock: when two processes run at once, one creates the environment and the other waits) and the output of the
@@ -50,6 +51,7 @@ INSTALL_SECONDS = 30 * 60
 PROBE_SECONDS = 20
 TERM_SECONDS = 5
 NEEDED_GB = 3
+BOOK = "book"
 LOG_LINES = 20  # shown of the log when an installation fails
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
@@ -67,6 +69,8 @@ def main(arguments):
     own, command = split_arguments(arguments)
     options = parse(own)
     venv = (ROOT / (os.environ.get("XPULAB_VENV") or ".venv")).resolve()
+    if options.set == BOOK:
+        venv = sibling(venv, "-book")
     try:
         if sys.version_info < (3, 10):  # noqa: UP036 - xpulab.doctor, which detects the device, needs 3.10.
             python, _ = find_python(SUPPORTED, venv)
@@ -100,7 +104,7 @@ def parse(arguments):
     which = parser.add_mutually_exclusive_group()
     devices = ("auto", "cpu", "gpu", "xpu", "sim")
     which.add_argument("--device", choices=devices, default="auto", help="a device of this machine; auto: detect it")
-    which.add_argument("--set", choices=("cpu", "gpu", "xpu"), help="install this set without looking for the device")
+    which.add_argument("--set", choices=("cpu", "gpu", "xpu", BOOK), help="install this set without looking for the device")
     return parser.parse_args(arguments)
 
 
@@ -173,7 +177,8 @@ def run_arguments(command):
 def expected_state(device):
     """The expected content of the marker of a complete environment, except for the Python version."""
     digest = hashlib.sha256()
-    for path in (REQUIREMENTS / f"{device}.txt", REQUIREMENTS / "common.txt", ROOT / "pyproject.toml"):
+    shared = () if device == BOOK else (REQUIREMENTS / "common.txt", ROOT / "pyproject.toml")
+    for path in (REQUIREMENTS / f"{device}.txt", *shared):
         digest.update(path.read_bytes() + b"\0")
     return {"device": device, "sources": digest.hexdigest(), "repository": str(ROOT)}
 
@@ -284,13 +289,16 @@ def install(venv, device, python, lock):
             ("created", [python, "-I", "-m", "venv", str(venv)]),
             ("updated pip", [*installer, "-c", common, "pip"]),  # It may be too old to build seqeval.
         ]
-    # The framework first: if its index is unreachable, pip fails at once instead of asking it for every other package.
-    framework = framework_arguments(device)
-    steps += [
-        (f"installed {framework[-1]}", [*installer, "-c", common, *framework]),
-        ("installed env/requirements/common.txt", [*installer, "-r", common]),
-        ("installed xpulab", [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
-    ]
+    if device == BOOK:
+        steps.append(("installed env/requirements/book.txt", [*installer, "-r", str(REQUIREMENTS / "book.txt")]))
+    else:
+        # The framework first: if its index is unreachable, pip fails at once instead of asking it for every other package.
+        framework = framework_arguments(device)
+        steps += [
+            (f"installed {framework[-1]}", [*installer, "-c", common, *framework]),
+            ("installed env/requirements/common.txt", [*installer, "-r", common]),
+            ("installed xpulab", [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
+        ]
     log = sibling(venv, ".log")
     report(f"installing with {'uv' if uv else 'pip'}; its output goes to {log}")
     with open(str(log), "wb") as out:

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from xpulab.files import ROOT
 
 REQUIREMENTS = ROOT / "env" / "requirements"
+LOCKS = ("common", "book")
 PYTHONS = ("3.10.0", "3.10.13", "3.11.2", "3.12.1", "3.12.12")
 FRAMEWORKS = {"cpu": "paddlepaddle==3.3.1", "gpu": "paddlepaddle-gpu==3.3.1", "xpu": "paddlepaddle-xpu==3.3.0"}
 
@@ -25,8 +26,8 @@ def lines(name: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def pins(python: str) -> list[Requirement]:
-    """What common.txt installs on Linux for that Python."""
+def pins(lock: str, python: str) -> list[Requirement]:
+    """What a lock installs on Linux for that Python."""
     environment = {
         **default_environment(),
         "python_version": ".".join(python.split(".")[:2]),
@@ -35,27 +36,30 @@ def pins(python: str) -> list[Requirement]:
         "platform_system": "Linux",
         "platform_machine": "x86_64",
     }
-    found = map(Requirement, lines("common.txt"))
+    found = map(Requirement, lines(f"{lock}.txt"))
     return [pin for pin in found if pin.marker is None or pin.marker.evaluate(environment)]
 
 
+@pytest.mark.parametrize("lock", LOCKS)
 @pytest.mark.parametrize("python", PYTHONS)
-def test_each_package_has_exactly_one_version(python):
-    several = [name for name, count in Counter(canonicalize_name(pin.name) for pin in pins(python)).items() if count > 1]
+def test_each_package_has_exactly_one_version(lock, python):
+    several = [name for name, count in Counter(canonicalize_name(pin.name) for pin in pins(lock, python)).items() if count > 1]
     assert several == []
-    assert [str(pin) for pin in pins(python) if not re.fullmatch("==[^*,]+", str(pin.specifier))] == []
+    assert [str(pin) for pin in pins(lock, python) if not re.fullmatch("==[^*,]+", str(pin.specifier))] == []
 
 
+@pytest.mark.parametrize("lock", LOCKS)
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_lock_holds_what_we_ask_for(python):
-    versions = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins(python)}
-    asked = {canonicalize_name(ask.name): ask for ask in map(Requirement, lines("common.in"))}
+def test_the_lock_holds_what_we_ask_for(lock, python):
+    versions = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins(lock, python)}
+    asked = {canonicalize_name(ask.name): ask for ask in map(Requirement, lines(f"{lock}.in"))}
     assert sorted(asked.keys() - versions.keys()) == []
     assert [str(ask) for name, ask in asked.items() if not ask.specifier.contains(versions[name], prereleases=True)] == []
 
 
-def test_a_package_has_the_same_version_on_every_python():
-    versions = [{pin.name: str(pin.specifier) for pin in pins(python)} for python in PYTHONS]
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_package_has_the_same_version_on_every_python(lock):
+    versions = [{pin.name: str(pin.specifier) for pin in pins(lock, python)} for python in PYTHONS]
     shared = set.intersection(*map(set, versions))
     assert [name for name in sorted(shared) if len({each[name] for each in versions}) > 1] == []
 

@@ -1,0 +1,56 @@
+"""The configuration of Sphinx for the book; `bash env/book.sh` builds it from copies that env/make_book.py makes."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from docutils.nodes import Element, SkipNode, math_block
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.util.logging import getLogger
+from sphinx.writers.html5 import HTML5Translator
+
+logger = getLogger(__name__)
+SIZES = re.compile(r"\\[bB]igg?[lr]?(?![A-Za-z])")
+"""Sizes of parentheses, which docutils does not know and MathML chooses by itself."""
+
+project = "xpulab"
+html_title = "xpulab"
+extensions = ["myst_nb"]
+
+nb_execution_mode = "off"
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath", "html_image"]
+myst_heading_anchors = 4
+myst_url_schemes = ["http", "https", "mailto", "file"]
+highlight_language = "none"  # indented blocks of the pages are commands; cells name their language
+
+html_theme = "sphinx_book_theme"
+html_static_path = ["book.css"]
+html_css_files = ["book.css"]
+html_copy_source = False
+html_use_index = False
+html_show_copyright = False
+html_math_renderer = "mathml"
+html_theme_options = {"use_download_button": False, "show_navbar_depth": 1, "show_toc_level": 2}
+if "GITHUB_REPOSITORY" in os.environ:
+    html_theme_options["repository_url"] = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
+    html_theme_options["use_repository_button"] = True
+
+
+def setup(app: Sphinx) -> None:
+    """Formulas are MathML, which browsers show without a script from another server."""
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))
+
+
+def visit_math(translator: HTML5Translator, node: Element) -> None:
+    """Write a formula; one that docutils cannot convert is a warning, and shown as TeX."""
+    try:
+        formula = tex2mathml(SIZES.sub("", node.astext()), as_block=isinstance(node, math_block))
+    except MathError as error:
+        logger.warning("formula: %s", error, location=node)
+        formula = f"<code>{translator.encode(node.astext())}</code>"
+    translator.body.append(formula)
+    raise SkipNode

@@ -1,0 +1,143 @@
+"""env/book.sh refuses what is not a run; env/make_book.py collapses cells, keeps red ones visible, and makes links work."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from xpulab.files import NOTEBOOKS, ROOT
+
+PAGES = yaml.safe_load((ROOT / ".github/workflows/pages.yml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def make_book(tmp_path, monkeypatch):
+    """env/make_book.py as a module of its own, which writes its copies elsewhere."""
+    spec = importlib.util.spec_from_file_location("make_book", ROOT / "env/make_book.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "SOURCE", tmp_path / "source")
+    for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA"):
+        monkeypatch.delenv(name, raising=False)
+    return module
+
+
+def a_run(folder, **changed):
+    """The folder of a run that executed chapter 00 only: the committed notebook with a check that failed."""
+    notebook = json.loads((NOTEBOOKS / "00_environment.ipynb").read_text(encoding="utf-8"))
+    cell = next(cell for cell in notebook["cells"] if "proof" in cell["metadata"].get("tags", []))
+    cell["outputs"] = [shown("passed"), shown("failed")]
+    (folder / "00_environment.ipynb").write_text(json.dumps(notebook))
+    ran = [{"name": "00_environment", "executed": "00_environment.ipynb"}, {"name": "01_first_lora", "executed": None}]
+    result = {"date": "2026-11-23T12:00:00+00:00", "verdict": "XPU: NOT READY", "notebooks": ran, **changed}
+    (folder / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+def shown(outcome):
+    """What a check shows."""
+    return {"output_type": "display_data", "data": {}, "metadata": {"xpulab": {"check": {"outcome": outcome}}}}
+
+
+@pytest.mark.parametrize("given", [["no-such-folder"], ["."], ["--help"], ["a", "b"]])
+def test_what_is_not_the_folder_of_a_run_is_refused_before_anything_is_made(given, tmp_path):
+    done = subprocess.run(["bash", str(ROOT / "env/book.sh"), *given], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "run" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"notebooks": 3}, "not one that `xpulab run` wrote"),
+        ({"notebooks": [{"name": "00_environment", "executed": None}]}, "executed no chapter of the book"),
+        ({"notebooks": [{"name": "00_environment", "executed": "gone.ipynb"}]}, "gone.ipynb: cannot be read"),
+    ],
+)
+def test_a_run_that_cannot_be_shown_is_refused(changed, said, make_book, tmp_path, capsys):
+    assert make_book.main([str(a_run(tmp_path, **changed))]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_chapter_that_a_run_executed_replaces_the_committed_one(make_book, tmp_path):
+    make_book.prepare(a_run(tmp_path))
+    ready, lora = (
+        json.loads((make_book.SOURCE / f"notebooks/{name}.ipynb").read_text()) for name in ("00_environment", "01_first_lora")
+    )
+    assert "Executed by the run of 2026-11-23 (XPU: NOT READY)" in ready["cells"][0]["source"]
+    assert "did not execute this chapter" in lora["cells"][0]["source"]
+    tags = [cell["metadata"]["tags"] for cell in ready["cells"] if "proof" in cell["metadata"].get("tags", [])]
+    assert "hide-input" in tags[0] and {"hide-cell"} == {each[-1] for each in tags[1:]}
+
+
+@pytest.mark.parametrize(
+    ("tag", "outputs", "collapsed", "prompt"),
+    [
+        ("helper", [shown("passed")], "hide-input", "Helper code"),
+        ("proof", [], "hide-cell", "Code of the proof"),
+        ("proof", [shown("passed"), shown("known"), shown("passed")], "hide-cell", "Code of the proof: 2 passed, 1 known"),
+        ("proof", [shown("passed"), shown("broken")], "hide-input", "Code of the proof"),
+        ("proof", [{"output_type": "error"}], "hide-input", "Code of the proof"),
+    ],
+)
+def test_proof_and_helper_cells_are_collapsed_and_what_is_red_is_not(make_book, tag, outputs, collapsed, prompt):
+    cell = {"metadata": {"tags": [tag]}, "outputs": outputs}
+    make_book.collapse(cell, *make_book.COLLAPSED[tag])
+    assert cell["metadata"]["tags"] == [tag, collapsed]
+    assert cell["metadata"]["mystnb"]["code_prompt_show"] == prompt
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "in_the_book"),
+    [
+        ("docs/fleet.md", "../README.md#terms", "../index.md#terms"),
+        ("docs/fleet.md", "faults.md#a-b", "faults.md#a-b"),
+        ("docs/fleet.md", "../notebooks/03_lora.ipynb#It-is-LoRA,-twice", "../notebooks/03_lora.ipynb#it-is-lora-twice"),
+        ("docs/fleet.md", "../env/venv.sh", (ROOT / "env/venv.sh").as_uri()),
+        ("docs/fleet.md", "https://example.org/env#A", "https://example.org/env#A"),
+        ("notebooks/03_lora.ipynb", "#Two-Words", "#two-words"),
+        ("README.md", "docs/fleet.md", "docs/fleet.md"),
+        ("README.md", "no/such/file", "no/such/file"),
+    ],
+)
+def test_a_link_works_in_the_book(make_book, page, link, in_the_book):
+    pages = ["docs/fleet.md", "docs/faults.md", "notebooks/03_lora.ipynb"]
+    assert make_book.with_links(f"see [this]({link}).", page, pages) == f"see [this]({in_the_book})."
+
+
+def test_on_github_a_file_that_is_not_in_the_book_is_linked_there(make_book, monkeypatch):
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "a/b")
+    monkeypatch.setenv("GITHUB_SHA", "c0ffee")
+    text = make_book.with_links("[x](../env/venv.sh) [y](../env)", "docs/fleet.md", [])
+    assert text == "[x](https://example.org/a/b/blob/c0ffee/env/venv.sh) [y](https://example.org/a/b/tree/c0ffee/env)"
+
+
+def test_every_page_is_in_the_navigation_once_and_a_new_one_appears_by_itself(make_book):
+    pages = [path.relative_to(ROOT).as_posix() for path in (*NOTEBOOKS.glob("*.ipynb"), *ROOT.glob("docs/*.md"))]
+    pages = sorted([*pages, "docs/new.md", "notebooks/99_new.ipynb"])
+    groups = make_book.format_contents(pages, {}).split(":caption: ")[1:]
+    assert sorted(line for group in groups for line in group.splitlines() if line in pages) == pages
+    assert [group.splitlines()[0] for group in groups if "docs/new.md" in group or "99_new" in group] == ["V. Onward", "Guides"]
+
+
+def test_the_environment_of_the_book_lies_beside_the_other_and_has_its_own_packages(repository):
+    assert repository.make("--set", "book")[0] == 0
+    assert not repository.venv.exists()
+    assert (repository.venv.with_name(".venv-book") / "xpulab.json").exists()
+    assert [call.endswith("-r " + str(repository.folder / "env/requirements/book.txt")) for call in repository.calls] == [True]
+    repository.write("pyproject.toml", "# other\n")
+    assert repository.make("--set", "book") == (0, "")  # the book does not depend on it
+
+
+def test_the_pages_are_built_in_time_for_every_change_and_published_from_main(make_book):
+    build, publish = PAGES["jobs"]["build"], PAGES["jobs"]["publish"]
+    assert max(build["timeout-minutes"], publish["timeout-minutes"]) <= 10
+    _, python, book, upload = build["steps"]
+    assert python["with"]["cache"] == "pip" and book["run"] == "bash env/book.sh"
+    assert ROOT / upload["with"]["path"] == make_book.SITE
+    assert (publish["needs"], publish["if"]) == ("build", "github.ref == 'refs/heads/main'")
