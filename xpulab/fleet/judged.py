@@ -69,13 +69,25 @@ class _Stored:
     contents: Mapping[str, bytes] = field(repr=False)
     prefix: str
 
-    def json(self, name: str) -> Any:
-        """A file of the run, or of the machine when the name begins so; InputError when it is not there or no JSON."""
+    def json(self, name: str, schema: str = "") -> Any:
+        """A file of the run, or of the machine when the name begins so; InputError when it is not there or no JSON.
+
+        schema: the file of the one that it must fit.
+        """
         full = name if name.startswith("machine/") else f"{self.prefix}{name}"
         try:
-            return json.loads(self.contents[full])
+            value = json.loads(self.contents[full])
+            if schema:
+                loaded = json.loads(files.data("schema", schema).read_text(encoding="utf-8"))
+                jsonschema.Draft202012Validator(loaded).validate(value)
         except (KeyError, ValueError, RecursionError) as error:
             raise InputError(f"{self.path}: its {full} cannot be read: {error!r}; ask for the bundle again") from error
+        except jsonschema.ValidationError as error:
+            raise InputError(
+                f"{self.path}: its {full} is none that xpulab {__version__} reads: {error.message[:200]}; "
+                f"judge it with the version that made it, {self.made.xpulab}"
+            ) from error
+        return value
 
 
 def judge_again(path: Path, folder: Path) -> list[Judged]:
@@ -99,7 +111,7 @@ def judge_again(path: Path, folder: Path) -> list[Judged]:
 
 def _judge_run(stored: _Stored, folder: Path) -> Judged:
     (folder / "notebooks").mkdir(parents=True, exist_ok=True)
-    claimed = _claimed(stored)
+    claimed = stored.json("result.json", "result.schema.json")
     target = Target(claimed["device"], claimed["level"], claimed["cards"], claimed["seed"])
     judged = tuple(_verdict(stored, each, target, _is_partial(claimed, each), folder) for each in claimed["notebooks"])
     proved = _proof(stored, claimed)
@@ -116,20 +128,6 @@ def _is_partial(claimed: Mapping[str, Any], notebook: Mapping[str, Any]) -> bool
 
 def _name(stored: _Stored) -> str:
     return stored.prefix.removeprefix("run/").rstrip("/")
-
-
-def _claimed(stored: _Stored) -> dict[str, Any]:
-    """result.json, which fits its schema."""
-    schema = json.loads(files.data("schema", "result.schema.json").read_text(encoding="utf-8"))
-    claimed = stored.json("result.json")
-    try:
-        jsonschema.Draft202012Validator(schema).validate(claimed)
-    except jsonschema.ValidationError as error:
-        raise InputError(
-            f"{stored.path}: its result.json is none that xpulab {__version__} reads: {error.message[:200]}; "
-            f"judge it with the version that made it, {stored.made.xpulab}"
-        ) from error
-    return claimed
 
 
 # ------------------------------------------------------------------------------------------------------------ each notebook
@@ -250,13 +248,7 @@ def _proof(stored: _Stored, claimed: Mapping[str, Any]) -> Proof | None:
         raise InputError(f"{stored.path}: result.json and {proof.FILE} do not agree on whether faults were injected; ask again")
     if not has_file:
         return None
-    schema = json.loads(files.data("schema", "prove.schema.json").read_text(encoding="utf-8"))
-    found = stored.json(proof.FILE)
-    try:
-        jsonschema.Draft202012Validator(schema).validate(found)
-    except jsonschema.ValidationError as error:
-        raise InputError(f"{stored.path}: its {proof.FILE} cannot be read: {error.message[:200]}; ask for it again") from error
-    read = proof.from_json(found)
+    read = proof.from_json(stored.json(proof.FILE, "prove.schema.json"))
     return replace(read, faults=tuple(map(_judge_fault, read.faults)))
 
 
