@@ -21,6 +21,15 @@ NOBODY = Redactor({})
         ("Authorization: Bearer abc.def", "Authorization: <removed: authorization>"),
         ('File "/home/li.wei/train.py", line 3', 'File "/home/<removed: user>/train.py", line 3'),
         ("/Users/anna", "/Users/<removed: user>"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nend", "<removed: private key>\nend"),
+        ("pip install https://abcdef@index/simple", "pip install https://<removed: credentials>@index/simple"),
+        ("python train.py --hf_token s3 --lr 1", "python train.py --hf_token <removed: argument> --lr 1"),
+        ("--password=geheim", "--password=<removed: argument>"),
+        ("export WANDB_API_KEY='0123' HF_HOME=/x", "export WANDB_API_KEY='<removed: assignment>' HF_HOME=/x"),
+        ("write to li.wei@example.com now", "write to <removed: e-mail> now"),
+        ("/nfs/home/li/x.py", "/nfs/home/<removed: user>/x.py"),
+        ("/users/li/x.py", "/users/<removed: user>/x.py"),
+        ('"Authorization: Bearer abc.def", 1', '"Authorization: <removed: authorization>", 1'),
     ],
 )
 def test_what_looks_like_a_secret_is_removed_wherever_it_stands(text, expected):
@@ -64,24 +73,6 @@ def test_a_short_value_is_no_secret():
 
 
 # ------------------------------------------------------------------------------------------------- names, proxies, JSON
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nend", "<removed: private key>\nend"),
-        ("pip install https://abcdef@index/simple", "pip install https://<removed: credentials>@index/simple"),
-        ("python train.py --hf_token s3 --lr 1", "python train.py --hf_token <removed: argument> --lr 1"),
-        ("--password=geheim", "--password=<removed: argument>"),
-        ("export WANDB_API_KEY='0123' HF_HOME=/x", "export WANDB_API_KEY='<removed: assignment>' HF_HOME=/x"),
-        ("write to li.wei@example.com now", "write to <removed: e-mail> now"),
-        ("/nfs/home/li/x.py", "/nfs/home/<removed: user>/x.py"),
-        ("/users/li/x.py", "/users/<removed: user>/x.py"),
-        ('"Authorization: Bearer abc.def", 1', '"Authorization: <removed: authorization>", 1'),
-    ],
-)
-def test_more_that_looks_like_a_secret_is_removed(text, expected):
-    assert NOBODY.redact(text)[0] == expected
 
 
 @pytest.mark.parametrize(
