@@ -10,12 +10,11 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from xpulab.fleet.across import links
 from xpulab.fleet.across.links import KILLED, LATE, PASSED, RAISED, STOPPED, WRONG, Group, Message, RankReport, Setup
 from xpulab.fleet.across.search import Finding
-from xpulab.fleet.across.step import GONE
+from xpulab.fleet.across.step import GONE, Step
 
 _FIRST_PORT, _LAST_PORT = 10_000, 32_000
 """Below the ports that Linux assigns by itself."""
@@ -28,13 +27,6 @@ _ANSWER_SECONDS = 10.0
 _ENDS_A_TRIAL = (RAISED, KILLED, LATE)
 _CAUSES = (KILLED, LATE, RAISED, WRONG, STOPPED)
 """Outcomes that fail a group. A rank that was killed is a better reason than one that lost its connection because of it."""
-
-
-class Tasks(Protocol):
-    """The step, as trials need it."""
-
-    def tell(self, kind: str, body: Setup | Group) -> None: ...
-    def next(self, seconds: float) -> Message | None: ...
 
 
 @dataclass(frozen=True)
@@ -67,15 +59,15 @@ class _Open:
 class Trials:
     """All trials of a step. outcomes: in their order."""
 
-    def __init__(self, tasks: Tasks, setup: Setup, step: str) -> None:
-        """step: "JOB.STEP", from which the ports follow, so that two jobs on a node do not meet."""
-        self._tasks, self._setup = tasks, setup
+    def __init__(self, step: Step, setup: Setup, name: str) -> None:
+        """name: of the step, "JOB.STEP", from which the ports follow, so that two jobs on a node do not meet."""
+        self._step, self._setup = step, setup
         self.outcomes: list[Outcome] = []
         self.gone: dict[str, str] = {}
         ranks_at = Counter(setup.addresses.values())
         self._ports = _SHARED_PORTS + setup.cards * max(ranks_at.values())
         self._slots = (_LAST_PORT - _FIRST_PORT) // self._ports
-        self._slot = zlib.crc32(step.encode()) % self._slots
+        self._slot = zlib.crc32(name.encode()) % self._slots
         self._number = 0
 
     def works(self, nodes: tuple[str, ...]) -> Finding:
@@ -103,7 +95,7 @@ class Trials:
             group = Group(self._number, nodes, _FIRST_PORT + self._slot * self._ports, rates)
             waiting[group.number] = _Open(group, len(nodes) * self._setup.cards)
             if not self._gone_in(group):
-                self._tasks.tell(links.TRIAL, group)
+                self._step.tell(links.TRIAL, group)
         limit = started + self._setup.start_seconds + self._setup.trial_seconds + _ANSWER_SECONDS
         while waiting:
             for number, trial in list(waiting.items()):
@@ -112,7 +104,7 @@ class Trials:
                     yield self._outcome(trial, time.monotonic() - started), bool(trial.taken)
             if waiting:
                 until = min([limit, *(trial.stop_at for trial in waiting.values() if not trial.stopped)])
-                self._take(self._tasks.next(until - time.monotonic()), waiting)
+                self._take(self._step.next(until - time.monotonic()), waiting)
 
     def _gone_in(self, group: Group) -> bool:
         return not self.gone.keys().isdisjoint(group.nodes)
@@ -122,7 +114,7 @@ class Trials:
         now = time.monotonic()
         if not trial.stopped and now >= trial.stop_at:
             trial.stopped = True
-            self._tasks.tell(links.STOP, trial.group)
+            self._step.tell(links.STOP, trial.group)
         return trial.is_complete or bool(trial.taken) or self._gone_in(trial.group) or now >= limit
 
     def _take(self, message: Message | None, waiting: Mapping[int, _Open]) -> None:
@@ -145,7 +137,7 @@ class Trials:
         nodes, cards = tuple(trial.group.nodes), self._setup.cards
         reports = tuple(sorted(trial.reports, key=lambda report: report.rank))
         if not trial.is_complete and not trial.stopped:
-            self._tasks.tell(links.STOP, trial.group)
+            self._step.tell(links.STOP, trial.group)
         finding = Finding(False, trial.taken) if trial.taken else judge(nodes, cards, reports, self.gone)
         if not (trial.taken or trial.is_complete or self._gone_in(trial.group)):  # the time was over
             silent = dict.fromkeys(_silent(nodes, cards, reports), "its task does not answer")

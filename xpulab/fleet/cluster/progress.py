@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -19,24 +18,9 @@ _ROWS = 24
 """Of nodes that have not answered; the others are counted."""
 
 
-class Progress(Protocol):
-    """Shows what happens; used as a context."""
-
-    def __enter__(self) -> Progress: ...
-    def __exit__(self, *error: object) -> None: ...
-    def on_state(self, node: str, state: str) -> None:
-        """The task of a node is in this state now; the same state may be reported again."""
-
-    def on_line(self, node: str, line: str) -> None:
-        """The run of a node printed a line."""
-
-    def on_answer(self, answer: Answer) -> None:
-        """The answer of a node is final."""
-
-
 def progress_on(console: Console, nodes: Sequence[str]) -> Progress:
     """The progress display that suits the console."""
-    return _Table(console, nodes) if console.is_terminal else _Lines(console, nodes)
+    return _Table(console, nodes) if console.is_terminal else Progress(console, nodes)
 
 
 def format_answer(answer: Answer) -> str:
@@ -45,8 +29,8 @@ def format_answer(answer: Answer) -> str:
     return f"{ended}{f': {answer.sentence}' if answer.sentence else ''}"
 
 
-class _Lines(TimedLines):
-    """A line for each new state of a node, and one for its answer."""
+class Progress(TimedLines):
+    """Shows what happens, as a context: a line for each new state of a node, and one for its answer."""
 
     def __init__(self, console: Console, nodes: Sequence[str]) -> None:
         super().__init__(console)
@@ -54,28 +38,30 @@ class _Lines(TimedLines):
         self._open = len(nodes)
 
     def on_state(self, node: str, state: str) -> None:
+        """The task of a node is in this state now; the same state may be reported again."""
         if self._states.get(node) != state:
             self._states[node] = state
             self._say(f"{node}: {state}")
 
     def on_line(self, node: str, line: str) -> None:
-        pass
+        """The run of a node printed a line."""
 
     def on_answer(self, answer: Answer) -> None:
+        """The answer of a node is final."""
         self._open -= 1
         self._say(f"{answer.node}: {format_answer(answer)} ({self._open} to go)")
 
 
-class _Table:
+class _Table(Progress):
     """A row for each node that has not answered, with the last line of its run; counts of the others."""
 
     def __init__(self, console: Console, nodes: Sequence[str]) -> None:
+        super().__init__(console, nodes)
         self._rows = {node: ("waiting", "") for node in nodes}
         self._counts: Counter[str] = Counter()
-        self._started = time.monotonic()
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=2)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> _Table:
         self._live.start()
         return self
 
