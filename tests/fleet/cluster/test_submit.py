@@ -13,7 +13,7 @@ import pytest
 from ClusterShell.Worker.Exec import ExecWorker
 from rich.console import Console
 
-from xpulab.fleet.cluster.engine import Chosen, Look
+from xpulab.fleet.cluster.engine import Engine, Look
 from xpulab.fleet.cluster.messages import Ended, Started, format_message, parts_of
 from xpulab.fleet.cluster.progress import progress_on
 from xpulab.fleet.cluster.submit import Deadlines, submit
@@ -26,19 +26,13 @@ FOREVER = "exec sleep 600"
 
 
 @dataclass
-class Local:
+class Local(Engine):
     """looks: what is known of a node; of others that nothing is wrong. cancelled: the nodes whose commands were ended."""
 
     looks: dict[str, Look] = field(default_factory=dict)
     cancelled: list[str] = field(default_factory=list)
     name: str = "ssh"
     fanout: int = 8
-
-    def choose(self, asked):
-        return Chosen((asked,), {})
-
-    def shared(self, folder):
-        return None
 
     def worker(self, node, command, limit, handler):
         return ExecWorker(node, handler=handler, command=f"exec {shlex.join(command)}", stderr=True)

@@ -8,14 +8,15 @@ from typing import Any
 
 from xpulab import files
 from xpulab.errors import InputError
+from xpulab.fleet.cluster.messages import ENDED
 from xpulab.fleet.runs import find_sources
 
 RECORD = "fleet.json"
 """What a fleet run writes beside the bundles."""
 
 LEFT_OUT, LOST, SILENT, WAITING, CANCELLED = "left out", "lost", "silent", "waiting", "cancelled"
-OUTCOMES = ("done", "late", "disk", "undelivered", "failed", LEFT_OUT, LOST, SILENT, WAITING, CANCELLED)
-"""How a node's part can end: what a task says itself (xpulab.fleet.cluster.messages.ENDED), and what is seen from outside.
+OUTCOMES = (*ENDED, LEFT_OUT, LOST, SILENT, WAITING, CANCELLED)
+"""How a node's part can end: what a task says itself (ENDED), and what is seen from outside.
 
 left out: drained or down from the beginning. lost: the task ended without a message. silent: the node never answered, or
 stopped answering. waiting: it never got a turn. cancelled: the fleet run was interrupted first.

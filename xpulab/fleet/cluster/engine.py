@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from ClusterShell.Task import task_self
@@ -45,26 +45,33 @@ class Look:
     state: str = ""
 
 
-class Engine(Protocol):
-    """name: as the command line has it. fanout: how many commands may run at a time."""
+class Engine:
+    """name: as the command line has it. fanout: how many commands may run at a time.
+
+    As it stands, nodes share no folder, and nothing but the connection to a command says anything about its node.
+    """
 
     name: str
     fanout: int
 
     def choose(self, asked: str) -> Chosen:
         """The nodes of a set like node[1-3], or so many of them. Raises InputError for what this engine cannot use."""
+        raise NotImplementedError
 
     def shared(self, folder: Path) -> Path | None:
         """The folder that nodes write bundles to; None when they send them through standard output."""
+        return None
 
     def worker(self, node: str, command: Sequence[str], limit: float, handler: Any) -> Any:
         """ClusterShell's worker for a command on one node, which calls the handler. limit: seconds it may take at most."""
+        raise NotImplementedError
 
     def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
         """What is known of these nodes now."""
+        return {node: Look() for node in nodes}
 
     def cancel(self, nodes: Iterable[str]) -> None:
-        """End the commands on these nodes."""
+        """End the commands on these nodes, unless they end with their connection."""
 
 
 def node_names(text: str) -> tuple[str, ...]:
@@ -79,7 +86,7 @@ def node_names(text: str) -> tuple[str, ...]:
 
 
 @dataclass
-class Ssh:
+class Ssh(Engine):
     """options: further ones for ssh, for instance -F file -l user."""
 
     options: Sequence[str] = ()
@@ -96,20 +103,9 @@ class Ssh:
             raise InputError(f"--nodes {asked}: ssh does not know which nodes there are; name them, for example node[1-3]")
         return Chosen(node_names(asked), {})
 
-    def shared(self, folder: Path) -> Path | None:
-        """As Engine."""
-        return None
-
     def worker(self, node: str, command: Sequence[str], limit: float, handler: Any) -> Any:
         """As Engine."""
         task = task_self()
         task.set_info("ssh_options", shlex.join(self.options))
         task.set_info("connect_timeout", CONNECTS_WITHIN)
         return WorkerSsh(node, handler=handler, timeout=limit, command=shlex.join(command), stderr=True)
-
-    def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
-        """As Engine: nothing but the connection says anything about a node."""
-        return {node: Look() for node in nodes}
-
-    def cancel(self, nodes: Iterable[str]) -> None:
-        """As Engine: the task ends when its connection does."""

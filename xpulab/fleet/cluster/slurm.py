@@ -20,7 +20,7 @@ from ClusterShell.Worker.Exec import ExecWorker
 
 from xpulab.doctor.tool import run_tool
 from xpulab.errors import InputError
-from xpulab.fleet.cluster.engine import Chosen, Look, node_names
+from xpulab.fleet.cluster.engine import Chosen, Engine, Look, node_names
 
 PROGRAMS = ("srun", "sinfo", "squeue", "scancel", "scontrol")
 ALL = "all"
@@ -56,7 +56,7 @@ class _Node:
 
 
 @dataclass
-class Slurm:
+class Slurm(Engine):
     """partition: None takes Slurm's default. options: further ones for srun, for instance --account=lab --gres=xpu:8."""
 
     partition: str | None = None
