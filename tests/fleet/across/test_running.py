@@ -54,7 +54,7 @@ def test_two_new_processes_compute_together_and_leave_nothing(start):
     for rank, _ in ranks:
         read_until_the_end(rank)
     reports = [rank.report() for rank, _ in ranks]
-    assert [(each.outcome, each.rank, each.bad) for each in reports] == [(PASSED, 0, ()), (PASSED, 1, ())], reports
+    assert [(each.outcome, each.rank, each.bad) for each in reports] == [(PASSED, 0, []), (PASSED, 1, [])], reports
     assert reports[0].passed >= 14 and "training, step 4" not in reports[0].skipped
 
 
