@@ -37,7 +37,7 @@ def format_comparison(comparison: Comparison) -> str:
 
 
 def write(comparison: Comparison, folder: Path) -> Path:
-    """Write both into a folder, which is made; returns the path of the page. Raises InputError when that is not possible."""
+    """Write compare.json and compare.html into a folder, which is made; returns the page. Raises InputError if it cannot."""
     page = folder / "compare.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
