@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 from collections import Counter
+from types import SimpleNamespace
 
+import IPython
+
+from xpulab import ranks
 from xpulab.chapters.first_lora import pretrained_faults as pretrained
-from xpulab.faults import CATALOGUE, catalogue
-from xpulab.faults.selftest import _cases
+from xpulab.chapters.shared.fault import CELLS
+from xpulab.faults import CATALOGUE, catalogue, selftest
 from xpulab.harness.plan import make_plans
 from xpulab.records.record import LEVELS
 from xpulab.sim.faults import parse
@@ -71,6 +75,20 @@ def test_no_notebook_has_the_same_fault_twice_and_none_does_nothing():
         assert all(faults.values()), name
 
 
+def test_every_text_that_a_fault_replaces_in_cells_is_in_one(monkeypatch):
+    shell = SimpleNamespace()
+    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
+    monkeypatch.setattr(ranks, "run", ranks.run)
+    for fault in CATALOGUE:
+        if CELLS in fault.breaks:
+            shell.input_transformers_cleanup = []
+            fault.inject()
+            cells = [cell.source.splitlines(keepends=True) for cell in selftest.chapter_of(fault).notebook.cells]
+            for change in shell.input_transformers_cleanup:
+                assert any(change(cell) != cell for cell in cells), fault.name
+            assert shell.input_transformers_cleanup, fault.name
+
+
 def test_every_fault_breaks_something_in_a_way_that_its_lane_has():
     for fault in CATALOGUE:
         assert bool(parse(fault.sim_faults)) == bool(fault.sim_faults), fault.name
@@ -84,7 +102,7 @@ def test_every_fault_must_be_detected_by_checks_that_its_notebook_plans():
 
 
 def test_the_sections_of_every_fault_can_be_planned():
-    for case in (case for fault in CATALOGUE for case in _cases(fault)):
+    for case in (case for fault in CATALOGUE for case in selftest._cases(fault)):
         assert set(case.checks) <= {check.name for check in case.plan.checks}, case.fault.name
 
 

@@ -284,20 +284,6 @@ def in_every_rank(function: Injection, attributes: tuple[str, ...] = ()) -> None
     ranks.run = run_with_fault
 
 
-def when_defined(name: str, change: Callable[[dict], None]) -> None:
-    """Call change(user_ns) after the first cell of the notebook that leaves `name` defined, user_ns being its names."""
-    from IPython import get_ipython
-
-    shell = get_ipython()
-
-    def after_a_cell(_result):
-        if name in shell.user_ns:
-            shell.events.unregister("post_run_cell", after_a_cell)
-            change(shell.user_ns)
-
-    shell.events.register("post_run_cell", after_a_cell)
-
-
 def replace_in_cells(old: str, new: str) -> None:
     """Run every cell of the notebook with the text `old` replaced by `new`: for faults in code that a cell defines."""
     from IPython import get_ipython

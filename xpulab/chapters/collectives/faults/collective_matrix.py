@@ -152,13 +152,15 @@ def last_message_is_lost(real, batch):
     return []
 
 
-@fault(where="ranks", detected_by=("collectives.zero-size",), after="paddle.distributed.communication.stream:all_reduce")
-def nothing_spoils_the_next_sum(task, tensor, *args, **kwargs):
+@fault(where="ranks", detected_by=("collectives.zero-size",), wraps="paddle.distributed.communication.stream:all_reduce")
+def nothing_spoils_the_next_sum(real, tensor, *args, **kwargs):
     """After a collective without elements the next sum is wrong."""
     if tensor.size == 0:
         kept.append(tensor)
+    task = real(tensor, *args, **kwargs)
     if kept:
         tensor.add_(tensor)
+    return task
 
 
 @fault(where="ranks", detected_by=("collectives.values",), after="paddle.distributed:all_gather_object")

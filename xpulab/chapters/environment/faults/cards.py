@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from xpulab.chapters.shared.fault import CELLS, MACHINE, fault, kept, paddle, when_defined, wrap
+from xpulab.chapters.shared.fault import MACHINE, fault, kept, paddle
 
 
 def _is_second_card() -> bool:
@@ -79,10 +79,10 @@ def one_card_stores_large_data_wrongly() -> None:
     """A bit of each large copy to the second card is inverted; small ones, and so its step, are right."""
 
 
-@fault(device="sim", detected_by=("card-vote.memory",), breaks=CELLS)
-def memory_of_the_first_card_for_all() -> None:
+@fault(device="sim", detected_by=("card-vote.memory",), wraps="paddle.device.custom_device:memory_allocated")
+def memory_of_the_first_card_for_all(allocated, card=None):
     """The memory statistics of every card are those of the first."""
-    when_defined("here", lambda _names: wrap("paddle:device.memory_allocated", lambda allocated, card=None: allocated("sim:0")))
+    return allocated("sim:0")
 
 
 @fault(device="sim", detected_by=("hardware.identities",), smoke=("hardware.identities",), wraps="xpulab.sim:serial_number")
