@@ -34,14 +34,16 @@ def main(notebook: str, folder: str, *command: str) -> int:
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent)
+    orphaned = False
     while launcher.poll() is None and os.getppid() == int(notebook):
         ready, _, _ = select.select([sys.stdin.fileno(), woken], [], [])
         if woken not in ready:
+            orphaned = not os.read(sys.stdin.fileno(), 1)  # a notebook that dies closes it before it stops being the parent
             break
         woken.recv(4096)
     status = launcher.returncode
     end_children()
-    if os.getppid() != int(notebook):
+    if orphaned or os.getppid() != int(notebook):
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if status is None else status
 

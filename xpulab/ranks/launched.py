@@ -67,8 +67,8 @@ class Launched:
             return ""
 
     def kill(self) -> None:
-        """Close the guard's standard input, at which it ends everything."""
-        self._guard.close_input()
+        """Write a byte to the guard's standard input and close it, at which it ends everything."""
+        self._guard.close_input(b".")
 
     def close(self) -> None:
         """Leave nothing of the run behind."""
