@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +16,7 @@ import psutil
 import pytest
 from nbformat import v4
 
+from xpulab.child import Child
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
@@ -225,10 +224,8 @@ def kernel():
         "child = subprocess.Popen(['sleep', '100'])\nprint(child.pid, flush=True)\nchild.wait()"
     )
     command = [sys.executable, "-c", source]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with Child(command, stdout=subprocess.PIPE) as process:
         yield process.pid, int(process.stdout.readline())
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_what_a_kernel_left_running_is_killed_at_the_end(kernel, tmp_path):

@@ -17,12 +17,14 @@ import psutil
 import pytest
 
 from xpulab import warm
+from xpulab.child import Child
 
 pytestmark = pytest.mark.integration
 
 STARTER = """
 import os, signal, subprocess, sys
 from xpulab import warm
+from xpulab.child import Child
 fork_server = warm.ForkServer(sys.argv[2].split(","))
 numbers = [fork_server.pid]
 if sys.argv[1] == "with a worker":
@@ -41,27 +43,16 @@ sys.stdin.read()
 def starter(monkeypatch):
     """starter(how, preload): a process that has started a fork server; returns it, the process ids, and the folder."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))))
-    started = []
 
     def start(how, preload="json"):
-        process = subprocess.Popen(
-            [sys.executable, "-c", STARTER, how, preload],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+        process = ends.enter_context(
+            Child([sys.executable, "-c", STARTER, how, preload], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         )
-        started.append(process)
-        *numbers, folder = process.stdout.readline().split()
+        *numbers, folder = process.stdout.readline().decode().split()
         return process, list(map(int, numbers)), folder
 
-    yield start
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
-        process.stdin.close()
-        process.stdout.close()
+    with contextlib.ExitStack() as ends:
+        yield start
 
 
 @pytest.fixture
@@ -242,7 +233,7 @@ def test_when_it_is_killed_its_workers_die_with_their_children_and_the_requester
 def test_when_its_starter_ends_nothing_is_left(end, starter, gone):
     process, numbers, folder = starter("with a worker")
     if end == "killed":
-        process.kill()
+        process.send_signal(signal.SIGKILL)  # to it alone
     else:
         process.stdin.close()
     assert len(numbers) == 3
@@ -253,12 +244,12 @@ def test_when_its_starter_ends_nothing_is_left(end, starter, gone):
 def test_a_copy_of_its_starter_does_not_keep_it_alive(starter, gone, start):
     process, [server], folder = starter("with a copy")
     start("run", b"pass", os.path.join(folder, "socket")).ended()  # it has imported, and watches its starter
-    process.kill()
+    process.send_signal(signal.SIGKILL)  # to it alone
     assert gone(server)
 
 
 def test_when_its_starter_is_killed_while_it_imports_it_ends(fifo, starter, gone):
     process, [server], folder = starter("alone", "waits_for_fifo")
-    process.kill()
+    process.send_signal(signal.SIGKILL)  # to it alone
     assert gone(server)
     assert not os.path.exists(folder)
