@@ -49,7 +49,9 @@ def drop_digests(output: nbformat.NotebookNode) -> None:
 
 
 def main(folder: Path) -> None:
-    """Adopt every notebook of a run, or none: refuses one that is red, or ran on another device than the CPU."""
+    """Adopt the notebooks of a run; refuses a run with a red one or on another device, then each notebook that ran in part."""
+    if not (folder / "result.json").is_file():
+        raise SystemExit(f"{folder}: holds no run; usage: adopt_outputs.py RUN, the folder of `xpulab run --out RUN`")
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     if result["device"] != "cpu":
         raise SystemExit(f"{folder}: ran on {result['device']}; outputs are committed from the CPU")
@@ -62,10 +64,17 @@ def main(folder: Path) -> None:
         if red := [reason for reason in reasons if OTHER_TEXT not in reason]:
             raise SystemExit(f"{notebook['name']}: not green: {'; '.join(red)}")
         pairs.append((executed, committed))
+    refused = []
     for executed, committed in pairs:
-        adopt(executed, committed)
-        print(f"{committed.stem}: outputs adopted")
+        try:
+            adopt(executed, committed)
+        except SystemExit as error:
+            refused.append(str(error))
+        else:
+            print(f"{committed.stem}: outputs adopted")
+    if refused:
+        raise SystemExit("\n".join(refused))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
