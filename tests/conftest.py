@@ -18,8 +18,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.ge
 
 TIERS = ("unit", "integration", "notebooks", "cluster", "real")
 """unit: in this process, or in one short other one. integration: starts processes that last: kernels, ranks, simulated cards,
-the command line. notebooks: executes the committed notebooks. cluster: needs a scheduler's programs or formats: Slurm, ssh, the
-node exporter, Kubernetes. real: with a pretrained model from the cache. The last two run only when -m asks for them."""
+the command line, parts of notebooks. notebooks: looks at whole runs of the committed notebooks, which env/validate.sh makes.
+cluster: needs what a scheduler has: Slurm, ssh, the node exporter, Kubernetes. real: with a pretrained model from the cache.
+The last three run only when -m asks for them."""
 
 ONE_WORKER = {
     "the run of the whole suite, for which another worker would wait": (
