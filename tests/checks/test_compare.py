@@ -156,23 +156,31 @@ def test_the_measured_value_is_json_even_when_it_is_not_finite():
 # --------------------------------------------------------------------------------------------------------------- close
 
 
-@pytest.mark.parametrize("value", [1.0, 1.0999, 0.9001])
-def test_close_accepts_a_value_within_its_bound(value):
-    assert close(value, 1.0).accepted
+CLOSE = {
+    "within its bound": (1.0, 1.0, {}, True),
+    "just within its bound": ([1.0999, 0.9001], [1.0, 1.0], {}, True),
+    "a difference equal to its bound": (1.5, 1.0, {"atol": 0.5}, True),
+    "above its bound": (1.1001, 1.0, {}, False),
+    "below its bound": (0.8999, 1.0, {}, False),
+    "of the other sign": (-1.0, 1.0, {}, False),
+    "far away": (1e300, 1.0, {}, False),
+    "one element outside": ([1.0, 2.0, 3.2], [1.0, 2.0, 3.0], {}, False),
+    "a relative bound grows with the expected value": ([109.0], [100.0], {"atol": 0.0, "rtol": 0.1}, True),
+    "a relative bound does not grow with the measured value": ([100.0], [90.5], {"atol": 0.0, "rtol": 0.1}, False),
+    "a relative bound of a negative value": ([-109.0], [-100.0], {"atol": 0.0, "rtol": 0.1}, True),
+    "the sum of both bounds": (112.0, 100.0, {"atol": 3.0, "rtol": 0.1}, True),
+    "double precision": (np.float32(16777216), 16777217, {"atol": 0.5}, False),
+    "unsigned integers do not overflow": (np.array([250], np.uint8), np.array([4], np.uint8), {"atol": 20}, False),
+    "the imaginary part": (1 + 2j, 1 + 3j, {}, False),
+    "complex numbers within their bound": (1 + 2j, 1 + 2.05j, {}, True),
+    "a large integer that double precision represents": (2**60, 2**60, {}, True),
+}
 
 
-def test_close_accepts_a_difference_equal_to_its_bound():
-    assert close(1.5, 1.0, atol=0.5).accepted
-
-
-@pytest.mark.parametrize("value", [1.1001, 0.8999, -1.0, 1e300])
-def test_close_rejects_a_value_outside_its_bound(value):
-    finding = close(value, 1.0)
-    assert (finding.accepted, finding.incomparable) == (False, False)
-
-
-def test_close_rejects_one_element_outside_its_bound():
-    assert not close([1.0, 2.0, 3.2], [1.0, 2.0, 3.0]).accepted
+@pytest.mark.parametrize(("value", "expected", "bounds", "accepted"), CLOSE.values(), ids=CLOSE.keys())
+def test_close(value, expected, bounds, accepted):
+    finding = close(value, expected, **bounds)
+    assert (finding.accepted, finding.incomparable) == (accepted, False)
 
 
 def test_close_measures_the_largest_difference():
@@ -183,44 +191,12 @@ def test_close_shows_the_position_of_the_largest_difference():
     assert "(1, 0) is 9, expected 3" in close([[1.0, 2.0], [9.0, 5.0]], [[1.0, 2.0], [3.0, 4.0]]).why
 
 
-def test_the_relative_bound_grows_with_the_expected_value():
-    assert close([109.0], [100.0], atol=0.0, rtol=0.1).accepted
-
-
-def test_the_relative_bound_does_not_grow_with_the_measured_value():
-    assert not close([100.0], [90.5], atol=0.0, rtol=0.1).accepted
-
-
-def test_the_relative_bound_of_a_negative_value_is_positive():
-    assert close([-109.0], [-100.0], atol=0.0, rtol=0.1).accepted
-
-
-def test_the_bounds_are_added():
-    assert close(112.0, 100.0, atol=3.0, rtol=0.1).accepted
-
-
 @pytest.mark.parametrize(
     ("atol", "rtol", "text"),
     [(0.1, 0.0, "within 0.1"), (0, 0.2, "within 0.2 * |expected|"), (0.1, 0.2, "within 0.1 + 0.2 * |expected|")],
 )
 def test_the_bound_as_text(atol, rtol, text):
     assert close(1.0, 1.0, atol, rtol).expected == text
-
-
-def test_close_computes_in_double_precision():
-    assert not close(np.float32(16777216), 16777217, atol=0.5).accepted
-
-
-def test_close_subtracts_unsigned_integers_without_overflow():
-    assert not close(np.array([250], np.uint8), np.array([4], np.uint8), atol=20).accepted
-
-
-def test_close_compares_both_parts_of_complex_numbers():
-    assert not close(1 + 2j, 1 + 3j).accepted
-
-
-def test_close_accepts_complex_numbers_within_its_bound():
-    assert close(1 + 2j, 1 + 2.05j).accepted
 
 
 @pytest.mark.parametrize("value", [BIG + 1, np.int64(BIG + 1), np.uint64(2**64 - 1), np.array([2**63 - 1]), [1, BIG + 1]])
@@ -232,10 +208,6 @@ def test_close_refuses_integers_that_double_precision_would_round(value):
 def test_close_refuses_a_list_in_which_numpy_would_round_an_integer_beside_a_float():
     with pytest.raises(TypeError, match="numpy would round"):
         close([BIG + 1, 0.5], [BIG, 0.5])
-
-
-def test_close_accepts_a_large_integer_that_double_precision_represents():
-    assert close(2**60, 2**60).accepted
 
 
 @pytest.mark.parametrize(
@@ -504,37 +476,40 @@ def test_bitwise_refuses_values_without_bits(value):
 # ------------------------------------------------------------------------------------------------ below, above, between
 
 
-@pytest.mark.parametrize("value", [0.9, -5, np.float32(0.5), [0.1, 0.9], np.zeros((2, 2)), False])
-def test_below_accepts_smaller_values(value):
-    assert compare.below(value, 1.0).accepted
+BOUNDED = {
+    "below": (
+        lambda value: compare.below(value, 1.0),
+        [0.9, -5, np.float32(0.5), [0.1, 0.9], np.zeros((2, 2)), False],
+        [1.0, 1.1, [0.0, 1.0], np.array([[0.0], [2.0]])],
+    ),
+    "above": (lambda value: compare.above(value, 1.0), [1.1, 5, [1.1, 9.0]], [1.0, 0.9, [2.0, 1.0], np.array([[2.0], [0.0]])]),
+    "between": (
+        lambda value: compare.between(value, 1.0, 2.0),
+        [1.0, 2.0, [1.0, 1.5, 2.0]],
+        [0.999, 2.001, [1.5, 0.9], [1.5, 2.1]],
+    ),
+    "finite": (
+        compare.finite,
+        [0.0, 3, [1.0, -1e308], np.zeros((2, 2)), 1 + 2j, np.float16(65504)],
+        [NAN, INF, -INF, [1.0, NAN], np.array([[INF]]), complex(0, NAN), np.float16(INF)],
+    ),
+    "true": (
+        compare.true,
+        [True, np.bool_(True), np.array(True), np.array([True])],
+        [False, np.bool_(False), np.array(False), np.array([False])],
+    ),
+}
+"""By comparison what it accepts and what it rejects."""
 
 
-@pytest.mark.parametrize("value", [1.0, 1.1, [0.0, 1.0], np.array([[0.0], [2.0]])])
-def test_below_rejects_the_bound_and_larger_values(value):
-    finding = compare.below(value, 1.0)
-    assert (finding.accepted, finding.incomparable) == (False, False)
-
-
-@pytest.mark.parametrize("value", [1.1, 5, [1.1, 9.0]])
-def test_above_accepts_larger_values(value):
-    assert compare.above(value, 1.0).accepted
-
-
-@pytest.mark.parametrize("value", [1.0, 0.9, [2.0, 1.0], np.array([[2.0], [0.0]])])
-def test_above_rejects_the_bound_and_smaller_values(value):
-    finding = compare.above(value, 1.0)
-    assert (finding.accepted, finding.incomparable) == (False, False)
-
-
-@pytest.mark.parametrize("value", [1.0, 2.0, [1.0, 1.5, 2.0]])
-def test_between_accepts_both_bounds_and_values_between_them(value):
-    assert compare.between(value, 1.0, 2.0).accepted
-
-
-@pytest.mark.parametrize("value", [0.999, 2.001, [1.5, 0.9], [1.5, 2.1]])
-def test_between_rejects_values_outside(value):
-    finding = compare.between(value, 1.0, 2.0)
-    assert (finding.accepted, finding.incomparable) == (False, False)
+@pytest.mark.parametrize("name", BOUNDED)
+def test_what_is_within_the_bounds_is_accepted_and_what_is_not_is_rejected(name):
+    comparison, right, wrong = BOUNDED[name]
+    for value in right:
+        assert comparison(value).accepted, value
+    for value in wrong:
+        finding = comparison(value)
+        assert (finding.accepted, finding.incomparable) == (False, False), value
 
 
 @pytest.mark.parametrize(
@@ -580,30 +555,8 @@ def test_bounds_refuse_values_that_are_not_numbers(comparison, value):
 # --------------------------------------------------------------------------------------------------------- finite, true
 
 
-@pytest.mark.parametrize("value", [0.0, 3, [1.0, -1e308], np.zeros((2, 2)), 1 + 2j, np.float16(65504)])
-def test_finite_accepts_numbers(value):
-    assert compare.finite(value).accepted
-
-
-@pytest.mark.parametrize("value", [NAN, INF, -INF, [1.0, NAN], np.array([[INF]]), complex(0, NAN), np.float16(INF)])
-def test_finite_rejects_nan_and_infinity(value):
-    finding = compare.finite(value)
-    assert (finding.accepted, finding.incomparable) == (False, False)
-
-
 def test_finite_counts_the_elements_that_are_not_finite():
     assert compare.finite([1.0, NAN, INF]).measured == "2 of 3 not finite"
-
-
-@pytest.mark.parametrize("value", [True, np.bool_(True), np.array(True), np.array([True])], ids=repr)
-def test_true_accepts_a_single_true(value):
-    assert compare.true(value).accepted
-
-
-@pytest.mark.parametrize("value", [False, np.bool_(False), np.array(False), np.array([False])], ids=repr)
-def test_true_rejects_a_single_false(value):
-    finding = compare.true(value)
-    assert (finding.accepted, finding.incomparable) == (False, False)
 
 
 NOT_ONE_TRUTH_VALUE = [
@@ -636,31 +589,20 @@ def raising(error):
     return call
 
 
-def test_raises_accepts_the_expected_exception():
-    assert compare.raises(raising(KeyError("x")), KeyError).accepted
+RAISES = {
+    "the expected exception": (raising(KeyError("x")), KeyError, None, "accepted"),
+    "a subclass": (raising(FileNotFoundError("x")), OSError, None, "accepted"),
+    "a matching text": (raising(ValueError("shape [2, 3]")), ValueError, r"\[2, \d\]", "accepted"),
+    "a call that does not raise": (lambda: None, ValueError, None, "rejected"),
+    "another text": (raising(ValueError("something else")), ValueError, "shape", "rejected"),
+    "another exception": (raising(KeyError("x")), ValueError, None, "incomparable"),
+}
 
 
-def test_raises_accepts_a_subclass():
-    assert compare.raises(raising(FileNotFoundError("x")), OSError).accepted
-
-
-def test_raises_accepts_a_matching_text():
-    assert compare.raises(raising(ValueError("shape [2, 3]")), ValueError, match=r"\[2, \d\]").accepted
-
-
-def test_raises_rejects_a_call_that_does_not_raise():
-    finding = compare.raises(lambda: None, ValueError)
-    assert (finding.accepted, finding.incomparable) == (False, False)
-
-
-def test_raises_rejects_another_text():
-    finding = compare.raises(raising(ValueError("something else")), ValueError, match="shape")
-    assert (finding.accepted, finding.incomparable) == (False, False)
-
-
-def test_raises_finds_another_exception_incomparable():
-    finding = compare.raises(raising(KeyError("x")), ValueError)
-    assert (finding.accepted, finding.incomparable) == (False, True)
+@pytest.mark.parametrize(("call", "kind", "match", "outcome"), RAISES.values(), ids=RAISES.keys())
+def test_raises(call, kind, match, outcome):
+    finding = compare.raises(call, kind, **({"match": match} if match else {}))
+    assert (finding.accepted, finding.incomparable) == (outcome == "accepted", outcome == "incomparable")
 
 
 @pytest.mark.parametrize("kind", [Exception, TypeError])

@@ -40,40 +40,37 @@ def test_a_tensor_differs_from_another_in_every_type(comparison, dtype):
     assert (finding.accepted, finding.incomparable) == (False, False)
 
 
-def test_a_tensor_equals_a_list():
-    assert compare.equal(tensor([[1, 2], [3, 4]]), [[1, 2], [3, 4]]).accepted
+FINDINGS = {
+    "a tensor equals a list": (lambda: compare.equal(tensor([[1, 2], [3, 4]]), [[1, 2], [3, 4]]), "accepted"),
+    "a list equals a tensor": (lambda: compare.equal([1, 2], tensor([1, 2], "int64")), "accepted"),
+    "a list of tensors equals a tensor": (lambda: compare.equal([tensor(1.0), tensor(2.0)], tensor([1.0, 2.0])), "accepted"),
+    "an array of another type": (lambda: compare.equal(tensor([1.5], "bfloat16"), np.array([1.5])), "accepted"),
+    "a 0-d tensor equals a number": (lambda: compare.equal(tensor(4096.0, "bfloat16"), 4096), "accepted"),
+    "a tensor and its array have the same bits": (lambda: compare.bitwise(tensor([1.0]), np.ones(1, np.float32)), "accepted"),
+    "an array and its tensor have the same bits": (lambda: compare.bitwise(np.ones(1, np.float32), tensor([1.0])), "accepted"),
+    "close reads bfloat16": (lambda: compare.close(tensor([1.0, 3.0], "bfloat16"), [1.0, 3.01], 0.02, 0), "accepted"),
+    "below reads a 0-d tensor": (lambda: compare.below(tensor(0.5), 1.0), "accepted"),
+    "below reads bfloat16": (lambda: compare.below(tensor([0.5, 0.9], "bfloat16"), 1.0), "accepted"),
+    "one truth value": (lambda: compare.true(paddle.to_tensor([True]).all()), "accepted"),
+    "one element differs": (lambda: compare.equal(tensor([1, 2]), [1, 3]), "rejected"),
+    "integers are compared exactly": (lambda: compare.equal(paddle.to_tensor([2**53 + 1]), [2**53]), "rejected"),
+    "bits of tensors in dicts": (lambda: compare.bitwise({"w": tensor([0.0])}, {"w": tensor([-0.0])}), "rejected"),
+    "0-d and one element": (lambda: compare.equal(tensor(1.0), tensor([1.0])), "incomparable"),
+    "no elements": (lambda: compare.equal(paddle.zeros([0, 3]), paddle.zeros([0, 3])), "incomparable"),
+    "bits of bfloat16 and float32": (lambda: compare.bitwise(tensor([1.0], "bfloat16"), tensor([1.0])), "incomparable"),
+    "bits of two kinds of float8": (
+        lambda: compare.bitwise(tensor([0.0], "float8_e4m3fn"), tensor([0.0], "float8_e5m2")),
+        "incomparable",
+    ),
+    "close does not broadcast": (lambda: compare.close(tensor([1.0]), tensor([1.0, 1.0]), 0.1, 0), "incomparable"),
+    "a number is no truth value": (lambda: compare.true(tensor(1.0)), "incomparable"),
+}
 
 
-def test_a_list_equals_a_tensor():
-    assert compare.equal([1, 2], tensor([1, 2], "int64")).accepted
-
-
-def test_a_list_of_tensors_equals_a_tensor():
-    assert compare.equal([tensor(1.0), tensor(2.0)], tensor([1.0, 2.0])).accepted
-
-
-def test_a_tensor_differs_from_a_list_in_one_element():
-    assert not compare.equal(tensor([1, 2]), [1, 3]).accepted
-
-
-def test_a_tensor_equals_an_array_of_another_type():
-    assert compare.equal(tensor([1.5], "bfloat16"), np.array([1.5])).accepted
-
-
-def test_a_0d_tensor_equals_a_number():
-    assert compare.equal(tensor(4096.0, "bfloat16"), 4096).accepted
-
-
-def test_a_0d_tensor_differs_from_a_tensor_of_one_element():
-    assert compare.equal(tensor(1.0), tensor([1.0])).incomparable
-
-
-def test_integer_tensors_are_compared_exactly():
-    assert not compare.equal(paddle.to_tensor([2**53 + 1]), [2**53]).accepted
-
-
-def test_a_tensor_without_elements_is_incomparable():
-    assert compare.equal(paddle.zeros([0, 3]), paddle.zeros([0, 3])).incomparable
+@pytest.mark.parametrize(("find", "outcome"), FINDINGS.values(), ids=FINDINGS.keys())
+def test_a_comparison_of_tensors(find, outcome):
+    finding = find()
+    assert (finding.accepted, finding.incomparable) == (outcome == "accepted", outcome == "incomparable")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
@@ -88,48 +85,6 @@ def test_nan_and_infinity_in_a_tensor_never_pass(number, dtype):
 def test_other_values_are_incomparable_with_a_tensor(value):
     finding = compare.equal(value, tensor([1.0, 2.0]))
     assert (finding.accepted, finding.incomparable) == (False, True)
-
-
-def test_tensors_in_dicts_are_compared_bit_by_bit():
-    assert not compare.bitwise({"w": tensor([0.0])}, {"w": tensor([-0.0])}).accepted
-
-
-def test_a_tensor_and_its_array_have_the_same_bits():
-    assert compare.bitwise(tensor([1.0]), np.ones(1, np.float32)).accepted
-
-
-def test_an_array_and_its_tensor_have_the_same_bits():
-    assert compare.bitwise(np.ones(1, np.float32), tensor([1.0])).accepted
-
-
-def test_bitwise_distinguishes_bfloat16_and_float32():
-    assert compare.bitwise(tensor([1.0], "bfloat16"), tensor([1.0])).incomparable
-
-
-def test_bitwise_distinguishes_two_kinds_of_float8():
-    zeros = tensor([0.0])
-    assert compare.bitwise(zeros.astype("float8_e4m3fn"), zeros.astype("float8_e5m2")).incomparable
-
-
-def test_close_reads_bfloat16_as_numbers():
-    assert compare.close(tensor([1.0, 3.0], "bfloat16"), [1.0, 3.01], 0.02, 0).accepted
-
-
-def test_close_does_not_broadcast_a_tensor():
-    assert compare.close(tensor([1.0]), tensor([1.0, 1.0]), 0.1, 0).incomparable
-
-
-@pytest.mark.parametrize("value", [tensor(0.5), tensor([0.5, 0.9], "bfloat16")], ids=["0-d", "bfloat16"])
-def test_below_reads_tensors(value):
-    assert compare.below(value, 1.0).accepted
-
-
-def test_true_accepts_a_tensor_of_one_truth_value():
-    assert compare.true(paddle.to_tensor([True]).all()).accepted
-
-
-def test_true_finds_a_tensor_of_a_number_incomparable():
-    assert compare.true(tensor(1.0)).incomparable
 
 
 def test_a_tensor_is_not_called_like_a_function(shown):
