@@ -111,7 +111,3 @@ def test_an_argument_that_would_change_the_format_is_refused(home):
     config = json.loads((home / "config.json").read_text())
     (home / "config.json").write_text(json.dumps({**config, "unified_checkpoint": False}))
     run(home, succeeds=False)
-
-
-def test_the_script_needs_nothing_of_xpulab(home):
-    assert "xpulab" not in (home / "resume_anywhere.py").read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import os
@@ -114,13 +113,6 @@ def losses_in(folder):
 def alone(written):
     """What the launch file for one card printed, and the losses that it wrote."""
     return run(["bash", "launch-1-card.sh"], written), losses_in(written / "trained")
-
-
-def test_the_script_imports_nothing_of_this_project():
-    tree = ast.parse(take_home.script_path("dpo").read_text(encoding="utf-8"))
-    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "numpy", "paddle", "paddlenlp"}
 
 
 def test_one_process_begins_at_ln_2_and_learns(alone):

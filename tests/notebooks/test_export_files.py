@@ -64,7 +64,3 @@ def test_changed_weights_are_not_served(home: Path, tmp_path: Path):
     done = run(tmp_path / "copy", "--ask", "What is a rank?")
     assert done.returncode == 1
     assert "a file has changed since the export" in done.stderr
-
-
-def test_it_needs_nothing_of_xpulab():
-    assert "xpulab" not in SCRIPT.read_text(encoding="utf-8")

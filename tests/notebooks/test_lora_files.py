@@ -122,13 +122,3 @@ def test_the_script_refuses_what_this_release_does_wrongly(home: Path, arguments
     monkeypatch.setattr(sys, "argv", ["lora.py", "config.json", *arguments])
     with pytest.raises(SystemExit, match=message):
         runpy.run_path(str(home / "lora.py"))["main"]()
-
-
-def test_paddlenlp_reads_the_config(home: Path):
-    from paddlenlp.trainer import PdArgumentParser
-    from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig
-
-    parser = PdArgumentParser((ModelConfig, DataConfig, SFTConfig))
-    model, data, training = parser.parse_json_file(home / "config.json")
-    assert (model.lora, model.lora_rank, data.dataset_name_or_path) == (True, 8, "data")
-    assert (training.max_steps, training.learning_rate, training.device) == (STEPS, 1e-2, "cpu")

@@ -120,7 +120,3 @@ def test_the_launch_files_name_the_script_and_are_shell(home):
     for name in ("launch-1-card.sh", "launch-8-cards.sh", "launch-2-nodes.sh"):
         assert "sft.py config.json" in (home / name).read_text(encoding="utf-8")
         subprocess.run(["bash", "-n", str(home / name)], check=True, timeout=10)
-
-
-def test_the_script_needs_nothing_of_xpulab(home):
-    assert "xpulab" not in (home / "sft.py").read_text(encoding="utf-8")

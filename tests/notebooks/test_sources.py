@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 
 import nbformat
 import pytest
@@ -63,3 +64,12 @@ def tables_in(tree):
     opened = [item for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items]
     names = {item.optional_vars.id for item in opened if isinstance(item.optional_vars, ast.Name)}
     return names | {"rows"}
+
+
+@pytest.mark.parametrize("path", sorted((files.DATA / "take_home").glob("*.py")), ids=lambda path: path.stem)
+def test_what_a_reader_takes_home_imports_nothing_of_ours(path):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+    own = {*sys.stdlib_module_names, "numpy", "paddle", "paddlenlp", "safetensors"}
+    assert {name.split(".")[0] for name in names} <= own

@@ -49,7 +49,3 @@ def test_it_saves_the_state_of_a_simulated_card(tmp_path):
 
     assert list(first) == [1, 2, 3, 4]
     assert list(resumed) == [5, 6]
-
-
-def test_it_needs_nothing_of_xpulab():
-    assert "xpulab" not in SCRIPT.read_text(encoding="utf-8")
