@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # env/test.sh [ARGS]: creates .venv for the device of this machine unless it is ready, then runs pytest ARGS in the
-# repository. Without -n in ARGS the tests are distributed over 2 to 6 processes, three for two cores: many tests wait.
+# repository; without -m in ARGS the tiers unit and integration (pyproject.toml lists them). Without -n in ARGS the tests are
+# distributed over 2 to 6 processes, three for two cores: many tests wait.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
