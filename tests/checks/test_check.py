@@ -100,46 +100,49 @@ def test_a_wrong_value_whose_control_is_accepted_is_broken_and_both_are_reported
     assert shown.record.reason == "2 is not < 1; and its control is accepted too, so this check cannot fail"
 
 
-def test_a_check_whose_control_raises_is_broken_and_shows_the_error(shown):
-    check.equal("a.b", 1, 1, control=fail)
-    assert (shown.record.outcome, shown.record.control) == ("broken", "raised")
-    assert shown.record.reason == "its control raised RuntimeError: out of memory"
+def fail_with_another_text():
+    raise RuntimeError("shape")
 
 
-def test_a_check_whose_control_has_a_type_that_cannot_be_compared_is_broken(shown):
-    check.close("a.b", 1.0, 1.0, atol=0.1, control=None)
-    assert (shown.record.outcome, shown.record.control) == ("broken", "raised")
+ENDS = {
+    "a control that raises": (lambda: check.equal("a.b", 1, 1, control=fail), "broken", "raised", "out of memory"),
+    "a control that cannot be compared": (
+        lambda: check.close("a.b", 1.0, 1.0, atol=0.1, control=None),
+        "broken",
+        "raised",
+        "control",
+    ),
+    "a value that raises": (lambda: check.equal("a.b", fail, 1, control=2), "broken", "not tried", "out of memory"),
+    "a bound of NaN": (lambda: check.below("a.b", 0.5, math.nan, control=1.0), "broken", "not tried", "nan"),
+    "NaN is expected": (lambda: check.close("a.b", math.nan, math.nan, atol=0.1, control=1.0), "broken", "incomparable", ""),
+    "a function as value": (lambda: check.equal("a.b", lambda: 1, 1, control=2), "passed", "rejected", ""),
+    "a function as control": (lambda: check.equal("a.b", 1, 1, control=lambda: 2), "passed", "rejected", ""),
+    "a right function as control": (lambda: check.equal("a.b", 1, 1, control=lambda: 1), "broken", "accepted", "cannot fail"),
+    "a relative bound": (lambda: check.close("a.b", 105.0, 100.0, rtol=0.1, control=120.0), "passed", "rejected", ""),
+    "both bounds": (lambda: check.close("a.b", 112.0, 100.0, rtol=0.1, atol=3.0, control=114.0), "passed", "rejected", ""),
+    "raises of no function": (lambda: check.raises("a.b", Exception, 5, control=lambda: None), "broken", "not tried", ""),
+    "raises, its control is no function": (lambda: check.raises("a.b", RuntimeError, fail, control=5), "broken", "raised", ""),
+    "another exception": (lambda: check.raises("a.b", ValueError, fail, control=lambda: None), "failed", "rejected", ""),
+    "another text": (
+        lambda: check.raises("a.b", RuntimeError, fail, match="shape", control=lambda: None),
+        "failed",
+        "rejected",
+        "",
+    ),
+    "another text of the control": (
+        lambda: check.raises("a.b", RuntimeError, fail, match="memory", control=fail_with_another_text),
+        "passed",
+        "rejected",
+        "",
+    ),
+}
 
 
-def test_a_check_whose_value_raises_is_broken_and_shows_the_error(shown):
-    check.equal("a.b", fail, 1, control=2)
-    assert (shown.record.outcome, shown.record.control) == ("broken", "not tried")
-    assert shown.record.reason == "it raised RuntimeError: out of memory"
-
-
-def test_a_check_with_a_bound_of_nan_is_broken(shown):
-    check.below("a.b", 0.5, math.nan, control=1.0)
-    assert shown.record.outcome == "broken"
-
-
-def test_a_check_that_expects_nan_is_broken_even_when_nan_is_measured(shown):
-    check.close("a.b", math.nan, math.nan, atol=0.1, control=1.0)
-    assert shown.record.outcome == "broken"
-
-
-def test_a_value_may_be_a_function(shown):
-    check.equal("a.b", lambda: 1, 1, control=2)
-    assert shown.record.outcome == "passed"
-
-
-def test_a_control_may_be_a_function(shown):
-    check.equal("a.b", 1, 1, control=lambda: 2)
-    assert shown.record.control == "rejected"
-
-
-def test_a_control_function_that_returns_the_right_value_is_accepted(shown):
-    check.equal("a.b", 1, 1, control=lambda: 1)
-    assert shown.record.control == "accepted"
+@pytest.mark.parametrize(("make", "outcome", "control", "said"), ENDS.values(), ids=ENDS.keys())
+def test_a_check_ends(make, outcome, control, said, shown):
+    make()
+    assert (shown.record.outcome, shown.record.control) == (outcome, control)
+    assert said in (shown.record.reason or "")
 
 
 def test_an_interrupt_is_not_caught(shown):
@@ -148,16 +151,6 @@ def test_an_interrupt_is_not_caught(shown):
 
     with pytest.raises(KeyboardInterrupt):
         check.equal("a.b", interrupt, 1, control=2)
-
-
-def test_close_uses_the_relative_bound(shown):
-    check.close("a.b", 105.0, 100.0, rtol=0.1, control=120.0)
-    assert shown.record.outcome == "passed"
-
-
-def test_close_adds_both_bounds(shown):
-    check.close("a.b", 112.0, 100.0, rtol=0.1, atol=3.0, control=114.0)
-    assert shown.record.outcome == "passed"
 
 
 @pytest.mark.parametrize(
@@ -193,35 +186,6 @@ def test_a_check_about_nan_passes(make, shown):
 def test_a_check_that_is_not_about_nan_is_red_for_nan(make, shown):
     make([2, 3.0])
     assert shown.record.outcome in RED
-
-
-def test_raises_is_broken_for_a_value_instead_of_a_function(shown):
-    check.raises("a.b", Exception, 5, control=lambda: None)
-    assert shown.record.outcome == "broken"
-
-
-def test_raises_is_broken_when_its_control_is_not_a_function(shown):
-    check.raises("a.b", RuntimeError, fail, control=5)
-    assert (shown.record.outcome, shown.record.control) == ("broken", "raised")
-
-
-def test_raises_fails_when_the_call_raises_another_exception(shown):
-    check.raises("a.b", ValueError, fail, control=lambda: None)
-    assert (shown.record.outcome, shown.record.measured) == ("failed", "RuntimeError: out of memory")
-
-
-def test_raises_fails_when_the_text_does_not_match(shown):
-    check.raises("a.b", RuntimeError, fail, match="shape", control=lambda: None)
-    assert shown.record.outcome == "failed"
-
-
-def test_a_control_that_raises_the_same_kind_with_another_text_is_rejected(shown):
-    check.raises("a.b", RuntimeError, fail, match="memory", control=fail_with_another_text)
-    assert shown.record.outcome == "passed"
-
-
-def fail_with_another_text():
-    raise RuntimeError("shape")
 
 
 def test_a_skip_is_recorded_with_its_reason(shown):
