@@ -164,13 +164,6 @@ def agreement() -> Iterator[Finding]:
             yield page, 1, f"does not name {path.relative_to(recipes)}"
         if path.suffix in (".sh", ".sbatch") and path.name != "settings.sh" and not os.access(path, os.X_OK):
             yield path, 1, "cannot be executed"
-    for path in matching(("env/**/*", "environment.yml", ".dockerignore", ".ci/run")):
-        if "__pycache__" in path.parts:
-            continue
-        text = path.read_text(encoding="utf-8")
-        hosts = {host for host in re.findall(r"https?://([^/\s\"']+)", text) if host != "www.paddlepaddle.org.cn"}
-        for found in hosts | set(re.findall(r"pypi\.|pythonhosted|anaconda\.|/(?:root|home)/", text)):
-            yield path, 1, f"names {found}: a package index, or a folder of one machine"
 
 
 def findings() -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import yaml
@@ -105,3 +106,15 @@ def test_a_container_has_a_python_of_its_device_and_names_files_that_exist(devic
     named = set(re.findall(r"env/[\w./]+", text))
     assert named >= {"env/make_venv.py", "env/validate.sh", f"env/containers/{device}.Dockerfile"}
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+def configuration_files() -> list[Path]:
+    files = [path for path in (ROOT / "env").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return [*files, ROOT / "environment.yml", ROOT / ".dockerignore", ROOT / ".ci/run"]
+
+
+@pytest.mark.parametrize("path", configuration_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_package_index_is_named_but_paddles_own(path):
+    text = path.read_text()
+    assert set(re.findall(r"https?://([^/\s\"']+)", text)) <= {"www.paddlepaddle.org.cn"}
+    assert re.findall(r"pypi\.|pythonhosted|anaconda\.|/(?:root|home)/", text) == []
