@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xpulab.chapters.environment import card_rates
-from xpulab.chapters.environment.card_rates import rates_of
+from xpulab.chapters.environment.card_rates import Rate, rates_of
+from xpulab.checks import compare
 from xpulab.chapters.shared.device import Device
 from xpulab.checks.ledger import ledger
 from xpulab.records.hardware import Sheet
@@ -46,3 +47,15 @@ def test_a_card_that_is_not_listed_is_named_with_the_file():
 
 def test_a_card_that_is_not_listed_has_no_limit():
     assert card_rates.below_the_limit(Device("gpu", 1, "gpu:0"), lambda action: 1e-3) == []
+
+
+@pytest.mark.parametrize(("value", "accepted"), [(101, True), (106, False), (25, True), (15, False)])
+def test_a_rate_of_a_card_must_be_between_its_bounds(value, accepted):
+    rate = Rate("product, float32", "product", value, 100.0, "TFLOP/s")
+    assert compare.between(rate.value, *rate.bounds).accepted is accepted
+
+
+@pytest.mark.parametrize("kind", card_rates.LEAST)
+def test_the_control_of_a_rate_is_above_its_bounds(kind):
+    rate = Rate("a rate", kind, 100.0, 100.0, "GB/s")
+    assert not compare.between(2 * rate.promised, *rate.bounds).accepted
