@@ -6,8 +6,8 @@ import pytest
 
 from xpulab.chapters.environment import card_rates
 from xpulab.chapters.environment.card_rates import Rate, rates_of
-from xpulab.checks import compare
 from xpulab.chapters.shared.device import Device
+from xpulab.checks import compare
 from xpulab.checks.ledger import ledger
 from xpulab.records.hardware import Sheet
 from xpulab.records.record import CardFacts, RunContext
