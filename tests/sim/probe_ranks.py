@@ -21,6 +21,7 @@ TEXTS = {
     "fail": "fail collective kind=all_reduce rank=1 n=1",
     "delay": "delay collective kind=all_reduce rank=1 seconds=0.2",
     "drop": "drop collective kind=all_reduce rank=1 n=1",
+    "lose": "lose collective kind=all_reduce rank=1 n=1",
     "hang": "hang collective kind=all_reduce rank=1 n=1",
 }
 SECONDS = 60

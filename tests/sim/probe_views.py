@@ -1,4 +1,4 @@
-"""Views, masks, gradients and dtypes on a device. Argument: "cpu" or "sim". Prints a digest, or the error, of each case."""
+"""Copies of views in every dtype. Argument: "cpu" or "sim". Prints a digest of each case, or its error."""
 
 import hashlib
 import json
@@ -12,20 +12,21 @@ if sys.argv[1] == "sim":
     sim.load()
 paddle.set_device({"cpu": "cpu", "sim": "sim:0"}[sys.argv[1]])
 DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "float8_e4m3fn",
-    "float8_e5m2",
+    *(
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    ),
+    *("float8_e4m3fn", "float8_e5m2"),
 ]
 
 
@@ -51,23 +52,6 @@ def written(change):
     return target
 
 
-def set_slice(target):
-    target[1:5:2, ::-1] = numbers(2, 5, 4) + 1
-
-
-def set_mask(target):
-    target[target > 0] = -1.0
-
-
-def set_view(target):
-    view = target.transpose([2, 0, 1])[1:3]
-    view[:, 2] = numbers(2, 5)
-
-
-def add_to_view(target):
-    target[:, 1].add_(numbers(6, 4))
-
-
 def fill_view(target):
     target.transpose([1, 0, 2])[2].fill_(3.5)
 
@@ -81,24 +65,6 @@ def assign_into_columns(target):
     paddle.assign(numbers(6, 2, 4) + 1, paddle.slice(target, [1], [1], [3]))
 
 
-def indices_on_a_view(target):
-    places = paddle.to_tensor([0, 1])
-    target[:, 1:3][places, places] = paddle.ones([2, 4])
-
-
-def gradient(function):
-    leaf = numbers(6, 5, 4)
-    leaf.stop_gradient = False
-    function(leaf).multiply(function(numbers(6, 5, 4) + 2)).sum().backward()
-    return leaf.grad
-
-
-def fill_value_gradient():
-    value = paddle.to_tensor(2.0, stop_gradient=False)
-    paddle.masked_fill(numbers(6, 5), numbers(6, 5) > 0, value).sum().backward()
-    return value.grad
-
-
 big = numbers(300, 200)
 cases = {
     "transpose": lambda: numbers(6, 5, 4).transpose([2, 0, 1]).contiguous(),
@@ -110,26 +76,12 @@ cases = {
     "five dimensions": lambda: numbers(2, 3, 4, 5, 6).transpose([4, 2, 0, 3, 1])[1:, :, 0].contiguous(),
     "large": lambda: big.t().contiguous(),
     "large, then used": lambda: big.t()[3:] @ big[:, 1:],
-    "mask": lambda: numbers(6, 5, 4)[numbers(6, 5, 4) > 0],
-    "mask of rows": lambda: numbers(6, 5, 4)[paddle.to_tensor([True, False, True, False, True, True])],
-    "gather": lambda: numbers(6, 5, 4)[paddle.to_tensor([4, 0, 0, 2])],
-    "set slice": lambda: written(set_slice),
-    "set mask": lambda: written(set_mask),
-    "set view": lambda: written(set_view),
-    "add to view": lambda: written(add_to_view),
     "fill view": lambda: written(fill_view),
     "assign into rows": lambda: written(assign_into_rows),
     "assign into columns": lambda: written(assign_into_columns),
     "assign another type": lambda: written(lambda target: paddle.assign(typed("int32"), target)),
     "fill": lambda: paddle.empty([40, 7]).fill_(2.5),
     "full of infinity": lambda: paddle.full([9], float("-inf")),
-    "gradient through a transpose": lambda: gradient(lambda x: x.transpose([1, 2, 0])[1:4]),
-    "gradient through a slice": lambda: gradient(lambda x: x[::2, 1:3]),
-    "gradient through a mask": lambda: gradient(lambda x: x[numbers(6, 5, 4) > 0]),
-    "gradient through expand": lambda: gradient(lambda x: x[:, :1].expand([6, 5, 4])),
-    "gradient through split": lambda: gradient(lambda x: x.split(2, axis=2)[1]),
-    "defect: tensor indices on a view": lambda: written(indices_on_a_view),
-    "defect: gradient of the filling value": fill_value_gradient,
     **{f"view of {dtype}": (lambda dtype=dtype: typed(dtype).transpose([2, 1, 0])[1:].contiguous()) for dtype in DTYPES},
     **{f"into a view of {dtype}": (lambda dtype=dtype: into_view(dtype)) for dtype in DTYPES if "float8" not in dtype},
     **{f"fill of {dtype}": (lambda dtype=dtype: typed(dtype).fill_(1)) for dtype in DTYPES if "float8" not in dtype},

@@ -22,87 +22,52 @@ def saw(seen, request):
     return seen("cards", request.param)
 
 
-def test_loading_starts_no_thread(saw):
-    assert saw["threads after load"] == 1
+@pytest.mark.parametrize(
+    ("what", "value"),
+    {
+        "threads after load": 1,
+        "child of an unused parent": 0,
+        "child of a parent that used a card": 0,  # it gets an error
+        "devices": ["sim:0", "sim:1"],
+        "a tensor made before": [499500, 499500, [0, 3]],
+        "place": "Place(sim:0)",
+        "allocated": 16 * MIB,
+        "other card": 0,
+        "peak": 32 * MIB,
+        "peak after reset": 0,
+        "after too much": 200.0,
+        "freed": 0,
+        "48 MiB after 2 x 16 freed": 48 * MIB,
+        "to device": 4000,
+        "to host": 4000,
+        "between cards": 4000,
+        "launches": 1,
+        "no collectives": True,
+        "random state": True,
+        "seed": True,
+    }.items(),
+)
+def test_the_probe_saw(saw, what, value):
+    assert saw[what] == value
 
 
-def test_a_process_that_merely_loaded_may_fork(saw):
-    assert saw["child of an unused parent"] == 0
-
-
-def test_a_child_of_a_process_that_used_a_card_gets_an_error(saw):
-    assert saw["child of a parent that used a card"] == 0
-
-
-def test_another_number_of_cards_is_refused(saw):
-    assert saw["another number"].startswith("InputError: cannot load 3 simulated cards: this process already has 2")
-
-
-def test_another_size_is_refused(saw):
-    assert "cannot load simulated cards of 33554432 bytes" in saw["another size"]
-
-
-def test_a_card_that_is_not_there_has_no_counters(saw):
-    assert saw["no such card"].startswith("InputError: there is no simulated card 2")
-
-
-def test_paddle_lists_the_cards(saw):
-    assert saw["devices"] == ["sim:0", "sim:1"]
-
-
-def test_tensors_from_before_go_on(saw):
-    assert saw["a tensor made before"] == [499500, 499500, [0, 3]]
-
-
-def test_a_tensor_is_on_its_card(saw):
-    assert saw["place"] == "Place(sim:0)"
-
-
-def test_allocated_memory_is_counted_on_its_card(saw):
-    assert saw["allocated"] == 16 * MIB
-    assert saw["other card"] == 0
-
-
-def test_peak_memory_is_counted(saw):
-    assert saw["peak"] == 32 * MIB
-    assert saw["peak after reset"] == 0
-
-
-def test_out_of_memory_raises_and_names_the_card(saw):
-    assert saw["too much"].startswith("MemoryError")
-    assert "Out of memory error on sim:0. Cannot allocate 128.000000MB" in saw["too much"]
-
-
-def test_after_out_of_memory_the_card_works(saw):
-    assert saw["after too much"] == 200.0
-
-
-def test_freed_memory_comes_back(saw):
-    assert saw["freed"] == 0
-    assert saw["48 MiB after 2 x 16 freed"] == 48 * MIB
+@pytest.mark.parametrize(
+    ("what", "error", "says"),
+    [
+        ("another number", "InputError", "cannot load 3 simulated cards: this process already has 2"),
+        ("another size", "InputError", "cannot load simulated cards of 33554432 bytes"),
+        ("no such card", "InputError", "there is no simulated card 2"),
+        ("too much", "MemoryError", "Out of memory error on sim:0. Cannot allocate 128.000000MB"),
+    ],
+)
+def test_what_cannot_be_is_refused(saw, what, error, says):
+    assert saw[what].startswith(f"{error}: ") and says in saw[what]
 
 
 def test_the_allocator_keeps_memory_until_it_is_emptied(saw):
     assert saw["kept"] >= 32 * MIB
     assert saw["after empty_cache"] == [0, 0]
     assert saw["frees"]
-
-
-def test_copies_are_counted(saw):
-    assert (saw["to device"], saw["to host"], saw["between cards"]) == (4000, 4000, 4000)
-
-
-def test_launches_are_counted(saw):
-    assert saw["launches"] == 1
-
-
-def test_collectives_are_counted_only_when_there_are_any(saw):
-    assert saw["no collectives"]
-
-
-def test_random_state_can_be_set_and_seeded(saw):
-    assert saw["random state"]
-    assert saw["seed"]
 
 
 def test_the_parts_of_a_split_stay_on_the_card(saw):

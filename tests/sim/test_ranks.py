@@ -14,22 +14,22 @@ def saw(seen):
     return seen("ranks", XPULAB_SIM_TIMEOUT="3")
 
 
-def test_without_faults_the_sum_is_right(saw):
-    assert saw["none"] == [[0, [[3.0] * 4, 0, 1]]] * 2
+RIGHT = [3.0] * 4
 
 
-def test_a_flipped_bit_is_seen_on_its_rank(saw):
-    assert saw["flip"] == [[0, [[3.0] * 4, 0, 1]], [0, [[-3.0, 3.0, 3.0, 3.0], 1, 1]]]
+@pytest.mark.parametrize(
+    ("fault", "of_rank_1", "injected"),
+    [("none", RIGHT, 0), ("flip", [-3.0, 3.0, 3.0, 3.0], 1), ("delay", RIGHT, 1)],
+)
+def test_each_rank_has_its_value(saw, fault, of_rank_1, injected):
+    assert saw[fault] == [[0, [RIGHT, 0, 1]], [0, [of_rank_1, injected, 1]]]
 
 
-def test_a_late_rank_is_waited_for(saw):
-    assert saw["delay"] == [[0, [[3.0] * 4, 0, 1]], [0, [[3.0] * 4, 1, 1]]]
-
-
-def test_a_failed_collective_fails_on_all_ranks(saw):
-    (_, (first, _, _)), (_, (second, injected, _)) = saw["fail"]
-    assert first.startswith("RuntimeError")
-    assert "injected fault" in second
+@pytest.mark.parametrize(("fault", "why"), [("fail", "injected fault"), ("lose", "is lost")])
+def test_a_failed_collective_fails_on_all_ranks(saw, fault, why):
+    (_, (first, _, _)), (_, (second, injected, _)) = saw[fault]
+    assert first.startswith("RuntimeError") and "rank 1 failed in all_reduce" in first
+    assert why in first and why in second
     assert injected == 1
 
 

@@ -14,23 +14,26 @@ import argparse
 import os
 import select
 import signal
+import socket
 import statistics
 import sys
 import tempfile
 import time
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "sim" / "collectives"))
-
 os.environ.setdefault("XPULAB_SIM_TIMEOUT", "30")
 
-import paddle_job
-
+from xpulab import sim
 from xpulab.sim.shared_memory import FOLDER, segments
 
 RANKS = 4
+sim.load(RANKS)
+
+import paddle  # noqa: E402 - the ranks are forked from a process that has imported it
+
 SECONDS = 60.0
 """The timeout of a run."""
 
@@ -38,7 +41,6 @@ SECONDS = 60.0
 def work(rank: int, killed_rank: int | None) -> None:
     """One small job. The rank `killed_rank` kills itself between two collectives; the others wait for it."""
     import numpy as np
-    import paddle
     import paddle.distributed as dist
 
     dist.init_parallel_env()
@@ -64,9 +66,32 @@ def work(rank: int, killed_rank: int | None) -> None:
     dist.barrier()
 
 
+def free_ports(number: int) -> list[int]:
+    """Ports of this machine that nothing listens on."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
+        return [each.getsockname()[1] for each in sockets]
+
+
+def environment(rank: int, ports: list[int]) -> dict[str, str]:
+    """What a launcher gives a rank. ports: one for each rank, and one for the store."""
+    *own, master = ports
+    endpoints = [f"127.0.0.1:{port}" for port in own]
+    return {
+        "PADDLE_TRAINER_ID": str(rank),
+        "PADDLE_TRAINERS_NUM": str(len(endpoints)),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_CURRENT_ENDPOINT": endpoints[rank],
+        "PADDLE_MASTER": f"127.0.0.1:{master}",
+        "FLAGS_selected_sims": str(rank),
+        "PADDLE_DISTRI_BACKEND": "xccl",
+        "PADDLE_XCCL_BACKEND": "sim",
+    }
+
+
 def run(log: Any, killed_rank: int | None) -> tuple[list[int], bool]:
     """The exit statuses of the ranks (negative: a signal), and whether all ended before the timeout. No process is left."""
-    ports = paddle_job.free_ports(RANKS + 1)
+    ports = free_ports(RANKS + 1)
     processes: list[int] = []
     for rank in range(RANKS):
         process = os.fork()
@@ -76,7 +101,7 @@ def run(log: Any, killed_rank: int | None) -> tuple[list[int], bool]:
                 os.setpgid(0, processes[0] if processes else 0)
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
-                os.environ.update(paddle_job.environment(rank, ports))
+                os.environ.update(environment(rank, ports))
                 work(rank, killed_rank)
                 status = 0
             except BaseException:
