@@ -98,34 +98,19 @@ def rows_of_a_table(measured):
         rows.equal("float32", 1, 1, control=2)
 
 
-def test_an_issue_of_one_case_makes_that_row_known(listed, shown):
-    listed(case="float16")
-    rows_of_a_table(3)
-    assert [row.outcome for row in shown.record.rows] == ["known", "passed"]
-
-
-def test_a_table_with_a_known_row_is_known(listed, shown):
-    listed(case="float16")
-    rows_of_a_table(3)
-    assert shown.record.outcome == "known"
-
-
-def test_a_table_with_a_fixed_row_is_fixed(listed, shown):
-    listed(case="float16")
-    rows_of_a_table(1)
-    assert shown.record.outcome == "fixed"
-
-
-def test_a_table_with_a_fixed_and_a_failed_row_is_failed(listed, shown):
-    listed(case="float32")
-    rows_of_a_table(3)
-    assert shown.record.outcome == "failed"
-
-
-def test_an_issue_without_a_case_applies_to_no_row(listed, shown):
-    listed()
-    rows_of_a_table(3)
-    assert shown.record.outcome == "failed"
+@pytest.mark.parametrize(
+    ("case", "measured", "rows", "outcome"),
+    [
+        ("float16", 3, ["known", "passed"], "known"),
+        ("float16", 1, ["fixed", "passed"], "fixed"),
+        ("float32", 3, ["failed", "fixed"], "failed"),
+        (None, 3, ["failed", "passed"], "failed"),
+    ],
+)
+def test_an_issue_of_one_case_is_that_of_its_row_only(listed, shown, case, measured, rows, outcome):
+    listed(case=case)
+    rows_of_a_table(measured)
+    assert ([row.outcome for row in shown.record.rows], shown.record.outcome) == (rows, outcome)
 
 
 def test_the_list_is_loaded_from_the_data_folder():

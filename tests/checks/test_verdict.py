@@ -58,17 +58,34 @@ def notebook() -> Iterator[Notebook]:
     InteractiveShell.clear_instance()
 
 
-def test_a_notebook_whose_checks_pass_is_green(notebook):
-    assert notebook.run(GOOD, "verdict()").error is None
+FIXED = BAD.replace("3", "1")
+LOOP = 'for value in (3, 1):\n    check.equal("a.loop", value, 1, control=2)'
+EITHER = 'if True:\n    check.equal("a.either", 1, 1, control=2)\nelse:\n    check.skip("a.either", "no card")'
+GREEN = {
+    "passed": [GOOD],
+    "a skip beside it": [GOOD, SKIP],
+    "a fixed cell that is run again": [BAD, FIXED],
+    "an unchanged cell that is run again": [GOOD, GOOD],
+    "the verdict is run again": [GOOD, "verdict()"],
+    "a fixed loop that is run again": [LOOP, LOOP.replace("3", "1")],
+    "a skip in another branch": [EITHER],
+    "a fixed cell before a skip": [BAD, 'check.skip("a.bad", "never mind")', FIXED],
+    "magics and shell lines": ["%matplotlib --list\nfiles = !true\n" + GOOD],
+}
+
+
+@pytest.mark.parametrize("cells", GREEN.values(), ids=GREEN)
+def test_a_notebook_whose_checks_pass_is_green(notebook, cells):
+    assert notebook.run(*cells, "verdict()").error is None
+
+
+def test_the_notebook_continues_after_a_failed_check(notebook):
+    assert notebook.run(BAD, GOOD).error is None
 
 
 def test_the_verdict_counts_compared_checks_and_rejected_controls(notebook):
     notebook.run(GOOD, SKIP, "verdict()")
     assert notebook.printed == "1 passed, 1 skipped. 1 of 2 planned checks compared; 1 controls rejected.\n"
-
-
-def test_a_skip_beside_a_passed_check_is_green(notebook):
-    assert notebook.run(GOOD, SKIP, "verdict()").error is None
 
 
 @pytest.mark.parametrize(
@@ -118,47 +135,26 @@ def test_the_reason_why_a_notebook_is_red(notebook, cells, why):
     assert (str(error) if error else None) == why
 
 
-def test_a_red_notebook_raises_notebook_is_red(notebook):
+def test_a_red_notebook_shows_its_table_and_then_one_line_without_code(notebook):
     assert isinstance(notebook.run(BAD, "verdict()").error, NotebookIsRed)
-
-
-def test_the_notebook_continues_after_a_failed_check(notebook):
-    assert notebook.run(BAD, GOOD).error is None
-
-
-def test_the_traceback_is_one_line(notebook):
-    notebook.run(BAD, "verdict()")
+    assert "a.bad" in notebook.table
     assert notebook.printed.splitlines()[-1] == "NotebookIsRed: 1 of 1 checks are red: a.bad (failed)"
-
-
-def test_no_code_is_shown_in_the_traceback(notebook):
-    notebook.run(BAD, "verdict()")
     assert "Traceback" not in notebook.printed and "verdict()" not in notebook.printed
 
 
-def test_the_table_is_shown_before_the_error(notebook):
-    notebook.run(BAD, "verdict()")
-    assert "a.bad" in notebook.table
-
-
-def test_the_table_has_measured_and_expected_values(notebook):
-    notebook.run('check.below("a.loss", 0.123456789, 1.0, control=1.0)', "verdict()")
-    assert ">0.1235<" in notebook.table and ">&lt; 1<" in notebook.table
-
-
-def test_the_table_shows_a_measured_zero(notebook):
-    notebook.run('check.close("a.zero", 1.0, 1.0, atol=0.1, control=2.0)', "verdict()")
-    assert ">0<" in notebook.table
-
-
-def test_a_measured_value_cannot_inject_html_into_the_table(notebook):
-    notebook.run('check.equal("a.text", "<script>", "x", control="y")', "verdict()")
+def test_the_table_has_measured_and_expected_values_and_no_html_of_theirs(notebook):
+    below, zero = (
+        'check.below("a.loss", 0.123456789, 1.0, control=1.0)',
+        'check.close("a.zero", 1.0, 1.0, atol=0.1, control=2.0)',
+    )
+    notebook.run(below, zero, 'check.equal("a.text", "<script>", "x", control="y")', "verdict()")
+    assert ">0.1235<" in notebook.table and ">&lt; 1<" in notebook.table and ">0<" in notebook.table
     assert "<script>" not in notebook.table
 
 
 def test_a_green_notebook_is_ready_and_a_red_one_is_not(notebook):
     notebook.run(GOOD, "verdict()")
-    assert ">READY<" in notebook.table
+    assert ">READY<" in notebook.table and "no device was chosen" in notebook.table
     notebook.run(BAD, "verdict()")
     assert ">NOT READY<" in notebook.table and ">READY<" not in notebook.table
 
@@ -166,12 +162,7 @@ def test_a_green_notebook_is_ready_and_a_red_one_is_not(notebook):
 def test_the_banner_says_where_it_was_measured(notebook):
     context = 'RunContext("sim", 2, {"processor": "a chip", "driver": "5.0"}, {"paddlepaddle": "3.3.1", "numpy": "1.26"})'
     notebook.run(f"from xpulab.records.record import RunContext\ncheck.ledger.run_context = {context}", GOOD, "verdict()")
-    assert "sim, 2 simulated cards · a chip · driver 5.0 · paddlepaddle 3.3.1 · 20" in notebook.table
-
-
-def test_the_banner_of_a_notebook_that_chose_no_device(notebook):
-    notebook.run(GOOD, "verdict()")
-    assert "no device was chosen · 20" in notebook.table
+    assert all(each in notebook.table for each in ("2 simulated cards", "a chip", "driver 5.0", "paddlepaddle 3.3.1"))
 
 
 def test_known_defects_are_apart_from_the_results_of_the_machine(notebook):
@@ -194,65 +185,27 @@ def test_a_missing_check_is_at_its_planned_position(notebook):
     assert notebook.table.index("a.bad") < notebook.table.index("a.good")
 
 
-def test_a_fixed_cell_that_is_run_again_replaces_its_failure(notebook):
-    assert notebook.run(BAD, BAD.replace("3", "1"), "verdict()").error is None
+NEVER_MIND = 'check.skip("a.bad", "never mind")'
 
 
-def test_a_broken_cell_that_is_run_again_replaces_its_pass(notebook):
-    assert isinstance(notebook.run(GOOD, GOOD.replace("1, 1", "3, 1"), "verdict()").error, NotebookIsRed)
-
-
-def test_an_unchanged_cell_may_be_run_again(notebook):
-    assert notebook.run(GOOD, GOOD, "verdict()").error is None
-
-
-def test_the_verdict_may_be_run_again(notebook):
-    assert notebook.run(GOOD, "verdict()", "verdict()").error is None
-
-
-def test_in_a_loop_the_last_run_of_a_check_does_not_hide_an_earlier_one(notebook):
-    loop = 'for value in (3, 1):\n    check.equal("a.loop", value, 1, control=2)'
-    assert str(notebook.run(loop, "verdict()").error).endswith("a.loop (failed)")
-
-
-def test_in_a_loop_the_first_run_of_a_check_does_not_hide_a_later_one(notebook):
-    loop = 'for value in (1, 3):\n    check.equal("a.loop", value, 1, control=2)'
-    assert str(notebook.run(loop, "verdict()").error).endswith("a.loop (failed)")
-
-
-def test_a_fixed_loop_that_is_run_again_replaces_its_failure(notebook):
-    loop = 'for value in (3, 1):\n    check.equal("a.loop", value, 1, control=2)'
-    assert notebook.run(loop, loop.replace("3", "1"), "verdict()").error is None
-
-
-def test_a_skip_may_replace_the_comparison_in_another_branch(notebook):
-    cell = 'if True:\n    check.equal("a.either", 1, 1, control=2)\nelse:\n    check.skip("a.either", "no card")'
-    assert notebook.run(cell, "verdict()").error is None
+@pytest.mark.parametrize(
+    ("cells", "red"),
+    [
+        ([LOOP], "a.loop (failed)"),
+        ([LOOP.replace("3, 1", "1, 3")], "a.loop (failed)"),
+        ([GOOD, GOOD.replace("1, 1", "3, 1")], "a.good (failed)"),
+        ([GOOD, BAD, NEVER_MIND], "a.bad (failed)"),
+        ([GOOD, NEVER_MIND, BAD], "a.bad (failed)"),
+    ],
+    ids=["first in a loop", "last in a loop", "broken and run again", "a later skip", "an earlier skip"],
+)
+def test_a_failure_is_not_hidden(notebook, cells, red):
+    assert str(notebook.run(*cells, "verdict()").error).endswith(red)
 
 
 def test_a_check_with_a_computed_name_is_refused_with_its_cell_and_line(notebook):
     error = notebook.run(GOOD, 'x = 1\ncheck.equal(f"a.{x}", 1, 1, control=2)', "verdict()").error
     assert isinstance(error, InputError) and str(error).startswith("this notebook cell 3 line 2: ")
-
-
-def test_magics_and_shell_lines_are_not_errors(notebook):
-    notebook.run("%matplotlib --list\nfiles = !true\n" + GOOD, "verdict()")
-    assert notebook.error is None
-
-
-def test_a_skip_in_a_later_cell_does_not_replace_a_failure(notebook):
-    error = notebook.run(GOOD, BAD, 'check.skip("a.bad", "never mind")', "verdict()").error
-    assert str(error) == "1 of 2 checks are red: a.bad (failed)"
-
-
-def test_a_comparison_in_a_later_cell_replaces_a_skip(notebook):
-    error = notebook.run(GOOD, 'check.skip("a.bad", "never mind")', BAD, "verdict()").error
-    assert str(error) == "1 of 2 checks are red: a.bad (failed)"
-
-
-def test_a_fixed_cell_replaces_a_failure_with_a_later_skip(notebook):
-    skip = 'check.skip("a.bad", "never mind")'
-    assert notebook.run(BAD, skip, BAD.replace("3", "1"), "verdict()").error is None
 
 
 @pytest.fixture
