@@ -195,6 +195,7 @@ def installed(tmp_path: Path):
 
     def make(versions: dict[str, str]) -> list[str]:
         site = tmp_path / "site"
+        shutil.rmtree(site, ignore_errors=True)
         for name, version in versions.items():
             info = site / f"{name.replace('-', '_')}-{version}.dist-info"
             info.mkdir(parents=True)

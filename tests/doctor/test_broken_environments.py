@@ -50,7 +50,7 @@ def home_that_is_not_writable(environment):
     environment.variables["HOME"] = "/proc"
 
 
-LIBRARIES = {
+BROKEN = {
     "libpaddle.so is missing": (
         lambda environment: environment.remove("paddle/base/libpaddle.so"),
         "libpaddle-missing",
@@ -82,9 +82,6 @@ LIBRARIES = {
         f"{REINSTALL} --no-cache-dir",
     ),
     "libraries of two wheels are mixed": (mixed, "paddle-mixed-libraries", "python -m pip uninstall --yes paddlepaddle "),
-}
-
-PADDLE = {
     "paddle is missing": (
         lambda environment: environment.remove("paddle"),
         "paddle-missing",
@@ -110,19 +107,11 @@ PADDLE = {
         "setuptools-missing",
         "python -m pip install 'setuptools<81'",
     ),
-    "protobuf is missing": (
-        lambda environment: environment.remove("google"),
-        "protobuf",
-        "python -m pip install --force-reinstall --no-deps 'protobuf>=3.20.2'",
-    ),
     "protobuf is too old": (
         lambda environment: environment.remove("google/protobuf/internal/builder.py"),
         "protobuf",
         "python -m pip install --force-reinstall --no-deps 'protobuf>=3.20.2'",
     ),
-}
-
-PADDLENLP = {
     "paddlenlp is missing": (
         lambda environment: environment.remove("paddlenlp"),
         "paddlenlp-missing",
@@ -144,13 +133,6 @@ PADDLENLP = {
 
 VERSIONS = {
     "numpy is 2": ("numpy", "2.2.6", "numpy", "python -m pip install 'numpy>=1.26,<2'"),
-    "setuptools is 81": ("setuptools", "81.0.0", "setuptools", "python -m pip install 'setuptools<81'"),
-    "aistudio-sdk is 0.3, by its metadata": (
-        "aistudio-sdk",
-        "0.3.9",
-        "aistudio-sdk",
-        "python -m pip install 'aistudio-sdk<0.3'",
-    ),
     "two frameworks": (
         "paddlepaddle-xpu",
         "3.3.0",
@@ -165,31 +147,13 @@ def test_a_copy_that_is_not_broken_is_healthy(environment):
     assert (diagnosed.code, [thing for thing in diagnosed.things if thing["verdict"] != "ok"]) == (0, [])
 
 
-@pytest.mark.parametrize(("broken", "known", "command"), LIBRARIES.values(), ids=LIBRARIES)
-def test_a_library_that_does_not_load_leads_to_its_remedy(environment, broken, known, command):
-    broken(environment)
-    diagnosed = environment.doctor()
-    found = diagnosed.find(known)
-    assert (diagnosed.code, found["id"], found["verdict"]) == (1, "paddle", "wrong")
-    assert found["cause"] and found["remedy"].startswith(command)
-
-
-@pytest.mark.parametrize(("broken", "known", "command"), PADDLE.values(), ids=PADDLE)
-def test_paddle_that_cannot_be_imported_leads_to_its_remedy(environment, broken, known, command):
-    broken(environment)
-    diagnosed = environment.doctor()
-    found = diagnosed.find(known)
-    assert (diagnosed.code, found["id"], found["verdict"]) == (1, "paddle", "wrong")
-    assert found["seen"].startswith("import paddle raised ") and found["remedy"].startswith(command)
-
-
-@pytest.mark.parametrize(("broken", "known", "command"), PADDLENLP.values(), ids=PADDLENLP)
-def test_paddlenlp_that_cannot_be_imported_leads_to_its_remedy(environment, broken, known, command):
+@pytest.mark.parametrize(("broken", "known", "command"), BROKEN.values(), ids=BROKEN)
+def test_what_cannot_be_imported_leads_to_its_remedy(environment, broken, known, command):
     broken(environment)
     diagnosed = environment.doctor()
     found = diagnosed.find(known)
     assert (diagnosed.code, found["verdict"]) == (1, "wrong")
-    assert found["seen"].startswith("import paddle") and found["remedy"].startswith(command)
+    assert found["seen"].startswith("import paddle") and found["cause"] and found["remedy"].startswith(command)
 
 
 @pytest.mark.parametrize(("name", "version", "wrong", "command"), VERSIONS.values(), ids=VERSIONS)

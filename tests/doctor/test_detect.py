@@ -7,29 +7,37 @@ import sys
 
 import pytest
 
+from tests.doctor.conftest import FORMATS
 from xpulab.doctor.detect import INSTALLATION_STEPS, KL2_NOTE, NO_NODE_NOTE, detect, format_looked_for, require
 from xpulab.doctor.versions import framework_row
 from xpulab.errors import InputError
 from xpulab.files import ROOT
 
-
-def test_bare_machine_is_a_cpu(machine):
-    assert detect(machine.root).device == "cpu"
+NVIDIA = f"exec /bin/cat {FORMATS / 'nvidia.txt'}"
 
 
-def test_device_node_alone_makes_an_xpu(machine):
-    machine.nodes("xpu0", "xpuctrl")
-    assert detect(machine.root).device == "xpu"
+def without_a_driver(machine):
+    machine.pci("0000:17:00.0", "10de", "20b2", "030200")
+    machine.tool("nvidia-smi", "exit 9")
 
 
-def test_control_node_alone_makes_no_xpu(machine):
-    machine.nodes("xpuctrl")
-    assert detect(machine.root).device == "cpu"
-
-
-def test_kunluns_tool_alone_makes_an_xpu(machine):
-    machine.answering("xpu-smi", {"-q": "kl3_query.txt", "-m": "kl3_machine.txt"})
-    assert detect(machine.root).device == "xpu"
+@pytest.mark.parametrize(
+    ("prepare", "device"),
+    [
+        pytest.param(lambda machine: None, "cpu", id="bare"),
+        pytest.param(lambda machine: machine.nodes("xpu0", "xpuctrl"), "xpu", id="device node"),
+        pytest.param(lambda machine: machine.nodes("xpuctrl"), "cpu", id="control node"),
+        pytest.param(
+            lambda machine: machine.answering("xpu-smi", {"-q": "kl3_query.txt", "-m": "kl3_machine.txt"}), "xpu", id="xpu-smi"
+        ),
+        pytest.param(lambda machine: machine.answering("xpu-smi", {"": "intel.txt"}), "cpu", id="Intel's tool"),
+        pytest.param(lambda machine: machine.tool("nvidia-smi", NVIDIA), "gpu", id="nvidia-smi"),
+        pytest.param(without_a_driver, "cpu", id="nvidia-smi without a driver"),
+    ],
+)
+def test_the_device_follows_from_what_is_there(machine, prepare, device):
+    prepare(machine)
+    assert detect(machine.root).device == device
 
 
 @pytest.mark.parametrize("script", ["exec /bin/sleep 60", "exit 1", "echo garbage"])
@@ -41,31 +49,17 @@ def test_failing_tool_makes_an_xpu_only_with_a_card_on_the_bus(machine, script, 
     assert detect(machine.root, timeout=0.2).device == device
 
 
-def test_intels_tool_makes_no_xpu(machine):
-    machine.answering("xpu-smi", {"": "intel.txt"})
-    assert detect(machine.root).device == "cpu"
-
-
 def test_card_on_the_bus_without_a_node_is_noted(machine):
     machine.pci("0000:03:00.0", "2057", "3686")
     detection = detect(machine.root)
     assert (detection.device, detection.notes) == ("cpu", (NO_NODE_NOTE,))
 
 
-def test_nvidia_smi_with_a_card_makes_a_gpu(machine, formats):
-    machine.tool("nvidia-smi", f"exec /bin/cat {formats / 'nvidia.txt'}")
-    assert detect(machine.root).device == "gpu"
-
-
-def test_nvidia_smi_without_a_driver_makes_no_gpu(machine):
-    machine.pci("0000:17:00.0", "10de", "20b2", "030200")
-    machine.tool("nvidia-smi", "exit 9")
-    assert detect(machine.root).device == "cpu"
-
-
-def test_xpu_comes_before_gpu(p800, formats):
-    p800.tool("nvidia-smi", f"exec /bin/cat {formats / 'nvidia.txt'}")
+def test_a_p800_comes_before_a_gpu_without_notes_and_may_be_required(p800):
+    assert detect(p800.root).notes == ()
+    p800.tool("nvidia-smi", NVIDIA)
     assert detect(p800.root).available == ("xpu", "gpu", "cpu")
+    require("xpu", detect(p800.root))
 
 
 @pytest.mark.parametrize("device", ["3684", "3685"])
@@ -74,10 +68,6 @@ def test_kl2_is_an_xpu_that_paddle_3_does_not_support(machine, device):
     machine.nodes("xpu0", "xpuctrl")
     detection = detect(machine.root)
     assert (detection.device, detection.notes) == ("xpu", (KL2_NOTE,))
-
-
-def test_p800_has_no_notes(p800):
-    assert detect(p800.root).notes == ()
 
 
 def test_every_line_names_what_was_looked_for(p800):
@@ -92,12 +82,10 @@ def test_every_line_names_what_was_looked_for(p800):
     ]
 
 
-def test_device_that_is_there_may_be_required(p800):
-    require("xpu", detect(p800.root))
-
-
-def test_cpu_may_always_be_required(machine):
+def test_cpu_may_always_be_required_and_an_unknown_device_is_refused(machine):
     require("cpu", detect(machine.root))
+    with pytest.raises(InputError, match="'tpu': unknown"):
+        require("tpu", detect(machine.root))
 
 
 @pytest.mark.parametrize("device", ["xpu", "gpu"])
@@ -106,11 +94,6 @@ def test_device_that_is_missing_is_refused_with_installation_steps(machine, devi
         require(device, detect(machine.root))
     for part in (f"no {device} on this machine", "neither xpu-smi nor xpu_smi is on PATH", *INSTALLATION_STEPS[device]):
         assert part in str(refused.value)
-
-
-def test_unknown_device_is_refused(machine):
-    with pytest.raises(InputError, match="'tpu': unknown; one of xpu, gpu, cpu"):
-        require("tpu", detect(machine.root))
 
 
 @pytest.mark.parametrize("device", ["xpu", "gpu"])

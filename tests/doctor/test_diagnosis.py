@@ -53,13 +53,26 @@ def test_device_that_is_not_there_is_refused(machine, examine):
         examine(machine, device="xpu")
 
 
-def test_all_counts_of_cards_agree(p800, examine):
+def test_counts_of_cards_are_those_that_can_be_seen(p800, examine):
     seen = finding(examine(p800, paddle=PADDLE_FOR_XPU), "card-count").seen
     assert seen == "cards by /dev: 2, PCI bus: 2, xpu-smi: 2, Paddle: 2"
 
 
-def test_paddle_that_sees_fewer_cards_is_wrong(p800, examine):
-    paddle = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=1)
+def test_a_hidden_bus_is_not_counted_and_a_gpu_is_judged_by_its_own_counts(machine, examine, formats):
+    machine.nodes("xpu0", "xpuctrl")
+    assert finding(examine(machine), "card-count").seen == "cards by /dev: 1"
+    (machine.root / "dev/xpu0").unlink()
+    machine.pci("0000:17:00.0", "10de", "20b2", "030200")
+    machine.tool("nvidia-smi", f"exec /bin/cat {formats / 'nvidia.txt'}")
+    found = finding(examine(machine, frameworks=["paddlepaddle-gpu"]), "card-count")
+    assert (found.verdict, found.seen) == ("wrong", "cards by PCI bus: 1, nvidia-smi: 2")
+
+
+@pytest.mark.parametrize(("cards", "traces"), [(1, ()), (0, (".dockerenv",))], ids=["fewer", "none, in a container"])
+def test_paddle_that_sees_fewer_cards_is_wrong(p800, examine, cards, traces):
+    for path in traces:
+        p800.file(path, "")
+    paddle = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=cards)
     assert verdicts(examine(p800, paddle=paddle))["card-count"] == "wrong"
 
 
@@ -69,20 +82,13 @@ def test_paddle_that_sees_fewer_cards_by_a_variable_is_a_warning(p800, examine):
     assert (found.verdict, "CUDA_VISIBLE_DEVICES=1" in found.seen) == ("warn", True)
 
 
-def test_paddle_that_sees_no_card_is_wrong_even_in_a_container(p800, examine):
-    p800.file(".dockerenv", "")
-    paddle = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=0)
-    assert verdicts(examine(p800, paddle=paddle))["card-count"] == "wrong"
-
-
-def test_node_that_is_missing_is_wrong(p800, examine):
-    (p800.root / "dev/xpu1").unlink()
-    assert verdicts(examine(p800))["card-count"] == "wrong"
-
-
-def test_hidden_bus_is_not_counted(machine, examine):
-    machine.nodes("xpu0", "xpuctrl")
-    assert finding(examine(machine), "card-count").seen == "cards by /dev: 1"
+@pytest.mark.parametrize(
+    ("node", "id", "seen"), [("xpu1", "card-count", "/dev: 1"), ("xpuctrl", "node-permissions", "no /dev/xpuctrl")]
+)
+def test_a_node_that_is_missing_is_wrong(p800, examine, node, id, seen):
+    (p800.root / "dev" / node).unlink()
+    found = finding(examine(p800), id)
+    assert (found.verdict, seen in found.seen) == ("wrong", True)
 
 
 def test_node_without_permission_is_wrong(p800, examine, monkeypatch):
@@ -90,11 +96,6 @@ def test_node_without_permission_is_wrong(p800, examine, monkeypatch):
     found = finding(examine(p800), "node-permissions")
     assert found.verdict == "wrong"
     assert found.seen.startswith("this user cannot read and write /dev/xpu1")
-
-
-def test_control_node_that_is_missing_is_wrong(p800, examine):
-    (p800.root / "dev/xpuctrl").unlink()
-    assert finding(examine(p800), "node-permissions").seen == "there is no /dev/xpuctrl"
 
 
 def test_missing_tool_in_a_container_with_working_cards_is_a_warning(p800, examine):
@@ -138,7 +139,8 @@ def test_dead_card_is_not_passed_over_by_auto(machine, examine):
     machine.pci("0000:03:00.0", "1d22", "3688")
     diagnosis = examine(machine, frameworks=["paddlepaddle"])
     assert (diagnosis.device, diagnosis.outcome) == ("cpu", "wrong")
-    assert finding(diagnosis, "no-device-node").seen.endswith("no kernel module kunlun or xpu_driver is loaded")
+    found = finding(diagnosis, "no-device-node")
+    assert "no kernel module" in found.seen and "on the PCI bus" in found.cause and found.known == "no-device-node"
 
 
 def test_dead_card_is_a_warning_when_the_cpu_is_named(machine, examine):
@@ -151,24 +153,9 @@ def test_two_wheels_of_paddle_are_wrong(p800, examine):
     assert found.remedy.count("python -m pip") == 2
 
 
-def test_paddle_for_another_device_is_wrong(p800, examine):
-    paddle = PaddleFacts(version="3.3.1", built_for="cpu")
-    assert finding(examine(p800, paddle=paddle), "paddle").seen == "Paddle 3.3.1 is built for cpu, not for xpu"
-
-
-def test_paddle_that_cannot_be_imported_leads_to_its_remedy(machine, examine):
-    paddle = PaddleFacts(error="ModuleNotFoundError: No module named 'pkg_resources'")
-    found = finding(examine(machine, frameworks=["paddlepaddle"], paddle=paddle), "paddle")
-    assert (found.verdict, found.remedy) == ("wrong", "python -m pip install 'setuptools<81'")
-
-
-def test_matmul_that_is_not_expected_in_fp32_is_a_warning_on_xpu(p800, examine):
+def test_matmul_is_expected_in_fp32_on_an_xpu(p800, examine):
     found = finding(examine(p800, environ={}), "matmul-mode")
-    assert found.verdict == "warn"
-    assert found.seen == "expected mode of fp32 matmul: TF32 (from environment variables and release, not measured)"
-
-
-def test_matmul_that_is_expected_in_fp32_is_ok(p800, examine):
+    assert (found.verdict, "TF32" in found.seen) == ("warn", True)
     found = finding(examine(p800, environ=EXACT), "matmul-mode")
     assert (found.verdict, found.remedy) == ("ok", None)
 
@@ -190,27 +177,16 @@ def test_stride_kernels_that_are_off_are_a_warning_on_an_xpu(p800, examine, valu
     assert found.seen.startswith(f"FLAGS_use_stride_kernel={value}: ")
 
 
-def test_stride_kernels_that_are_off_are_a_warning_on_a_cpu_too(machine, examine):
+def test_stride_kernels_that_are_off_are_a_warning_on_a_cpu_too_that_leads_to_the_page_about_variables(machine, examine):
     diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={"FLAGS_use_stride_kernel": "0"})
     assert (verdicts(diagnosis)["stride-kernel"], diagnosis.outcome) == ("warn", "warn")
+    remedy = finding(diagnosis, "stride-kernel").remedy
+    assert "unset FLAGS_use_stride_kernel" in remedy and "docs/xpu-environment.md" in remedy
 
 
 @pytest.mark.parametrize("environ", [{}, {"FLAGS_use_stride_kernel": "1"}, {"FLAGS_use_stride_kernel": "True"}])
 def test_stride_kernels_that_are_on_are_no_finding(machine, examine, environ):
     assert "stride-kernel" not in verdicts(examine(machine, frameworks=["paddlepaddle"], environ=environ))
-
-
-def test_the_warning_about_stride_kernels_leads_to_the_page_about_variables(machine, examine):
-    diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={"FLAGS_use_stride_kernel": "0"})
-    assert "unset FLAGS_use_stride_kernel" in finding(diagnosis, "stride-kernel").remedy
-    assert "docs/xpu-environment.md" in finding(diagnosis, "stride-kernel").remedy
-
-
-def test_gpu_is_judged_by_its_own_counts(machine, examine, formats):
-    machine.pci("0000:17:00.0", "10de", "20b2", "030200")
-    machine.tool("nvidia-smi", f"exec /bin/cat {formats / 'nvidia.txt'}")
-    found = finding(examine(machine, frameworks=["paddlepaddle-gpu"]), "card-count")
-    assert (found.verdict, found.seen) == ("wrong", "cards by PCI bus: 1, nvidia-smi: 2")
 
 
 def test_diagnosis_is_plain_json(p800, examine):
@@ -222,9 +198,3 @@ def test_text_begins_with_the_outcome_and_names_each_remedy(p800, examine):
     text = format_diagnosis(examine(p800, environ={}))
     assert text.startswith("warn: 2 of ")
     assert text.count("fix: ") == 2
-
-
-def test_a_problem_of_the_hardware_has_its_cause(machine, examine):
-    machine.pci("0000:1b:00.0", "1d22", "3688")
-    found = finding(examine(machine, frameworks=["paddlepaddle"], environ={}), "no-device-node")
-    assert (found.known, found.cause.startswith("a Kunlun card is on the PCI bus, but the driver")) == ("no-device-node", True)

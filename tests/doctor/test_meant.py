@@ -43,10 +43,27 @@ def test_a_card_on_the_bus_without_a_node_is_lost(machine, script):
     assert (found.id, found.device) == ("no-device-node", "xpu") and "0000:03:00.0 (1d22:3688)" in found.since[0]
 
 
-def test_kl2_has_its_own_message(machine):
-    machine.pci("0000:03:00.0", "1d22", "3685")
-    machine.nodes("xpu0", "xpuctrl")
-    assert lost(machine).id == "kl2"
+@pytest.mark.parametrize(
+    ("pci", "nodes", "modules", "wheels", "variables", "found"),
+    [
+        (("0000:03:00.0", "1d22", "3685"), ("xpu0", "xpuctrl"), "", (), {}, ("kl2", "xpu")),
+        (("0000:17:00.0", "10de", "20b2", "030200"), (), "", (), {}, ("no-driver", "gpu")),
+        ((), (), "nvidia 56823808 0 - Live 0x0\n", (), {}, ("no-driver", "gpu")),
+        ((), (), "", ["paddlepaddle-xpu"], {}, ("no-card", "xpu")),
+        ((), (), "", ["paddlepaddle-gpu"], {}, ("no-card", "gpu")),
+        ((), (), "", (), {"XPULAB_EXPECT": "8"}, ("no-card", None)),
+        ((), (), "", (), {"XPULAB_LABEL": "gpu-a100-8"}, ("no-card", "gpu")),
+    ],
+    ids=["KL2", "no driver", "driver without a card", "XPU wheel", "GPU wheel", "expected", "label"],
+)
+def test_what_a_machine_is_meant_to_have_and_cannot_use_is_lost(machine, pci, nodes, modules, wheels, variables, found):
+    if pci:
+        machine.pci(*pci)
+    machine.nodes(*nodes)
+    if modules:
+        machine.file("proc/modules", modules)
+    why = lost(machine, wheels, **variables)
+    assert (why.id, found[1] and why.device) == found
 
 
 def test_an_unknown_kunlun_card_is_a_card(machine):
@@ -58,25 +75,10 @@ def test_an_unknown_kunlun_card_is_a_card(machine):
     assert finding.verdict == "warn" and "1d22:3700" in finding.seen
 
 
-def test_a_gpu_for_computing_without_a_driver_is_lost(machine):
-    machine.pci("0000:17:00.0", "10de", "20b2", "030200")
-    assert lost(machine).id == "no-driver"
-
-
-def test_a_loaded_driver_without_a_card_is_lost(machine):
-    machine.file("proc/modules", "nvidia 56823808 0 - Live 0x0\n")
-    assert (lost(machine).id, lost(machine).device) == ("no-driver", "gpu")
-
-
 def test_a_display_chip_alone_is_a_warning(machine):
     machine.pci("0000:01:00.0", "10de", "1eb8", "030000")
     assert auto(machine) == "cpu"
     assert [each.verdict for each in diagnose("cpu", root=machine.root).findings if each.id == "display-chip"] == ["warn"]
-
-
-@pytest.mark.parametrize(("wheel", "device"), [("paddlepaddle-xpu", "xpu"), ("paddlepaddle-gpu", "gpu")])
-def test_a_wheel_for_an_accelerator_means_it(machine, wheel, device):
-    assert (lost(machine, [wheel]).id, lost(machine, [wheel]).device) == ("no-card", device)
 
 
 @pytest.mark.parametrize("variables", [{"XPULAB_EXPECT": "3"}, {"XPULAB_LABEL": "xpu-p800-3"}])
@@ -96,11 +98,6 @@ def test_a_node_that_is_missing_beside_others_is_lost_on_a_host_but_not_in_a_con
     p800.file(".dockerenv", "")
     assert auto(p800) == "xpu"
     assert lost(p800, XPULAB_EXPECT="2").id == "too-few"
-
-
-def test_expected_cards_on_a_machine_that_shows_none_are_lost(machine):
-    assert lost(machine, XPULAB_EXPECT="8").id == "no-card"
-    assert lost(machine, XPULAB_LABEL="gpu-a100-8").device == "gpu"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "eight", "1.5", "", "\u0663"])

@@ -13,19 +13,12 @@ def nvidia_smi(machine, formats):
     return read_nvidia_smi()
 
 
-def test_values_become_cards(nvidia_smi):
-    card = nvidia_smi.cards[0]
+def test_values_become_cards_and_bracketed_ones_are_absent(nvidia_smi):
+    assert nvidia_smi.driver == "550.127.05"
+    card, other = nvidia_smi.cards
     assert (card.model, card.generation, card.pci_address) == ("NVIDIA A100-SXM4-80GB", "cuda", "0000:17:00.0")
     assert (card.memory_total_mib, card.power_w, card.utilisation_percent, card.clock_mhz) == (81920, 61.42, 5, 1410)
-
-
-def test_bracketed_values_are_absent(nvidia_smi):
-    card = nvidia_smi.cards[1]
-    assert (card.serial, card.memory_total_mib, card.memory_used_mib, card.power_w) == (None, None, None, None)
-
-
-def test_driver_is_taken_from_the_first_card(nvidia_smi):
-    assert nvidia_smi.driver == "550.127.05"
+    assert (other.serial, other.memory_total_mib, other.memory_used_mib, other.power_w) == (None, None, None, None)
 
 
 def test_tool_without_a_driver_failed(machine, formats):

@@ -47,8 +47,9 @@ def test_driver_is_compared_number_by_number(driver, verdict):
     assert row_of("XPU driver", "xpu", reading_of(driver)).verdict == verdict
 
 
-def test_unknown_driver_is_shown_as_it_was_printed():
+def test_unknown_driver_is_shown_as_it_was_printed_and_is_no_concern_of_a_cpu():
     assert row_of("XPU driver", "xpu", reading_of("515.58")).found == "515.58"
+    assert "XPU driver" not in [row.what for row in version_rows("cpu", NO_TOOL, ())]
 
 
 @pytest.mark.parametrize(
@@ -89,39 +90,32 @@ def test_packages_are_judged_by_their_pins(installed, name, version, verdict):
     assert row_of(name, "cpu", search_path=installed({name: version})).verdict == verdict
 
 
-def test_nightly_xpu_wheel_of_the_release_is_tolerated(installed):
-    path = installed({"paddlepaddle-xpu": "3.3.0.dev20251016"})
-    assert row_of("paddlepaddle-xpu", "xpu", search_path=path).verdict == "warn"
-
-
-def test_package_that_is_not_installed_is_missing_with_its_command():
+def test_a_package_that_is_missing_has_its_command_and_one_that_is_right_none(installed):
     row = row_of("numpy", "cpu")
     assert (row.verdict, row.found, row.remedy) == ("missing", None, "python -m pip install 'numpy>=1.26,<2'")
-
-
-def test_version_that_is_right_needs_no_remedy(installed):
     assert row_of("numpy", "cpu", search_path=installed({"numpy": "1.26.4"})).remedy is None
 
 
-def test_wheel_of_another_device_is_removed_before_the_right_one_comes(installed):
+def test_a_nightly_xpu_wheel_is_tolerated_and_that_of_another_device_is_removed_first(installed):
+    path = installed({"paddlepaddle-xpu": "3.3.0.dev20251016"})
+    assert row_of("paddlepaddle-xpu", "xpu", search_path=path).verdict == "warn"
     row = row_of("paddlepaddle-xpu", "xpu", search_path=installed({"paddlepaddle": "3.3.1"}))
     assert row.remedy.startswith("python -m pip uninstall --yes paddlepaddle && python -m pip install paddlepaddle-xpu==")
 
 
-@pytest.mark.parametrize(("version", "verdict"), [("3.10.13", "ok"), ("3.11.7", "wrong"), ("3.9.18", "wrong")])
-def test_xpu_wheels_need_python_3_10(monkeypatch, version, verdict):
+@pytest.mark.parametrize(
+    ("device", "version", "verdict"),
+    [
+        ("xpu", "3.10.13", "ok"),
+        ("xpu", "3.11.7", "wrong"),
+        ("xpu", "3.9.18", "wrong"),
+        ("cpu", "3.12.1", "ok"),
+        ("cpu", "3.13.0", "wrong"),
+    ],
+)
+def test_each_device_needs_its_releases_of_python(monkeypatch, device, version, verdict):
     monkeypatch.setattr("xpulab.doctor.versions.python_version", lambda: version)
-    assert row_of("python", "xpu").verdict == verdict
-
-
-@pytest.mark.parametrize(("version", "verdict"), [("3.12.1", "ok"), ("3.13.0", "wrong")])
-def test_cpu_takes_python_3_10_to_3_12(monkeypatch, version, verdict):
-    monkeypatch.setattr("xpulab.doctor.versions.python_version", lambda: version)
-    assert row_of("python", "cpu").verdict == verdict
-
-
-def test_driver_is_no_concern_of_a_cpu():
-    assert "XPU driver" not in [row.what for row in version_rows("cpu", NO_TOOL, ())]
+    assert row_of("python", device).verdict == verdict
 
 
 def test_installed_frameworks_are_found_by_their_metadata(installed):
@@ -138,16 +132,13 @@ def test_of_the_distributions_that_are_asked_for_the_installed_ones_have_a_versi
 
 
 def test_two_wheels_of_paddle_are_refused_with_two_commands(installed):
+    require_one_framework("cpu", installed({"paddlepaddle": "3.3.1"}))
     path = installed({"paddlepaddle": "3.3.1", "paddlepaddle-xpu": "3.3.0"})
     with pytest.raises(SeveralFrameworks) as refused:
         require_one_framework("xpu", path)
     remove, install = refused.value.commands
     assert remove == "python -m pip uninstall --yes paddlepaddle paddlepaddle-xpu"
     assert install.startswith("python -m pip install paddlepaddle-xpu==3.3.0 -i https://")
-
-
-def test_one_wheel_of_paddle_is_fine(installed):
-    require_one_framework("cpu", installed({"paddlepaddle": "3.3.1"}))
 
 
 MALFORMED = {

@@ -9,12 +9,61 @@ from xpulab.doctor.xpu_smi.machine import parse_machine
 from xpulab.doctor.xpu_smi.query import parse_query
 from xpulab.doctor.xpu_smi.tables import parse_table
 
+CARDS = {
+    "a table, every number": (
+        "kl3_table",
+        0,
+        dict(
+            **dict(index=0, model="P800 OAM", generation="KL3", pci_address="0000:1b:00.0", temperature_c=41, power_w=93),
+            **dict(utilisation_percent=17, memory_used_mib=2112, memory_total_mib=98304),
+        ),
+    ),
+    "a table with rows of processes": ("kl3_table_busy", 0, {"index": 5}),
+    "a narrow table": (
+        "kl2_table_narrow",
+        0,
+        dict(memory_used_mib=96, memory_total_mib=32768, utilisation_percent=12, power_w=None, temperature_c=None, state=None),
+    ),
+    "a wide table": (
+        "kl1_kl2_table_wide",
+        0,
+        dict(power_w=31, temperature_c=52, clock_mhz=1300, firmware="0002.0004.0029", state="normal"),
+    ),
+    "a wide table, error state": ("kl1_kl2_table_wide", 1, {"state": "error"}),
+    "a board of two": ("kl1_table_k200", 0, dict(index=0, pci_address="0000:08:00.0")),
+    "a board of two, the other": ("kl1_table_k200", 1, dict(index=1, pci_address="0000:08:00.0")),
+    "32 fields": (
+        "kl3_machine",
+        1,
+        dict(
+            **dict(index=1, serial="02K21A901CV0041B", model="P800 OAM", firmware="1.39", temperature_c=39, power_w=88),
+            **dict(memory_total_mib=98304, clock_mhz=1450),
+        ),
+    ),
+    "22 fields": ("kl2_machine", 0, dict(model="R300", memory_used_mib=96, power_w=62)),
+    "22 fields, the other": ("kl2_machine", 1, dict(model="R300", memory_used_mib=0, power_w=60)),
+    "milliwatts": ("kl1_machine_milliwatts", 0, {"power_w": 38.25}),
+    "a query": (
+        "kl3_query",
+        0,
+        dict(firmware="1.54", memory_used_mib=2112, memory_total_mib=98304, power_w=93.5, temperature_c=41),
+    ),
+    "a query, the other": ("kl3_query", 1, dict(firmware="1.39", power_w=88, temperature_c=None)),
+}
+PARSERS = {"table": parse_table, "machine": parse_machine, "query": parse_query}
 
-def test_kl3_table_gives_every_number_of_a_card(formats):
-    card = parse_table((formats / "kl3_table.txt").read_text()).cards[0]
-    assert (card.index, card.model, card.generation, card.pci_address) == (0, "P800 OAM", "KL3", "0000:1b:00.0")
-    assert (card.temperature_c, card.power_w, card.utilisation_percent) == (41, 93, 17)
-    assert (card.memory_used_mib, card.memory_total_mib) == (2112, 98304)
+
+@pytest.mark.parametrize(("name", "index", "fields"), CARDS.values(), ids=CARDS)
+def test_every_form_gives_the_numbers_of_a_card(formats, name, index, fields):
+    (parse,) = (parse for form, parse in PARSERS.items() if form in name)
+    card = parse((formats / f"{name}.txt").read_text()).cards[index]
+    assert {field: getattr(card, field) for field in fields} == fields
+
+
+def test_a_table_of_a_busy_card_has_no_other_and_a_query_gives_driver_and_runtime(formats):
+    assert len(parse_table((formats / "kl3_table_busy.txt").read_text()).cards) == 1
+    report = parse_query((formats / "kl3_query.txt").read_text())
+    assert (report.driver, report.runtime) == ("5.0.21.26", "5.0.21")
 
 
 @pytest.mark.parametrize(
@@ -41,37 +90,6 @@ def test_virtual_functions_of_a_p800_are_cards_with_half_its_memory(formats):
     assert [(card.pci_address, card.memory_used_mib) for card in cards[1:]] == [("0000:5e:00.1", 1536), ("0000:5e:00.2", 0)]
 
 
-def test_process_rows_of_a_busy_card_are_not_taken_for_cards(formats):
-    assert [card.index for card in parse_table((formats / "kl3_table_busy.txt").read_text()).cards] == [5]
-
-
-def test_narrow_kl2_table_gives_memory_and_use(formats):
-    card = parse_table((formats / "kl2_table_narrow.txt").read_text()).cards[0]
-    assert (card.memory_used_mib, card.memory_total_mib, card.utilisation_percent) == (96, 32768, 12)
-    assert (card.power_w, card.temperature_c, card.state) == (None, None, None)
-
-
-def test_wide_table_adds_power_temperature_clock_and_firmware(formats):
-    card = parse_table((formats / "kl1_kl2_table_wide.txt").read_text()).cards[0]
-    assert (card.power_w, card.temperature_c, card.clock_mhz, card.firmware) == (31, 52, 1300, "0002.0004.0029")
-
-
-def test_wide_table_shows_which_card_is_in_its_error_state(formats):
-    cards = parse_table((formats / "kl1_kl2_table_wide.txt").read_text()).cards
-    assert [card.state for card in cards] == ["normal", "error"]
-
-
-def test_two_devices_of_a_k200_board_share_an_address(formats):
-    cards = parse_table((formats / "kl1_table_k200.txt").read_text()).cards
-    assert [(card.index, card.pci_address) for card in cards] == [(0, "0000:08:00.0"), (1, "0000:08:00.0")]
-
-
-def test_machine_form_reads_the_32_documented_fields(formats):
-    card = parse_machine((formats / "kl3_machine.txt").read_text()).cards[1]
-    assert (card.index, card.serial, card.model, card.firmware) == (1, "02K21A901CV0041B", "P800 OAM", "1.39")
-    assert (card.temperature_c, card.power_w, card.memory_total_mib, card.clock_mhz) == (39, 88, 98304, 1450)
-
-
 def test_of_several_clocks_the_lowest_that_is_not_0_counts(formats):
     line = (formats / "kl3_machine.txt").read_text().splitlines()[0]
     clocks = {"1450 1450 1450 1450 1450 1450": 1450, "1450 900 0 0 0 0": 900, "0 0 0 0 0 0": None}
@@ -79,33 +97,9 @@ def test_of_several_clocks_the_lowest_that_is_not_0_counts(formats):
     assert [card.clock_mhz for card in cards] == list(clocks.values())
 
 
-def test_machine_form_of_an_older_tool_has_22_fields(formats):
-    cards = parse_machine((formats / "kl2_machine.txt").read_text()).cards
-    assert [(card.model, card.memory_used_mib, card.power_w) for card in cards] == [("R300", 96, 62), ("R300", 0, 60)]
-
-
-def test_power_in_milliwatts_is_understood(formats):
-    assert parse_machine((formats / "kl1_machine_milliwatts.txt").read_text()).cards[0].power_w == 38.25
-
-
 def test_a_model_that_lost_its_quotes_is_put_together(formats):
     text = (formats / "kl3_machine.txt").read_text().replace('"', "")
     assert parse_machine(text).cards[0].model == "P800 OAM"
-
-
-def test_query_states_the_sbl_version_by_name(formats):
-    assert [card.firmware for card in parse_query((formats / "kl3_query.txt").read_text()).cards] == ["1.54", "1.39"]
-
-
-def test_query_distinguishes_memory_from_l3(formats):
-    card = parse_query((formats / "kl3_query.txt").read_text()).cards[0]
-    assert (card.memory_used_mib, card.memory_total_mib) == (2112, 98304)
-
-
-def test_query_gives_driver_runtime_and_sensors(formats):
-    report = parse_query((formats / "kl3_query.txt").read_text())
-    assert (report.driver, report.runtime) == ("5.0.21.26", "5.0.21")
-    assert [(card.power_w, card.temperature_c) for card in report.cards] == [(93.5, 41), (88, None)]
 
 
 def test_query_that_announces_more_cards_than_it_lists_is_refused(formats):
