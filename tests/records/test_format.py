@@ -26,15 +26,16 @@ def test_a_measurement_has_its_unit(measurement, text):
     assert format_measured(Record("a.b", "skipped", "no baseline", measurements=(measurement,))) == text
 
 
-def test_a_table_shows_the_range_of_its_rows():
-    record = Record("a.b", "passed", "close", "3 of 3 rows", rows=rows(1e-7, 0.0, 3.25e-6))
-    assert format_measured(record) == "3 of 3 rows, 0 to 3.25e-06"
-
-
-def test_a_table_of_texts_shows_how_many_rows_passed():
-    assert format_measured(Record("a.b", "passed", "equal", "2 of 2 rows", rows=rows("x", "y"))) == "2 of 2 rows"
-
-
-@pytest.mark.parametrize(("measured", "text"), [(0.123456789, "0.1235"), ("5 of 5", "5 of 5"), (None, ""), (0.0, "0")])
-def test_a_single_value(measured, text):
-    assert format_measured(Record("a.b", "passed", "it holds", measured)) == text
+@pytest.mark.parametrize(
+    ("measured", "values", "text"),
+    [
+        ("3 of 3 rows", (1e-7, 0.0, 3.25e-6), "3 of 3 rows, 0 to 3.25e-06"),
+        ("2 of 2 rows", ("x", "y"), "2 of 2 rows"),
+        (0.123456789, (), "0.1235"),
+        ("5 of 5", (), "5 of 5"),
+        (None, (), ""),
+        (0.0, (), "0"),
+    ],
+)
+def test_a_value_is_rounded_and_a_table_shows_the_range_of_its_rows(measured, values, text):
+    assert format_measured(Record("a.b", "passed", "it holds", measured, rows=rows(*values))) == text

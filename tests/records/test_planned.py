@@ -27,20 +27,14 @@ def test_a_check_is_planned_with_its_method_cell_and_line():
 
 
 @pytest.mark.parametrize("method", [*sorted(COMPARING), "skip"])
-def test_every_method_plans(method):
+def test_every_method_plans_and_exists(method):
     assert names(f'check.{method}("a.b")') == ["a.b"]
-
-
-@pytest.mark.parametrize("method", [*sorted(COMPARING), "skip"])
-def test_every_method_that_plans_exists(method):
     assert callable(getattr(check, method))
 
 
 def test_every_comparison_that_check_offers_plans():
     of_its_own = (value for value in vars(check).values() if getattr(value, "__module__", "") == check.__name__)
-    offered = {
-        value.__name__ for value in of_its_own if callable(value) and value.__name__.islower() and value.__name__[0] != "_"
-    }
+    offered = {each.__name__ for each in of_its_own if callable(each) and each.__name__.islower() and each.__name__[0] != "_"}
     assert offered - {"skip"} == COMPARING
 
 
@@ -86,19 +80,10 @@ def test_other_code_plans_nothing(cell):
     assert names(cell) == []
 
 
-def test_checks_are_planned_in_reading_order():
-    cells = [
-        'check.true("a.one", x, control=y); check.true("a.two", x, control=y)',
-        'check.true("a.three", x, control=y)',
-    ]
-    assert names(*cells) == ["a.one", "a.two", "a.three"]
-
-
-def test_a_check_in_a_branch_comes_before_a_check_below_it():
-    assert names('if x:\n    check.true("a.one", x, control=y)\ncheck.true("a.two", x, control=y)') == [
-        "a.one",
-        "a.two",
-    ]
+def test_checks_are_planned_in_reading_order_also_one_that_is_only_skipped():
+    one, two = 'check.true("a.one", x, control=y)', 'check.true("a.two", x, control=y)'
+    assert names(f"{one}; {two}", 'check.skip("a.three", "why")') == ["a.one", "a.two", "a.three"]
+    assert names(f"if x:\n    {one}\n{two}") == ["a.one", "a.two"]
 
 
 NOT_LITERAL = ['f"a.{x}"', "name", '"a." + x', '"a.{}".format(x)', "*names", "1", "None", 'b"a.b"', "", 'name="a.b"']
@@ -106,11 +91,8 @@ NOT_LITERAL = ['f"a.{x}"', "name", '"a." + x', '"a.{}".format(x)', "*names", "1"
 
 @pytest.mark.parametrize("argument", NOT_LITERAL)
 def test_a_name_that_is_not_a_literal_is_refused_with_its_cell_and_line(argument):
-    assert refusal("x = 1", f"\ncheck.equal({argument})").startswith("05.ipynb cell 2 line 2: a check's name must be a literal")
-
-
-def test_a_refused_name_recommends_a_table():
-    assert "use one check.table with a row a case" in refusal("check.equal(name, 1, 1, control=2)")
+    message = refusal("x = 1", f"\ncheck.equal({argument})")
+    assert message.startswith("05.ipynb cell 2 line 2: ") and "check.table" in message
 
 
 @pytest.mark.parametrize("name", ["loss", "", ".", "sft.", ".loss"])
@@ -120,10 +102,7 @@ def test_a_name_without_capability_or_subject_is_refused(name):
 
 def test_a_name_used_twice_is_refused_with_both_positions():
     message = refusal('check.true("a.b", x, control=y)', "", '\ncheck.equal("a.b", 1, 1, control=2)')
-    assert message == "05.ipynb cell 3 line 2: check 'a.b' is planned already in cell 1 line 1; give it a name of its own"
-
-
-def test_a_name_used_twice_in_one_cell_is_refused():
+    assert message.startswith("05.ipynb cell 3 line 2: check 'a.b'") and "cell 1 line 1" in message
     assert "planned already" in refusal('check.true("a.b", x, control=y)\ncheck.true("a.b", x, control=y)')
 
 
@@ -142,10 +121,6 @@ def test_a_skip_may_have_the_name_of_the_comparison_that_it_replaces(cell):
 @pytest.mark.parametrize("order", [("true", "skip", "equal"), ("skip", "true", "equal"), ("true", "equal", "skip")])
 def test_two_comparisons_of_one_name_are_refused_even_with_a_skip(order):
     assert "planned already" in refusal("\n".join(f'check.{method}("a.b")' for method in order))
-
-
-def test_a_check_that_is_only_skipped_is_planned():
-    assert names('check.skip("a.b", "why")') == ["a.b"]
 
 
 @pytest.mark.parametrize(("cell", "line"), [("x = (\n", 1), ("x = 1\ny = = 2", 2), ("def f():\nreturn", 2)])

@@ -7,11 +7,8 @@ from xpulab.records.processor import ProcessorSeconds, add_to_cell, from_metadat
 USED = ProcessorSeconds(kernel=1.5, ranks=2.25, children=0.125)
 
 
-def test_metadata_holds_what_was_measured():
+def test_metadata_holds_what_was_measured_or_none():
     assert from_metadata(to_metadata(USED)) == USED
-
-
-def test_what_was_not_measured_is_none():
     assert from_metadata({"xpulab": {"section": "one"}}) is None
 
 

@@ -41,11 +41,8 @@ def root(tmp_path, monkeypatch):
     return Root(tmp_path)
 
 
-def test_where_nothing_can_be_read_the_affinity_counts_and_memory_has_no_limit(root):
+def test_without_a_group_the_machine_has_what_it_says_and_without_that_memory_has_no_limit(root):
     assert (usable_cores(root.path), available_memory(root.path)) == (8, math.inf)
-
-
-def test_without_a_group_the_machine_has_what_it_says(root):
     root.group("")
     assert (usable_cores(root.path), available_memory(root.path)) == (8, 64 * MIB)
 
