@@ -80,7 +80,7 @@ def left_in(folder):
 
 
 def converted(prepared):
-    return {name: weight for name, weight in safetensors.numpy.load_file(prepared.folder / "model.safetensors").items()}
+    return safetensors.numpy.load_file(prepared.folder / "model.safetensors")
 
 
 def test_every_weight_is_there_and_linear_layers_are_transposed(folder):
@@ -154,11 +154,6 @@ def test_shards_stay_shards_with_an_index(sharded):
     assert len(where) == len(SHAPES) and set(where.values()) == {path.name for path in prepared.folder.glob("*.safetensors")}
 
 
-def test_a_folder_of_paddlenlp_is_used_where_it_is(folder):
-    ready = prepare.prepare(str(folder)).folder
-    assert prepare.prepare(str(ready)).folder == ready
-
-
 def test_a_file_without_metadata_is_converted(folder):
     with_metadata = converted(prepare.prepare(str(folder)))
     safetensors.numpy.save_file(weights(), folder / "model.safetensors")
@@ -167,8 +162,9 @@ def test_a_file_without_metadata_is_converted(folder):
     assert all((without[name] == value).all() for name, value in with_metadata.items())
 
 
-def test_a_file_without_metadata_that_has_the_names_of_paddlenlp_is_used_where_it_is(folder):
+def test_a_folder_of_paddlenlp_is_used_where_it_is_also_without_metadata(folder):
     ready = prepare.prepare(str(folder)).folder
+    assert prepare.prepare(str(ready)).folder == ready
     safetensors.numpy.save_file(safetensors.numpy.load_file(ready / "model.safetensors"), ready / "model.safetensors")
     assert prepare.prepare(str(ready)).folder == ready
 
@@ -188,29 +184,62 @@ def test_a_name_that_is_neither_a_release_nor_a_folder(cached):
     assert refused("gpt-9", cached) == ("no model 'gpt-9': give a folder with config.json and weights, or one of smollm2-135m")
 
 
-def test_a_folder_without_config(folder, cached):
-    (folder / "config.json").unlink()
-    assert refused(folder, cached) == f"{folder}: has no config.json, so it is no model's folder; give the folder that holds it"
+def with_weights(folder, changed):
+    safetensors.numpy.save_file(changed(weights()), folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def test_a_config_that_is_not_json(folder, cached):
-    (folder / "config.json").write_text('{"a": 1,\n oops}')
-    assert refused(folder, cached).startswith(f"{folder}/config.json line 2: is not JSON")
+def with_config(folder, **changed):
+    (folder / "config.json").write_text(json.dumps({**CONFIG, **changed}))
 
 
-def test_a_folder_without_tokenizer(folder, cached):
-    (folder / "tokenizer.json").unlink()
+def truncated(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+REFUSED = {
+    "no config": (lambda folder: (folder / "config.json").unlink(), ["has no config.json"]),
+    "config that is not JSON": (
+        lambda folder: (folder / "config.json").write_text('{"a": 1,\n oops}'),
+        ["/config.json line 2: is not JSON"],
+    ),
+    "no tokenizer": (
+        lambda folder: (folder / "tokenizer.json").unlink(),
+        ["has no tokenizer.json", "no 'GPT2Tokenizer'", "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"],
+    ),
+    "pickle": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+        ["/pytorch_model.bin: is a pickle", "safe_serialization"],
+    ),
+    "truncated": (truncated, ["/model.safetensors: cannot be read as safetensors"]),
+    "a missing weight": (
+        lambda folder: with_weights(folder, lambda all: {name: each for name, each in all.items() if "up_proj" not in name}),
+        ["1 of 11 weights are missing", "llama.layers.0.mlp.up_proj.weight"],
+    ),
+    "a weight of another shape": (
+        lambda folder: with_weights(folder, lambda all: {**all, "model.norm.weight": np.ones(9, np.float32)}),
+        ["llama.norm.weight has the shape [9], but config.json gives [8]"],
+    ),
+    "a weight too many": (
+        lambda folder: with_weights(folder, lambda all: {**all, "model.layers.0.mystery": np.zeros(3, np.float32)}),
+        ["weight 'model.layers.0.mystery' is none of LlamaForCausalLM"],
+    ),
+    "sizes that do not fit each other": (
+        lambda folder: with_config(folder, num_attention_heads=0),
+        ["config.json: PaddleNLP cannot build a LlamaForCausalLM from it"],
+    ),
+    "a class that PaddleNLP lacks": (
+        lambda folder: with_config(folder, architectures=["NobodysForCausalLM"]),
+        ["PaddleNLP has no class 'NobodysForCausalLM'"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "says"), REFUSED.values(), ids=REFUSED)
+def test_a_folder_that_is_no_whole_model_is_refused_and_named(folder, cached, damage, says):
+    damage(folder)
     message = refused(folder, cached)
-    assert message.startswith(f"{folder}: has no tokenizer.json, and PaddleNLP has no 'GPT2Tokenizer'")
-    assert "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)" in message
-
-
-def test_a_pickle_instead_of_safetensors(folder, cached):
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    message = refused(folder, cached)
-    assert (
-        message.startswith(f"{folder}/pytorch_model.bin: is a pickle, which can run code") and "safe_serialization" in message
-    )
+    assert message.startswith(str(folder)) and all(each in message for each in says)
 
 
 def test_an_index_that_names_a_missing_file(sharded, cached):
@@ -221,51 +250,11 @@ def test_an_index_that_names_a_missing_file(sharded, cached):
     )
 
 
-def test_a_truncated_file(folder, cached):
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    assert refused(folder, cached).startswith(f"{path}: cannot be read as safetensors")
-
-
-def test_a_missing_weight_is_refused_with_its_name(folder, cached):
-    part = {name: value for name, value in weights().items() if "up_proj" not in name}
-    safetensors.numpy.save_file(part, folder / "model.safetensors", metadata={"format": "pt"})
-    assert refused(folder, cached) == (
-        f"{folder}: 1 of 11 weights are missing and would be random: llama.layers.0.mlp.up_proj.weight; "
-        "copy the whole model again"
-    )
-
-
-def test_a_weight_of_another_shape_is_refused_with_its_name(folder, cached):
-    other = {**weights(), "model.norm.weight": np.ones(9, np.float32)}
-    safetensors.numpy.save_file(other, folder / "model.safetensors", metadata={"format": "pt"})
-    assert refused(folder, cached) == (
-        f"{folder}: model.safetensors: weight llama.norm.weight has the shape [9], but config.json gives [8]; "
-        "is config.json that of this model?"
-    )
-
-
-def test_sizes_that_do_not_fit_each_other(folder, cached):
-    (folder / "config.json").write_text(json.dumps({**CONFIG, "num_attention_heads": 0}))
-    assert "config.json: PaddleNLP cannot build a LlamaForCausalLM from it" in refused(folder, cached)
-
-
 def test_a_prepared_folder_whose_note_is_gone(folder):
     prepared = prepare.prepare(str(folder)).folder
     (prepared / prepare.NOTE).unlink()
     with pytest.raises(InputError, match=f"{prepared}: its {prepare.NOTE} cannot be read; remove the folder, and prepare"):
         prepare.find(str(folder))
-
-
-def test_a_weight_that_the_model_does_not_have(folder, cached):
-    more = {**weights(), "model.layers.0.mystery": np.zeros(3, np.float32)}
-    safetensors.numpy.save_file(more, folder / "model.safetensors", metadata={"format": "pt"})
-    assert "weight 'model.layers.0.mystery' is none of LlamaForCausalLM" in refused(folder, cached)
-
-
-def test_a_class_that_paddlenlp_lacks(folder, cached):
-    (folder / "config.json").write_text(json.dumps({**CONFIG, "architectures": ["NobodysForCausalLM"]}))
-    assert "PaddleNLP has no class 'NobodysForCausalLM'" in refused(folder, cached)
 
 
 # ---------------------------------------------------------------------------------------------------------- the download
