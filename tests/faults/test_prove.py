@@ -9,11 +9,10 @@ from dataclasses import replace
 from functools import cache
 
 import jsonschema
-import nbformat
 import pytest
-from nbformat import v4
 from rich.console import Console
 
+from tests.conftest import make, save
 from xpulab import files
 from xpulab.chapters.shared.fault import Fault
 from xpulab.faults import CATALOGUE, selftest
@@ -83,13 +82,10 @@ def fitting(tmp_path_factory):
     return candidates(result(tmp_path_factory.mktemp("result")))
 
 
-def test_a_sample_is_the_same_for_a_seed_and_another_for_others(fitting):
+def test_a_sample_is_the_same_for_a_seed_and_another_for_others_and_has_many_notebooks(fitting):
     names = {seed: [fault.name for fault in sample(fitting, "quick", 6, seed)] for seed in range(4)}
     assert names[1] == [fault.name for fault in sample(fitting, "quick", 6, 1)]
     assert len({tuple(chosen) for chosen in names.values()}) == 4
-
-
-def test_a_sample_covers_as_many_notebooks_as_it_can(fitting):
     assert len({fault.notebook for fault in sample(fitting, "quick", 6, 0)}) == 6
 
 
@@ -114,16 +110,8 @@ def nothing():
 @pytest.fixture
 def demo(tmp_path, monkeypatch):
     """demo(injection): the result of a run of a small notebook, proved with one fault."""
-    head = v4.new_code_cell('device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0', metadata={"tags": ["parameters"]})
-    imports = v4.new_code_cell("import math\nfrom xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
-    declared = {"section": "root", "needs": [], "part": "lesson", "level": "quick"}
-    heading = v4.new_markdown_cell("## root", metadata={"xpulab": declared})
-    compares = v4.new_code_cell('check.equal("demo.root", math.sqrt(9), 3.0, control=4.0)')
-    notebook = v4.new_notebook(cells=[head, imports, heading, compares, v4.new_code_cell("verdict()")])
-    budget = {"smoke": 30, "quick": 30, "standard": 30}
-    notebook.metadata["xpulab"] = {"title": "A demo", "capabilities": ["demo"], "cards": 1, "budget_seconds": budget}
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, tmp_path / "demo.ipynb")
+    notebook = make('import math\ncheck.equal("demo.root", math.sqrt(9), 3.0, control=4.0)', budget=30)
+    save(notebook, tmp_path / "demo.ipynb")
     monkeypatch.setattr(files, "NOTEBOOKS", tmp_path)
     monkeypatch.setattr("xpulab.faults.prove.kernel_environment", lambda device: nullcontext(dict(os.environ)))
     selftest._chapter.cache_clear()

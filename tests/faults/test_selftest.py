@@ -8,20 +8,18 @@ import subprocess
 import sys
 from contextlib import nullcontext
 
-import nbformat
 import pytest
 from nbformat import v4
 from typer.testing import CliRunner
 
+from tests.conftest import make, save, section
 from xpulab import cli, files
 from xpulab.chapters.shared.fault import Fault, in_every_rank
 from xpulab.chapters.shared.fault import fault as declare
-from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, selftest, table
 
 pytestmark = pytest.mark.integration
 
-IMPORTS = "import math\nfrom xpulab.checks import check\nfrom xpulab.checks.verdict import verdict"
 SECTIONS = {
     "root": ['check.equal("demo.root", math.sqrt(9), 3.0, control=4.0)'],
     "other": ["unused = open({mark!r} + '-not-needed', 'w')", 'check.equal("demo.sine", math.sin(0), 0.0, control=1.0)'],
@@ -45,25 +43,22 @@ def nothing():
 @pytest.fixture
 def fault(tmp_path, monkeypatch):
     """Makes a fault of the notebook `demo`; tmp_path / "reached" is there once the section of demo.text has run."""
-    parameters = v4.new_code_cell('device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0', metadata={"tags": ["parameters"]})
-    cells = [parameters, v4.new_code_cell(IMPORTS)]
+    cells = []
     for name, sources in SECTIONS.items():
-        declared = {"section": name, "needs": [], "part": "lesson", "level": "smoke" if name == "smoke" else "quick"}
-        cells.append(v4.new_markdown_cell(f"## {name}", metadata={"xpulab": declared}))
+        cells.append(section(name, level="smoke" if name == "smoke" else "quick"))
         cells += [v4.new_code_cell(source.replace("{mark!r}", repr(str(tmp_path / "reached")))) for source in sources]
-    notebook = v4.new_notebook(cells=[*cells, v4.new_code_cell("verdict()")])
-    budget = {"smoke": 30, "quick": 30, "standard": 30}
-    notebook.metadata["xpulab"] = {"title": "A demo", "capabilities": ["demo"], "cards": 1, "budget_seconds": budget}
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, tmp_path / "demo.ipynb")
+    notebook = make(*cells, budget=30)
+    del notebook.cells[2]  # its section "all"
+    notebook.cells[1].source += "\nimport math"
+    save(notebook, tmp_path / "demo.ipynb")
     monkeypatch.setattr(files, "NOTEBOOKS", tmp_path)
     selftest._chapter.cache_clear()
 
-    def make(inject=nothing, *, name="demo", detected_by=("demo.root",), **given):
+    def of_demo(inject=nothing, *, name="demo", detected_by=("demo.root",), **given):
         # nested, so that it is pickled by value: the kernel cannot import this file
         return Fault(name, "a demo", "demo", "cpu", detected_by, lambda: by_value(inject)(), **given)
 
-    return make
+    return of_demo
 
 
 def by_value(function):
@@ -167,12 +162,9 @@ def test_without_the_fault_every_check_is_green(fault):
     assert (control.wrong, control.faults, control.checks, control.cells) == (None, ("demo",), ("demo.root",), (4, 10))
 
 
-def test_a_check_that_is_red_without_the_fault_proves_nothing(fault):
-    assert the_control(fault(detected_by=("demo.root", "demo.wrong"))).wrong.startswith("demo.wrong is failed; ")
-
-
-def test_a_check_that_does_not_run_proves_nothing(fault):
-    assert the_control(fault(detected_by=("demo.never",))).wrong.startswith("demo.never is missing; ")
+@pytest.mark.parametrize(("check", "wrong"), [("demo.wrong", "failed"), ("demo.never", "missing")])
+def test_a_check_that_is_red_or_does_not_run_without_the_fault_proves_nothing(fault, check, wrong):
+    assert the_control(fault(detected_by=(check,))).wrong.startswith(f"{check} is {wrong}; ")
 
 
 def test_the_same_sections_run_once_without_a_fault(fault):
@@ -191,26 +183,21 @@ def test_the_command_runs_the_control(fault, monkeypatch, check, exit_code, show
     assert (done.exit_code, shown in done.stdout) == (exit_code, True), done.output
 
 
-def test_what_is_wrong_without_a_fault_comes_first():
+def test_what_is_wrong_or_missed_comes_first():
     green, wrong = (
         selftest.Control("demo", "cpu", "quick", (name,), ("demo.root",), (2, 4), why, 1.0)
         for name, why in (("a", None), ("b", "red"))
     )
-    lines = table.format_controls([green, wrong]).splitlines()
-    assert (
-        lines[0].startswith("WRONG  demo.root (demo, cpu, quick, 2 of 4 cells") and lines[-1] == "1 of 2 green without a fault"
-    )
-    assert table.controls_to_json([green, wrong])["green"] == 1
-
-
-def test_missed_faults_come_first():
     detected, missed = (
         selftest.Trial(Fault(name, "what", "demo", "cpu", ("demo.root",), nothing), "quick", (), why, 1.0)
         for name, why in (("a", None), ("b", "not detected"))
     )
-    lines = table.format_trials([detected, missed]).splitlines()
-    assert lines[0].startswith("MISSED    b") and lines[-1] == "1 of 2 faults detected"
-    assert table.trials_to_json([detected, missed])["detected"] == 1
+    for lines, first, last in (
+        (table.format_controls([green, wrong]), "WRONG  demo.root", "1 of 2 green"),
+        (table.format_trials([detected, missed]), "MISSED    b", "1 of 2 faults detected"),
+    ):
+        assert lines.splitlines()[0].startswith(first) and last in lines.splitlines()[-1]
+    assert (table.controls_to_json([green, wrong])["green"], table.trials_to_json([detected, missed])["detected"]) == (1, 1)
 
 
 def test_for_each_check_the_faults_are_counted_that_it_detected_and_whether_it_was_the_only_one():
@@ -242,15 +229,6 @@ def test_a_fault_without_a_docstring_is_refused():
         declare(notebook="demo", detected_by=("demo.root",), breaks="cells")(nothing)
 
 
-def test_a_name_that_no_fault_has_is_refused():
-    with pytest.raises(InputError, match=r"no fault 'none'.*--list"):
-        selftest.faults_named(["none"])
-
-
-def test_without_names_all_are_tried():
-    assert selftest.faults_named([]) == CATALOGUE
-
-
 def test_what_runs_in_every_rank_runs_before_the_function(monkeypatch):
     from xpulab import ranks
 
@@ -277,13 +255,10 @@ def test_the_command_says_which_check_detected_a_fault():
     assert "pipeline.released" in result["faults"][0]["detected_by"]
 
 
-def test_the_command_refuses_a_name_that_no_fault_has():
-    done = command("--fault", "none")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no fault 'none'" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_the_command_lists_all_faults():
+def test_the_command_lists_all_faults_and_refuses_a_name_that_none_has():
     done = command("--list")
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == [fault.name for fault in CATALOGUE]
+    done = command("--fault", "none")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no fault 'none'" in done.stderr and "--list" in done.stderr and "Traceback" not in done.stderr
