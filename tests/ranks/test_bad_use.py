@@ -18,37 +18,20 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 LOCK = threading.Lock()
 
 
-@pytest.mark.parametrize("n", [0, -1, 17, 2.0, True, "2"])
-def test_an_invalid_number_of_ranks(n: object):
-    with pytest.raises(InputError, match=r"ranks: give a whole number from 1 to 16"):
-        ranks.run(int, n)
+REFUSED = [
+    *((int, n, {}, r"ranks: give a whole number from 1 to 16") for n in (0, -1, 17, 2.0, True, "2")),
+    (int, 2, {"device": "npu"}, r"no device 'npu': choose xpu, gpu, cpu, sim"),
+    *((int, 2, {"device": device}, rf"2 ranks on {device}: Paddle sees 0 cards here") for device in ("gpu", "xpu")),
+    (int, 2, {"device": "gpu", "launch": False}, "ranks on gpu cannot be forked"),
+    *((int, 2, {"time_limit": seconds}, "give a number of seconds above 0") for seconds in (0, -1, float("nan"))),
+    (3, 2, {}, "3 is no function: give the function itself"),
+]
 
 
-def test_an_unknown_device():
-    with pytest.raises(InputError, match=r"no device 'npu': choose xpu, gpu, cpu, sim"):
-        ranks.run(int, 2, device="npu")
-
-
-@pytest.mark.parametrize("device", ["gpu", "xpu"])
-def test_a_device_that_is_not_here(device: str):
-    with pytest.raises(InputError, match=rf"2 ranks on {device}: Paddle sees 0 cards here"):
-        ranks.run(int, 2, device=device)
-
-
-def test_a_card_cannot_be_shared_with_a_forked_process():
-    with pytest.raises(InputError, match="ranks on gpu cannot be forked"):
-        ranks.run(int, 2, device="gpu", launch=False)
-
-
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_an_invalid_time_limit(seconds: float):
-    with pytest.raises(InputError, match="give a number of seconds above 0"):
-        ranks.run(int, 2, time_limit=seconds)
-
-
-def test_a_call_in_place_of_a_function():
-    with pytest.raises(InputError, match="3 is no function: give the function itself"):
-        ranks.run(3, 2)
+@pytest.mark.parametrize(("function", "n", "options", "message"), REFUSED)
+def test_an_invalid_argument_is_refused(function: object, n: object, options: dict, message: str):
+    with pytest.raises(InputError, match=message):
+        ranks.run(function, n, **options)
 
 
 def test_an_argument_that_cannot_be_sent_is_named():

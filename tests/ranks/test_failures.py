@@ -126,15 +126,21 @@ def test_a_rank_that_leaves_without_an_error_message_is_the_root_cause(code: int
     assert failed.reports[1].reason == f"it ended with exit code {code}, without an error message"
 
 
-def test_sys_exit_is_an_exception_like_others():
-    assert failure(lambda: sys.exit("enough"), 1).reports[0].reason == "SystemExit: enough"
+def crashes_at_its_end() -> None:
+    atexit.register(os.kill, os.getpid(), signal.SIGKILL)
 
 
-def test_what_cannot_be_sent_back_is_named_with_the_remedy():
-    failed = failure(threading.Lock, 2)
-
-    assert "what this rank returned, a lock, cannot be sent to the notebook" in failed.reports[0].reason
-    assert "Return numpy arrays" in failed.reports[0].reason
+@pytest.mark.parametrize(
+    ("work", "reason"),
+    [
+        (lambda: sys.exit("enough"), "SystemExit: enough"),
+        (threading.Lock, "what this rank returned, a lock, cannot be sent to the notebook"),
+        (crashes_at_its_end, "it has returned, and then: killed by signal 9 (SIGKILL)"),
+    ],
+    ids=["sys.exit", "a lock", "a crash at the end"],
+)
+def test_a_rank_without_a_value_has_a_reason(work: Callable[[], object], reason: str):
+    assert reason in failure(work, 1).reports[0].reason
 
 
 def test_a_function_that_the_rank_cannot_import_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch):
@@ -255,13 +261,6 @@ def test_a_rank_that_does_not_end_has_not_done_its_work(monkeypatch: pytest.Monk
     assert failed.root_cause == 1
     assert failed.reports[1].reason == "it has returned, but its process does not end"
     assert "in sleeps" in failed.reports[1].detail
-
-
-def test_a_rank_that_crashes_at_its_end_has_not_done_its_work():
-    def work() -> None:
-        atexit.register(os.kill, os.getpid(), signal.SIGKILL)
-
-    assert failure(work, 1).reports[0].reason == "it has returned, and then: killed by signal 9 (SIGKILL)"
 
 
 def test_all_threads_of_a_rank_are_shown():

@@ -138,17 +138,6 @@ def test_an_interrupt_while_the_fork_server_starts_ends_it(own_fork_server, note
     assert not list((tmp_path / "scratch").iterdir())
 
 
-def test_a_second_run_follows_one_that_failed():
-    def work(fails: bool) -> int:
-        if fails:
-            raise ValueError
-        return 1
-
-    with pytest.raises(ranks.RanksFailed):
-        ranks.run(work, 2, True)
-    assert ranks.run(work, 2, False) == [1, 1]
-
-
 def test_a_fork_server_that_was_killed_is_replaced(own_fork_server):
     def parent() -> int:
         return os.getppid()

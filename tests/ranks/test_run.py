@@ -26,20 +26,13 @@ def rank() -> int:
     return int(os.environ["PADDLE_TRAINER_ID"])
 
 
-def test_values_come_in_the_order_of_the_ranks():
-    assert ranks.run(lambda: rank() * 10, 4) == [0, 10, 20, 30]
+@pytest.mark.parametrize("n", [1, 4, 16])
+def test_values_come_in_the_order_of_the_ranks(n: int):
+    assert ranks.run(rank, n) == list(range(n))
 
 
 def test_arguments_arrive_at_every_rank():
     assert ranks.run(lambda base, text: f"{text}{base + rank()}", 2, 5, "rank ") == ["rank 5", "rank 6"]
-
-
-def test_one_rank_is_a_run_too():
-    assert ranks.run(rank, 1) == [0]
-
-
-def test_there_may_be_sixteen_ranks():
-    assert ranks.run(rank, 16) == list(range(16))
 
 
 @dataclass(frozen=True)
@@ -115,10 +108,6 @@ def test_a_rank_computes_in_one_thread():
     assert ranks.run(work, 1) == [{1, "1"}]
 
 
-def test_steps_outside_a_rank_do_nothing():
-    ranks.step("outside")
-
-
 def test_fifty_runs_in_a_row_leave_nothing_open():
     ranks.run(rank, 2)
     before = sorted(os.listdir("/proc/self/fd"))
@@ -143,26 +132,6 @@ def test_two_runs_at_the_same_time_do_not_meet():
         thread.join()
 
     assert results == {0: [1.0, 1.0], 100: [201.0, 201.0]}
-
-
-@pytest.mark.parametrize("n", [2, 4])
-def test_collectives_of_gloo_work_between_the_ranks(n: int):
-    def work() -> tuple:
-        dist.init_parallel_env()
-        own = paddle.to_tensor([float(dist.get_rank()), 1.0])
-        gathered: list = []
-        dist.all_gather(gathered, own)
-        objects: list = []
-        dist.all_gather_object(objects, {"rank": dist.get_rank()})
-        first = own.clone()
-        dist.broadcast(first, src=n - 1)
-        dist.all_reduce(own)
-        dist.barrier()
-        return dist.get_world_size(), own.tolist(), [each.tolist() for each in gathered], objects, first.tolist()
-
-    everyone = [[float(each), 1.0] for each in range(n)]
-    expected = (n, [n * (n - 1) / 2, float(n)], everyone, [{"rank": each} for each in range(n)], everyone[-1])
-    assert ranks.run(work, n) == [expected] * n
 
 
 def test_a_rank_that_is_done_early_does_not_take_the_store_with_it():

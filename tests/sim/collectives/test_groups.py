@@ -47,33 +47,6 @@ def test_results_may_replace_what_was_put_in(ranks: Any) -> None:
     ranks.values(3, one)
 
 
-def test_sub_groups_and_the_whole_in_turns(ranks: Any) -> None:
-    """Four ranks: all of them, two halves, and two pairs across the halves, each with a communicator of its own."""
-    names = [ranks.make_id() for _ in range(5)]
-
-    def one(rank: int) -> list[float]:
-        groups = [
-            ranks.group(names[0], 4, rank),
-            ranks.group(names[1 + rank // 2], 2, rank % 2),
-            ranks.group(names[3 + rank % 2], 2, rank // 2),
-        ]
-        data = np.full(100_000, 1.0 + rank)
-        sums = []
-        for _ in range(20):
-            for group in groups:
-                result = np.empty_like(data)
-                group.all_reduce(data, result, "FLOAT64", "SUM")
-                assert (result == result[0]).all()
-                sums.append(result[0])
-        assert sums == sums[:3] * 20
-        for group in groups:
-            group.leave()
-        return sums[:3]
-
-    ended = ranks.collect([ranks.fork(one, rank) for rank in range(4)])
-    assert [each.value for each in ended] == [[10, 3, 4], [10, 3, 6], [10, 7, 4], [10, 7, 6]], ended
-
-
 def test_a_failed_communicator_leaves_the_others_well(ranks: Any) -> None:
     names = [ranks.make_id() for _ in range(2)]
 
