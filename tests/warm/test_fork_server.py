@@ -211,11 +211,15 @@ def test_closing_it_ends_all_workers_and_removes_its_folder(start, gone):
         start("wait", address=fork_server.address)
 
 
-def test_closing_it_while_it_imports_ends_it(fifo, gone):
+def test_closing_it_or_killing_its_starter_while_it_imports_ends_it(fifo, starter, gone):
     with warm.ForkServer(("waits_for_fifo",)) as fork_server:
         pass
     assert gone(fork_server.pid)
     assert not os.path.exists(fork_server.folder)
+    process, [server], folder = starter("alone", "waits_for_fifo")
+    process.send_signal(signal.SIGKILL)  # to it alone
+    assert gone(server)
+    assert not os.path.exists(folder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -246,10 +250,3 @@ def test_a_copy_of_its_starter_does_not_keep_it_alive(starter, gone, start):
     start("run", b"pass", os.path.join(folder, "socket")).ended()  # it has imported, and watches its starter
     process.send_signal(signal.SIGKILL)  # to it alone
     assert gone(server)
-
-
-def test_when_its_starter_is_killed_while_it_imports_it_ends(fifo, starter, gone):
-    process, [server], folder = starter("alone", "waits_for_fifo")
-    process.send_signal(signal.SIGKILL)  # to it alone
-    assert gone(server)
-    assert not os.path.exists(folder)

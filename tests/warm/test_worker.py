@@ -34,8 +34,16 @@ def test_it_has_the_environment_that_was_given_and_no_other(described, monkeypat
     assert "OF_THE_REQUESTER" not in seen["seen by a child of it"]
 
 
-def test_it_works_in_the_folder_that_was_given(described, tmp_path):
-    assert described(cwd=tmp_path)["cwd"] == str(tmp_path)
+def test_its_folder_files_session_signals_time_zone_and_random_numbers_are_its_own(described, fork_server, tmp_path):
+    seen = described(payload=bytes(50_000_000), cwd=tmp_path, TMPDIR=str(tmp_path), TZ="UTC-5")
+    assert (seen["cwd"], seen["temporary"], seen["hour"]) == (str(tmp_path), str(tmp_path), 5)
+    assert (seen["files"], seen["stdin"], seen["payload"]) == ([0, 1, 2], "", 50_000_000)
+    own, group, session, above = seen["ids"]
+    assert own == group == session
+    assert above == fork_server.pid
+    assert seen["handled"] == [signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ]
+    assert seen["blocked"] == []
+    assert described()["random"] != seen["random"]
 
 
 def test_its_path_is_its_folder_its_pythonpath_and_the_installation(described, fork_server):
@@ -44,37 +52,6 @@ def test_its_path_is_its_folder_its_pythonpath_and_the_installation(described, f
     assert path[2:4] == ["/a/b", "/c"]
     assert not any("xpulab-warm" in entry for entry in path)
     assert any(entry.endswith("site-packages") for entry in path)
-
-
-def test_it_has_no_open_file_but_the_first_three_and_an_empty_stdin(described):
-    seen = described()
-    assert seen["files"] == [0, 1, 2]
-    assert seen["stdin"] == ""
-
-
-def test_it_leads_a_session_and_a_group_of_its_own(described, fork_server):
-    own, group, session, above = described()["ids"]
-    assert own == group == session
-    assert above == fork_server.pid
-
-
-def test_its_signals_are_those_of_a_new_process(described):
-    seen = described()
-    assert seen["handled"] == [signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ]
-    assert seen["blocked"] == []
-
-
-def test_two_workers_draw_different_random_numbers(described):
-    assert described()["random"] != described()["random"]
-
-
-def test_temporary_files_and_time_zone_follow_its_environment(described, tmp_path):
-    assert described(TMPDIR=str(tmp_path))["temporary"] == str(tmp_path)
-    assert described(TZ="UTC-5")["hour"] == 5
-
-
-def test_a_large_payload_arrives(described):
-    assert described(payload=bytes(50_000_000))["payload"] == 50_000_000
 
 
 ENDS = {
@@ -103,17 +80,18 @@ def test_it_ends_as_a_program_does(start):
     assert start("end_late").ended() == (0, "entry\nthread\nat exit\n", "")
 
 
-@pytest.mark.parametrize("entry", ["entries:no_such", "no_such_module:run"])
-def test_an_entry_that_is_not_there_is_named(entry, start):
-    status, _, complaint = start(entry).ended()
+@pytest.mark.parametrize(
+    ("entry", "cwd", "named"),
+    [
+        ("entries:no_such", "/", "no_such"),
+        ("no_such_module:run", "/", "no_such_module"),
+        ("describe", "/no/x", "/no/x"),
+    ],
+)
+def test_an_entry_or_a_folder_that_is_not_there_is_named(entry, cwd, named, start):
+    status, _, complaint = start(entry, cwd=cwd).ended()
     assert status == 1
-    assert entry.replace("entries:", "").partition(":")[0] in complaint
-
-
-def test_a_folder_that_is_not_there_is_named(start, tmp_path):
-    status, _, complaint = start("describe", cwd=tmp_path / "nowhere").ended()
-    assert status == 1
-    assert str(tmp_path / "nowhere") in complaint
+    assert named in complaint
 
 
 def test_while_it_runs_it_has_no_status(start):
@@ -157,11 +135,13 @@ def test_a_signal_that_comes_at_once_is_not_lost(start):
         assert worker.wait(60) == -signal.SIGTERM
 
 
-def test_a_number_that_is_no_signal_is_ignored(start):
-    waiting = start("wait")
-    waiting.worker.send_signal(9999)
-    waiting.worker.kill()
-    assert waiting.worker.wait(60) == -signal.SIGKILL
+def test_a_number_that_is_no_signal_is_ignored_and_a_closed_handle_can_be_closed_and_signalled_again(start):
+    worker = start("wait").worker
+    worker.send_signal(9999)
+    worker.close()
+    worker.close()
+    worker.kill()
+    assert worker.poll() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("end", ["kill", "close"])
@@ -189,11 +169,3 @@ def test_its_process_id_stays_its_own_until_the_handle_is_closed(start):
     with pytest.raises(ProcessLookupError):
         os.kill(ended.worker.pid, 0)
     assert ended.worker.poll() == 0
-
-
-def test_a_closed_handle_can_be_closed_and_signalled_again(start):
-    worker = start("wait").worker
-    worker.close()
-    worker.close()
-    worker.kill()
-    assert worker.poll() == -signal.SIGKILL
