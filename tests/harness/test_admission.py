@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.conftest import section
+from tests.conftest import GOOD, section
 from xpulab.harness.admission import AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.machine import Reading
 from xpulab.harness.plan import make_plans, read_plan
@@ -14,8 +14,9 @@ from xpulab.harness.plan import make_plans, read_plan
 GIB = 1 << 30
 OLD = Running(0.0, GIB)
 NEW = Running(100.0, GIB)
-GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 TIMED = 'check.equal("demo.timed", 2, 2, control=3)'
+JUST, YOUNG, LARGE = Running(99.5, GIB), Running(95.0, 3 * GIB), Running(100.0, 8 * GIB)
+JUDGES = Running(0.0, GIB, judges_times=True)
 
 
 class Shown:
@@ -31,64 +32,34 @@ class Shown:
         self.forgotten += 1
 
 
-def admitted(machine, running, waiting=(NEW,)):
-    return ByLoad(machine).next(100.0, running, waiting)
+PLACES = {
+    "one runs whatever else the machine does": [((2.0,), [], 0), ((None,), [], 0), ((2.0, 2, 0), [], 0), ((0.3, 0.5), [], 0)],
+    "the next when part of a core is free": [
+        ((2.0,), [OLD], None),
+        ((1.95,), [OLD], None),
+        ((1.8,), [OLD], 0),
+        ((0,), [OLD], 0),
+    ],
+    "one that waits does not hold a core": [((1.2,), [OLD] * 2, 0), ((1.2,), [OLD] * 3, 0)],
+    "never more than two a core": [((0.0,), [OLD] * 4, None)],
+    "one that has just started counts as a core": [((1.2,), [OLD, JUST], None), ((0.5,), [OLD, JUST], 0)],
+    "while the load is unknown one a core": [((None,), [OLD], 0), ((None,), [OLD] * 2, None)],
+    "memory must hold it with a margin": [((0.0, 2, 2 * GIB), [OLD], 0), ((0.0, 2, 2 * GIB - 1), [OLD], None)],
+    "memory that a young one will take": [((0.0, 2, 4 * GIB), [YOUNG], None), ((0.0, 2, 5 * GIB), [YOUNG], 0)],
+    "unknown memory is no reason to wait": [((0.0, 2, math.inf), [OLD], 0)],
+    "a smaller one before one that does not fit": [((0.0, 2, 3 * GIB), [OLD], 1, [LARGE, NEW])],
+    "beside a check that judges times a core each": [
+        *(((0.0,), [JUDGES], 0), ((0.0,), [JUDGES, OLD], None)),
+        ((0.0,), [OLD, OLD], 1, [JUDGES, NEW]),
+    ],
+}
 
 
-@pytest.mark.parametrize("machine", [Shown(2.0), Shown(None), Shown(2.0, available=0), Shown(0.3, cores=0.5)])
-def test_one_notebook_runs_whatever_else_the_machine_does(machine):
-    assert admitted(machine, []) == 0
-
-
-@pytest.mark.parametrize(("busy", "place"), [(2.0, None), (1.95, None), (1.8, 0), (0.0, 0)])
-def test_the_next_starts_when_a_part_of_a_core_is_free(busy, place):
-    assert admitted(Shown(busy), [OLD]) == place
-
-
-def test_a_chapter_that_waits_does_not_hold_a_core():
-    assert admitted(Shown(1.2), [OLD, OLD]) == 0
-    assert admitted(Shown(1.2), [OLD, OLD, OLD]) == 0
-
-
-def test_more_than_two_a_core_never_run():
-    assert admitted(Shown(0.0), [OLD] * 4) is None
-
-
-def test_a_notebook_that_has_just_started_counts_as_a_core():
-    just = Running(99.5, GIB)
-    assert admitted(Shown(1.2), [OLD, just]) is None
-    assert admitted(Shown(0.5), [OLD, just]) == 0
-
-
-@pytest.mark.parametrize(("running", "place"), [(1, 0), (2, None)])
-def test_while_the_load_is_unknown_there_is_a_notebook_a_core(running, place):
-    assert admitted(Shown(None), [OLD] * running) == place
-
-
-def test_memory_must_hold_it_with_a_margin():
-    assert admitted(Shown(0.0, available=2 * GIB), [OLD]) == 0
-    assert admitted(Shown(0.0, available=2 * GIB - 1), [OLD]) is None
-
-
-def test_memory_that_a_young_notebook_will_take_is_not_available():
-    young = Running(95.0, 3 * GIB)
-    assert admitted(Shown(0.0, available=4 * GIB), [young]) is None
-    assert admitted(Shown(0.0, available=5 * GIB), [young]) == 0
-
-
-def test_unknown_memory_is_no_reason_to_wait():
-    assert admitted(Shown(0.0, available=math.inf), [OLD]) == 0
-
-
-def test_a_smaller_notebook_starts_before_one_that_does_not_fit():
-    assert admitted(Shown(0.0, available=3 * GIB), [OLD], [Running(100.0, 8 * GIB), NEW]) == 1
-
-
-def test_beside_a_check_that_judges_times_a_core_each():
-    timed = Running(0.0, GIB, judges_times=True)
-    assert admitted(Shown(0.0), [timed]) == 0
-    assert admitted(Shown(0.0), [timed, OLD]) is None
-    assert admitted(Shown(0.0), [OLD, OLD], [timed, NEW]) == 1
+@pytest.mark.parametrize("cases", PLACES.values(), ids=PLACES)
+def test_which_of_those_that_wait_starts(cases):
+    """By case: busy cores, cores, available memory; what runs; the place of the one that starts; what waits."""
+    for machine, running, place, *waiting in cases:
+        assert ByLoad(Shown(*machine)).next(100.0, running, *(waiting or [(NEW,)])) == place, (machine, running)
 
 
 def test_a_fixed_number_asks_no_machine():

@@ -11,6 +11,7 @@ import nbformat
 import pytest
 from nbformat import v4
 
+from tests.conftest import GOOD
 from xpulab import files
 from xpulab.harness import report
 from xpulab.harness.execute import Run, Target
@@ -20,7 +21,6 @@ from xpulab.harness.report.result import Result
 from xpulab.records.processor import ProcessorSeconds, add_to_cell
 from xpulab.records.record import Record, RunContext
 
-GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 DIGEST = "0123456789abcdef"
 PASSED = Record("demo.good", "passed", "two is two", control="rejected", digest=DIGEST)
 
@@ -104,22 +104,13 @@ def test_outputs_of_a_green_run_are_taken_over_without_papermills_traces(adoptio
         assert notebook.cells[3].outputs[1].execution_count == 3
 
 
-def test_what_was_adopted_is_judged_green(adoption):
+def test_what_was_adopted_is_judged_green_and_outputs_that_differ_are_taken_over(adoption):
     adoption.adopt()
     executed = adoption.folder / "run" / "notebooks" / "01_one.ipynb"
     assert judge(read_plan(adoption.notebooks / "01_one.ipynb", "quick"), executed).reasons == ()
-
-
-def test_outputs_that_differ_from_the_committed_ones_are_taken_over(adoption):
-    adoption.adopt()
     adoption.executed["02_two"].cells[4].outputs[1].data["text/plain"] = "5"
     adoption.adopt()
     assert adoption.committed()[1].cells[3].outputs[1].data["text/plain"] == "5"
-
-
-def test_other_sources_are_refused(adoption):
-    adoption.executed["02_two"].cells[4].source += "  # edited"
-    assert "02_two" in adoption.refusal()
 
 
 def test_other_sources_are_refused_by_the_step_itself(adoption, script):
@@ -132,32 +123,30 @@ def test_other_sources_are_refused_by_the_step_itself(adoption, script):
         script.adopt(one, two)
 
 
-def test_a_red_check_is_refused_and_nothing_at_all_is_taken_over(adoption):
-    failed = Record("demo.good", "failed", "two is two", control="rejected")
-    adoption.executed["02_two"].cells[4].outputs[0].metadata = failed.to_metadata()
-    assert "02_two" in adoption.refusal() and "demo.good" in adoption.refusal()
+def show(record):
+    return lambda two: setattr(two.cells[4].outputs[0], "metadata", record.to_metadata())
 
 
-def test_a_missing_check_is_refused(adoption):
-    adoption.executed["02_two"].cells[4].outputs = []
-    assert "demo.good" in adoption.refusal()
+def raise_in_the_last_cell(two):
+    two.cells[5].outputs = [v4.new_output("error", ename="OSError", evalue="disk full", traceback=[])]
 
 
-def test_a_cell_that_raised_is_refused_though_its_checks_passed(adoption):
-    error = v4.new_output("error", ename="OSError", evalue="disk full", traceback=[])
-    adoption.executed["02_two"].cells[5].outputs = [error]
-    assert "OSError" in adoption.refusal()
-
-
-def test_a_run_that_compared_nothing_is_refused(adoption):
-    skipped = Record("demo.good", "skipped", "no reason")
-    adoption.executed["02_two"].cells[4].outputs[0].metadata = skipped.to_metadata()
-    assert "nothing was compared" in adoption.refusal()
-
-
-def test_a_run_that_was_stopped_is_refused(adoption):
-    adoption.executed["02_two"].metadata["xpulab"]["run"]["stopped"] = "interrupted"
-    assert "interrupted" in adoption.refusal()
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda two: two.cells[4].update(source=f"{GOOD}  # edited"), "02_two"),
+        (show(Record("demo.good", "failed", "two is two", control="rejected")), "demo.good"),
+        (show(Record("demo.good", "skipped", "no reason")), "nothing was compared"),
+        (lambda two: two.cells[4].update(outputs=[]), "demo.good"),
+        (raise_in_the_last_cell, "OSError"),
+        (lambda two: two.metadata["xpulab"]["run"].update(stopped="interrupted"), "interrupted"),
+    ],
+    ids=["other sources", "red", "nothing compared", "missing", "raised though its checks passed", "stopped"],
+)
+def test_a_run_that_is_not_green_is_refused_and_nothing_at_all_is_taken_over(adoption, change, named):
+    change(adoption.executed["02_two"])
+    refusal = adoption.refusal()
+    assert named in refusal and "02_two" in refusal
 
 
 def test_another_devices_run_is_refused(adoption):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from tests.conftest import GOOD
 from xpulab import warm
 from xpulab.errors import InputError
 from xpulab.harness import baseline
@@ -29,7 +30,6 @@ MEASURES = """import math
 with check.baseline("demo.baseline", level=level, conditions={"seed": seed}, means="as before") as rows:
     rows.rate("copy", math.sqrt(100), "GB/s", control=math.sqrt(100) / 20)
     rows.losses("losses", [3.0, 2.0, 1.0], control=[3.0, 3.0, 3.0])"""
-GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 BAD = 'check.equal("demo.bad", 1, 2, control=3)'
 
 
@@ -54,15 +54,11 @@ def test_only_notebooks_that_measure_are_run(put):
     assert [plan.name for plan in baseline.measuring(plans)] == ["two"]
 
 
-def test_the_value_is_the_median_of_the_runs():
+def test_the_value_is_the_median_of_the_runs_and_says_where_it_comes_from():
     summary = baseline.summarize([run_of(10.0), run_of(14.0), run_of(11.0)], "quick")
     assert [(entry.value, entry.spread) for entry in summary.entries] == [((11.0,), 4.0)]
-
-
-def test_it_says_where_it_comes_from():
-    summary = baseline.summarize([run_of(10.0), run_of(14.0)], "quick")
     assert (summary.device, summary.hardware, summary.wheel) == ("cpu", "Quick CPU, 4 cores", "paddlepaddle")
-    assert (summary.runs, summary.driver, summary.versions) == (2, "none", HERE.versions)
+    assert (summary.runs, summary.driver, summary.versions) == (3, "none", HERE.versions)
 
 
 def test_the_driver_of_a_card_is_kept():
@@ -71,20 +67,21 @@ def test_the_driver_of_a_card_is_kept():
     assert (summary.hardware, summary.driver) == ("A100", "550")
 
 
-def test_runs_with_other_versions_are_not_mixed():
-    with pytest.raises(InputError, match="not of one machine with the same versions"):
-        baseline.summarize([run_of(10.0), run_of(10.0, replace(HERE, versions={"paddlepaddle": "3.3.0"}))], "quick")
+NOTHING = [Verdict("demo", "A demo", "passed", None, (), HERE, (), (), None)]
+OTHER = run_of(10.0, replace(HERE, versions={"paddlepaddle": "3.3.0"}))
 
 
-def test_what_only_one_run_measured_is_refused():
-    with pytest.raises(InputError, match=r"demo\.baseline, (add|copy): not every run measured it in the same way"):
-        baseline.summarize([run_of(10.0), run_of(10.0, case="add")], "quick")
-
-
-def test_nothing_measured_is_refused():
-    nothing = [Verdict("demo", "A demo", "passed", None, (), HERE, (), (), None)]
-    with pytest.raises(InputError, match="nothing was measured"):
-        baseline.summarize([nothing, nothing], "quick")
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        ([run_of(10.0), OTHER], "same versions"),
+        ([run_of(10.0), run_of(10.0, case="add")], r"demo\.baseline, (add|copy): not every run"),
+        ([NOTHING, NOTHING], "nothing was measured"),
+    ],
+)
+def test_runs_that_are_no_measurement_of_one_machine_are_refused(runs, why):
+    with pytest.raises(InputError, match=why):
+        baseline.summarize(runs, "quick")
 
 
 def test_outside_a_repository_the_commit_is_unknown(tmp_path):

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from nbformat import v4
 
+from tests.conftest import GOOD
 from xpulab.child import Child
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
@@ -24,7 +25,6 @@ from xpulab.harness.watchdog import Watchdog
 
 pytestmark = pytest.mark.integration
 
-GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 LATER = 'check.equal("demo.later", 2, 2, control=3)'
 MEET = """
 import pathlib, time
@@ -38,7 +38,6 @@ check.equal("demo.name", "{me}", "{me}", control="{other}", means="I am {me}")
 """
 TEMPORARY = 'import tempfile\nprint("made", tempfile.mkdtemp())'
 SHOW = 'print(f"{device} {level} {cards}")'
-SHORT = {"budget": 0.5}
 
 
 def notebooks(make, folder):
@@ -55,7 +54,7 @@ def notebooks(make, folder):
         "unknown_kernel": make(GOOD, kernel={"name": "nowhere", "display_name": "Nowhere", "language": "python"}),
         "no_kernel": make(GOOD, kernel=None),
         "kernel_that_ends": make(GOOD, kernel={"name": "ends", "display_name": "Ends", "language": "python"}),
-        "kernel_that_hangs": make(GOOD, kernel={"name": "hangs", "display_name": "Hangs", "language": "python"}, **SHORT),
+        "kernel_that_hangs": make(GOOD, kernel={"name": "hangs", "display_name": "Hangs", "language": "python"}, budget=0.5),
     }
 
 
@@ -94,14 +93,6 @@ def verdict_on(folder) -> Callable:
     return verdict
 
 
-def outcomes(verdict):
-    return {record.name: record.outcome for record in verdict.records}
-
-
-def shown(verdict):
-    return verdict.executed.read_text(encoding="utf-8")
-
-
 def gone(process):
     """Whether the process ends within ten seconds."""
     try:
@@ -113,8 +104,8 @@ def gone(process):
     return True
 
 
-def test_every_notebook_comes_back_once(folder, book):
-    assert sorted(json.loads((folder / "cells.json").read_text())["done"]) == sorted(notebooks(book, folder))
+def outcomes(verdict):
+    return {record.name: record.outcome for record in verdict.records}
 
 
 def test_two_notebooks_at_a_time_meet_and_do_not_mix(verdict_on):
@@ -124,25 +115,28 @@ def test_two_notebooks_at_a_time_meet_and_do_not_mix(verdict_on):
         assert next(record.means for record in verdict.records if record.name == "demo.name") == f"I am {name}"
 
 
-def test_the_target_is_injected(verdict_on):
-    assert '"cpu quick 2\\n"' in shown(verdict_on("all_parameters"))
+def test_the_parameters_that_a_notebook_declares_are_injected(verdict_on):
+    shown = verdict_on("device_only").executed.read_text()
+    assert '"cpu mine 7\\n"' in shown and "level =" not in shown
+    green = verdict_on("all_parameters")
+    shown = green.executed.read_text()
+    assert '"cpu quick 2\\n"' in shown and (green.outcome, green.reasons, green.compared) == ("passed", (), 1)
+    assert (green.run.device, green.run.level, green.run.cards, green.run.budget_seconds) == ("cpu", "quick", 2, 30)
+    assert 0 < green.run.seconds < 60 and green.run.stopped is None
+    made = Path(re.search(r"made (\S+?)\\n", shown)[1])  # its temporary folder, which is gone
+    assert made.parent.name.startswith("xpulab-") and not made.parent.exists()
 
 
-def test_a_parameter_that_the_notebook_does_not_declare_is_not_injected(verdict_on):
-    assert '"cpu mine 7\\n"' in shown(verdict_on("device_only"))
-    assert "level =" not in shown(verdict_on("device_only"))
-
-
-def test_temporary_files_of_a_notebook_are_in_a_folder_of_its_own_that_is_gone(verdict_on):
-    made = Path(re.search(r"made (\S+?)\\n", shown(verdict_on("all_parameters")))[1])
-    assert made.parent.name.startswith("xpulab-")
-    assert not made.parent.exists()
-
-
-def test_a_notebook_that_comes_up_after_the_stop_is_not_started(put, tmp_path):
+def test_a_notebook_that_is_about_to_start_when_the_run_is_stopped_does_not_start(put, tmp_path):
     execution = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *cell: pytest.fail("it was started"))
-    execution.stop()
-    assert execution._run_one(read_plan(put("late", GOOD), "quick")) is None
+
+    class StoppedJustThen(set):
+        def add(self, watchdog):
+            execution.stop()
+            super().add(watchdog)
+
+    execution._watchdogs = StoppedJustThen()
+    assert list(execution.run([read_plan(put("late", GOOD), "quick")], 1)) == []
     assert not (tmp_path / "out").exists()
 
 
@@ -158,21 +152,6 @@ def test_a_papermill_that_does_not_come_back_is_left_behind(put, tmp_path, monke
     verdict = judge(plan, executed)
     assert (verdict.outcome, outcomes(verdict)) == ("failed", {"demo.good": "missing"})
     assert verdict.run.stopped == "no kernel was started; papermill did not return from it"
-
-
-def test_a_kernel_listens_on_no_port_of_the_machine(put, tmp_path):
-    source = 'import json, sys\nprint(json.load(open(sys.argv[sys.argv.index("-f") + 1]))["transport"])'
-    (tmp_path / "out").mkdir()
-    plan = read_plan(put("sockets", source, GOOD), "quick")
-    [(_, executed)] = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *cell: None).run([plan], 1)
-    assert '"ipc\\n"' in executed.read_text(encoding="utf-8")
-
-
-def test_a_green_notebook_says_how_it_was_run(verdict_on):
-    verdict = verdict_on("all_parameters")
-    assert (verdict.outcome, verdict.reasons, verdict.compared) == ("passed", (), 1)
-    assert (verdict.run.device, verdict.run.level, verdict.run.cards, verdict.run.budget_seconds) == ("cpu", "quick", 2, 30)
-    assert 0 < verdict.run.seconds < 60 and verdict.run.stopped is None
 
 
 def test_a_killed_kernel_is_named_with_its_cell_and_its_log(verdict_on):
@@ -195,10 +174,11 @@ def test_a_cell_that_never_ends_is_counted_as_a_reader_of_the_code_counts(verdic
     assert outcomes(verdict) == {"demo.later": "missing"}
 
 
-def test_cells_are_told_in_order_and_never_more_than_there_are(folder):
-    told = json.loads((folder / "cells.json").read_text())["told"]
-    assert [(cell, cells) for name, cell, cells in told if name == "all_parameters"] == [(n, 6) for n in range(1, 7)]
-    assert [(cell, cells) for name, cell, cells in told if name == "endless"] == [(n, 5) for n in range(1, 4)]
+def test_every_notebook_comes_back_once_and_its_cells_are_told_in_order(folder, book):
+    listened = json.loads((folder / "cells.json").read_text())
+    assert sorted(listened["done"]) == sorted(notebooks(book, folder))
+    for told, ran, cells in (("all_parameters", 6, 6), ("endless", 3, 5)):
+        assert [cell for name, *cell in listened["told"] if name == told] == [[n, cells] for n in range(1, ran + 1)]
 
 
 @pytest.mark.parametrize(
@@ -228,11 +208,13 @@ def kernel():
         yield process.pid, int(process.stdout.readline())
 
 
-def test_what_a_kernel_left_running_is_killed_at_the_end(kernel, tmp_path):
+def test_what_a_kernel_left_running_is_killed_at_the_end_and_the_first_reason_stays(kernel, tmp_path):
     watchdog = Watchdog(100, tmp_path / "log")
     watchdog.kernel_started(kernel[0])
+    watchdog.stop("interrupted")
+    watchdog.stop("cell 3 had not ended")
     watchdog.close()
-    assert all(map(gone, kernel))
+    assert all(map(gone, kernel)) and watchdog.reason == "interrupted"
 
 
 def test_a_kernel_that_starts_long_after_the_stop_is_killed(kernel, tmp_path, monkeypatch):
@@ -252,14 +234,6 @@ def test_a_kernel_that_does_not_listen_is_killed_after_a_grace(kernel, tmp_path,
     watchdog.kernel_started(kernel[0])
     assert all(map(gone, kernel))
     assert watchdog.reason == "cell 4 had not ended after 0 s"
-    watchdog.close()
-
-
-def test_the_first_reason_stays(tmp_path):
-    watchdog = Watchdog(100, tmp_path / "log")
-    watchdog.stop("interrupted")
-    watchdog.stop("cell 3 had not ended")
-    assert watchdog.reason == "interrupted"
     watchdog.close()
 
 

@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from nbformat import v4
 
+from tests.conftest import GOOD
 from xpulab.harness import report
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import judge
@@ -20,7 +21,6 @@ from xpulab.records.record import Record, RunContext
 
 MISSING_DOWNLOAD = "cannot import name 'download' from 'aistudio_sdk.hub' (site-packages/aistudio_sdk/hub.py)"
 ABNORMAL = "[WARN][XPURT][xpu_wait:512] ioctl() fail, (713) Device abnormal due to previous error"
-GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
 
 def error(kind, message, *traceback):
@@ -53,53 +53,40 @@ def judged(tmp_path, book):
     return judge_it
 
 
-def test_a_cell_that_raised_is_explained(judged):
-    (known,) = judged(error("ImportError", MISSING_DOWNLOAD)).explanations
-    assert (known.id, known.where, known.remedy) == ("aistudio-sdk", "cell 3", "python -m pip install 'aistudio-sdk<0.3'")
+RANKS = [
+    RankReport(0, "late", "waits for other ranks after 9 s", "", "", 0.0, ""),
+    RankReport(1, "killed", "killed by signal 6 (SIGABRT)", "", "", 1.0, f"step 3\n{ABNORMAL}"),
+]
+RAISED = error("ImportError", MISSING_DOWNLOAD)
+LED = error("RuntimeError", "no model", f"\x1b[31mImportError\x1b[39m: {MISSING_DOWNLOAD}")
+CODE = error("ValueError", "no model", "     12     raise ImportError(\"No module named 'paddlenlp'\")")
+FIX = "python -m pip install 'aistudio-sdk<0.3'"
 
 
-def test_an_error_that_led_to_another_one_is_explained(judged):
-    first = f"\x1b[31mImportError\x1b[39m: {MISSING_DOWNLOAD}"
-    assert [known.id for known in judged(error("RuntimeError", "no model", first)).explanations] == ["aistudio-sdk"]
-
-
-def test_source_code_in_a_traceback_explains_nothing(judged):
-    code = "     12     raise ImportError(\"No module named 'paddlenlp'\")"
-    assert judged(error("ValueError", "no model", code)).explanations == ()
-
-
-def test_the_stack_of_a_rank_is_explained(judged):
-    reports = [
-        RankReport(0, "late", "waits for other ranks after 9 s", "", "", 0.0, ""),
-        RankReport(1, "killed", "killed by signal 6 (SIGABRT)", "", "", 1.0, f"step 3\n{ABNORMAL}"),
-    ]
-    failure = RanksFailed(1, "", reports)
-    assert [known.id for known in judged(error("RanksFailed", str(failure))).explanations] == ["xpu-abnormal"]
-
-
-def test_a_red_check_is_explained(judged):
-    (known,) = judged(shown("broken", f"ImportError: {MISSING_DOWNLOAD}")).explanations
-    assert (known.id, known.where) == ("aistudio-sdk", "check demo.good")
-
-
-def test_the_log_of_the_kernel_is_explained(judged):
-    (known,) = judged(log=f"step 1\n{ABNORMAL}\n").explanations
-    assert (known.id, known.where) == ("xpu-abnormal", "kernel log")
-
-
-def test_what_is_seen_twice_is_explained_once_and_first(judged):
-    verdict = judged(error("ImportError", MISSING_DOWNLOAD), log=f"ImportError: {MISSING_DOWNLOAD}")
-    assert [(known.id, known.where) for known in verdict.explanations] == [("aistudio-sdk", "cell 3")]
+@pytest.mark.parametrize(
+    ("outputs", "log", "explained"),
+    [
+        ([RAISED], None, [("aistudio-sdk", "cell 3", FIX)]),
+        ([RAISED], f"ImportError: {MISSING_DOWNLOAD}", [("aistudio-sdk", "cell 3", FIX)]),
+        ([LED], None, [("aistudio-sdk", "cell 3", FIX)]),
+        ([CODE], None, []),
+        ([error("RanksFailed", str(RanksFailed(1, "", RANKS)))], None, [("xpu-abnormal", "cell 3")]),
+        ([shown("broken", f"ImportError: {MISSING_DOWNLOAD}")], None, [("aistudio-sdk", "check demo.good", FIX)]),
+        ([], f"step 1\n{ABNORMAL}\n", [("xpu-abnormal", "kernel log")]),
+        ([shown("passed")], ABNORMAL, []),
+    ],
+    ids=["raised", "seen twice", "led to another", "source code", "of a rank", "red check", "kernel log", "green"],
+)
+def test_what_is_explained_once_with_the_first_place_and_the_command(judged, outputs, log, explained):
+    found = judged(*outputs, log=log).explanations
+    assert [
+        (known.id, known.where, known.remedy)[: len(each)] for known, each in zip(found, explained, strict=True)
+    ] == explained
 
 
 def test_a_command_is_that_of_the_device(judged):
     (known,) = judged(error("ModuleNotFoundError", "No module named 'paddle'")).explanations
     assert known.remedy == "python -m pip install paddlepaddle==3.3.1"
-
-
-def test_a_green_notebook_needs_no_explanation(judged):
-    verdict = judged(shown("passed"), log=ABNORMAL)
-    assert (verdict.outcome, verdict.explanations) == ("passed", ())
 
 
 def test_every_report_shows_cause_and_command(judged, tmp_path):

@@ -34,11 +34,7 @@ def test_one_that_runs_already_is_used_and_stays(running):
     with fork_server.started("cpu") as begun:
         assert (begun.server, begun.address) == (None, running.address)
         assert begun.folder.is_dir()
-    assert not begun.folder.exists()
-    assert warm.answers(running.address, 30)
-
-
-def test_the_kernels_of_a_run_get_its_address(running):
+    assert not begun.folder.exists() and warm.answers(running.address, 30)
     with kernel_environment("cpu") as variables:
         assert variables[warm.ADDRESS] == running.address
     with kernel_environment("cpu", cold=True) as variables:

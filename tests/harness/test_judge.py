@@ -10,13 +10,13 @@ import nbformat
 import pytest
 from nbformat import v4
 
+from tests.conftest import GOOD, save
 from xpulab.errors import InputError
-from xpulab.harness.execute import Run
+from xpulab.harness.execute import Execution, Run, Target
 from xpulab.harness.judge import judge, not_run
 from xpulab.harness.plan import read_plan
 from xpulab.records.record import Record, RunContext
 
-GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 PASSED = Record("demo.good", "passed", "two is two", control="rejected")
 
 
@@ -93,52 +93,83 @@ def test_an_executed_notebook_from_elsewhere_is_judged(case):
     assert verdict.notes == ("it was not run by xpulab: no time and no device are on record",)
 
 
-def test_a_check_whose_record_was_removed_is_missing(case):
-    case.code(4).outputs = []
-    verdict = case.verdict()
-    assert [(record.name, record.outcome) for record in verdict.records] == [("demo.good", "missing")]
-    assert "1 of 1 checks are red: demo.good" in red(verdict)
+def raised(number, name, value):
+    error = v4.new_output("error", ename=name, evalue=value, traceback=[])
+    return lambda case: case.code(number).update(outputs=[error])
 
 
-def test_a_check_whose_record_lost_its_metadata_is_missing_however_its_text_reads(case):
-    case.code(4).outputs[0].metadata = {}
-    assert "demo.good" in red(case.verdict())
+def without_tag(case):
+    for cell in (case.time, case.code(3)):
+        cell.metadata = {}
 
 
-def test_a_record_that_was_never_planned_is_broken(case):
-    case.code(4).outputs.append(shows(Record("demo.more", "passed", "more", control="rejected")))
-    verdict = case.verdict()
-    assert [(record.name, record.outcome) for record in verdict.records][1:] == [("demo.more", "broken")]
-    assert "demo.more" in red(verdict)
+MORE = Record("demo.more", "passed", "more", control="rejected")
+EDITED = "its cells are not those of the committed notebook"
+TEXT = "cell 2 shows text that differs from the committed notebook"
+RED = {
+    "a record removed": (lambda case: case.code(4).update(outputs=[]), "1 of 1 checks are red: demo.good"),
+    "its metadata lost": (lambda case: case.code(4).outputs[0].update(metadata={}), "demo.good"),
+    "a record never planned": (lambda case: case.code(4).outputs.append(shows(MORE)), "demo.more"),
+    "stopped": (lambda case: case.run(stopped="the kernel died in cell 5"), "the kernel died in cell 5"),
+    "another device": (lambda case: case.run(device="xpu"), "it was to run on xpu, but ran on cpu"),
+    "raised": (raised(5, "OSError", "disk full\nmore"), "cell 5 of section all raised OSError: disk full"),
+    "without words": (raised(1, "KeyboardInterrupt", ""), "cell 1 raised KeyboardInterrupt"),
+    "only the verdict": (raised(5, "NotebookIsRed", "nothing"), "cell 5 of section all raised NotebookIsRed: nothing"),
+    "cells edited": (lambda case: case.code(4).update(source=f"{GOOD}  # edited"), EDITED),
+    "a cell dropped": (lambda case: case.executed.cells.remove(case.code(3)), EDITED),
+    "another text": (lambda case: case.code(2).outputs[0].data.update({"text/plain": "b"}), f"{TEXT}: 'b', not 'the device'"),
+    "an output too many": (lambda case: case.code(2).outputs.append(v4.new_output("stream", text="a warning\n")), TEXT),
+    "another of its kind": (lambda case: case.code(2).outputs.append(ran_on("cpu")), TEXT),
+    "an output too few": (lambda case: case.run_context.outputs.append(v4.new_output("stream", text="committed\n")), TEXT),
+    "text without the tag": (without_tag, f"{TEXT.replace('2', '3')}: 'took 5 s', not 'took 3 s'"),
+}
+
+
+@pytest.mark.parametrize(("change", "reason"), RED.values(), ids=RED)
+def test_what_lacks_or_shows_otherwise_is_red_with_the_reason(case, change, reason):
+    change(case)
+    assert reason in red(case.verdict())
+
+
+def test_a_record_that_is_missing_or_was_never_planned_has_its_outcome(case):
+    case.code(4).outputs = [shows(MORE)]
+    records = case.verdict().records
+    assert [(record.name, record.outcome) for record in records] == [("demo.good", "missing"), ("demo.more", "broken")]
 
 
 @pytest.mark.parametrize("outcome", ["failed", "broken", "missing"])
-def test_a_red_record_makes_the_notebook_red_and_its_text_is_not_compared_on_top(case, outcome):
+def test_a_red_record_is_the_one_reason_and_neither_its_text_nor_the_error_of_the_verdict(case, outcome):
     case.show(Record("demo.good", outcome, "two is two"))
+    raised(5, "NotebookIsRed", "1 of 1")(case)
     assert red(case.verdict()) == "1 of 1 checks are red: demo.good"
 
 
-@pytest.mark.parametrize("outcome", ["known", "fixed"])
-def test_a_known_defect_is_no_reason_to_be_red(case, outcome):
-    case.show(Record("demo.good", outcome, "two is two"), device="gpu")
-    assert case.verdict().outcome == "passed"
+@pytest.fixture
+def with_another(case):
+    """with_another(record, device): `case` with a second check that passes, so that a skipped first leaves one compared."""
+
+    def show(record, device):
+        other = Record("demo.other", "passed", "three is three", control="rejected")
+        case.check.source += '\ncheck.equal("demo.other", 3, 3, control=4, means="three is three")'
+        case.show(record, device)
+        case.check.outputs.append(shows(other))
+        case.code(4).outputs.append(shows(other))
+        return case
+
+    return show
 
 
-def test_a_record_with_an_outcome_that_no_one_knows_is_red(case):
-    with_another_check(case, PASSED, "cpu")
+def test_a_record_with_an_outcome_that_no_one_knows_is_red(with_another):
+    case = with_another(PASSED, "cpu")
     case.code(4).outputs[0].metadata["xpulab"]["check"]["outcome"] = "splendid"
     assert case.verdict().outcome == "failed"
 
 
-def test_nothing_but_skips_is_red(case):
+def test_nothing_compared_is_red(case, book, tmp_path):
     case.show(Record("demo.good", "skipped", "no card", reason="no card"), device="gpu")
-    assert red(case.verdict()) == "nothing was compared, so the notebook is not green"
-
-
-def test_a_notebook_without_any_check_is_red(book, tmp_path):
     nbformat.write(book("x = 1"), tmp_path / "none.ipynb")
-    verdict = judge(read_plan(tmp_path / "none.ipynb", "quick"), tmp_path / "none.ipynb")
-    assert red(verdict) == "nothing was compared, so the notebook is not green"
+    for verdict in (case.verdict(), judge(read_plan(tmp_path / "none.ipynb", "quick"), tmp_path / "none.ipynb")):
+        assert red(verdict) == "nothing was compared, so the notebook is not green"
 
 
 @pytest.mark.parametrize("outcome", ["skipped", "missing"])
@@ -162,37 +193,6 @@ def test_an_executed_file_that_is_no_notebook_is_refused_with_its_name(case):
 # ------------------------------------------------------------------------------------------------------- how it was run
 
 
-def test_a_notebook_that_was_stopped_is_red_though_its_checks_passed(case):
-    case.run(stopped="the kernel died in cell 5")
-    assert red(case.verdict()) == "the kernel died in cell 5"
-
-
-def test_a_notebook_that_ran_on_another_device_than_asked_is_red(case):
-    case.run(device="xpu")
-    assert red(case.verdict()) == "it was to run on xpu, but ran on cpu"
-
-
-def test_a_cell_that_raised_is_red_though_the_checks_passed(case):
-    case.code(5).outputs = [v4.new_output("error", ename="OSError", evalue="disk full\nmore", traceback=[])]
-    assert red(case.verdict()) == "cell 5 of section all raised OSError: disk full"
-
-
-def test_an_exception_without_words_is_told(case):
-    case.code(1).outputs = [v4.new_output("error", ename="KeyboardInterrupt", evalue="", traceback=[])]
-    assert red(case.verdict()).startswith("cell 1 raised KeyboardInterrupt")
-
-
-def test_the_verdicts_own_error_is_not_told_twice(case):
-    case.show(Record("demo.good", "failed", "two is two"))
-    case.code(5).outputs = [v4.new_output("error", ename="NotebookIsRed", evalue="1 of 1", traceback=[])]
-    assert red(case.verdict()) == "1 of 1 checks are red: demo.good"
-
-
-def test_the_verdicts_own_error_counts_when_no_check_is_red(case):
-    case.code(5).outputs = [v4.new_output("error", ename="NotebookIsRed", evalue="nothing", traceback=[])]
-    assert red(case.verdict()) == "cell 5 of section all raised NotebookIsRed: nothing"
-
-
 def test_cells_that_papermill_added_are_neither_counted_nor_compared(case):
     note = v4.new_markdown_cell("An exception", metadata={"tags": ["papermill-error-cell-tag"]})
     injected = v4.new_code_cell('device = "cpu"', metadata={"tags": ["injected-parameters"]})
@@ -212,58 +212,12 @@ def test_overrunning_the_budget_by_half_is_noted_and_not_red(case, seconds, note
 # ------------------------------------------------------------------------------------------------ the text that is shown
 
 
-def test_executed_cells_that_were_edited_are_red(case):
-    case.code(4).source += "  # edited"
-    assert "its cells are not those of the committed notebook" in red(case.verdict())
-
-
-def test_an_executed_cell_that_was_dropped_is_red(case):
-    case.executed.cells.remove(case.code(3))
-    assert "its cells are not those of the committed notebook" in red(case.verdict())
-
-
-def test_another_text_is_red_with_what_both_say(case):
-    case.code(2).outputs[0].data["text/plain"] = "another device"
-    assert red(case.verdict()) == (
-        "cell 2 shows text that differs from the committed notebook: 'another device', not 'the device'"
-    )
-
-
-def test_an_output_too_many_is_red(case):
-    case.code(2).outputs.append(v4.new_output("stream", text="a warning\n"))
-    assert red(case.verdict()).startswith("cell 2 shows text that differs from the committed notebook")
-
-
-def test_an_output_of_the_same_kind_too_many_is_red(case):
-    case.code(2).outputs.append(v4.new_output("display_data", data={"text/plain": "more"}))
-    assert red(case.verdict()).startswith("cell 2 shows text that differs from the committed notebook")
-
-
-def test_an_output_too_few_is_red(case):
-    case.run_context.outputs.append(v4.new_output("stream", text="committed\n"))
-    assert red(case.verdict()).startswith("cell 2 shows text that differs from the committed notebook")
-
-
-def test_text_in_a_cell_tagged_nbval_ignore_output_is_not_compared(case):
-    assert case.time.outputs[0].text != case.code(3).outputs[0].text
-    assert case.verdict().outcome == "passed"
-
-
-def test_without_that_tag_the_same_text_is_red(case):
-    for cell in (case.time, case.code(3)):
-        cell.metadata = {}
-    assert red(case.verdict()) == "cell 3 shows text that differs from the committed notebook: 'took 5 s', not 'took 3 s'"
-
-
-def test_a_cell_whose_outputs_were_never_committed_is_not_compared(case):
-    case.run_context.outputs, case.run_context.execution_count = [], None
-    assert case.verdict().outcome == "passed"
-
-
-def test_metadata_pictures_and_counts_are_not_compared(case):
+def test_metadata_pictures_and_counts_are_not_compared_nor_what_was_never_committed(case):
     case.code(2).execution_count = 40
     case.code(2).outputs[0].metadata["more"] = 1
     case.code(2).outputs[0].data["image/png"] = "aGVsbG8="
+    assert case.verdict().outcome == "passed"
+    case.run_context.outputs, case.run_context.execution_count = [], None
     assert case.verdict().outcome == "passed"
 
 
@@ -273,36 +227,40 @@ def test_on_the_cpu_a_check_that_came_out_otherwise_than_committed_is_red(case, 
     assert "cell 4 shows text that differs from the committed notebook" in red(case.verdict())
 
 
-def with_another_check(case, record, device):
-    """As `case`, with a second check that passes, so that a skipped first one leaves something compared."""
-    other = Record("demo.other", "passed", "three is three", control="rejected")
-    case.check.source += '\ncheck.equal("demo.other", 3, 3, control=4, means="three is three")'
-    case.show(record, device)
-    case.check.outputs.append(shows(other))
-    case.code(4).outputs.append(shows(other))
-
-
 @pytest.mark.parametrize("outcome", ["skipped", "known", "fixed"])
-def test_on_another_device_a_check_may_be_skipped_or_known(case, outcome):
-    with_another_check(case, Record("demo.good", outcome, "why"), "gpu")
-    assert case.verdict().reasons == ()
+def test_on_another_device_a_check_may_be_skipped_or_known(with_another, outcome):
+    assert with_another(Record("demo.good", outcome, "why"), "gpu").verdict().reasons == ()
 
 
-def test_on_another_device_a_failed_check_is_red(case):
-    with_another_check(case, Record("demo.good", "failed", "two is two"), "gpu")
-    assert red(case.verdict()) == "1 of 2 checks are red: demo.good"
-
-
-def test_on_another_device_a_line_that_reads_failed_is_red_whatever_its_record_says(case):
-    with_another_check(case, PASSED, "gpu")
-    case.code(4).outputs[0].data["text/plain"] = "failed  demo.good  two is two"
-    assert "cell 4 shows text that differs from the committed notebook" in red(case.verdict())
-
-
-def test_on_another_device_all_other_text_is_compared_as_ever(case):
+def test_on_another_device_what_is_red_on_the_cpu_is_red_too(with_another):
+    case = with_another(PASSED, "gpu")
+    case.code(4).outputs[0].data["text/plain"] = "failed  demo.good  two is two"  # whatever its record says
+    assert "cell 4 shows text that differs" in red(case.verdict())
+    case.show(Record("demo.good", "failed", "two is two"), "gpu")
+    assert "demo.good" in red(case.verdict())
     case.show(PASSED, "gpu")
     case.code(2).outputs[0].data["text/plain"] = "another device"
     assert "'another device', not 'the device'" in red(case.verdict())
+
+
+@pytest.mark.parametrize(("device", "outcome"), [("cpu", "passed"), ("gpu", "failed"), ("xpu", "failed")])
+def test_a_notebook_that_was_to_run_on_a_card_must_say_where_it_ran(case, device, outcome):
+    case.run_context.outputs, case.code(2).outputs = [], []
+    case.run(device=device)
+    verdict = case.verdict()
+    assert verdict.outcome == outcome
+    assert device == "cpu" or f"it was to run on {device}, but did not record where it ran" in verdict.reasons
+
+
+@pytest.mark.integration
+def test_what_was_committed_does_not_count_as_seen_when_nothing_ran(book, tmp_path):
+    notebook = book(GOOD, kernel=None)
+    notebook.cells[3].outputs = [shows(PASSED)]
+    plan = read_plan(save(notebook, tmp_path / "demo.ipynb"), "quick")
+    (tmp_path / "out").mkdir()
+    [(_, executed)] = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *at: None).run([plan], 1)
+    verdict = judge(plan, executed)
+    assert ([record.outcome for record in verdict.records], verdict.outcome, verdict.compared) == (["missing"], "failed", 0)
 
 
 def test_the_notebook_that_is_judged_is_left_as_it_was(case):

@@ -20,14 +20,14 @@ class Files:
         self.proc.mkdir()
         self.machine = Machine(lambda: self.now, folder)
 
-    def spend(self, *busy, idle=0.0):
+    def spend(self, *busy):
         """/proc/stat once each core has computed so many seconds in all."""
-        lines = [f"cpu{core} {round(each * TICKS)} 0 0 {round(idle * TICKS)} 7 0 0 0 0 0" for core, each in enumerate(busy)]
+        lines = [f"cpu{core} {round(each * TICKS)} 0 0 0 7 0 0 0 0 0" for core, each in enumerate(busy)]
         (self.proc / "stat").write_text("\n".join(["cpu 1 2 3 4 5 6 7 8 9 10", *lines, "ctxt 12"]) + "\n")
 
-    def look(self, now, *busy, **idle):
+    def look(self, now, *busy):
         self.now = now
-        self.spend(*busy, **idle)
+        self.spend(*busy)
         return self.machine.look()
 
 
@@ -50,32 +50,24 @@ def test_a_damaged_file_is_unknown(files, text):
     assert files.machine.look().available == math.inf
 
 
-def test_busy_cores_are_the_mean_between_two_looks(files):
-    files.look(0.0, 10, 20)
-    assert files.look(1.0, 10.5, 21, idle=0.5).busy == pytest.approx(1.5)
-
-
-def test_after_the_window_only_the_last_second_or_so_counts(files):
-    files.look(0.0, 0, 0)
-    files.look(10.0, 10, 10)
-    assert files.look(12.0, 10, 10).busy == 0.0
-
-
-def test_the_first_moment_says_nothing(files):
-    assert files.look(0.0, 1, 1).busy is None
-    assert files.look(0.2, 1.2, 1).busy is None
+@pytest.mark.parametrize(
+    ("looks", "busy"),
+    [
+        ([(0.0, 10, 20), (1.0, 10.5, 21)], 1.5),  # the mean between two looks
+        ([(0.0, 0, 0), (10.0, 10, 10), (12.0, 10, 10)], 0.0),  # only the last second or so counts
+        ([(0.0, 1, 1)], None),
+        ([(0.0, 1, 1), (0.2, 1.2, 1)], None),  # too early
+        ([(0.0, 0, 0, 0), (1.0, 0, 0, 1)], 0.0),  # a core that this process may not use
+    ],
+)
+def test_busy_cores(files, looks, busy):
+    assert [files.look(*each) for each in looks][-1].busy == pytest.approx(busy)
 
 
 def test_what_is_forgotten_does_not_count(files):
     files.look(0.0, 0, 0)
     files.machine.forget()
-    assert files.look(1.0, 1, 1).busy is None
-    assert files.look(2.0, 1, 1).busy == 0.0
-
-
-def test_only_the_cores_that_this_process_may_use_count(files):
-    files.look(0.0, 0, 0, 0)
-    assert files.look(1.0, 0, 0, 1).busy == 0.0
+    assert (files.look(1.0, 1, 1).busy, files.look(2.0, 1, 1).busy) == (None, 0.0)
 
 
 def test_cores_and_memory_are_those_that_this_process_may_use(files):

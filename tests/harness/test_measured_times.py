@@ -7,13 +7,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from tests.conftest import section
+from tests.conftest import GOOD, section
 from xpulab import cli, files
 from xpulab.harness.execute import in_order, longest_first
 from xpulab.harness.measured_times import MeasuredTimes, default_path
 from xpulab.harness.plan import read_plan
 
-GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 MIB = 1 << 20
 
 
@@ -29,15 +28,13 @@ def kept(tmp_path):
     return tmp_path / "cache" / "times.json"
 
 
-def test_what_was_measured_is_known_to_the_next_run(chapter, kept):
+def test_what_was_measured_is_known_to_the_next_run_and_half_of_it_stays(chapter, kept):
     plan = chapter("one", budget=90)
-    MeasuredTimes("cpu", "quick", kept).note(plan, 7.0, 800 * MIB)
-    known = MeasuredTimes("cpu", "quick", kept)
-    assert (known.seconds(plan), known.peak_bytes(plan)) == (7.0, 800 * MIB)
-
-
-def test_an_unknown_chapter_takes_what_its_author_planned(chapter, kept):
-    assert MeasuredTimes("cpu", "quick", kept).seconds(chapter("one", budget=90)) == 90.0
+    assert MeasuredTimes("cpu", "quick", kept).seconds(plan) == 90.0  # what its author planned
+    for seconds, known in ((10.0, 10.0), (20.0, 15.0)):
+        MeasuredTimes("cpu", "quick", kept).note(plan, seconds, 800 * MIB)
+        times = MeasuredTimes("cpu", "quick", kept)
+        assert (times.seconds(plan), times.peak_bytes(plan)) == (known, 800 * MIB)
 
 
 @pytest.mark.parametrize(("device", "level"), [("sim", "quick"), ("cpu", "smoke")])
@@ -47,14 +44,6 @@ def test_another_device_or_level_has_times_of_its_own(chapter, kept, device, lev
     assert MeasuredTimes(device, level, kept).seconds(plan) == 90.0
     MeasuredTimes(device, level, kept).note(plan, 3.0, 1)
     assert MeasuredTimes("cpu", "quick", kept).seconds(plan) == 7.0
-
-
-def test_half_of_what_was_known_stays(chapter, kept):
-    plan = chapter("one")
-    times = MeasuredTimes("cpu", "quick", kept)
-    times.note(plan, 10.0, MIB)
-    times.note(plan, 20.0, MIB)
-    assert MeasuredTimes("cpu", "quick", kept).seconds(plan) == 15.0
 
 
 def test_ranks_need_memory_too(chapter, kept):

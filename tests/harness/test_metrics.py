@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from xpulab.harness.execute import Run, Target
@@ -35,35 +34,17 @@ def samples(*records, cards=()):
     return found
 
 
-def test_the_verdict_has_device_level_and_cards():
-    [(labels, green)] = samples(*RECORDS)["xpulab_run_green"]
-    assert (labels, green) == ({"device": "xpu", "level": "quick", "cards": "8"}, 0.0)
-    assert samples(*RECORDS)["xpulab_run_partial"] == [({}, 0.0)]
-
-
-def test_times_are_in_seconds():
-    assert samples(*RECORDS)["xpulab_run_end_time_seconds"] == [({}, 1795317000.0)]
-    assert samples(*RECORDS)["xpulab_run_duration_seconds"] == [({}, 12.5)]
-
-
-def test_every_outcome_is_counted_also_with_zero():
-    counts = {labels["outcome"]: value for labels, value in samples(*RECORDS)["xpulab_checks"]}
+def test_the_verdict_its_times_and_its_checks():
+    found = samples(*RECORDS)
+    assert found["xpulab_run_green"] == [({"device": "xpu", "level": "quick", "cards": "8"}, 0.0)]
+    assert found["xpulab_run_partial"] == [({}, 0.0)]
+    assert (found["xpulab_run_end_time_seconds"], found["xpulab_run_duration_seconds"]) == ([({}, 1795317000.0)], [({}, 12.5)])
+    counts = {labels["outcome"]: value for labels, value in found["xpulab_checks"]}
     assert (counts["passed"], counts["failed"], counts["skipped"], counts["broken"]) == (1, 1, 1, 0)
-
-
-def test_each_red_check_has_a_sample_and_no_other_check():
-    assert samples(*RECORDS)["xpulab_check_red"] == [({"notebook": "00_demo", "check": "demo.bad", "outcome": "failed"}, 1.0)]
+    assert found["xpulab_check_red"] == [({"notebook": "00_demo", "check": "demo.bad", "outcome": "failed"}, 1.0)]
     assert "xpulab_check_red" not in samples(RECORDS[0])
-
-
-def test_every_check_has_its_outcome():
-    outcomes = {labels["check"]: labels["outcome"] for labels, _ in samples(*RECORDS)["xpulab_check_outcome"]}
+    outcomes = {labels["check"]: labels["outcome"] for labels, _ in found["xpulab_check_outcome"]}
     assert outcomes == {"demo.good": "passed", "demo.bad": "failed", "demo.rate": "skipped"}
-
-
-def test_measurements_name_the_model_of_the_cards():
-    (labels, _), _ = samples(*RECORDS, cards=[CARD, replace(CARD, index=4)])["xpulab_measured"]
-    assert labels["model"] == "P800"
 
 
 def test_measurements_have_their_unit_and_any_text_as_case():
@@ -72,12 +53,9 @@ def test_measurements_have_their_unit_and_any_text_as_case():
     assert value == 2.0 and math.isnan(undefined)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("xpulab_card_temperature_celsius", 41.0), ("xpulab_card_memory_used_bytes", 2.0 * 2**20)]
-)
-def test_a_card_has_its_number_model_and_serial(name, value):
-    assert samples(*RECORDS, cards=[CARD])[name] == [({"card": "3", "model": "P800", "serial": "02K01Y"}, value)]
-
-
-def test_what_the_tool_does_not_show_has_no_sample():
-    assert "xpulab_card_power_watts" not in samples(*RECORDS, cards=[CARD])
+def test_a_card_has_its_number_model_and_serial_and_no_sample_of_what_its_tool_does_not_show():
+    found = samples(*RECORDS, cards=[CARD, replace(CARD, index=4)])
+    named = {"card": "3", "model": "P800", "serial": "02K01Y"}
+    assert found["xpulab_card_temperature_celsius"][0] == (named, 41.0)
+    assert found["xpulab_card_memory_used_bytes"][0] == (named, 2.0 * 2**20)
+    assert found["xpulab_measured"][0][0]["model"] == "P800" and "xpulab_card_power_watts" not in found

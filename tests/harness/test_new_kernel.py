@@ -104,54 +104,39 @@ def code(verdict):
     return [cell for cell in cells if cell.cell_type == "code" and cell.metadata.get("tags") != ["injected-parameters"]]
 
 
-def records_in(cell):
-    return [output.metadata["xpulab"]["check"]["outcome"] for output in cell.outputs if "xpulab" in output.get("metadata", {})]
-
-
 GREEN = dict.fromkeys(("first", "base", "alone", "last"), "passed")
 AFTER_DATA = GREEN | {"uses": "missing"}
 
 
-def test_after_a_dead_kernel_what_does_not_need_its_section_runs_in_a_new_one(run, notebook, ran):
-    verdict = run(notebook(KILL))
+def test_after_a_dead_kernel_what_does_not_need_its_section_runs_in_a_new_one(run, notebook, ran, tmp_path):
+    file = tmp_path / "pid"
+    start = f"import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\nopen({str(file)!r}, 'w').write(str(child.pid))\n"
+    verdict = run(notebook(start + KILL, head="import os; os.write(2, b'a kernel\\n')"))
     assert outcomes(verdict) == AFTER_DATA and verdict.outcome == "failed"
     assert reasons(verdict) == {"uses": "after cell 5 of section data ended its kernel"}
     assert ran() == "hfbdhbal"
     assert verdict.run.stopped is None and verdict.reasons[0] == "the kernel died in cell 5 of section data"
     assert verdict.notes == ("the kernel died in cell 5 of section data; went on in a new kernel",)
+    # each cell is shown once
+    cells = code(verdict)
+    ended = [cell.metadata.papermill.status for cell in cells[3:8]]
+    assert ended == ["completed", "failed", "pending", "completed", "completed"]
+    records = [[each.metadata["xpulab"]["check"]["outcome"] for each in cell.outputs if each.get("metadata")] for cell in cells]
+    assert records[2:8] == [["passed"], ["passed"], [], [], ["passed"], ["passed"]]
+    # verdict() knows the checks of the first kernel, the log has what both wrote, and nothing of the first runs on
+    last = str(cells[-1].outputs)
+    assert "4 of 5 planned checks compared" in last and "Cell 5 of section data ended its kernel" in last
+    assert "demo.first" in last and "NOT READY" in last
+    log = verdict.executed.with_suffix(".log").read_text()
+    assert log.index("last line") < log.index("new kernel of this notebook") < log.rindex("a kernel\n")
+    pid = int(file.read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_an_excerpt_goes_on_in_a_new_kernel_and_calls_its_cells_as_the_whole_notebook_does(run, notebook, ran):
     verdict = run(notebook(KILL), checks=["demo.uses", "demo.alone"])
     assert outcomes(verdict) == {"base": "passed", "uses": "missing", "alone": "passed"} and ran() == "hbdhba"
     assert reasons(verdict) == {"uses": "after cell 5 of section data ended its kernel"}
-
-
-def test_the_executed_notebook_shows_each_cell_once_and_which_one_failed(run, notebook):
-    cells = code(run(notebook(KILL)))
-    ended = [cell.metadata.papermill.status for cell in cells[3:8]]
-    assert ended == ["completed", "failed", "pending", "completed", "completed"]
-    assert [records_in(cell) for cell in cells[2:8]] == [["passed"], ["passed"], [], [], ["passed"], ["passed"]]
-
-
-def test_verdict_in_the_new_kernel_knows_the_checks_of_the_first(run, notebook):
-    last = str(code(run(notebook(KILL)))[-1].outputs)
-    assert "4 of 5 planned checks compared" in last and "Cell 5 of section data ended its kernel" in last
-    assert "demo.first" in last and "NOT READY" in last
-
-
-def test_the_log_has_what_all_kernels_wrote(run, notebook):
-    verdict = run(notebook(KILL, head="import os; os.write(2, b'a kernel\\n')"))
-    log = verdict.executed.with_suffix(".log").read_text()
-    assert log.index("last line") < log.index("new kernel of this notebook") < log.rindex("a kernel\n")
-
-
-def test_what_a_dead_kernel_left_running_is_gone(run, notebook, tmp_path):
-    file = tmp_path / "pid"
-    start = f"import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\nopen({str(file)!r}, 'w').write(str(child.pid))\n"
-    run(notebook(start + KILL))
-    pid = int(file.read_text())
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize("endless", [ENDLESS, DEAF])

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import GOOD
 from xpulab.harness import execute
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.plan import read_plan
-
-GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
 
 class OneByOne:
