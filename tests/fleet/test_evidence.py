@@ -37,25 +37,12 @@ def gathered(tmp_path, monkeypatch):
     return gather
 
 
-@pytest.fixture
-def found(gathered):
-    return gathered(xpu_smi=TOOL, dmesg=KERNEL)
-
-
-def test_a_tool_has_a_file_for_each_command_and_one_that_is_missing_has_none(found):
+def test_a_machine_has_a_file_for_each_command_of_its_tools_and_of_the_rest_what_is_about_cards(gathered):
+    found = gathered(xpu_smi=TOOL, dmesg=KERNEL)
     assert found["tools/xpu_smi_-m.txt"] == "$ xpu_smi -m\n# xpu_smi -m answered\ncard 0 -m\n"
     assert "tools/xpu-smi_-q.txt" not in found
-
-
-def test_of_the_kernel_log_only_lines_about_cards_are_kept(found):
     assert "0000:51:00.0: reset" in found["kernel.txt"] and "eth0" not in found["kernel.txt"]
-
-
-def test_only_variables_of_paddle_and_cards_are_kept(found):
     assert json.loads(found["variables.json"]) == {"FLAGS_use_stride_kernel": "1", "XPU_VISIBLE_DEVICES": "0"}
-
-
-def test_diagnosis_and_versions_are_there(found):
     assert json.loads(found["doctor.json"])["device"] in ("cpu", "gpu", "xpu")
     versions = json.loads(found["versions.json"])
     assert versions["packages"]["numpy"] and versions["commit"]

@@ -48,33 +48,20 @@ def made(tmp_path_factory):
     return done, home / "run", folder / "node17.zip"
 
 
-def test_it_holds_run_proof_and_machine(made):
+def test_it_holds_run_proof_and_machine_and_no_planted_secret(made):
     done, _, file = made
     assert done.returncode == 0, done.stdout + done.stderr
-    names = set(zipfile.ZipFile(file).namelist())
+    with zipfile.ZipFile(file) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
     run = {"run/result.json", "run/prove.json", "run/notebooks/00_environment.ipynb", "run/index.html"}
-    machine = {
-        f"machine/{name}" for name in ("doctor.json", "versions.json", "variables.json", "kernel.txt", "tools/xpu_smi.txt")
-    }
-    assert run | machine <= names and "1 faults injected" not in names
-
-
-def test_its_manifest_fits_the_schema_and_names_the_node(made):
-    manifest = json.loads(zipfile.ZipFile(made[2]).read("manifest.json"))
+    machine = ("doctor.json", "versions.json", "variables.json", "kernel.txt", "tools/xpu_smi.txt")
+    assert run | {f"machine/{name}" for name in machine} <= set(contents)
+    assert [name for name, content in contents.items() if b"planted" in content] == []
+    assert json.loads(contents["machine/doctor.json"])["paddle"]["version"]
+    manifest = json.loads(contents["manifest.json"])
     schema = json.loads(files.data("schema", "bundle.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(manifest)
     assert (manifest["node"], manifest["about"]["device"], manifest["about"]["level"]) == ("node17", "cpu", "smoke")
-
-
-def test_no_planted_secret_is_in_it(made):
-    with zipfile.ZipFile(made[2]) as archive:
-        holding = [name for name in archive.namelist() if b"planted" in archive.read(name)]
-    assert holding == []
-
-
-def test_the_doctor_in_it_imported_paddle(made):
-    diagnosis = json.loads(zipfile.ZipFile(made[2]).read("machine/doctor.json"))
-    assert diagnosis["paddle"]["version"]
 
 
 def test_a_run_that_has_ended_is_proved_by_as_many_faults_as_are_asked_for_now(made, tmp_path):
@@ -104,9 +91,11 @@ def bundle(*arguments):
     return CliRunner().invoke(cli.app, ["bundle", *map(str, arguments)])
 
 
-def test_the_list_of_a_file_is_shown(made):
+def test_the_list_of_a_file_and_of_a_folder_is_shown_and_nothing_is_written(made, tmp_path, monkeypatch):
     done = bundle(made[2], "--list")
     assert done.exit_code == 0 and "run/result.json" in done.output and "removed: " in done.output
+    monkeypatch.chdir(tmp_path)
+    assert bundle(made[1], "--list").exit_code == 0 and list(tmp_path.iterdir()) == []
 
 
 def test_a_bundle_that_is_made_on_another_machine_has_nothing_of_it(made, tmp_path):
@@ -120,11 +109,6 @@ def test_a_summary_has_no_notebook_and_is_small(made, tmp_path):
     done = bundle(made[1], "--summary", "--out", tmp_path / "x.zip")
     assert done.exit_code == 0 and (tmp_path / "x.zip").stat().st_size < 20_000
     assert set(zipfile.ZipFile(tmp_path / "x.zip").namelist()) == {"manifest.json", "run/result.json", "run/prove.json"}
-
-
-def test_the_list_of_a_folder_is_shown_and_nothing_is_written(made, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert bundle(made[1], "--list").exit_code == 0 and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -34,55 +34,51 @@ def put(tmp_path):
     return write
 
 
-def test_a_green_run_that_is_young_is_green(put):
-    folder = put(notebook(check(), check("demo.product")))
-    assert gate(folder, 24, NOW).code == GREEN
-    assert gate(folder, 24, NOW).line == "xpulab: green 1.0 h ago, 2 checks at level smoke on sim"
+RED_NOTEBOOK = notebook(check("demo.product", "failed", measured=2.5), outcome="failed")
+TABLE = check("demo.table", "failed", measured="1 of 2 rows", rows=[row("two ranks"), row("four", "failed", measured=3.0)])
+NEVER_RAN = check("demo.sum", "missing", measured=None, reason="interrupted before it started")
+INTERRUPTED = notebook(NEVER_RAN, outcome="missing", reason="interrupted before it started")
+REPEAT = "xpulab run 00_demo --check demo.product --device sim"
 
 
-def test_the_folder_of_one_run_is_a_folder_too(put):
-    assert gate(put(notebook(check()), folder="one") / "one", 24, NOW).code == GREEN
-
-
-def test_a_green_run_that_is_too_old_is_unknown(put):
-    answer = gate(put(notebook(check()), hours=24.1), 24, NOW)
+def test_a_green_run_that_is_young_is_green_and_one_that_is_too_old_is_unknown(put):
+    folder = put(notebook(check(), check("demo.product")), folder="one")
+    for given in (folder, folder / "one"):
+        answer = gate(given, 24, NOW)
+        assert (answer.code, answer.line) == (GREEN, "xpulab: green 1.0 h ago, 2 checks at level smoke on sim")
+    answer = gate(folder, 0.9, NOW)
     assert answer.code == UNKNOWN and "too old" in answer.line
 
 
-@pytest.mark.parametrize("hours", [0, 1000])
-def test_a_red_run_names_the_check_and_the_command_whatever_its_age(put, hours):
-    red = notebook(check(), check("demo.product", "failed", measured=2.5), outcome="failed")
-    answer = gate(put(notebook(check()), red, green=False, outcome="failed", hours=hours), 24, NOW)
-    repeat = "xpulab run 00_demo --check demo.product --device sim --level smoke"
-    assert answer.code == RED
-    assert answer.line.endswith(f"demo.product measured 2.5, expected < 1; rerun: {repeat}")
+@pytest.mark.parametrize(
+    ("notebooks", "changed", "said"),
+    [
+        ([notebook(check()), RED_NOTEBOOK], {"hours": 0}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
+        ([notebook(check()), RED_NOTEBOOK], {"hours": 1000}, f"measured 2.5, expected < 1; rerun: {REPEAT} --level smoke"),
+        ([RED_NOTEBOOK], {"cards": 8, "seed": 3}, f"{REPEAT} --cards 8 --level smoke --seed 3"),
+        ([notebook(TABLE, outcome="failed")], {}, "demo.table measured 3, four, expected < 1"),
+        ([notebook(NEVER_RAN, outcome="missing")], {}, "demo.sum is missing: interrupted before it started"),
+        ([notebook(check(), outcome="failed", reason="the kernel died")], {}, "00_demo is failed: the kernel died"),
+        ([notebook(outcome="skipped")], {}, "run is red: no notebook was green; rerun: xpulab run --device sim --level"),
+        ([INTERRUPTED, RED_NOTEBOOK], {}, "demo.product measured 2.5"),
+        ([notebook(outcome="waiting", reason="0 of 5"), RED_NOTEBOOK], {"outcome": "running"}, "demo.product measured 2.5"),
+    ],
+    ids=["young", "old", "cards and seed", "table", "never ran", "no red check", "nothing", "interrupted", "under way"],
+)
+def test_a_red_run_names_what_is_red_and_the_command_that_repeats_it(put, notebooks, changed, said):
+    answer = gate(put(*notebooks, **{"green": False, "outcome": "failed", **changed}), 24, NOW)
+    assert answer.code == RED and said in answer.line
+    assert answer.reason.startswith("[node_problem] xpulab ") and said in answer.reason
 
 
-def test_of_a_table_the_first_red_row_is_named(put):
-    rows = [row("two ranks"), row("four ranks", "failed", measured=3.0)]
-    table = check("demo.table", "failed", measured="1 of 2 rows", rows=rows)
-    line = gate(put(notebook(table, outcome="failed"), green=False, outcome="failed"), 24, NOW).line
-    assert "demo.table measured 3, four ranks, expected < 1" in line
-
-
-def test_a_check_that_never_ran_says_why(put):
-    missing = check("demo.sum", "missing", measured=None, reason="the cell before it failed")
-    line = gate(put(notebook(missing, outcome="missing"), green=False, outcome="failed"), 24, NOW).line
-    assert "demo.sum is missing: the cell before it failed" in line
-
-
-def test_a_notebook_that_is_red_without_a_red_check_says_why(put):
-    dead = notebook(check(), outcome="failed", reason="the kernel died in cell 3")
-    assert "00_demo is failed: the kernel died" in gate(put(dead, green=False, outcome="failed"), 24, NOW).line
-
-
-def test_the_newest_run_counts_and_a_partial_one_does_not(put):
+def test_the_newest_run_counts_and_a_partial_one_and_one_under_way_do_not(put):
     put(notebook(check()), hours=5)
-    red = notebook(check(outcome="failed"), outcome="failed")
-    put(red, hours=3, green=False, outcome="failed")
+    put(RED_NOTEBOOK, hours=3, green=False, outcome="failed")
     folder = put(notebook(check(), outcome="partial"), hours=1, outcome="partial")
     assert gate(folder, 24, NOW).code == RED
-    assert gate(put(notebook(check()), hours=2), 24, NOW).code == GREEN
+    put(notebook(check()), hours=2)
+    put(notebook(check(), outcome="running"), notebook(outcome="waiting"), hours=0, green=False, outcome="running")
+    assert gate(folder, 24, NOW).code == GREEN
 
 
 def test_a_folder_without_a_whole_run_is_an_error_that_says_what_makes_one(put, tmp_path):
@@ -106,41 +102,15 @@ def test_a_date_in_the_future_is_no_verdict(put):
         gate(put(notebook(check()), hours=-1), 24, NOW)
 
 
-RED_NOTEBOOK = notebook(check("demo.product", "failed", measured=2.5), outcome="failed")
-
-
-def test_the_command_that_repeats_a_check_has_the_cards_and_the_seed_of_the_run(put):
-    folder = put(RED_NOTEBOOK, green=False, outcome="failed", cards=8, seed=3)
-    assert gate(folder, 24, NOW).line.endswith("--check demo.product --device sim --cards 8 --level smoke --seed 3")
-
-
-def test_a_drain_reason_has_the_check_what_it_measured_and_expected_and_the_command(put):
-    answer = gate(put(RED_NOTEBOOK, green=False, outcome="failed"), 24, NOW)
-    command = "xpulab run 00_demo --check demo.product --device sim --level smoke"
-    assert answer.reason == f"[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: {command}"
-
-
 def test_a_drain_reason_is_one_line_that_ends_with_the_command_whatever_was_measured(put):
     long = check("demo.text", "failed", measured="a\nb\x1b[31m" + "x" * 500, expected="y" * 500)
     reason = gate(put(notebook(long, outcome="failed"), green=False, outcome="failed"), 24, NOW).reason
     assert reason.isprintable() and len(reason) < 400 and reason.endswith("--level smoke")
 
 
-def interrupted(*checks):
-    return notebook(*checks, outcome="missing", reason="interrupted before it started")
-
-
 def test_a_run_that_was_interrupted_before_anything_failed_is_no_verdict(put):
-    never_ran = check("demo.sum", "missing", measured=None, reason="interrupted before it started")
-    folder = put(notebook(check(), name="01_demo"), interrupted(never_ran), green=False, outcome="failed")
-    answer = gate(folder, 24, NOW)
-    assert (answer.code, answer.line) == (UNKNOWN, "xpulab: unknown, the last run was interrupted 1.0 h ago; run it again")
-
-
-def test_a_run_that_was_interrupted_after_a_check_failed_is_red(put):
-    never_ran = check("demo.sum", "missing", measured=None, reason="interrupted before it started")
-    folder = put(interrupted(never_ran), RED_NOTEBOOK, green=False, outcome="failed")
-    assert gate(folder, 24, NOW).code == RED
+    answer = gate(put(notebook(check(), name="01_demo"), INTERRUPTED, green=False, outcome="failed"), 24, NOW)
+    assert answer.code == UNKNOWN and "interrupted 1.0 h ago" in answer.line
 
 
 # ------------------------------------------------------------------------------------------------------ the command line
@@ -176,6 +146,10 @@ def test_json_has_every_red_check_and_recommends_the_known_remedy(put):
     assert [each["check"] for each in verdict["problems"]] == ["demo.product", "other.sum"]
     assert verdict["action"] == verdict["problems"][0]["command"]
     assert verdict["problems"][1]["remedy"] == "modprobe kunlun"
+    code, printed = answered(folder, "--reason")
+    assert code == RED and printed.startswith(
+        "[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: xpulab run"
+    )
 
 
 @pytest.mark.parametrize("option", ["--json", "--reason"])
@@ -183,33 +157,3 @@ def test_without_a_verdict_programs_get_an_answer_on_standard_output(tmp_path, o
     code, printed = answered(tmp_path / "nowhere", option)
     assert code == UNKNOWN and "no such folder" in printed
     assert as_json(tmp_path / "nowhere")["outcome"] == "unknown"
-
-
-def test_the_command_line_prints_the_drain_reason(put):
-    code, printed = answered(put(RED_NOTEBOOK, green=False, outcome="failed", hours=TWO_HOURS_AGO), "--reason")
-    assert code == RED and printed.startswith(
-        "[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: xpulab run"
-    )
-
-
-def test_a_run_without_a_red_notebook_says_why_it_is_red(put):
-    folder = put(notebook(outcome="skipped"), green=False, outcome="failed")
-    answer = gate(folder, 24, NOW)
-    assert answer.code == RED
-    assert answer.reason.startswith(
-        "[node_problem] xpulab run is red: no notebook was green; rerun: xpulab run --device sim --level"
-    )
-
-
-def test_a_run_that_is_under_way_is_no_verdict(put):
-    folder = put(notebook(check()), hours=2)
-    put(notebook(check(), outcome="running"), notebook(outcome="waiting"), hours=0, green=False, outcome="running")
-    assert gate(folder, 24, NOW).code == GREEN
-
-
-def test_a_run_that_is_under_way_and_red_already_is_red(put):
-    folder = put(notebook(check()), hours=2)
-    red = notebook(check(outcome="failed"), outcome="running", name="01_red")
-    put(notebook(outcome="waiting", reason="0 of 5"), red, hours=0, green=False, outcome="running")
-    answer = gate(folder, 24, NOW)
-    assert answer.code == RED and "demo.sum measured 0.25" in answer.line

@@ -7,12 +7,11 @@ import shutil
 from dataclasses import replace
 
 import jsonschema
-import nbformat
 import pytest
-from nbformat import v4
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests.conftest import make, save, section
 from xpulab import cli, files
 from xpulab.errors import InputError
 from xpulab.fleet import bundle
@@ -36,20 +35,6 @@ CHECKS = {
 VERSIONS = ("versions.json", json.dumps({"commit": "0123456789"}))
 
 
-def put(folder, name, sections):
-    """A notebook `name` with these sections, a cell in each."""
-    head = v4.new_code_cell('device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0', metadata={"tags": ["parameters"]})
-    cells = [head, v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")]
-    for section, source in sections.items():
-        declared = {"section": section, "needs": [], "part": "lesson", "level": "quick"}
-        cells += [v4.new_markdown_cell(f"## {section}", metadata={"xpulab": declared}), v4.new_code_cell(source)]
-    notebook = v4.new_notebook(cells=[*cells, v4.new_code_cell("verdict()")])
-    budget = {"smoke": 30, "quick": 30, "standard": 30}
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook.metadata["xpulab"] = {"title": name, "capabilities": [name], "cards": 1, "budget_seconds": budget}
-    nbformat.write(notebook, folder / f"{name}.ipynb")
-
-
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """A whole run of `good` and `red`, and one of the section of good.two alone."""
@@ -57,7 +42,10 @@ def ran(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "NOTEBOOKS", folder)
         for name, sections in CHECKS.items():
-            put(folder, name, sections)
+            cells = [each for title, source in sections.items() for each in (section(title), source)]
+            notebook = make(*cells, title=name, capabilities=[name], budget=30)
+            notebook.cells.pop(2)  # the section "all"
+            save(notebook, folder / f"{name}.ipynb")
         for name, plans in (("whole", make_plans([], "quick")), ("partial", make_plans([], "quick", ["good.two"]))):
             harness.prepare(folder / name)
             harness.run(plans, TARGET, 1, folder / name, Console(quiet=True), cold=True)
@@ -103,14 +91,11 @@ def judge(folder, tmp_path, *evidence):
     return again
 
 
-def test_a_green_run_is_judged_green_again(green, tmp_path):
+def test_a_green_run_is_judged_green_again_and_a_red_one_red(ran, green, tmp_path):
     again = judge(green, tmp_path)
     assert again.is_green and again.differences == ()
     assert again.result.outcome == again.claimed["outcome"] == "passed"
-
-
-def test_a_red_run_is_judged_red_again_and_that_is_no_difference(whole, tmp_path):
-    again = judge(whole, tmp_path)
+    again = judge(shutil.copytree(ran / "whole", tmp_path / "red"), tmp_path / "more")
     assert (again.is_green, again.result.outcome, again.differences) == (False, "failed", ())
 
 
@@ -224,21 +209,15 @@ def change_a_cell(notebook):
     next(cell for cell in notebook["cells"] if "good.one" in "".join(cell["source"]))["source"] = "pass"
 
 
-def test_another_cell_of_the_same_version_is_red(green, tmp_path):
-    edit(green / "notebooks" / "good.ipynb", change_a_cell)
-    again = judge(green, tmp_path)
-    assert "the committed notebook" in again.result.verdicts[0].reason
-
-
-def test_other_cells_of_another_commit_cannot_be_judged(green, tmp_path):
-    edit(green / "notebooks" / "good.ipynb", change_a_cell)
-    with pytest.raises(InputError, match=r"good has other cells than here: it was made by .* commit 0123456789"):
-        judge(green, tmp_path, VERSIONS)
-
-
-def test_the_same_cells_of_another_commit_are_judged_with_a_note(green, tmp_path):
+def test_other_cells_are_red_in_this_version_and_cannot_be_judged_of_another_commit(green, tmp_path):
     again = judge(green, tmp_path, VERSIONS)
     assert again.is_green and any("commit 0123456789, judged by" in note for note in again.notes)
+    green.with_suffix(".zip").unlink()
+    edit(green / "notebooks" / "good.ipynb", change_a_cell)
+    assert "the committed notebook" in judge(green, tmp_path / "same").result.verdicts[0].reason
+    green.with_suffix(".zip").unlink()
+    with pytest.raises(InputError, match=r"good has other cells than here: it was made by .* commit 0123456789"):
+        judge(green, tmp_path / "other", VERSIONS)
 
 
 @pytest.mark.parametrize(
@@ -292,23 +271,21 @@ def with_proof(folder, ran_folder, **changed):
     report.write(Result(TARGET, verdicts, 1.0, folder, proof=proof))
 
 
-def test_the_proof_of_a_run_is_judged_with_it(green, tmp_path):
-    with_proof(green, tmp_path / "before")
+@pytest.mark.parametrize(
+    ("changed", "is_green", "missed", "difference"),
+    [
+        ({}, True, [], ""),
+        ({"detected_by": ("install.other",)}, False, ["not detected by install.one-framework"], ""),
+        ({"expected": ("good.one",), "detected_by": ("good.one",)}, True, [], "detected by install.one-framework, hardware"),
+    ],
+    ids=["detected", "not detected, whatever is claimed", "other checks than in the catalogue"],
+)
+def test_the_proof_of_a_run_is_judged_with_it(green, tmp_path, changed, is_green, missed, difference):
+    with_proof(green, tmp_path / "before", **changed)
     again = judge(green, tmp_path)
-    assert again.is_green and len(again.result.proof.faults) == 1
-
-
-def test_a_fault_that_its_checks_did_not_detect_is_missed_whatever_is_claimed(green, tmp_path):
-    with_proof(green, tmp_path / "before", detected_by=("install.other",))
-    again = judge(green, tmp_path)
-    assert not again.result.is_green
-    assert again.result.proof.missed[0].missed == "not detected by install.one-framework"
-
-
-def test_a_fault_with_other_checks_than_in_the_catalogue_is_named(green, tmp_path):
-    with_proof(green, tmp_path / "before", expected=("good.one",), detected_by=("good.one",))
-    (said,) = judge(green, tmp_path).differences
-    assert said == "prove.json: two-frameworks must be detected by install.one-framework, hardware.diagnosis, not good.one"
+    assert again.result.is_green is is_green and len(again.result.proof.faults) == 1
+    assert [each.missed for each in again.result.proof.missed] == missed
+    assert difference in "\n".join(again.differences)
 
 
 # ----------------------------------------------------------------------------------------------------------- the command
@@ -322,6 +299,8 @@ def test_the_command_shows_both_verdicts_and_writes_reports(green, tmp_path):
     done = command(bundled(green), "--out", tmp_path / "reports")
     assert (done.exit_code, "claimed green (passed), judged again green (passed)" in done.output) == (0, True)
     assert json.loads((tmp_path / "reports" / "result.json").read_text())["outcome"] == "passed"
+    shown = judged_to_json(judge_again(green.with_suffix(".zip"), tmp_path / "again"))
+    assert [each["judged"] for each in shown["runs"]] == [{"green": True, "outcome": "passed"}]
 
 
 def test_the_command_fails_for_a_red_run_and_for_a_false_claim(whole, tmp_path):
@@ -337,8 +316,3 @@ def test_the_command_says_what_it_cannot_judge(tmp_path):
     (tmp_path / "x.zip").write_text("no zip")
     done = command(tmp_path / "x.zip")
     assert (done.exit_code, "is no bundle that can be read" in done.output + done.stderr) == (2, True)
-
-
-def test_what_is_printed_for_programs_has_every_run(green, tmp_path):
-    shown = judged_to_json(judge_again(bundled(green), tmp_path / "again"))
-    assert [each["judged"] for each in shown["runs"]] == [{"green": True, "outcome": "passed"}]

@@ -47,11 +47,7 @@ def test_a_user_who_has_only_a_number_is_no_error(monkeypatch):
 
     monkeypatch.setattr(sending.pwd, "getpwuid", unknown)
     assert sending.redactor().redact("hf_" + "a" * 30)[0] == "<removed: token>"
-
-
-def test_words_of_the_notebooks_are_known():
-    words = sending.suite_words()
-    assert {"lora.merge", "passed"} <= words
+    assert {"lora.merge", "passed"} <= sending.suite_words()
 
 
 def test_the_list_names_files_removals_and_what_is_left_out(run):

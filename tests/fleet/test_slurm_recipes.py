@@ -15,11 +15,10 @@ import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbformat import v4
 from slurm_cluster import NODES, cluster, missing
 
+from tests.conftest import make, save
 from xpulab.files import ROOT
 
 pytestmark = pytest.mark.cluster
@@ -242,7 +241,9 @@ def test_the_nightly_job_measures_its_nodes_although_one_of_them_cannot_run(site
     for node in NODES:
         site.remove(node)
     site.set("node2", XPULAB_DEVICE="xpu")  # which is not there, so its task exits with 2
-    notebook, log = small_notebook(site.folder), site.folder / "nightly.log"
+    log = site.folder / "nightly.log"
+    made = make('check.equal("shown.two", 2, 2, control=3)', level="smoke", capabilities=["shown"], budget=30)
+    notebook = str(save(made, site.folder / "shown.ipynb"))
     options = ["--nodes=2", "--nodelist=node1,node2", f"--output={log}"]
     number = site.submit(*options, str(SLURM / "nightly.sbatch"), notebook, "--cold")
     site.wait(lambda: site.job(number).get("JobState") in ("COMPLETED", "FAILED"), "the job to end")
@@ -251,24 +252,3 @@ def test_the_nightly_job_measures_its_nodes_although_one_of_them_cannot_run(site
     done = subprocess.run(gate, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.startswith("xpulab: green 0.0 h ago")) == (0, True), done.stdout
     assert "1: xpulab: no xpu on this machine" in log.read_text()
-
-
-def small_notebook(folder):
-    """The path of a notebook with one check, at level smoke."""
-    head = v4.new_code_cell('device = "auto"\nlevel = "quick"\ncards = 1\nseed = 0', metadata={"tags": ["parameters"]})
-    imports = v4.new_code_cell("from xpulab.checks import check\nfrom xpulab.checks.verdict import verdict")
-    section = {"section": "all", "needs": [], "part": "lesson", "level": "smoke"}
-    heading = v4.new_markdown_cell("## All", metadata={"xpulab": section})
-    cells = [
-        head,
-        imports,
-        heading,
-        v4.new_code_cell('check.equal("shown.two", 2, 2, control=3)'),
-        v4.new_code_cell("verdict()"),
-    ]
-    notebook = v4.new_notebook(cells=cells)
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    budget = {"smoke": 30, "quick": 30, "standard": 30}
-    notebook.metadata["xpulab"] = {"title": "T", "capabilities": ["shown"], "cards": 1, "budget_seconds": budget}
-    nbformat.write(notebook, folder / "shown.ipynb")
-    return str(folder / "shown.ipynb")

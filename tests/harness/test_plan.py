@@ -9,12 +9,11 @@ import nbformat
 import pytest
 from nbformat import v4
 
+from tests.conftest import GOOD
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.chapter import read_notebook
 from xpulab.harness.plan import find_notebooks, make_plans, read_plan
-
-GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
 
 @pytest.fixture
@@ -40,9 +39,21 @@ def refusal(path, level="quick"):
 # ---------------------------------------------------------------------------------------------------------- which run
 
 
-@pytest.mark.parametrize("given", ["01_one", "01_one.ipynb", "01_*", "01_*.ipynb", "0[1]_one", "*_on?"])
-def test_a_name_and_a_glob_find_the_notebook(folder, given):
-    assert names([given]) == ["01_one.ipynb"]
+ONE, TWO = "01_one.ipynb", "02_two.ipynb"
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        *(([each], [ONE]) for each in ("01_one", "01_one.ipynb", "01_*", "01_*.ipynb", "0[1]_one", "*_on?")),
+        *(([each], [TWO]) for each in ("2", "02", "two", "02_two", "*two")),
+        ([], [ONE, TWO]),
+        (["02_two", "01_one", "*", "02_two.ipynb"], [TWO, ONE]),
+    ],
+    ids=str,
+)
+def test_names_numbers_and_globs_find_notebooks_in_their_order_each_once(folder, given, found):
+    assert names(given) == found
 
 
 def test_a_path_and_a_glob_of_paths_find_notebooks_anywhere(folder, tmp_path_factory, book):
@@ -52,37 +63,22 @@ def test_a_path_and_a_glob_of_paths_find_notebooks_anywhere(folder, tmp_path_fac
     assert find_notebooks([str(elsewhere / "*.ipynb")]) == [elsewhere / "mine.ipynb"]
 
 
-def test_a_glob_of_paths_that_matches_nothing_is_refused(folder, tmp_path):
-    assert "no notebook" in refusal(tmp_path / "nothing" / "*.ipynb")
-
-
-def test_none_stands_for_all(folder):
-    assert names([]) == ["01_one.ipynb", "02_two.ipynb"]
-
-
-def test_the_order_is_as_given_and_each_notebook_comes_once(folder):
-    assert names(["02_two", "01_one", "*", "02_two.ipynb"]) == ["02_two.ipynb", "01_one.ipynb"]
-
-
-@pytest.mark.parametrize("given", ["2", "02", "two", "02_two", "*two"])
-def test_a_notebook_has_a_number_and_a_name(folder, given):
-    assert names([given]) == ["02_two.ipynb"]
-
-
 @pytest.mark.parametrize("given", ["3", "03_three", "9*", "README", ""])
 def test_an_unknown_notebook_is_refused_with_those_there_are(folder, given):
     text = refusal(given)
     assert repr(given) in text and "01_one, 02_two" in text
 
 
+def test_an_unknown_level_and_a_glob_of_paths_that_matches_nothing_are_refused(folder, tmp_path):
+    assert "no notebook" in refusal(tmp_path / "nothing" / "*.ipynb")
+    told = refusal("01_one", "deep")
+    assert all(level in told for level in ("'deep'", "smoke", "quick", "standard", "soak"))
+
+
 def test_an_empty_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "NOTEBOOKS", tmp_path)
     with pytest.raises(InputError, match="holds no notebook"):
         make_plans([], "quick")
-
-
-def test_an_unknown_level_is_refused_with_those_there_are(folder):
-    assert refusal("01_one", "deep") == "no level 'deep': choose smoke, quick or standard; `xpulab run` also has soak"
 
 
 def test_a_plan_says_what_the_notebook_says_of_itself(put):
@@ -102,24 +98,16 @@ def test_a_plan_says_what_the_notebook_says_of_itself(put):
     assert quick.parameters == ("device", "cards")
 
 
-def test_the_notebooks_of_this_repository_can_be_planned():
-    assert make_plans([], "quick")
-
-
 # ------------------------------------------------------------------------------------------------ what cannot be run
 
 
-def test_invalid_json_is_refused_with_file_and_line(tmp_path):
-    path = tmp_path / "torn.ipynb"
-    path.write_text('{\n  "cells": [\n    {"a" 1}\n')
-    assert refusal(path).startswith(f"{path} line 3: not JSON")
-    assert "restore the file from git" in refusal(path)
-
-
-def test_a_file_that_is_not_utf_8_is_refused(tmp_path):
-    path = tmp_path / "bytes.ipynb"
-    path.write_bytes(b"\xff\xfe{")
-    assert refusal(path).startswith(f"{path}: cannot be read")
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b'{\n  "cells": [\n    {"a" 1}\n', " line 3: not JSON"), (b"\xff\xfe{", ": cannot be read")],
+)
+def test_what_is_no_json_is_refused_with_file_and_line(tmp_path, content, told):
+    (tmp_path / "torn.ipynb").write_bytes(content)
+    assert refusal(tmp_path / "torn.ipynb").startswith(f"{tmp_path / 'torn.ipynb'}{told}")
 
 
 @pytest.mark.parametrize(
@@ -148,54 +136,37 @@ def test_json_that_is_no_notebook_is_refused(tmp_path, value):
     assert refusal(path).startswith(f"{path}: ")
 
 
-def test_no_parameters_cell_is_refused(put):
-    path = put("none", GOOD, parameters=None)
-    assert refusal(path).startswith(f'{path}: 0 code cells are tagged "parameters", one is needed')
-    assert "Tag the cell that sets device" in refusal(path)
+TAG = {"tags": ["parameters"]}
+REFUSED = [
+    ([GOOD], {"parameters": None}, ': 0 code cells are tagged "parameters"'),
+    ([v4.new_code_cell("seed = 1", metadata=TAG), GOOD], {}, ': 2 code cells are tagged "parameters"'),
+    ([v4.new_markdown_cell("Set the device here", metadata=TAG)], {"parameters": None}, '"parameters"'),
+    ([GOOD], {"metadata": None}, ": its metadata has no 'xpulab'"),
+    ([GOOD], {"budget_seconds": {"smoke": 1, "quick": -1, "standard": 60}}, "xpulab/budget_seconds/quick: -1"),
+    ([GOOD], {"budget_seconds": {"smoke": 1, "quick": 3}}, "xpulab/budget_seconds: 'standard' is a required"),
+    ([GOOD], {"cards": "two"}, "xpulab/cards: 'two' is not of type 'integer'"),
+    ([GOOD], {"capabilities": []}, "xpulab/capabilities: []"),
+    ([GOOD], {"capabilities": ["Demo"]}, "xpulab/capabilities/0: 'Demo'"),
+    ([GOOD], {"extra": 1}, "metadata xpulab: Additional properties are not allowed ('extra'"),
+    ([GOOD], {"metadata": {"cards": 1}}, "is a required property"),
+    ([GOOD], {"metadata": "text"}, "metadata xpulab: 'text' is not of type 'object'"),
+    ([GOOD, f"x = 1\n{GOOD}"], {}, " cell 4 line 2: check 'demo.good' is planned already in cell 3 line 1"),
+    (['for n in "ab":\n    check.equal(f"demo.{n}", 1, 1, control=2)'], {}, " cell 3 line 2: a check's name must be a literal"),
+    (['check.equal("good", 1, 1, control=2)'], {}, " cell 3 line 1: check 'good' has no capability"),
+    (['check.equal("other.good", 1, 1, control=2)'], {"capabilities": ["demo", "more"]}, "which lists demo, more"),
+    (["x = 1\ny = ("], {}, " cell 3 line 2: not Python"),
+]
 
 
-def test_two_parameters_cells_are_refused(put):
-    path = put("two", v4.new_code_cell("seed = 1", metadata={"tags": ["parameters"]}), GOOD)
-    assert refusal(path).startswith(f'{path}: 2 code cells are tagged "parameters"')
-
-
-def test_a_parameters_cell_that_is_text_is_refused(put):
-    path = put("text", v4.new_markdown_cell("Set the device here", metadata={"tags": ["parameters"]}), parameters=None)
-    assert refusal(path).startswith(f"{path}: ") and '"parameters"' in refusal(path)
+@pytest.mark.parametrize(("cells", "changed", "told"), REFUSED, ids=[told for *_, told in REFUSED])
+def test_a_notebook_that_cannot_be_run_is_refused_with_its_place(put, cells, changed, told):
+    path = put("refused", *cells, **changed)
+    text = refusal(path)
+    assert text.startswith(str(path)) and told in text
 
 
 def test_a_parameters_cell_may_hold_a_magic(put):
     assert read_plan(put("magic", GOOD, parameters='%config Foo = 1\ndevice = "auto"'), "quick").parameters == ("device",)
-
-
-def test_no_metadata_is_refused_with_where_to_read_on(put):
-    path = put("plain", GOOD, metadata=None)
-    assert refusal(path).startswith(f"{path}: its metadata has no 'xpulab'") and "CONTRIBUTING.md" in refusal(path)
-
-
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({"budget_seconds": {"smoke": 1, "quick": -1, "standard": 60}}, "xpulab/budget_seconds/quick: -1"),
-        ({"budget_seconds": {"smoke": 1, "quick": 3}}, "xpulab/budget_seconds: 'standard' is a required"),
-        ({"cards": "two"}, "xpulab/cards: 'two' is not of type 'integer'"),
-        ({"capabilities": []}, "xpulab/capabilities: []"),
-        ({"capabilities": ["Demo"]}, "xpulab/capabilities/0: 'Demo'"),
-        ({"extra": 1}, "metadata xpulab: Additional properties are not allowed ('extra'"),
-        ({"metadata": {"cards": 1}}, "is a required property"),
-        ({"metadata": "text"}, "metadata xpulab: 'text' is not of type 'object'"),
-    ],
-    ids=str,
-)
-def test_metadata_that_does_not_fit_is_refused_with_its_place(put, changed, told):
-    path = put("misfit", GOOD, **changed)
-    assert refusal(path).startswith(f"{path}: metadata xpulab") and told in refusal(path)
-
-
-def test_a_name_twice_in_a_notebook_is_refused_with_both_places(put):
-    path = put("twice", GOOD, f"x = 1\n{GOOD}")
-    expected = f"{path} cell 4 line 2: check 'demo.good' is planned already in cell 3 line 1; give it a name of its own"
-    assert refusal(path) == expected
 
 
 def test_a_name_in_two_notebooks_is_refused_with_both_files(put, tmp_path):
@@ -208,28 +179,6 @@ def test_two_notebooks_of_one_file_name_are_refused_since_their_reports_would_mi
     with pytest.raises(InputError) as error:
         make_plans([str(one), str(two)], "quick")
     assert str(one) in str(error.value) and str(two) in str(error.value) and "name" in str(error.value)
-
-
-def test_a_name_that_is_no_literal_is_refused(put):
-    path = put("computed", 'for n in "ab":\n    check.equal(f"demo.{n}", 1, 1, control=2)')
-    assert refusal(path).startswith(f"{path} cell 3 line 2: a check's name must be a literal")
-    assert "use one check.table" in refusal(path)
-
-
-def test_a_name_without_a_capability_is_refused(put):
-    path = put("short", 'check.equal("good", 1, 1, control=2)')
-    assert refusal(path).startswith(f"{path} cell 3 line 1: check 'good' has no capability")
-
-
-def test_a_check_outside_the_capabilities_is_refused_with_those_there_are(put):
-    path = put("outside", 'check.equal("other.good", 1, 1, control=2)', capabilities=["demo", "more"])
-    expected = "check 'other.good' belongs to no capability of the notebook, which lists demo, more"
-    assert refusal(path) == f"{path} cell 3 line 1: {expected}"
-
-
-def test_a_cell_that_is_not_python_is_refused_with_its_line(put):
-    path = put("torn", "x = 1\ny = (")
-    assert refusal(path).startswith(f"{path} cell 3 line 2: not Python")
 
 
 def test_a_notebook_of_an_older_format_is_read(tmp_path):

@@ -7,6 +7,7 @@ import os
 import nbformat
 import pytest
 
+from tests.conftest import GOOD
 from xpulab import warm
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
@@ -17,38 +18,30 @@ from xpulab.warm import kernels
 pytestmark = pytest.mark.integration
 
 COMPUTE = "import time\nwhile time.process_time() < 1: pass"
-GOOD = 'check.equal("demo.good", 2, 2, control=3, means="two is two")'
 
 
 @pytest.fixture
 def executed(put, tmp_path):
-    """executed(environment): a plan and its executed notebook, whose first cell behind the imports computes."""
+    """executed(environment): the verdict on a notebook that computes, and what was measured of each code cell."""
 
     def run(environment):
         plan = read_plan(put("computes", COMPUTE, GOOD), "quick")
         (tmp_path / "out").mkdir()
         execution = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *cell: None, environment)
         [(_, path)] = execution.run([plan], 1)
-        return plan, path
+        cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        return judge(plan, path), [from_metadata(cell.metadata) for cell in cells]
 
     return run
 
 
-def used_by_cells(path):
-    """By cell what was measured, and whether it ran."""
-    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-    return [from_metadata(cell.metadata) for cell in cells]
-
-
 def test_every_cell_of_a_warm_kernel_holds_what_it_used_and_is_judged_as_before(executed):
     with warm.ForkServer(("ipykernel.kernelapp",)) as fork_server:
-        plan, path = executed(kernels.environment(fork_server, os.environ))
-    used = used_by_cells(path)
-    assert None not in used
-    assert max(each.kernel for each in used) > 0.1
-    assert judge(plan, path).reasons == ()
+        verdict, used = executed(kernels.environment(fork_server, os.environ))
+    assert None not in used and max(each.kernel for each in used) > 0.1
+    assert verdict.reasons == ()
 
 
 def test_the_cells_of_a_cold_kernel_hold_nothing(executed):
-    _, path = executed({name: value for name, value in os.environ.items() if name != warm.ADDRESS})
-    assert set(used_by_cells(path)) == {None}
+    _, used = executed({name: value for name, value in os.environ.items() if name != warm.ADDRESS})
+    assert set(used) == {None}

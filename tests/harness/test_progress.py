@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
+from types import SimpleNamespace
 
 import pytest
 from nbformat import v4
 from rich.console import Console
 
+from tests.conftest import GOOD
+from xpulab.fleet.cluster.progress import progress_on as progress_of_fleet_on
 from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import read_plan
 from xpulab.harness.progress import progress_on, red_lines
@@ -25,47 +29,49 @@ def cell(*records, error=None):
 
 @pytest.fixture
 def plan(put):
-    return read_plan(put("one", 'check.equal("demo.good", 2, 2, control=3)'), "quick")
+    return read_plan(put("one", GOOD), "quick")
 
 
-def lines(plan, *records, error=None):
-    return list(red_lines(plan, cell(*records, error=error)))
+ROWS = (Row("a", "passed", 1.0, "1", "rejected"), Row("b", "failed", 3.0, "2", "rejected", "too much"))
+TABLE = Record("demo.good", "failed", "m", "1 of 2", "all", rows=ROWS)
+LINE = "one: RED failed demo.good: measured 0.9, expected < 0.63; it is more"
 
 
-def test_a_red_check_is_one_line(plan):
-    assert lines(plan, FAILED) == ["one: RED failed demo.good: measured 0.9, expected < 0.63; it is more"]
-
-
-@pytest.mark.parametrize("outcome", ["passed", "skipped", "known", "fixed"])
-def test_what_is_not_red_is_no_line(plan, outcome):
-    assert lines(plan, Record("demo.good", outcome, "two is two")) == []
-
-
-def test_of_many_cases_the_first_red_one_is_shown(plan):
-    rows = (Row("a", "passed", 1.0, "1", "rejected"), Row("b", "failed", 3.0, "2", "rejected", "too much"))
-    assert lines(plan, Record("demo.good", "failed", "m", "1 of 2", "all", rows=rows)) == [
-        "one: RED failed demo.good: b: measured 3.0, expected 2; too much"
-    ]
-
-
-def test_an_exception_is_a_line_but_the_verdict_of_a_red_notebook_is_not(plan):
-    assert lines(plan, error=("ValueError", "wrong\nin two lines")) == ["one: RED a cell raised ValueError: wrong in two lines"]
-    assert lines(plan, error=("NotebookIsRed", "1 check is red")) == []
+@pytest.mark.parametrize(
+    ("ended", "lines"),
+    [
+        (cell(FAILED), [LINE]),
+        (cell(TABLE), ["one: RED failed demo.good: b: measured 3.0, expected 2; too much"]),
+        *((cell(Record("demo.good", outcome, "m")), []) for outcome in ("passed", "skipped", "known", "fixed")),
+        (cell(error=("ValueError", "wrong\nin two lines")), ["one: RED a cell raised ValueError: wrong in two lines"]),
+        (cell(error=("AssertionError", "")), ["one: RED a cell raised AssertionError"]),
+        (cell(error=("NotebookIsRed", "1 check is red")), []),
+        (cell(error=("KeyboardInterrupt", "")), []),
+    ],
+)
+def test_what_is_red_in_a_cell_is_one_line_each(plan, ended, lines):
+    assert list(red_lines(plan, ended)) == lines
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_it_is_shown_before_the_notebook_ends(plan, terminal, tmp_path):
-    written = io.StringIO()
-    console = Console(file=written, force_terminal=terminal, width=60)
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=60)
     with progress_on(console, [plan], MeasuredTimes("cpu", "quick", tmp_path / "times.json")) as progress:
         progress.on_cell(plan, 3, 5)
         progress.on_cell_end(plan, cell(FAILED))
-        assert "one: RED failed demo.good: measured 0.9, expected < 0.63; it is more" in written.getvalue()
+        assert LINE in console.file.getvalue()
 
 
-def test_an_exception_without_text_has_only_its_name(plan):
-    assert lines(plan, error=("AssertionError", "")) == ["one: RED a cell raised AssertionError"]
+NAME = "99_" + "[name]" * 20
 
 
-def test_an_interrupted_cell_is_not_called_red(plan):
-    assert lines(plan, error=("KeyboardInterrupt", "")) == []
+def test_where_there_is_no_terminal_a_notebook_and_a_node_have_whole_lines_with_seconds():
+    console = Console(file=io.StringIO(), width=40)
+    with progress_on(console, [], SimpleNamespace(seconds=lambda plan: 3.0)) as progress:
+        for number in (1, 2):
+            progress.on_cell(SimpleNamespace(name=NAME), number, 9)
+    with progress_of_fleet_on(console, [NAME]) as progress:
+        for state in ("waiting", "running", "running"):
+            progress.on_state(NAME, state)
+    said = [f"{NAME}: {each}" for each in ("started, 9 cells, about 3 s", "waiting", "running")]
+    assert re.fullmatch("".join(rf"\[ +\d+\.\d s\] {re.escape(each)}\n" for each in said), console.file.getvalue())

@@ -6,7 +6,7 @@ import html
 import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -64,21 +64,18 @@ def everything(reported, verdicts):
     return reported(*verdicts)
 
 
+DEFECT = Row("float32", "known", 3.0, "< 1", "rejected", "a defect")
+
+
 @pytest.fixture
 def verdicts(tmp_path):
-    rows = (Row("float16", "passed", 0.1, "< 1", "rejected"), Row("float32", "known", 3.0, "< 1", "rejected", "a defect"))
-    run_context = RunContext("cpu", 1, {"cores": 4, "load": math.nan}, {"paddlepaddle": "3.3.1"})
+    rows = (Row("float16", "passed", 0.1, "< 1", "rejected"), DEFECT)
+    context = RunContext("cpu", 1, {"cores": 4, "load": math.nan}, {"paddlepaddle": "3.3.1"})
     records = [record(f"mixed.{outcome}", outcome, reason=f"since {outcome}") for outcome in OUTCOMES]
     gone = record("gone.one", "missing", reason="interrupted before it started")
+    green = (record("green.one"), record("green.two", rows=rows))
     return (
-        verdict(
-            "green",
-            record("green.one"),
-            record("green.two", rows=rows),
-            folder=tmp_path,
-            run_context=run_context,
-            notes=["slow"],
-        ),
+        verdict("green", *green, folder=tmp_path, run_context=context, notes=["slow"]),
         verdict("mixed", *records, outcome="failed", reasons=["3 of 7 checks are red", "a cell raised"], folder=tmp_path),
         verdict("text", record("text.one"), outcome="failed", reasons=["it shows another text"], folder=tmp_path),
         verdict("cards", record("cards.one", "skipped", reason="2 cards"), outcome="skipped", reasons=["it needs 2 cards"]),
@@ -112,23 +109,13 @@ def test_the_result_holds_what_the_verdicts_say(everything):
     green, mixed, text, cards, gone, empty = result["notebooks"]
     assert (green["planned"], green["compared"], green["controls_rejected"], green["seconds"]) == (2, 2, 2, 2.0)
     assert (green["executed"], green["reason"], green["notes"]) == ("notebooks/green.ipynb", None, ["slow"])
+    check = green["checks"][1]
+    assert (check["name"], check["capability"], check["expected"], check["measured"]) == ("green.two", "green", "< 1", 0.5)
+    assert {**check["rows"][1], "digest": None} == asdict(DEFECT)
     assert (mixed["planned"], mixed["compared"], mixed["reason"]) == (7, 5, "3 of 7 checks are red; a cell raised")
     assert [check["outcome"] for check in mixed["checks"]] == list(OUTCOMES)
     assert (text["outcome"], cards["outcome"], gone["outcome"]) == ("failed", "skipped", "missing")
     assert (cards["executed"], cards["compared"], cards["seconds"], empty["checks"]) == (None, 0, 0.0, [])
-
-
-def test_a_check_is_told_in_full(everything):
-    check = everything[0]["notebooks"][0]["checks"][1]
-    assert (check["name"], check["capability"], check["expected"], check["measured"]) == ("green.two", "green", "< 1", 0.5)
-    assert check["rows"][1] == {
-        "case": "float32",
-        "outcome": "known",
-        "measured": 3.0,
-        "expected": "< 1",
-        "control": "rejected",
-        "reason": "a defect",
-    }
 
 
 @pytest.mark.parametrize(
@@ -148,27 +135,23 @@ def test_green_needs_a_passed_notebook_and_no_red_one(reported, outcomes, whole)
     assert reported(*verdicts)[0]["outcome"] == whole
 
 
-@pytest.mark.parametrize("measured", [math.inf, -math.inf, math.nan])
-def test_what_json_cannot_hold_is_told_in_words(reported, measured):
+NUMBERS = [(each, str(each)) for each in (math.inf, -math.inf, math.nan)]
+NUMBERS += [(each, each) for each in (1.7e308, -5e-324, 10**400, 0, -0.0, "a sentence", None)]
+
+
+@pytest.mark.parametrize(("measured", "stored"), NUMBERS, ids=lambda value: repr(value)[:9])
+def test_what_was_measured_is_stored_as_it_is_or_in_words_where_json_cannot_hold_it(reported, measured, stored):
     row = Row("one", "failed", measured, "< 1", "rejected")
     result, _, page = reported(verdict("n", record("n.one", "failed", measured=measured, rows=(row,)), outcome="failed"))
     check = result["notebooks"][0]["checks"][0]
-    assert (check["measured"], check["rows"][0]["measured"]) == (str(measured), str(measured))
-    assert f">{measured}<" in page
-
-
-@pytest.mark.parametrize(
-    "measured", [1.7e308, -5e-324, 10**400, 0, -0.0, "a sentence", None], ids=lambda value: repr(value)[:9]
-)
-def test_whatever_else_was_measured_is_stored_as_it_is(reported, measured):
-    result = reported(verdict("n", record("n.one", measured=measured)))[0]
-    assert result["notebooks"][0]["checks"][0]["measured"] == measured
+    assert (check["measured"], check["rows"][0]["measured"]) == (stored, stored)
+    assert measured == stored or f">{measured}<" in page
 
 
 # ------------------------------------------------------------------------------------------------------------- junit.xml
 
 
-def test_junit_has_a_case_a_check_and_its_counts_agree(everything):
+def test_junit_has_a_case_a_check_and_says_of_each_what_the_result_says(everything):
     result, root, _ = everything
     for suite, notebook in zip(root, result["notebooks"], strict=True):
         cases = suite.findall("testcase")
@@ -177,35 +160,19 @@ def test_junit_has_a_case_a_check_and_its_counts_agree(everything):
         assert int(suite.get("tests")) == len(cases)
         for attribute, element in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             assert int(suite.get(attribute)) == len(suite.findall(f"testcase/{element}"))
-
-
-def test_junit_tells_each_outcome_apart(everything):
-    cases = {case.get("name"): [child.tag for child in case] for case in everything[1].iter("testcase")}
-    assert {name.removeprefix("mixed."): tags for name, tags in cases.items() if name.startswith("mixed.")} == {
-        "passed": [],
-        "failed": ["failure"],
-        "broken": ["error"],
-        "skipped": ["skipped"],
-        "missing": ["error"],
-        "known": ["system-out"],
-        "fixed": ["system-out"],
-    }
-
-
-def test_junit_is_red_for_every_notebook_that_is_red(everything):
-    result, root, _ = everything
-    red = {suite.get("name") for suite in root if int(suite.get("failures")) + int(suite.get("errors"))}
-    assert red == {entry["name"] for entry in result["notebooks"] if entry["outcome"] in ("failed", "missing")}
+        is_red = int(suite.get("failures")) + int(suite.get("errors")) > 0
+        assert is_red is (notebook["outcome"] in ("failed", "missing"))
+    tags = {"failed": ["failure"], "broken": ["error"], "skipped": ["skipped"], "missing": ["error"]}
+    tags |= {"passed": [], "known": ["system-out"], "fixed": ["system-out"]}
+    cases = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
+    assert {name.removeprefix("mixed."): tags for name, tags in cases.items() if name.startswith("mixed.")} == tags
     told = {suite.get("name"): suite.find("testcase[@name='the notebook']/error") for suite in root}
     assert told["text"].get("message") == "it shows another text"
     assert told["mixed"] is None and told["green"] is None and told["cards"] is None
-
-
-def test_junit_says_why(everything):
-    failure = next(everything[1].iter("failure"))
+    failure = next(root.iter("failure"))
     assert failure.get("message") == "what mixed.failed means"
     assert failure.text == "measured 0.5, expected < 1, control rejected. since failed"
-    assert next(everything[1].iter("skipped")).get("message") == "since skipped"
+    assert next(root.iter("skipped")).get("message") == "since skipped"
 
 
 def test_junit_holds_no_character_that_xml_forbids(reported):
@@ -220,27 +187,18 @@ def test_junit_holds_no_character_that_xml_forbids(reported):
 # ------------------------------------------------------------------------------------------------------------ index.html
 
 
-def test_the_page_names_every_check_and_every_reason(everything):
+def test_the_page_names_every_check_and_every_reason_and_links_the_executed_notebooks(everything):
     result, _, page = everything
-    text = Tags(page).text
+    tags = Tags(page)
     for notebook in result["notebooks"]:
-        assert notebook["title"] in text
-        assert [reason for reason in (notebook["reason"] or "").split("; ") if reason not in text] == []
-        assert [check["name"] for check in notebook["checks"] if check["name"] not in text] == []
-    assert "since broken" in text and "slow" in text and "float32" in text and "3.3.1" in text
-
-
-def test_the_page_says_why_a_row_was_skipped(reported):
-    skipped = Row("memory", "skipped", None, "", "not tried", "Paddle counts no memory there")
-    rows = (Row("rate", "passed", 3.0, "from 1 to 9", "rejected"), skipped)
-    page = reported(verdict("n", record("n.one", rows=rows)))[2]
-    assert "<td>Paddle counts no memory there</td>" in page
-
-
-def test_the_page_says_ready_only_when_it_is(reported, everything):
-    assert "NOT READY" in Tags(everything[2]).text
-    shown = Tags(reported(verdict("n", record("n.one")))[2]).text
-    assert "READY" in shown and "NOT READY" not in shown
+        assert notebook["title"] in tags.text
+        assert [reason for reason in (notebook["reason"] or "").split("; ") if reason not in tags.text] == []
+        assert [check["name"] for check in notebook["checks"] if check["name"] not in tags.text] == []
+    for text in ("since broken", "slow", "float32", "3.3.1", "NOT READY"):
+        assert text in tags.text
+    links = [attributes["href"] for tag, attributes in tags.tags if tag == "a"]
+    executed = [f"notebooks/{name}.ipynb" for name in ("green", "mixed", "text", "empty")]
+    assert [link for link in links if link[0] != "#"] == executed
 
 
 def test_the_banner_says_where_and_when_before_anything_else(reported, tmp_path):
@@ -254,20 +212,17 @@ def test_the_banner_says_where_and_when_before_anything_else(reported, tmp_path)
     assert shown.index("READY") < shown.index(where) < shown.index("Chapters") < shown.index("n.one")
 
 
-def test_the_checks_of_a_section_stand_together(reported):
+def test_the_checks_of_a_section_stand_together_and_unplanned_ones_apart(reported):
     groups = (Group("Train", "lesson", ("n.two",)), Group("Gradients", "proof", ("n.one",)))
-    grouped = replace(verdict("n", record("n.one"), record("n.two")), groups=groups)
-    result, _, page = reported(grouped)
+    skipped = Row("memory", "skipped", None, "", "not tried", "Paddle counts no memory there")
+    records = (record("n.one"), record("n.two", rows=(skipped,)), record("n.three"))
+    result, _, page = reported(replace(verdict("n", *records), groups=groups))
     shown = Tags(page).text
-    places = [shown.index(text) for text in ("Train", "n.two", "Gradients, proof", "n.one")]
-    assert places == sorted(places)
+    texts = ("Train", "n.two", skipped.reason, "Gradients, proof", "n.one", "Not planned", "n.three")
+    places = [shown.index(text) for text in texts]
+    assert places == sorted(places) and "READY" in shown and "NOT READY" not in shown
     sections = [(check["name"], check["section"]) for check in result["notebooks"][0]["checks"]]
-    assert sections == [("n.two", "Train"), ("n.one", "Gradients")]
-
-
-def test_a_record_that_no_section_plans_is_reported_too(reported):
-    grouped = replace(verdict("n", record("n.one"), record("n.two")), groups=(Group("Train", "lesson", ("n.two",)),))
-    assert "Not planned" in Tags(reported(grouped)[2]).text
+    assert sections[:2] == [("n.two", "Train"), ("n.one", "Gradients")]
 
 
 def test_known_software_defects_stand_apart_from_the_results_of_the_machine(reported):
@@ -299,13 +254,6 @@ def test_the_page_needs_no_network_and_no_other_file(everything):
     assert "@import" not in everything[2] and "url(" not in everything[2]
 
 
-def test_the_page_links_the_executed_notebooks(everything):
-    links = [attributes["href"] for tag, attributes in Tags(everything[2]).tags if tag == "a"]
-    assert [link for link in links if link[0] != "#"] == [
-        f"notebooks/{name}.ipynb" for name in ("green", "mixed", "text", "empty")
-    ]
-
-
 def test_the_page_shows_markup_in_messages_as_text(reported):
     evil = record("n.one", "failed", means=NASTY, reason=NASTY, measured=NASTY, expected=NASTY, control=NASTY)
     rows = (Row(NASTY, "failed", NASTY, NASTY, NASTY, NASTY),)
@@ -317,23 +265,18 @@ def test_the_page_shows_markup_in_messages_as_text(reported):
     assert page.count("&lt;script&gt;alert") >= 15
 
 
-def test_all_reports_work_without_any_record(reported):
-    result, root, page = reported(verdict("n", outcome="failed", reasons=["nothing was compared"]))
-    assert (result["outcome"], len(root[0].findall("testcase")), result["machine"]) == ("failed", 1, {})
-    assert "nothing was compared" in page
-
-
 # -------------------------------------------------------------------------------------------------------------- terminal
 
 
 def test_the_terminal_shows_what_is_wrong_and_the_verdict(verdicts):
-    text = format_result(result_of(*verdicts))
-    assert "passed  green  2 of 2 checks compared, 2.0 s" in text.splitlines()
+    lines = format_result(result_of(*verdicts)).splitlines()
+    assert "passed  green  2 of 2 checks compared, 2.0 s" in lines
     for outcome in ("failed", "broken", "fixed"):
-        assert f"        {outcome} mixed.{outcome}: what mixed.{outcome} means" in text.splitlines()
-    assert "        note: slow" in text.splitlines() and "        it needs 2 cards" in text.splitlines()
-    last = "RED: 1 of 6 notebooks passed, 8 checks compared, 8 controls rejected, on cpu in 12 s"
-    assert text.splitlines()[-1] == last
+        assert f"        {outcome} mixed.{outcome}: what mixed.{outcome} means" in lines
+    assert "        note: slow" in lines and "        it needs 2 cards" in lines
+    assert lines[-1] == "RED: 1 of 6 notebooks passed, 8 checks compared, 8 controls rejected, on cpu in 12 s"
+    good = format_result(result_of(verdict("n", record("n.one"))))
+    assert good.splitlines()[-1].startswith("green: 1 of 1 notebooks passed")
 
 
 def test_the_terminal_has_one_line_for_all_known_defects_with_the_command_that_lists_them():
@@ -357,11 +300,6 @@ def test_every_report_says_what_its_device_does_not_prove(reported, device):
     text = format_result(result_of(verdict("n", record("n.one")), device=device))
     assert result["scope"] in html.unescape(page) and result["scope"] in text
     assert {"cpu": "the CPU", "gpu": "a GPU", "xpu": "Kunlun XPU", "sim": "simulated cards"}[device] in result["scope"]
-
-
-def test_the_terminal_calls_a_good_run_green():
-    text = format_result(result_of(verdict("n", record("n.one"))))
-    assert text.splitlines()[-1].startswith("green: 1 of 1 notebooks passed")
 
 
 # --------------------------------------------------------------------------------------------------------- a partial run

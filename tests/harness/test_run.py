@@ -6,13 +6,12 @@ import pytest
 from nbformat import v4
 from rich.console import Console
 
+from tests.conftest import GOOD
 from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import read_plan
 
 pytestmark = pytest.mark.integration
-
-GOOD = 'check.equal("demo.good", 2, 2, control=3)'
 
 
 @pytest.mark.parametrize("device", ["xpu", "gpu", "sim"])

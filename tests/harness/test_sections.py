@@ -5,16 +5,12 @@ from __future__ import annotations
 import pytest
 from nbformat import v4
 
+from tests.conftest import section
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.chapter import read_chapter
 from xpulab.harness.plan import make_plans, plan_of, plan_of_checks
 from xpulab.harness.sections import closure, undefined_names
-
-
-def heading(name, *needs, level="quick", **changed):
-    declared = {"section": name, "needs": list(needs), "part": "lesson", "level": level, **changed}
-    return v4.new_markdown_cell(f"## About {name}", metadata={"xpulab": declared})
 
 
 def check(name, value="2"):
@@ -25,51 +21,38 @@ def check(name, value="2"):
 def chapter(put):
     """Sections a, b (needs a) and c (needs b), each with a check, and d, which runs at level standard only."""
     cells = [
-        *(heading("a", level="smoke"), "x = 2", check("a", "x")),
-        *(heading("b", "a"), "y = x", check("b", "y")),
-        *(heading("c", "b"), check("c", "y")),
-        *(heading("d", level="standard"), check("d")),
+        *(section("a", level="smoke"), "x = 2", check("a", "x")),
+        *(section("b", "a"), "y = x", check("b", "y")),
+        *(section("c", "b"), check("c", "y")),
+        *(section("d", level="standard"), check("d")),
     ]
     return read_chapter(put("demo", *cells))
-
-
-def refused(put, *cells):
-    """The message without the file's name, which it begins with."""
-    path = put("demo", *cells)
-    with pytest.raises(InputError) as error:
-        read_chapter(path)
-    assert str(error.value).startswith(str(path))
-    return str(error.value).removeprefix(str(path)).strip()
 
 
 # -------------------------------------------------------------------------------------------------------------- refused
 
 
-def test_an_unknown_need_is_refused_with_the_cell(put):
-    assert refused(put, heading("a", "none")) == "cell 4: section 'a' needs 'none', which no section is called"
+CODE = v4.new_code_cell("x = 1", metadata=section("a").metadata)
 
 
-def test_a_circle_of_needs_is_refused_with_its_sections(put):
-    text = refused(put, heading("a", "b"), heading("b", "a"))
-    assert text == "cell 4: section 'a' needs itself, through a, b; remove one need"
-
-
-def test_a_section_that_needs_itself_is_refused(put):
-    assert "section 'a' needs itself" in refused(put, heading("a", "a"))
-
-
-def test_a_name_that_is_there_twice_is_refused_with_both_cells(put):
-    assert refused(put, heading("a"), heading("a")) == "cell 5: section 'a' is declared in cell 4 too; rename one"
-
-
-def test_metadata_that_does_not_fit_is_refused_with_its_place(put):
-    assert refused(put, heading("a", level="deep")).startswith("cell 4: metadata xpulab/level: 'deep' is not one of")
-    assert "'parts' was unexpected" in refused(put, heading("a", parts=1))
-
-
-def test_a_section_that_a_code_cell_declares_is_refused(put):
-    cell = v4.new_code_cell("x = 1", metadata=heading("a").metadata)
-    assert refused(put, cell) == "cell 4: declares section 'a', but is no Markdown cell with a heading"
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ([section("a", "none")], "cell 4: section 'a' needs 'none'"),
+        ([section("a", "b"), section("b", "a")], "cell 4: section 'a' needs itself, through a, b"),
+        ([section("a", "a")], "section 'a' needs itself"),
+        ([section("a"), section("a")], "cell 5: section 'a' is declared in cell 4 too"),
+        ([section("a", level="deep")], "cell 4: metadata xpulab/level: 'deep' is not one of"),
+        ([section("a", parts=1)], "'parts' was unexpected"),
+        ([CODE], "cell 4: declares section 'a', but is no Markdown cell"),
+    ],
+    ids=["unknown need", "circle", "itself", "twice", "no level", "no field", "code cell"],
+)
+def test_what_is_no_set_of_sections_is_refused_with_file_and_cell(put, cells, told):
+    path = put("demo", *cells)
+    with pytest.raises(InputError) as error:
+        read_chapter(path)
+    assert str(error.value).startswith(str(path)) and told in str(error.value)
 
 
 def test_a_check_before_the_first_section_is_refused_with_its_cell(put, book):
@@ -85,7 +68,7 @@ def test_a_check_before_the_first_section_is_refused_with_its_cell(put, book):
 
 
 def names(sections):
-    return [section.name for section in sections]
+    return [each.name for each in sections]
 
 
 def test_the_closure_holds_what_is_needed_in_reading_order(chapter):
@@ -100,21 +83,17 @@ def test_a_level_runs_the_sections_of_lower_levels_too(chapter):
 
 def test_an_excerpt_keeps_the_cells_before_the_first_section_the_closure_and_the_verdict(chapter):
     plan = plan_of_checks(chapter, "quick", ["demo.b"])
-    sources = [cell.source for cell in plan.notebook.cells if cell.cell_type == "code"]
-    assert sources[2:] == ["x = 2", check("a", "x"), "y = x", check("b", "y"), "verdict()"]
-    assert sources[0].startswith("device = ") and sources[1].startswith("from xpulab")
+    cells = [cell for cell in plan.notebook.cells if cell.cell_type == "code"]
+    assert [cell.source for cell in cells[2:]] == ["x = 2", check("a", "x"), "y = x", check("b", "y"), "verdict()"]
+    assert cells[0].source.startswith("device = ") and cells[1].source.startswith("from xpulab")
     assert [each.name for each in plan.checks] == ["demo.a", "demo.b"]
-
-
-def test_the_cells_of_an_excerpt_keep_their_numbers(chapter):
-    plan = plan_of_checks(chapter, "quick", ["demo.d"])
-    numbers = [cell.metadata["xpulab"]["cell"] for cell in plan.notebook.cells if cell.cell_type == "code"]
-    assert numbers == [1, 2, 8, 9]
+    last = plan_of_checks(chapter, "quick", ["demo.d"]).notebook.cells
+    assert [cell.metadata["xpulab"]["cell"] for cell in last if cell.cell_type == "code"] == [1, 2, 8, 9]
 
 
 def test_a_glob_selects_checks_of_several_notebooks_and_leaves_out_the_others(put, tmp_path):
     for name in ("one", "two", "three"):
-        put(name, heading(name), f'check.equal("demo.{name}", 2, 2, control=3)')
+        put(name, section(name), f'check.equal("demo.{name}", 2, 2, control=3)')
     plans = make_plans([str(tmp_path / "*.ipynb")], "quick", ["demo.t*"])
     assert [(plan.name, plan.partial, [each.name for each in plan.checks]) for plan in plans] == [
         ("three", True, ["demo.three"]),
@@ -128,7 +107,7 @@ def test_a_glob_that_matches_nothing_is_refused(chapter):
 
 
 def test_a_need_that_is_missing_is_refused_with_the_name_and_its_cell(put):
-    path = put("demo", heading("a"), "x = 2", heading("b"), check("b", "x"))
+    path = put("demo", section("a"), "x = 2", section("b"), check("b", "x"))
     with pytest.raises(InputError, match=r"sections b use x in cell 4, which they do not define: add the section"):
         make_plans([str(path)], "quick", ["demo.b"])
 
@@ -141,10 +120,10 @@ class TestTheNotebooks:
     def test_no_closure_uses_a_name_that_it_does_not_define(self, path):
         chapter = read_chapter(path)
         undefined = {}
-        for section in chapter.sections:
-            checks = [each.name for each in chapter.checks if chapter.section_of(each) is section]
+        for each in chapter.sections:
+            checks = [check.name for check in chapter.checks if chapter.section_of(check) is each]
             if checks:
-                undefined[section.name] = undefined_names(plan_of_checks(chapter, "quick", checks).notebook)
+                undefined[each.name] = undefined_names(plan_of_checks(chapter, "quick", checks).notebook)
         assert undefined and not any(undefined.values())
 
     def test_each_has_a_check_at_level_smoke(self, path):
