@@ -137,7 +137,7 @@ def test_a_file_that_was_cut_off_or_changed_on_the_way_is_refused(made, at):
 def test_an_archive_of_too_much_or_too_many_files_is_refused_before_it_is_unpacked(made, monkeypatch, limit, value):
     rewritten(made[0], lambda contents: contents.update({"run/zeros.txt": b"\0" * 2000}))
     monkeypatch.setattr(bundle, limit, value)
-    with pytest.raises(InputError, match="it is no bundle of one run|more than 3 files"):
+    with pytest.raises(InputError, match=r"it is no bundle of one run|more than 3 files"):
         bundle.read(made[0])
 
 

@@ -60,7 +60,7 @@ def test_a_green_run_that_is_young_is_green_and_one_that_is_too_old_is_unknown(p
         ([notebook(NEVER_RAN, outcome="missing")], {}, "demo.sum is missing: interrupted before it started"),
         ([notebook(check(), outcome="failed", reason="the kernel died")], {}, "00_demo is failed: the kernel died"),
         ([notebook(outcome="skipped")], {}, "run is red: no notebook was green; rerun: xpulab run --device sim --level"),
-        ([INTERRUPTED, RED_NOTEBOOK], {}, "demo.product measured 2.5"),
+        ([INTERRUPTED, RED_NOTEBOOK], {}, "--check demo.sum"),
         ([notebook(outcome="waiting", reason="0 of 5"), RED_NOTEBOOK], {"outcome": "running"}, "demo.product measured 2.5"),
     ],
     ids=["young", "old", "cards and seed", "table", "never ran", "no red check", "nothing", "interrupted", "under way"],
