@@ -8,33 +8,14 @@ BITS = "00112233445566aa"
 
 
 def row(case, outcome="passed", **changed):
-    return {
-        "case": case,
-        "outcome": outcome,
-        "measured": 0.25,
-        "expected": "< 1",
-        "control": "rejected",
-        "reason": None,
-        **changed,
-    }
+    whole = {"case": case, "outcome": outcome, "measured": 0.25, "expected": "< 1", "control": "rejected", "reason": None}
+    return {**whole, **changed}
 
 
 def check(name="demo.sum", outcome="passed", **changed):
-    whole = {
-        "name": name,
-        "outcome": outcome,
-        "means": f"what {name} means",
-        "measured": 0.25,
-        "expected": "< 1",
-        "control": "rejected",
-        "capability": "demo",
-        "seconds": 0.1,
-        "reason": None,
-        "digest": BITS,
-        "measurements": [],
-        "rows": [],
-        "section": "All",
-    }
+    whole = {"name": name, "outcome": outcome, "means": f"what {name} means", "measured": 0.25, "expected": "< 1",
+             "control": "rejected", "capability": "demo", "seconds": 0.1, "reason": None, "digest": BITS, "measurements": [],
+             "rows": [], "section": "All"}  # fmt: skip
     return {**whole, **changed}
 
 
@@ -59,31 +40,22 @@ def card(index=0, serial=None, **changed):
 
 
 def result(*notebooks, device="xpu", outcome="passed", card_facts=(), versions=None, machine=None, **changed):
-    machine = {
-        "system": "Linux 6",
-        "processor": "Xeon",
-        "cores": 64,
-        "memory_gib": 1007.5,
-        "python": "3.10.1",
-        **(machine or {}),
-    }
-    whole = {
-        "schema": 1,
-        "outcome": outcome,
-        "green": outcome == "passed",
-        "device": device,
-        "scope": "...",
-        "level": "quick",
-        "cards": 1,
-        "seed": 0,
-        "seconds": 3.0,
-        "date": "2026-11-22T12:00:00+00:00",
-        "card_facts": list(card_facts),
-        "machine": machine,
-        "versions": versions or {"paddlepaddle-xpu": "3.3.0"},
-        "notebooks": list(notebooks),
-    }
+    usual = {"system": "Linux 6", "processor": "Xeon", "cores": 64, "memory_gib": 1007.5, "python": "3.10.1"}
+    whole = {"schema": 1, "outcome": outcome, "green": outcome == "passed", "device": device, "scope": "...",
+             "level": "quick", "cards": 1, "seed": 0, "seconds": 3.0, "date": "2026-11-22T12:00:00+00:00",
+             "card_facts": list(card_facts), "machine": {**usual, **(machine or {})},
+             "versions": versions or {"paddlepaddle-xpu": "3.3.0"}, "notebooks": list(notebooks)}  # fmt: skip
     return copy.deepcopy({**whole, **changed})
+
+
+def of(*checks, **changed):
+    """A run of one notebook with these checks."""
+    return result(notebook(*checks), **changed)
+
+
+def table(comparison, title):
+    """The table of a comparison whose title begins so."""
+    return next(each for each in comparison.tables if each.title.startswith(title))
 
 
 def red(name="demo.sum", **changed):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fleet.compare.made_up import card, check, measurement, measuring, notebook, red, result
+from tests.fleet.compare.made_up import card, check, measurement, measuring, of, red, result
 from xpulab.errors import InputError
 from xpulab.fleet.compare.machines import compare_machines
 from xpulab.fleet.runs import read_runs
@@ -19,10 +19,6 @@ def fleet(put):
         return compare_machines(runs, unreadable, mixed)
 
     return compared
-
-
-def of(*checks, **changed):
-    return result(notebook(*checks), **changed)
 
 
 def kinds(comparison):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fleet.compare.made_up import card, check, measurement, measuring, notebook, red, result, row
+from tests.fleet.compare.made_up import BITS, card, check, measurement, measuring, notebook, of, red, result, row
 from xpulab.errors import InputError
 from xpulab.fleet.outliers import MACHINE_MEMORY as MEMORY
 from xpulab.fleet.outliers import find_outliers
@@ -17,10 +17,6 @@ def outliers(put):
     return lambda *results: find_outliers(read_runs(put(**{f"n{at}": each for at, each in enumerate(results)}))[0])
 
 
-def of(*checks, **changed):
-    return result(notebook(*checks), **changed)
-
-
 def rates(*values, **changed):
     return [of(measuring(measurement("rate", value)), **changed) for value in values]
 
@@ -29,44 +25,86 @@ def summary(found):
     return [(each.node, each.kind, each.check, each.case) for each in found]
 
 
-@pytest.mark.parametrize(
-    "checks",
-    [
-        [check(seconds=0.1 * at) for at in range(5)],
-        [check(outcome="known", measured=value, digest=None, reason="a defect") for value in (1.0, 2.0, 3.0)],
-        [check(measured=f"OSError: no space in /tmp/{at}") for at in range(3)],
-        [check("collectives.barrier", measured=float(at), digest=f"{at:016x}") for at in range(3)],
-        [check(), check(measured=0.5)],
-        [check(), check(), check(measured=0.5), check(measured=0.5)],
-    ],
-    ids=["the same", "known issues", "messages of exceptions", "listed in data/soak.yaml", "no majority of two", "nor of four"],
-)
-def test_machines_of_which_none_is_unlike_the_majority_have_no_outlier(outliers, checks):
-    assert outliers(*map(of, checks)) == ()
+def checks(*each):
+    """A run of each of these checks."""
+    return [of(one) for one in each]
 
 
-def test_a_red_check_is_named_with_the_command_that_repeats_it(outliers):
-    (found,) = outliers(of(check()), of(check()), result(red(), outcome="failed"))
-    assert summary([found]) == [("n2", "red check", "demo.sum", "")]
-    assert found.sentence == "demo.sum measured 2.5, expected < 1"
-    assert found.repeat == "xpulab run 00_demo --check demo.sum --device xpu --cards 1 --level quick"
+def with_cards(*cards, **changed):
+    return [of(check(), card_facts=each, **changed) for each in cards]
 
 
-def test_of_a_red_table_the_first_red_row_is_named(outliers):
-    table = red(measured_rows := "demo.table", rows=[row("two"), row("four", "failed", measured=3.0)])
-    (found,) = outliers(*[of(check(measured_rows))] * 2, result(table, outcome="failed"))
-    assert (found.case, found.measured, found.expected) == ("four", "3", "< 1")
+IDLE = [[card(0, serial, link=f"{rate} GT/s x16")] for serial, rate in (("A", "32.0"), ("B", "32.0"), ("C", "2.5"))]
+TABLES = [
+    check(rows=[row("a"), row("b", measured=value)], digest=bits * 16) for value, bits in ((1.0, "0"), (1.0, "0"), (2.0, "2"))
+]
+ALIKE = {
+    "the same": checks(*(check(seconds=0.1 * at) for at in range(5))),
+    "known issues": checks(*(check(outcome="known", measured=at, digest=None, reason="a defect") for at in (1.0, 2.0, 3.0))),
+    "messages of exceptions": checks(*(check(measured=f"OSError: no space in /tmp/{at}") for at in range(3))),
+    "listed in data/soak.yaml": checks(*(check("collectives.barrier", measured=at, digest=f"{at:016x}") for at in range(3))),
+    "no majority of two": checks(check(), check(measured=0.5)),
+    "nor of four": checks(check(), check(), check(measured=0.5), check(measured=0.5)),
+    "a small difference": rates(10.0, 10.0, 10.0, 9.6),
+    "shared cores, a factor of six": rates(6.0, 6.0, 6.0, 1.1, device="cpu"),
+    "other conditions": [*rates(10.0, 10.0, 10.0), of(measuring(measurement("rate", 1.0, conditions={"size": "2"})))],
+    "an idle link": with_cards(*IDLE),
+    "gpus of one board": with_cards(*([card(0, f"S{at}"), card(1, f"S{at}")] for at in range(3)), device="gpu"),
+    "no serial numbers": with_cards(*[[card(0, "N/A"), card(1, None)]] * 3),
+}
 
 
-def test_a_red_notebook_without_a_red_check_is_named_with_its_reason(outliers):
-    other = notebook(check(), outcome="failed", reason="its text differs")
-    (found,) = outliers(of(check()), of(check()), result(other, outcome="failed"))
-    assert (found.kind, found.sentence) == ("red notebook", "00_demo is failed: its text differs")
+@pytest.mark.parametrize("runs", ALIKE.values(), ids=ALIKE)
+def test_machines_of_which_none_is_unlike_the_majority_have_no_outlier(outliers, runs):
+    assert outliers(*runs) == ()
 
 
-def test_an_unfinished_run_is_named_and_has_no_vote(outliers):
-    killed = of(check(measured=0.9), outcome="running")
-    assert summary(outliers(of(check()), killed, of(check()), of(check()))) == [("n1", "unfinished", "", "")]
+def other_card(**changed):
+    return with_cards([card(0, "A")], [card(0, "B")], [card(0, "C", **changed)])
+
+
+SIZES = [of(measuring(measurement("memory", mib * 2.0**20, unit="bytes"))) for mib in (100, 100, 120, 50, 100)]
+GOOD, DIFFERS, HARDWARE = of(check()), "differs from the majority", "xpulab doctor"
+RED_ROWS = red("demo.table", rows=[row("two"), row("four", "failed", measured=3.0)])
+TEXT = notebook(check(), outcome="failed", reason="its text differs")
+SKIPPED = check(outcome="skipped", measured=None, digest=None, reason="no such card")
+REPEAT = "xpulab run 00_demo --check demo.sum --device xpu --cards 1 --level quick"
+UNLIKE = {
+    "red check": (
+        [GOOD, GOOD, result(red(), outcome="failed")],
+        {"kind": "red check", "check": "demo.sum", "sentence": "demo.sum measured 2.5, expected < 1", "repeat": REPEAT},
+    ),
+    "red table": (
+        [*checks(check("demo.table"), check("demo.table")), result(RED_ROWS, outcome="failed")],
+        {"kind": "red check", "case": "four", "measured": "3", "expected": "< 1"},
+    ),
+    "red without a check": (
+        [GOOD, GOOD, result(TEXT, outcome="failed")],
+        {"kind": "red notebook", "sentence": "00_demo is failed: its text differs"},
+    ),
+    "unfinished, without a vote": ([GOOD, GOOD, of(check(measured=0.9), outcome="running"), GOOD], {"kind": "unfinished"}),
+    "another value": ([GOOD, GOOD, of(check(measured=0.5, digest="ff" * 8))], {"kind": DIFFERS, "check": "demo.sum"}),
+    "other bits": ([GOOD, GOOD, of(check(digest="ff" * 8))], {"measured": f"0.25 [{'ff' * 8}]", "expected": f"0.25 [{BITS}]"}),
+    "a row": (checks(*TABLES), {"kind": DIFFERS, "check": "demo.sum", "case": "b"}),
+    "skipped": ([GOOD, GOOD, of(SKIPPED)], {"kind": DIFFERS, "measured": "skipped"}),
+    "slow": (rates(10.0, 10.1, 8.0, 9.9, 10.05, 13.0), {"kind": "slow", "case": "copy", "measured": "8 GB/s"}),
+    "slow, equal rates": (rates(10.0, 10.0, 9.4, 10.0), {"kind": "slow", "check": "demo.rates", "case": "copy"}),
+    "slow, shared cores": (rates(6.0, 6.0, 0.9, 6.0, device="cpu"), {"kind": "slow"}),
+    "more memory": (SIZES, {"kind": "more memory", "measured": "120.0 MiB", "expected": "at most 102.0 MiB"}),
+    "firmware": (other_card(firmware="0.9"), {"measured": "0.9", "repeat": HARDWARE}),
+    "link": (other_card(link="32.0 GT/s x8 of 32.0 GT/s x16"), {"measured": "x8", "repeat": HARDWARE}),
+    "card memory": (other_card(memory_total_mib=65536), {"measured": "65536", "repeat": HARDWARE}),
+    "memory": (
+        [of(check(), machine={"memory_gib": size}) for size in (1007.5, 1007.4, 943.4)],
+        {"case": MEMORY, "measured": "943.4 GiB", "expected": "1007.4 GiB"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("runs", "shown"), UNLIKE.values(), ids=UNLIKE)
+def test_the_third_machine_alone_is_named_with_what_it_has_and_the_others_have(outliers, runs, shown):
+    (found,) = outliers(*runs)
+    assert {name: getattr(found, name) for name in shown} == shown and found.node == "n2"
 
 
 def test_a_check_or_a_chapter_that_most_runs_have_is_missing(outliers):
@@ -77,62 +115,12 @@ def test_a_check_or_a_chapter_that_most_runs_have_is_missing(outliers):
     assert "01_other is not in this run, but in 2 of 3" in found[1].sentence
 
 
-def test_another_value_than_that_of_the_majority_is_named(outliers):
-    (found,) = outliers(of(check()), of(check(measured=0.5, digest="ff" * 8)), of(check()))
-    assert summary([found]) == [("n1", "differs from the majority", "demo.sum", "")]
-    assert "2 of 3 nodes have 0.25" in found.sentence
-
-
-def test_other_bits_are_named_where_the_measured_value_is_the_same(outliers):
-    (found,) = outliers(of(check()), of(check()), of(check(digest="ff" * 8)))
-    assert (found.node, found.measured, found.expected) == ("n2", f"0.25 [{'ff' * 8}]", "0.25 [00112233445566aa]")
-
-
-def test_of_a_table_the_rows_that_differ_are_named(outliers):
-    tables = [check(rows=[row("a"), row("b", measured=value)], digest=f"{at:016x}") for at, value in enumerate((1.0, 1.0, 2.0))]
-    tables[1]["digest"] = tables[0]["digest"]
-    assert summary(outliers(*map(of, tables))) == [("n2", "differs from the majority", "demo.sum", "b")]
-
-
-def test_a_check_that_only_one_machine_skips_differs(outliers):
-    skipped = check(outcome="skipped", measured=None, digest=None, reason="no such card")
-    (found,) = outliers(of(check()), of(check()), of(skipped))
-    assert (found.kind, found.measured) == ("differs from the majority", "skipped")
-
-
 def test_losses_must_repeat_and_rates_need_not(outliers):
     def training(*losses, rate=10.0):
         return of(measuring(measurement("loss", *losses, unit="nats"), measurement("rate", rate)))
 
     found = outliers(training(3.0, 2.0), training(3.0, 2.0, rate=10.1), training(3.0, 2.001))
     assert summary(found) == [("n2", "differs from the majority", "demo.rates", "")]
-
-
-def test_only_a_rate_far_below_the_median_is_slow(outliers):
-    (found,) = outliers(*rates(10.0, 10.1, 9.9, 10.05, 8.0, 13.0))
-    assert summary([found]) == [("n4", "slow", "demo.rates", "copy")]
-    assert found.measured == "8 GB/s" and found.expected.startswith("at least 9.")
-
-
-def test_equal_rates_have_no_deviation_and_small_differences_do_not_count(outliers):
-    assert outliers(*rates(10.0, 10.0, 10.0, 9.6)) == ()
-    assert summary(outliers(*rates(10.0, 10.0, 10.0, 9.4))) == [("n3", "slow", "demo.rates", "copy")]
-
-
-def test_on_shared_cores_a_rate_may_differ_by_a_factor_of_six(outliers):
-    assert outliers(*rates(6.0, 6.0, 6.0, 1.1, device="cpu")) == ()
-    assert [each.node for each in outliers(*rates(6.0, 6.0, 6.0, 0.9, device="cpu"))] == ["n3"]
-
-
-def test_only_more_memory_than_the_others_counts(outliers):
-    sizes = [of(measuring(measurement("memory", mib * 2.0**20, unit="bytes"))) for mib in (100, 100, 100, 120, 50)]
-    (found,) = outliers(*sizes)
-    assert (found.node, found.kind, found.measured, found.expected) == ("n3", "more memory", "120.0 MiB", "at most 102.0 MiB")
-
-
-def test_rates_under_other_conditions_are_not_compared(outliers):
-    other = of(measuring(measurement("rate", 1.0, conditions={"size": "2"})))
-    assert outliers(*rates(10.0, 10.0, 10.0), other) == ()
 
 
 def test_the_card_of_a_slow_rate_is_named_with_its_serial_number(outliers):
@@ -154,32 +142,6 @@ def test_a_card_of_two_nodes_and_one_twice_in_a_node_are_named(outliers):
         ("n2", "card 1", "D"),
     ]
     assert found[0].sentence == "card 0 has serial number A, and so has card 1 of n1"
-
-
-def test_gpus_of_one_board_may_share_a_serial_number_and_no_number_is_none(outliers):
-    boards = [of(check(), device="gpu", card_facts=[card(0, f"S{at}"), card(1, f"S{at}")]) for at in range(3)]
-    assert outliers(*boards) == ()
-    assert outliers(*[of(check(), card_facts=[card(0, "N/A"), card(1, None)]) for _ in range(3)]) == ()
-
-
-def test_an_idle_link_may_have_a_lower_rate(outliers):
-    cards = [card(0, serial, link=link) for serial, link in zip("ABC", ["32.0 GT/s x16"] * 2 + ["2.5 GT/s x16"], strict=True)]
-    assert outliers(*[of(check(), card_facts=[each]) for each in cards]) == ()
-
-
-@pytest.mark.parametrize(
-    ("field", "other", "shown"),
-    [("firmware", "0.9", "0.9"), ("link", "32.0 GT/s x8 of 32.0 GT/s x16", "x8"), ("memory_total_mib", 65536, "65536")],
-)
-def test_another_firmware_link_width_or_memory_of_a_card_is_named(outliers, field, other, shown):
-    cards = [card(0, "A"), card(0, "B"), card(0, "C", **{field: other})]
-    (found,) = outliers(*[of(check(), card_facts=[each]) for each in cards])
-    assert (found.node, found.measured, found.repeat) == ("n2", shown, "xpulab doctor")
-
-
-def test_less_memory_of_a_machine_is_named(outliers):
-    (found,) = outliers(*[of(check(), machine={"memory_gib": size}) for size in (1007.5, 1007.4, 943.4)])
-    assert (found.node, found.case, found.measured, found.expected) == ("n2", MEMORY, "943.4 GiB", "1007.4 GiB")
 
 
 @pytest.mark.parametrize(

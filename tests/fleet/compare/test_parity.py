@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fleet.compare.made_up import check, measurement, measuring, notebook, result, row
+from tests.fleet.compare.made_up import check, measurement, measuring, notebook, of, result, row, table
 from xpulab.errors import InputError
 from xpulab.fleet.compare.parity import compare_devices
 from xpulab.fleet.runs import read_runs
@@ -20,16 +20,8 @@ def parity(put):
     return compared
 
 
-def of(*checks, **changed):
-    return result(notebook(*checks), **changed)
-
-
 def training(*losses):
     return of(measuring(measurement("loss", *losses, case="losses", unit="nats")))
-
-
-def table(comparison, title):
-    return next(each for each in comparison.tables if each.title.startswith(title))
 
 
 def test_devices_that_agree_have_no_finding(parity):
@@ -39,22 +31,25 @@ def test_devices_that_agree_have_no_finding(parity):
     assert table(comparison, "Checks that compared").rows[0][:5] == ("00_demo", *["1 of 1"] * 4)
 
 
-def test_a_check_that_is_red_on_one_device_is_wrong_there(parity):
-    comparison = parity(cpu=of(check()), xpu=of(check(outcome="failed", measured=2.5)))
-    (found,) = comparison.findings
-    assert (found.kind, found.node, found.check) == ("wrong", "xpu", "demo.sum")
-    assert found.sentence == "demo.sum measured 2.5, expected < 1 on xpu; passed on cpu"
+TEXT = result(notebook(check(), outcome="failed", reason="its text differs"), outcome="failed")
 
 
-def test_a_chapter_that_is_red_without_a_red_check_is_wrong(parity):
-    after = result(notebook(check(), outcome="failed", reason="its text differs"), outcome="failed")
-    (found,) = parity(cpu=of(check()), sim=after).findings
-    assert found.sentence == "00_demo is failed on sim: its text differs"
-
-
-def test_a_check_that_one_run_does_not_have_is_missing(parity):
-    (found,) = parity(cpu=of(check(), check("demo.more")), sim=of(check())).findings
-    assert (found.kind, found.node, found.check) == ("missing check", "sim", "demo.more")
+@pytest.mark.parametrize(
+    ("cpu", "xpu", "kind", "said"),
+    [
+        (
+            of(check()),
+            of(check(outcome="failed", measured=2.5)),
+            "wrong",
+            "measured 2.5, expected < 1 on xpu; passed on cpu",
+        ),
+        (of(check()), TEXT, "wrong", "00_demo is failed on xpu: its text differs"),
+        (of(check(), check("demo.more")), of(check()), "missing check", "demo.more"),
+    ],
+)
+def test_what_is_red_or_missing_on_one_device_is_found_there(parity, cpu, xpu, kind, said):
+    (found,) = parity(cpu=cpu, xpu=xpu).findings
+    assert (found.kind, found.node) == (kind, "xpu") and said in found.sentence
 
 
 def test_a_chapter_that_one_device_did_not_run_is_a_note(parity):
