@@ -68,7 +68,9 @@ saw["a stream that waits for the event"] = [third.query(), after_third.query()]
 
 # With the faults the hanging task ends, as a failure; then streams that have failed work again.
 sim.set_faults("")
-saw["after that"] = [first.query(), after_first.query(), refusal(third.synchronize)]
+refused = refusal(third.synchronize)
+refusal(first.synchronize)
+saw["after that"] = [first.query(), after_first.query(), refused]
 
 # Synchronize waits.
 sim.set_faults("delay launch kind=contiguous seconds=0.2")
