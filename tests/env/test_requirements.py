@@ -43,16 +43,11 @@ def pins(lock: str, python: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("lock", LOCKS)
 @pytest.mark.parametrize("python", PYTHONS)
-def test_each_package_has_exactly_one_version(lock, python):
-    several = [name for name, count in Counter(canonicalize_name(pin.name) for pin in pins(lock, python)).items() if count > 1]
-    assert several == []
-    assert [str(pin) for pin in pins(lock, python) if not re.fullmatch("==[^*,]+", str(pin.specifier))] == []
-
-
-@pytest.mark.parametrize("lock", LOCKS)
-@pytest.mark.parametrize("python", PYTHONS)
-def test_the_lock_holds_what_we_ask_for(lock, python):
-    versions = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in pins(lock, python)}
+def test_each_package_has_exactly_one_version_and_what_we_ask_for_is_there(lock, python):
+    found = pins(lock, python)
+    assert [name for name, count in Counter(canonicalize_name(pin.name) for pin in found).items() if count > 1] == []
+    assert [str(pin) for pin in found if not re.fullmatch("==[^*,]+", str(pin.specifier))] == []
+    versions = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in found}
     asked = {canonicalize_name(ask.name): ask for ask in map(Requirement, lines(f"{lock}.in"))}
     assert sorted(asked.keys() - versions.keys()) == []
     assert [str(ask) for name, ask in asked.items() if not ask.specifier.contains(versions[name], prereleases=True)] == []
@@ -65,36 +60,24 @@ def test_a_package_has_the_same_version_on_every_python(lock):
     assert [name for name in sorted(shared) if len({each[name] for each in versions}) > 1] == []
 
 
-def test_the_framework_is_in_no_common_file():
-    named = [line for name in ("common.in", "common.txt") for line in lines(name) if line.startswith("paddlepaddle")]
-    assert named == []
-
-
 @pytest.mark.parametrize("device", FRAMEWORKS)
 def test_the_sets_differ_in_the_framework_and_its_index_only(device):
     index = [line for line in lines(f"{device}.txt") if line.startswith("--extra-index-url ")]
     assert [line for line in lines(f"{device}.txt") if line not in index] == ["-r common.txt", FRAMEWORKS[device]]
     assert len(index) == (0 if device == "cpu" else 1)
+    assert [line for name in ("common.in", "common.txt") for line in lines(name) if line.startswith("paddlepaddle")] == []
 
 
-def test_make_venv_accepts_the_pythons_of_the_project(make_venv):
+def test_make_venv_and_conda_users_get_the_same_set_on_the_same_pythons(make_venv):
     accepted = SpecifierSet(re.search('requires-python = "(.*)"', (ROOT / "pyproject.toml").read_text())[1])
-    assert [f"3.{minor}" for minor in range(8, 20) if f"3.{minor}" in accepted] == [
-        ".".join(map(str, version)) for version in sorted(make_venv.SUPPORTED)
-    ]
-
-
-def test_conda_users_get_the_same_set(make_venv):
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
-    python, pip, through_pip = environment["dependencies"]
-    assert tuple(map(int, python.removeprefix("python=").split("."))) in make_venv.SUPPORTED
-    assert pip == "pip"
-    assert through_pip == {"pip": ["-r env/requirements/cpu.txt", "-e ."]}
-
-
-def test_environment_yml_names_the_python_that_the_xpu_wheel_needs(make_venv):
+    supported = [".".join(map(str, version)) for version in sorted(make_venv.SUPPORTED)]
+    assert [f"3.{minor}" for minor in range(8, 20) if f"3.{minor}" in accepted] == supported
+    text = (ROOT / "environment.yml").read_text()
+    python, *rest = yaml.safe_load(text)["dependencies"]
+    assert python.removeprefix("python=") in supported
+    assert rest == ["pip", {"pip": ["-r env/requirements/cpu.txt", "-e ."]}]
     ((major, minor),) = make_venv.SUPPORTED_FOR["xpu"]
-    assert f"xpu.txt and python={major}.{minor}," in (ROOT / "environment.yml").read_text()
+    assert f"xpu.txt and python={major}.{minor}," in text
 
 
 @pytest.mark.parametrize(("device", "python"), [("cpu", "python:3.11"), ("xpu", "py310")])

@@ -33,6 +33,7 @@ LINES = {
     "empty-above": "check.above('empty-above', np.zeros(0), 0, control=-1.0)",
     "one-as-true": "check.true('one-as-true', 1, control=False)",
     "array-as-true": "check.true('array-as-true', np.array(True), control=np.array(False))",
+    "large": "check.equal('large', 2**53 + 1, 2**53, control=1)",
     "one-as-number": "check.equal('one-as-number', {1, 2}, {1, 2}, control={1, 3})",
     "large-beside-a-float": "check.equal('large-beside-a-float', 2**53 + 1, float(2**53), control=1)",
     "bfloat16": "check.close('bfloat16', paddle.ones([2], 'bfloat16'), np.ones(2), atol=1e-3, control=np.zeros(2))",
@@ -63,4 +64,4 @@ def test_the_script_answers_like_the_suite(tmp_path, own_ledger):
     assert done.returncode == 0, done.stderr
     answers = {line[13:].split(":")[0].split(",")[0]: line[:7] for line in done.stdout.splitlines() if line[11:13] == "  "}
     assert {name: answers.get(name) for name in LINES} == {name: "DIFFERS" if name in red else "as expe" for name in LINES}
-    assert {"nan-equal", "empty-lists"} < red and {"right", "about-nan"}.isdisjoint(red)
+    assert {"nan-equal", "empty-lists", "large"} < red and {"right", "about-nan"}.isdisjoint(red)

@@ -17,12 +17,9 @@ def who_am_i(more):
     return int(os.environ["PADDLE_TRAINER_ID"]) + more, os.environ["PADDLE_TRAINERS_NUM"]
 
 
-def test_each_rank_answers_in_its_place():
-    assert ranks.run(who_am_i, 2, 10) == [(10, "2"), (11, "2")]
-
-
-def test_what_a_rank_prints_is_kept():
-    assert ranks.run(who_am_i, 1, 0).printed == ["working\n"]
+def test_each_rank_answers_in_its_place_and_what_it_prints_is_kept():
+    answers = ranks.run(who_am_i, 2, 10)
+    assert (answers, answers.printed) == ([(10, "2"), (11, "2")], ["working\n"] * 2)
 
 
 def test_a_rank_in_a_process_of_its_own_answers_too(tmp_path):
