@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,8 @@ class Killable:
 
     def kill_in_the_middle(self, *options: str, number: int = signal.SIGKILL) -> list[psutil.Process]:
         """Start a run, and kill it while its section `middle` runs; returns the processes of its kernels."""
+        while list(self.temporary.glob(f"{leftovers.PREFIX}*")):  # of a run that was killed before: it goes within a second
+            time.sleep(0.05)
         with subprocess.Popen(self.command(*options), env=self.environment, stderr=subprocess.PIPE) as run:
             reached = os.open(self.middle, os.O_RDONLY | os.O_NONBLOCK)
             try:
