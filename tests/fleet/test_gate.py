@@ -15,8 +15,11 @@ from xpulab.errors import InputError
 from xpulab.fleet.gate import GREEN, RED, UNKNOWN, gate
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=timezone.utc)
-TWO_HOURS_AGO = (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2
-"""Hours before NOW."""
+
+
+def two_hours_ago():
+    """In hours before NOW."""
+    return (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2
 
 
 @pytest.fixture
@@ -133,7 +136,7 @@ def as_json(*arguments):
 
 
 def test_json_says_that_it_is_green_and_how_old(put):
-    verdict = as_json(put(notebook(check()), hours=TWO_HOURS_AGO))
+    verdict = as_json(put(notebook(check()), hours=two_hours_ago()))
     assert (verdict["outcome"], verdict["action"], verdict["problems"], verdict["device"]) == ("green", None, [], "sim")
     assert verdict["age_hours"] == pytest.approx(2, abs=0.1)
 
@@ -141,7 +144,7 @@ def test_json_says_that_it_is_green_and_how_old(put):
 def test_json_has_every_red_check_and_recommends_the_known_remedy(put):
     other = notebook(check("other.sum", "failed"), name="01_other", outcome="failed")
     other["explanations"] = [{"id": "known", "where": "a cell", "cause": "a defect", "remedy": "modprobe kunlun"}]
-    folder = put(RED_NOTEBOOK, other, green=False, outcome="failed", hours=TWO_HOURS_AGO)
+    folder = put(RED_NOTEBOOK, other, green=False, outcome="failed", hours=two_hours_ago())
     verdict = as_json(folder)
     assert [each["check"] for each in verdict["problems"]] == ["demo.product", "other.sum"]
     assert verdict["action"] == verdict["problems"][0]["command"]

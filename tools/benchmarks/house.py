@@ -1,12 +1,12 @@
 """How large the house is: lines and modules of the package, of its core and of the tests, and public names without docstring.
 
-.venv/bin/python tools/benchmarks/house.py [FOLDER]      # FOLDER: another checkout, to compare with
+.venv/bin/python tools/benchmarks/house.py [--of FOLDER]      # FOLDER: another checkout, to compare with
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,4 +48,6 @@ def main(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--of", type=Path, default=Path("."), metavar="FOLDER", help="a checkout; default: this folder")
+    main(parser.parse_args().of)
