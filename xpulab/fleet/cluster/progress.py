@@ -82,7 +82,7 @@ class _Table(Progress):
 
     def _render(self) -> Table:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in self._counts.items()) or "none yet"
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self._counts.items())) or "none yet"
         table.add_row(f"{time.monotonic() - self._started:.0f} s", f"answered: {counts}", f"{len(self._rows)} to go")
         for node, (state, line) in list(self._rows.items())[:_ROWS]:
             table.add_row(escape(node), escape(state), escape(line[:80]))
