@@ -28,13 +28,21 @@ BUILT_FROM = WORK / "built-from"
 """Holds the digest of what the site was built from; missing while it is built, and after a build with warnings."""
 
 CONTENTS = {
-    "I. Ready?": ["notebooks/00_*"],
-    "II. One model": ["notebooks/0[1-6]_*"],
-    "III. Many cards": ["notebooks/0[7-9]_*", "notebooks/1[0-4]_*"],
-    "IV. Underneath": ["notebooks/1[56]_*"],
+    "I. Ready?": ["docs/start.md", "notebooks/00_*", "docs/from-pytorch.md"],
+    "II. One model": ["notebooks/0[1-8]_*"],
+    "III. Many cards": ["notebooks/09_*", "notebooks/1[0-6]_*"],
+    "IV. Underneath": ["notebooks/1[78]_*"],
     "V. Onward": ["notebooks/*"],
     "Guides": ["docs/running.md", "docs/devices.md", "docs/detection.md", "docs/*"],
-    "Reference": ["docs/capabilities.md", "docs/faults.md", "docs/field.md", "docs/performance.md", "docs/xpu-environment.md"],
+    "Reference": [
+        "docs/glossary.md",
+        "docs/capabilities.md",
+        "docs/faults.md",
+        "docs/grids.md",
+        "docs/field.md",
+        "docs/performance.md",
+        "docs/xpu-environment.md",
+    ],
     "Project": ["CONTRIBUTING.md", "CHANGELOG.md"],
 }
 """The groups of the navigation. A page is in the group that names it, else in the first one with a pattern that fits."""

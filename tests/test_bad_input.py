@@ -46,6 +46,7 @@ def no_metadata():
 # what is given, the files it finds, what the message says
 WRONG = {
     "an unknown notebook": (["nope"], {}, ["no notebook 'nope'", "02_sft"]),
+    "a chapter's former number": (["99_checkpoints"], {}, ["renumbered", "06_checkpoints"]),
     "an unknown level": (["--level", "fast"], {}, ["no level 'fast'", "quick or standard"]),
     "an unknown device": (["--device", "tpu"], {}, ["tpu", "xpu, gpu, cpu"]),
     "an xpu that is not there": (["--device", "xpu"], {}, ["/dev/xpu", "paddlepaddle-xpu==3.3.0", "modprobe kunlun"]),
@@ -56,7 +57,7 @@ WRONG = {
     "a seed below 0": (["--seed", "-1"], {}, ["--seed"]),
     "hours at another level than soak": (["--hours", "1"], {}, ["--hours 1", "--level soak"]),
     "no hours": (["--level", "soak", "--hours", "0"], {}, ["--hours 0", "above 0"]),
-    "a soak of notebooks without a check for it": (["16_tensors", "--level", "soak"], {}, ["--check", "sft.*"]),
+    "a soak of notebooks without a check for it": (["18_tensors", "--level", "soak"], {}, ["--check", "sft.*"]),
     "a folder that holds another soak": (
         ["n.ipynb", "--level", "soak", "--device", "cpu", "--check", "demo.good", "--out", "."],
         {"n.ipynb": make(GOOD), "soak.jsonl": ""},

@@ -110,6 +110,14 @@ def test_a_baseline_is_measured_and_stored(tmp_path, monkeypatch):
     assert (stored.level, stored.runs, [entry.value for entry in stored.entries]) == ("quick", 2, [(3.0, 2.0)])
 
 
+def test_lab_gives_its_options_to_jupyterlab(monkeypatch):
+    started = []
+    monkeypatch.setattr("xpulab.warm.kernels.run_command", lambda command, by_default: started.append(command) or 5)
+    done = CliRunner().invoke(cli.app, ["lab", "--no-browser", "--port", "8899"])
+    assert (done.exit_code, started[0][-3:]) == (5, ["--no-browser", "--port", "8899"]), done.output
+    assert str(files.NOTEBOOKS) in started[0]
+
+
 @pytest.mark.parametrize("command", [["xpulab", "lab"], ["xpulab.warm", "jupyter", "lab"]], ids=" ".join)
 def test_jupyterlab_starts_with_the_warm_kernel(tmp_path, command):
     settings = {"ServerApp": {"allow_root": True, "open_browser": False, "ip": "127.0.0.1", "port": 0, "token": "token"}}

@@ -73,7 +73,16 @@ def test_a_forbidden_word_is_found_with_its_line_and_a_word_that_contains_one_is
 def test_a_link_that_leads_nowhere_is_found_with_its_line(project, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# Some `words`: here\n[a](#some-words-here) [b](page.md#x) [c](https://a.b)\n[d](#some) [e](gone.md)\n")
-    assert [(line, text.split()[2]) for _, line, text in project.links(page)] == [(3, "#some"), (3, "gone.md")]
+    assert [(line, text.split()[2]) for _, line, text in project.links(page)] == [
+        (2, "page.md#x"),
+        (3, "#some"),
+        (3, "gone.md"),
+    ]
+
+
+def test_a_link_of_a_chapter_to_a_word_that_the_glossary_lacks_is_found(project):
+    text = "A [rank](../docs/glossary.md#rank)\nhas [none](../docs/glossary.md#no-such-word) of [these](03_lora.ipynb#x)."
+    assert list(project.leads_nowhere(NOTEBOOKS / "02_sft.ipynb", text)) == [(2, "../docs/glossary.md#no-such-word")]
 
 
 BROKEN = {

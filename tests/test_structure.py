@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from graphlib import TopologicalSorter
 
 from xpulab import files
 
 PACKAGE = files.ROOT / "xpulab"
+TEXTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/*.md",
+    "env/**/*.*",
+    "data/*.*",
+    "notebooks/*.ipynb",
+    "tools/**/*.py",
+    "xpulab/**/*.py",
+)
 LAYERS = (
     {"errors", "files", "devices", "child", "records", "sim", "warm"},
     {"doctor", "reference", "pretrained"},
@@ -16,7 +27,7 @@ LAYERS = (
     {"ranks"},
     {"chapters"},
     {"harness", "operators"},
-    {"faults"},
+    {"faults", "soak"},
     {"fleet"},
     {"upstream"},
     {"cli", "__main__"},
@@ -24,7 +35,7 @@ LAYERS = (
 """The rooms, each layer imports only from those before it and from its own; CONTRIBUTING.md draws them."""
 INSIDE = {"checks", "chapters", "ranks", "reference"}
 """The packages that run inside the kernel."""
-OUTSIDE = {"harness", "faults", "fleet", "cli"}
+OUTSIDE = {"harness", "faults", "soak", "fleet", "cli"}
 """What runs outside of it: only the executed notebook passes from one side to the other."""
 
 
@@ -96,6 +107,19 @@ def test_nothing_that_is_shipped_reads_from_the_tests():
         for name, path in modules().items()
     }
     assert {name for name, texts in strings.items() if any(text == "tests" or "tests/" in text for text in texts)} == set()
+
+
+def test_chapters_are_named_with_their_present_numbers():
+    named = re.compile(rf"\b(\d\d)_({'|'.join(files.chapters())})\b")
+    labelled = re.compile(rf"\[(\d\d)[^\]\[]*\]\([./a-z]*(\d\d)_({'|'.join(files.chapters())})\.ipynb")
+    texts = [path for pattern in TEXTS for path in files.ROOT.glob(pattern)]
+    wrong = []
+    for path in texts:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        wrong += [(path.name, found[0]) for found in named.finditer(text) if files.present_name(found[0]) != found[0]]
+        wrong += [(path.name, found[0]) for found in labelled.finditer(text) if found[1] != found[2]]
+    assert len(texts) > 400
+    assert wrong == []
 
 
 def is_short_text(node):

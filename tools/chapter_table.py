@@ -26,7 +26,7 @@ from xpulab.records.planned import planned_checks, python_of
 class ChapterSize:
     """How large a chapter is.
 
-    cells, lesson_cells: all cells, and those of the sections before the proof.
+    cells, lesson_cells: all cells but exercises, and those of the sections before the proof. exercise_cells: of exercises.
     words: of its text. code_lines, visible_lines, check_lines: of code, of visible code, of visible code that is a check.
     lesson_words: words of the text above the proof.
     checks, figures: how many there are.
@@ -35,6 +35,7 @@ class ChapterSize:
 
     cells: int
     lesson_cells: int
+    exercise_cells: int
     words: int
     code_lines: int
     visible_lines: int
@@ -55,23 +56,28 @@ def size_of(path: Path) -> ChapterSize:
     """Measure one notebook."""
     notebook = nbformat.read(path, as_version=4)
     sections = read_sections(path, notebook)
-    proof = {index for section in sections if section.part == "proof" for index in section.cells}
+    proof, exercises = (
+        {index for section in sections if section.part == part for index in section.cells} for part in ("proof", "exercise")
+    )
     last = max(index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code")
     proof -= {last}
     lesson = range(sections[0].cells.start, min(proof, default=len(notebook.cells)))
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    code = [cell for index, cell in enumerate(notebook.cells) if cell.cell_type == "code" and index not in exercises]
     visible = [cell for cell in code if not cell.metadata.get("jupyter", {}).get("source_hidden")]
     proof_code = [notebook.cells[index] for index in sorted(proof) if notebook.cells[index].cell_type == "code"]
-    lesson_text = [cell for index, cell in enumerate(notebook.cells) if cell.cell_type == "markdown" and index not in proof]
+    lesson_text = [
+        cell for index, cell in enumerate(notebook.cells) if cell.cell_type == "markdown" and index not in proof | exercises
+    ]
     return ChapterSize(
-        cells=len(notebook.cells),
+        cells=len(notebook.cells) - len(exercises),
         lesson_cells=len(lesson),
+        exercise_cells=len(exercises),
         words=sum(map(_words, (cell for cell in notebook.cells if cell.cell_type == "markdown"))),
         code_lines=sum(len(code_lines(cell.source)) for cell in code),
         visible_lines=sum(len(code_lines(cell.source)) for cell in visible),
         check_lines=sum(len(check_lines(cell.source)) for cell in visible),
         lesson_words=sum(map(_words, lesson_text)),
-        checks=len(planned_checks([cell.source for cell in code], path.name)),
+        checks=len(planned_checks([cell.source for cell in notebook.cells if cell.cell_type == "code"], path.name)),
         figures=json.dumps(notebook).count('"image/png"'),
         longest_lesson_cell=max(len(code_lines(cell.source) - check_lines(cell.source)) for cell in visible),
         longest_proof_cell=max(len(code_lines(cell.source)) for cell in proof_code),

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nbformat
+import publish_grids
 import yaml
 from arrange_notebooks import arrange
 from chapter_table import size_of
@@ -49,10 +50,10 @@ CODE = ("data/schema/*.json", "xpulab/**/*.py", "xpulab/**/*.html", "xpulab/**/*
 NAME_THEM = {"CONTRIBUTING.md", "CHANGELOG.md", "lint_project.py"}
 """The glossary itself, and what was called otherwise before."""
 
-CELLS, LESSON_CELLS, LESSON_LINES, PROOF_LINES = 60, 30, 15, 30
-COPIED_WHOLE = {"14_zero_cost_checkpoints": 28}
+CELLS, LESSON_CELLS, EXERCISE_CELLS, LESSON_LINES, PROOF_LINES = 60, 30, 8, 15, 30
+COPIED_WHOLE = {"16_zero_cost_checkpoints": 28}
 """Lines of a class that a reader copies, so that one cell holds all of it."""
-LESSONS_FIRST = ("02", "03", "04", "07", "08", "09", "10")
+LESSONS_FIRST = ("02", "03", "04", "09", "10", "11", "13")
 """The chapters of whose visible code six tenths must be lesson; of the others' half."""
 
 Finding = tuple[Path, int, str]
@@ -84,16 +85,28 @@ def all_words() -> Iterator[Finding]:
                 yield from words(path, (output.get("text") or data.get("text/plain", "")) + "\n" + data.get("text/html", ""))
 
 
-def links(path: Path) -> Iterator[Finding]:
-    """The links of a Markdown file that lead nowhere, and the files that it names and that are not there."""
-    text = path.read_text(encoding="utf-8")
-    headings = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in re.findall(r"^#+ +(.*)$", text, re.M)}
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings of a Markdown text, as GitHub makes them."""
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in re.findall(r"^#+ +(.*)$", text, re.M)}
+
+
+def leads_nowhere(path: Path, text: str) -> Iterator[tuple[int, str]]:
+    """The line and the target of each link of a Markdown text that leads to no file, or to no heading of a Markdown file."""
     for number, line in enumerate(text.splitlines(), start=1):
         for link in re.findall(r"\]\((?!\w+:)([^)]*)\)", line):
             target, _, anchor = link.partition("#")
-            if not (path.parent / target).exists() if target else anchor not in headings:
-                yield path, number, f"the link {link} leads nowhere"
-        if path.name == "CONTRIBUTING.md":
+            file = path.parent / target if target else path
+            is_page = file.suffix == ".md" and file.is_file()
+            if not file.exists() or (anchor and is_page and anchor not in anchors(file.read_text(encoding="utf-8"))):
+                yield number, link
+
+
+def links(path: Path) -> Iterator[Finding]:
+    """The links of a Markdown file that lead nowhere, and the files that it names and that are not there."""
+    text = path.read_text(encoding="utf-8")
+    yield from ((path, number, f"the link {link} leads nowhere") for number, link in leads_nowhere(path, text))
+    if path.name == "CONTRIBUTING.md":
+        for number, line in enumerate(text.splitlines(), start=1):
             for name in re.findall(r"\b(?:env|tools|data|xpulab|tests)/[\w./]*\w", line):
                 if "NAME" not in name and not (ROOT / name).exists():
                     yield path, number, f"{name} is not there"
@@ -108,6 +121,7 @@ def chapter(path: Path, chapters: list[Path]) -> Iterator[Finding]:
     (parameters,) = [ast.parse(cell.source).body for cell in code if "parameters" in cell.metadata.get("tags", [])]
     size, parts = size_of(path), [section.part for section in read_sections(path, notebook)]
     last_lesson = max(index for index, part in enumerate(parts[:-1]) if part == "lesson")
+    wrong_links = [link for text in texts for _, link in leads_nowhere(NOTEBOOKS / path.name, text)]
     undeclared = [
         cell.source.splitlines()[0]
         for cell in notebook.cells
@@ -118,6 +132,7 @@ def chapter(path: Path, chapters: list[Path]) -> Iterator[Finding]:
     wrong = {
         f"it has more than {CELLS} cells, or its lesson more than {LESSON_CELLS}": size.cells > CELLS
         or size.lesson_cells > LESSON_CELLS,
+        f"its exercises have {size.exercise_cells} cells": size.exercise_cells > EXERCISE_CELLS,
         f"a cell of its lesson has {size.longest_lesson_cell} lines": size.longest_lesson_cell
         > COPIED_WHOLE.get(path.stem, LESSON_LINES),
         f"a cell of its proof has {size.longest_proof_cell} lines": size.longest_proof_cell > PROOF_LINES,
@@ -136,9 +151,7 @@ def chapter(path: Path, chapters: list[Path]) -> Iterator[Finding]:
         "its outputs are not those of one run": [c.execution_count for c in code] != list(range(1, len(code) + 1)),
         "an output is a warning": [output for output in outputs if output.get("name") == "stderr"],
         "an output holds a path": re.findall(r"/(?:home|root|tmp|usr(?!/bin/env)|work)/[\w./-]+", json.dumps(outputs)),
-        "it links to a notebook that is not there": [
-            link for text in texts for link in re.findall(r"\]\((\w+\.ipynb)\)", text) if not (NOTEBOOKS / link).exists()
-        ],
+        f"links lead nowhere: {wrong_links}": wrong_links,
     }
     yield from ((path, 1, text) for text, is_wrong in wrong.items() if is_wrong)
 
@@ -175,6 +188,8 @@ def findings() -> Iterator[Finding]:
     for path in chapters:
         yield from chapter(path, chapters)
     yield from agreement()
+    if publish_grids.page() != publish_grids.PAGE.read_text(encoding="utf-8"):
+        yield publish_grids.PAGE, 1, "is not what the notebooks show: run tools/publish_grids.py"
 
 
 if __name__ == "__main__":

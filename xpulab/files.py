@@ -35,6 +35,17 @@ def data(*parts: str) -> Path:
     return path
 
 
+def chapters() -> dict[str, str]:
+    """The notebooks by name without number: 03_lora by lora."""
+    return {path.stem.partition("_")[2]: path.stem for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")}
+
+
+def present_name(notebook: str) -> str:
+    """The name that a chapter has today; what was written before chapters were renumbered has other numbers."""
+    number, _, name = notebook.partition("_")
+    return chapters().get(name, notebook) if number.isdecimal() else notebook
+
+
 def load_jsonl(path: Path, fields: tuple[str, ...]) -> list[dict[str, str]]:
     """The rows of a JSON Lines file: each is an object with exactly these fields, each field a string that is not blank.
 

@@ -4,7 +4,8 @@
     python -m paddle.distributed.launch --devices 0,1,2,3 dpo.py config.json # several cards
     python dpo.py config.json --device cpu --max_steps 2                     # the command line replaces arguments of the file
 
-Each line of the two data files is {"question": "...", "chosen": "...", "rejected": "..."}. The arguments have the names of
+Each line of the two data files is {"question": "...", "chosen": "...", "rejected": "..."}. A question is written by the chat
+template of the model's tokenizer; by prompt(), where it has none. The arguments have the names of
 PaddleNLP's own llm/alignment/dpo/run_dpo.py. It needs paddle 3 and paddlenlp 3.0.0b4, whose wheel contains the trainer but not
 the classes of its arguments; these are below.
 """
@@ -82,15 +83,19 @@ def read_rows(path):
     return [json.loads(line) for line in lines if line.strip()]
 
 
-def prompt(question):
-    """What the model reads before it answers."""
-    return f"Question: {question}\nAnswer:"
+def prompt(tokenizer, question):
+    """What the model reads before it answers: by the tokenizer's chat template, or by hand where it has none."""
+    if tokenizer.chat_template is None:
+        return f"Question: {question}\nAnswer:"
+    turns = [{"role": "user", "content": question}]
+    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
 
 
 def encode(row, tokenizer, limits):
     """The question and both answers as one packed sequence."""
     answers = [row["chosen"], row["rejected"]]
-    record = {"src": [prompt(row["question"])], "tgt": [], "response": answers, "sort": [1, 0]}
+    source = row["question"] if tokenizer.chat_template else prompt(tokenizer, row["question"])
+    record = {"src": [source], "tgt": [], "response": answers, "sort": [1, 0]}
     example = preprocess_preference_data(record, tokenizer, limits, SimpleNamespace(flash_mask=False))
     example["attention_mask"] = example["attention_mask"][None]  # one for all heads
     example["response_indexs"] = [example["response_indexs"]]  # a sequence may hold several records
@@ -134,8 +139,9 @@ class History(TrainerCallback):
 def answers(model, tokenizer, questions, at_most=24):
     """The model's answer to each question: greedy search, at most `at_most` tokens."""
     model.eval()
-    prompts = [prompt(question) for question in questions]
-    batch = tokenizer(prompts, padding=True, return_attention_mask=True, return_tensors="pd")
+    prompts = [prompt(tokenizer, question) for question in questions]
+    by_hand = tokenizer.chat_template is None  # a template writes all special tokens itself
+    batch = tokenizer(prompts, padding=True, add_special_tokens=by_hand, return_attention_mask=True, return_tensors="pd")
     tokens, _ = model.generate(
         input_ids=batch["input_ids"],
         attention_mask=batch["attention_mask"],
@@ -151,7 +157,6 @@ def load(source, dtype):
     """A model and its tokenizer, which pads on the left, as generation needs."""
     model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
     tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
-    tokenizer.chat_template = None  # as in run_dpo.py: prompt() is the template
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     return model, tokenizer
 

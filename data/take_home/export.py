@@ -22,9 +22,12 @@ from paddle.static import InputSpec
 from paddlenlp.transformers import AutoModelForCausalLM, AutoTokenizer
 
 
-def prompt(question):
-    """The text that the model reads before it answers: the same as in training."""
-    return f"Question: {question}\nAnswer:"
+def prompt(tokenizer, question):
+    """The text that the model reads before it answers: the same as in training; by hand where there is no chat template."""
+    if tokenizer.chat_template is None:
+        return f"Question: {question}\nAnswer:"
+    turns = [{"role": "user", "content": question}]
+    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
 
 
 def attention(query, config, key, value, mask, output_attentions=False, **others):
@@ -90,7 +93,9 @@ def new_predictor(path, device):
 
 def serve(predictor, tokenizer, questions, at_most=24):
     """The answer to each question: the most likely token each time, until the end token or `at_most` tokens."""
-    batch = tokenizer([*map(prompt, questions)], padding=True, return_attention_mask=True, return_tensors="np")
+    asked = [prompt(tokenizer, question) for question in questions]
+    by_hand = tokenizer.chat_template is None  # a template writes all special tokens itself
+    batch = tokenizer(asked, padding=True, add_special_tokens=by_hand, return_attention_mask=True, return_tensors="np")
     ids, mask, end = batch["input_ids"], batch["attention_mask"], tokenizer.eos_token_id
     start = ids.shape[1]
     for _ in range(at_most):

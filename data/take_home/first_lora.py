@@ -5,8 +5,9 @@
     python -m paddle.distributed.launch --devices 0,1,2,3,4,5,6,7 first_lora.py config.json
 
 config.json: model (a folder that AutoModelForCausalLM loads), data (JSON lines with "question" and "answer"), output_dir,
-steps, batch (rows of a step on each card), learning_rate, rank, dtype ("bfloat16" on XPU and GPU, "float32" on a CPU),
-device and seed. The adapter and the merged model are written into output_dir; --ask loads the merged model and answers.
+steps, batch (rows of a step on each card), learning_rate, rank, first_block (the first block that gets an adapter), dtype
+("bfloat16" on XPU and GPU, "float32" on a CPU), device and seed. The adapter and the merged model are written into output_dir;
+--ask loads the merged model and answers.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import paddle.distributed as dist
+from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.peft import LoRAConfig, LoRAModel
 from paddlenlp.transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -29,27 +31,14 @@ def chat(tokenizer, question):
 
 
 def encode(tokenizer, row):
-    """The tokens of a row, and its labels: for each position the next token, and -100 where the loss must not count."""
+    """A row as an example for training: its tokens, and for each position the next token as label, or -100."""
     turns = [{"role": "user", "content": row["question"]}, {"role": "assistant", "content": row["answer"]}]
     prompt = chat(tokenizer, row["question"])
     text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=False)
     asked = tokenizer(prompt, add_special_tokens=False)["input_ids"]
     answered = tokenizer(text[len(prompt) :].rstrip(), add_special_tokens=False)["input_ids"]  # to its end token
     labels = [-100] * (len(asked) - 1) + answered + [-100]
-    return {"input_ids": asked + answered, "labels": labels}
-
-
-def batch_of(tokenizer, examples):
-    """The examples as arrays [examples, tokens]; shorter ones are padded on the left."""
-    length = max(len(example["labels"]) for example in examples)
-    fill = {"input_ids": tokenizer.pad_token_id, "labels": -100, "attention_mask": 0}
-    arrays = {name: np.full([len(examples), length], value, dtype="int64") for name, value in fill.items()}
-    for row, example in enumerate(examples):
-        start = length - len(example["labels"])
-        arrays["input_ids"][row, start:] = example["input_ids"]
-        arrays["labels"][row, start:] = example["labels"]
-        arrays["attention_mask"][row, start:] = 1
-    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
+    return {"input_ids": asked + answered, "attention_mask": [1] * len(labels), "labels": labels}
 
 
 def loss_of(network, batch):
@@ -61,9 +50,10 @@ def loss_of(network, batch):
     return total / (labels != -100).sum()
 
 
-def add_adapter(network, rank, dtype):
-    """The network with an adapter at each layer of LAYERS; only the adapter trains."""
-    targets = [f".*{layer}.*" for layer in LAYERS]
+def add_adapter(network, rank, first_block, dtype):
+    """The network with an adapter at each layer of LAYERS, from one block on; only the adapter trains."""
+    blocks = "|".join(str(block) for block in range(first_block, network.config.num_hidden_layers))
+    targets = [rf".*layers\.({blocks})\..*{layer}.*" for layer in LAYERS]
     adapted = LoRAModel(network, LoRAConfig(target_modules=targets, r=rank, lora_alpha=2 * rank, dtype=dtype))
     adapted.mark_only_lora_as_trainable()
     return adapted
@@ -75,25 +65,17 @@ def answers(network, tokenizer, questions, at_most):
     network.eval()
     prompts = [chat(tokenizer, question) for question in questions]
     batch = tokenizer(prompts, padding=True, add_special_tokens=False, return_attention_mask=True, return_tensors="pd")
-    tokens, _ = network.generate(
-        input_ids=batch["input_ids"],
-        attention_mask=batch["attention_mask"],
-        max_new_tokens=at_most,
-        decode_strategy="greedy_search",
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
+    end = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    tokens, _ = network.generate(**batch, max_new_tokens=at_most, decode_strategy="greedy_search", **end)
     return [tokenizer.decode(line, skip_special_tokens=True).strip() for line in tokens.tolist()]
 
 
 def batches(examples, size, steps, seed):
     """For each step `size` examples, in a new random order each time that all were used."""
-    chance, waiting = np.random.default_rng(seed), []
-    for _ in range(steps):
-        while len(waiting) < size:
-            waiting += chance.permutation(len(examples)).tolist()
-        chosen, waiting = waiting[:size], waiting[size:]
-        yield [examples[index] for index in chosen]
+    chance = np.random.default_rng(seed)
+    rounds = -(-steps * size // len(examples))
+    order = np.concatenate([chance.permutation(len(examples)) for _ in range(rounds)])
+    return [[examples[index] for index in order[step * size : (step + 1) * size]] for step in range(steps)]
 
 
 def merge(adapted):
@@ -118,17 +100,18 @@ def train(config):
         dist.init_parallel_env()
     tokenizer = AutoTokenizer.from_pretrained(config["model"], padding_side="left")
     network = AutoModelForCausalLM.from_pretrained(config["model"], dtype=config["dtype"])
-    adapted = add_adapter(network, config["rank"], config["dtype"])
+    adapted = add_adapter(network, config["rank"], config["first_block"], config["dtype"])
     learning = [weight for weight in adapted.parameters() if not weight.stop_gradient]
     rates = paddle.optimizer.lr.PolynomialDecay(config["learning_rate"], config["steps"], config["learning_rate"] / 4)
     is_half = config["dtype"] != "float32"
     optimizer = paddle.optimizer.AdamW(rates, parameters=learning, weight_decay=0.0, multi_precision=is_half)
     model = paddle.DataParallel(adapted) if cards > 1 else adapted
     examples = [encode(tokenizer, row) for row in read_rows(config["data"])]
+    collate = DataCollatorForSeq2Seq(tokenizer)
     losses = []
     model.train()
     for chosen in batches(examples, cards * config["batch"], config["steps"], config["seed"]):
-        loss = loss_of(model, batch_of(tokenizer, chosen[card::cards]))
+        loss = loss_of(model, collate(chosen[card::cards]))
         loss.backward()
         optimizer.step()
         rates.step()

@@ -36,19 +36,22 @@ class Options:
     merge_to: str = field(default=None, metadata={"help": "a folder for the merged model"})
 
 
-def prompt(question):
-    """The prompt of a question: the text that the model reads before it answers."""
-    return f"Question: {question}\nAnswer:"
+def prompt(tokenizer, question):
+    """The text that the model reads before it answers: by the tokenizer's chat template, or by hand where it has none."""
+    if tokenizer.chat_template is None:
+        return f"Question: {question}\nAnswer:"
+    turns = [{"role": "user", "content": question}]
+    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
 
 
 def encode(tokenizer, row):
-    """One training example: input_ids, attention_mask and labels, of the same length.
-
-    The labels are shifted: each is the next token. Those within the prompt are -100, which the loss ignores.
-    """
-    asked = tokenizer(prompt(row["question"]))["input_ids"]
-    answered = [*tokenizer(" " + row["answer"], add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-    labels = [*[-100] * (len(asked) - 1), *answered, -100]
+    """One training example: input_ids, attention_mask and labels, lists of the same length."""
+    by_hand = tokenizer.chat_template is None  # a template writes all special tokens, and the line before the answer
+    asked = tokenizer(prompt(tokenizer, row["question"]), add_special_tokens=by_hand)["input_ids"]
+    answer = " " + row["answer"] if by_hand else row["answer"]
+    answered = tokenizer(answer, add_special_tokens=False)["input_ids"]
+    answered = [*answered, tokenizer.eos_token_id]
+    labels = [-100] * (len(asked) - 1) + answered + [-100]
     return {"input_ids": asked + answered, "attention_mask": [1] * len(labels), "labels": labels}
 
 

@@ -133,7 +133,8 @@ def mismatches(state, path):
         sharded = isinstance(tensor, dist.ShardedWeight)
         shape = tensor.global_shape if sharded else tensor.shape
         dtype = tensor.local_tensor.dtype if sharded else tensor.dtype
-        mine, there = f"{dtype} {list(shape)}", metadata.get(name)
+        mine = f"{dtype} {list(shape)}"
+        there = metadata.get(name)
         theirs = f"paddle.{there[0].dtype} {list(there[0].global_shape)}" if there else "not there"
         if mine != theirs:
             found.append(f"{name} is {theirs}, not {mine}")

@@ -86,16 +86,20 @@ def rows_of(data_args, name, tokenizer):
     return kept
 
 
-def prompt(question):
-    """The text that the model reads before it answers."""
-    return f"Question: {question}\nAnswer:"
+def prompt(tokenizer, question):
+    """The text that the model reads before it answers: by the tokenizer's chat template, or by hand where it has none."""
+    if tokenizer.chat_template is None:
+        return f"Question: {question}\nAnswer:"
+    turns = [{"role": "user", "content": question}]
+    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
 
 
 def encode(tokenizer, row):
     """One training example: input_ids, attention_mask and labels, lists of the same length."""
-    asked = tokenizer(prompt(row["question"]))["input_ids"]
-    answered = tokenizer(" " + row["answer"], add_special_tokens=False)["input_ids"]
-    answered = [*answered, tokenizer.eos_token_id]
+    by_hand = tokenizer.chat_template is None  # a template writes all special tokens, and the line before the answer
+    asked = tokenizer(prompt(tokenizer, row["question"]), add_special_tokens=by_hand)["input_ids"]
+    answer = " " + row["answer"] if by_hand else row["answer"]
+    answered = tokenizer(answer, add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
     labels = [-100] * (len(asked) - 1) + answered + [-100]
     return {"input_ids": asked + answered, "attention_mask": [1] * len(labels), "labels": labels}
 
@@ -130,8 +134,9 @@ class Losses(TrainerCallback):
 def answers(network, tokenizer, rows, at_most=24):
     """The answer to the question of each row: the most likely token each time, at most 24."""
     network.eval()
-    asked = [prompt(row["question"]) for row in rows]
-    batch = tokenizer(asked, padding=True, return_attention_mask=True, return_tensors="pd")
+    asked = [prompt(tokenizer, row["question"]) for row in rows]
+    by_hand = tokenizer.chat_template is None
+    batch = tokenizer(asked, padding=True, add_special_tokens=by_hand, return_attention_mask=True, return_tensors="pd")
     tokens, _ = network.generate(
         **batch,
         max_new_tokens=at_most,

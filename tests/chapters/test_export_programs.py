@@ -1,4 +1,4 @@
-"""The committed programs of chapter 17, and formulas whose results are not finite or one step apart."""
+"""The committed programs of chapter 08, and formulas whose results are not finite or one step apart."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def change(path, **values):
 
 def logits(network):
     network.eval()
-    tokens = models.new_tokenizer(ORIGIN)(models.prompt(QUESTION))["input_ids"]
+    tokens = models.new_tokenizer(ORIGIN)(models.prompt_by_hand(QUESTION))["input_ids"]
     with paddle.no_grad():
         found = network(paddle.to_tensor([tokens]))
     return (found[0] if isinstance(found, tuple) else found).numpy()
@@ -186,7 +186,7 @@ def whole(folder):
     return folder
 
 
-TEXT = f"{models.prompt(QUESTION)} <|im_end|>"
+TEXT = f"{models.prompt_by_hand(QUESTION)} <|im_end|>"
 
 
 @pytest.mark.parametrize("kind", ["PreTrainedTokenizerFast", "GPT2Tokenizer", "Qwen2Tokenizer", "TokenizersBackend", None])

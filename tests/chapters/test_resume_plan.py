@@ -1,4 +1,4 @@
-"""How chapter 05 trains and resumes a model follows from its size."""
+"""How chapter 06 trains and resumes a model follows from its size."""
 
 from __future__ import annotations
 

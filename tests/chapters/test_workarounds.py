@@ -138,11 +138,6 @@ def test_two_ranks_of_a_cpu_load_a_checkpoint_only_with_the_workaround(run):
     assert "[True, True]" in done.stdout.splitlines(), done.stderr
 
 
-def test_summands_become_rows_on_a_cpu_only_with_the_workaround(run):
-    assert "Unimplemented cpu kernel for CReduceScatterOp" in run("scatter_a_sum").stderr
-    assert last_line(run("scatter_a_sum", "reduce_before_scattering")) == "[[21.0], [41.0]]"
-
-
 def test_loading_a_checkpoint_writes_a_log_only_without_the_workaround(run):
     without, with_it = run("load_alone"), run("load_alone", "silence_checkpoint_log")
     assert "INFO" in without.stdout + without.stderr

@@ -1,4 +1,4 @@
-"""env/validate.sh and env/test.sh create the environment and forward arguments and exit codes, from any folder."""
+"""env/validate.sh, env/lab.sh and env/test.sh create the environment and forward arguments and exit codes, from any folder."""
 
 from __future__ import annotations
 
@@ -140,6 +140,36 @@ def test_validate_makes_the_environment_of_the_named_device(scripts, named):
     code, reached, printed = run(scripts, "validate.sh", *named)
     assert (code, reached) == (2, None)
     assert "no xpu on this machine" in printed
+
+
+@pytest.mark.parametrize(
+    ("given", "device", "reached"),
+    [
+        ([], "cpu", ["lab"]),
+        (["--no-browser", "--port", "8899"], "cpu", ["lab", "--no-browser", "--port", "8899"]),
+        (["--no-model", "--device", "cpu", "--no-browser"], "cpu", ["lab", "--no-browser"]),
+        (["--device=cpu", "--", "--no-model"], "cpu", ["lab", "--no-model"]),
+    ],
+)
+def test_lab_makes_the_environment_runs_no_chapter_and_opens_jupyterlab(scripts, given, device, reached):
+    code, started, _ = run(scripts, "lab.sh", *given)
+    assert (code, started["arguments"]) == (7, reached)
+    assert json.loads((scripts.venv / "xpulab.json").read_text())["device"] == device
+    assert run(scripts, "lab.sh", *given)[2] == ""
+
+
+def test_lab_fetches_the_model_unless_asked_not_to_and_stops_when_that_is_interrupted(scripts):
+    run(scripts, "lab.sh", "--no-model")
+    assert run(scripts, "lab.sh", EXIT_CODE_OF_MODEL="130")[:2] == (130, None)
+    assert run(scripts, "lab.sh", EXIT_CODE_OF_MODEL="1")[1]["arguments"] == ["lab"]
+    assert run(scripts, "lab.sh", "--no-model", EXIT_CODE_OF_MODEL="130")[1]["arguments"] == ["lab"]
+
+
+def test_lab_makes_nothing_for_a_card_that_is_lost(scripts):
+    scripts.card()
+    code, started, printed = run(scripts, "lab.sh")
+    assert (code, started, scripts.venv.exists()) == (2, None, False)
+    assert "0000:03:00.0" in printed and "Traceback" not in printed
 
 
 def test_test_runs_pytest_in_the_repository_on_several_processes(scripts):

@@ -37,6 +37,13 @@ def test_what_was_measured_is_known_to_the_next_run_and_half_of_it_stays(chapter
         assert (times.seconds(plan), times.peak_bytes(plan)) == (known, 800 * MIB)
 
 
+def test_times_of_a_chapter_stay_when_it_gets_another_number(chapter, kept):
+    MeasuredTimes("cpu", "quick", kept).note(chapter("05_one"), 10.0, 800 * MIB)
+    (files.NOTEBOOKS / "05_one.ipynb").unlink()
+    renumbered = chapter("06_one")
+    assert MeasuredTimes("cpu", "quick", kept).seconds(renumbered) == 10.0
+
+
 @pytest.mark.parametrize(("device", "level"), [("sim", "quick"), ("cpu", "smoke")])
 def test_another_device_or_level_has_times_of_its_own(chapter, kept, device, level):
     plan = chapter("one", budget=90)

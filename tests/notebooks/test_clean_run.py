@@ -74,7 +74,7 @@ class TestSimulatedCards:
 
 class TestOrdinaryTools:
     def test_stock_nbval_is_green_on_the_committed_notebook(self, tmp_path):
-        notebook = files.NOTEBOOKS / "10_pipeline.ipynb"  # the shortest
+        notebook = files.NOTEBOOKS / "13_pipeline.ipynb"  # the shortest
         plain = ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, f"--rootdir={tmp_path}"]
         assert "passed" in done([sys.executable, "-m", "pytest", *plain, "--nbval", str(notebook)], tmp_path)
 

@@ -1,4 +1,4 @@
-"""The script that chapter 13 writes saves on some ranks and resumes on others, without xpulab and without the notebook."""
+"""The script that chapter 15 writes saves on some ranks and resumes on others, without xpulab and without the notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xpulab.chapters.shared import take_home
 
 pytestmark = pytest.mark.integration
 
-NOTEBOOK = files.NOTEBOOKS / "13_distributed_checkpoints.ipynb"
+NOTEBOOK = files.NOTEBOOKS / "15_distributed_checkpoints.ipynb"
 SECONDS = 60
 """For one training of at most twelve steps; two ranks take 5 s on an idle machine."""
 ON_TWO = ("-m", "paddle.distributed.launch", "--log_dir", "log")

@@ -1,4 +1,4 @@
-"""The file that chapter 17 gives away exports a model and serves it, without xpulab and without the notebook."""
+"""The file that chapter 08 gives away exports a model and serves it, without xpulab and without the notebook."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_config_is_the_one_of_the_notebook():
-    text = (files.NOTEBOOKS / "17_export.ipynb").read_text(encoding="utf-8")
+    text = (files.NOTEBOOKS / "08_export.ipynb").read_text(encoding="utf-8")
     assert [name for name in CONFIG if f'\\"{name}\\"' not in text] == []
 
 

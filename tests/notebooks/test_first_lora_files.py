@@ -27,6 +27,7 @@ CONFIG = {
     "batch": 4,
     "learning_rate": 1e-2,
     "rank": 4,
+    "first_block": 0,
     "dtype": "float32",
     "seed": 0,
 }

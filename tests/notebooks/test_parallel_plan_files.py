@@ -1,4 +1,4 @@
-"""The training script of 09_parallel_plan, as a reader runs it: without this package, on one process and on two ranks."""
+"""The training script of 11_parallel_plan, as a reader runs it: without this package, on one process and on two ranks."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SECONDS = 1500
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(SECONDS + 60)]
 
-CHAPTERS = ("01_first_lora", "02_sft", "03_lora", "04_dpo", "05_checkpoints")
+CHAPTERS = ("01_first_lora", "02_sft", "03_lora", "04_dpo", "06_checkpoints")
 
 
 @pytest.fixture(scope="module")

@@ -29,14 +29,9 @@ SECONDS = 200
 @pytest.fixture
 def home(tmp_path):
     """The folder that the chapter's own cells write, with the settings of level quick."""
-    from paddlenlp.transformers import AutoConfig
-
-    from xpulab.chapters.shared import models, take_home, training_size
+    from xpulab.chapters.shared import models, take_home
 
     names = {
-        "level": "quick",
-        "learning_rate": None,
-        "size": training_size.choose("sft", AutoConfig.from_pretrained(models.folder_of("tiny-qwen2")), "quick"),
         "seed": 0,
         "model": "tiny-qwen2",
         "folder": models.folder_of("tiny-qwen2"),
@@ -47,7 +42,7 @@ def home(tmp_path):
         **{"json": json, "Path": Path, "tempfile": tempfile, "models": models, "take_home": take_home},
     }
     sources = [cell.source for cell in nbformat.read(NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
-    for first in ("steps, learning_rate = ", "home = Path("):
+    for first in ("settings = {", "home = Path("):
         (source,) = [source for source in sources if source.startswith(first)]
         exec(source, names)
     return names["home"]

@@ -29,7 +29,7 @@ def test_all_of_them_can_be_planned_together():
     assert len(make_plans([], "quick")) == len(NOTEBOOKS) > 0
 
 
-TABLES = {"table", "baseline"}
+TABLES = {"table", "baseline", "grid"}
 ROWS = (COMPARING - TABLES) | {"rate", "losses", "memory"}
 """The methods of a table that compare; its others are named in the test below."""
 

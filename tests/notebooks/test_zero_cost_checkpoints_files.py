@@ -1,4 +1,4 @@
-"""The file that chapter 14 gives away saves in the background and resumes, without xpulab and without the notebook."""
+"""The file that chapter 16 gives away saves in the background and resumes, without xpulab and without the notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch without elements gives follows from two batches; chapter 15 compares Paddle with it."""
+"""What a batch without elements gives follows from two batches; chapter 17 compares Paddle with it."""
 
 from __future__ import annotations
 

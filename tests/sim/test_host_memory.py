@@ -1,6 +1,6 @@
 """Pinned host memory and asynchronous offload are out of a plug-in's reach in Paddle 3.3.1.
 
-Each test fails when a later release changes that: then use it, and remove what chapter 12 skips on simulated cards.
+Each test fails when a later release changes that: then use it, and remove what chapter 05 skips on simulated cards.
 """
 
 from __future__ import annotations

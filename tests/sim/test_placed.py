@@ -19,5 +19,5 @@ def test_lists_of_cut_tensors_are_not_cut_twice(saw):
 
 
 def test_paddle_refuses_a_second_gradient(saw):
-    """When this fails, Paddle accumulates gradients of placed tensors on custom devices: remove the skips of chapter 08."""
+    """When this fails, Paddle accumulates gradients of placed tensors on custom devices: remove the skips of chapter 10."""
     assert all("DistTensor doesn't support custom device" in of_rank["second_gradient"] for of_rank in saw)

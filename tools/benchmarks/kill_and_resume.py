@@ -1,6 +1,6 @@
 """Kill `xpulab run` at random moments, resume it, and see that nothing is lost and nothing stays behind.
 
-    python tools/benchmarks/kill_and_resume.py --moments 50 -- 07_collectives 12_memory --device sim --cards 2 --level smoke
+    python tools/benchmarks/kill_and_resume.py --moments 50 -- 09_collectives 05_memory --device sim --cards 2 --level smoke
 
 What follows -- are arguments of `xpulab run`. Each round starts a run, kills it with SIGKILL at a random moment, kills every
 third one again while it resumes, and resumes it to its end. It reports how long the processes of the killed run lived, what

@@ -33,9 +33,9 @@ AFTERWARDS = 1.15
 """A good schedule needs at most this many times the larger of the longest chapter and the work divided by the cores."""
 
 MEASURED = {
-    "00": (2.8, 2.8), "01": (20.0, 34.0), "02": (10.2, 10.4), "03": (14.1, 14.0), "04": (14.1, 13.8), "05": (11.5, 15.9),
-    "06": (9.9, 14.6), "07": (20.0, 11.0), "08": (20.0, 14.0), "09": (3.3, 4.0), "10": (8.2, 5.4), "11": (8.0, 5.5),
-    "12": (8.4, 7.4), "13": (20.0, 12.0), "14": (2.8, 2.0), "15": (7.0, 7.1), "16": (5.4, 6.5), "17": (6.8, 6.9),
+    "00": (2.8, 2.8), "01": (20.0, 34.0), "02": (10.2, 10.4), "03": (14.1, 14.0), "04": (14.1, 13.8), "05": (8.4, 7.4),
+    "06": (11.5, 15.9), "07": (9.9, 14.6), "08": (6.8, 6.9), "09": (20.0, 11.0), "10": (20.0, 14.0), "11": (3.3, 4.0),
+    "13": (8.2, 5.4), "14": (8.0, 5.5), "15": (20.0, 12.0), "16": (2.8, 2.0), "17": (7.0, 7.1), "18": (5.4, 6.5),
 }  # fmt: skip
 """Chapters at level quick on 2 idle cores: seconds of the cells alone, processor seconds; the longest as they are to be."""
 
@@ -161,8 +161,8 @@ def main() -> None:
             for factor in (1.0, 1.5, 2.0, 3.0):
                 walls = [_by_load(ordered, cores, factor, seed) for seed in range(asked.seeds)]
                 row.append(f"by load, at most {factor:g} a core: {_mean(walls):6.1f}")
-            walls = [_by_load(ordered, cores, 2.0, seed, frozenset({"00", "02", "07"})) for seed in range(asked.seeds)]
-            row.append(f"2 a core, 00, 02, 07 judge times: {_mean(walls):6.1f}")
+            walls = [_by_load(ordered, cores, 2.0, seed, frozenset({"00", "02", "09"})) for seed in range(asked.seeds)]
+            row.append(f"2 a core, 00, 02, 09 judge times: {_mean(walls):6.1f}")
             for jobs in (cores, cores + 1, 2 * cores):
                 walls = [simulate(ordered, cores, AtATime(jobs), seed, SimulatedMachine(cores)) for seed in range(asked.seeds)]
                 row.append(f"{jobs} at a time: {_mean(walls):6.1f}")

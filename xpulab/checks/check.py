@@ -13,13 +13,15 @@ A check prints one line, the same on every machine. The numbers are in that outp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 from xpulab.checks import compare
 from xpulab.checks.baseline_table import BaselineTable
+from xpulab.checks.grid import Case, Grid
+from xpulab.checks.grid_table import GridTable
 from xpulab.checks.ledger import ledger as ledger  # check.ledger holds what was recorded
 from xpulab.checks.rows import Comparison, close_to, evaluate, value_of, with_known_issue
 from xpulab.checks.shown import show
@@ -146,6 +148,27 @@ def baseline(name: str, *, level: str, conditions: Mapping[str, Any], means: str
     """
     with _recorded(BaselineTable(name, level, conditions), means) as rows:
         yield rows
+
+
+def grid(
+    name: str,
+    grid: Grid,
+    run: Callable[[Sequence[Case]], Sequence[Any]],
+    add_row: Callable[[Table, Case, Any], None],
+    *,
+    level: str,
+    seed: int,
+    means: str,
+) -> None:
+    """One check of a grid's cases at this level; a red case is reduced to the values that matter, and its code is printed.
+
+    run: takes cases, returns for each what was measured, in one process or in one start of ranks. An exception in it ends the
+    check; one that belongs to a case is returned as that case's value, as grid.one_by_one does.
+    add_row: adds one row, named case.name, for a case and its value.
+    """
+    rows = GridTable(name, grid, run, add_row)
+    with _recorded(rows, means):
+        rows.fill(grid.cases(level, seed))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from xpulab.checks import compare
 from xpulab.checks.compare import Finding
 from xpulab.checks.digest import digest_of
 from xpulab.checks.ledger import ledger
-from xpulab.records.known_issues import known_issue
+from xpulab.records.known_issues import KnownIssue, known_issue
 from xpulab.records.record import Row
 
 Comparison = Callable[[Any], Finding]
@@ -64,7 +64,11 @@ def _try_control(comparison: Comparison, control: Callable[[], Any]) -> tuple[st
 
 def with_known_issue(row: Row, name: str, case: str | None) -> Row:
     """The row with outcome known or fixed where the check (or this case of it) is a listed known issue; else unchanged."""
-    issue = known_issue(name, ledger.device, case)
+    return known_or_fixed(row, known_issue(name, ledger.device, case))
+
+
+def known_or_fixed(row: Row, issue: KnownIssue | None) -> Row:
+    """The row as the issue, if there is one, makes it: known where it failed, fixed where it passed."""
     if issue is None or row.outcome not in ("passed", "failed"):
         return row
     if row.outcome == "failed":

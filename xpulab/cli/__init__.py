@@ -14,6 +14,7 @@ from xpulab.cli import doctor as doctor
 from xpulab.cli import shapes as shapes
 from xpulab.cli import selftest as selftest
 from xpulab.cli import baseline as baseline
+from xpulab.cli import exercise as exercise
 from xpulab.cli import model as model
 from xpulab.cli import lab as lab
 

@@ -9,14 +9,15 @@ import typer
 from xpulab.cli.app import command
 
 
-@command()
-def lab() -> None:
+@command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
     """Open JupyterLab on the notebooks, whose kernels start warm: their first cell answers within a second.
 
-    `xpulab run` in a terminal of this JupyterLab uses the same warm process.
+    Other options, such as --no-browser --port 8888, go to JupyterLab.
+    `xpulab run` in one of its terminals uses the same warm process.
     """
     from xpulab import files
     from xpulab.warm import kernels
 
-    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", str(files.NOTEBOOKS)]
+    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", str(files.NOTEBOOKS), *context.args]
     raise typer.Exit(kernels.run_command(command, by_default=True))

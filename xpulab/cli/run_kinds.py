@@ -54,7 +54,7 @@ class Asked:
     def plans(self) -> list[Plan]:
         """What runs. Raises InputError when it cannot, before anything runs."""
         from xpulab.harness.plan import make_plans
-        from xpulab.harness.soak.selection import check_hours, make_soak_plans
+        from xpulab.soak.selection import check_hours, make_soak_plans
 
         check_hours(self.hours, self.level)
         if self.is_soak:
@@ -83,8 +83,8 @@ def start(asked: Asked) -> int:
         from rich.console import Console
 
         from xpulab.harness.execute import Target
-        from xpulab.harness.soak.selection import ROUND_LEVEL
         from xpulab.records import baselines
+        from xpulab.soak.selection import ROUND_LEVEL
 
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
         level = ROUND_LEVEL if asked.is_soak else asked.level
@@ -129,7 +129,7 @@ def _refused(asked: Asked, lost: Lost) -> int:
 
 
 def _soak(asked: Asked, target: Target, console: Console) -> int:
-    from xpulab.harness.soak.loop import Soak, run_soak
+    from xpulab.soak.loop import Soak, run_soak
 
     jobs = _fixed_jobs(asked, target)
     return run_soak(Soak(tuple(asked.plans), target, jobs, asked.hours, chosen.folder(asked.out), asked.cold), console)
@@ -190,7 +190,7 @@ def _check_options(is_soak: bool, prove: bool, bundle: Path | None) -> None:
 
 def _refused_soak(result: Result, plans: Sequence[Plan], hours: float | None) -> None:
     """Write what programs read of a soak beside the reports of its run, of which nothing ran. hours: as they were asked for."""
-    from xpulab.harness.soak.report import Summary, files_of_refused
+    from xpulab.soak.report import Summary, files_of_refused
 
     summary = Summary(result.target, tuple(plans), (), 0.0, hours, False, result.folder, None, result.lost)
     for name, text in files_of_refused(summary).items():

@@ -15,6 +15,7 @@ from typing import Any
 
 from xpulab.devices import DEVICES
 from xpulab.errors import InputError
+from xpulab.files import present_name
 from xpulab.fleet import bundle
 from xpulab.records.record import OUTCOMES
 
@@ -125,6 +126,8 @@ class Reader:
         try:
             result = self._decoder.decode(content.decode("utf-8"))
             _require_fields(result)
+            for notebook in result["notebooks"]:
+                notebook["name"] = present_name(notebook["name"])
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise InputError(f"{path}: not what `xpulab run` writes: {error!r}; leave it out, or run it again") from error
         return Run(name or node or _name_of(path), path, result)

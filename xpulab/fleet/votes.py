@@ -16,7 +16,7 @@ from typing import Any
 
 from xpulab.fleet.finding import place
 from xpulab.fleet.runs import Run
-from xpulab.harness.soak.selection import selection
+from xpulab.soak.selection import selection
 
 NEEDED = 3
 """So few nodes at least must have measured a value for a majority."""

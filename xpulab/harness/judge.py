@@ -40,7 +40,7 @@ _ADDED_BY_PAPERMILL = {"injected-parameters", "papermill-error-cell-tag"}
 class Group:
     """The checks of one section of a notebook.
 
-    title: the section's heading. part: "lesson" or "proof". checks: the names of its checks, in reading order.
+    title: the section's heading. part: "lesson", "proof" or "exercise". checks: the names of its checks, in reading order.
     """
 
     title: str

@@ -91,7 +91,7 @@ def _entries(stored: object) -> dict[str, Measured]:
         with contextlib.suppress(TypeError, ValueError, KeyError, OverflowError):
             seconds, peak = float(entry["seconds"]), int(entry["peak_bytes"])
             if math.isfinite(seconds) and seconds > 0 and peak > 0:
-                known[name] = Measured(seconds, peak)
+                known[files.present_name(name)] = Measured(seconds, peak)
     return known
 
 

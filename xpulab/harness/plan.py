@@ -184,6 +184,8 @@ def _matching(given: str) -> list[Path]:
             found = [folder / name for name in sorted(glob.glob(pattern, root_dir=folder))]
             if notebooks := [path.resolve() for path in found if path.suffix == ".ipynb"]:
                 return notebooks
+    if (renamed := files.present_name(given)) != given:
+        raise InputError(f"no notebook {given!r}: chapters were renumbered, and it is {renamed} now")
     known = ", ".join(path.stem for path in chapters)
     raise InputError(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or 'none'}")
 

@@ -43,7 +43,7 @@ class Section:
 
     name: unique in the notebook. title: the text of its heading.
     needs: the names of the sections whose names it uses, without those that these need in turn.
-    part: "lesson" or "proof". level: the lowest level at which it runs, one of LEVELS.
+    part: "lesson", "proof" or "exercise". level: the lowest level at which it runs, one of LEVELS.
     cells: the indices of its cells among all cells of the notebook, the heading first.
     judges_times: whether one of its checks compares times or rates, which other work on the machine changes.
     """

@@ -7,8 +7,8 @@ noticed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -31,6 +31,8 @@ class KnownIssue:
     symptom, workaround: sentences.
     reference: where it is documented, or "measured here".
     case: the row of the check, when the check has many; else None.
+    when: of a check that is a grid the cases that may show the defect: by axis the labels of which a case has one; else empty.
+        The case with the first label of each, and the default of every other axis, always runs, and shows it.
     """
 
     id: str
@@ -41,6 +43,11 @@ class KnownIssue:
     reference: str
     workaround: str
     case: str | None = None
+    when: dict[str, list[str]] = field(default_factory=dict)
+
+    def concerns(self, labels: Mapping[str, str]) -> bool:
+        """Whether a case of a grid, with these labels by axis, is one of those with the defect."""
+        return all(labels.get(axis) in wanted for axis, wanted in self.when.items())
 
     def applies(self, device: str) -> bool:
         """Whether the defect was seen on `device` and with the installed versions."""
@@ -65,8 +72,17 @@ def load(path: Path | None = None) -> tuple[KnownIssue, ...]:
 @cache
 def known_issue(check: str, device: str, case: str | None = None) -> KnownIssue | None:
     """The known issue for the check (or this row of it) on this device with the installed versions, or None."""
-    found = (issue for issue in _listed(load) if (issue.check, issue.case) == (check, case) and issue.applies(device))
+    found = (
+        issue
+        for issue in _listed(load)
+        if (issue.check, issue.case) == (check, case) and not issue.when and issue.applies(device)
+    )
     return next(found, None)
+
+
+def known_issues_of_grid(check: str, device: str) -> tuple[KnownIssue, ...]:
+    """The known issues that concern cases of this grid, on this device with the installed versions."""
+    return tuple(issue for issue in _listed(load) if issue.check == check and issue.when and issue.applies(device))
 
 
 @cache

@@ -11,7 +11,7 @@ from itertools import dropwhile, takewhile
 from xpulab.errors import InputError
 
 COMPARING = frozenset(
-    {"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table", "baseline"}
+    {"close", "equal", "bitwise", "below", "above", "between", "finite", "true", "raises", "table", "baseline", "grid"}
 )
 """The methods of `check` that compare something."""
 

@@ -11,7 +11,7 @@ bytes on the card that needs most; all traffic is the bytes that this card sends
 Sources. States: Rajbhandari et al., ZeRO (arXiv 1910.02054), sections 3 and 5. Tensor and pipeline traffic: Narayanan et al.,
 Efficient Large-Scale Language Model Training (arXiv 2104.04473), section 3. Sequence parallelism: Korthikanti et al. (arXiv
 2205.05198), section 4. The tensors that a layer stores were counted in PaddleNLP 3.0.0b4's transformers/llama/modeling.py, and
-chapter 09 compares the result with measured memory.
+chapter 11 compares the result with measured memory.
 """
 
 from __future__ import annotations

@@ -90,7 +90,8 @@ class _Script:
     def name_of(self, found: Definition | External, bound: str) -> str:
         """The name that it has in the script; its definition is added when it is needed for the first time."""
         if isinstance(found, External):
-            if self._taken.setdefault(bound, found.statement) != found.statement:
+            known = self._taken.setdefault(bound, found.statement)
+            if str(known).split(".")[0] != found.statement.split(".")[0]:  # import a and import a.b bind the same name
                 raise CannotFollow(f"{bound} is {found.statement!r} in one place and something else in another")
             self._imports[found.statement] = None
             return bound

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SMOKE = ("07_collectives", "--level", "smoke")
-SLOW = ("07_collectives", "--level", "quick", "--check", "hang.slow")
+SMOKE = ("09_collectives", "--level", "smoke")
+SLOW = ("09_collectives", "--level", "quick", "--check", "hang.slow")
 """The check that measures the ranks of a node against each other is of level quick."""
 
 Inject = Callable[[Any, str], Any]

@@ -110,7 +110,7 @@ def test_a_node_that_lost_its_card_is_red_and_names_it(cluster, tmp_path):
 
 
 def test_ctrl_c_cancels_the_jobs_and_reports_what_came_in(cluster, interrupted, tmp_path):
-    command = [*COMMAND, "run", "07_collectives", "--nodes", "3", "--level", "standard", "--device", "sim", "--cards", "2"]
+    command = [*COMMAND, "run", "09_collectives", "--nodes", "3", "--level", "standard", "--device", "sim", "--cards", "2"]
     command += ["--engine-options", "--comment=lab", "--out", str(tmp_path / "out")]
     code, text, errors = interrupted(command, cluster.environment)
     assert code == 130 and "3 unknown" in text and "interrupted" in errors

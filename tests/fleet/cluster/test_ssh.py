@@ -21,7 +21,7 @@ COMMAND = [
     "xpulab",
     "fleet",
     "run",
-    "07_collectives",
+    "09_collectives",
     "--engine",
     "ssh",
     "--device",

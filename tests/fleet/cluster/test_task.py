@@ -155,7 +155,7 @@ def test_a_bundle_that_was_damaged_on_its_way_is_an_error():
 def test_the_command_on_the_node_ends_when_its_input_is_closed(folders):
     """As when an ssh connection ends: the run has no time limit that matters."""
     command = [sys.executable, "-m", "xpulab", "fleet", "task", "--node", "node7", "--limit", "600", "--end-with-stdin"]
-    command += ["--", "run", "07_collectives", "--level", "standard", "--device", "cpu", "--cards", "2"]
+    command += ["--", "run", "09_collectives", "--level", "standard", "--device", "cpu", "--cards", "2"]
     environ = {**os.environ, SCRATCH: str(folders[0])}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ) as process:
         try:

@@ -57,6 +57,11 @@ def test_a_result_of_an_earlier_version_has_no_digests_and_no_measurements(put):
     assert (read["digest"], read["measurements"]) == (None, None)
 
 
+def test_a_chapter_that_was_renumbered_has_its_present_name(put):
+    (folder,) = put(old={**GREEN, "notebooks": [{**GREEN["notebooks"][0], "name": "99_sft"}]})
+    assert read_run(folder).result["notebooks"][0]["name"] == "02_sft"
+
+
 def test_a_folder_of_runs_and_bundles_stands_for_all_of_them(put, pack, tmp_path):
     put(a=GREEN, b=GREEN)
     pack("c", GREEN, node="node3")

@@ -1,8 +1,10 @@
-"""Small models with the same weights in every process, and their losses and gradients when they are cut over a mesh."""
+"""Gradients and trainings of small models that are cut over a mesh, for the comparison with one process."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,28 +12,15 @@ import paddle
 import paddle.distributed as dist
 import paddle.nn.functional as F
 from paddle import nn
-from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM
-from paddlenlp.transformers.llama.modeling_auto import LlamaForCausalLM3DAuto
+from paddlenlp.trainer import TrainerCallback
 
 from xpulab import ranks
 from xpulab.chapters.auto_parallel.resharding import whole
-from xpulab.chapters.shared import workarounds
 from xpulab.records.refusals import Refusal, refusal
 from xpulab.reference.placement import Shape, ranks_of
 
-HEADS, WIDTH, VOCABULARY, BATCH, LENGTH = 4, 16, 64, 4, 8
-"""Of the attention block and the Llama; samples of a batch, tokens of a sample."""
-
-LLAMA = dict(
-    vocab_size=VOCABULARY,
-    hidden_size=WIDTH,
-    intermediate_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=HEADS,
-    num_key_value_heads=HEADS,
-    max_position_embeddings=32,
-    use_cache=False,
-)
+HEADS, WIDTH, BATCH, LENGTH = 4, 16, 4, 8
+"""Heads and features of the attention block and the two linear layers; samples of a batch, tokens of a sample."""
 
 LEAST = 4e-3
 """The smallest unit of a gradient, as a share of the largest value of all gradients.
@@ -45,17 +34,6 @@ Cut = tuple[str, tuple[str, ...], Shape, str]
 
 Result = tuple[float, Mapping[str, np.ndarray], float]
 """The loss, the gradients by the names of the weights, and which part of the weights a rank holds."""
-
-
-class Linears(nn.Layer):
-    """Two linear layers with biases."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wide, self.narrow = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
-
-    def forward(self, x: Any) -> Any:
-        return self.narrow(F.gelu(self.wide(x)))
 
 
 class Attention(nn.Layer):
@@ -72,92 +50,58 @@ class Attention(nn.Layer):
         return self.o((scores @ v).transpose([0, 2, 1, 3]).reshape([-1, LENGTH, WIDTH]))
 
 
-def new_llama() -> Any:
-    """PaddleNLP's Llama with two layers of width 16."""
-    return LlamaForCausalLM._from_config(LlamaConfig(**LLAMA), dtype="float32")
+@dataclass(frozen=True)
+class Example:
+    """A model that is cut, with what it is tried on.
 
-
-MODELS: dict[str, Callable[[], Any]] = {"linears": Linears, "attention": Attention, "Llama": new_llama}
-
-
-def new_model(name: str, seed: int = 0) -> Any:
-    """One of MODELS with the same weights in every process, of standard deviation 0.5: small ones hide a wrong cut."""
-    model, rng = MODELS[name](), np.random.default_rng(seed)
-    for weight in model.parameters():
-        weight.set_value(rng.normal(0, 0.5, weight.shape).astype("float32"))
-    return model
-
-
-def new_auto_llama(args: Any, seed: int = 0) -> tuple[Any, Any]:
-    """The Llama of new_model as AutoTrainer needs it, with the same weights, and its configuration."""
-    config = LlamaConfig(**LLAMA, tensor_parallel_degree=args.tensor_parallel_degree, pipeline_parallel_degree=1)
-    config.seq_length, config.sequence_parallel = LENGTH, False
-    model, rng = LlamaForCausalLM3DAuto(config), np.random.default_rng(seed)
-    for weight in model.parameters():
-        value = paddle.to_tensor(rng.normal(0, 0.5, weight.shape).astype("float32"))
-        weight._local_value().set_value(dist.shard_tensor(value, weight.process_mesh, weight.placements)._local_value())
-    return model, config
-
-
-def ordered_auto_trainer() -> type:
-    """PaddleNLP's AutoTrainer, but it reads the rows in their order, so that a plain loop can be compared with it.
-
-    It takes `optimizers` with a sharded optimizer too: the stock one refuses them, and asks for the method that is here.
+    new: makes it, with the same weights in every process. loss: of the model, the inputs and the target.
+    batch: inputs and target, the samples first.
     """
-    workarounds.silence_paddlenlp_log()
-    workarounds.restore_distributed_checkpoint()  # on Paddle 3.2 and later the next line fails without it
-    workarounds.reduce_before_scattering()
-    from paddlenlp.trainer.auto_trainer import AutoTrainer
 
-    class InOrder(AutoTrainer):
-        def __init__(self, *given: Any, optimizers: tuple[Any, None], **named: Any) -> None:
-            self._given_optimizer = optimizers[0]
-            super().__init__(*given, **named)
+    new: Callable[[], Any]
+    loss: Callable[[Any, Any, Any], Any]
+    batch: tuple[np.ndarray, np.ndarray]
 
-        def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
-            self.optimizer = self._given_optimizer
-            self.create_scheduler(num_training_steps)
-
-        def _get_train_sampler(self) -> Any:
-            return paddle.io.BatchSampler(self.train_dataset, batch_size=BATCH)
-
-    return InOrder
+    def tensors(self) -> list[Any]:
+        """The batch as tensors."""
+        return [paddle.to_tensor(each) for each in self.batch]
 
 
-def count_forward_passes(model: Any) -> list[int]:
-    """A list whose only item counts the forward passes of the model from now on."""
-    passes = [0]
-    model.register_forward_pre_hook(lambda *_: passes.__setitem__(0, passes[0] + 1))
-    return passes
+def squared_error(model: Any, inputs: Any, target: Any) -> Any:
+    """The mean squared error."""
+    return ((model(inputs) - target) ** 2).mean()
 
 
-def new_batch(name: str, seed: int = 0) -> list[Any]:
-    """The input of a model, and the target."""
-    rng = np.random.default_rng(seed + 1)
-    if name == "Llama":
-        tokens = rng.integers(0, VOCABULARY, [BATCH, LENGTH + 1])
-        return [paddle.to_tensor(tokens[:, :-1]), paddle.to_tensor(tokens[:, 1:])]
-    return [paddle.to_tensor(rng.normal(0, 1, [BATCH, LENGTH, WIDTH]).astype("float32")) for _ in range(2)]
+class ForwardPasses(TrainerCallback):
+    """Counts the forward passes of a training.
+
+    passes: how many there were.
+    """
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
+        model.register_forward_pre_hook(self._count)
+
+    def _count(self, *_: Any) -> None:
+        self.passes += 1
 
 
-def loss_of(name: str, model: Any, inputs: Any, target: Any) -> Any:
-    """Cross entropy of the Llama, mean squared error of the others."""
-    out = model(inputs)
-    if name == "Llama":
-        logits = out[0] if isinstance(out, tuple) else out
-        return F.cross_entropy(logits.reshape([-1, VOCABULARY]), target.reshape([-1]))
-    return ((out - target) ** 2).mean()
-
-
-def uncut_gradients(seed: int = 0) -> dict[str, tuple[float, dict[str, np.ndarray]]]:
+def uncut_gradients(examples: Mapping[str, Example]) -> dict[str, tuple[float, dict[str, np.ndarray]]]:
     """In one process: the loss and the gradients of each model, by its name."""
     found = {}
-    for name in MODELS:
-        model = new_model(name, seed)
-        loss = loss_of(name, model, *new_batch(name, seed))
+    for name, example in examples.items():
+        model = example.new()
+        loss = example.loss(model, *example.tensors())
         loss.backward()
         found[name] = float(loss), {key: weight.grad.numpy() for key, weight in model.named_parameters()}
     return found
+
+
+def cuts_of(examples: Mapping[str, Example], axes: tuple[str, ...], shape: Shape, *interfaces: str) -> list[Cut]:
+    """Each model under each interface, on a mesh of this shape."""
+    return [(interface, axes, shape, name) for interface in interfaces for name in examples]
 
 
 def plan(name: str, sequence_parallel: bool = False) -> dict[str, Any]:
@@ -178,7 +122,9 @@ def plan(name: str, sequence_parallel: bool = False) -> dict[str, Any]:
     return found | {"llama.embed_tokens": dist.ColWiseParallel(gather_output=True)}
 
 
-def cut_gradients(cuts: Sequence[Cut], place: Callable[..., None], seed: int = 0) -> dict[tuple, Result | str]:
+def cut_gradients(
+    cuts: Sequence[Cut], place: Callable[..., None], examples: Mapping[str, Example]
+) -> dict[tuple, Result | str]:
     """On a rank: (interface, axes, model) to what Result says, or Paddle's error message.
 
     place: the function for dist.shard_layer, which the interface "shard_layer" uses; the others use dist.parallelize.
@@ -189,7 +135,7 @@ def cut_gradients(cuts: Sequence[Cut], place: Callable[..., None], seed: int = 0
         ranks.step(f"{interface}, {axes}, {name}")
         mesh = dist.ProcessMesh(ranks_of(shape), dim_names=list(axes))
         dist.auto_parallel.set_mesh(mesh)
-        model = new_model(name, seed)
+        model = examples[name].new()
         size = sum(weight.size for weight in model.parameters())
         if interface == "shard_layer":
             model = dist.shard_layer(model, mesh, place)
@@ -198,8 +144,8 @@ def cut_gradients(cuts: Sequence[Cut], place: Callable[..., None], seed: int = 0
             model = dist.parallelize(model, mesh=mesh, config=config)[0]
         by_samples = [dist.Shard(0) if axis == "dp" else dist.Replicate() for axis in axes]
         try:
-            batch = [dist.shard_tensor(each, mesh, by_samples) for each in new_batch(name, seed)]
-            loss = loss_of(name, model, *batch)
+            batch = [dist.shard_tensor(each, mesh, by_samples) for each in examples[name].tensors()]
+            loss = examples[name].loss(model, *batch)
             loss.backward()
         except NotImplementedError as error:
             found[interface, axes, name] = str(error).split(" (at")[0]
@@ -208,6 +154,10 @@ def cut_gradients(cuts: Sequence[Cut], place: Callable[..., None], seed: int = 0
         held = sum((each._local_value() if each.is_dist() else each).size for each in model.parameters())
         found[interface, axes, name] = float(whole(loss)), gradients, held / size
     return found
+
+
+STAGES = {0: None, 1: dist.ShardingStage1, 2: dist.ShardingStage2, 3: dist.ShardingStage3}
+"""Stages of the sharded optimizer to the class that dist.shard_optimizer takes."""
 
 
 def lacking(device: str, stage: int, micro_batches: int = 1, by_samples: bool = False, divided: bool = True) -> Refusal | None:
@@ -243,7 +193,7 @@ def train_linears(
         for rows in map(paddle.to_tensor, batch):
             if mesh is not None:
                 rows = dist.shard_tensor(rows, mesh, [dist.Shard(0) if by_samples else dist.Replicate()])
-            loss = loss_of("linears", model, rows, rows)
+            loss = squared_error(model, rows, rows)
             (loss / micro_batches if divided else loss).backward()
             losses[-1] += float(whole(loss)) / micro_batches
         optimizer.step()
@@ -257,16 +207,85 @@ def train_linears(
     return found | {"losses": np.array(losses)}, held
 
 
-def data_parallel_gradients(seed: int = 0) -> dict[tuple, Result]:
+def train_at_stages(
+    variants: Sequence[Mapping[str, Any]], new: Callable[[], Any], place: Callable[..., None], **given: Any
+) -> list[Any]:
+    """On a rank: for each variant what train_linears returns, or Paddle's error message.
+
+    variants: "stage" of the sharded optimizer, and arguments of train_linears. new: makes the model.
+    place: the function for dist.shard_layer. given: arguments of train_linears for all variants.
+    """
+    dist.init_parallel_env()
+    found: list[Any] = []
+    for variant in variants:
+        how = {key: value for key, value in variant.items() if key != "stage"}
+        mesh = dist.ProcessMesh(list(range(dist.get_world_size())), dim_names=["dp"])
+        dist.auto_parallel.set_mesh(mesh)
+        model, stage = dist.shard_layer(new(), mesh, place), STAGES[variant["stage"]]
+        optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters())
+        try:
+            sharded = dist.shard_optimizer(
+                optimizer, stage and stage("dp", mesh), gradient_accumulation_steps=how.get("micro_batches", 1)
+            )
+            found.append(train_linears(model, sharded, mesh, **given, **how))
+        except (NotImplementedError, OSError, SystemError) as error:
+            message = re.search(r"\((?:Unimplemented|Fatal)\) (.*?)(?: \(at|$)", str(error), re.MULTILINE)
+            found.append(message[1] if message else str(error))
+    return found
+
+
+def train_in_one_process(new: Callable[[], Any], **how: Any) -> tuple[dict[str, np.ndarray], int]:
+    """What train_linears returns without a mesh."""
+    model = new()
+    return train_linears(model, paddle.optimizer.AdamW(0.01, parameters=model.parameters()), **how)
+
+
+def averaged_gradient(x: np.ndarray, weight: np.ndarray) -> Any:
+    """On a rank: the gradient of the mean square of a linear layer, averaged over the ranks, each of which has its rows."""
+    dist.init_parallel_env()
+    layer: Any = nn.Linear(weight.shape[0], weight.shape[1], bias_attr=False)
+    layer.weight.set_value(weight)
+    rows = np.split(x, dist.get_world_size())[dist.get_rank()]
+    parallel = paddle.DataParallel(layer)  # it averages the gradients as long as it exists
+    (parallel(paddle.to_tensor(rows)) ** 2).mean().backward()
+    return layer.weight.grad.numpy()
+
+
+def cut_loss(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """On a rank: the losses of logits that are cut along the vocabulary, their gradient, how many columns are here."""
+    dist.init_parallel_env()
+    mesh = dist.ProcessMesh([0, 1], dim_names=["mp"])
+    by_column: Any = dist.shard_tensor(
+        paddle.to_tensor(logits, stop_gradient=False), mesh, [dist.Shard(1)], stop_gradient=False
+    )
+    tokens = dist.shard_tensor(paddle.to_tensor(labels), mesh, [dist.Replicate()])
+    losses = F.cross_entropy(by_column, tokens, reduction="none")
+    losses.sum().backward()
+    return whole(losses), whole(by_column.grad), by_column.grad._local_value().shape[1]
+
+
+def cut_embedding(labels: np.ndarray, table: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """On a rank: the embedding of the labels and the gradient of its square, with the table cut by rows and by columns."""
+    dist.init_parallel_env()
+    mesh, found = dist.ProcessMesh([0, 1], dim_names=["mp"]), {}
+    for cut_by, cut in (("rows", dist.Shard(0)), ("columns", dist.Shard(1))):
+        weight = dist.shard_tensor(paddle.to_tensor(table, stop_gradient=False), mesh, [cut], stop_gradient=False)
+        embedded = F.embedding(dist.shard_tensor(paddle.to_tensor(labels), mesh, [dist.Replicate()]), weight)
+        (dist.reshard(embedded, mesh, [dist.Replicate()]) ** 2).sum().backward()
+        found[cut_by] = whole(embedded), whole(weight.grad)
+    return found
+
+
+def data_parallel_gradients(examples: Mapping[str, Example]) -> dict[tuple, Result]:
     """On a rank: as cut_gradients, with paddle.DataParallel, which averages the gradients; each rank reads its own rows."""
     dist.init_parallel_env()
     rank, n = dist.get_rank(), dist.get_world_size()
     found: dict[tuple, Result] = {}
-    for name in MODELS:
-        model = new_model(name, seed)
+    for name, example in examples.items():
+        model = example.new()
         parallel = paddle.DataParallel(model)
-        batch = [each[rank * BATCH // n : (rank + 1) * BATCH // n] for each in new_batch(name, seed)]
-        loss = loss_of(name, parallel, *batch)
+        batch = [each[rank * BATCH // n : (rank + 1) * BATCH // n] for each in example.tensors()]
+        loss = example.loss(parallel, *batch)
         loss.backward()
         dist.all_reduce(loss)
         gradients = {key: weight.grad.numpy() for key, weight in model.named_parameters()}

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 from unittest import mock
 
-from xpulab.chapters.shared.fault import calls, dist, fault, paddle, wrap
+from xpulab.chapters.shared.fault import FILES, calls, dist, fault, paddle, replace_in_file, wrap
 
 API = "paddle.distributed.auto_parallel.api"
 
@@ -82,12 +82,22 @@ def row_bias_on_every_rank(out, self, x):
 )
 def query_columns_shifted(real, data, mesh, placements, *rest, **kwargs):
     """The columns of a cut query weight are shifted by one head."""
-    if any(each.is_shard(1) for each in placements) and data.shape == [16, 16] and not data.stop_gradient:
-        data.set_value(paddle.roll(data, 4, axis=1))
+    if any(each.is_shard(1) for each in placements) and data.shape in ([16, 16], [32, 32]) and not data.stop_gradient:
+        data.set_value(paddle.roll(data, data.shape[1] // 4, axis=1))
     return real(data, mesh, placements, *rest, **kwargs)
 
 
-@fault(where="ranks", detected_by=("shard-optimizer.bytes",), also_on=("sim",), wraps="paddle.distributed:shard_optimizer")
+@fault(
+    where="ranks",
+    detected_by=(
+        "shard-optimizer.bytes",
+        "shard-optimizer.letters",
+        "auto-parallel-config.letters",
+        "shard-optimizer.exercise-moments",
+    ),
+    also_on=("sim",),
+    wraps="paddle.distributed:shard_optimizer",
+)
 def state_not_sharded(real, optimizer, how=None, *rest, **kwargs):
     """The function shard_optimizer leaves the whole state on every rank."""
     return real(optimizer, None, *rest, **kwargs)
@@ -142,7 +152,12 @@ def micro_batches_not_divided() -> None:
 
 @fault(
     where="ranks",
-    detected_by=("auto-parallel-config.trainer",),
+    detected_by=(
+        "auto-parallel-config.trainer",
+        "auto-parallel-config.letters",
+        "auto-parallel-config.pinned",
+        "shard-optimizer.letters",
+    ),
     wraps=("paddle.distributed.auto_parallel.api:reshard", "paddle.distributed:reshard"),
 )
 def gradients_of_other_ranks_not_added(real, tensor, mesh, placements):
@@ -202,7 +217,12 @@ def wrong_row_of_a_cut_embedding(real, x, weight, *args, **kwargs):
     return real((x + 1) % weight.shape[0] if cut else x, weight, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("reshard.first-placements",), wraps="paddle.distributed:shard_tensor")
+@fault(
+    where="ranks",
+    detected_by=("reshard.first-placements", "reshard.exercise-axes"),
+    also_on=("sim",),
+    wraps="paddle.distributed:shard_tensor",
+)
 def parts_of_the_other_rank(real, data, mesh, placements, *rest, **kwargs):
     """The function shard_tensor gives each of two ranks the part of the other one."""
     cut = [each.get_dim() for each in placements if each.is_shard()]
@@ -303,3 +323,9 @@ def batches_declared_whole(result, self, index):
 def only_the_first_axis_is_declared(real, tensor, mesh, placements):
     """The function dtensor_from_local declares a cut along the first axis of the mesh, whichever axis it was given."""
     return real(tensor, mesh, sorted(placements, key=lambda each: each.is_replicated()))
+
+
+@fault(detected_by=("auto-parallel-config.take-home",), breaks=FILES)
+def script_sums_only_what_is_whole() -> None:
+    """The script to take home adds up the summands only where the result is not cut."""
+    replace_in_file("data/take_home/auto_trainer.py", "any(each.is_shard() for each in placements)", "False")

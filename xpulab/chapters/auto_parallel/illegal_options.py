@@ -90,3 +90,10 @@ def answers_to(
             except (AssertionError, AttributeError, ValueError) as error:
                 answers[name] = str(error).splitlines()[0]
     return answers
+
+
+def answers_of_kinds(
+    kinds: Sequence[type[AutoTrainingArguments]], common: Sequence[str]
+) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """On one of two ranks: the answers to ILLEGAL and LEGAL, and those of each class of arguments to PIPELINE."""
+    return answers_to(ILLEGAL | LEGAL, common), [answers_to(PIPELINE, common, kind) for kind in kinds]

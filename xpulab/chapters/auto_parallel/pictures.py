@@ -1,14 +1,14 @@
-"""Pictures of 08_auto_parallel: which rank holds what, what a reshard moves, how two layers are cut."""
+"""Pictures of 10_auto_parallel: which rank holds what, what a reshard moves, how two layers are cut."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab.chapters.shared.figures import arrow, box, diagram, grid_of
+from xpulab.chapters.shared.figures import arrow, box, diagram, grid_of, new_axes
 
 OF_RANK = ("first", "second", "third", "fourth")
 """The tone of what a rank holds, in the order of the ranks."""
@@ -104,38 +104,78 @@ def two_cut_layers(x: np.ndarray, pieces: Sequence[Sequence[np.ndarray]], total:
     plt.show()
 
 
-def who_reads_and_holds_what(shape: tuple[int, int], fitted: Sequence[Sequence[Any]], batch: np.ndarray) -> None:
-    """The mesh as squares, with the rows of the first batch that a rank reads and how much of a weight it holds.
+def who_reads_and_holds_what(
+    shape: tuple[int, int], fitted: Sequence[Sequence[Any]], spelled: Callable[[np.ndarray], str]
+) -> None:
+    """The mesh as squares, with the samples of the first batch that a rank reads, and its columns of a query weight.
 
-    shape: of the mesh, (dp, mp). fitted: for each rank its losses, rows and columns; nothing is drawn when it is empty.
+    shape: of the mesh, (dp, mp). spelled: a sample as text.
+    fitted: for each rank its losses, samples, columns and moments; nothing is drawn when it is empty.
     """
     if not fitted:
         return
-    axes = diagram(26, 3.6 * shape[0] + 1.4, "Along dp ranks read different rows, along mp they hold different columns")
-    for rank, (_, rows, columns) in enumerate(fitted):
+    axes = diagram(26, 4.4 * shape[0] + 1.4, "Along dp ranks read different samples, along mp they hold different columns")
+    for rank, (_, samples, columns, *_) in enumerate(fitted):
         down, across = divmod(rank, shape[1])
-        numbers = [int(np.argwhere((batch == row).all(1))[0, 0]) for row in rows]
-        text = (
-            f"rank {rank}\nreads rows {', '.join(map(str, numbers))} of {len(batch)}\nholds {_size(columns)} of a query weight"
-        )
-        box(axes, 2.6 + across * 11.6, 0.5 + (shape[0] - 1 - down) * 3.6, 11.0, 3.2, text, OF_RANK[rank])
+        x, y = 2.6 + across * 11.6, 0.5 + (shape[0] - 1 - down) * 4.4
+        box(axes, x, y, 11.0, 4.0)
+        axes.text(x + 0.4, y + 3.4, f"rank {rank} reads", ha="left", va="center", fontsize=9)
+        for number, sample in enumerate(samples):
+            box(axes, x + 0.4, y + 2.1 - number * 1.1, 4.2, 0.9, spelled(sample), OF_RANK[down])
+        _cut_weight(axes, x + 7.2, y + 1.2, 2.6, 2.4, across, OF_RANK[2 + across], by_columns=True, parts=shape[1])
+        axes.text(x + 8.5, y + 0.6, f"holds {_size(columns)}", ha="center", va="center", fontsize=8)
         if across == 0:
-            axes.text(0.2, 2.1 + (shape[0] - 1 - down) * 3.6, f"dp = {down}", ha="left", va="center", fontsize=9)
+            axes.text(0.2, y + 2.0, f"dp = {down}", ha="left", va="center", fontsize=9)
         if down == 0:
-            axes.text(8.1 + across * 11.6, 0.5 + shape[0] * 3.6, f"mp = {across}", ha="center", va="bottom", fontsize=9)
+            axes.text(x + 5.5, 0.5 + shape[0] * 4.4, f"mp = {across}", ha="center", va="bottom", fontsize=9)
+    plt.show()
+
+
+def trained_by_auto_trainer(in_one_process: Sequence[float], by_way: Mapping[str, Sequence[Sequence[Any]]]) -> None:
+    """The losses of one process as a line, those of rank 0 of each training as marks on it.
+
+    by_way: for each rank its losses first; a training without ranks is left out.
+    """
+    axes = new_axes()
+    steps = range(1, len(in_one_process) + 1)
+    axes.plot(steps, in_one_process, color="black", linewidth=1, label="one process, the plain loop")
+    for number, (name, of_ranks) in enumerate((name, of_ranks) for name, of_ranks in by_way.items() if of_ranks):
+        every_other = slice(number, None, 2)  # so that marks at the same place do not hide each other
+        style: Any = {
+            "marker": "os"[number % 2],
+            "linestyle": "none",
+            "markersize": 6,
+            "fillstyle": ("none", "full")[number % 2],
+        }
+        shape = " x ".join(map(str, of_ranks[0][1]))
+        label = f"AutoTrainer, {name}: each holds {shape} of a query weight"
+        axes.plot(steps[every_other], of_ranks[0][0][every_other], color="black", label=label, **style)
+    axes.set(
+        xlabel="step", ylabel="loss (nats per letter)", title="Two trainings by AutoTrainer have the losses of one process"
+    )
+    axes.set(yscale="log", ylim=(min(in_one_process) / 8, None))
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
     plt.show()
 
 
 def _cut_weight(
-    axes: plt.Axes, x: float, y: float, width: float, height: float, rank: int, tone: str, by_columns: bool
+    axes: plt.Axes,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    part: int,
+    tone: str,
+    by_columns: bool,
+    parts: int = 2,
 ) -> None:
-    """A weight in two halves, of which this rank holds one."""
-    for half in range(2):
-        filled = tone if half == rank else "plain"
+    """A weight in parts, of which this rank holds one."""
+    for number in range(parts):
+        filled = tone if number == part else "plain"
         if by_columns:
-            box(axes, x + half * width / 2, y, width / 2, height, "", filled)
+            box(axes, x + number * width / parts, y, width / parts, height, "", filled)
         else:
-            box(axes, x, y + (1 - half) * height / 2, width, height / 2, "", filled)
+            box(axes, x, y + (parts - 1 - number) * height / parts, width, height / parts, "", filled)
 
 
 def _size(array: np.ndarray) -> str:

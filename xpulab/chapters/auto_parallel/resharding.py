@@ -1,4 +1,4 @@
-"""What chapter 08 does with single tensors on each rank: reshard every pair, cut unevenly, cut along two axes, read batches."""
+"""What chapter 10 does with single tensors on each rank: reshard every pair, cut unevenly, cut along two axes, read batches."""
 
 from __future__ import annotations
 
@@ -97,6 +97,34 @@ def shard_and_gather(cases: Sequence[tuple[Shape, Kinds, int, bool]]) -> list[tu
         back = dist.reshard(part, mesh, [dist.Replicate()] * len(shape))
         found.append((part._local_value().numpy(), back._local_value().numpy()[:count]))
     return found
+
+
+UNEVEN = (
+    ((4,), ("S0",), 10, False),
+    ((4,), ("S0",), 7, False),
+    ((2, 2), ("S0", "R"), 7, False),
+    ((2, 2), ("R", "S1"), 4, False),
+    ((2, 2), ("S1", "S0"), 7, False),
+)
+PADDED = (((4,), ("S0",), 9, True), ((2, 2), ("S0", "S0"), 7, True))
+CRASHING = (((4,), ("S0",), 9, False), ((2, 2), ("S0", "S0"), 7, False))
+"""Cases of shard_and_gather that work, that work only since rows are appended, and that end a rank."""
+
+
+def gathered_or_zeros(case: tuple[Shape, Kinds, int, bool], device: str) -> np.ndarray:
+    """The gathered rows on rank 0, or zeros when a rank crashed."""
+    try:
+        return ranks.run(shard_and_gather, 4, [case], device=device, time_limit=30)[0][0][1]
+    except ranks.RanksFailed:
+        return np.zeros_like(counted_rows(case[2]))
+
+
+def received_or_zeros(x: np.ndarray, device: str) -> np.ndarray:
+    """What rank 1 holds after a reshard from a mesh of rank 0 to one of rank 1, or zeros when a rank crashed."""
+    try:
+        return ranks.run(to_the_next_mesh, 2, x, device=device, time_limit=30)[1]
+    except ranks.RanksFailed:
+        return np.zeros_like(x)
 
 
 def over_two_axes(shapes: Iterable[Shape], x: np.ndarray) -> dict[tuple[Shape, str], tuple[list[str], np.ndarray]]:

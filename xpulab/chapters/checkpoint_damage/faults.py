@@ -31,7 +31,7 @@ def manifest_not_verified() -> None:
     replace_in_cells("found = checksums(folder)\n", "found = wanted\n")
 
 
-@fault(detected_by=("checkpoint-damage.folders",), breaks=CELLS)
+@fault(detected_by=("checkpoint-damage.folders", "checkpoint-damage.exercise-copy"), breaks=CELLS)
 def folder_not_verified() -> None:
     """A checkpoint is accepted under another checkpoint's name."""
     replace_in_cells("if sealed_as != folder.name:", "if not sealed_as:")

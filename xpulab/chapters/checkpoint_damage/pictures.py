@@ -1,4 +1,4 @@
-"""Pictures of 06_checkpoint_damage: what loading says of a damaged file, and what a crash in a save leaves behind."""
+"""Pictures of 07_checkpoint_damage: what loading says of a damaged file, and what a crash in a save leaves behind."""
 
 from __future__ import annotations
 

@@ -70,7 +70,13 @@ def step_not_restored(_real, state, path):
 
 
 @fault(
-    detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.nested", "resume.loads-the-file"),
+    detected_by=(
+        "checkpoint.pdparams",
+        "checkpoint.safetensors",
+        "checkpoint.nested",
+        "resume.loads-the-file",
+        "checkpoint.exercise-values",
+    ),
     after="paddle:load",
 )
 def load_drops_a_key(state, path, **configs):

@@ -1,4 +1,4 @@
-"""Pictures of 05_checkpoints: files by size, steps of resumed runs that are equal, costs by size."""
+"""Pictures of 06_checkpoints: files by size, steps of resumed runs that are equal, costs by size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How chapter 05 trains, interrupts and resumes a model: all cases of a tiny one, few of a large one, and what these need."""
+"""How chapter 06 trains, interrupts and resumes a model: all cases of a tiny one, few of a large one, and what these need."""
 
 from __future__ import annotations
 

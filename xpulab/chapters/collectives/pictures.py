@@ -1,4 +1,4 @@
-"""Diagrams of 07_collectives: values before and after, the steps of a ring and of a tree, rates, links, waiting ranks."""
+"""Diagrams of 09_collectives: values before and after, the steps of a ring and of a tree, rates, links, waiting ranks."""
 
 from __future__ import annotations
 

@@ -10,7 +10,10 @@ from xpulab.chapters.shared.fault import CELLS, FILES, dist, fault, paddle, repl
 CHECKPOINT = "paddle.distributed.flex_checkpoint"
 
 
-@fault(detected_by=("distributed-checkpoint.state",), wraps="paddle.optimizer:AdamW.sharded_state_dict")
+@fault(
+    detected_by=("distributed-checkpoint.state", "distributed-checkpoint.exercise-tensors"),
+    wraps="paddle.optimizer:AdamW.sharded_state_dict",
+)
 def second_moments_not_listed(real, self, *given, **named):
     """The optimizer's sharded state does not list its second moments."""
     return {name: each for name, each in real(self, *given, **named).items() if "moment2" not in name}

@@ -1,4 +1,4 @@
-"""The pictures of 13_distributed_checkpoints: which rank holds which slice, and the memory that loading needs."""
+"""The pictures of 15_distributed_checkpoints: which rank holds which slice, and the memory that loading needs."""
 
 from __future__ import annotations
 

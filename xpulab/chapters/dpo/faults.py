@@ -60,7 +60,15 @@ def positions_continue(example, *given):
 
 
 @fault(
-    detected_by=("dpo.first-loss", "dpo.losses", "dpo.first-gradients", "dpo.settings"),
+    detected_by=(
+        "dpo.first-loss",
+        "dpo.losses",
+        "dpo.first-gradients",
+        "dpo.settings",
+        "dpo.beta-limits",
+        "dpo.exercise-beta",
+        "dpo.exercise-ipo",
+    ),
     wraps="paddlenlp.trl:DPOCriterion.dpo_loss",
 )
 def beta_ignored(loss, self, *logps):

@@ -1,4 +1,4 @@
-"""Pictures of chapter 04: two runs and their log-probabilities, a packed sequence and its mask, what DPO compares."""
+"""Pictures of chapter 04: the log-probabilities of two runs, a packed sequence and its mask, what DPO compares, and beta."""
 
 from __future__ import annotations
 
@@ -8,30 +8,39 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab.chapters.shared.figures import STYLES, TONES, new_panels
+from xpulab.chapters.shared.figures import STYLES, TONES
 
 _KINDS = ("chosen", "rejected")
 
 
 def runs(logs: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
-    """For each run, a column: the accuracy above, the log-probabilities of both kinds of answers below.
+    """The log-probabilities of both kinds of answers, a panel for each run, all on one scale.
 
     logs: by the run's title what DPOTrainer logged at each step.
     """
-    _, panels = new_panels(2, len(logs), height=2.1)
-    for column, (title, log) in enumerate(logs.items()):
+    _, axes = plt.subplots(1, len(logs), figsize=(7.0, 2.9), sharey=True, layout="constrained", squeeze=True)
+    for panel, (title, log) in zip(np.atleast_1d(axes), logs.items(), strict=True):
         steps = range(1, len(log) + 1)
-        above, below = panels[0, column], panels[1, column]
-        above.plot(steps, [entry["rewards/accuracies"] for entry in log], color="#3a7d44")
-        above.set(ylim=(-0.05, 1.1), title=title)
         for kind, style in zip(_KINDS, STYLES, strict=False):
-            below.plot(steps, [entry[f"logps/{kind}"] for entry in log], label=kind, **style)
-        ends = ", ".join(f"{kind} {log[-1][f'logps/{kind}']:.1f}" for kind in _KINDS)
-        below.set(xlabel="step")
-        below.set_title(f"at the end: {ends}", fontsize=9)
-    panels[0, 0].set_ylabel("accuracy\n(share of pairs)")
-    panels[1, 0].set_ylabel("ln p of an answer (nats)")
-    panels[1, 0].legend(frameon=False)
+            panel.plot(steps, [entry[f"logps/{kind}"] for entry in log], label=kind, **style)
+        panel.set(xlabel="step", title=title)
+    np.atleast_1d(axes)[0].set_ylabel("ln p of an answer (nats)")
+    np.atleast_1d(axes)[0].legend(frameon=False)
+    plt.show()
+
+
+def betas(distances: Mapping[float, Sequence[float]], every: int) -> None:
+    """How far the policy goes from the reference model with each beta: h on held-out pairs, by step.
+
+    distances: by beta, the mean h in nats after each `every` steps; without any there is no figure.
+    """
+    if not distances:
+        return
+    _, panel = plt.subplots(figsize=(5.4, 2.9), layout="constrained")
+    for (beta, values), style in zip(distances.items(), STYLES, strict=False):
+        panel.plot([0, *(every * count for count in range(1, len(values) + 1))], [0.0, *values], label=f"β = {beta:g}", **style)
+    panel.set(xlabel="step", ylabel="h on held-out pairs (nats)", title="A large β keeps the policy near the reference model")
+    panel.legend(frameon=False)
     plt.show()
 
 

@@ -31,6 +31,7 @@ class PreferencePlan(Size):
     pairs, heldout: how many of them are used. taught, teaching_steps: pairs and steps of the start model.
     steps, batch, evaluate_every: of a run. pairs_by_numpy: pairs whose gradients numpy computes.
     learning_rate, warm_up_rate: of preference training and of the start model. lora_steps, kto_steps, few: of short runs.
+    betas: the values that are compared, at three times the rate.
     first_types, learning_types: the loss types whose first loss is measured, and those that learn.
     loss_share: what the last losses stay below, as a share of ln 2. accuracy, accuracy_at_last: what pairs ranked correctly
     exceed after two rates and in the proof. margin, gap: what the rise of the margin, and of ln p(chosen) - ln p(rejected),
@@ -51,6 +52,7 @@ class PreferencePlan(Size):
     lora_steps: int
     kto_steps: int
     few: int
+    betas: tuple[float, ...]
     first_types: tuple[str, ...]
     learning_types: tuple[str, ...]
     loss_share: float
@@ -90,6 +92,11 @@ class PreferencePlan(Size):
             f"{self.steps} steps do not teach a pretrained model to answer word for word; dpo.accuracy and dpo.margin "
             "compare it with its own start"
         )
+
+    @property
+    def why_no_betas(self) -> str:
+        """Why values of beta are not compared with a large model."""
+        return "each value of beta needs one more training of this model; a tiny model shows the effect"
 
     @property
     def why_gradients_once(self) -> str:
@@ -137,6 +144,7 @@ def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
             lora_steps=22 if longer else 5,
             kto_steps=24 if longer else 6,
             few=20 if longer else 4,
+            betas=(0.05, 0.5, 5.0),
             first_types=formulas.LOSS_TYPES,
             learning_types=formulas.LOSS_TYPES if longer else free,
             loss_share=0.75,
@@ -163,6 +171,7 @@ def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
         lora_steps=4,
         kto_steps=3,
         few=3,
+        betas=(),
         first_types=("ipo", "simpo"),
         learning_types=("simpo",),
         loss_share=0.95,

@@ -1,6 +1,6 @@
-"""Answers to questions as ordinary sequences, what numpy computes of them, and a start model that gives both kinds of answers.
+"""Answers to questions as ordinary sequences, their log-probabilities from PaddleNLP and from numpy, and the first gradients.
 
-Chapter 04 compares packed sequences with these, and begins its training with this model.
+Chapter 04 teaches its start model with ordinary sequences, and compares packed ones with them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from typing import Any
 
 import numpy as np
 import paddle
-import paddle.nn.functional as F
+from paddlenlp.trainer import TrainerCallback
 
 from xpulab import reference
 from xpulab.chapters.shared.models import IGNORED, prompt
 from xpulab.chapters.shared.states import distinct
-
-_BATCH = 24
-_REJECTED_WEIGHT = 2.0
 
 
 def unpacked(rows: Sequence[dict[str, str]], key: str, tokenizer: Any) -> dict[str, np.ndarray]:
@@ -25,12 +22,13 @@ def unpacked(rows: Sequence[dict[str, str]], key: str, tokenizer: Any) -> dict[s
 
     key: "chosen" or "rejected". The labels are shifted: each is the next token. Those outside of the answer are IGNORED.
     """
+    by_hand = tokenizer.chat_template is None  # a template writes all special tokens itself
     sequences = []
     for row in rows:
-        asked = tokenizer(prompt(row["question"]))["input_ids"]
-        answered = tokenizer(row[key], add_special_tokens=False)["input_ids"]
-        labels = [*[IGNORED] * (len(asked) - 1), *answered, tokenizer.eos_token_id]
-        sequences.append((asked + answered, [1] * len(labels), labels))
+        asked = tokenizer(prompt(tokenizer, row["question"]), add_special_tokens=by_hand)["input_ids"]
+        answered = tokenizer(ended(row, key, tokenizer), add_special_tokens=False)["input_ids"]
+        labels = [*[IGNORED] * (len(asked) - 1), *answered]
+        sequences.append((asked + answered[:-1], [1] * len(labels), labels))
     longest = max(len(ids) for ids, _, _ in sequences)
     fills = {"input_ids": 0, "attention_mask": 0, "labels": IGNORED}
     return {
@@ -39,31 +37,46 @@ def unpacked(rows: Sequence[dict[str, str]], key: str, tokenizer: Any) -> dict[s
     }
 
 
-def teach_both_answers(model: Any, tokenizer: Any, rows: Sequence[dict[str, str]], rate: float, steps: int = 30) -> None:
-    """Fine-tune the model on both answers of each row; the rejected one has twice the weight and becomes a habit.
-
-    rate: the learning rate of AdamW. A step takes 24 rows, in their order.
-    """
-    optimizer = paddle.optimizer.AdamW(rate, parameters=model.parameters())
-    batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
-    encoded = [{key: unpacked(batch, key, tokenizer) for key in ("chosen", "rejected")} for batch in batches]
-    model.train()
-    for step in range(steps):
-        batch = encoded[step % len(encoded)]
-        loss = _loss(model, batch["chosen"]) + _REJECTED_WEIGHT * _loss(model, batch["rejected"])
-        (loss / (1 + _REJECTED_WEIGHT)).backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-    model.eval()
+def ended(row: Mapping[str, str], key: str, tokenizer: Any) -> str:
+    """An answer and the text that ends it: the end of the turn in the chat template, or the end token where there is none."""
+    if tokenizer.chat_template is None:
+        return row[key] + str(tokenizer.eos_token)
+    turns = [{"role": "user", "content": row["question"]}, {"role": "assistant", "content": row[key]}]
+    whole = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=False)
+    return str(whole).removeprefix(prompt(tokenizer, row["question"]))
 
 
-def _loss(model: Any, batch: dict[str, np.ndarray]) -> paddle.Tensor:
-    """Minus the log-probability of an answer, the mean over the batch."""
-    given = {name: paddle.to_tensor(batch[name]) for name in ("input_ids", "attention_mask")}
-    output = model(**given)
-    scores = output[0] if isinstance(output, tuple) else output
-    of_tokens = F.cross_entropy(scores, paddle.to_tensor(batch["labels"]), ignore_index=IGNORED, reduction="none")
-    return of_tokens.sum() / len(batch["labels"])
+def scores_of(network: Any, batch: Mapping[str, Any]) -> paddle.Tensor:
+    """The network's logits for packed sequences, [batch, length, vocabulary]."""
+    output = network(**{name: batch[name] for name in ("input_ids", "position_ids", "attention_mask")})
+    return output[0] if isinstance(output, tuple) else output
+
+
+def logps_of(criterion: Any, network: Any, batch: Mapping[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """The log-probability of each chosen and of each rejected answer, two tensors of [batch], from DPOCriterion."""
+    labels = (batch["chosen_labels"], batch["rejected_labels"], batch["response_indexs"])
+    chosen, rejected = criterion.dpo_logps(scores_of(network, batch), *labels)[:2]
+    return chosen, rejected
+
+
+@paddle.no_grad()
+def packed_logps_of(criterion: Any, network: Any, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """As logps_of, in eval mode and as arrays of [batch], by "chosen" and "rejected"."""
+    network.eval()
+    chosen, rejected = logps_of(criterion, network, batch)
+    return {"chosen": chosen.numpy(), "rejected": rejected.numpy()}
+
+
+class FirstGradients(TrainerCallback):
+    """Keeps the gradients of the first step: `kept`, tensors by the weights' names."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, paddle.Tensor] = {}
+
+    def on_optimizer_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
+        """Called after the backward pass, before the optimizer."""
+        if not self.kept:
+            self.kept = {name: weight.grad.clone() for name, weight in model.named_parameters()}
 
 
 def exact_weights(network: Any) -> reference.DoublePrecision:

@@ -297,3 +297,12 @@ def written() -> dict[str, Written]:
         digests = {name: digest for each in programs.values() for name, digest in each["sha256"].items()}
         found[content["paddle"]] = Written(folder, {name: each["results"] for name, each in programs.items()}, digests)
     return found
+
+
+def failure_of(call: Callable[[], Any]) -> str:
+    """The kind of error that a call raises; "none" when it raises none."""
+    try:
+        call()
+    except Exception as error:  # of any kind: it comes from Python that was written for eager mode
+        return type(error).__name__
+    return "none"

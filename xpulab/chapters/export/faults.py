@@ -93,6 +93,19 @@ def fractions_of_attributes_lost(full):
     return _in_programs(full, lambda x: float(int(x)) if isinstance(x, float) and math.isfinite(x) else x)
 
 
+@fault(detected_by=("export.exercise-bytes",), after="paddle.jit:save")
+def weights_written_twice(_result, layer, path, *given, **options):
+    """An export writes all weights a second time into their file."""
+    file = Path(f"{path}.pdiparams")
+    file.write_bytes(2 * file.read_bytes())
+
+
+@fault(detected_by=("export.exercise-operators",), wraps="paddle.pir:Value.reshape")
+def a_reshape_copies_first(real, self, *given, **options):
+    """In a program a reshape multiplies its tensor by 1 before."""
+    return real(self * 1.0, *given, **options)
+
+
 @fault(detected_by=("export.operators",), replaces="paddle.nn.functional:gelu")
 def an_operator_that_changes_nothing(real):
     """A program multiplies the result of GELU by 1, which the layer does not."""

@@ -1,4 +1,4 @@
-"""The pictures of 17_export: a program and its weights, and who reads them."""
+"""The pictures of 08_export: a program and its weights, and who reads them."""
 
 from __future__ import annotations
 

@@ -76,10 +76,10 @@ def files_of_half_precision_are_float32(save_file, tensors, *given, **named):
     return save_file(longer, *given, **named)
 
 
-@fault(detected_by=("first-lora.adapter-layers",), after="paddlenlp.peft:LoRAConfig.__post_init__")
+@fault(detected_by=("first-lora.adapter-layers", "first-lora.exercise-rank"), after="paddlenlp.peft:LoRAConfig.__post_init__")
 def adapter_on_the_attention_only(_result, self):
     """The layers of the feed-forward part get no adapter."""
-    self.target_modules = [target for target in self.target_modules if "self_attn" in target or target[2] in "qkvo"]
+    self.target_modules = [target for target in self.target_modules if any(f"{layer}_proj" in target for layer in "qkvo")]
 
 
 @fault(
@@ -118,6 +118,15 @@ def merged_model_is_saved_with_one_old_weight(save, self, folder, *given, state_
 def padding_is_visible(forward, self, *given, attention_mask=None, **named):
     """Attention sees the padding."""
     return forward(self, *given, **named)
+
+
+@fault(
+    detected_by=("first-lora.padding", "first-lora.exercise-padding"), after="paddlenlp.data:DataCollatorForSeq2Seq.__call__"
+)
+def attention_mask_of_a_batch_is_all_ones(batch, self, *given, **named):
+    """The attention mask of a padded batch does not mark the padding."""
+    batch["attention_mask"] = paddle.ones_like(batch["attention_mask"])
+    return batch
 
 
 @fault(detected_by=("first-lora.every-b-moves",), wraps="paddle.optimizer:AdamW.__init__")

@@ -6,42 +6,77 @@ Each draws the numbers that it is given.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab.chapters.shared.figures import STYLES, TONES, box, diagram, new_axes, new_panels
+from xpulab.chapters.shared.figures import STYLES, TONES, arrow, box, diagram, new_axes, new_panels
 
+_BEFORE, _SHOWN, _LONGEST = 3, 14, 7
+"""Of the picture of the labels: tokens of the prompt, tokens in all, letters of one."""
 _LINE = {"color": "#1b4d89", **STYLES[0]}
 
 
-def counted_tokens(labels: Sequence[int]) -> None:
-    """The labels of one example as a bar: those of the prompt are -100, those of the answer count."""
-    total, counted = len(labels), sum(label != -100 for label in labels)
-    axes = diagram(total, 9, f"{total} tokens, and the loss counts {counted} of them")
-    prompt = total - counted
-    box(axes, 0, 2, prompt, 4, f"prompt: {prompt} tokens, label -100", "idle")
-    box(axes, prompt, 2, counted, 4, f"answer: {counted}", "first")
+def counted_tokens(tokenizer: Any, example: Mapping[str, Sequence[int]]) -> None:
+    """The last tokens of a question and the first of its answer above their labels; -100 does not count.
+
+    example: input_ids and labels, of the same length.
+    """
+    total, counted = len(example["labels"]), sum(label != -100 for label in example["labels"])
+    begin = total - counted - _BEFORE
+    shown = slice(begin, begin + _SHOWN)
+    tokens, labels = list(example["input_ids"])[shown], list(example["labels"])[shown]
+    axes = diagram(len(tokens) + 1.9, 5.2, f"{total} tokens, and the loss counts {counted} labels: the answer's")
+    for y, name, numbers in ((3.0, "the model\nreads", tokens), (0.3, "its\nlabel", labels)):
+        axes.text(1.6, y + 0.6, name, ha="right", va="center", fontsize=9)
+        for place, number in enumerate(numbers):
+            answer = place >= _BEFORE if numbers is tokens else number != -100
+            box(axes, 1.8 + place, y, 1, 1.2, _format_token(tokenizer, number), "first" if answer else "idle")
+    for place in range(_BEFORE - 1, len(tokens) - 1):
+        arrow(axes, (1.8 + place + 1.35, 3.0), (1.8 + place + 0.55, 1.5))
+    axes.text(1.8 + _BEFORE / 2, 4.4, "... prompt", ha="center", fontsize=9)
+    axes.text(1.8 + (_BEFORE + len(tokens)) / 2, 4.4, "answer ...", ha="center", fontsize=9)
     plt.show()
 
 
+def _format_token(tokenizer: Any, number: int) -> str:
+    """A token as it fits into a box: -100 as it is, the line break as a sign, long ones cut."""
+    if number == -100:
+        return "-100"
+    text = tokenizer.decode([number], clean_up_tokenization_spaces=False).strip(" ").replace("\n", "\\n")
+    text = text.replace("<|im_end|>", "<end>").replace("<|im_start|>", "<start>").replace("assistant", "assist.")
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "~"
+
+
 def padding_and_packing(lengths: Sequence[int], size: int) -> None:
-    """How many tokens a step computes for nothing: batches of `size` examples in their order, sorted, and packed in a row.
+    """What a step computes, example by example: batches of `size` in their order, sorted, and all packed into one row.
 
     lengths: the tokens of each example.
     """
-    _, panels = new_panels(1, 2, height=2.6)
-    axes = panels[0, 0]
-    counts = np.bincount(lengths)
-    shown = range(min(lengths), max(lengths) + 1)
-    axes.bar(shown, counts[min(lengths) :], color=TONES["first"].fill, edgecolor="#555555")
-    axes.set(xlabel="tokens", ylabel="examples", title="How long the examples are")
-    axes = panels[0, 1]
-    shares = {"in their order": padded_share(lengths, size), "sorted": padded_share(sorted(lengths), size), "packed": 0.0}
-    bars = axes.barh(list(shares), [100 * share for share in shares.values()], color=TONES["second"].fill, edgecolor="#555555")
-    axes.bar_label(bars, fmt="%.0f %%", padding=3)
-    axes.invert_yaxis()
-    axes.set(xlabel="padding, % of the computed tokens", title="What padding costs", xlim=(0, 100))
+    orders = {"in their order": list(lengths), "sorted": sorted(lengths)}
+    _, panels = new_panels(1, 2, height=2.8)
+    for axes, (name, order) in zip(panels[0], orders.items(), strict=True):
+        groups = [order[start : start + size] for start in range(0, len(order), size)]
+        full = [max(group) for group in groups for _ in group]
+        places, numbers = (
+            np.arange(len(order)) + np.repeat(np.arange(len(groups)), [len(group) for group in groups]) * 0.6,
+            order,
+        )
+        style = {"height": 0.85, "edgecolor": "#555555"}
+        axes.barh(places, numbers, color=TONES["first"].fill, label="tokens", **style)
+        left = [whole - number for whole, number in zip(full, numbers, strict=True)]
+        axes.barh(places, left, left=numbers, color="white", hatch="////", label="padding", **style)
+        middles = [places[start : start + size].mean() for start in range(0, len(order), size)]
+        axes.set_yticks(middles, [f"batch {number}" for number in range(1, len(groups) + 1)])
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.set(
+            xlabel="tokens",
+            title=f"{name}: {100 * padded_share(order, size):.0f} % padding; packed: none",
+            xlim=(0, max(order) * 1.02),
+        )
+    panels[0, 1].legend(frameon=True, loc="lower left")
     plt.show()
 
 
@@ -69,6 +104,6 @@ def right_answers(before: Mapping[str, float], after: Mapping[str, float]) -> No
         axes.bar_label(bars, fmt="%.0f %%", padding=3)
     axes.set_yticks(places, list(before))
     axes.invert_yaxis()
-    axes.set(xlabel="right answers, %", title="New facts were learned, some old ones forgotten", xlim=(0, 115))
+    axes.set(xlabel="right answers, %", title="What it learned, and what it kept", xlim=(0, 115))
     axes.legend(frameon=False, loc="lower right")
     plt.show()

@@ -30,6 +30,30 @@ def adamw_does_not_step(_real: Callable[..., Any], self: Any) -> None:
     """The optimizer's step does nothing, so no fact is learned."""
 
 
+@fault(
+    detected_by=(
+        "first-lora.damage-learned",
+        "first-lora.damage",
+        "first-lora.ten-facts",
+        "first-lora.ten-facts-new-wording",
+    ),
+    wraps="paddle.optimizer:AdamW.step",
+    level="standard",
+)
+def steps_of_adamw_are_lost(_real: Callable[..., Any], self: Any) -> None:
+    """The optimizer's step does nothing: a training can neither teach nor damage."""
+
+
+@fault(
+    detected_by=("first-lora.not-forgotten", "first-lora.ten-facts-not-forgotten"),
+    wraps="paddle.optimizer.lr:PolynomialDecay.get_lr",
+    level="standard",
+)
+def learning_rate_is_far_too_high_for_ten_facts(get_lr: Callable[..., Any], self: Any) -> float:
+    """The learning rate is 40 times the one that was asked for, with two facts and with ten."""
+    return 40 * get_lr(self)
+
+
 @fault(detected_by=("first-lora.not-forgotten",), wraps="paddle.optimizer.lr:PolynomialDecay.get_lr")
 def learning_rate_is_far_too_high(get_lr: Callable[..., Any], self: Any) -> float:
     """The learning rate is 40 times the one that was asked for."""
@@ -58,6 +82,7 @@ def answers_of_a_batch_are_in_reverse_order(result: Any, self: Any, *given: Any,
 @fault(
     detected_by=("first-lora.logits-of-transformers", "first-lora.answers-of-transformers", "first-lora.losses-of-peft"),
     wraps="paddlenlp.transformers.llama.modeling:swiglu",
+    level="standard",
 )
 def activation_of_another_model(_real: Callable[..., Any], x: Any, y: Any) -> Any:
     """The feed-forward part has the activation of another model: GELU instead of SiLU."""

@@ -8,7 +8,7 @@ LORA_LINEAR = "paddlenlp.peft.lora.lora_layers:LoRALinear"
 
 
 @fault(
-    detected_by=("lora.trainable-names", "lora.base-is-frozen", "lora.gradients-only-there"),
+    detected_by=("lora.trainable-names", "lora.base-is-frozen", "lora.gradients-only-there", "lora.exercise-size"),
     smoke=("lora.trainable-names", "lora.smoke-base-is-frozen"),
     after="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable",
 )
@@ -19,7 +19,10 @@ def base_weights_train(_result, self):
             weight.stop_gradient = False
 
 
-@fault(detected_by=("lora.merge", "lora.merged-weights", "lora.variants-merge"), wraps=f"{LORA_LINEAR}.get_delta_weight")
+@fault(
+    detected_by=("lora.merge", "lora.merged-weights", "lora.variants-merge", "lora.exercise-scale"),
+    wraps=f"{LORA_LINEAR}.get_delta_weight",
+)
 def merge_without_scale(delta, self, *given):
     """Merging adds the adapter without its scale."""
     return delta(self, *given) / self.scaling
@@ -194,7 +197,7 @@ def full_fine_tuning_trains_only_biases(start, self, *given, model, **named):
     start(self, *given, model=model, **named)
 
 
-@fault(detected_by=("lora.loss-falls",), wraps="paddlenlp.trainer.trainer:get_scheduler")
+@fault(detected_by=("lora.loss-falls", "lora.rank-choice"), wraps="paddlenlp.trainer.trainer:get_scheduler")
 def warm_up_does_not_end(schedule, *given, **named):
     """The learning rate rises through the whole run, to a small part of what was asked for."""
     return schedule(*given, **{**named, "num_warmup_steps": 100 * named["num_training_steps"]})

@@ -10,7 +10,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from xpulab.chapters.shared.figures import STYLES, TONES, box, diagram, new_panels
+from xpulab.chapters.shared.figures import STYLES, TONES, box, curves, diagram, new_panels
 
 QWEN2: dict[str, dict[str, Any]] = {
     "Qwen2-0.5B": {
@@ -43,7 +43,7 @@ def low_rank(inputs: int, outputs: int, rank: int, alpha: int) -> None:
     gap, bottom = 0.2 * outputs, 0.42 * inputs
     width, height = 2 * outputs + rank + 2.6 * gap, inputs + bottom + 0.06 * inputs
     share = rank * (inputs + outputs) / (inputs * outputs)
-    axes = diagram(width, height, f"Two thin matrices: {share:.0%} as many numbers as the weight that they change")
+    axes = diagram(width, height, f"Two thin matrices: {share:.0%} as many parameters as the weight that they change")
     middle = bottom + inputs / 2
     first, second = outputs + gap, outputs + gap + rank + 0.6 * gap
     box(axes, 0, bottom, outputs, inputs, f"W\n{inputs} x {outputs}", "first")
@@ -51,9 +51,9 @@ def low_rank(inputs: int, outputs: int, rank: int, alpha: int) -> None:
     box(axes, first, bottom, rank, inputs, "A", "second")
     axes.text((first + rank + second) / 2, middle, "x", ha="center", va="center", fontsize=11)
     box(axes, second, middle - rank / 2, outputs, rank, "B", "second")
-    _below(axes, outputs / 2, bottom, f"frozen\n{inputs * outputs:,} numbers")
-    _below(axes, first + rank / 2, bottom, f"trains\n{inputs} x {rank}\n{inputs * rank:,} numbers")
-    _below(axes, second + outputs / 2, middle - rank / 2, f"trains\n{rank} x {outputs}\n{rank * outputs:,} numbers")
+    _below(axes, outputs / 2, bottom, f"frozen\n{inputs * outputs:,} parameters")
+    _below(axes, first + rank / 2, bottom, f"trainable\n{inputs} x {rank}\n{inputs * rank:,} parameters")
+    _below(axes, second + outputs / 2, middle - rank / 2, f"trainable\n{rank} x {outputs}\n{rank * outputs:,} parameters")
     plt.show()
 
 
@@ -83,7 +83,7 @@ def adapter_sizes(model: int, adapter: int, rank: int) -> None:
             axes.barh(place, value, 0.36, color=tone.fill, hatch=tone.hatch, edgecolor="#555555", label=label)
             share = f"  ({value / values[0]:.1%} of the model)" if part else ""
             axes.text(value * 1.15, place, f"{value:,}{share}", va="center", fontsize=8)
-    axes.set(xscale="log", xlim=(1e3, 3e12), xlabel="numbers (logarithmic scale)")
+    axes.set(xscale="log", xlim=(1e3, 3e12), xlabel="parameters (logarithmic scale)")
     axes.set_title(f"The larger the model, the smaller the share of an adapter of rank {rank}", fontsize=10)
     axes.set_yticks(range(len(bars)), list(bars))
     axes.invert_yaxis()
@@ -133,6 +133,12 @@ def variants(losses: Mapping[str, Sequence[float]]) -> None:
         panel.axis("off")
     figure.suptitle(f"Each variant (solid) and plain {plain} (dashed)", fontsize=11)
     plt.show()
+
+
+def ranks(losses: Mapping[int, Sequence[float]]) -> None:
+    """The training loss of a few steps for each rank."""
+    series = {f"rank {rank}": values for rank, values in losses.items()}
+    curves(series, x="step", y="loss (nats per token)", title="A higher rank learns faster, with more parameters")
 
 
 def _below(axes: plt.Axes, x: float, y: float, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Llamas of several sizes, and the bytes that their training needs: measured, to compare with the formula of chapter 09.
+"""Llamas of several sizes, and the bytes that their training needs: measured, to compare with the formula.
 
 Memory with half weights and float32 master weights is measured without a step, because the CPU and simulated cards have no
 kernels for one. Nothing here has been run on a GPU or XPU yet.
@@ -10,10 +10,13 @@ from contextlib import nullcontext
 from typing import Any
 
 import paddle
+from paddlenlp.peft import LoRAConfig, LoRAModel
 from paddlenlp.transformers import LlamaForCausalLM
 
 from xpulab.chapters.memory.activation_memory import StepMemory, bytes_of, states_of
+from xpulab.chapters.memory.offloading import Offloader
 from xpulab.chapters.shared.allocated_memory import llama_config
+from xpulab.checks.table import Table
 from xpulab.reference import cost
 
 SIZES = (
@@ -22,6 +25,13 @@ SIZES = (
     (cost.Model(1, 128, 352, 2, 2, 512), 96, 1),
 )
 """Layers, hidden and intermediate size, heads, heads of keys, vocabulary; the length of a sequence; the batch."""
+
+MODELS = {
+    "Qwen2.5 0.5B": cost.Model(24, 896, 4864, heads=14, kv_heads=2, vocabulary=151936, qkv_bias=True, tied=True),
+    "Qwen2.5 7B": cost.Model(28, 3584, 18944, heads=28, kv_heads=4, vocabulary=152064, qkv_bias=True),
+    "Llama-2 70B": cost.Model(80, 8192, 28672, heads=64, kv_heads=8, vocabulary=32000),
+}
+"""The sizes of real models, from their config.json; chapter 11 compares their number of parameters with the published one."""
 
 LENGTH = 8
 """Of a sequence, where no batch is computed."""
@@ -60,7 +70,7 @@ def _kept(network: Any, optimizer: Any, model: cost.Model, length: int, batch: i
 
 
 def formula_of(model: cost.Model, length: int, batch: int, **options: Any) -> cost.Memory:
-    """What the formula of chapter 09 says for plain operators on one card. options: of cost.Training."""
+    """What the formula says for plain operators on one card. options: of cost.Training."""
     training = cost.Training(length, batch, batch, 0, stored=cost.PLAIN, **{"precision": cost.FLOAT32, **options})
     return cost.memory(model, training, cost.Degrees())
 
@@ -76,6 +86,32 @@ def counted_by_hooks(model: cost.Model, length: int, batch: int) -> tuple[int, i
 def allocated_by_forward(model: cost.Model, length: int, batch: int, hooks: Any = None) -> int:
     """Bytes that a forward pass leaves allocated on the device. hooks: for saved tensors, a context, or None."""
     return _left_by_forward(_new(model, length)[0], hooks or nullcontext(), model, length, batch)
+
+
+def rows_of_allocated(rows: Table) -> None:
+    """Rows: a forward pass allocates what the hooks count, and almost nothing with activations on the host."""
+    for model, length, batch in SIZES:
+        case = f"[{batch}, {length}], {model.layers} layers"
+        with_hooks, counted = counted_by_hooks(model, length, batch)
+        largest = 4 * batch * length * max(model.intermediate, model.heads * length)
+        without = allocated_by_forward(model, length, batch)
+        for how, found in (("with hooks", with_hooks), ("without hooks", without)):
+            rows.close(f"{case}, {how}", found / counted, 1.0, atol=0.01, control=1 - largest / counted)
+        mover = Offloader()
+        moving = paddle.autograd.saved_tensors_hooks(mover.to_host, mover.to_device)
+        found = allocated_by_forward(model, length, batch, moving)
+        rows.below(f"{case}, on the host", found / counted, 0.01, control=without / counted)
+
+
+def adapter_in_paddlenlp(model: cost.Model, rank: int) -> tuple[int, int]:
+    """Trainable parameters of LoRA on all matrices of the layers, and the bytes of gradients after a backward pass."""
+    matrices = [f".*{name}_proj.*" for name in ("q", "k", "v", "o", "gate", "up", "down")]
+    network = LoRAModel(_new(model, LENGTH)[0], LoRAConfig(target_modules=matrices, r=rank, lora_alpha=rank))
+    network.mark_only_lora_as_trainable()
+    network.train()
+    _loss(network, model, LENGTH, 1).backward()
+    trainable = sum(int(weight.size) for weight in network.parameters() if not weight.stop_gradient)
+    return trainable, bytes_of(weight.grad for weight in network.parameters())
 
 
 def _left_by_forward(network: Any, hooks: Any, model: cost.Model, length: int, batch: int) -> int:

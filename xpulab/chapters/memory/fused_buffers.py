@@ -20,6 +20,8 @@ import paddle.distributed as dist
 from paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage import ParamStorage
 from paddle.distributed.fleet.utils import tensor_fusion_helper as helper
 
+from xpulab.checks.table import Table
+
 ALIGNMENT = 256
 """Bytes: the slot of each gradient starts at a multiple of it."""
 
@@ -201,6 +203,35 @@ def _slots(tensors: list[Any], storage: Any) -> list[Slot]:
 
 def _bytes(tensor: Any) -> int:
     return int(tensor.size) * tensor.element_size()
+
+
+def rows_of_steps(rows: Table, case: str, found: Steps, expected: Steps) -> None:
+    """Rows: the gradients of each step and the weights are those of gradients that are sent one by one."""
+    for step, values in enumerate(found.gradients):
+        wrong = [value * 2 for value in values]
+        rows.bitwise(f"{case}, gradients of step {step}", values, expected.gradients[step], control=wrong)
+    wrong = [value * 2 for value in found.weights]
+    rows.bitwise(f"{case}, weights", found.weights, expected.weights, control=wrong)
+
+
+def rows_of_slots(rows: Table, case: str, found: Steps) -> None:
+    """Rows: no two slots of a buffer overlap, and none ends behind the buffer."""
+    of_buffers = [*found.slots, *found.weight_slots]  # a buffer of weights is as large as that of their gradients
+    for number, slots in enumerate(of_buffers):
+        size = found.buffer_bytes[number % len(found.slots)]
+        moved = [Slot(slot.start // 2, slot.size) for slot in slots]
+        rows.equal(f"{case}, buffer {number}", overlaps(slots), 0, control=max(1, overlaps(moved)))
+        last = max(slot.start + slot.size for slot in slots)
+        rows.below(f"{case}, buffer {number}, end", last, size + 1, control=last + size)
+
+
+def row_of_overlap(rows: Table, case: str, found: Steps) -> None:
+    """Row: the message of the last layers starts before the first layers' gradients are ready."""
+    order, sizes = [f"{kind} {what}" for kind, what in found.events], found.buffer_bytes
+    ready = [f"ready {number}" for number in range(len(SIZES) - 1, -1, -1)]
+    early, late = ready[: len(SIZES) - FIRST_BUFFER], ready[len(SIZES) - FIRST_BUFFER :]
+    expected = [*early, f"sent {sizes[1]}", *late, f"sent {sizes[0]}"]
+    rows.equal(case, order, expected, control=[*early, *late, f"sent {sizes[1]}", f"sent {sizes[0]}"])
 
 
 def overlaps(slots: list[Slot]) -> int:

@@ -5,6 +5,8 @@
     tensor = offloader.to_device(kept)    # waits for it, and copies back
     print(offloader.how)                  # what the device can do: nothing is left out silently
 
+Chapter 05 shows this class without asynchronous copies.
+
 Paddle 3.3.1 copies asynchronously on a GPU only (paddle.incubate.tensor.manipulation.async_offload). On an XPU and on other
 cards async_offload copies while the program waits; on an XPU async_reload always copies to the first card, as its source shows.
 On a CPU there is no loader, and a second tensor in the same memory takes the place of the copy. The code for GPU and XPU has
@@ -16,11 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import paddle
 from paddle.incubate.tensor import manipulation
+
+from xpulab.chapters.memory.recomputing import WIDTH, Block
 
 ASYNCHRONOUS = "asynchronous copies"
 
@@ -68,7 +73,7 @@ class Offloader:
 
         It must not be written before finish(), or to_device() of this copy. What comes back has the strides of the tensor.
         Paddle 3.3.1 needs that: it gives the memory that a hook for saved tensors returns the strides and the offset of the
-        saved tensor. Source: measured in chapter 12, offload.saved-tensors.
+        saved tensor. Source: measured in chapter 05, offload.saved-tensors.
         """
         axes = axes_of_memory(tensor)
         if axes is None:
@@ -156,6 +161,43 @@ def card_of_reloaded(name: str, number: int) -> int:
     finally:
         paddle.set_device(before)
     return int(str(back.place).rpartition(":")[2].rstrip(")"))
+
+
+OPTIMIZERS: dict[str, tuple[Any, Callable[..., Any]]] = {
+    "AdamW": ("float32", partial(paddle.optimizer.AdamW, 1e-2)),
+    "Momentum": ("float32", partial(paddle.optimizer.Momentum, 1e-2)),
+    "Lamb": ("float32", partial(paddle.optimizer.Lamb, 1e-2)),
+    "Adagrad": ("float32", partial(paddle.optimizer.Adagrad, 1e-2)),
+    "AdamW, bfloat16 with master weights": ("bfloat16", partial(paddle.optimizer.AdamW, 1e-2, multi_precision=True)),
+}
+"""By name the dtype of the weights, and what makes the optimizer of parameters."""
+
+
+def trained(name: str, before: Callable[[Any], None], after: Callable[[Any, int], None], seed: int) -> list[Any]:
+    """The weights of a small block after four steps of one of OPTIMIZERS, in float32.
+
+    before(optimizer): runs before each step of the optimizer. after(optimizer, step): runs behind it.
+    """
+    dtype, new_optimizer = OPTIMIZERS[name]
+    paddle.seed(seed)
+    block = Block().to(dtype=dtype)
+    optimizer = new_optimizer(parameters=block.parameters())
+    for step in range(4):
+        before(optimizer)
+        block(paddle.randn([8, WIDTH]).astype(dtype)).square().mean().backward()
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+        after(optimizer, step)
+    return [weight.astype("float32") for weight in block.parameters()]
+
+
+TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool", "complex64")
+
+
+def bits_of(tensor: Any) -> dict[str, np.ndarray]:
+    """Its values as numpy has them, and its type and shape, for a comparison by bits."""
+    raw = {"values": tensor.numpy().tobytes(), "type and shape": f"{tensor.dtype} {tensor.shape}".encode()}
+    return {name: np.frombuffer(each, np.uint8) for name, each in raw.items()}
 
 
 VIEWS: dict[str, Callable[[Any], Any]] = {

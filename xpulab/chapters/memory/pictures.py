@@ -1,4 +1,4 @@
-"""The pictures of 12_memory: the memory over one step, way by way, and the slots of a fused buffer."""
+"""The pictures of 05_memory: the memory over one step, way by way, and the slots of a fused buffer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 2.0**20
 
 def over_one_step(ways: Mapping[str, Sequence[Sample]], title: str) -> None:
     """A panel for each way: what is on the device, part above part, from the beginning of a step to its end."""
-    figure, axes = plt.subplots(1, len(ways), figsize=(8.0, 3.0), sharey=True, squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(1, len(ways), figsize=(8.0, 3.2), sharey=True, squeeze=False, layout="constrained")
     for panel, (name, samples) in zip(axes[0], ways.items(), strict=True):
         _draw(panel, samples)
         peak = max(each.total for each in samples) / MIB
@@ -28,7 +28,7 @@ def over_one_step(ways: Mapping[str, Sequence[Sample]], title: str) -> None:
         panel.set_xlabel("tensors saved and used, in order")
         panel.set_ylim(bottom=0)
     axes[0][0].set_ylabel("MiB on the device")
-    axes[0][0].legend(loc="upper left", fontsize=7)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.suptitle(title, fontsize=10)
     plt.show()
 
@@ -70,10 +70,21 @@ def slots(buffers: Sequence[Sequence[Slot]], sizes: Sequence[int]) -> None:
 
 
 def costs(peaks: Mapping[str, float], seconds: Mapping[str, float]) -> None:
-    """Points: each way by its peak in bytes and the seconds of a step."""
-    axes = figures.new_axes()
-    for marker, name in zip("osD^vX*", peaks, strict=False):
-        axes.plot(peaks[name] / MIB, 1000 * seconds[name], marker, label=name, markersize=8)
-    axes.set(xlabel="peak of a step / MiB", ylabel="time of a step / ms", title="What each way saves, and what it costs here")
-    axes.legend(fontsize=8)
+    """For each way two bars: its peak in bytes, and the seconds of a step; lines at those of the first way."""
+    _, panels = figures.new_panels(1, 2, height=2.6)
+    sides = (
+        ({name: peak / MIB for name, peak in peaks.items()}, "peak of a step (MiB)", "What each way needs", "first"),
+        ({name: 1000 * seconds[name] for name in peaks}, "time of a step (ms)", "What it costs on this device", "second"),
+    )
+    for axes, (values, label, title, tone) in zip(panels[0], sides, strict=True):
+        fill, hatch = figures.TONES[tone].fill, figures.TONES[tone].hatch
+        axes.barh(range(len(values)), list(values.values()), color=fill, hatch=hatch, edgecolor="#555555", height=0.65)
+        for row, value in enumerate(values.values()):
+            axes.text(value, row, f" {value:.3g}", va="center", fontsize=8)
+        axes.axvline(next(iter(values.values())), color="0.4", linestyle=":", linewidth=1.2)
+        axes.set(xlabel=label, title=title, xlim=(0, 1.2 * max(values.values())))
+        axes.title.set_fontsize(10)
+        axes.set_yticks(range(len(values)), list(values) if tone == "first" else [], fontsize=8)
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
     plt.show()

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import paddle
 
+from xpulab.chapters.shared.device import Device, synchronize
 from xpulab.checks.table import Table
 
 TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
 
 COPIED, COPIES = 1 << 28, 5
 """Bytes of a copy whose time is measured, and how often."""
+
+
+def seconds_of(device: Device, action: Callable[[], Any]) -> float:
+    """The seconds of an action, until the device has finished it."""
+    synchronize(device)
+    start = time.perf_counter()
+    action()
+    synchronize(device)
+    return time.perf_counter() - start
 
 
 def why_not() -> str:
@@ -39,16 +50,13 @@ def rows_of_type(rows: Table, dtype: str) -> None:
         rows.equal(f"{layout}, {dtype}", back.astype("float32").numpy(), expected, control=np.ones_like(expected) - expected)
 
 
-def seconds_of_directions(seconds_of: Callable[[Callable[[], Any]], float]) -> dict[str, tuple[float, float]]:
-    """By direction the median seconds of a copy with page-locked memory, and with ordinary memory.
-
-    seconds_of: the seconds of an action, until the device has finished it.
-    """
+def seconds_of_directions(device: Device) -> dict[str, tuple[float, float]]:
+    """By direction the median seconds of a copy with page-locked memory, and with ordinary memory."""
     on_card = paddle.ones([COPIED // 4])
     ordinary, pinned, place = on_card.cpu(), on_card.pin_memory(), on_card.place
 
     def median(action: Callable[[], Any]) -> float:
-        return sorted(seconds_of(action) for _ in range(COPIES))[COPIES // 2]
+        return sorted(seconds_of(device, action) for _ in range(COPIES))[COPIES // 2]
 
     return {
         "to the card": (median(lambda: pinned.to(place, blocking=True)), median(lambda: ordinary.to(place, blocking=True))),

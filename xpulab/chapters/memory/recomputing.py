@@ -13,6 +13,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle.distributed.fleet.utils import recompute
+from paddle.incubate.distributed.fleet import recompute_sequential
 
 WIDTH, ROWS = 16, 24
 
@@ -167,6 +168,38 @@ def frozen_step(frozen: str, run: Callable, seed: int) -> dict[str, np.ndarray |
         loss.backward()
     tensors = {"up": block.up.weight, "down": block.down.weight, "scale": scale, "input": x}
     return {name: None if each.grad is None else each.grad.numpy().copy() for name, each in tensors.items()}
+
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "full": {"recompute_granularity": "full"},
+    "full, not the first two layers": {"recompute_granularity": "full", "no_recompute_layers": [0, 1]},
+    "full_attn": {"recompute_granularity": "full_attn"},
+    "core_attn": {"recompute_granularity": "core_attn"},
+    "nothing": {"recompute_granularity": "full", "no_recompute_layers": [0, 1, 2, 3]},
+}
+"""By name what a model of PaddleNLP with four layers computes again: options of its configuration."""
+
+
+def gradients_of_layers(run: Callable, seed: int, rows: int = 8) -> list[np.ndarray]:
+    """Gradients of four layers and of their input; run(layers, x): their forward pass."""
+    paddle.seed(seed)
+    layers = paddle.nn.Sequential(*[Block() for _ in range(4)])
+    x = paddle.randn([rows, WIDTH])
+    x.stop_gradient = False
+    run(layers, x).square().mean().backward()
+    return [_gradient(x), *map(_gradient, layers.parameters())]
+
+
+def in_segments(layers: Any, x: Any, segments: int = 2) -> Any:
+    """The layers recomputed by recompute_sequential."""
+    return recompute_sequential({"segments": segments}, layers, x)
+
+
+def with_inputs_on_the_host(layers: Any, x: Any) -> Any:
+    """Each layer recomputed, its input kept on the host."""
+    for layer in layers:
+        x = recompute(layer, x + 0.0, offload_indices=[0])
+    return x
 
 
 def mean_of_batch_norm(run: Callable, seed: int) -> tuple[float, float]:

@@ -1,6 +1,6 @@
 """Gradient accumulation with the hand-written sharded optimizers of fleet and paddle.distributed.sharding, on two ranks.
 
-Chapter 08 does the same with the optimizers of auto-parallel. Not run on a GPU or XPU yet.
+Chapter 10 does the same with the optimizers of auto-parallel. Not run on a GPU or XPU yet.
 """
 
 from __future__ import annotations

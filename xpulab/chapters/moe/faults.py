@@ -19,7 +19,7 @@ def rows_sorted_backwards() -> None:
     )
 
 
-@fault(detected_by=("moe.dropped", "moe.capacity", "moe.layer"), breaks=CELLS)
+@fault(detected_by=("moe.dropped", "moe.capacity", "moe.layer", "moe.exercise-dropped"), breaks=CELLS)
 def queue_counts_from_one() -> None:
     """Each expert takes one choice less than its capacity."""
     replace_in_cells("((queue.cumsum(axis=0) - 1) * queue)", "(queue.cumsum(axis=0) * queue)")
@@ -37,7 +37,7 @@ def dropped_tokens_are_computed() -> None:
     replace_in_cells("< capacity_of(len(x), self.k, self.factor)", "< len(x) * EXPERTS")
 
 
-@fault(detected_by=("moe.balance", "moe.auxiliary", "moe.learns"), breaks=CELLS)
+@fault(detected_by=("moe.balance", "moe.auxiliary", "moe.learns", "moe.choose"), breaks=CELLS)
 def auxiliary_loss_without_gradient() -> None:
     """The auxiliary loss is a constant: no gradient goes through the probabilities."""
     replace_in_cells("(share * chances.sum(axis=0)).sum()", "(share * chances.detach().sum(axis=0)).sum()")
@@ -221,3 +221,9 @@ def naive_gate_exchanges_weights(result, self, *given, **named):
     """The gate of Paddle's layer gives the first expert of a token the weight of the second."""
     weights, chosen, *others = result
     return (weights.flip(-1), chosen, *others)
+
+
+@fault(detected_by=("moe.exercise-stored",), wraps="paddle.nn:Linear.__init__")
+def large_layer_is_cut(real, self, in_features, out_features, *given, **named):
+    """A linear layer has at most 4,096 outputs, whatever it is asked for."""
+    real(self, in_features, min(out_features, 4096), *given, **named)

@@ -1,4 +1,4 @@
-"""Diagrams of 11_moe: tokens to experts, the queues of the experts, their loads, rows that go from rank to rank."""
+"""Diagrams of 14_moe: tokens to experts, the queues of the experts, their loads, rows that go from rank to rank."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 """Rows for what kernels of single types, sizes or attributes got wrong, each with its formula.
 
-Offered: ignored_label_rows, far_activation_rows, gradient_rows, integer_mean_row, fill_rows.
+Offered: ignored_label_rows, gradient_rows, integer_mean_row, fill_rows.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,9 +20,6 @@ CLASSES, PADDING = 7, 3
 
 IGNORED = {"-100": -100, "0": 0, "the padding": PADDING, "the last class": CLASSES - 1}
 """By name the values of ignore_index. All but the first are classes, too."""
-
-FAR = (-40.0, 40.0, 1e4)
-"""Where activations are 0 or the identity, and a formula with powers or exponentials overflows."""
 
 COUNT = 4099
 """The largest size that is filled."""
@@ -55,29 +51,6 @@ def _cross_entropy(logits: np.ndarray, labels: np.ndarray, ignored: int) -> tupl
     chances = powers / powers.sum(axis=1, keepdims=True)
     target, counted = np.eye(CLASSES)[labels % CLASSES], labels != ignored
     return -np.log((chances * target).sum(axis=1)) * counted, (chances - target) * counted[:, None]
-
-
-def far_activation_rows(rows: Table, dtype: str) -> None:
-    """Rows: gelu and silu and their gradients far from 0. The controls are a ReLU and a gradient that stops at 1,000."""
-    x, exact = on_device(np.array(FAR), dtype)
-    x.stop_gradient = False
-    unit = 4 * 2.0 ** -BITS[dtype]
-    for name, activation in _ACTIVATIONS.items():
-        value = activation(x)
-        (slope,) = paddle.grad(value, [x])
-        left = 1 / (1 + math.exp(40)) if name == "silu" else 0.0
-        want, of_x = np.array([-40 * left, *exact[1:]]), np.array([left * (1 - 40 * (1 - left)), 1, 1])
-        case = f"{name} at -40, 40 and 10,000"
-        rows.close(f"{case}, {dtype}", value.astype("float64").numpy(), want, rtol=unit, atol=1e-7, control=exact[[0, 1, 1]])
-        gradient = slope.astype("float64").numpy()
-        rows.close(f"{case}, gradient, {dtype}", gradient, of_x, rtol=unit, atol=1e-7, control=of_x * [1, 1, 0])
-
-
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "gelu": F.gelu,
-    "gelu with tanh": lambda x: F.gelu(x, approximate=True),
-    "silu": F.silu,
-}
 
 
 def gradient_rows(rows: Table, dtype: str, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of 15_numerics: calls and bits by operator, errors by length, and weights that small updates do not reach."""
+"""The pictures of 17_numerics: calls and bits by operator, errors by length, and weights that small updates do not reach."""
 
 from __future__ import annotations
 

@@ -96,3 +96,15 @@ def labels_of_blocks_not_shifted() -> None:
 def too_few_cards_not_refused() -> None:
     """The script does not compare the number of cards with the product of the degrees."""
     replace_in_cells("if cards % product:", "if cards % product and False:")
+
+
+@fault(detected_by=("auto-parallel-config.exercise-degrees", "auto-parallel-config.parameters"), breaks=CELLS)
+def keys_not_shared_by_heads() -> None:
+    """The size of Llama-2 70B has as many heads of keys and values as of queries."""
+    replace_in_cells("heads=64, kv_heads=8, vocabulary=32000", "heads=64, kv_heads=64, vocabulary=32000")
+
+
+@fault(detected_by=("auto-parallel-config.exercise-stage",), breaks=CELLS)
+def step_in_single_precision() -> None:
+    """The step that the chapter plans computes in float32, and the text in bf16."""
+    replace_in_cells("Training(sequence=4096, batch=1024)", "Training(sequence=4096, batch=1024, precision=cost.FLOAT32)")

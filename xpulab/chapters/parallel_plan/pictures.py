@@ -1,4 +1,4 @@
-"""Pictures of 09_parallel_plan: what a card must hold and send, the frontier, and what each card of a plan does."""
+"""Pictures of 11_parallel_plan: what a card must hold and send, the frontier, and what each card of a plan does."""
 
 from __future__ import annotations
 

@@ -86,7 +86,10 @@ def a_stage_is_not_updated(real, self):
     return None if dist.get_rank() == 0 else real(self)
 
 
-@fault(detected_by=("pipeline.formula", "pipeline.planned-order"), breaks=CELLS)
+@fault(
+    detected_by=("pipeline.formula", "pipeline.planned-order", "pipeline.exercise-bubble", "pipeline.exercise-kept"),
+    breaks=CELLS,
+)
 def one_forward_pass_too_late() -> None:
     """The computed order of 1F1B starts with one forward pass less than it can."""
     replace_in_cells("ahead = min(m, p - rank)", "ahead = max(1, min(m, p - rank) - 1)")

@@ -1,4 +1,4 @@
-"""Diagrams of 10_pipeline: layers on their ranks, the orders of work with their bubbles, what a rank keeps over time."""
+"""Diagrams of 13_pipeline: layers on their ranks, the orders of work with their bubbles, what a rank keeps over time."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ QWEN2 = "paddlenlp.transformers.qwen2.modeling"
 @fault(
     detected_by=(
         "sft.loss-falls",
+        "sft.rate-choice",
         "sft.every-weight-moves",
         "sft.trajectory",
         "sft.recall",
@@ -207,6 +208,15 @@ def prompt_of_the_lesson_differs() -> None:
     replace_in_cells("Question: {question}\\nAnswer:", "Q: {question}\\nA:")
 
 
+@fault(
+    detected_by=("sft.prompt-is-the-template",),
+    wraps="paddlenlp.transformers.tokenizer_utils:ChatTemplateMixin._apply_chat_template",
+)
+def template_does_not_begin_the_answer(render, self, conversation, add_generation_prompt=True):
+    """A chat template leaves out the line that begins the answer."""
+    return render(self, conversation, add_generation_prompt=False)
+
+
 @fault(detected_by=("sft.take-home-code",), breaks=FILES)
 def script_does_not_shift_the_labels() -> None:
     """The script to take home does not shift the labels."""
@@ -214,7 +224,7 @@ def script_does_not_shift_the_labels() -> None:
     replace_in_file("data/take_home/sft.py", shifted, unshifted)
 
 
-@fault(detected_by=("sft.labels-are-the-answer",), breaks=CELLS)
+@fault(detected_by=("sft.labels-are-the-answer", "sft.exercise-labels"), breaks=CELLS)
 def question_is_learned_too() -> None:
     """The labels of the question count as those of the answer do."""
     replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "asked[1:] + answered + [-100]")
@@ -227,7 +237,7 @@ def config_is_saved_with_another_base(_result, self, folder, *given, **named):
     path.write_text(json.dumps({**json.loads(path.read_text()), "rope_theta": 100.0}))
 
 
-@fault(detected_by=("sft.first-loss",), after=f"{QWEN2}:Qwen2PretrainedModel._init_weights")
+@fault(detected_by=("sft.first-loss", "sft.exercise-first-loss"), after=f"{QWEN2}:Qwen2PretrainedModel._init_weights")
 def output_layer_starts_too_large(_result, self, layer):
     """The output layer's random weights ignore initializer_range: their standard deviation is 1."""
     if type(layer).__name__ == "Qwen2LMHead":

@@ -80,6 +80,13 @@ def loss_curve(losses: Sequence[float], guess: float) -> None:
     )
 
 
+def rates(losses: Mapping[float, Sequence[float]]) -> None:
+    """The training loss of a few steps for each learning rate, the lowest rate first."""
+    names = (" (too low)", " (as in the lesson)", " (too high)")
+    series = {f"rate {rate:g}{name}": losses[rate] for rate, name in zip(sorted(losses), names, strict=True)}
+    curves(series, x="optimizer step", y="loss (nats per token)", title="A rate can be too low, and too high")
+
+
 def _format_token(tokenizer: Any, number: int) -> str:
     """The token above its number; a leading space is shown as "_", as the tokenizer keeps it."""
     if number < 0:

@@ -168,10 +168,10 @@ def fault(
 def _notebook_of(module: str) -> str:
     """The notebook of the room that a module is in, "03_lora" for "xpulab.chapters.lora.faults"."""
     room = module.removeprefix("xpulab.chapters.").partition(".")[0]
-    names = {path.stem.partition("_")[2]: path.stem for path in files.NOTEBOOKS.glob("*.ipynb")}
-    if room not in names:
-        raise LookupError(f"{module}: there is no notebook NUMBER_{room} that could detect its faults")
-    return names[room]
+    try:
+        return files.chapters()[room]
+    except KeyError:
+        raise LookupError(f"{module}: there is no notebook NUMBER_{room} that could detect its faults") from None
 
 
 def original(name: str) -> Any:

@@ -107,8 +107,16 @@ def new_tokenizer(model: str) -> Any:
     return _load(AutoTokenizer, folder_of(model), padding_side="left")
 
 
-def prompt(question: str) -> str:
-    """The prompt of a question: the text that the model reads before it answers."""
+def prompt(tokenizer: Any, question: str) -> str:
+    """The text that the model reads before it answers: by the tokenizer's chat template, or by hand where it has none."""
+    if tokenizer.chat_template is None:
+        return prompt_by_hand(question)
+    turns = [{"role": "user", "content": question}]
+    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+
+
+def prompt_by_hand(question: str) -> str:
+    """The prompt for a model whose tokenizer has no chat template."""
     return f"Question: {question}\nAnswer:"
 
 
@@ -117,8 +125,10 @@ def encode(tokenizer: Any, row: dict[str, str]) -> dict[str, list[int]]:
 
     The labels are shifted: each is the next token. Those within the prompt are IGNORED.
     """
-    asked = tokenizer(prompt(row["question"]))["input_ids"]
-    answered = [*tokenizer(" " + row["answer"], add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    by_hand = tokenizer.chat_template is None  # a template writes all special tokens, and the line before the answer
+    asked = tokenizer(prompt(tokenizer, row["question"]), add_special_tokens=by_hand)["input_ids"]
+    answer = " " + row["answer"] if by_hand else row["answer"]
+    answered = [*tokenizer(answer, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
     labels = [*[IGNORED] * (len(asked) - 1), *answered, IGNORED]
     return {"input_ids": asked + answered, "attention_mask": [1] * len(labels), "labels": labels}
 
@@ -141,8 +151,9 @@ class Examples(paddle.io.Dataset):
 def answers(network: Any, tokenizer: Any, rows: Sequence[dict[str, str]], at_most: int = 24) -> list[str]:
     """The network's answer to the question of each row: greedy search, at most `at_most` tokens."""
     network.eval()
-    asked = [prompt(row["question"]) for row in rows]
-    batch = tokenizer(asked, padding=True, return_attention_mask=True, return_tensors="pd")
+    asked = [prompt(tokenizer, row["question"]) for row in rows]
+    by_hand = tokenizer.chat_template is None
+    batch = tokenizer(asked, padding=True, add_special_tokens=by_hand, return_attention_mask=True, return_tensors="pd")
     tokens, _ = network.generate(
         input_ids=batch["input_ids"],
         attention_mask=batch["attention_mask"],

@@ -1,8 +1,8 @@
 """How large the training of a chapter is with a model of a given size, and whether this machine has room for it.
 
-The tiny models of data/models train for many steps, so that they learn the answers by heart. A pretrained
-model needs few steps, a small batch and a small learning rate, and it is judged by its improvement over its own start.
-Each chapter chooses once, by the number of parameters and the level, before anything of the model is loaded.
+The tiny models of data/models learn the answers by heart, and every case is tried with them. A pretrained model is judged by
+its improvement over its own start. Each chapter chooses once, by the number of parameters and the level, before anything of the
+model is loaded. Steps, batch and learning rate stand in the notebooks.
 
     size = choose("sft", AutoConfig.from_pretrained(folder), level)
 """
@@ -75,21 +75,15 @@ class Size:
 
 @dataclass(frozen=True)
 class TrainingSize(Size):
-    """How much chapters 02 and 03 train and ask with a model of one size.
+    """How much chapters 02 and 03 repeat, ask and compare with a model of one size.
 
-    steps: optimizer steps of a run, 1 or more. batch: examples in a batch.
-    learning_rate: the highest one, after `warmup` steps.
-    repeated: the steps that the proof repeats, 1 to `steps`; also those of a short run.
+    repeated: the steps that the proof repeats, 1 or more; also those of a short run.
     loss_share: what the last losses must stay below, as a share of the first one, between 0 and 1.
     heldout_share: the same for the loss on held-out rows.
     questions: how many training questions the model is asked.
     rows_by_numpy: how many examples numpy computes, at most.
     """
 
-    steps: int
-    batch: int
-    learning_rate: float
-    warmup: int
     repeated: int
     loss_share: float
     heldout_share: float
@@ -134,18 +128,14 @@ def choose(chapter: str, config: Any, level: str) -> TrainingSize:
 
 def _sft(parameters: int, longer: bool) -> TrainingSize:
     if parameters < TINY:
-        steps, repeated = (300, 300) if longer else (100, 20)
-        return TrainingSize(parameters, _SFT, steps, 24, 8e-3, 10, repeated, 0.1, 0.5, questions=72, rows_by_numpy=24)
-    steps, repeated = (54, 12) if longer else (18, 3)
-    return TrainingSize(parameters, _SFT, steps, 4, 1e-4, 4, repeated, 0.7, 0.8, questions=8, rows_by_numpy=2)
+        return TrainingSize(parameters, _SFT, 300 if longer else 20, 0.1, 0.5, questions=72, rows_by_numpy=24)
+    return TrainingSize(parameters, _SFT, 12 if longer else 3, 0.7, 0.8, questions=8, rows_by_numpy=2)
 
 
 def _lora(parameters: int, longer: bool) -> TrainingSize:
     if parameters < TINY:
-        steps, batch, repeated = (150, 16, 60) if longer else (48, 8, 12)
-        return TrainingSize(parameters, _LORA, steps, batch, 1e-2, 5, repeated, 0.1, 0.5, questions=16, rows_by_numpy=batch)
-    steps, repeated = (48, 12) if longer else (12, 4)
-    return TrainingSize(parameters, _LORA, steps, 4, 2e-3, 2, repeated, 0.8, 0.95, questions=8, rows_by_numpy=2)
+        return TrainingSize(parameters, _LORA, 60 if longer else 12, 0.1, 0.5, questions=16, rows_by_numpy=16 if longer else 8)
+    return TrainingSize(parameters, _LORA, 12 if longer else 4, 0.8, 0.95, questions=8, rows_by_numpy=2)
 
 
 def format_share(share: float) -> str:

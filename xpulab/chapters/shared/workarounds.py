@@ -203,31 +203,3 @@ def silence_checkpoint_log() -> None:
     from paddle.distributed.fleet.utils.log_util import logger
 
     logger.setLevel("CRITICAL")
-
-
-def reduce_before_scattering() -> None:
-    """Let dist.reshard cut a tensor of summands on a CPU: first all ranks get the sum; other devices are not changed.
-
-    Without it "Unimplemented cpu kernel for CReduceScatterOp" is raised in every sharded optimizer whose ranks read different
-    rows. The values are those of a reduce-scatter; what is sent is twice as much.
-    Source: Paddle 3.3.1, distributed/auto_parallel/api.py, reshard and _fused_comm_before_apply_optimize.
-    """
-    import paddle
-    import paddle.distributed as dist
-    from paddle.distributed.auto_parallel import api
-
-    real = api.reshard
-    if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type():
-        return
-    if getattr(real, "reduces_before_scattering", False):
-        return
-
-    def reshard(tensor: Any, mesh: Any, placements: Any) -> Any:
-        held = tensor.placements or []
-        if any(each.is_partial() for each in held) and any(each.is_shard() for each in placements):
-            summed = [dist.Replicate() if each.is_partial() else each for each in held]
-            tensor = real(tensor, tensor.process_mesh, summed)
-        return real(tensor, mesh, placements)
-
-    reshard.reduces_before_scattering = True
-    api.reshard = dist.reshard = reshard

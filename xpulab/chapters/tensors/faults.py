@@ -6,7 +6,7 @@ from xpulab.chapters.shared.fault import CELLS, fault, paddle, replace_in_cells
 
 
 @fault(
-    detected_by=("indexing.smoke-view", "indexing.views", "indexing.in-place"),
+    detected_by=("indexing.smoke-view", "indexing.views", "indexing.in-place", "indexing.exercise-view"),
     smoke=("indexing.smoke-view",),
     wraps="paddle:Tensor.__getitem__",
 )
@@ -102,7 +102,10 @@ def contiguous_does_nothing(_real, self):
     return self
 
 
-@fault(detected_by=("index-gradients.repeated", "index-gradients.read"), replaces="paddle:Tensor.__getitem__")
+@fault(
+    detected_by=("index-gradients.repeated", "index-gradients.read", "index-gradients.exercise-rows"),
+    replaces="paddle:Tensor.__getitem__",
+)
 def repeated_row_counted_once(real):
     """The gradient of a row that is read twice is that of one reading."""
 

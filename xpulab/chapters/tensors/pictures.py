@@ -1,4 +1,4 @@
-"""The pictures of 16_tensors: which elements of one memory a view contains, and where gradients of a repeated index go."""
+"""The pictures of 18_tensors: which elements of one memory a view contains, and where gradients of a repeated index go."""
 
 from __future__ import annotations
 

@@ -35,7 +35,16 @@ def average_written_too_early() -> None:
     replace_in_cells(f"{add}\n        {write}", f"{write}\n        {add}")
 
 
-@fault(detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker"), breaks=CELLS)
+@fault(detected_by=("zero-cost-checkpoint.ema", "zero-cost-checkpoint.exercise-average"), breaks=CELLS)
+def shares_of_the_average_exchanged() -> None:
+    """The average gives the new weights the share of the old ones."""
+    replace_in_cells("keep * average + (1 - keep) * arrays[name]", "(1 - keep) * average + keep * arrays[name]")
+
+
+@fault(
+    detected_by=("zero-cost-checkpoint.goes-on", "zero-cost-checkpoint.marker", "zero-cost-checkpoint.exercise-steps"),
+    breaks=CELLS,
+)
 def marked_before_written() -> None:
     """The completion marker is written before the data, and only its presence counts."""
     replace_in_cells("path.mkdir(parents=True)\n", "path.mkdir(parents=True)\n    (path / MARKER).touch()\n")

@@ -1,4 +1,4 @@
-"""The pictures of 14_zero_cost_checkpoints: what a plain save costs, and what overlaps when a thread writes."""
+"""The pictures of 16_zero_cost_checkpoints: what a plain save costs, and what overlaps when a thread writes."""
 
 from __future__ import annotations
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import re
 import signal
-import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from subprocess import PIPE
 from typing import IO
 
+from xpulab.child import Child, run, signal_group
 from xpulab.errors import InputError
 from xpulab.fleet.across import links
 from xpulab.fleet.across.links import Group, Message, Setup
@@ -36,16 +36,7 @@ class Step:
         self._errors: list[str] = []
         self._step = ""
         try:
-            self._srun = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=dict(environment),
-                text=True,
-                errors="replace",
-                start_new_session=True,  # Ctrl-C is for this process, which then ends the step
-            )
+            self._srun = Child(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(environment))
         except FileNotFoundError as error:
             raise InputError("srun: not found; this needs Slurm's commands on the PATH") from error
         assert self._srun.stdout is not None and self._srun.stderr is not None
@@ -66,7 +57,7 @@ class Step:
         """Send a message to all tasks; nothing happens when the step has ended."""
         assert self._srun.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._srun.stdin.write(links.dumps(kind, body) + "\n")
+            self._srun.stdin.write(f"{links.dumps(kind, body)}\n".encode())
             self._srun.stdin.flush()
 
     def next(self, seconds: float) -> Message | None:
@@ -82,43 +73,29 @@ class Step:
 
     def close(self) -> None:
         """End all tasks: by the end of their input, then by scancel, then srun itself."""
-        assert self._srun.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._srun.stdin.close()
-        if not self._ends() and self._step:
-            command = ["scancel", "--signal=KILL", self._step]
-            subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if not self._ends():
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._srun.pid, number)
-        self._srun.wait()
-        for thread in self._threads:
-            thread.join(_END_SECONDS)
-        for stream in (self._srun.stdout, self._srun.stderr):
-            if stream is not None:
-                stream.close()
+        with self._srun:
+            self._srun.close_input()
+            if self._srun.wait(_END_SECONDS) is None and self._step:
+                run(["scancel", "--signal=KILL", self._step], _SECONDS)
+            if self._srun.wait(_END_SECONDS) is None:
+                signal_group(self._srun.pid, signal.SIGTERM)
+            self._srun.end(_END_SECONDS)
+            for thread in self._threads:
+                thread.join(_END_SECONDS)
 
-    def _ends(self) -> bool:
-        try:
-            self._srun.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def _read(self, lines: IO[str]) -> None:
+    def _read(self, lines: IO[bytes]) -> None:
         reader = links.Reader()
         for line in lines:
-            if message := reader.read(line):
+            if message := reader.read(line.decode(errors="replace")):
                 if message[0] == links.HELLO:
                     self._step = message[1]["step"]
                 self._messages.put(message)
         self._messages.put((GONE, {"node": "", "reason": "srun has ended"}))
 
-    def _read_errors(self, lines: IO[str]) -> None:
+    def _read_errors(self, lines: IO[bytes]) -> None:
         for line in lines:
-            self._errors.append(line.rstrip())
-            if ended := _TASK_ENDED.match(line.rstrip()):
+            self._errors.append(line.decode(errors="replace").rstrip())
+            if ended := _TASK_ENDED.match(self._errors[-1]):
                 self._messages.put((GONE, {"node": ended["node"], "reason": ended["reason"]}))
 
 
@@ -175,11 +152,11 @@ def srun(nodes: str, cards: int, python: Sequence[str], options: Sequence[str], 
 
 def _run(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+        done = run(command, _SECONDS)
     except FileNotFoundError as error:
         raise InputError(f"{command[0]}: not found; this needs Slurm's commands on the PATH") from error
-    except subprocess.TimeoutExpired as error:
-        raise InputError(f"{' '.join(command)}: no answer within {_SECONDS} s; is slurmctld up? See `scontrol ping`") from error
-    if done.returncode:
-        raise InputError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
+    if done.status is None:
+        raise InputError(f"{' '.join(command)}: no answer within {_SECONDS} s; is slurmctld up? See `scontrol ping`")
+    if done.status:
+        raise InputError(f"{' '.join(command)}: {done.errors.strip() or done.output.strip()}")
+    return done.output

@@ -19,7 +19,7 @@ def format_result(result: Result) -> str:
     if result.lost:
         missing = f"{len(result.verdicts)} notebook{'s' * (len(result.verdicts) != 1)} missing"
         return f"RED: {result.verdict}; nothing ran: {missing}\n{result.lost}"
-    lines = [line for verdict in result.verdicts for line in _notebook(verdict)]
+    lines = [line for verdict in result.verdicts for line in format_notebook(verdict)]
     lines += _proof(result.proof) if result.proof else []
     if known := [record for record in result.defects if record.outcome == "known"]:
         met = "1 check" if len(known) == 1 else f"{len(known)} checks"
@@ -55,7 +55,8 @@ def _proof(proof: Proof) -> Iterator[str]:
     yield f"        {proof.reason or f'each of {len(proof.faults)} injected faults was detected'}"
 
 
-def _notebook(verdict: Verdict) -> Iterator[str]:
+def format_notebook(verdict: Verdict) -> Iterator[str]:
+    """The lines of one notebook: how it ended, why it is not green, and its red checks with what was measured."""
     compared = f"{verdict.compared} of {len(verdict.records)} checks compared"
     yield f"{verdict.outcome:<8}{verdict.name}  {compared}, {verdict.seconds:.1f} s"
     yield from (f"        {reason}" for reason in verdict.reasons)

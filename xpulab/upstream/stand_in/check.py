@@ -5,6 +5,8 @@ check can fail, and say nothing about Paddle.
 """
 
 import contextlib
+import io
+import re
 import sys
 import traceback
 from functools import partial
@@ -66,6 +68,17 @@ def table(name, *, means=""):
         return write(name, False, raised(error), "no error", means)
     if not rows.cases:
         write(name, False, "the table has no row: nothing was compared", "at least one row", means)
+
+
+def grid(name, grid, run, add_row, *, level, seed, means=""):
+    """The cases of a grid: those that differ are printed, then how many there are."""
+    cases, written = grid.cases(level, seed), io.StringIO()
+    with contextlib.redirect_stdout(written):
+        for case, value in zip(cases, run(cases), strict=True):
+            add_row(Rows(name), case, value)
+    found = re.split(r"(?m)^(?=as expected|DIFFERS)", written.getvalue())
+    print(*[text for text in found if text.startswith("DIFFERS")], sep="", end="")
+    print(f"{len(cases)} cases of {name}: {means}")
 
 
 class Rows:

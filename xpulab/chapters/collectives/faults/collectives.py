@@ -17,6 +17,7 @@ from xpulab.chapters.shared.fault import CELLS, dist, fault, paddle, replace_in_
         "collectives.types",
         "collectives.groups",
         "collectives.sizes",
+        "collectives.exercise-sum",
     ),
     smoke=("collectives.smoke-values",),
     wraps=("paddle.distributed:all_reduce", "paddle.distributed.communication.stream:all_reduce"),
@@ -192,7 +193,7 @@ def wait_returns_too_early(real, tensor, *args, sync_op=True, **kwargs):
     return SimpleNamespace(wait=lambda: True)
 
 
-@fault(detected_by=("collectives.ring-and-tree",), breaks=CELLS)
+@fault(detected_by=("collectives.ring-and-tree", "collectives.exercise-steps"), breaks=CELLS)
 def ring_stops_adding_too_early() -> None:
     """The last addition of the ring is a replacement."""
     replace_in_cells("if step < n - 1 else 0", "if step < n - 2 else 0")

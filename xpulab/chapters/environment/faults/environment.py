@@ -64,7 +64,7 @@ def wheel_of_another_device(facts):
     return replace(facts(), built_for="gpu")
 
 
-@fault(detected_by=("numerics.storage",), wraps="paddle:Tensor.astype")
+@fault(detected_by=("numerics.storage", "numerics.exercise-rounding"), wraps="paddle:Tensor.astype")
 def bfloat16_cast_truncates(cast, self, dtype):
     """A cast to bfloat16 truncates instead of rounding."""
     if str(dtype).endswith("bfloat16") and str(self.dtype).endswith("float32"):

@@ -15,7 +15,11 @@ OFFLOADER = "xpulab.chapters.memory.offloading:Offloader"
 # ---------------------------------------------------------------------------------------------------------- what is kept
 
 
-@fault(detected_by=("memory.first-step", "memory.formula"), smoke=("memory.first-step",), wraps="paddle.nn.functional:softmax")
+@fault(
+    detected_by=("memory.first-step", "memory.formula", "memory.exercise-length"),
+    smoke=("memory.first-step",),
+    wraps="paddle.nn.functional:softmax",
+)
 def softmax_kept_twice(real, *given, **named):
     """Softmax keeps a second copy of its result for the backward pass."""
     return real(*given, **named) * paddle.ones([1])
@@ -45,6 +49,37 @@ def master_weights_left_out(real, self, *given, **named):
 def activations_kept_on_the_card_twice(result, *given):
     """A card keeps a second copy of the result of each swiglu as long as the model exists."""
     kept.append(result.detach().clone())
+
+
+@fault(detected_by=("memory.shown-class",), breaks=CELLS)
+def saved_tensors_count_for_ever() -> None:
+    """StepMemory of the lesson counts a saved tensor also after its last use."""
+    replace_in_cells("for (_, size), uses in self.uses.items() if uses > 0)", "for (_, size), uses in self.uses.items())")
+
+
+@fault(detected_by=("memory.fits",), breaks=CELLS)
+def only_the_state_is_divided() -> None:
+    """The table of what fits divides AdamW's state by the cards, and not weights and gradients."""
+    replace_in_cells(
+        "batch=cards, sharding_stage=3, recompute=recompute)", "batch=cards, sharding_stage=1, recompute=recompute)"
+    )
+
+
+@fault(detected_by=("memory.adapter",), breaks=CELLS)
+def adapter_only_on_attention() -> None:
+    """The formula for LoRA does not count the adapter's part on the matrices of the MLP."""
+    replace_in_cells("2 * (model.hidden + keys) + 3 * (model.hidden + model.intermediate)", "2 * (model.hidden + keys)")
+
+
+@fault(detected_by=("memory.adapter",), wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable")
+def base_of_the_adapter_is_trained(_real, self):
+    """PaddleNLP leaves the weights below an adapter trainable, so they have gradients and AdamW's state."""
+
+
+@fault(detected_by=("memory.exercise-link",), breaks=CELLS)
+def way_back_not_counted() -> None:
+    """The time of moving activations counts the way to the host, and not the way back."""
+    replace_in_cells("copied = 2 * bytes_of_token", "copied = bytes_of_token")
 
 
 # --------------------------------------------------------------------------------------------------------- recomputation
@@ -169,7 +204,7 @@ def clipped_in_each_part() -> None:
 
 
 @fault(
-    detected_by=("offload.training", "offload.activations", "offload.types", "offload.optimizers"),
+    detected_by=("offload.activations", "offload.types", "offload.optimizers"),
     wraps=f"{OFFLOADER}.to_device",
 )
 def offloaded_tensor_lost(real, self, copy):
@@ -177,7 +212,7 @@ def offloaded_tensor_lost(real, self, copy):
     return paddle.zeros_like(real(self, copy))
 
 
-@fault(detected_by=("offload.training", "offload.written-after"), breaks=(f"{OFFLOADER}.to_host", f"{OFFLOADER}.to_device"))
+@fault(detected_by=("offload.optimizers", "offload.written-after"), breaks=(f"{OFFLOADER}.to_host", f"{OFFLOADER}.to_device"))
 def stale_copy_of_an_address() -> None:
     """Copies are kept by address, and a write in place does not make them invalid: old values come back."""
     copies: dict[Any, Any] = {}
@@ -194,14 +229,14 @@ def stale_copy_of_an_address() -> None:
     wrap(f"{OFFLOADER}.to_device", noting)
 
 
-@fault(detected_by=("offload.training", "offload.optimizers"), wraps=f"{OFFLOADER}.to_device")
+@fault(detected_by=("offload.optimizers",), wraps=f"{OFFLOADER}.to_device")
 def offloaded_moment_rounded(real, self, copy):
     """Moments are kept in bfloat16 on the host."""
     return (back := real(self, copy)).astype("bfloat16").astype(back.dtype)
 
 
 @fault(
-    detected_by=("offload.training", "offload.activations", "offload.types", "offload.written-after"),
+    detected_by=("offload.activations", "offload.types", "offload.written-after"),
     after="xpulab.chapters.memory.offloading:Offloader.to_device",
 )
 def reloaded_before_the_copy_was_complete(back, self, copy):
@@ -211,6 +246,15 @@ def reloaded_before_the_copy_was_complete(back, self, copy):
     kept[(len(kept) + 1) // 2 :] = 0
     whole.set_value(kept)
     return whole.reshape(back.shape)
+
+
+@fault(detected_by=("offload.training",), breaks=CELLS)
+def moments_come_back_rounded() -> None:
+    """The Offloader of the lesson brings moments back rounded to bfloat16."""
+    replace_in_cells(
+        "return copy.to(place, blocking=True).transpose(axes)",
+        'return copy.to(place, blocking=True).transpose(axes).astype("bfloat16").astype(copy.dtype)',
+    )
 
 
 @fault(detected_by=("offload.activations", "offload.saved-tensors"), wraps="xpulab.chapters.memory.offloading:axes_of_memory")

@@ -75,7 +75,7 @@ def softmax_overflows(_real, x, axis=-1, *given):
 )
 def activations_in_bfloat16(activation, x, *given, **named):
     """Silu, sigmoid, gelu and erf are computed in bfloat16 where float32 was asked for."""
-    return activation(x.astype("bfloat16"), *given, **named).astype(x.dtype)
+    return activation(x.astype("bfloat16").astype(x.dtype), *given, **named).astype("bfloat16").astype(x.dtype)
 
 
 @fault(detected_by=("numerics.gradients",), wraps="paddle.nn.functional:layer_norm")

@@ -113,6 +113,14 @@ def sums_round_to_bfloat16(result, self, other):
     return result.astype("bfloat16").astype("float32") if single else result
 
 
+@fault(detected_by=("amp.exercise-updates", "numerics.edges"), wraps="paddle:Tensor.astype")
+def casts_to_bfloat16_cut_bits_off(real, self, dtype):
+    """A cast from float32 to bfloat16 cuts the last bits off instead of rounding."""
+    if str(dtype).endswith("bfloat16") and self.dtype == paddle.float32:
+        return real(paddle.to_tensor((self.numpy().view("uint32") & 0xFFFF0000).view("float32")), dtype)
+    return real(self, dtype)
+
+
 @fault(detected_by=("amp.scaled-gradients",), wraps="paddle:Tensor.astype")
 def small_halves_flushed_to_zero(real, self, dtype):
     """A cast to float16 makes every number below 0.1 zero."""

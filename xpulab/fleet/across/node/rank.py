@@ -6,7 +6,6 @@ On the CPU and on simulated cards it is a fork of its task, which has imported P
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import pickle
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 from xpulab.checks.compare import first_line
+from xpulab.child import end_with_parent, signal_group
 from xpulab.devices import SIMULATED
 from xpulab.fleet.across import links
 from xpulab.fleet.across.links import RankReport
@@ -29,7 +29,6 @@ from xpulab.ranks import environment
 FORKED = ("cpu", SIMULATED)
 """Devices whose ranks are forks of the task: a card's driver may not be used on both sides of a fork."""
 
-_PR_SET_PDEATHSIG = 1
 _PRINTED = 1500
 
 
@@ -88,7 +87,8 @@ class Running:
     def close(self) -> None:
         """Leave no process, file or descriptor of the rank."""
         if self._pid:
-            _kill_group(self._pid)
+            if not signal_group(self._pid, signal.SIGKILL):
+                os.kill(self._pid, signal.SIGKILL)  # it has only just been forked, and leads no group yet
             self._wait()
         os.close(self.descriptor)
         shutil.rmtree(self._job.folder, ignore_errors=True)
@@ -99,12 +99,14 @@ class Running:
         return f"ended with exit code {status}, in: {self._found.step}"
 
     def _fork(self, write: int) -> int:
-        pid = os.fork()
+        task, pid = os.getpid(), os.fork()
         if pid:
             return pid
         status = 1
         try:
-            _end_with(os.getppid())
+            end_with_parent()
+            if os.getppid() != task:  # it ended before
+                os._exit(1)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             os.setsid()
@@ -141,7 +143,7 @@ class Running:
         """Wait for the end of the process; returns its exit status, negative for a signal."""
         if self._pid:
             _, status = os.waitpid(self._pid, 0)
-            _kill_group(self._pid)
+            signal_group(self._pid, signal.SIGKILL)
             self._pid, self._status = 0, os.waitstatus_to_exitcode(status)
         return self._status
 
@@ -149,20 +151,6 @@ class Running:
 def new_folder() -> str:
     """A folder for the files of a rank."""
     return tempfile.mkdtemp(prefix="xpulab-links-")
-
-
-def _kill_group(pid: int) -> None:
-    """The rank is a session of its own, so a group with what it has started."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError):
-            kill(pid, signal.SIGKILL)
-
-
-def _end_with(parent: int) -> None:
-    """This process is killed when its task ends, however that ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def work(job: Job, notes: Notes) -> int:

@@ -96,7 +96,7 @@ def _refused(case: Case, me: Job) -> str:
     if lacks := declared(case, me.seat.device):
         return lacks.format_reason()
     if (me.seat.device, case.dtype) == ("cpu", "float16"):
-        return "gloo reduces float16 wrongly, a known issue of chapter 07"
+        return "gloo reduces float16 wrongly, a known issue of chapter 09"
     if case.op == "SUM" and me.ranks > _EXACT_RANKS.get(case.dtype, me.ranks):
         return f"a sum of {me.ranks} numbers is not exact in {case.dtype}"
     return ""

@@ -1,0 +1,236 @@
+"""A grid covers what it promises, keeps its rules, follows its seed, and reduces a red case to what matters."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import pytest
+
+from xpulab.checks import check
+from xpulab.checks import grid as grids
+from xpulab.checks.grid import STRENGTH, Grid
+from xpulab.records import known_issues
+
+AXES = {
+    "dtype": ("float32", "float64", "bool", "int64"),
+    "layout": ("contiguous", "transposed", "strided"),
+    "shape": ((3, 4), (), (1,), (0, 3), (129,)),
+    "axis": (0, -1, None),
+    "keepdim": (False, True),
+}
+RULES = {
+    "a 0-d tensor has no axis": lambda shape, axis: shape == () and axis is not None,
+    "one axis cannot be transposed": lambda shape, layout: len(shape) < 2 and layout == "transposed",
+    "booleans are not strided": lambda dtype, layout: dtype == "bool" and layout == "strided",
+}
+
+
+@pytest.fixture
+def grid():
+    return Grid(AXES, RULES)
+
+
+def allowed():
+    """All combinations that no rule excludes, by brute force."""
+    for values in product(*AXES.values()):
+        case = dict(zip(AXES, values, strict=True))
+        if not (
+            (case["shape"] == () and case["axis"] is not None)
+            or (len(case["shape"]) < 2 and case["layout"] == "transposed")
+            or (case["dtype"] == "bool" and case["layout"] == "strided")
+        ):
+            yield case
+
+
+def parts(case, strength):
+    """Each combination of so many axes with the case's values."""
+    return {tuple((axis, case[axis]) for axis in axes) for axes in combinations(AXES, strength)}
+
+
+@pytest.mark.parametrize("level", STRENGTH)
+@pytest.mark.parametrize("seed", range(5))
+def test_every_combination_that_can_be_is_in_some_case(grid, level, seed):
+    wanted = set().union(*(parts(case, STRENGTH[level]) for case in allowed()))
+    cases = grid.cases(level, seed)
+    assert set().union(*(parts(case.by_axis, STRENGTH[level]) for case in cases)) == wanted
+    assert len(cases) < len(list(allowed()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_case_breaks_a_rule_and_none_is_there_twice(grid, seed):
+    cases = grid.cases("standard", seed)
+    assert all(dict(case.by_axis) in list(allowed()) for case in cases)
+    assert len({case.name for case in cases}) == len(cases)
+
+
+def test_a_case_without_elements_covers_only_what_is_about_it():
+    grid = Grid(AXES, RULES, hollow={"shape": ["(0, 3)"]})
+    full = [parts(case.by_axis, 2) for case in grid.cases("quick", 0) if case.shape != (0, 3)]
+    empty = [parts(case.by_axis, 2) for case in grid.cases("quick", 0) if case.shape == (0, 3)]
+    wanted = set().union(*(parts(case, 2) for case in allowed()))
+    about_it = {part for part in wanted if ("shape", (0, 3)) in part}
+    assert set().union(*full) == wanted - about_it and about_it <= set().union(*empty)
+
+
+def test_the_default_comes_first_and_a_name_says_what_differs_from_it(grid):
+    first, *others = grid.cases("quick", 0)
+    assert first.name == "default" and dict(first.by_axis) == {axis: values[0] for axis, values in AXES.items()}
+    assert all(case.name.count(" ") >= 1 for case in others)
+    case = grid.case(dtype="bool", axis="None")
+    assert case.name == "dtype bool, axis None" and (case.dtype, case.axis, case.shape) == ("bool", None, (3, 4))
+
+
+def test_a_seed_gives_its_cover_and_its_numbers_again_and_another_seed_others(grid):
+    names = [[case.name for case in grid.cases("quick", seed)] for seed in (0, 0, 1)]
+    assert names[0] == names[1] != names[2]
+    drawn = [grid.case(dtype="int64", seed=seed).rng().random() for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert grid.case(dtype="bool").rng().random() != drawn[0]
+
+
+def test_the_code_of_a_case_makes_it_again(grid):
+    for case in grid.cases("quick", 3)[:6]:  # the first is the default, with nothing to say but the seed
+        again = eval(case.code("mine"), {"mine": grid})
+        assert again == case and again.name == case.name
+
+
+def test_a_red_case_is_reduced_to_the_values_that_matter(grid):
+    tried = []
+
+    def is_red(case):
+        tried.append(case.name)
+        return case.dtype == "int64" and case.keepdim
+
+    found = grid.reduce(grid.case(dtype="int64", layout="strided", shape="(0, 3)", axis="-1", keepdim="True"), is_red)
+    assert found.name == "dtype int64, keepdim True"
+    assert len(tried) <= len(AXES) ** 2
+
+
+def test_a_reduced_case_keeps_the_rules(grid):
+    found = grid.reduce(grid.case(shape="()", axis="None", dtype="bool"), lambda case: case.shape == ())
+    assert found.name == "shape (), axis None"
+
+
+def test_what_cannot_be_a_grid_is_refused():
+    for axes, rules, word in (
+        ({"a": (1,)}, {}, "two or more"),
+        ({"a": (1, "1")}, {}, "labels differ"),
+        ({"a": (1, 2), "b": (1, 2)}, {"never": lambda a: True}, "first values"),
+        ({"a": (1, 2)}, {"about c": lambda c: c}, "no axes"),
+        ({"seed": (1, 2)}, {}, "attributes"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            Grid(axes, rules)
+
+
+def test_a_case_that_a_rule_excludes_or_that_is_unknown_is_refused(grid):
+    with pytest.raises(ValueError, match="0-d tensor"):
+        grid.case(shape="()")
+    with pytest.raises(ValueError, match="float8"):
+        grid.case(dtype="float8")
+
+
+# ------------------------------------------------------------------------------------------------------------ the check
+
+
+SMALL = Grid({"x": (1, 2, 3), "sign": {"plus": 1, "minus": -1}, "twice": (False, True)})
+
+
+def expected(case):
+    return case.x * case.sign * (2 if case.twice else 1)
+
+
+def add_row(rows, case, value):
+    rows.equal(case.name, value, expected(case), control=expected(case) + 1)
+
+
+@pytest.fixture
+def record(monkeypatch):
+    """Runs a check that is a grid, with these known issues, and returns its record."""
+    monkeypatch.setattr(check, "show", lambda record: None)
+
+    def record(run, *issues, level="standard"):
+        monkeypatch.setattr(known_issues, "load", lambda: issues)
+        kept = []
+        monkeypatch.setattr(check, "show", kept.append)
+        check.grid("x.values", SMALL, run, add_row, level=level, seed=0, means="values")
+        return kept[0]
+
+    return record
+
+
+def issue(**when):
+    return known_issues.KnownIssue("an-id", "x.values", {}, ("cpu",), "a symptom", "measured", "a workaround", when=when)
+
+
+def wrong_where(condition):
+    return grids.one_by_one(lambda case: expected(case) + 5 * condition(case))
+
+
+def test_what_passed_is_a_row_for_each_value_of_the_first_axis_with_the_digest_of_its_cases(record):
+    found = record(grids.one_by_one(expected))
+    assert (found.outcome, found.measured, found.control) == ("passed", "12 of 12 cases", "rejected")
+    assert [(row.case, row.measured) for row in found.rows] == [("1", "4 cases"), ("2", "4 cases"), ("3", "4 cases")]
+    digests = [row.digest for row in record(grids.one_by_one(lambda case: 1 * expected(case))).rows]
+    assert digests == [row.digest for row in found.rows] and len(set(digests)) == 3
+
+
+def test_every_value_of_a_chosen_axis_has_a_cover_of_its_own():
+    grid = Grid(AXES, RULES, each="dtype")
+    wanted = {frozenset(part) for case in allowed() for part in parts(case, 3) if "dtype" in dict(part)}
+    assert {frozenset(part) for case in grid.cases("quick", 0) for part in parts(case.by_axis, 3)} >= wanted
+
+
+def test_a_red_case_names_the_values_that_matter_and_the_code_that_repeats_it(record):
+    found = record(wrong_where(lambda case: case.sign < 0 and case.twice))
+    red = [row for row in found.rows if row.outcome == "failed"]
+    assert found.outcome == "failed" and len(red) == 3
+    assert all(
+        "smallest red case: sign minus, twice True; to repeat it: grid.case(sign='minus', twice='True'" in row.reason
+        for row in red
+    )
+
+
+def test_the_code_names_the_variable_that_holds_the_grid(record, monkeypatch):
+    shell = type("Shell", (), {"user_ns": {"_3": SMALL, "numbers": SMALL}})
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    (row, *_) = record(wrong_where(lambda case: True), level="smoke").rows
+    assert row.reason.endswith("to repeat it: numbers.case(seed=0)")
+
+
+def test_what_a_case_raises_is_red_and_the_others_are_compared(record):
+    def measure(case):
+        if case.x == 3:
+            raise RuntimeError("no kernel")
+        return expected(case)
+
+    found = record(grids.one_by_one(measure))
+    assert found.measured == "8 of 12 cases" and all("x 3" in row.case for row in found.rows if row.outcome != "passed")
+
+
+def test_an_operator_that_raises_everywhere_is_not_computed_for_every_case(record):
+    tried = []
+
+    def measure(case):
+        tried.append(case.name)
+        raise RuntimeError("no kernel")
+
+    outcomes = grids.one_by_one(measure)(Grid(AXES, RULES).cases("standard", 0))
+    assert all(isinstance(outcome, RuntimeError) for outcome in outcomes)
+    assert len(tried) == grids.MOST_ERRORS * len(AXES["dtype"]) < len(outcomes)
+
+
+def test_a_known_defect_concerns_the_cases_with_its_values_and_no_others(record):
+    minus = issue(sign=["minus"], twice=["True"])
+    found = record(wrong_where(lambda case: case.sign < 0 and case.twice), minus)
+    assert (found.outcome, found.measured) == ("known", "9 of 12 cases")
+    assert [row.case for row in found.rows if row.outcome == "known"] == ["sign minus, twice True"]
+    elsewhere = record(wrong_where(lambda case: case.sign < 0), minus)
+    assert elsewhere.outcome == "failed" and sum(row.outcome == "failed" for row in elsewhere.rows) == 3
+
+
+def test_a_known_defect_is_fixed_when_the_case_that_showed_it_passes_whatever_others_do(record):
+    some = record(wrong_where(lambda case: case.sign < 0 and case.x == 1), issue(sign=["minus"]))
+    assert (some.outcome, some.measured) == ("known", "10 of 12 cases")
+    none = record(grids.one_by_one(expected), issue(sign=["minus"]))
+    assert none.outcome == "fixed" and sum(row.outcome == "fixed" for row in none.rows) == 1

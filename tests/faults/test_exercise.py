@@ -1,0 +1,59 @@
+"""Exercises: a fault that a reader is to find turns checks red, and nothing that is shown before the answer names it."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from xpulab import child, files
+from xpulab.faults import exercise
+
+SECONDS = 120
+
+
+def xpulab(*arguments):
+    return child.run([sys.executable, "-m", "xpulab", "exercise", *arguments], SECONDS, cwd=files.ROOT)
+
+
+def test_each_exercise_is_of_the_chapter_whose_catalogue_has_its_fault():
+    assert [each.chapter for each in exercise.exercises()] == [each.fault.notebook[3:] for each in exercise.exercises()]
+
+
+def test_each_exercise_is_detected_on_the_cpu_at_level_quick():
+    unfit = [each.chapter for each in exercise.exercises() if (each.fault.device, each.fault.level) != ("cpu", "quick")]
+    assert unfit == []
+    assert [each.chapter for each in exercise.exercises() if each.fault.not_run or not each.fault.detected_by] == []
+
+
+def test_each_notebook_names_its_exercise_and_no_other():
+    known = {each.chapter for each in exercise.exercises()}
+    for notebook in sorted(files.NOTEBOOKS.glob("*.ipynb")):
+        named = set(re.findall(r"xpulab exercise ([a-z_]+)", notebook.read_text(encoding="utf-8")))
+        assert named == {notebook.stem[3:]} & known, notebook.stem
+
+
+@pytest.mark.integration
+def test_a_reader_sees_red_checks_and_not_the_answer(tmp_path):
+    (asked,) = [each for each in exercise.exercises() if each.chapter == "lora"]
+    ran = xpulab("3", "--out", str(tmp_path / "new"))
+    assert ran.status == 0, ran.errors
+    assert all(f"failed {check}" in ran.output for check in asked.fault.detected_by)
+    assert "xpulab exercise lora --answer" in ran.output and "03_lora.ipynb" in ran.output
+    assert asked.fault.name not in ran.output and asked.fault.what not in ran.output
+    assert asked.fault.name not in (tmp_path / "new" / "notebooks" / "03_lora.ipynb").read_text(encoding="utf-8")
+
+
+def test_the_answer_says_what_is_broken_and_which_checks_see_it():
+    (asked,) = [each for each in exercise.exercises() if each.chapter == "lora"]
+    told = xpulab("lora", "--answer")
+    assert (told.status, told.errors) == (0, "")
+    assert all(part in told.output for part in (asked.fault.what, asked.answer, *asked.fault.detected_by))
+
+
+@pytest.mark.parametrize("arguments", [["nope"], ["nope", "--answer"]])
+def test_an_unknown_exercise_is_an_error_that_names_those_that_exist(arguments):
+    ran = xpulab(*arguments)
+    assert ran.status == 2 and "Traceback" not in ran.errors
+    assert "'nope'" in ran.errors and "lora" in ran.errors

@@ -1,0 +1,94 @@
+"""The script that chapter 10 writes: AutoTrainer without xpulab, on one process and on two, with the losses of the lesson."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from xpulab import files, sim
+from xpulab.chapters.shared import take_home
+from xpulab.ranks import environment
+
+pytestmark = pytest.mark.integration
+
+CELLS = nbformat.read(files.NOTEBOOKS / "10_auto_parallel.ipynb", as_version=4).cells
+SECONDS = 200
+"""For one run, on a busy machine; it takes 8 s on an idle one."""
+SHARDED = "--tensor_parallel_degree 1 --sharding stage1 --sharding_parallel_degree 2 --per_device_train_batch_size 2"
+EVERY_SIXTH = slice(5, None, 6)
+
+Train = Callable[..., tuple[list[float], str]]
+
+
+def config() -> dict[str, object]:
+    """The configuration that the chapter writes: a literal, with names of literals of other cells."""
+    values, source = {}, "\n".join(cell.source for cell in CELLS if cell.cell_type == "code" and cell.source[:1] != "%")
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            if node.targets[0].id == "config" and isinstance(node.value, ast.Dict):
+                pairs = zip(node.value.keys, node.value.values, strict=True)
+                return {key.value: values[each.id] if isinstance(each, ast.Name) else each.value for key, each in pairs}
+            if isinstance(node.value, ast.Constant):
+                values[node.targets[0].id] = node.value.value
+    raise AssertionError("the chapter has no configuration")
+
+
+def losses_of_the_lesson() -> list[float]:
+    """Every sixth loss of one process, with three decimals, as the chapter prints them."""
+    printed = "".join(output.get("text", "") for cell in CELLS for output in cell.get("outputs", []))
+    (line,) = re.findall(r"one process, every sixth loss: (.*)", printed)
+    return [float(loss) for loss in line.split()]
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Train:
+    """train(device, n, options): the losses, and what all ranks wrote, of the script in a folder of its own."""
+    take_home.write(tmp_path, script="auto_trainer", config=config(), device="cpu")
+
+    def run(device: str, n: int, options: str = "") -> tuple[list[float], str]:
+        backend = ["--backend", "gloo"] if device == "cpu" else []
+        launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(n), *backend, "--host", environment.HOST]
+        with environment.reserved_range() as ports:
+            variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1", "PORT_RANGE": ports}
+            variables |= sim.environment(n) if device == "sim" else {}
+            variables.pop("PYTHONPATH", None)
+            command = [sys.executable, *(launch if n > 1 else []), "auto_trainer.py", "config.json", "--device", device]
+            done = subprocess.run(
+                [*command, *options.split()], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=SECONDS
+            )
+        written = "".join(log.read_text(errors="replace") for log in sorted((tmp_path / "log").glob("workerlog.*")))
+        assert done.returncode == 0, (written + done.stderr)[-3000:]
+        rows = [json.loads(line) for line in (tmp_path / "trained" / "losses.jsonl").read_text().splitlines()]
+        return [row["loss"] for row in rows], written + done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_two_processes_that_cut_the_matrices_have_the_losses_of_the_lesson(train, device):
+    losses, written = train(device, 2)
+    assert losses[EVERY_SIXTH] == pytest.approx(losses_of_the_lesson(), abs=1e-3)
+    for rank in range(2):
+        assert f"rank {rank} of 2 holds [32, 16] of a query weight [32, 32], 22464 numbers" in written
+
+
+def test_two_processes_that_share_the_state_of_the_optimizer_have_the_losses_of_the_lesson(train):
+    losses, written = train("cpu", 2, SHARDED)
+    assert losses[EVERY_SIXTH] == pytest.approx(losses_of_the_lesson(), abs=1e-3)
+    for rank in range(2):
+        assert f"rank {rank} of 2 holds [32, 32] of a query weight [32, 32], 22304 numbers" in written
+
+
+def test_one_process_has_the_losses_of_the_lesson(train):
+    losses, _ = train("cpu", 1)
+    assert losses[EVERY_SIXTH] == pytest.approx(losses_of_the_lesson(), abs=1e-3)
+    assert losses[-1] < losses[0] / 50

@@ -1,0 +1,278 @@
+"""Functions of each element, and arithmetic of two tensors, on grids: value and gradients against formulas in double precision.
+
+The gradient is that of sum(result * weight) with random weights, as in operator_grids.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from xpulab.chapters.numerics.operator_grids import (
+    EMPTY,
+    INTEGERS,
+    LAYOUTS,
+    RULES,
+    SHAPES,
+    VALUES,
+    Compared,
+    Right,
+    add_compared,
+    computed,
+    long_sum,
+)
+from xpulab.checks.grid import Case, Grid
+from xpulab.checks.table import Table
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of one number.
+
+    call: Paddle's. value, slope: the function and its derivative in double precision. kernel: Paddle's name of it.
+    is_of_positives: whether it is only defined for numbers above 0. grows: whether large numbers leave the type.
+    """
+
+    call: Callable[[paddle.Tensor], paddle.Tensor]
+    value: Callable[[np.ndarray], np.ndarray]
+    slope: Callable[[np.ndarray], np.ndarray]
+    kernel: str
+    is_of_positives: bool = False
+    grows: bool = False
+
+
+_erf = np.vectorize(math.erf, otypes=["float64"])
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.where(x < 0, np.exp(np.minimum(x, 0)) / (1 + np.exp(np.minimum(x, 0))), 1 / (1 + np.exp(-np.maximum(x, 0))))
+
+
+def _bell(x: np.ndarray) -> np.ndarray:
+    return np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+
+
+def _inner(x: np.ndarray) -> np.ndarray:
+    """What gelu's approximation takes the hyperbolic tangent of."""
+    return math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+
+
+def _slope_of_gelu_tanh(x: np.ndarray) -> np.ndarray:
+    tangent = np.tanh(_inner(x))
+    return (1 + tangent) / 2 + x / 2 * (1 - tangent**2) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x**2)
+
+
+FUNCTIONS = {
+    "exp": Function(lambda x: paddle.exp(x), np.exp, np.exp, "exp", grows=True),
+    "log": Function(lambda x: paddle.log(x), np.log, lambda x: 1 / x, "log", is_of_positives=True),
+    "log1p": Function(lambda x: paddle.log1p(x), np.log1p, lambda x: 1 / (1 + x), "log1p", is_of_positives=True),
+    "expm1": Function(lambda x: paddle.expm1(x), np.expm1, np.exp, "expm1", grows=True),
+    "sqrt": Function(lambda x: paddle.sqrt(x), np.sqrt, lambda x: 0.5 / np.sqrt(x), "sqrt", is_of_positives=True),
+    "rsqrt": Function(lambda x: paddle.rsqrt(x), lambda x: x**-0.5, lambda x: -0.5 * x**-1.5, "rsqrt", is_of_positives=True),
+    "reciprocal": Function(
+        lambda x: paddle.reciprocal(x), lambda x: 1 / x, lambda x: -1 / x**2, "reciprocal", is_of_positives=True
+    ),
+    "square": Function(lambda x: paddle.square(x), np.square, lambda x: 2 * x, "square"),
+    "abs": Function(lambda x: paddle.abs(x), np.abs, np.sign, "abs"),
+    "sin": Function(lambda x: paddle.sin(x), np.sin, np.cos, "sin"),
+    "cos": Function(lambda x: paddle.cos(x), np.cos, lambda x: -np.sin(x), "cos"),
+    "tanh": Function(lambda x: paddle.tanh(x), np.tanh, lambda x: 1 - np.tanh(x) ** 2, "tanh"),
+    "erf": Function(lambda x: paddle.erf(x), _erf, lambda x: 2 * _bell(math.sqrt(2) * x) * math.sqrt(2), "erf"),
+    "sigmoid": Function(lambda x: F.sigmoid(x), _sigmoid, lambda x: _sigmoid(x) * _sigmoid(-x), "sigmoid"),
+    "log_sigmoid": Function(lambda x: F.log_sigmoid(x), lambda x: -np.logaddexp(0, -x), lambda x: _sigmoid(-x), "logsigmoid"),
+    "softplus": Function(lambda x: F.softplus(x), lambda x: np.logaddexp(0, x), _sigmoid, "softplus"),
+    "relu": Function(lambda x: F.relu(x), lambda x: np.maximum(x, 0), lambda x: (x > 0) * 1.0, "relu"),
+    "silu": Function(lambda x: F.silu(x), lambda x: x * _sigmoid(x), lambda x: _sigmoid(x) * (1 + x * _sigmoid(-x)), "swish"),
+    "gelu": Function(
+        lambda x: F.gelu(x),
+        lambda x: x * (1 + _erf(x / math.sqrt(2))) / 2,
+        lambda x: (1 + _erf(x / math.sqrt(2))) / 2 + x * _bell(x),
+        "gelu",
+    ),
+    "gelu, approximate": Function(
+        lambda x: F.gelu(x, approximate=True), lambda x: x * (1 + np.tanh(_inner(x))) / 2, _slope_of_gelu_tanh, "gelu"
+    ),
+}
+
+
+def far_above(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Where activations are the identity, and a formula with powers or exponentials overflows."""
+    return np.resize(rng.permutation([40.0, 1e4]), shape)
+
+
+def far_below(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Where activations are 0."""
+    return -far_above(rng, shape)
+
+
+def functions(types: Sequence[str]) -> Grid:
+    """The grid of functions of one number. types: the floating types that the device has."""
+    values = {**VALUES, "far above zero": far_above, "far below zero": far_below}
+    rules = {
+        **{reason: rule for reason, rule in RULES.items() if reason in _OF_LAYOUTS},
+        "large numbers leave the type": lambda function, values: (
+            FUNCTIONS[function].grows and values in (far_above, far_below, VALUES["a large mean"])
+        ),
+    }
+    axes: dict[str, Any] = {"function": tuple(FUNCTIONS), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "values": values}
+    return Grid(axes, rules, EMPTY, each="function")
+
+
+_OF_LAYOUTS = (
+    "a tensor without axes has no layout",
+    "one axis cannot be transposed",
+    "an empty tensor has no row to repeat",
+)
+
+
+def measure_function(case: Case) -> Compared:
+    """Compute the function and its gradient on the device in use."""
+    function, rng = FUNCTIONS[case.function], case.rng()
+    drawn = case.values(rng, case.shape)
+    tensor = case.layout(np.abs(drawn) if function.is_of_positives else drawn, case.dtype)
+
+    def value(x: np.ndarray) -> Right:
+        right = function.value(x)
+        return right, np.abs(right) + np.abs(x * function.slope(x)) + np.minimum(np.abs(x), 8)
+
+    def slopes(weight: np.ndarray, x: np.ndarray) -> list[Right]:
+        slope = weight * function.slope(x)
+        return [(slope, np.abs(slope) * (4 + np.abs(x)) + np.abs(weight) * (1 + np.minimum(np.abs(x), 8)))]
+
+    return computed(rng, case.dtype, function.call, [tensor], value, slopes)
+
+
+def add_function_row(rows: Table, case: Case, found: Compared | Exception) -> None:
+    """Add the row of a case: shapes, value and gradient, in units of what rounding may cause."""
+    add_compared(rows, case.name, found, case.dtype, (FUNCTIONS[case.function].kernel,))
+
+
+# ------------------------------------------------------------------------------------------------------------- arithmetic
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """An operator of two numbers.
+
+    call: Paddle's. value: in double precision. slopes: the derivatives by both, or None.
+    kernel: Paddle's name of it. in_place: the method that writes into the first tensor, or "". has_integers: as in Operator.
+    """
+
+    call: Callable[[Any, Any], paddle.Tensor]
+    value: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    slopes: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None
+    kernel: str
+    in_place: str
+    has_integers: bool = True
+
+
+ARITHMETIC = {
+    "add": Arithmetic(lambda x, y: paddle.add(x, y), np.add, lambda x, y: (1 + 0 * x, 1 + 0 * y), "add", "add_"),
+    "subtract": Arithmetic(
+        lambda x, y: paddle.subtract(x, y), np.subtract, lambda x, y: (1 + 0 * x, -1 + 0 * y), "subtract", "subtract_"
+    ),
+    "multiply": Arithmetic(lambda x, y: paddle.multiply(x, y), np.multiply, lambda x, y: (y, x), "multiply", "multiply_"),
+    "divide": Arithmetic(
+        lambda x, y: paddle.divide(x, y), np.divide, lambda x, y: (1 / y, -x / y**2), "divide", "divide_", has_integers=False
+    ),
+    "maximum": Arithmetic(
+        lambda x, y: paddle.maximum(x, y), np.maximum, lambda x, y: (1.0 * (x > y), 1.0 * (y > x)), "maximum", ""
+    ),
+    "minimum": Arithmetic(
+        lambda x, y: paddle.minimum(x, y), np.minimum, lambda x, y: (1.0 * (x < y), 1.0 * (y < x)), "minimum", ""
+    ),
+    "floor_divide": Arithmetic(lambda x, y: paddle.floor_divide(x, y), np.floor_divide, None, "floor_divide", "floor_divide_"),
+    "remainder": Arithmetic(lambda x, y: paddle.remainder(x, y), np.remainder, None, "remainder", "remainder_"),
+}
+
+OTHERS: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
+    "same shape": lambda shape: shape,
+    "row": lambda shape: shape[-1:],
+    "column": lambda shape: (*shape[:-1], 1),
+    "0-d": lambda shape: (),
+    "one more axis": lambda shape: (2, *shape),
+}
+"""By name the shape of the second tensor: it is broadcast to the first, or the first to it."""
+
+_ORDER = {"first, second": False, "second, first": True}
+_WAYS = {"function": "function", "in place": "in place"}
+_SIGNED = {name: VALUES[name] for name in ("normal", "ties", "negative", "a large mean")}
+
+
+def arithmetic(types: Sequence[str]) -> Grid:
+    """The grid of operators of two tensors. types: the floating types that the device has."""
+    rules: dict[str, Callable[..., bool]] = {
+        **{reason: rule for reason, rule in RULES.items() if reason in _OF_LAYOUTS},
+        "a number is broadcast from no row and no column": lambda shape, other: not shape
+        and other in (OTHERS["row"], OTHERS["column"]),
+        "only floating numbers are divided": lambda operator, dtype: dtype in INTEGERS
+        and not ARITHMETIC[operator].has_integers,
+        "integers are ties, or negative": lambda dtype, values: (
+            dtype in INTEGERS and values not in (VALUES["ties"], VALUES["negative"])
+        ),
+        "nothing is written in place that has another shape, or no such method": lambda operator, way, other, order: (
+            way == "in place" and (order or other is OTHERS["one more axis"] or not ARITHMETIC[operator].in_place)
+        ),
+    }
+    axes: dict[str, Any] = {
+        "operator": tuple(ARITHMETIC),
+        "dtype": (*types, *INTEGERS),
+        "layout": LAYOUTS,
+        "shape": SHAPES,
+        "other": OTHERS,
+        "order": _ORDER,
+        "values": _SIGNED,
+        "way": _WAYS,
+    }
+    return Grid(axes, rules, EMPTY, each="operator")
+
+
+def measure_arithmetic(case: Case) -> Compared:
+    """Compute the operator and both gradients on the device in use."""
+    operator, rng = ARITHMETIC[case.operator], case.rng()
+    left = case.layout(_whole(case.values(rng, case.shape), case.dtype), case.dtype)
+    away = _whole(1.5 * case.values(rng, case.other(case.shape)) + 0.25, case.dtype)  # no two are equal, none is 0
+    right = paddle.to_tensor(np.where(np.abs(away) < 0.1, 3.0, away)).astype(case.dtype)
+    pair = [right, left] if case.order else [left, right]
+    if (case.order and operator.slopes is None) or case.operator == "divide":
+        pair = [paddle.where(each.abs() < 0.1, paddle.full_like(each, 3), each) if each is pair[1] else each for each in pair]
+
+    def call(x: paddle.Tensor, y: paddle.Tensor) -> paddle.Tensor:
+        if case.way == "in place":
+            return getattr(x.clone(), operator.in_place)(y)
+        return operator.call(x, y)
+
+    def right_value(x: np.ndarray, y: np.ndarray) -> Right:
+        value = operator.value(x, y)
+        return value, np.abs(value) + (np.abs(x) + np.abs(y) if operator.slopes is None else 0 * value)
+
+    def right_slopes(weight: np.ndarray, x: np.ndarray, y: np.ndarray) -> list[Right]:
+        assert operator.slopes is not None
+        slopes = (weight * slope for slope in operator.slopes(*np.broadcast_arrays(x, y)))
+        return [
+            (_summed(slope, of), _summed(np.abs(slope), of) * long_sum(slope.size // of.size)) if of.size else (of, of)
+            for slope, of in zip(slopes, (x, y), strict=True)
+        ]
+
+    return computed(rng, case.dtype, call, pair, right_value, right_slopes if operator.slopes else None)
+
+
+def add_arithmetic_row(rows: Table, case: Case, found: Compared | Exception) -> None:
+    """Add the row of a case: shapes, value and gradients, in units of what rounding may cause."""
+    add_compared(rows, case.name, found, case.dtype, (ARITHMETIC[case.operator].kernel,))
+
+
+def _whole(drawn: np.ndarray, dtype: str) -> np.ndarray:
+    return np.trunc(drawn) if dtype in INTEGERS else drawn
+
+
+def _summed(gradient: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """The gradient of what was broadcast: the sum over the axes that it was repeated along."""
+    summed = gradient.sum(axis=tuple(range(gradient.ndim - of.ndim)))
+    return summed.sum(axis=tuple(axis for axis, size in enumerate(of.shape) if size == 1), keepdims=True)

@@ -1,0 +1,249 @@
+"""A grid: a proof's cases, made from axes with values so that every pair of values is in some case.
+
+    grid = Grid(
+        {"dtype": ("float32", "float64"), "shape": ((3, 4), (), (1,)), "axis": (0, -1, None)},
+        {"a 0-d tensor has no axis": lambda shape, axis: shape == () and axis is not None},
+    )
+    for case in grid.cases("quick", seed):          # case.dtype, case.shape, case.axis, case.rng()
+
+The first value of each axis is its default, the plainest one. A rule is a reason, and a function whose parameters are the axes
+that it reads: it says which values cannot go together. Another seed gives another cover.
+"""
+
+from __future__ import annotations
+
+import inspect
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+
+from xpulab.records.record import METADATA_KEY
+
+STRENGTH = {"smoke": 1, "quick": 2, "standard": 3}
+"""By level of how many axes every combination of values is in some case."""
+
+MOST_ERRORS = 5
+"""So many cases of one operator may raise before the others are not computed any more."""
+
+_TRIED = 100
+"""Cases of which the best one is taken; more of them make covers hardly smaller."""
+
+Rule = Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One combination of values.
+
+    by_axis, labels: by axis its value, and the text that stands for it. seed: of the grid.
+    changed: the axes whose values are not the default, in the order of the grid.
+    """
+
+    by_axis: Mapping[str, Any] = field(hash=False)
+    labels: Mapping[str, str] = field(hash=False)
+    changed: tuple[str, ...]
+    seed: int
+
+    def __getattr__(self, axis: str) -> Any:
+        try:
+            return self.__dict__["by_axis"][axis]
+        except KeyError:
+            raise AttributeError(f"no axis {axis!r}") from None
+
+    @property
+    def name(self) -> str:
+        """What differs from the default: "dtype bfloat16, axis None"."""
+        return ", ".join(f"{axis} {self.labels[axis]}" for axis in self.changed) or "default"
+
+    def code(self, grid: str) -> str:
+        """The call that makes this case again, to paste below the grid's cell. grid: the name that the grid has there."""
+        given = [f"{axis}={self.labels[axis]!r}" for axis in self.changed]
+        return f"{grid}.case({', '.join([*given, f'seed={self.seed}'])})"
+
+    def rng(self) -> np.random.Generator:
+        """A generator whose numbers follow from the seed and the case's name alone."""
+        return np.random.default_rng([self.seed, zlib.crc32(self.name.encode())])
+
+
+class Grid:
+    """Axes with their values, and rules for what cannot go together.
+
+    axes: by name the values; of a mapping the keys are the labels, else the texts of the values.
+    rules: by reason the function that excludes.
+    hollow: by axis the labels of values with which a case says nothing about the other axes, as a shape without elements: only
+        combinations with that value itself count as covered by it.
+    each: an axis of which every value has a cover of its own, as an operator: what is covered are combinations of the others.
+    Raises ValueError for an axis without a second value, for labels that occur twice, and when the default is excluded.
+    """
+
+    def __init__(
+        self,
+        axes: Mapping[str, Sequence[Any] | Mapping[str, Any]],
+        rules: Mapping[str, Rule] | None = None,
+        hollow: Mapping[str, Sequence[str]] | None = None,
+        each: str = "",
+    ) -> None:
+        self.axes = {axis: _labelled(axis, values) for axis, values in axes.items()}
+        if taken := [axis for axis in self.axes if hasattr(Case, axis) or axis in Case.__dataclass_fields__]:
+            raise ValueError(f"no axis may be called {taken}: a case has attributes of these names")
+        self.rules = dict(rules or {})
+        self.each = each or next(iter(self.axes))
+        self._is_of_each = bool(each)
+        self._hollow = {axis: set(labels) for axis, labels in (hollow or {}).items()}
+        self._reads = {reason: tuple(inspect.signature(rule).parameters) for reason, rule in self.rules.items()}
+        for reason, read in self._reads.items():
+            if unknown := [axis for axis in read if axis not in self.axes]:
+                raise ValueError(f"the rule {reason!r} reads {unknown}, which are no axes of the grid")
+        if reason := self._excluded({axis: next(iter(values)) for axis, values in self.axes.items()}):
+            raise ValueError(f"the first values cannot go together: {reason}; order the values so that they can")
+
+    def case(self, seed: int = 0, **labels: str) -> Case:
+        """The case with these labels, and defaults for all other axes. Raises ValueError for one that a rule excludes."""
+        for axis, label in labels.items():
+            if label not in self.axes.get(axis, {}):
+                raise ValueError(f"no {axis} {label!r}; the axes are {list(self.axes)}, their values {self.axes.get(axis)}")
+        whole = {axis: labels.get(axis, next(iter(values))) for axis, values in self.axes.items()}
+        if reason := self._excluded(whole):
+            raise ValueError(f"{whole} cannot be: {reason}")
+        return self._case(whole, seed)
+
+    def cases(self, level: str, seed: int) -> list[Case]:
+        """The default and a cover: each value at smoke, each pair that can go together at quick, each three at standard."""
+        strength = min(STRENGTH[level], len(self.axes) - self._is_of_each)
+        covered = (self._case(dict(zip(self.axes, labels, strict=True)), seed) for labels in self._cover(strength, seed))
+        return list({case.name: case for case in (self.case(seed), *covered)}.values())
+
+    def reduce(self, case: Case, is_red: Callable[[Case], bool]) -> Case:
+        """A red case in which no single value can be replaced by the default: tries at most axes x axes cases."""
+        reduced = case
+        for _ in case.changed:
+            for axis in reduced.changed:
+                labels = {name: reduced.labels[name] for name in reduced.changed if name != axis}
+                smaller = {name: labels.get(name, next(iter(values))) for name, values in self.axes.items()}
+                if not self._excluded(smaller) and is_red(candidate := self._case(smaller, case.seed)):
+                    reduced = candidate
+                    break
+            else:
+                break
+        return reduced
+
+    def describe(self) -> dict[str, Any]:
+        """Axes with their labels, the axis `each`, rules and how many cases two levels have with seed 0."""
+        cases = {level: len(self.cases(level, 0)) for level in ("smoke", "quick")}  # the third takes seconds
+        axes = {axis: list(values) for axis, values in self.axes.items()}
+        return {"axes": axes, "each": self.each if self._is_of_each else "", "rules": list(self.rules), "cases": cases}
+
+    def show(self, check: str) -> None:
+        """Display the axes of a check as a table; the output's metadata has them for docs/grids.md."""
+        from IPython.display import display
+
+        found = {"check": check, **self.describe()}
+        rows = "".join(f"<tr><td>{axis}</td><td>{', '.join(labels)}</td></tr>" for axis, labels in found["axes"].items())
+        rules = "".join(f"<tr><td>not together</td><td>{rule}</td></tr>" for rule in found["rules"])
+        counts = ", ".join(f"{count} at {level}" for level, count in found["cases"].items())
+        head = "<tr><th>axis</th><th>values, the default first</th></tr>"
+        text = "\n".join(
+            [check, *(f"  {axis}: {', '.join(labels)}" for axis, labels in found["axes"].items()), f"  cases: {counts}"]
+        )
+        html = f"<b>{check}</b><table><thead>{head}</thead><tbody>{rows}{rules}</tbody></table><p>Cases: {counts}</p>"
+        display({"text/plain": text, "text/html": html}, raw=True, metadata={METADATA_KEY: {"grid": found}})
+
+    def _cover(self, strength: int, seed: int) -> Iterator[list[str]]:
+        """Labels of cases such that every combination of so many axes that the rules allow is in one of them.
+
+        Greedy: of some cases with a combination that is still open, the one with most open combinations. Of the libraries that
+        were tried, allpairspy 2.5.1 leaves out 41 % of the triples, and covertable 3.2.0 takes two minutes under rules.
+        """
+        rng, names = np.random.default_rng([seed, strength]), [list(values) for values in self.axes.values()]
+        axes = range(len(names))
+        parts = list(combinations(axes, strength))
+        if self._is_of_each:
+            own = list(self.axes).index(self.each)
+            parts = [tuple(sorted((own, *part))) for part in combinations([axis for axis in axes if axis != own], strength)]
+        counts = {part: self._allowed & ~self._is_hollow_beside(part) for part in parts}
+        is_open = {part: counts[part].any(axis=tuple(axis for axis in axes if axis not in part)) for part in parts}
+        for part in parts:
+            while is_open[part].any():
+                wanted = rng.choice(np.argwhere(is_open[part]))
+                found = counts[part][tuple(wanted[part.index(axis)] if axis in part else slice(None) for axis in axes)]
+                rest = rng.permutation(np.flatnonzero(found))[:_TRIED]
+                cases = np.empty((len(rest), len(names)), int)
+                cases[:, part] = wanted
+                if others := [axis for axis in axes if axis not in part]:
+                    cases[:, others] = np.transpose(np.unravel_index(rest, found.shape))
+                gains = (is_open[each][tuple(cases[:, each].T)] & counts[each][tuple(cases.T)] for each in parts)
+                best = cases[sum(gain.astype(int) for gain in gains).argmax()]
+                for each in parts:
+                    if counts[each][tuple(best)]:
+                        is_open[each][tuple(best[list(each)])] = False
+                yield [labels[index] for labels, index in zip(names, best, strict=True)]
+
+    def _is_hollow_beside(self, part: tuple[int, ...]) -> np.ndarray:
+        """For each combination of all axes whether it has a hollow value of an axis that is not in the part."""
+        is_hollow = np.zeros([1] * len(self.axes), bool)
+        for place, (axis, values) in enumerate(self.axes.items()):
+            if place not in part:
+                of_axis = np.array([label in self._hollow.get(axis, ()) for label in values])
+                is_hollow = is_hollow | of_axis.reshape([-1 if each == place else 1 for each in range(len(self.axes))])
+        return is_hollow
+
+    @cached_property
+    def _allowed(self) -> np.ndarray:
+        """For each combination of all axes whether the rules allow it; one axis of the array for each of the grid."""
+        allowed = np.ones([len(values) for values in self.axes.values()], bool)
+        for reason, read in self._reads.items():
+            excluded = [
+                self._holds(reason, dict(zip(read, labels, strict=True)))
+                for labels in product(*(self.axes[axis] for axis in read))
+            ]
+            shape = [len(values) if axis in read else 1 for axis, values in self.axes.items()]
+            in_order = sorted(range(len(read)), key=lambda place: list(self.axes).index(read[place]))
+            table = np.array(excluded).reshape([len(self.axes[axis]) for axis in read]).transpose(in_order)
+            allowed &= ~table.reshape(shape)
+        return allowed
+
+    def _case(self, labels: Mapping[str, str], seed: int) -> Case:
+        ordered = {axis: labels[axis] for axis in self.axes}
+        changed = tuple(axis for axis, label in ordered.items() if label != next(iter(self.axes[axis])))
+        return Case({axis: self.axes[axis][label] for axis, label in ordered.items()}, ordered, changed, seed)
+
+    def _excluded(self, labels: Mapping[str, str]) -> str:
+        """The reason why these labels cannot go together, or ""."""
+        return next((reason for reason in self.rules if self._holds(reason, labels)), "")
+
+    def _holds(self, reason: str, labels: Mapping[str, str]) -> bool:
+        return bool(self.rules[reason](**{axis: self.axes[axis][labels[axis]] for axis in self._reads[reason]}))
+
+
+def one_by_one(measure: Callable[[Case], Any]) -> Callable[[Sequence[Case]], list[Any]]:
+    """What check.grid takes as `run`, of a function that measures one case: an exception is the value of its case.
+
+    After MOST_ERRORS of one value of the first axis the error stands for its other cases, too: Paddle's take 0.2 s each.
+    """
+
+    def run(cases: Sequence[Case]) -> list[Any]:
+        errors: dict[str, list[Exception]] = {}
+        values: list[Any] = []
+        for case in cases:
+            raised = errors.setdefault(next(iter(case.labels.values())), [])
+            try:
+                values.append(raised[-1] if len(raised) >= MOST_ERRORS else measure(case))
+            except Exception as error:  # what it means is for the comparison to say
+                raised.append(error)
+                values.append(error)
+        return values
+
+    return run
+
+
+def _labelled(axis: str, values: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
+    """The values by label."""
+    labelled = dict(values) if isinstance(values, Mapping) else {str(value): value for value in values}
+    if len(labelled) < max(2, len(values)):
+        raise ValueError(f"axis {axis!r} needs two or more values whose labels differ, not {list(values)}")
+    return labelled

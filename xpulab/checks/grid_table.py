@@ -1,0 +1,101 @@
+"""One check of a grid: a row for each case, known defects by the values of a case, and red cases reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from xpulab.checks.digest import digest_of
+from xpulab.checks.grid import Case, Grid
+from xpulab.checks.ledger import ledger
+from xpulab.checks.rows import known_or_fixed
+from xpulab.checks.table import Table
+from xpulab.records.known_issues import KnownIssue, known_issues_of_grid
+from xpulab.records.record import RED, Record, Row
+
+REDUCED = 3
+"""So many red cases are reduced; each computes some cases again, and more of them rarely say more."""
+
+Run = Callable[[Sequence[Case]], Sequence[Any]]
+AddRow = Callable[[Table, Case, Any], None]
+
+
+class GridTable(Table):
+    """The rows of a check that is a grid."""
+
+    def __init__(self, name: str, grid: Grid, run: Run, add_row: AddRow) -> None:
+        super().__init__(name)
+        self._grid, self._run, self._add_row = grid, run, add_row
+        self._listed = known_issues_of_grid(name, ledger.device)
+        self._issues: dict[str, KnownIssue] = {}
+        self._showing: dict[str, KnownIssue] = {}
+        self._values: dict[str, str] = {}
+
+    def fill(self, cases: Sequence[Case]) -> None:
+        """Compute the cases, and one for each known defect; compare each, and reduce those that are red."""
+        showing = {self._grid.case(cases[0].seed, **_first(issue)): issue for issue in self._listed}
+        cases = list({case.name: case for case in (*cases, *showing)}.values())
+        self._showing = {case.name: issue for case, issue in showing.items()}
+        for case, value in zip(cases, self._run(cases), strict=True):
+            self._compute(case, value)
+        unknown = [number for number, row in enumerate(self._rows) if row.outcome in RED and row.case not in self._issues]
+        for number in unknown[:REDUCED]:
+            smallest = self._grid.reduce(cases[number], self._is_red)
+            repeat = f"smallest red case: {smallest.name}; to repeat it: {smallest.code(self._name_in_cell())}"
+            self._rows[number] = replace(self._rows[number], reason=f"{self._rows[number].reason}; {repeat}")
+
+    def record(self, means: str, seconds: float) -> Record:
+        """As Table.record, with one row for all cases that passed alike, and one for each known defect.
+
+        A known defect is fixed when the case that showed it passes; others with its values may pass anyway.
+        """
+        for number, row in enumerate(self._rows):
+            if row.outcome == "failed" or row.case in self._showing:
+                self._rows[number] = known_or_fixed(row, self._showing.get(row.case) or self._issues.get(row.case))
+        counted = [row.outcome for row in self._rows if row.outcome != "skipped"]
+        rejected = sum(row.control == "rejected" for row in self._rows)
+        notable = [
+            row for row in self._rows if row.outcome != "passed" and (row.outcome != "known" or row.case in self._showing)
+        ]
+        self._rows = [*self._passed(), *notable]
+        record = super().record(means, seconds)
+        if record.outcome == "skipped":
+            return record
+        control = "rejected" if rejected == len(counted) else f"rejected in {rejected} of {len(counted)}"
+        return replace(record, measured=f"{counted.count('passed')} of {len(counted)} cases", control=control)
+
+    def _passed(self) -> Iterator[Row]:
+        """One row for all cases that passed with the same value of the grid's axis `each`."""
+        together: dict[str, list[Row]] = {}
+        for row in self._rows:
+            if row.outcome == "passed":
+                together.setdefault(self._values[row.case], []).append(row)
+        for value, rows in together.items():
+            digest = digest_of([[row.case, row.digest] for row in rows])
+            count = f"{len(rows)} case{'s' * (len(rows) != 1)}"
+            yield Row(value, "passed", count, "as the formula says", "rejected", None, digest)
+
+    def _compute(self, case: Case, value: Any) -> None:
+        self._values[case.name] = case.labels[self._grid.each]
+        self._add_row(self, case, value)
+        if issue := next((issue for issue in self._listed if issue.concerns(case.labels)), None):
+            self._issues[case.name] = issue
+
+    def _is_red(self, case: Case) -> bool:
+        """Whether the case, computed again, is red and no known defect."""
+        again = GridTable(self._name, self._grid, self._run, self._add_row)
+        again._compute(case, again._run([case])[0])
+        return bool(again._rows) and all(row.outcome in RED and row.case not in again._issues for row in again._rows)
+
+    def _name_in_cell(self) -> str:
+        """The variable that holds the grid in the notebook; "grid" outside of one."""
+        from IPython import get_ipython
+
+        variables = shell.user_ns if (shell := get_ipython()) else {}
+        return next((name for name, value in variables.items() if value is self._grid and name[0] != "_"), "grid")
+
+
+def _first(issue: KnownIssue) -> dict[str, str]:
+    """The first label of each axis that the defect needs."""
+    return {axis: labels[0] for axis, labels in issue.when.items()}

@@ -1,0 +1,94 @@
+"""An exercise: a fault of a chapter's catalogue is injected without its name, and the reader finds out from the red checks.
+
+data/exercises.yaml has one for each chapter that has such an exercise.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpulab import files
+from xpulab.chapters.shared.fault import Fault
+from xpulab.errors import InputError
+from xpulab.faults import inject
+from xpulab.faults.selftest import CARDS, chapter_of, faults_named
+from xpulab.harness.execute import Execution, Target
+from xpulab.harness.judge import Verdict, judge
+from xpulab.harness.plan import plan_of_checks
+from xpulab.harness.report import text
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A defect to find.
+
+    chapter: the chapter's name without its number, "lora". fault: what is injected. hint: where a reader may look first.
+    answer: what is broken, and how the red checks, and the green ones, tell.
+    """
+
+    chapter: str
+    fault: Fault
+    hint: str
+    answer: str
+
+
+def exercises() -> tuple[Exercise, ...]:
+    """Those of data/exercises.yaml, in the order of the chapters."""
+    stored = files.load_yaml(files.data("exercises.yaml"), files.data("schema", "exercises.schema.json"))
+    found = [Exercise(row["chapter"], faults_named([row["fault"]])[0], row["hint"], row["answer"]) for row in stored]
+    return tuple(sorted(found, key=lambda exercise: exercise.fault.notebook))
+
+
+def exercise_named(chapter: str) -> Exercise:
+    """The exercise of a chapter: its name, or its number with or without the name. Raises InputError when it has none."""
+    known = exercises()
+    for exercise in known:
+        number = exercise.fault.notebook[:2]
+        if chapter in (exercise.chapter, exercise.fault.notebook) or (chapter.isdecimal() and int(chapter) == int(number)):
+            return exercise
+    names = ", ".join(exercise.chapter for exercise in known)
+    raise InputError(f"no exercise {chapter!r}; there is one for {names}")
+
+
+def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Verdict:
+    """Run the sections of the checks that see the defect, with the defect; the executed notebook is left in the folder.
+
+    environment: the variables of the kernel, as harness.run.kernel_environment gives them.
+    Raises InputError when the defect could not be injected.
+    """
+    fault = exercise.fault
+    plan = plan_of_checks(chapter_of(fault), fault.level, fault.detected_by)
+    with tempfile.TemporaryDirectory(prefix="xpulab-exercise-", ignore_cleanup_errors=True) as scratch:
+        variables = {**environment, **inject.prepare(fault, Path(scratch))}
+        target = Target(fault.device, fault.level, max(CARDS, plan.cards))
+        executed = [path for _, path in Execution(target, folder, lambda *cell: None, variables).run([plan], 1)]
+        if failure := inject.why_not_injected(Path(scratch)):
+            raise InputError(f"{exercise.chapter}: the defect could not be injected: {failure}; run env/validate.sh first")
+    return judge(plan, executed[0])
+
+
+def format_list(known: Sequence[Exercise]) -> str:
+    """A line for each exercise."""
+    return "\n".join(f"{exercise.chapter:<24}{exercise.hint}" for exercise in known)
+
+
+def format_task(exercise: Exercise, verdict: Verdict) -> str:
+    """What a reader gets to see: the red checks, where to look, and how to get the answer."""
+    return "\n".join(
+        [
+            *text.format_notebook(verdict),
+            "",
+            f"One thing is broken. Which one? {exercise.hint}",
+            f"The executed notebook: {verdict.executed}",
+            f"The answer: xpulab exercise {exercise.chapter} --answer",
+        ]
+    )
+
+
+def format_answer(exercise: Exercise) -> str:
+    """What is broken and how one can tell."""
+    red = ", ".join(exercise.fault.detected_by)
+    return f"{exercise.fault.what}\n{exercise.answer}\nMust be red: {red}. In the catalogue of faults: {exercise.fault.name}"
