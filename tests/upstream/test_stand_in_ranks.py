@@ -23,11 +23,9 @@ def test_each_rank_answers_in_its_place_and_what_it_prints_is_kept():
 
 
 def test_a_rank_in_a_process_of_its_own_answers_too(tmp_path):
-    endpoints = [f"127.0.0.1:{port}" for port in ranks.free_ports(1)]
-    end = ranks.started_anew(
-        lambda: (tmp_path / "answer").write_text("here"), ranks.of_rank(0, endpoints, "xpu"), tmp_path / "log"
-    )
-    assert (end(60), (tmp_path / "answer").read_text()) == (0, "here")
+    variables = ranks.of_rank(0, ["127.0.0.1:1"], "xpu")
+    rank = ranks.started_anew(lambda: (tmp_path / "answer").write_text("here"), variables, tmp_path / "log")
+    assert (ranks.end([rank], 60), (tmp_path / "answer").read_text()) == ([0], "here")
 
 
 def fails():
@@ -46,14 +44,29 @@ def test_a_rank_that_does_not_end_is_killed():
         ranks.run(time.sleep, 1, 600, time_limit=3)
 
 
-def connects_the_second_time(folder):
-    if os.environ["PADDLE_TRAINER_ID"] == "0":
-        with (folder / "started").open("a") as file:
-            file.write("x")
-    if (folder / "started").read_text() != "xx":
-        raise RuntimeError("[/paddle/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:80] TIMEOUT")
-    return "connected"
+def fails_beside_one_that_waits():
+    fails()
+    time.sleep(600)
 
 
-def test_ranks_that_gloo_did_not_connect_are_started_again(tmp_path):
-    assert ranks.run(connects_the_second_time, 1, tmp_path) == ["connected"]
+def test_a_rank_that_waits_for_one_that_failed_is_ended_long_before_the_limit(monkeypatch):
+    monkeypatch.setattr(ranks, "GRACE", 0.1)
+    with pytest.raises(ranks.RanksFailed, match="rank 0 killed: killed by signal 9; rank 1 raised: ValueError"):
+        ranks.run(fails_beside_one_that_waits, 2, time_limit=3600)
+
+
+def many_groups():
+    import paddle
+    import paddle.distributed as dist
+
+    dist.init_parallel_env()
+    sums = []
+    for group in [dist.new_group([0, 1]) for _ in range(4)]:
+        value = paddle.to_tensor([1.0 + dist.get_rank()])
+        dist.all_reduce(value, group=group)
+        sums.append(float(value))
+    return sums
+
+
+def test_groups_that_follow_each_other_connect():
+    assert [*ranks.run(many_groups, 2)] == [[3.0] * 4] * 2

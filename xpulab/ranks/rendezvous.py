@@ -35,9 +35,15 @@ def prepare() -> None:
     Call it in every rank, after importing Paddle and before init_parallel_env.
     """
     from paddle.base import core
-    from paddle.distributed import collective
 
     core.create_or_get_global_tcp_store = _when_rank_0_listens(core.create_or_get_global_tcp_store)
+    give_groups_stores()
+
+
+def give_groups_stores() -> None:
+    """From here on gloo groups that this rank makes share no store, so none reads the address of an earlier one."""
+    from paddle.distributed import collective
+
     collective._new_process_group_impl = _in_a_store_of_its_own(collective._new_process_group_impl)
 
 

@@ -4,7 +4,6 @@ import functools
 import multiprocessing
 import os
 import pickle
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,10 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+from xpulab.ranks.environment import HOST, held_ports
+from xpulab.ranks.rendezvous import give_groups_stores
+
+GRACE = 5.0
 START = "import pickle, sys; job = pickle.load(open(sys.argv[1], 'rb')); pickle.loads(job)()"
 
 
@@ -36,30 +39,15 @@ def step(text):
 
 
 def run(function, n, *arguments, device="cpu", time_limit=120.0, launch=None):
-    """What function(*arguments) returns on each of n ranks.
-
-    Gloo's groups share the keys of their store: now and then a rank reads an address of an earlier group, and never connects
-    (Paddle 3.3.1, process_group_gloo.cc, connectFullMesh). So ranks that end with an error of gloo are started again, twice.
-    """
-    for left in (2, 1, 0):
-        try:
-            return run_once(function, n, *arguments, device=device, time_limit=time_limit)
-        except RanksFailed as error:
-            if not left or "third_party/gloo" not in str(error):
-                raise
-
-
-def run_once(function, n, *arguments, device, time_limit):
-    """What function(*arguments) returns on each of n ranks, which are started once."""
-    endpoints = [f"127.0.0.1:{port}" for port in free_ports(n)]
+    """What function(*arguments) returns on each of n ranks. When one fails, the others have GRACE seconds left."""
     is_main = threading.current_thread() is threading.main_thread()  # in a copy of another thread Paddle has no device
     start = forked if device == "cpu" and is_main else started_anew
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
+    with held_ports(n) as ports, tempfile.TemporaryDirectory() as folder:
+        endpoints, folder = [f"{HOST}:{port}" for port in ports], Path(folder)
         answers = [folder / f"answer{rank}" for rank in range(n)]
         jobs = [functools.partial(work, function, arguments, device, answers, rank) for rank in range(n)]
-        ends = [start(job, of_rank(rank, endpoints, device), folder / f"printed{rank}") for rank, job in enumerate(jobs)]
-        codes = [end(time_limit) for end in ends]
+        ranks = [start(job, of_rank(rank, endpoints, device), folder / f"printed{rank}") for rank, job in enumerate(jobs)]
+        codes = end(ranks, time_limit)
         reports = [
             report(rank, code, (folder / f"printed{rank}").read_text(errors="replace")) for rank, code in enumerate(codes)
         ]
@@ -70,11 +58,31 @@ def run_once(function, n, *arguments, device, time_limit):
         return results
 
 
+def end(ranks, time_limit):
+    """Wait for the ranks, kill those that are left, and return their exit codes."""
+    until = time.monotonic() + time_limit
+    while any(code(rank) is None for rank in ranks) and time.monotonic() < until:
+        if any(code(rank) for rank in ranks):
+            until = min(until, time.monotonic() + GRACE)
+        time.sleep(0.02)
+    for rank in ranks:
+        if code(rank) is None:
+            rank.kill()
+        rank.wait() if isinstance(rank, subprocess.Popen) else rank.join()
+    return [code(rank) for rank in ranks]
+
+
+def code(rank):
+    """A rank's exit code, None while it runs."""
+    return rank.poll() if isinstance(rank, subprocess.Popen) else rank.exitcode
+
+
 def work(function, arguments, device, answers, rank):
     """In a rank: call the function, write what it returns, and stay until all have, since rank 0 serves the others."""
     import cloudpickle
     import paddle
 
+    give_groups_stores()
     paddle.set_device("cpu" if device == "cpu" else f"{device}:{rank}")
     try:
         answers[rank].write_bytes(cloudpickle.dumps(function(*arguments)))
@@ -89,7 +97,7 @@ def work(function, arguments, device, answers, rank):
 
 
 def forked(job, environment, printed):
-    """Start a rank as a copy of this process; returns a function that waits for its exit code."""
+    """Start a rank as a copy of this process."""
 
     def child():
         sys.stdout = sys.stderr = open(printed, "w", buffering=1)  # noqa: SIM115 open until the process ends
@@ -100,15 +108,7 @@ def forked(job, environment, printed):
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
-
-    def end(time_limit):
-        process.join(time_limit)
-        if process.is_alive():
-            process.kill()
-            process.join()
-        return process.exitcode
-
-    return end
+    return process
 
 
 def started_anew(job, environment, printed):
@@ -119,16 +119,7 @@ def started_anew(job, environment, printed):
     path.write_bytes(pickle.dumps(cloudpickle.dumps(job)))
     with open(printed, "wb") as file:
         command = [sys.executable, "-c", START, str(path)]
-        process = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
-
-    def end(time_limit):
-        try:
-            return process.wait(time_limit)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
-
-    return end
+        return subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
 
 
 def report(rank, code, text):
@@ -154,13 +145,3 @@ def of_rank(rank, endpoints, device):
     }
     backend = {"PADDLE_DISTRI_BACKEND": "gloo"} if device == "cpu" else {f"FLAGS_selected_{device}s": str(rank)}
     return {**os.environ, **given, **backend}
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
