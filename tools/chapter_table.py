@@ -26,11 +26,13 @@ from xpulab.records.planned import planned_checks, python_of
 class ChapterSize:
     """How large a chapter is.
 
-    cells, lesson_cells: all cells but exercises, and those of the sections before the proof. exercise_cells: of exercises.
+    cells, lesson_cells: all cells but exercises, and those of the sections before the proof; a cell of the lesson that holds a
+        check is not counted, so that checks stand in cells of their own. exercise_cells: of exercises.
     words: of its text. code_lines, visible_lines, check_lines: of code, of visible code, of visible code that is a check.
     lesson_words: words of the text above the proof.
     checks, figures: how many there are.
     longest_lesson_cell: the most code lines of a visible cell, without its checks. longest_proof_cell: of a cell of the proof.
+    most_beside_a_check: the most code lines that stand beside a check in a cell of the lesson.
     """
 
     cells: int
@@ -45,6 +47,7 @@ class ChapterSize:
     figures: int
     longest_lesson_cell: int
     longest_proof_cell: int
+    most_beside_a_check: int
 
     @property
     def lesson_share(self) -> float:
@@ -68,9 +71,14 @@ def size_of(path: Path) -> ChapterSize:
     lesson_text = [
         cell for index, cell in enumerate(notebook.cells) if cell.cell_type == "markdown" and index not in proof | exercises
     ]
+    beside = [
+        lines_beside_checks(cell.source)
+        for cell in (notebook.cells[index] for index in lesson)
+        if cell.cell_type == "code" and check_lines(cell.source)
+    ]
     return ChapterSize(
-        cells=len(notebook.cells) - len(exercises),
-        lesson_cells=len(lesson),
+        cells=len(notebook.cells) - len(exercises) - len(beside),
+        lesson_cells=len(lesson) - len(beside),
         exercise_cells=len(exercises),
         words=sum(map(_words, (cell for cell in notebook.cells if cell.cell_type == "markdown"))),
         code_lines=sum(len(code_lines(cell.source)) for cell in code),
@@ -81,6 +89,7 @@ def size_of(path: Path) -> ChapterSize:
         figures=json.dumps(notebook).count('"image/png"'),
         longest_lesson_cell=max(len(code_lines(cell.source) - check_lines(cell.source)) for cell in visible),
         longest_proof_cell=max(len(code_lines(cell.source)) for cell in proof_code),
+        most_beside_a_check=max(beside, default=0),
     )
 
 
@@ -96,6 +105,18 @@ def check_lines(source: str) -> set[int]:
     checks = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_check(node)]
     spans = [range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in checks]
     return {line for span in spans for line in span} & code_lines(source)
+
+
+def lines_beside_checks(source: str) -> int:
+    """How many code lines the statements have that neither hold a check nor give a text its name."""
+    others = [
+        node
+        for node in ast.parse(python_of(source)).body
+        if not any(_calls_check(each) for each in ast.walk(node))
+        and not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str))
+    ]
+    spans = [range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in others]
+    return len({line for span in spans for line in span} & code_lines(source))
 
 
 def _is_check(node: ast.stmt) -> bool:

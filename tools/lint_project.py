@@ -50,7 +50,7 @@ CODE = ("data/schema/*.json", "xpulab/**/*.py", "xpulab/**/*.html", "xpulab/**/*
 NAME_THEM = {"CONTRIBUTING.md", "CHANGELOG.md", "lint_project.py"}
 """The glossary itself, and what was called otherwise before."""
 
-CELLS, LESSON_CELLS, EXERCISE_CELLS, LESSON_LINES, PROOF_LINES = 60, 30, 8, 15, 30
+CELLS, LESSON_CELLS, EXERCISE_CELLS, LESSON_LINES, PROOF_LINES, LINES_BESIDE_A_CHECK = 60, 30, 8, 15, 30, 4
 COPIED_WHOLE = {"16_zero_cost_checkpoints": 28}
 """Lines of a class that a reader copies, so that one cell holds all of it."""
 LESSONS_FIRST = ("02", "03", "04", "09", "10", "11", "13")
@@ -135,6 +135,8 @@ def chapter(path: Path, chapters: list[Path]) -> Iterator[Finding]:
         f"its exercises have {size.exercise_cells} cells": size.exercise_cells > EXERCISE_CELLS,
         f"a cell of its lesson has {size.longest_lesson_cell} lines": size.longest_lesson_cell
         > COPIED_WHOLE.get(path.stem, LESSON_LINES),
+        f"a cell of its lesson has {size.most_beside_a_check} lines beside its check": size.most_beside_a_check
+        > LINES_BESIDE_A_CHECK,
         f"a cell of its proof has {size.longest_proof_cell} lines": size.longest_proof_cell > PROOF_LINES,
         f"headings declare no section: {undeclared}": undeclared,
         "its lesson has fewer than four words for a line of code": size.lesson_words < 4 * size.visible_lines,

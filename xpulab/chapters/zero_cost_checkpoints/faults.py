@@ -13,7 +13,7 @@ from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, 
 def copied_after_the_step() -> None:
     """Most of a snapshot is copied after the optimizer has changed the weights."""
     rest = "for _ in pieces:  # the rest\n    pass\n"
-    replace_in_cells(f"{rest}update(optimizer)\n", f"update(optimizer)\n{rest}")
+    replace_in_cells(f"{rest}update(optimizer)", f"update(optimizer)\n{rest}")
     replace_in_cells("        saver.finish()\n", "        update(optimizer)\n        saver.finish()\n")
 
 
