@@ -76,7 +76,7 @@ def padding_and_packing(lengths: Sequence[int], size: int) -> None:
             title=f"{name}: {100 * padded_share(order, size):.0f} % padding; packed: none",
             xlim=(0, max(order) * 1.02),
         )
-    panels[0, 1].legend(frameon=True, loc="lower left")
+    panels[0, 1].legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.18), ncols=2)
     plt.show()
 
 

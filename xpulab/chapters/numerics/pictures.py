@@ -28,7 +28,7 @@ def bits(measured: Mapping[str, Mapping[str, int]]) -> None:
     axes.set_yticks(np.arange(len(names)) + height * (len(measured) - 1) / 2, names, fontsize=8)
     axes.invert_yaxis()
     axes.set(xlabel="bits of the fraction that come back", title="What each operator keeps; lines: what the type has")
-    axes.legend(loc="lower right")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     plt.show()
 
 
@@ -43,7 +43,7 @@ def errors_by_length(lengths: Sequence[int], errors: Mapping[str, Sequence[float
         ylabel="error / largest result",
         title="Errors grow with the length of a sum, and with lost bits",
     )
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     plt.show()
 
 
