@@ -33,12 +33,23 @@ def adopt(executed: Path, committed: Path) -> None:
         raise SystemExit(f"{executed}: was made from other cells than {committed} holds")
     code = [pair for pair in zip(source.cells, cells, strict=True) if pair[0].cell_type == "code"]
     for count, (cell, ran) in enumerate(code, start=1):
-        cell.outputs, cell.execution_count = ran.outputs, count
+        cell.outputs, cell.execution_count = joined(ran.outputs), count
         for output in cell.outputs:
             drop_digests(output)
             if output.output_type == "execute_result":
                 output.execution_count = count
     nbformat.write(source, committed)
+
+
+def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """The outputs with neighbouring pieces of one stream as one: where the kernel cut them is chance, and the page shows it."""
+    whole: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if whole and output.output_type == "stream" == whole[-1].output_type and output.name == whole[-1].name:
+            whole[-1].text += output.text
+        else:
+            whole.append(output)
+    return whole
 
 
 def drop_digests(output: nbformat.NotebookNode) -> None:

@@ -159,3 +159,21 @@ def test_a_run_of_some_sections_is_refused(adoption, tmp_path):
     nbformat.write(notebook, tmp_path / "part.ipynb")
     with pytest.raises(SystemExit, match="only some sections of"):
         adoption.script.adopt(tmp_path / "part.ipynb", adoption.notebooks / "02_two.ipynb")
+
+
+def test_neighbouring_pieces_of_one_stream_become_one(script):
+    outputs = [
+        v4.new_output("stream", name="stdout", text="a: "),
+        v4.new_output("stream", name="stdout", text="1\n"),
+        v4.new_output("stream", name="stderr", text="x"),
+        v4.new_output("display_data", data={"text/plain": "p"}),
+        v4.new_output("stream", name="stdout", text="b"),
+    ]
+    found = script.joined(outputs)
+    kinds = [(each.output_type, each.get("name"), each.get("text")) for each in found]
+    assert kinds == [
+        ("stream", "stdout", "a: 1\n"),
+        ("stream", "stderr", "x"),
+        ("display_data", None, None),
+        ("stream", "stdout", "b"),
+    ]
