@@ -18,6 +18,7 @@ class AdamW:
     weight_decay: the fraction of a weight that one step at learning rate 1 removes.
     max_norm: the bound on the norm of all gradients together.
     decayed: the names of the weights that weight decay applies to.
+    second_moments: by name the running mean of the squared gradients, from 0.
     """
 
     beta1: float
@@ -28,7 +29,7 @@ class AdamW:
     decayed: frozenset[str]
     _steps: int = 0
     _first_moments: Gradients = field(default_factory=dict)
-    _second_moments: Gradients = field(default_factory=dict)
+    second_moments: Gradients = field(default_factory=dict)
 
     def step(self, weights: Weights, gradients: Weights, rate: float) -> dict[str, np.ndarray]:
         """New weights after one step at learning rate `rate`; `weights` stays unchanged.
@@ -46,8 +47,8 @@ class AdamW:
 
     def _updated(self, name: str, weight: np.ndarray, gradient: np.ndarray, rate: float) -> np.ndarray:
         first = self.beta1 * self._first_moments.get(name, 0.0) + (1 - self.beta1) * gradient
-        second = self.beta2 * self._second_moments.get(name, 0.0) + (1 - self.beta2) * gradient**2
-        self._first_moments[name], self._second_moments[name] = first, second
+        second = self.beta2 * self.second_moments.get(name, 0.0) + (1 - self.beta2) * gradient**2
+        self._first_moments[name], self.second_moments[name] = first, second
         mean = first / (1 - self.beta1**self._steps)
         root_mean_square = np.sqrt(second / (1 - self.beta2**self._steps))
         decay = self.weight_decay if name in self.decayed else 0.0

@@ -6,7 +6,7 @@ import json
 import random
 from pathlib import Path
 
-from xpulab.chapters.shared.fault import CELLS, FILES, calls, fault, paddle, replace_in_cells, replace_in_file
+from xpulab.chapters.shared.fault import CELLS, FILES, calls, fault, np, paddle, replace_in_cells, replace_in_file
 
 QWEN2 = "paddlenlp.transformers.qwen2.modeling"
 
@@ -143,13 +143,13 @@ def trains_on_the_cpu() -> None:
         replace_in_cells(end, f'{end}.to("cpu")')
 
 
-@fault(detected_by=("sft.decay",), wraps="paddle.optimizer:AdamW.__init__")
+@fault(detected_by=("sft.training-options",), wraps="paddle.optimizer:AdamW.__init__")
 def no_weight_decay(begin, self, *given, **named):
     """Weight decay is ignored."""
     return begin(self, *given, **{**named, "weight_decay": 0.0})
 
 
-@fault(detected_by=("sft.decay-spares-norms",), also_on=("sim",), wraps="paddle.optimizer:AdamW.__init__")
+@fault(detected_by=("sft.training-options",), also_on=("sim",), wraps="paddle.optimizer:AdamW.__init__")
 def decay_on_norms(begin, self, *given, **named):
     """Weight decay applies to norms and biases too."""
     begin(self, *given, **{**named, "apply_decay_param_fun": lambda name: True})
@@ -196,7 +196,7 @@ def cached_steps_have_position_0(inputs, self, *given, past_key_values=None, **n
     return {**inputs, "position_ids": None} if past_key_values else inputs
 
 
-@fault(detected_by=("sft.accumulation",), wraps="paddlenlp.trl:SFTTrainer.compute_loss")
+@fault(detected_by=("sft.training-options",), wraps="paddlenlp.trl:SFTTrainer.compute_loss")
 def accumulated_gradients_are_summed(loss_of, self, *given, **named):
     """The gradients of accumulated batches are added up, not averaged."""
     return loss_of(self, *given, **named) * self.args.gradient_accumulation_steps
@@ -287,3 +287,121 @@ def step_is_much_slower(step, self):
         for _ in range(100):
             weight.numpy()
     step(self)
+
+
+@fault(detected_by=("sft.training-options",), wraps=f"{QWEN2}:Qwen2LMHead.forward")
+def gradient_of_a_tied_head_is_lost(forward, self, hidden_states, *given, **named):
+    """A head that is tied to the embedding gives its weight no gradient."""
+    if not self.config.tie_word_embeddings:
+        return forward(self, hidden_states, *given, **named)
+    return paddle.matmul(hidden_states, self.weight.detach(), transpose_y=True)
+
+
+@fault(detected_by=("sft.training-options",), wraps=f"{QWEN2}:repeat_kv")
+def grouped_keys_are_in_another_order(_real, states, times):
+    """The heads of keys and values are repeated one after another, so a query gets another group's; of one head it is right."""
+    return paddle.tile(states, [1, 1, times, 1])
+
+
+@fault(detected_by=("sft.training-options",), after="paddle.optimizer:AdamW.step")
+def frozen_weights_are_decayed(_result, self):
+    """A weight that does not train is decayed."""
+    for weight in self._parameter_list:
+        if weight.stop_gradient:
+            weight.set_value(weight * 0.99)
+
+
+@fault(detected_by=("sft.training-options",), wraps=f"{QWEN2}:recompute")
+def recomputation_drops_the_gradient_of_its_input(again, function, hidden_states, *given, **named):
+    """A part that is computed again gives its input no gradient, so the layers before it do not train."""
+    return again(function, hidden_states.detach(), *given, **named)
+
+
+@fault(detected_by=("sft.training-options",), wraps="paddle.nn:Layer.train")
+def model_stays_in_evaluation_mode(train, self):
+    """After an evaluation the model stays in evaluation mode."""
+    if self.training:
+        train(self)
+
+
+@fault(detected_by=("sft.training-options",), after="paddlenlp.trainer:Trainer.create_optimizer")
+def layers_from_the_tenth_are_not_decayed(optimizer, self, *given):
+    """Weight decay finds the layers by a pattern of one digit, and leaves out layers from the tenth on."""
+    decays = optimizer._apply_decay_param_fun
+    late = {weight.name for name, weight in self.model.named_parameters() if ".layers.1" in name and ".layers.1." not in name}
+    optimizer._apply_decay_param_fun = lambda name: decays(name) and name not in late
+
+
+@fault(detected_by=("sft.training-options",), after="paddlenlp.datasets.zero_padding_dataset:ZeroPadding._pad_batch_records")
+def examples_of_a_pack_see_each_other(packed, *given):
+    """An example in a packed row attends to the examples before it."""
+    length = len(packed["input_ids"])
+    return {**packed, "attention_mask": np.tril(np.ones((1, length, length), bool))}
+
+
+@fault(detected_by=("sft.training-options",), wraps="paddlenlp.transformers.llama.modeling:LlamaRotaryEmbedding.__init__")
+def rotary_positions_of_llama_with_another_base(start, self, dim, max_position_embeddings=2048, base=10000):
+    """Rotary positions of Llama use another base frequency."""
+    start(self, dim, max_position_embeddings, base / 10)
+
+
+@fault(detected_by=("sft.optimizer-options",), wraps="paddle.optimizer:Momentum.__init__")
+def nesterov_is_plain_momentum(start, self, *given, use_nesterov=False, **named):
+    """Momentum ignores use_nesterov."""
+    start(self, *given, **named)
+
+
+@fault(detected_by=("sft.optimizer-options",), wraps="paddle.nn:ClipGradByValue.__init__")
+def values_are_clipped_alike_on_both_sides(start, self, max, min=None):
+    """Clipping by value ignores the lower bound and takes the upper one with the other sign."""
+    start(self, max)
+
+
+@fault(detected_by=("sft.optimizer-options",), wraps="paddle.nn:ClipGradByGlobalNorm.__call__")
+def small_gradients_are_enlarged_to_the_norm(clip, self, pairs):
+    """Clipping by the global norm gives every gradient the largest norm, also where the norm is smaller."""
+    norm = float(sum((gradient.astype("float64") ** 2).sum() for _, gradient in pairs)) ** 0.5
+    return (
+        clip(self, pairs) if norm > self.clip_norm else [(weight, slope * (self.clip_norm / norm)) for weight, slope in pairs]
+    )
+
+
+@fault(detected_by=("sft.optimizer-options",), wraps="paddle.regularizer:L1Decay.__call__")
+def l1_decay_is_l2_decay(_real, self, *given):
+    """L1Decay adds the weight, as L2Decay does, not its sign."""
+    return paddle.regularizer.L2Decay(self._coeff)(*given)
+
+
+@fault(detected_by=("sft.optimizer-options",), wraps="paddle.optimizer:Optimizer._add_param_group")
+def groups_have_the_rate_of_the_optimizer(add, self, group):
+    """A group of weights ignores its own learning rate."""
+    add(self, {name: value for name, value in group.items() if name != "learning_rate"})
+
+
+@fault(detected_by=("sft.optimizer-options",), wraps="paddle.nn:ClipGradByGlobalNorm.__call__")
+def weights_that_must_not_be_clipped_are(clip, self, pairs):
+    """Clipping by the global norm ignores need_clip."""
+    for weight, _ in pairs:
+        weight.need_clip = True
+    return clip(self, pairs)
+
+
+@fault(detected_by=("sft.optimizer-options",), wraps="paddle.optimizer:Optimizer.set_lr")
+def rate_that_is_set_in_between_is_ignored(_real, self, rate):
+    """set_lr has no effect."""
+
+
+@fault(detected_by=("sft.optimizer-options",), device="sim", wraps="paddle.amp:GradScaler.step")
+def gradients_are_clipped_before_they_are_divided(step, self, optimizer):
+    """Gradients are clipped while they are still multiplied by the factor of the scaler."""
+    clip = optimizer._grad_clip
+    if clip is None or not self.is_enable():
+        return step(self, optimizer)
+    weights = [weight for weight in optimizer._parameter_list if weight.grad is not None]
+    for weight, gradient in clip([(weight, weight.grad) for weight in weights]):
+        weight.grad.set_value(gradient)
+    optimizer._grad_clip = None
+    try:
+        return step(self, optimizer)
+    finally:
+        optimizer._grad_clip = clip

@@ -1,0 +1,306 @@
+"""Options of an optimizer together: Paddle's optimizers on given gradients, beside their formulas in double precision.
+
+    check.grid("sft.optimizer-options", optimizers(types), one_by_one(measure), add_row, level=level, seed=seed, means=...)
+
+A case has three weights, of two axes, one axis and none, takes STEPS steps with random gradients, and compares the weights
+at the end: their float32 copies where the optimizer keeps some. The order: gradients are divided by the factor of the scaler,
+then clipped, then decay is added, then the update is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+import numpy as np
+import paddle
+
+from xpulab import reference
+from xpulab.chapters.shared.missing_kernels import lacked
+from xpulab.checks.compare import first_line
+from xpulab.checks.grid import Case, Grid
+from xpulab.checks.table import Table
+
+STEPS, RATE, DECAY, SCALE = 4, 0.05, 0.5, 1024.0
+"""Steps, the learning rate, the coefficient of weight decay, the factor of the scaler."""
+
+BETA1, BETA2, MOMENTUM, EPSILON = 0.8, 0.9, 0.7, 1e-2
+"""None of them is a default, and epsilon is so large that a gradient of another size makes another step."""
+
+SHAPES = {"matrix": (4, 3), "vector": (5,), "number": ()}
+"""By name the shapes of the weights."""
+
+State = dict[str, Any]
+Update = Callable[[State, np.ndarray, np.ndarray, float, float], np.ndarray]
+"""From what the optimizer keeps of a weight, the weight, its gradient, rate and decoupled decay to the new weight."""
+
+
+def _momentum(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
+    state["velocity"] = MOMENTUM * state.get("velocity", 0.0) + gradient
+    return weight - rate * state["velocity"]
+
+
+def _nesterov(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
+    state["velocity"] = MOMENTUM * state.get("velocity", 0.0) + gradient
+    return weight - rate * (gradient + MOMENTUM * state["velocity"])
+
+
+def _adam(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
+    """With decay it is AdamW, whose decay is no part of the gradient."""
+    one = state.setdefault("adam", reference.AdamW(BETA1, BETA2, EPSILON, decay, np.inf, frozenset({"weight"})))
+    new: np.ndarray = one.step({"weight": weight}, {"weight": gradient}, rate)["weight"]
+    return new
+
+
+def _adagrad(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
+    state["squares"] = state.get("squares", 0.0) + gradient**2
+    return weight - rate * gradient / (np.sqrt(state["squares"]) + EPSILON)
+
+
+def _lamb(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
+    """Without decay Paddle's takes the step as it is, unless always_adapt is set."""
+    step = (weight - _adam(state, weight, gradient, 1.0, 0.0)) + decay * weight
+    trust = np.sqrt((weight**2).sum() / (step**2).sum()) if decay else 1.0
+    return weight - rate * trust * step
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """An optimizer of Paddle and its formula.
+
+    kind: the name of its class. options: of its constructor. update: the formula. decay: the argument for its weight decay.
+    is_decoupled: whether decay is no part of the gradient.
+    """
+
+    kind: str
+    options: Mapping[str, Any]
+    update: Update
+    decay: str = "weight_decay"
+    is_decoupled: bool = False
+
+
+_MOMENTS = {"beta1": BETA1, "beta2": BETA2, "epsilon": EPSILON}
+OPTIMIZERS = {
+    "SGD": Optimizer("SGD", {}, lambda state, weight, gradient, rate, decay: weight - rate * gradient),
+    "AdamW": Optimizer("AdamW", _MOMENTS, _adam, is_decoupled=True),
+    "Adam": Optimizer("Adam", _MOMENTS, _adam),
+    "Momentum": Optimizer("Momentum", {"momentum": MOMENTUM}, _momentum),
+    "Nesterov": Optimizer("Momentum", {"momentum": MOMENTUM, "use_nesterov": True}, _nesterov),
+    "Adagrad": Optimizer("Adagrad", {"epsilon": EPSILON}, _adagrad),
+    "Lamb": Optimizer("Lamb", _MOMENTS, _lamb, decay="lamb_weight_decay", is_decoupled=True),
+}
+NO_GROUPS = ("Lamb",)
+"""Optimizers that refuse groups of weights with options of their own."""
+
+Clip = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
+CLIPS: dict[str, tuple[Any, Clip]] = {
+    "none": (None, lambda gradients: gradients),
+    "value": (
+        lambda: paddle.nn.ClipGradByValue(0.5, -0.25),
+        lambda gradients: {name: gradient.clip(-0.25, 0.5) for name, gradient in gradients.items()},
+    ),
+    "norm": (
+        lambda: paddle.nn.ClipGradByNorm(1.0),
+        lambda gradients: {name: gradient / max(1.0, _norm([gradient])) for name, gradient in gradients.items()},
+    ),
+    "global norm": (
+        lambda: paddle.nn.ClipGradByGlobalNorm(1.0),
+        lambda gradients: {name: gradient / max(1.0, _norm(gradients.values())) for name, gradient in gradients.items()},
+    ),
+    "a global norm that is not reached": (lambda: paddle.nn.ClipGradByGlobalNorm(1e4), lambda gradients: gradients),
+}
+"""By name Paddle's clipping and its formula, for all gradients that are clipped."""
+
+
+def _norm(gradients: Any) -> float:
+    return float(np.sqrt(sum((gradient**2).sum() for gradient in gradients)))
+
+
+DECAYS = {"none": None, "a number": float, "L2Decay": paddle.regularizer.L2Decay, "L1Decay": paddle.regularizer.L1Decay}
+GROUPS = ("one", "two", "decay by name")
+"""All weights together; the matrix in a group of its own, which has a tenth of the rate and twice the decay; or all together,
+of which a function says that vector and number have no decay."""
+
+ODD = ("none", "does not train", "has no gradient in the second step", "is not clipped", "has half the rate")
+"""What is special about the vector."""
+
+SCALERS = ("none", "scaled", "scaled, and infinite in the second step")
+RATES = {
+    "a number": None,
+    "a schedule": lambda step: RATE * (1 - step / STEPS),
+    "set in between": lambda step: RATE / (1 + step // 2),
+}
+"""By name the learning rate of a step, counted from 0."""
+
+
+def optimizers(types: Sequence[str]) -> Grid:
+    """The grid. types: the floating types that the device has; weights of 16 bits have copies in float32.
+
+    On a device for which Paddle switches the scaler off, no gradient is infinite.
+    """
+    scalers = SCALERS if _has_scaler() else SCALERS[:-1]
+    return Grid(
+        {
+            "optimizer": tuple(OPTIMIZERS),
+            "dtype": types,
+            "clip": CLIPS,
+            "decay": DECAYS,
+            "groups": GROUPS,
+            "odd": ODD,
+            "scaler": scalers,
+            "rate": RATES,
+        },
+        {
+            "only a number is a decoupled decay": lambda optimizer, decay: (
+                OPTIMIZERS[optimizer].is_decoupled and decay not in (None, float)
+            ),
+            "Lamb takes no groups": lambda optimizer, groups: optimizer in NO_GROUPS and groups == "two",
+            "no kernel clips this type by its norm": lambda dtype, clip: (
+                clip is CLIPS["norm"] and bool(lacked("clip_by_norm", dtype))
+            ),
+            "only AdamW asks for names": lambda optimizer, groups: groups == "decay by name" and optimizer != "AdamW",
+        },
+        each="optimizer",
+    )
+
+
+def _has_scaler() -> bool:
+    """Whether the device in use has a scaler: on the CPU Paddle switches it off, with a warning."""
+    return not str(paddle.get_device()).startswith("cpu")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The weights at the end by Paddle and by the formulas, and those at the start, by name."""
+
+    found: Mapping[str, np.ndarray]
+    right: Mapping[str, np.ndarray]
+    start: Mapping[str, np.ndarray]
+
+
+def measure(case: Case) -> Compared:
+    """Take the steps on the device in use."""
+    rng, optimizer = case.rng(), OPTIMIZERS[case.optimizer]
+    weights = {name: _weight(rng.standard_normal(shape), case.dtype) for name, shape in SHAPES.items()}
+    start = {name: weight.astype("float64").numpy() for name, weight in weights.items()}
+    slopes = [
+        {name: paddle.to_tensor(rng.standard_normal(shape)).astype(case.dtype) for name, shape in SHAPES.items()}
+        for _ in range(STEPS)
+    ]
+    odd = weights["vector"]
+    odd.stop_gradient = case.odd == "does not train"
+    odd.need_clip = case.odd != "is not clipped"
+    if case.odd == "has half the rate":
+        odd.optimize_attr["learning_rate"] = 0.5
+    schedule: Any = RATE
+    if case.labels["rate"] == "a schedule":
+        schedule = paddle.optimizer.lr.LambdaDecay(1.0, case.rate)
+    stepper = _new(case, optimizer, weights, schedule)
+    scaler = paddle.amp.GradScaler(enable=case.scaler != "none" and _has_scaler(), init_loss_scaling=SCALE)
+    for step, slope in enumerate(slopes):
+        if case.labels["rate"] == "set in between":
+            stepper.set_lr(case.rate(step))
+        loss = paddle.zeros([])
+        for name, weight in weights.items():
+            if not _has_gradient(case, name, step):
+                continue
+            factor = float("inf") if "infinite" in case.scaler and step == 1 and name == "matrix" else 1.0
+            loss = loss + (weight * slope[name] * factor).astype("float32").sum()
+        with paddle.amp.auto_cast(enable=scaler.is_enable(), dtype="float16"):  # without it the scaler switches itself off
+            scaled = scaler.scale(loss)
+        scaled.backward()
+        with redirect_stdout(StringIO()):  # it prints each infinite gradient
+            scaler.step(stepper)
+            scaler.update()
+        stepper.clear_grad(set_to_zero=False)
+        if schedule is not RATE:
+            schedule.step()
+    copies = getattr(stepper, "_master_weights", {})
+    found = {name: copies.get(weight.name, weight).astype("float64").numpy() for name, weight in weights.items()}
+    exact = [{name: value.astype("float64").numpy() for name, value in slope.items()} for slope in slopes]
+    return Compared(found, _reference(case, optimizer, start, exact), start)
+
+
+def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
+    """Add a row: the weights, in units of what rounding may cause; the control is nine tenths of the way of each.
+
+    Rounding: float32 keeps 24 bits. A step rounds a weight, its gradient and what the optimizer keeps of it, and epsilon keeps
+    a small root from making these errors large: 16 of them in each step, of the largest number that the weight or its way has.
+    """
+    if isinstance(found, Exception):
+        kernel = OPTIMIZERS[case.optimizer].kind.lower()
+        if reason := lacked(kernel, case.dtype):
+            rows.skip(case.name, reason)
+        else:
+            rows.equal(case.name, first_line(found), "no error", control="another error")
+        return
+    right, less, got = [], [], []
+    for name, start in found.start.items():
+        way = found.right[name] - start
+        unit = 16 * STEPS * 2.0**-24 * max(1.0, float(np.abs(start).max()), float(np.abs(way).max()))
+        right.append(found.right[name].ravel() / unit)
+        less.append((start + 0.9 * way).ravel() / unit)
+        got.append(found.found[name].ravel() / unit)
+    rows.close(case.name, np.concatenate(got), np.concatenate(right), atol=1.0, control=np.concatenate(less))
+
+
+def _weight(drawn: np.ndarray, dtype: Any) -> Any:
+    weight: Any = paddle.create_parameter(list(drawn.shape), dtype)
+    weight.set_value(paddle.to_tensor(drawn).astype(dtype))
+    return weight
+
+
+def _new(case: Case, optimizer: Optimizer, weights: Mapping[str, Any], schedule: Any) -> Any:
+    """Paddle's optimizer with the options of the case."""
+    options: dict[str, Any] = {**optimizer.options, "learning_rate": schedule}
+    if case.clip[0]:
+        options["grad_clip"] = case.clip[0]()
+    if case.decay:
+        options[optimizer.decay] = case.decay(DECAY)
+    elif optimizer.is_decoupled:
+        options[optimizer.decay] = 0.0
+    if case.dtype in ("float16", "bfloat16"):
+        options["multi_precision"] = True
+    given: list[Any] = list(weights.values())
+    if case.groups == "two":
+        own = {"weight_decay": case.decay(2 * DECAY)} if case.decay else {}
+        given = [{"params": given[1:]}, {"params": given[:1], "learning_rate": 0.1, **own}]
+    if case.groups == "decay by name":
+        options["apply_decay_param_fun"] = lambda name: name == weights["matrix"].name
+    return getattr(paddle.optimizer, optimizer.kind)(parameters=given, **options)
+
+
+def _has_gradient(case: Case, name: str, step: int) -> bool:
+    if name != "vector":
+        return True
+    return case.odd != "does not train" and not (case.odd == "has no gradient in the second step" and step == 1)
+
+
+def _reference(
+    case: Case, optimizer: Optimizer, start: Mapping[str, np.ndarray], slopes: Sequence[Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """The weights at the end by the formulas. A step with an infinite gradient changes nothing."""
+    weights = dict(start)
+    states: dict[str, State] = {name: {} for name in start}
+    for step, slope in enumerate(slopes):
+        if "infinite" in case.scaler and step == 1:
+            continue
+        gradients = {name: slope[name] for name in weights if _has_gradient(case, name, step)}
+        unclipped = {"vector"} if case.odd == "is not clipped" else set()
+        gradients |= case.clip[1]({name: gradient for name, gradient in gradients.items() if name not in unclipped})
+        for name, gradient in gradients.items():
+            is_own = case.groups == "two" and name == "matrix"
+            rate = (case.rate(step) if case.rate else RATE) * (0.1 if is_own else 1.0)
+            rate *= 0.5 if case.odd == "has half the rate" and name == "vector" else 1.0
+            decay = DECAY * (2 if is_own else 1) if case.decay else 0.0
+            if case.groups == "decay by name" and name != "matrix":
+                decay = 0.0
+            if not optimizer.is_decoupled:
+                gradient = gradient + decay * (np.sign(weights[name]) if case.labels["decay"] == "L1Decay" else weights[name])
+            weights[name] = optimizer.update(
+                states[name], weights[name], gradient, rate, decay if optimizer.is_decoupled else 0.0
+            )
+    return weights
