@@ -220,6 +220,13 @@ def test_an_operator_that_raises_everywhere_is_not_computed_for_every_case(recor
     assert len(tried) == grids.MOST_ERRORS * len(AXES["dtype"]) < len(outcomes)
 
 
+def test_an_operator_that_raises_for_some_cases_is_computed_for_all_of_them():
+    cases = Grid(AXES, RULES).cases("standard", 0)
+    outcomes = grids.one_by_one(lambda case: 1 // int(not case.keepdim))(cases)
+    assert [isinstance(outcome, ZeroDivisionError) for outcome in outcomes] == [case.keepdim for case in cases]
+    assert sum(case.keepdim for case in cases) > grids.MOST_ERRORS * len(AXES["dtype"])
+
+
 def test_a_known_defect_concerns_the_cases_with_its_values_and_no_others(record):
     minus = issue(sign=["minus"], twice=["True"])
     found = record(wrong_where(lambda case: case.sign < 0 and case.twice), minus)
