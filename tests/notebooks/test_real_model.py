@@ -54,5 +54,5 @@ def test_a_chapter_is_green_with_the_model(chapter: str, device: str, folder: st
 @pytest.mark.parametrize("fault", [*faults_in(first_lora), *faults_in(pretrained)], ids=lambda fault: fault.name)
 def test_a_fault_is_detected_with_the_model(fault, folder: str):
     with kernel_environment("cpu") as environment:
-        trial = try_fault(fault, {**environment, "XPULAB_MODELS": str(Path(folder).parent)})
+        trial = try_fault(fault, {**environment, "XPULAB_MODELS": str(Path(folder).parent)}, fault.level)
     assert trial.missed is None, trial
