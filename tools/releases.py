@@ -35,7 +35,7 @@ DEFECTS = {
         "numerics.gradients": "the gradient of a value that is set under a mask is 0 or garbage",
         "numerics.edges": "a two-dimensional mask with an index is refused",
         "shard-dataloader.rows": _BATCHES,
-        "index-gradients.write": "the gradient of a value that is set under a mask is 0 or garbage",
+        "indexing.set": "the gradient of a value that is set under a mask is 0 or garbage",
         "indexing.get": _MASKS,
     },
     "3.1.1": {"indexing.get": _MASKS},

@@ -113,20 +113,6 @@ def test_the_trainer_has_no_log_history_and_the_callback_has(run):
     assert last_line(run("log_history")) == "0 in the trainer, 3 in the callback"
 
 
-@pytest.mark.parametrize(
-    ("workarounds", "same_order", "same_random_numbers"),
-    [
-        ([], False, False),
-        (["resume_data_order"], True, False),
-        (["resume_data_order", "resume_random_state"], True, True),
-    ],
-    ids=["none", "data order", "both"],
-)
-def test_a_resumed_run_is_the_same_only_with_its_workarounds(run, workarounds, same_order, same_random_numbers):
-    expected = f"same order {same_order}, same random numbers {same_random_numbers}"
-    assert last_line(run("resume_training", *workarounds)) == expected
-
-
 def test_dpo_trains_in_one_process_only_with_the_workaround(run):
     assert "'Fleet' object has no attribute '_user_defined_strategy'" in run("train_dpo").stderr
     assert last_line(run("train_dpo", "unwrap_single_process_models")) == "trained and evaluated"

@@ -41,6 +41,11 @@ class Notebook:
         return self.captured.stdout
 
     @property
+    def text(self) -> str:
+        """What a terminal shows in place of the first HTML that the last cell displayed."""
+        return self.captured.outputs[0].data["text/plain"]
+
+    @property
     def table(self) -> str:
         """The first HTML that the last cell displayed."""
         return self.captured.outputs[0].data["text/html"]
@@ -85,7 +90,7 @@ def test_the_notebook_continues_after_a_failed_check(notebook):
 
 def test_the_verdict_counts_compared_checks_and_rejected_controls(notebook):
     notebook.run(GOOD, SKIP, "verdict()")
-    assert notebook.printed == "1 passed, 1 skipped. 1 of 2 planned checks compared; 1 controls rejected.\n"
+    assert notebook.text == "1 passed, 1 skipped. 1 of 2 planned checks compared; 1 controls rejected."
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_a_round_trains_sends_and_saves():
     assert {
         "sft.repeat-weights",
         "lora.merge",
-        "collectives.values",
+        "collectives.moves",
         "resume.exact",
         "distributed-checkpoint.reshard",
     } <= checks

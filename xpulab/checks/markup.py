@@ -48,7 +48,7 @@ def verdict_tables(records: Sequence[Record]) -> str:
     """The checks of this machine with their values, then, apart from them, those that meet a known software defect."""
     own = [record for record in records if record.outcome not in _DEFECTS]
     defects = [record for record in records if record.outcome in _DEFECTS]
-    tables = _table(("outcome", "check", "measured", "expected", ""), map(_own_cells, own))
+    tables = _table(("outcome", "check", "measured", "expected", "reason"), map(_own_cells, own))
     if defects:
         heading = "<p><b>Known software defects</b>: of this release, not of this machine.</p>"
         tables += heading + _table(("outcome", "check", "defect and workaround"), map(_defect_cells, defects))

@@ -26,7 +26,7 @@ def verdict() -> None:
     was resumed, or when the harness says that it left the check out. Run all cells before you rely on the verdict.
     """
     from IPython import get_ipython
-    from IPython.display import HTML, display
+    from IPython.display import display
 
     history = get_ipython().user_ns["In"]
     cells = history if any(history) else ledger.sources
@@ -38,8 +38,7 @@ def verdict() -> None:
     summary = " ".join([_summary(records), *(f"{happened[0].upper()}{happened[1:]}." for happened in left_out.raised)])
     date = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     banner = markup.banner(green, summary, ledger.run_context, date)
-    display(HTML(banner + markup.verdict_tables(records)))
-    print(summary)
+    display({"text/plain": summary, "text/html": banner + markup.verdict_tables(records)}, raw=True)
     if not green:
         raise NotebookIsRed("; ".join([*left_out.raised, *_why_red(records)]))
 

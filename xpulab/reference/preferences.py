@@ -31,7 +31,7 @@ def log_sigmoid(x: Any) -> np.ndarray:
 
 def log_odds(mean_logps: np.ndarray) -> np.ndarray:
     """ln(p / (1 - p)) of answers whose tokens have these mean log-probabilities."""
-    return mean_logps - np.log1p(-np.exp(mean_logps))
+    return mean_logps - np.log(-np.expm1(mean_logps))
 
 
 def preference_loss(policy: LogProbabilities, reference: LogProbabilities, settings: Any) -> float:

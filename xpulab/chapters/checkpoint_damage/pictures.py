@@ -27,11 +27,8 @@ def reactions(found: Mapping[tuple[str, str, str], str], files: Mapping[str, Seq
         axes.text(left - 0.2, bottom + height / 2, f"{kind}: {name}", ha="right", va="center", fontsize=8.5)
         for column, how in enumerate(damages):
             text = found[kind, name, how]
-            box(axes, left + width * column, bottom, width, height, "", _TONES[text])
-            background = {"facecolor": "white", "edgecolor": "none", "pad": 1.0} if text in ("SILENT", "error") else None
             weight = "bold" if text == "SILENT" else "normal"
-            middle = (left + width * (column + 0.5), bottom + height / 2)
-            axes.text(*middle, text, ha="center", va="center", fontsize=8.5, fontweight=weight, bbox=background)
+            box(axes, left + width * column, bottom, width, height, text, _TONES[text], fontsize=8.5, fontweight=weight)
     plt.show()
 
 
@@ -51,10 +48,7 @@ def kills(left_behind: Mapping[str, Sequence[int]], newest: Mapping[str, int]) -
         axes.text(left - 0.2, bottom + height / 2, place, ha="right", va="center", fontsize=9)
         for column, step in enumerate(columns):
             text, tone = _state(step, steps, newest[place])
-            box(axes, left + width * column, bottom, width, height, "", tone)
-            background = {"facecolor": "white", "edgecolor": "none", "pad": 1.0} if tone == "wrong" else None
-            middle = (left + width * (column + 0.5), bottom + height / 2)
-            axes.text(*middle, text, ha="center", va="center", fontsize=9, bbox=background)
+            box(axes, left + width * column, bottom, width, height, text, tone)
     plt.show()
 
 

@@ -43,7 +43,7 @@ def python_random_state_lost(real, self, checkpoint):
 
 @fault(
     where="ranks",
-    detected_by=("resume.moments", "resume.weights", "resume.losses", "resume.accumulation", "resume.other-names"),
+    detected_by=("resume.moments", "resume.weights", "resume.losses", "resume.accumulation"),
     wraps="paddle.optimizer:AdamW.set_state_dict",
 )
 def optimizer_not_restored(_real, self, state):
@@ -199,3 +199,131 @@ def last_block_not_read(state, *given, **named):
     for value in state.values() if isinstance(state, dict) else ():
         if isinstance(value, paddle.Tensor) and value.ndim == 1 and value.size > 2**16:
             value[-(2**14) :] = 0
+
+
+STATES = ("resume.states",)
+
+
+def _restored(self, kind, value):
+    """Replace what an optimizer has restored, of the accumulators whose names have this part, by a value."""
+    for name, tensor in self._accumulators_holder.items():
+        if kind in name:
+            tensor.set_value(paddle.full_like(tensor, value))
+
+
+@fault(detected_by=STATES, after="paddle.optimizer:Optimizer.set_state_dict")
+def velocities_are_not_restored(_result, self, state):
+    """The velocities of Momentum begin at zero in a resumed run."""
+    _restored(self, "_velocity_", 0.0)
+
+
+@fault(detected_by=STATES, after="paddle.optimizer:Optimizer.set_state_dict")
+def largest_moments_are_not_restored(_result, self, state):
+    """AdamW with amsgrad forgets the largest second moments."""
+    _restored(self, "_moment2_max_", 0.0)
+
+
+@fault(detected_by=STATES, after="paddle.optimizer:Optimizer.set_state_dict")
+def sums_of_squares_are_not_restored(_result, self, state):
+    """The sums of squares of Adagrad begin at zero in a resumed run."""
+    _restored(self, "_moment_", 0.0)
+
+
+@fault(detected_by=STATES, after="paddle.optimizer:Optimizer.set_state_dict")
+def correction_of_the_first_steps_begins_again(_result, self, state):
+    """Lamb forgets the powers of its decays, so its moments are corrected as in the first step."""
+    if isinstance(self, paddle.optimizer.Lamb):
+        _restored(self, "_beta1_pow_acc_", 0.9)
+
+
+@fault(detected_by=STATES, after="paddle.optimizer:Optimizer.set_state_dict")
+def optimizer_state_is_restored_in_float32(_result, self, state):
+    """The optimizer's state of float64 weights is rounded to float32 when it is restored."""
+    for tensor in self._accumulators_holder.values():
+        tensor.set_value(tensor.astype("float32").astype(tensor.dtype))
+
+
+@fault(detected_by=STATES, wraps="paddle.optimizer:Optimizer.set_lr")
+def rate_set_before_the_first_step_is_ignored(set_lr, self, rate):
+    """A rate that is set by hand counts only after the optimizer has taken a step."""
+    if self._accumulators:
+        set_lr(self, rate)
+
+
+@fault(detected_by=STATES, after="paddle.optimizer.lr:LRScheduler.set_state_dict")
+def patience_begins_again(_result, self, state):
+    """ReduceOnPlateau forgets how many evaluations were not better."""
+    if hasattr(self, "num_bad_epochs"):
+        self.num_bad_epochs = 0
+
+
+@fault(detected_by=STATES, wraps="paddle.optimizer.lr:LinearWarmup.set_state_dict")
+def warmup_begins_again(_real, self, state):
+    """A resumed run begins with the warmup of the learning rate."""
+
+
+@fault(detected_by=STATES, after="paddle.optimizer.lr:LRScheduler.set_state_dict")
+def step_0_is_taken_for_none(_result, self, state):
+    """A schedule that was saved before the first step begins with its second."""
+    if not self.last_epoch and not isinstance(self, paddle.optimizer.lr.ReduceOnPlateau):  # that one takes a metric
+        self.step()
+
+
+@fault(detected_by=STATES, after="paddle.optimizer:Optimizer.set_state_dict")
+def loading_clears_the_gradients(_result, self, state):
+    """Loading the optimizer's state clears the gradients that were accumulated and restored before."""
+    self.clear_grad()
+
+
+@fault(detected_by=STATES, wraps="paddle.nn:Layer.set_state_dict")
+def layers_from_the_tenth_are_not_loaded(load, self, state, *given, **named):
+    """Names of layers are read with one digit, so the layers from the tenth on keep their initial values."""
+    own = self.state_dict()
+    return load(self, {name: own[name] if ".1" in name and ".1." not in name else state[name] for name in state})
+
+
+@fault(detected_by=STATES, wraps="paddle.optimizer:Optimizer.set_state_dict")
+def names_are_counted_from_zero(restore, self, state):
+    """The optimizer takes weights for numbered from 0, and forgets the state of those with larger numbers."""
+    count = len(self._parameter_list)
+    late = {weight.name for weight in self._parameter_list if int(weight.name.split(".")[0].split("_")[-1]) >= count}
+    for name, tensor in state.items():
+        if name.split(".")[0] in {each.split(".")[0] for each in late}:
+            tensor.set_value(paddle.zeros_like(tensor))
+    restore(self, state)
+
+
+@fault(detected_by=STATES, wraps="paddle.optimizer:Optimizer.set_state_dict")
+def state_of_other_names_is_left_out(restore, self, state):
+    """An optimizer leaves out what it finds under no name of its own, and begins with an empty state."""
+    own = tuple(f"{weight.name}_" for weight in self._parameter_list)
+    known = {name: value for name, value in state.items() if name == "LR_Scheduler" or name.startswith(own)}
+    restore(self, known if len(known) == len(state) else {name: state[name] for name in known if name == "LR_Scheduler"})
+
+
+@fault(detected_by=STATES, wraps="paddle:set_rng_state")
+def random_state_of_paddle_is_not_set(_real, *given, **named):
+    """The random state that is set has no effect, so dropout draws other masks."""
+
+
+@fault(detected_by=STATES, wraps="paddle.io:DistributedBatchSampler.set_epoch")
+def epoch_of_the_sampler_is_not_set(_real, self, epoch):
+    """The sampler ignores its epoch, so a resumed run has the order of the first one."""
+
+
+@fault(detected_by=STATES, wraps="paddle:load")
+def safetensors_lose_their_strides(load, path, **named):
+    """A square matrix is transposed when it is read from safetensors."""
+    state = load(path, **named)
+    if not named.get("safetensors"):
+        return state
+    return {
+        name: value.t().contiguous() if value.ndim == 2 and len(set(value.shape)) == 1 else value
+        for name, value in state.items()
+    }
+
+
+@fault(detected_by=STATES, device="sim", after="paddle.amp:GradScaler.load_state_dict")
+def scaler_counts_again(_result, self, state):
+    """A scaler that is restored forgets how many steps were finite, and grows its factor later."""
+    self._incr_count = 0

@@ -75,10 +75,7 @@ def resumed_runs(runs: Mapping[str, tuple[RunRecorder, Mapping[int, RunRecorder]
             box(axes, left, bottom, 1.4 * at, 0.7, "from the checkpoint" if at > steps / 4 else "", "idle")
             for step in range(at + 1, steps + 1):
                 text, tone = _compared(whole, run, step)
-                box(axes, left + 1.4 * (step - 1), bottom, 1.4, 0.7, "", tone)
-                middle = (left + 1.4 * (step - 0.5), bottom + 0.35)
-                background = {"facecolor": "white", "edgecolor": "none", "pad": 0.8} if tone == "wrong" else None
-                axes.text(*middle, text, ha="center", va="center", fontsize=8, linespacing=0.9, bbox=background)
+                box(axes, left + 1.4 * (step - 1), bottom, 1.4, 0.7, text, tone, fontsize=8, linespacing=0.9)
         for end in range(epoch, steps, epoch):
             axes.plot(
                 [left + 1.4 * end] * 2, [0.4, 0.8 * height + 0.95], color="#1a1a1a", linestyle="--", linewidth=1.4, zorder=0.5

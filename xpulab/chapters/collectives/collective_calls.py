@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,19 +12,18 @@ import paddle.distributed as dist
 
 from xpulab import ranks
 from xpulab.chapters.collectives.collective_cases import (
-    FORMS,
     REDUCING,
     REFUSAL,
     UNDEFINED,
-    Answers,
-    Case,
+    Call,
+    call_of,
+    comparable,
     digest,
     given,
-    groups,
-    make,
     split_sizes,
 )
 from xpulab.checks.compare import first_line
+from xpulab.checks.grid import Case
 from xpulab.records.refusals import format_undeclared, refusal
 
 GUARD = 77
@@ -32,29 +32,34 @@ GUARD = 77
 UNFILLED = 99
 """The number in a result before the call: memory that was used before may hold the right numbers already."""
 
-
-REFUSALS = ("support", "unimplemented", "nccl_version")
-"""Parts of the messages with which Paddle refuses a type or a reduction on every rank, before anything is sent.
-
-The ranks answer and go on; after any other error the run ends. Whether a refusal is right says data/refusals.yaml."""
+RAISE_TIMEOUT = 3.0
+"""Seconds in which all members of a group have raised an error, when one has: otherwise some of them wait in the call."""
 
 
-def on_ranks(n: int, device: str, level: str, seed: int, time_limit: float = 300.0) -> tuple[list[Case], Answers]:
-    """All cases of these choices, run by n ranks, and by name what each member held. Raises RanksFailed."""
-    cases = make(n, device, level, seed)
-    every = ranks.run(_run, n, cases, groups(n, device, level), device=device, time_limit=time_limit)
-    return cases, {case.name: [every[rank][index] for rank in case.members] for index, case in enumerate(cases)}
+def on_ranks(n: int, device: str) -> Callable[[Sequence[Case]], list[list[str]]]:
+    """What check.grid takes as `run`: cases on n ranks, in one start of them; of each case what each member held, as text.
+
+    It raises RanksFailed when a call ends a rank, or raises an error on some members only, for which the others would wait.
+    """
+
+    def run(cases: Sequence[Case]) -> list[list[str]]:
+        calls = [call_of(case, n) for case in cases]
+        members = list(dict.fromkeys(call.members for call in calls if not call.everyone))
+        every = ranks.run(_run, n, calls, members, device=device, time_limit=300.0)
+        return [[every[rank][number] for rank in call.members] for number, call in enumerate(calls)]
+
+    return run
 
 
-def _run(cases: Sequence[Case], members: Sequence[tuple[int, ...]]) -> dict[int, str]:
-    """On a rank: by the number of each case that it is a member of, what it holds."""
+def _run(calls: Sequence[Call], members: Sequence[tuple[int, ...]]) -> dict[int, str]:
+    """On a rank: by the number of each call that it is a member of, what it holds."""
     dist.init_parallel_env()
     rank, found = dist.get_rank(), {}
     communicator = new_groups(members)
-    for index, case in enumerate(cases):
-        if rank in case.members:
-            ranks.step(case.name)
-            found[index] = answer(case, rank, None if case.everyone else communicator[case.members])
+    for number, call in enumerate(calls):
+        if rank in call.members:
+            ranks.step(call.name)
+            found[number] = answer(call, rank, None if call.everyone else communicator[call.members])
     dist.barrier()
     return found
 
@@ -68,26 +73,39 @@ def new_groups(members: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Any]
     return made
 
 
-def answer(case: Case, rank: int, group: Any) -> str:
-    """What this rank holds after the call; what else changed that must not; or the message with which it was refused.
+def answer(call: Call, rank: int, group: Any) -> str:
+    """What this rank holds after the call; what else changed that must not; or the error that every member raised.
 
-    Raises RuntimeError with the case's name when the call failed otherwise: other ranks may wait in it, so the run must end.
+    Raises RuntimeError with the call's name when not all members raised: others may wait in it, so the run must end.
     """
     try:
-        if case.form == "object":
-            return _objects(case, rank, group)
-        result, must_stay = _CALLS[case.kind](case, rank, group)
+        if call.form == "object":
+            return _objects(call, rank, group)
+        result, must_stay = _CALLS[call.kind](call, rank, group)
         for what, (tensor, before) in must_stay.items():
-            if not np.array_equal(_numpy(tensor), before, equal_nan=True):
+            if tensor.numpy().tobytes() != before.tobytes():
                 return f"{what} changed"
         if result is None:
             return UNDEFINED
-        return digest(_numpy(result)) if case.dtype in str(result.dtype) else f"of type {result.dtype}"
+        if result.dtype != getattr(paddle, call.dtype):
+            return f"of type {result.dtype}"
+        return digest(comparable(result.numpy(), call))
     except Exception as error:
         message = f"{type(error).__name__}: {first_line(error)}"
-        if not any(words in message.lower() for words in REFUSALS):
-            raise RuntimeError(f"{case.name}: {message}") from error
+        if not _all_raised(call):
+            raise RuntimeError(f"{call.name}: {message}") from error
         return f"{REFUSAL}{message}"
+
+
+def _all_raised(call: Call) -> bool:
+    """Whether every member of the group comes here for this call within RAISE_TIMEOUT."""
+    store: Any = dist.collective._default_store
+    key, until = f"xpulab raised {call}", time.monotonic() + RAISE_TIMEOUT
+    count = store.add(key, 1)
+    while count < len(call.members) and time.monotonic() < until:
+        time.sleep(0.01)
+        count = store.add(key, 0)
+    return bool(count >= len(call.members))
 
 
 ZERO_SIZE = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "reduce_scatter", "all_to_all")
@@ -101,10 +119,10 @@ def zero_size(kinds: Sequence[str]) -> dict[str, tuple[str, str]]:
     found = {}
     for kind in kinds:
         ranks.step(kind)
-        form = FORMS[kind][0]
-        case = Case(kind, form, "SUM" if kind in REDUCING else "", "float32", 0, "positive", tuple(range(n)), 1, "own", True)
+        op, values = ("SUM", "positive") if kind in REDUCING else ("", "numbers")
+        call = Call(kind, "call", "float32", tuple(range(n)), op=op, shape=(0,), values=values, root=1)
         try:
-            result, _ = _CALLS[kind](case, rank, None)
+            result, _ = _CALLS[kind](call, rank, None)
             outcome = "nothing" if result is None or result.size == 0 else f"{result.size} elements"
         except Exception as error:
             outcome = f"{REFUSAL}{type(error).__name__}: {first_line(error)}"
@@ -123,168 +141,168 @@ def outcome_of_nothing(kind: str, device: str, outcome: str, next_sum: str) -> s
 
 
 Stay = dict[str, tuple[paddle.Tensor, np.ndarray]]
-"""Tensors that a call must not change, with what they held before."""
+"""Tensors that a call must not change, with what their memory held before."""
 
 
-def _numpy(tensor: paddle.Tensor) -> np.ndarray:
-    return tensor.astype("float32").numpy() if "bfloat16" in str(tensor.dtype) else tensor.numpy()
+def _tensor(stored: np.ndarray, dtype: Any) -> paddle.Tensor:
+    """From what a memory holds, bfloat16 as uint16."""
+    if stored.size == 0:
+        return _empty(dtype, stored.shape)
+    return paddle.to_tensor(stored, dtype=dtype)
 
 
-def _tensor(values: np.ndarray, dtype: Any) -> paddle.Tensor:
-    if values.size == 0:
-        return _empty(dtype, values.shape)
-    return paddle.to_tensor(values).astype(dtype)
-
-
-def _placed(values: np.ndarray, case: Case) -> tuple[paddle.Tensor, Stay]:
-    """A tensor of these values; for memory "view" a piece of a longer one, with what is before and after it."""
-    if case.memory != "view":
-        return _tensor(values, case.dtype), {}
-    longer = _tensor(np.pad(values, (3, 2), constant_values=GUARD), case.dtype)
-    piece = longer[3 : 3 + len(values)]
-    return piece, {"memory before it": (longer[:3], np.full(3, GUARD)), "memory after it": (longer[-2:], np.full(2, GUARD))}
+def _placed(stored: np.ndarray, call: Call) -> tuple[paddle.Tensor, Stay]:
+    """A tensor of these values; for memory "piece" a piece of a longer one, with what is before and after it."""
+    if call.memory != "piece" or stored.size == 0:
+        return _tensor(stored, call.dtype), {}
+    around = np.full(5, GUARD, stored.dtype)
+    longer = _tensor(np.concatenate([around[:3], stored, around[3:]]), call.dtype)
+    return longer[3:-2], {"memory before it": (longer[:3], around[:3]), "memory after it": (longer[-2:], around[3:])}
 
 
 def _empty(dtype: Any, shape: Sequence[int] = (0,)) -> paddle.Tensor:
     return paddle.empty(list(shape), dtype=dtype)  # to_tensor, astype and full of no elements give a tensor on the CPU
 
 
-def _unfilled(count: int, case: Case) -> tuple[paddle.Tensor, Stay]:
-    if count == 0:
-        return _empty(case.dtype), {}
-    return _placed(np.full(count, UNFILLED, "int64"), case)
+def _unfilled(shape: Sequence[int], call: Call) -> tuple[paddle.Tensor, Stay]:
+    return _placed(np.full(shape, UNFILLED, "uint16" if call.dtype == "bfloat16" else call.dtype), call)
 
 
-def _input(case: Case, rank: int) -> tuple[paddle.Tensor, Stay]:
+def _input(call: Call, rank: int) -> tuple[paddle.Tensor, Stay]:
     """A tensor that the call reads, and must leave as it is."""
-    tensor = _tensor(given(case, rank), case.dtype)
-    return tensor, {"its input": (tensor, _numpy(tensor))}
+    stored = given(call, rank)
+    tensor = _tensor(stored, call.dtype)
+    return tensor, {"its input": (tensor, stored)}
 
 
-def _parts(tensor: paddle.Tensor, sizes: Sequence[int]) -> list[paddle.Tensor]:
-    ends = np.cumsum(sizes)
-    return [tensor[int(end - size) : int(end)] for end, size in zip(ends, sizes, strict=True)]
+def _parts(tensor: paddle.Tensor, call: Call) -> list[paddle.Tensor]:
+    """One tensor of the call's shape for each member."""
+    starts = range(0, len(call.members) * call.size, max(1, call.size))
+    return [tensor[start : start + call.size].reshape(call.shape) for start in starts] or [tensor] * len(call.members)
+
+
+def _flat(parts: Sequence[paddle.Tensor], call: Call) -> paddle.Tensor:
+    return paddle.concat([part.reshape([-1]) for part in parts]) if parts else _empty(call.dtype)
+
+
+def _op(call: Call) -> Any:
+    return getattr(dist.ReduceOp, call.op)
 
 
 Result = tuple[paddle.Tensor | None, Stay]
 
 
-def _all_reduce(case: Case, rank: int, group: Any) -> Result:
-    x, stay = _placed(given(case, rank), case)
-    op = getattr(dist.ReduceOp, case.op)
-    if case.form == "stream":
-        dist.stream.all_reduce(x, op=op, group=group)
-    elif case.form == "async":
-        dist.all_reduce(x, op=op, group=group, sync_op=False).wait()  # returns at once; read x only after wait
+def _made(call: Call, plain: Callable[..., Any], stream: Callable[..., Any], *given: Any, **options: Any) -> None:
+    """Call the form, and wait for it where it returns at once."""
+    if call.form == "async":
+        task = plain(*given, **options, sync_op=False)
+        if task is not None:  # none in a group of one rank
+            task.wait()  # read results only after it
     else:
-        dist.all_reduce(x, op=op, group=group)
+        (stream if call.form == "stream" else plain)(*given, **options)
+
+
+def _all_reduce(call: Call, rank: int, group: Any) -> Result:
+    x, stay = _placed(given(call, rank), call)
+    _made(call, dist.all_reduce, dist.stream.all_reduce, x, op=_op(call), group=group)
     return x, stay
 
 
-def _reduce(case: Case, rank: int, group: Any) -> Result:
-    x, stay = _placed(given(case, rank), case)
-    call = dist.stream.reduce if case.form == "stream" else dist.reduce
-    call(x, dst=case.root, op=getattr(dist.ReduceOp, case.op), group=group)
-    return (x if rank == case.root else None), stay
+def _reduce(call: Call, rank: int, group: Any) -> Result:
+    x, stay = _placed(given(call, rank), call)
+    _made(call, dist.reduce, dist.stream.reduce, x, dst=call.root, op=_op(call), group=group)
+    return (x if rank == call.root else None), stay
 
 
-def _broadcast(case: Case, rank: int, group: Any) -> Result:
-    x, stay = _placed(given(case, rank), case)
-    (dist.stream.broadcast if case.form == "stream" else dist.broadcast)(x, src=case.root, group=group)
+def _broadcast(call: Call, rank: int, group: Any) -> Result:
+    x, stay = _placed(given(call, rank), call)
+    _made(call, dist.broadcast, dist.stream.broadcast, x, src=call.root, group=group)
     return x, stay
 
 
-def _all_gather(case: Case, rank: int, group: Any) -> Result:
-    x, stay = _input(case, rank)
-    if case.form == "list":
+def _all_gather(call: Call, rank: int, group: Any) -> Result:
+    x, stay = _input(call, rank)
+    if call.form != "stream":
         parts: list[paddle.Tensor] = []
-        dist.all_gather(parts, x, group=group)
-        return paddle.concat(parts), stay
-    out, around = _unfilled(len(case.members) * case.size, case)
-    if case.memory == "shared":  # the input is its own part of the output
-        place = case.members.index(rank) * case.size
-        own = out[place : place + case.size]
+        _made(call, dist.all_gather, dist.stream.all_gather, parts, x, group=group)
+        return _flat(parts, call), stay
+    out, around = _unfilled([len(call.members) * call.size], call)
+    if call.memory == "shared":  # the input is its own part of the output
+        place = call.members.index(rank) * call.size
+        own = out[place : place + call.size]
         paddle.assign(x, own)
         x, stay = own, {}
     dist.stream.all_gather(out, x, group=group)
     return out, {**stay, **around}
 
 
-def _gather(case: Case, rank: int, group: Any) -> Result:
-    x, stay = _input(case, rank)
+def _gather(call: Call, rank: int, group: Any) -> Result:
+    x, stay = _input(call, rank)
     parts: list[paddle.Tensor] = []
-    dist.gather(x, parts if rank == case.root else None, dst=case.root, group=group)
-    return (paddle.concat(parts) if rank == case.root else None), stay
+    _made(call, dist.gather, dist.stream.gather, x, parts if rank == call.root else None, dst=call.root, group=group)
+    return (_flat(parts, call) if rank == call.root else None), stay
 
 
-def _scatter(case: Case, rank: int, group: Any) -> Result:
-    x, stay = _input(case, rank)
-    out, around = _unfilled(case.size, case)
-    if case.form == "tensor":
-        dist.stream.scatter(out, x if rank == case.root else None, src=case.root, group=group)
-    else:
-        parts = _parts(x, [case.size] * len(case.members)) if rank == case.root else None
-        dist.scatter(out, parts, src=case.root, group=group)
+def _scatter(call: Call, rank: int, group: Any) -> Result:
+    x, stay = _input(call, rank)
+    out, around = _unfilled(call.shape, call)
+    sent = (x if call.form == "stream" else _parts(x, call)) if rank == call.root else None
+    _made(call, dist.scatter, dist.stream.scatter, out, sent, src=call.root, group=group)
     return out, {**stay, **around}
 
 
-def _reduce_scatter(case: Case, rank: int, group: Any) -> Result:
-    x, stay = _input(case, rank)
-    op = getattr(dist.ReduceOp, case.op)
-    if case.form == "list":
-        out, around = _unfilled(case.size, case)
-        dist.reduce_scatter(out, _parts(x, [case.size] * len(case.members)), op=op, group=group)
-        return out, {**stay, **around}
-    if case.memory == "shared":  # the output is its own part of the input
-        place = case.members.index(rank) * case.size
-        out, around, stay = x[place : place + case.size], {}, {}
+def _reduce_scatter(call: Call, rank: int, group: Any) -> Result:
+    x, stay = _input(call, rank)
+    around: Stay = {}
+    if call.memory == "shared":  # the output is its own part of the input
+        place = call.members.index(rank) * call.size
+        out, stay = x[place : place + call.size], {}
     else:
-        out, around = _unfilled(case.size, case)
-    dist.stream.reduce_scatter(out, x, op=op, group=group)
+        out, around = _unfilled(call.shape, call)
+    sent = x if call.form == "stream" else _parts(x, call)
+    _made(call, dist.reduce_scatter, dist.stream.reduce_scatter, out, sent, op=_op(call), group=group)
     return out, {**stay, **around}
 
 
-def _all_to_all(case: Case, rank: int, group: Any) -> Result:
-    x, stay = _input(case, rank)
-    place, sizes = case.members.index(rank), split_sizes(case)
-    if case.form == "list":
+def _all_to_all(call: Call, rank: int, group: Any) -> Result:
+    x, stay = _input(call, rank)
+    place, sizes = call.members.index(rank), split_sizes(call)
+    if call.form == "call":
         received: list[paddle.Tensor] = []
-        dist.alltoall(received, _parts(x, sizes[place].tolist()), group=group)
-        return paddle.concat(received), stay
-    out, around = _unfilled(int(sizes[:, place].sum()), case)
-    sent = x[: int(sizes[place].sum())] if sizes[place].any() else _empty(case.dtype)
-    if case.form == "tensor":
-        dist.alltoall_single(out, sent, group=group)
-    else:
-        splits = {"in_split_sizes": sizes[place].tolist(), "out_split_sizes": sizes[:, place].tolist()}
-        dist.alltoall_single(out, sent, **splits, group=group)
+        dist.alltoall(received, _parts(x, call), group=group)
+        return _flat(received, call), stay
+    out, around = _unfilled([int(sizes[:, place].sum())], call)
+    sent = x[: int(sizes[place].sum())] if sizes[place].any() else _empty(call.dtype)
+    splits = {"in_split_sizes": sizes[place].tolist(), "out_split_sizes": sizes[:, place].tolist()}
+    of_parts = {} if call.parts == "equal" else splits
+    _made(call, dist.alltoall_single, dist.stream.alltoall_single, out, sent, **of_parts, group=group)
     return out, {**stay, **around}
 
 
-def _objects(case: Case, rank: int, group: Any) -> str:
+def _objects(call: Call, rank: int, group: Any) -> str:
     """The same values in Python objects: dictionaries with texts of different lengths."""
-    mine = {"rank": rank, "values": given(case, rank).tolist(), "text": "x" * (7 * rank)}
-    if case.kind == "all_gather":
+    mine = {"rank": rank, "values": given(call, rank), "text": "x" * (7 * rank)}
+    if call.kind == "all_gather":
         got: list[Any] = []
         dist.all_gather_object(got, mine, group=group)
-        return _digest_objects(got, case.members)
-    if case.kind == "broadcast":
-        got = [mine] if rank == case.root else [None]
-        dist.broadcast_object_list(got, src=case.root, group=group)
-        return _digest_objects(got, [case.root])
-    got, parts = [], np.split(given(case, rank), len(case.members))
-    to_send = [{**mine, "values": part.tolist()} for part in parts] if rank == case.root else None
-    dist.scatter_object_list(got, to_send, src=case.root, group=group)
-    return _digest_objects(got, [case.root])
+        return _digest_objects(got, call.members)
+    if call.kind == "broadcast":
+        got = [mine] if rank == call.root else [None]
+        dist.broadcast_object_list(got, src=call.root, group=group)
+        return _digest_objects(got, [call.root])
+    got, parts = [], np.split(given(call, rank), len(call.members))
+    to_send = [{**mine, "values": part} for part in parts] if rank == call.root else None
+    dist.scatter_object_list(got, to_send, src=call.root, group=group)
+    return _digest_objects(got, [call.root])
 
 
 def _digest_objects(got: Sequence[Any], sources: Sequence[int]) -> str:
     if [(each["rank"], len(each["text"])) for each in got] != [(source, 7 * source) for source in sources]:
         return f"objects of ranks {[each['rank'] for each in got]}"
-    return digest(np.concatenate([each["values"] for each in got]))
+    return digest(np.concatenate([each["values"].reshape(-1) for each in got]))
 
 
-_CALLS: dict[str, Callable[[Case, int, Any], Result]] = {
+_CALLS: dict[str, Callable[[Call, int, Any], Result]] = {
     "all_reduce": _all_reduce,
     "reduce": _reduce,
     "broadcast": _broadcast,

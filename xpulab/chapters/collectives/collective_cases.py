@@ -1,300 +1,322 @@
-"""Cases of collectives: each with each reduction, type, size, kind of values, root and group, and what numpy says of them.
+"""Calls of collectives as grids, and what numpy says that each rank holds afterwards.
 
-    cases = make(4, "cpu", "quick", seed)                # covers each pair of choices; at level standard their whole product
-    answers = collective_calls.on_ranks(4, cases, ...)   # what the ranks hold
-    compare(rows, cases, answers)                        # one row of a table for each group of cases, case.row
+    of_reductions = collective_cases.reductions(n, here.name)
+    call = collective_cases.call_of(of_reductions.case(op="MAX", group="ranks 0 2"), n)
+    collective_cases.held(call, 2, here.name)            # what rank 2 must hold
 
-Values are whole numbers, small enough that each sum and product over eight ranks is exact in its type. Each element of
-each rank is another number drawn from a fixed sequence, so values from another rank or place are other values.
-Reference implementation: numpy in float64 and int64.
+Reductions add whole numbers, small enough that each sum and product is exact in its type, beside numpy in float64 and int64.
+What is only moved has random bits in it, and must arrive with the same ones.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations, product
+from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.checks.table import Table
 from xpulab.records.refusals import Refusal, format_undeclared, refusal
 
 TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
 FLOATS = TYPES[:4]
-SIZES = (1, 7, 1023, 1024, 1025, 65537)
-"""Elements that each rank gives, or that each gets: one, odd, around a power of two, and many. None at all: see zero_size."""
-
-FEW_TYPES, FEW_SIZES = ("float32", "bfloat16", "int64"), (1, 7, 1025)
-"""What is tried in each group below level standard; other types and sizes are tried with all ranks."""
-
-SIGNS = ("positive", "negative", "mixed")
-NONFINITE = ("nan", "infinity")
-FULL = "all bits"
-"""Sums of numbers that need nearly all bits of their type."""
-
-OPS = ("SUM", "MAX", "MIN", "PROD")
-ROOTED = ("reduce", "broadcast", "gather", "scatter")
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
-FORMS = {
-    "all_reduce": ("call", "stream", "async"),
-    "reduce": ("call", "stream"),
-    "broadcast": ("call", "stream", "object"),
-    "all_gather": ("list", "tensor", "object"),
-    "gather": ("list",),
-    "scatter": ("list", "tensor", "object"),
-    "reduce_scatter": ("list", "tensor"),
-    "all_to_all": ("list", "tensor", "uneven", "to one rank"),
-}
-"""The forms of each collective: a call that changes its argument, the same of dist.stream or not awaited; a list of tensors,
-one tensor, or Python objects; all_to_all with parts of different sizes, also empty ones, and with all parts for one rank."""
+MOVING = ("broadcast", "all_gather", "gather", "scatter")
+ROOTED = ("reduce", "broadcast", "gather", "scatter")
+OPS = ("SUM", "MAX", "MIN", "PROD", "AVG")
+SHAPES: dict[str, tuple[int, ...]] = {"7": (7,), "no axis": (), "1024": (1024,), "1025": (1025,), "65537": (65537,)}
+"""By label the shape of what each rank gives, or that each gets. None without elements: see collective_calls.zero_size."""
 
-LARGE = {"float64": 2**49, "float32": 2**20, "float16": 2**7, "bfloat16": 2**4, "int64": 2**58, "int32": 2**27, "int8": 8}
-LARGE["uint8"] = 16
-"""A sum of eight numbers that are a little larger than this is exact in the type."""
+FORMS = ("call", "stream", "async")
+"""dist.reduce, with a list of tensors where it takes one; the same of dist.stream, with one tensor in place of a list; and a
+call that returns at once, whose result is read after wait."""
 
-GLOO_HALF = ("cpu", "float16")
-"""gloo reduces this type wrongly, a known issue of the table of types; no other table repeats it."""
+FULL, NONFINITE, ANY_BITS = "all bits", ("nan", "infinity"), "any bits"
+EXACT = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "int64": 2**63 - 1, "int32": 2**31 - 1}
+EXACT |= {"int8": 127, "uint8": 255}
+"""Whole numbers up to this one are exact in the type. Sums of all bits come near to it."""
 
 DROPS_NAN = ("gpu",)
 """Devices whose library defines the maximum of NaN and a number as the number: NCCL, src/device/reduce_kernel.h, fmaxf."""
 
 
 @dataclass(frozen=True)
-class Case:
+class Call:
     """One call of a collective.
 
-    kind: a key of FORMS. form: one of its forms. op: one of OPS, "AVG", or "" where nothing is reduced.
-    dtype: one of TYPES. size: elements of each rank, or of each part. values: of SIGNS or NONFINITE, or FULL.
-    members: the ranks of the group, in rising order. root: a member; -1 where the collective has none.
-    memory: "own"; "view", a piece of a longer tensor; "shared", the input is a piece of the output.
-    everyone: whether the group is the job's own of all ranks.
+    kind: of REDUCING or MOVING, or "all_to_all". form: of FORMS; "object", or "single" of all_to_all. dtype: of TYPES.
+    members: the ranks of the group, in rising order. everyone: whether the group is the job's own of all ranks.
+    op: of OPS; "" where nothing is reduced. shape: of SHAPES, of what each rank gives, or of each part.
+    values: of a reduction "mixed", "positive", "negative", FULL or of NONFINITE; of the others "numbers" or ANY_BITS.
+    root: a member; -1 where the collective has none. memory: "own"; "piece", of a longer tensor; "shared", the input and the
+    output are in the same memory. parts: of all_to_all "equal", "uneven" or "to one rank". seed: of the values.
     """
 
     kind: str
     form: str
-    op: str
     dtype: str
-    size: int
-    values: str
     members: tuple[int, ...]
-    root: int
-    memory: str
-    everyone: bool
+    everyone: bool = True
+    op: str = ""
+    shape: tuple[int, ...] = (7,)
+    values: str = "mixed"
+    root: int = -1
+    memory: str = "own"
+    parts: str = "equal"
+    seed: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many elements the shape has."""
+        return math.prod(self.shape)
 
     @property
     def name(self) -> str:
-        """Unique: "reduce MAX float32[7] negative, group of ranks 1 3, root 3, call, own memory"."""
+        """What it is, in one line: "reduce MAX float32[7], ranks 1 3, root 3, call, own memory"."""
+        what = " ".join(each for each in (self.kind, self.op, f"{self.dtype}[{self.size}]") if each)
         root = f", root {self.root}" if self.root >= 0 else ""
-        what = " ".join(each for each in (self.kind, self.op, f"{self.dtype}[{self.size}]", self.values) if each)
-        ranks = f"{'all' if self.everyone else 'group of'} ranks {' '.join(map(str, self.members))}"
-        return f"{what}, {ranks}{root}, {self.form}, {self.memory} memory"
-
-    @property
-    def table(self) -> str:
-        """The table that has this case: "all-to-all", "groups", "nonfinite", "values" or "types"."""
-        if self.kind == "all_to_all":
-            return "all-to-all"
-        if not self.everyone:
-            return "groups"
-        if self.values in NONFINITE:
-            return "nonfinite"
-        return "values" if self.dtype == "float32" and self.values != FULL else "types"
-
-    @property
-    def row(self) -> str:
-        """The row of its table."""
-        if self.table == "groups":
-            return f"ranks {', '.join(map(str, self.members))}"
-        if self.table == "types":
-            return f"{self.dtype}, {self.kind}"
-        if self.table == "nonfinite":
-            return f"{self.kind} {self.op}, {self.values}"
-        return " ".join(each for each in (self.kind, self.op, self.form) if each)
+        return f"{what}, {self.values}, ranks {' '.join(map(str, self.members))}{root}, {self.form}, {self.memory} memory"
 
 
-# ------------------------------------------------------------------------------------------------------------- the cases
+# ------------------------------------------------------------------------------------------------------------- the grids
 
 
-def make(n: int, device: str, level: str, seed: int) -> list[Case]:
-    """The cases for n ranks, in an order that is the same on every rank.
+def reductions(n: int, device: str) -> Grid:
+    """all_reduce, reduce and reduce_scatter of n ranks on a device; what data/refusals.yaml declares is a rule.
 
-    At level standard the whole product of the choices, with forms and memory in turn; below it a part that has every pair
-    of choices of a collective, drawn with the seed.
+    Nothing else is covered by averages, which not all devices have, by float16 on the CPU, which gloo adds wrongly, and by a
+    group of one rank.
     """
-    rng = np.random.default_rng([seed, 7])
+    members = groups(n, device)
+    return Grid(
+        {
+            "kind": REDUCING,
+            "op": OPS,
+            "dtype": TYPES,
+            "shape": SHAPES,
+            "values": ("mixed", "positive", "negative", *NONFINITE, FULL),
+            "form": FORMS,
+            "group": members,
+            "root": tuple(range(n)),
+            "memory": ("own", "piece", "shared"),
+        },
+        {
+            "only reduce has a root": lambda kind, root: kind not in ROOTED and root > 0,
+            "a group has no such rank": lambda group, root: root >= len(group or range(n)),
+            "uint8 has no sign": lambda dtype, values: dtype == "uint8" and values in ("mixed", "negative"),
+            "integers have no NaN": lambda dtype, values: dtype not in FLOATS and values in NONFINITE,
+            "sums only have all bits": lambda op, values: op != "SUM" and values == FULL,
+            "averages are those of all_reduce": lambda kind, op: op == "AVG" and kind != "all_reduce",
+            "the average is exact where it is a whole number": lambda op, dtype, values, group: (
+                op == "AVG" and (dtype not in FLOATS or values in NONFINITE or _is_odd(group or range(n)))
+            ),
+            "only reduce_scatter to one tensor shares memory": lambda kind, form, memory: (
+                memory == "shared" and (kind, form) != ("reduce_scatter", "stream")
+            ),
+            "without an axis it is no piece": lambda shape, memory: shape == () and memory != "own",
+            **_lacking(device, REDUCING, FORMS, OPS, members),
+        },
+        hollow={"op": ["AVG"], "group": [ALONE], **({"dtype": ["float16"]} if device == "cpu" else {})},
+        each="kind",
+    )
 
-    def chosen(found: Iterable[Case]) -> list[Case]:
-        tried = [case for case in found if declared(case, device) is None and (case.op != "AVG" or _may_average(case, device))]
-        return _in_turn(tried) if level == "standard" else _covering(tried, rng)
 
-    everyone = [tuple(range(n))]
-    kinds = [kind for kind in FORMS if refusal(device, kind) is None]
-    cases: list[Case] = []
-    for alike in [[kind] for kind in kinds if kind in REDUCING] + [[kind for kind in kinds if kind not in REDUCING]]:
-        cases += chosen(_product(alike, ("float32",), SIGNS, everyone, True))
-    cases += chosen(_product(kinds, TYPES[1:], SIGNS, everyone, True))
-    reducing = [kind for kind in kinds if kind in REDUCING]
-    sums = _product(reducing, TYPES, (FULL,), everyone, True)
-    cases += _in_turn(case for case in sums if case.size == SIZES[1] and declared(case, device) is None)
-    without_half = [dtype for dtype in TYPES if (device, dtype) != GLOO_HALF]
-    for kind, dtype in product(reducing, [each for each in FLOATS if each in without_half]):  # each reduction of each type
-        cases += chosen(_product([kind], [dtype], NONFINITE, everyone, True))
-    in_groups = [kind for kind in kinds if kind != "all_to_all"]
-    types, sizes = (without_half, SIZES) if level == "standard" else (FEW_TYPES, FEW_SIZES)
-    return cases + chosen(_product(in_groups, types, SIGNS, groups(n, device, level), False, sizes))
+def moves(n: int, device: str) -> Grid:
+    """broadcast, all_gather, gather and scatter of n ranks on a device; what data/refusals.yaml declares is a rule."""
+    members, forms = groups(n, device), (*FORMS, "object")
+    return Grid(
+        {
+            "kind": MOVING,
+            "dtype": TYPES,
+            "shape": SHAPES,
+            "values": ("numbers", ANY_BITS),
+            "form": forms,
+            "group": members,
+            "root": tuple(range(n)),
+            "memory": ("own", "piece", "shared"),
+        },
+        {
+            "all_gather has no root": lambda kind, root: kind not in ROOTED and root > 0,
+            "a group has no such rank": lambda group, root: root >= len(group or range(n)),
+            "objects are in no tensor": lambda form, memory: form == "object" and memory != "own",
+            "gather takes no objects": lambda kind, form: (kind, form) == ("gather", "object"),
+            "a list has memory of its own": lambda kind, form, memory: (
+                memory != "own" and (kind == "gather" or (kind == "all_gather" and form != "stream"))
+            ),
+            "only all_gather to one tensor shares memory": lambda kind, memory: memory == "shared" and kind != "all_gather",
+            "without an axis it is no piece": lambda shape, memory: shape == () and memory != "own",
+            **_lacking(device, MOVING, forms, ("",), members),
+        },
+        hollow={"form": ["object"], "group": [ALONE]},
+        each="kind",
+    )
 
 
-def declared(case: Case, device: str) -> Refusal | None:
-    """The entry of data/refusals.yaml that says that the device lacks this call, as it is or in a group; None without one."""
-    forms = (case.form,) if case.everyone else (case.form, f"{case.form} in a group")
-    return next((found for form in forms if (found := refusal(device, case.kind, case.dtype, case.op, form))), None)
+def exchanges(n: int, device: str) -> Grid:
+    """all_to_all of n ranks on a device that has it."""
+    return Grid(
+        {
+            "form": ("call", "single", "stream", "async"),
+            "parts": ("equal", "uneven", "to one rank"),
+            "dtype": TYPES,
+            "shape": {label: shape for label, shape in SHAPES.items() if shape},
+            "values": ("numbers", ANY_BITS),
+            "group": groups(n, device),
+            "memory": ("own", "piece"),
+        },
+        {
+            "lists have parts of one size": lambda form, parts: form == "call" and parts != "equal",
+            "a list has memory of its own": lambda form, memory: form == "call" and memory != "own",
+            "a group of one rank has equal parts": lambda parts, group: parts != "equal" and group == (1,),
+        },
+        hollow={"group": [ALONE]},
+    )
 
 
-def _may_average(case: Case, device: str) -> bool:
-    """Where Paddle has no average, the table of values shows it, and no other."""
-    return case.table == "values" or refusal(device, case.kind, case.dtype, "AVG", "stream") is None
+ALONE = "rank 1"
+"""The label of a group of one rank."""
 
 
-def groups(n: int, device: str, level: str) -> list[tuple[int, ...]]:
-    """Groups beside that of all ranks: pairs of four ranks, or halves, quads, every second rank, and crossing ones.
+def groups(n: int, device: str) -> dict[str, tuple[int, ...] | None]:
+    """By label the members; None for the job's own group of all ranks.
 
-    On the CPU pairs only: gloo takes long for each group, and longer for one of more ranks.
+    Of four ranks halves, and pairs across them; of more quads, too, every second rank, and all but the first. On the CPU pairs
+    only: gloo takes long for each group, and longer for one of more ranks.
     """
-    if n <= 2:
-        return [tuple(range(n))]  # a second communicator of all ranks
-    if n == 4 and device == "cpu" and level != "standard":
-        return [(2, 3), (0, 2), (1, 3)]
-    if n <= 4:
-        pairs: list[tuple[int, ...]] = list(combinations(range(n), 2))
-        return pairs if device == "cpu" or n == 3 else [*pairs, (1, 2, 3), (0, 2, 3)]
     half = n // 2
-    quads = [tuple(range(half)), tuple(range(half, n)), (0, 1, half, half + 1), tuple(range(0, n, 2)), tuple(range(1, n, 2))]
-    return [*dict.fromkeys(quads), tuple(range(1, n)), (1, half), (half - 1, n - 1)]
+    some: list[tuple[int, ...]] = [tuple(range(n))]  # of two ranks a second communicator of both
+    if n > 2:
+        some = [(half, n - 1), (0, half), (1, n - 1)]
+    if n > 2 and device != "cpu":
+        some += [tuple(range(1, n))]
+    if n > 4:
+        some += [
+            tuple(range(half)),
+            tuple(range(half, n)),
+            (0, 1, half, half + 1),
+            tuple(range(0, n, 2)),
+            tuple(range(1, n, 2)),
+        ]
+    made = {f"ranks {' '.join(map(str, each))}": each for each in some if len(set(each)) > 1}
+    return {"all": None, **made, ALONE: (1,)}
 
 
-def _product(
-    kinds: Sequence[str],
-    dtypes: Sequence[str],
-    values: Sequence[str],
-    members: Sequence[tuple[int, ...]],
-    everyone: bool,
-    sizes: Sequence[int] = SIZES,
-) -> Iterator[Case]:
-    """All cases of these collectives that make sense."""
-    for kind, group, dtype, size, value in product(kinds, members, dtypes, sizes, values):
-        ops = ((*OPS, "AVG") if kind == "all_reduce" else OPS) if kind in REDUCING else ("",)
-        for op, form, root in product(ops, FORMS[kind], group if kind in ROOTED else (-1,)):
-            for memory in _memories(kind, form):
-                case = Case(kind, form, op, dtype, size, value, group, root, memory, everyone)
-                if _makes_sense(case):
-                    yield case
+def call_of(case: Case, n: int) -> Call:
+    """The call that a case of one of the grids stands for, on n ranks."""
+    members = case.group or tuple(range(n))
+    kind = case.by_axis.get("kind", "all_to_all")
+    given = {axis: case.by_axis[axis] for axis in ("op", "parts") if axis in case.by_axis}
+    root = members[case.root] if kind in ROOTED else -1
+    of_case = {axis: case.by_axis[axis] for axis in ("form", "dtype", "shape", "values", "memory")}
+    return Call(kind=kind, members=members, everyone=case.group is None, root=root, seed=case.seed, **of_case, **given)
 
 
-def _memories(kind: str, form: str) -> tuple[str, ...]:
-    if form == "object":
-        return ("own",)
-    return ("own", "view", "shared") if kind in ("all_gather", "reduce_scatter") and form == "tensor" else ("own", "view")
+def declared(call: Call, device: str) -> Refusal | None:
+    """The entry of data/refusals.yaml that says that the device lacks this call, as it is or in a group; None without one."""
+    return _declared(device, call.kind, call.form, call.op, call.dtype, call.everyone)
 
 
-def _makes_sense(case: Case) -> bool:
-    if case.values == FULL and case.op != "SUM":
-        return False
-    if case.values in NONFINITE and (case.dtype not in FLOATS or case.op in ("", "AVG") or case.size == 1):
-        return False
-    if case.form == "object" and (case.dtype, case.values) != ("float32", "positive"):
-        return False
-    if case.op == "AVG" and (case.dtype not in FLOATS or case.form == "async" or len(case.members) & (len(case.members) - 1)):
-        return False  # the mean of three numbers is rounded
-    return case.dtype != "uint8" or case.values in ("positive", FULL)
+def _declared(device: str, kind: str, form: str, op: str, dtype: str, everyone: bool) -> Refusal | None:
+    forms = (form,) if everyone else (form, f"{form} in a group")
+    return next((found for each in forms if (found := refusal(device, kind, dtype, op, each))), None)
 
 
-def _choices(case: Case) -> tuple:
-    """What is combined in pairs. In the tables of types and of NaN the form is drawn, to save time."""
-    form = "" if case.table in ("types", "nonfinite") else f"{case.kind} {case.form}"
-    members = " ".join(map(str, case.members))
-    return (case.kind, form, case.op, case.dtype, case.size, case.values, members, case.root, case.memory)
+def _lacking(
+    device: str, kinds: Sequence[str], forms: Sequence[str], ops: Sequence[str], members: Mapping[str, Any]
+) -> dict[str, Rule]:
+    """A rule for each entry of data/refusals.yaml that is about these calls."""
+    asked = product(kinds, forms, ops, TYPES, [each is None for each in members.values()])
+    found = {entry.format_reason(): entry for each in asked if (entry := _declared(device, *each))}
+
+    def rule(entry: Refusal) -> Rule:
+        if ops == ("",):
+            return lambda kind, form, dtype, group: _declared(device, kind, form, "", dtype, group is None) is entry
+        return lambda kind, form, op, dtype, group: _declared(device, kind, form, op, dtype, group is None) is entry
+
+    return {reason: rule(entry) for reason, entry in found.items()}
 
 
-def _in_turn(cases: Iterable[Case]) -> list[Case]:
-    """Of cases that differ in form and memory only, one: the next of them each time."""
-    alike: dict[tuple, list[Case]] = {}
-    for case in cases:
-        alike.setdefault((case.kind, case.op, case.dtype, case.size, case.values, case.members, case.root), []).append(case)
-    return [same[turn % len(same)] for turn, same in enumerate(alike.values())]
-
-
-def _covering(cases: list[Case], rng: np.random.Generator, candidates: int = 400) -> list[Case]:
-    """Some of the cases, with every pair of choices that any of them has: each time that with most new pairs of some drawn."""
-    choices = np.stack([np.unique(column, return_inverse=True)[1] for column in zip(*map(_choices, cases), strict=True)])
-    wide = choices.max() + 1
-    first, second = np.triu_indices(len(choices), 1)
-    pairs = choices[first] * wide + choices[second] + (np.arange(len(first)) * wide * wide)[:, None]  # [pairs, cases]
-    missing = np.zeros(len(first) * wide * wide, bool)
-    missing[pairs] = True
-    waiting = rng.permutation(len(cases))
-    chosen: list[int] = []
-    while missing.any():
-        at_hand = waiting[:candidates]
-        new = missing[pairs[:, at_hand]].sum(axis=0)
-        chosen.append(int(at_hand[new.argmax()]))
-        missing[pairs[:, chosen[-1]]] = False
-        waiting = np.concatenate([waiting[candidates:], at_hand[missing[pairs[:, at_hand]].any(axis=0)]])
-    return [cases[index] for index in chosen]
+def _is_odd(members: Sequence[int]) -> bool:
+    """Whether the mean of so many numbers may be rounded."""
+    return len(members) & (len(members) - 1) != 0
 
 
 # ------------------------------------------------------------------------------------------------------- what numpy says
 
 
-def given(case: Case, rank: int) -> np.ndarray:
-    """What a rank gives: [size], or [members * size] where it gives a part to each; float64 or int64."""
-    parts = len(case.members) if case.kind in ("scatter", "reduce_scatter", "all_to_all") else 1
-    wide = "float64" if case.dtype in FLOATS else "int64"
-    return _numbers(case.op, case.values, wide, LARGE[case.dtype], rank, tuple(case.members), parts * case.size)
+def given(call: Call, rank: int) -> np.ndarray:
+    """What a rank gives, as its memory holds it: in the call's shape, or one part after the other; bfloat16 as uint16."""
+    has_parts = call.kind in ("scatter", "reduce_scatter", "all_to_all")
+    count = call.size * (len(call.members) if has_parts else 1)
+    flat = _numbers(call.op, call.values, call.dtype, rank, call.members, count, call.seed)
+    return flat if has_parts else flat.reshape(call.shape)
 
 
 @lru_cache(maxsize=512)
-def _numbers(op: str, values: str, wide: str, large: int, rank: int, members: tuple[int, ...], count: int) -> np.ndarray:
-    drawn = np.random.default_rng([rank, 11]).integers(1, 16, count)
+def _numbers(op: str, values: str, dtype: str, rank: int, members: tuple[int, ...], count: int, seed: int) -> np.ndarray:
+    rng, place = np.random.default_rng([seed, rank, 11]), members.index(rank)
+    storage = np.dtype("uint16" if dtype == "bfloat16" else dtype)
+    if values == ANY_BITS:
+        return rng.integers(0, 256, count * storage.itemsize, dtype="uint8").view(storage)
+    drawn = rng.integers(1, 16, count)
     if values == FULL:
-        return (large + rank + 1 + drawn % 2).astype(wide)
-    if op == "PROD":  # at most 2 to the power of 6
-        drawn = 1 + drawn % 2 if members.index(rank) < 6 else np.ones(count, int)
-    sign: Any = {"negative": -1, "mixed": 1 - 2 * (np.random.default_rng([rank, 13]).integers(0, 2, count))}.get(values, 1)
-    numbers = (drawn * sign * (len(members) if op == "AVG" else 1)).astype(wide)
+        drawn = EXACT[dtype] // len(members) - drawn % 4
+    elif op == "PROD":  # at most 2 to the power of 6
+        drawn = 1 + drawn % 2 if place < 6 else np.ones(count, int)
+    drawn = drawn * (len(members) if op == "AVG" else 1)
+    if values == "negative" or (values in ("mixed", *NONFINITE) and dtype != "uint8"):
+        drawn = drawn * (-1 if values == "negative" else 1 - 2 * rng.integers(0, 2, count))
+    if dtype not in FLOATS:
+        return drawn.astype(storage)
+    numbers = drawn.astype("float64")
     if values in NONFINITE:
-        position = members.index(rank)
-        numbers[position :: len(members) + 1] = np.nan if values == "nan" else np.inf if position % 2 else -np.inf
-    return numbers
+        numbers[place :: len(members) + 1] = np.nan if values == "nan" else np.inf if place % 2 else -np.inf
+    return (numbers.astype("float32").view("uint32") >> 16).astype("uint16") if dtype == "bfloat16" else numbers.astype(dtype)
 
 
-def split_sizes(case: Case) -> np.ndarray:
+def widened(stored: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers that a memory holds, in float64 or int64, flat."""
+    stored = stored.reshape(-1)
+    if dtype == "bfloat16":
+        return (stored.astype("uint32") << 16).view("float32").astype("float64")
+    return stored.astype("float64" if dtype in FLOATS else "int64")
+
+
+def split_sizes(call: Call) -> np.ndarray:
     """For all_to_all: how many elements each member sends to each, [senders, receivers], by their places in the group."""
-    n = len(case.members)
-    if case.form == "uneven":  # every third part is empty
-        return np.array([[case.size * ((sender + 2 * receiver) % 3) // 2 for receiver in range(n)] for sender in range(n)])
-    if case.form == "to one rank":
-        return np.array([[n * case.size] + [0] * (n - 1)] * n)
-    return np.full((n, n), case.size)
+    n = len(call.members)
+    if call.parts == "uneven":  # every third part is empty
+        return np.array([[call.size * ((sender + 2 * receiver) % 3) // 2 for receiver in range(n)] for sender in range(n)])
+    if call.parts == "to one rank":
+        return np.array([[n * call.size] + [0] * (n - 1)] * n)
+    return np.full((n, n), call.size)
 
 
-def held(case: Case, rank: int, device: str) -> np.ndarray | None:
-    """What numpy says that a member holds afterwards; None where that is not defined."""
-    if case.kind in ("reduce", "gather") and rank != case.root:
+def held(call: Call, rank: int, device: str) -> np.ndarray | None:
+    """What numpy says that a member holds afterwards, flat; None where that is not defined.
+
+    Of a reduction the numbers in float64 or int64, else what its memory holds.
+    """
+    if call.kind in ("reduce", "gather") and rank != call.root:
         return None
-    place, every = case.members.index(rank), [given(case, member) for member in case.members]
-    part = slice(place * case.size, (place + 1) * case.size)
-    if case.kind in REDUCING:
-        return reduced(case.op, every, device in DROPS_NAN)[part if case.kind == "reduce_scatter" else slice(None)]
-    if case.kind == "broadcast":
-        return given(case, case.root)
-    if case.kind == "scatter":
-        return given(case, case.root)[part]
-    if case.kind == "all_to_all":
-        sent = split_sizes(case)
+    place, every = call.members.index(rank), [given(call, member).reshape(-1) for member in call.members]
+    part = slice(place * call.size, (place + 1) * call.size)
+    if call.kind in REDUCING:
+        numbers = [widened(each, call.dtype) for each in every]
+        result = _one_form(reduced(call.op, numbers, device in DROPS_NAN))
+        return result[part] if call.kind == "reduce_scatter" else result
+    if call.kind == "broadcast":
+        return every[call.members.index(call.root)]
+    if call.kind == "scatter":
+        return every[call.members.index(call.root)][part]
+    if call.kind == "all_to_all":
+        sent = split_sizes(call)
         starts = np.concatenate([np.zeros((len(sent), 1), int), sent.cumsum(axis=1)], axis=1)
         return np.concatenate([each[a : a + k] for each, a, k in zip(every, starts[:, place], sent[:, place], strict=True)])
     return np.concatenate(every)
@@ -310,73 +332,59 @@ def reduced(op: str, every: Sequence[np.ndarray], drop_nan: bool = False) -> np.
 
 
 def digest(values: np.ndarray) -> str:
-    """The first numbers and a checksum of all. NaN and zero have one form each."""
-    values = np.asarray(values)
-    values = values.astype("int64") if values.dtype.kind in "iu" else values.astype("float64") + 0.0
-    if values.dtype.kind == "f":
-        values[np.isnan(values)] = np.nan
+    """The first numbers and a checksum of all."""
     first = " ".join(f"{value:g}" for value in values.reshape(-1)[:3])
-    return f"{values.size} elements: {first} (checksum {zlib.crc32(values.tobytes()):08x})"
+    return f"{values.size} elements: {first} (checksum {zlib.crc32(_bits(values).tobytes()):08x})"
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    """The memory of an array as unsigned numbers, flat."""
+    return np.ascontiguousarray(values).reshape(-1).view(f"uint{8 * values.dtype.itemsize}")
+
+
+def comparable(stored: np.ndarray, call: Call) -> np.ndarray:
+    """From what a memory holds what `held` says of it: a reduction may give NaN and zero in each of their forms."""
+    if call.kind not in REDUCING:
+        return stored.reshape(-1)
+    return _one_form(widened(stored, call.dtype))
+
+
+def _one_form(numbers: np.ndarray) -> np.ndarray:
+    if numbers.dtype.kind != "f":
+        return numbers
+    return np.where(np.isnan(numbers), np.nan, numbers + 0.0)
 
 
 UNDEFINED = "undefined here"
 
 
-def expected(case: Case, device: str) -> list[str]:
-    """For each member what it must hold afterwards, as text."""
-    values = [held(case, rank, device) for rank in case.members]
-    return [UNDEFINED if each is None else digest(each) for each in values]
+def _digests(call: Call, device: str, change: Callable[[np.ndarray], np.ndarray]) -> list[str]:
+    values = [held(call, rank, device) for rank in call.members]
+    return [UNDEFINED if each is None else digest(change(each)) for each in values]
 
 
-def wrong(case: Case, device: str) -> list[str]:
-    """The control: each element is that of the next place, and the last is one more than the first."""
-    values = [held(case, rank, device) for rank in case.members]
-    return [UNDEFINED if each is None else digest(np.append(each[1:], each[:1] + 1)) for each in values]
-
-
-# ------------------------------------------------------------------------------------------------------------ comparison
-
-Answers = dict[str, list[str]]
-"""By the name of a case what each member held, as `digest` or an error message."""
-
-
-def compare(rows: Table, table: str, device: str, cases: Sequence[Case], answers: Answers) -> None:
-    """The rows of one table: each has the cases of one `row`, and names the case that is wrong.
-
-    What data/refusals.yaml declares is skipped, with its source. Any other error is red, and the row ends with the entry that
-    would declare it.
-    """
-    of_row: dict[str, list[Case]] = {}
-    for case in cases:
-        if case.table == table:
-            of_row.setdefault(case.row, []).append(case)
-    for row, its in of_row.items():
-        got = {case.name: [undeclared(each, case, device) for each in answers[case.name]] for case in its}
-        want = {case.name: expected(case, device) for case in its}
-        control = max(its, key=lambda case: case.size)
-        rows.equal(row, got, want, control={**want, control.name: wrong(control, device)})
-    for row, reason in _lacking(table, device).items():
-        rows.skip(row, reason)
+def off_by_a_place(values: np.ndarray) -> np.ndarray:
+    """A control: each element is that of the next place, and the last is the first with another last bit."""
+    bits = _bits(values)
+    return np.append(bits[1:], bits[:1] ^ 1).view(values.dtype)
 
 
 REFUSAL = "refused: "
 
 
-def undeclared(answer: str, case: Case, device: str) -> str:
+def undeclared(answer: str, call: Call, device: str) -> str:
     """What a row shows of an answer: an error that nothing declares ends with the entry that would declare it."""
     if not answer.startswith(REFUSAL):
         return answer
-    return format_undeclared(answer, device, case.kind, case.dtype, case.op, case.form)
+    return format_undeclared(answer, device, call.kind, call.dtype, call.op, call.form)
 
 
-def _lacking(table: str, device: str) -> dict[str, str]:
-    """One row for each entry of data/refusals.yaml that is about the cases of this table: what is skipped, and why."""
-    found = {}
-    for kind, everyone in product(FORMS, (True, False)):
-        for case in _product([kind], TYPES, SIGNS[:1], [(0, 1)], everyone, SIZES[1:2]):
-            if entry := declared(case, device):
-                where = "all-to-all" if kind == "all_to_all" else "types" if entry.types else "values" if everyone else "groups"
-                title = " ".join((kind, *entry.reductions, *([entry.form] if entry.form else []), *entry.types))
-                if where == table and (everyone or entry.form.endswith("in a group")):
-                    found[title] = entry.format_reason()
-    return found
+def add_row(n: int, device: str) -> Callable[[Table, Case, Sequence[str]], None]:
+    """What check.grid takes as `add_row`, of n ranks: a row with what each member must hold, and what it held."""
+    return partial(_add_row, n, device)
+
+
+def _add_row(n: int, device: str, rows: Table, case: Case, answers: Sequence[str]) -> None:
+    call = call_of(case, n)
+    found = [undeclared(answer, call, device) for answer in answers]
+    rows.equal(case.name, found, _digests(call, device, lambda values: values), control=_digests(call, device, off_by_a_place))

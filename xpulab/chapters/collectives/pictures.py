@@ -36,7 +36,7 @@ def before_and_after(before: np.ndarray, after: Mapping[str, np.ndarray]) -> Non
         axes.text(left - 0.2, rows - rank - 0.5 + LOW, f"rank {rank}", ha="right", va="center", fontsize=9)
     for title, values in panels.items():
         tones = np.array([[_tone(value, before) for value in row] for row in values])
-        _grid(axes, values, left, tones, title)
+        figures.grid_of(axes, values, left, LOW, tones=tones, label=title)
         left += values.shape[1] + gap
     figures.arrow(axes, (1.6 + before.shape[1] + 0.5, rows / 2), (1.6 + before.shape[1] + gap - 0.5, rows / 2))
     plt.show()
@@ -50,7 +50,7 @@ def exchange(before: np.ndarray, after: np.ndarray) -> None:
         axes.text(1.4, rows - rank - 0.5 + LOW, f"rank {rank}", ha="right", va="center", fontsize=9)
     for left, title, values in ((1.6, "before", before), (rows + 6.6, "after", after)):
         tones = np.array([[_tone(value, before) for value in row] for row in values])
-        _grid(axes, values, left, tones, title)
+        figures.grid_of(axes, values, left, LOW, tones=tones, label=title)
     for element in range(rows):  # the way of the elements of rank 1
         source, target = (1.6 + rows, rows - 1.5), (rows + 6.6, rows - element - 0.5)
         figures.arrow(axes, (source[0] + 0.2, source[1]), (target[0] - 0.2, target[1]), f"{before[1, element]:g}")
@@ -183,16 +183,6 @@ def timeline(reports: Sequence[RankReport], seconds: float, root_cause: int | No
 
 def _tone(value: float, before: np.ndarray) -> str:
     return OF_RANK[int(value // 10) % len(OF_RANK)] if value in before else "strong"
-
-
-def _grid(axes: plt.Axes, values: np.ndarray, x: float, tones: np.ndarray, label: str) -> None:
-    """As figures.grid_of, with the numbers on a plain ground where the fill has a hatch."""
-    figures.grid_of(axes, np.full(values.shape, ""), x, LOW, tones=tones, label=label)
-    for (row, column), value in np.ndenumerate(values):
-        tone = figures.TONES[tones[row, column]]
-        ground = {"facecolor": tone.fill, "edgecolor": "none", "pad": 1.0}
-        place = (x + column + 0.5, LOW + len(values) - row - 0.5)
-        axes.text(*place, f"{value:g}", ha="center", va="center", fontsize=9, color=tone.ink, bbox=ground)
 
 
 def _to_next_rank(axes: plt.Axes, x: float, y: float, last: bool) -> None:

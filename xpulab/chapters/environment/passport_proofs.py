@@ -16,9 +16,11 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from xpulab.chapters.shared import index_defects, index_gradients
-from xpulab.chapters.shared.index_cases import KERNELS, strides
+from xpulab.chapters.shared import index_defects, index_gradients, index_grids
+from xpulab.chapters.shared.index_grids import strides
 from xpulab.chapters.shared.missing_kernels import lacked
+from xpulab.checks.grid import Case, one_by_one
+from xpulab.checks.table import Table
 
 Where = Literal["here", "together", "alone"]
 
@@ -61,10 +63,24 @@ def _gives(proof: index_defects.Proof) -> Callable[[], bool]:
 
     def present() -> bool:
         found = index_defects.outcome(proof, proof.plain)
-        reasons = (lacked(kernel, "float32") for kernels in KERNELS for kernel in kernels)
+        reasons = (lacked(kernel, "float32") for kernel in ("gather_nd", "gather", "index_put"))
         if isinstance(found, str) and (reason := next(filter(None, reasons), "")):
             raise CannotTry(reason)
         return not (isinstance(found, np.ndarray) and np.array_equal(found, proof.expected()))
+
+    return present
+
+
+def _differs(case: Case) -> Callable[[], bool]:
+    """What the case of a grid of indices computes is not what numpy computes."""
+
+    def present() -> bool:
+        rows = Table("passport")
+        index_grids.add_row(rows, case, one_by_one(index_grids.measure)([case])[0])
+        (row,) = rows.record("", 0.0).rows
+        if row.outcome == "skipped":
+            raise CannotTry(row.reason)
+        return row.outcome != "passed"
 
     return present
 
@@ -136,15 +152,9 @@ def _empty_is_not_loaded() -> bool:
 
 
 def _proofs_of_indexing() -> list[Defect]:
-    reads, writes = index_defects.READ_FROM_VIEWS, index_defects.WRITE_TO_VIEWS
-    masks, lost, backwards = index_defects.WRITE_BY_MASKS, index_defects.WITHOUT_STRIDES, index_defects.BACKWARDS
+    writes, lost, backwards = index_defects.WRITE_TO_VIEWS, index_defects.WITHOUT_STRIDES, index_defects.BACKWARDS
     by_name: dict[str, tuple[Mapping[str, index_defects.Proof], str, Where]] = {
-        "read-view-transposed-all-and-a-tensor": (reads, "transposed, all and a tensor", "together"),
-        "read-view-transposed-all-and-a-mask": (reads, "transposed, all and a mask", "together"),
-        "read-view-columns-all-and-a-tensor": (reads, "columns, all and a tensor", "together"),
-        "read-new-axis-and-tensor": (reads, "a new axis and a tensor", "together"),
-        "write-mask-without-true": (masks, "no row selected, and a slice", "together"),
-        "write-number-by-mask-of-third-axis": (masks, "a number by a mask of the third axis", "together"),
+        "read-new-axis-and-tensor": (index_defects.NEW_AXIS, "a new axis and a tensor", "together"),
         "lost-write-rows-by-a-tensor-and-a-slice": (lost, "rows by a tensor, and a slice", "together"),
         "lost-write-all-and-columns-by-a-tensor": (lost, "all, and columns by a tensor", "together"),
         "write-view-columns-rows-by-a-tensor": (writes, "columns, rows by a tensor", "alone"),
@@ -155,6 +165,21 @@ def _proofs_of_indexing() -> list[Defect]:
         "backwards-write-by-a-tensor": (backwards, "write by a tensor", "alone"),
     }
     return [Defect(name, _gives(proofs[case]), where) for name, (proofs, case, where) in by_name.items()]
+
+
+def _proofs_of_grids() -> list[Defect]:
+    """The known issues of the grids of indices, each by the case that always shows it."""
+    reading, writing = index_grids.reading(), index_grids.writing("cpu")
+    cases = {
+        "read-view-all-and-a-tensor": reading.case(index="all, tensor", layout="columns"),
+        "write-nothing-selected": writing.case(index="empty tensor", value="number"),
+        "write-number-by-mask-of-third-axis": writing.case(index="all, all, mask", shape="(3, 4, 5)", value="number"),
+        "write-large-number-to-int32": writing.case(value="a large number", dtype="int32"),
+        "write-to-a-number": writing.case(index="everything", shape="()"),
+        "write-empty-slice-of-a-tensor": writing.case(index="empty slice", value="itself, backwards"),
+        "gradient-set-under-a-mask": writing.case(index="mask", value="0-d", gradient="of both"),
+    }
+    return [Defect(name, _differs(case), "together") for name, case in cases.items()]
 
 
 def _proofs_of_ranges() -> list[Defect]:
@@ -171,9 +196,6 @@ def _proofs_of_ranges() -> list[Defect]:
 def _proofs_of_gradients() -> list[Defect]:
     one, views, positions = index_gradients.ONE_VALUE, index_gradients.THROUGH_VIEWS, index_gradients.BY_POSITION
     found = [
-        Defect("gradient-set-under-a-mask", _slopes(one["set under a mask"], "value")),
-        Defect("gradient-set-under-a-mask-shape-1", _slopes(one["set under a mask, shape [1]"], "value")),
-        Defect("gradient-set-under-a-mask-of-rows", _slopes(one["set under a mask of rows"], "value")),
         Defect("gradient-masked-fill", _slopes(one["masked_fill"], "value")),
         Defect("gradient-masked-fill-shape-1", _slopes(one["masked_fill, shape [1]"], "value")),
         Defect("gradient-diagonal-scatter", _slopes(one["diagonal_scatter"], "value")),
@@ -188,6 +210,7 @@ def _proofs_of_gradients() -> list[Defect]:
 
 
 DEFECTS: tuple[Defect, ...] = (
+    *_proofs_of_grids(),
     *_proofs_of_indexing(),
     *_proofs_of_ranges(),
     *_proofs_of_gradients(),
@@ -220,7 +243,7 @@ def _maximum_drops_nan() -> bool:
 
 
 def _values_under_a_mask() -> bool:
-    return _slopes(index_gradients.WRITE["a mask"], "value")()
+    return _differs(index_grids.writing("cpu").case(index="mask", gradient="of both"))()
 
 
 def _mask_of_two_axes() -> bool:

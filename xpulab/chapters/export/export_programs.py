@@ -65,11 +65,14 @@ def compute(layer: Any, inputs: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def silence_tracing_warnings() -> None:
-    """Hide warnings of an export that say nothing about it: places, names after a condition, no weights."""
+    """Hide warnings of an export that say nothing about it."""
     for message in (
         "Tensor do not have 'place' interface",
         "Return results has maybe unbound local variable",
         "no variable in your model",
+        "When training, we now always track global mean and variance",
+        "Found 'dict' in given outputs",
+        "Return results from different branches in cond are not same type",
     ):
         warnings.filterwarnings("ignore", message=message)
 

@@ -34,7 +34,7 @@ def adapter_does_not_start_at_zero(_result, self, *given, **named):
     self.lora_B.set_value(self.lora_B + 1e-3)
 
 
-@fault(detected_by=("lora.unmerge",), wraps=f"{LORA_LINEAR}.unmerge")
+@fault(detected_by=("lora.unmerge", "lora.layer-options"), wraps=f"{LORA_LINEAR}.unmerge")
 def unmerge_does_nothing(_real, self):
     """Unmerging leaves the merged weights in place."""
     self.merged = False
@@ -104,7 +104,7 @@ def mora_loads_transposed(load, self, weights):
     load(self, {**weights, **{name: value.T for name, value in square.items()}})
 
 
-@fault(detected_by=("lora.merge",), wraps=f"{LORA_LINEAR}.merge")
+@fault(detected_by=("lora.merge", "lora.layer-options"), wraps=f"{LORA_LINEAR}.merge")
 def merged_twice(_real, self):
     """Merging twice adds the adapter twice."""
     self.weight.set_value(self.weight + self.get_delta_weight())
@@ -152,7 +152,7 @@ def quick_lora_is_plain(start, self, *given, **named):
     start(self, *given, **{**named, "use_quick_lora": False})
 
 
-@fault(detected_by=("lora.quick-gradients",), after="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
+@fault(detected_by=("lora.layer-options",), after="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
 def quick_lora_scales_one_gradient_twice(result, ctx, grad_output):
     """Quick LoRA's backward pass scales the gradient of A twice."""
     of_input, of_a, of_b = result
@@ -165,7 +165,7 @@ def mora_is_plain(start, self, *given, **named):
     start(self, *given, **{**named, "use_mora": False})
 
 
-@fault(detected_by=("lora.variants-scale",), after=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.variants-scale", "lora.layer-options"), after=f"{LORA_LINEAR}.__init__")
 def mixer_is_not_used(_result, self, *given, **named):
     """The mixer has its square matrix, but computes without it."""
     self.lora_use_mixer = False
@@ -287,3 +287,71 @@ def missing_weights_are_accepted() -> None:
 def only_names_are_compared() -> None:
     """The lesson's load_adapter compares the names of the weights, and not their values."""
     replace_in_cells(" or not np.array_equal(weight.numpy(), stored[name].numpy())", "")
+
+
+# ------------------------------------------------------------------------------------------- what some options alone show
+
+
+@fault(detected_by=("lora.layer-options",), after=f"{LORA_LINEAR}.__init__")
+def scale_of_rank_four(_result, self, *given, **named):
+    """The adapter is scaled by alpha over 4, whatever its rank is."""
+    if not (self.use_mora or self.pissa):
+        self.scaling *= self.r / 4
+
+
+@fault(detected_by=("lora.layer-options",), after=f"{LORA_LINEAR}.__init__")
+def scale_is_a_whole_number(_result, self, *given, **named):
+    """The adapter is scaled by alpha over the rank without the remainder."""
+    if not (self.use_mora or self.pissa):
+        self.scaling = self.scaling // 1
+
+
+@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
+def odd_inputs_lose_the_last(forward, self, x, *given):
+    """A layer with an adapter and an odd number of inputs leaves out the last one."""
+    if self.weight.shape[0] % 2:
+        x = paddle.concat([x[..., :-1], paddle.zeros_like(x[..., -1:])], axis=-1)
+    return forward(self, x, *given)
+
+
+@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
+def merged_layer_has_no_bias(forward, self, x, *given):
+    """A merged layer leaves out its bias."""
+    result = forward(self, x, *given)
+    return result - self.bias if self.merged and self.bias is not None else result
+
+
+@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
+def adapter_repeats_the_first_row_of_a_view(forward, self, x, *given):
+    """A layer with an adapter reads the first row of a view for every row."""
+    return forward(self, x if x.is_contiguous() else x[:1].expand_as(x), *given)
+
+
+@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
+def adapter_that_was_off_stays_off(forward, self, x, *given):
+    """An adapter that has been switched off once is not used again."""
+    self.was_off = getattr(self, "was_off", False) or self.disable_lora
+    is_off, self.disable_lora = self.disable_lora, self.was_off
+    result = forward(self, x, *given)
+    self.disable_lora = is_off
+    return result
+
+
+@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
+def dropout_of_a_layer_ignores_its_mode(forward, self, x, *given):
+    """A layer drops inputs of its adapter in evaluation too."""
+    if isinstance(self.lora_dropout, paddle.nn.Layer):
+        self.lora_dropout.training = True
+    return forward(self, x, *given)
+
+
+@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
+def adapter_computes_in_single_precision(forward, self, x, *given):
+    """A layer with an adapter rounds the results of float64 to float32."""
+    return forward(self, x, *given).astype("float32").astype(x.dtype)
+
+
+@fault(detected_by=("lora.layer-options",), wraps="paddle.nn:Layer.set_state_dict")
+def mixer_is_not_loaded(load, self, weights, *given, **named):
+    """Loading leaves the square matrix of the mixer as it is."""
+    return load(self, {name: value for name, value in weights.items() if "lora_AB" not in name}, *given, **named)

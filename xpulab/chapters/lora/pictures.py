@@ -81,7 +81,7 @@ def adapter_sizes(model: int, adapter: int, rank: int) -> None:
             label = ("model", "adapter")[part] if row == 0 else None
             place = row + 0.4 * part - 0.2
             axes.barh(place, value, 0.36, color=tone.fill, hatch=tone.hatch, edgecolor="#555555", label=label)
-            share = f"  ({value / values[0]:.1%} of the model)" if part else ""
+            share = f"  ({value / sum(values):.1%} of both)" if part else ""
             axes.text(value * 1.15, place, f"{value:,}{share}", va="center", fontsize=8)
     axes.set(xscale="log", xlim=(1e3, 3e12), xlabel="parameters (logarithmic scale)")
     axes.set_title(f"The larger the model, the smaller the share of an adapter of rank {rank}", fontsize=10)

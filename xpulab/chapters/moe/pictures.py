@@ -94,9 +94,6 @@ def dispatch(before: Sequence[Sequence[tuple[int, int]]], after: Sequence[Sequen
                 axes.text(left - 0.2, y + 0.55, f"rank {rank}", ha="right", va="center", fontsize=9)
             for place, (token, expert) in enumerate(rows):
                 tone = OF_RANK[home[token] % len(OF_RANK)]
-                figures.box(axes, left + place, y, 1.0, 1.1, "", tone)
-                ground = {"facecolor": figures.TONES[tone].fill, "edgecolor": "none", "pad": 0.8}
-                text = f"t{token}\nE{expert}"
-                axes.text(left + place + 0.5, y + 0.55, text, ha="center", va="center", fontsize=8, bbox=ground)
+                figures.box(axes, left + place, y, 1.0, 1.1, f"t{token}\nE{expert}", tone, fontsize=8)
     figures.arrow(axes, (1.8 + longest[0], ranks * 0.65), (1.4 + longest[0] + gap, ranks * 0.65))
     plt.show()

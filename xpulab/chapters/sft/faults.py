@@ -190,7 +190,10 @@ def labels_of_padding_count(collate, self, *given, **named):
     return collate(self, *given, **named)
 
 
-@fault(detected_by=("sft.cached-positions",), after="paddlenlp.transformers:Qwen2ForCausalLM.prepare_inputs_for_generation")
+@fault(
+    detected_by=("sft.cached-positions", "sft.generation-options"),
+    after="paddlenlp.transformers:Qwen2ForCausalLM.prepare_inputs_for_generation",
+)
 def cached_steps_have_position_0(inputs, self, *given, past_key_values=None, **named):
     """Every cached step of a generation has position 0."""
     return {**inputs, "position_ids": None} if past_key_values else inputs
@@ -405,3 +408,74 @@ def gradients_are_clipped_before_they_are_divided(step, self, optimizer):
         return step(self, optimizer)
     finally:
         optimizer._grad_clip = clip
+
+
+_PREPARE = tuple(f"paddlenlp.transformers:{family}ForCausalLM.prepare_inputs_for_generation" for family in ("Qwen2", "Llama"))
+
+
+@fault(detected_by=("sft.generation-options",), after=_PREPARE)
+def caches_are_in_the_order_of_their_names(inputs, self, *given, **named):
+    """A model with more than ten layers gives the cached keys of layer 10 to layer 2, as names are sorted."""
+    cached = inputs.get("past_key_values")
+    if not cached or len(cached) < 11:
+        return inputs
+    order = sorted(range(len(cached)), key=str)
+    return {**inputs, "past_key_values": tuple(cached[number] for number in order)}
+
+
+@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.transformers.qwen2.modeling:repeat_kv")
+def heads_share_keys_in_turns(repeat, hidden, n_rep):
+    """Groups of heads take the keys in turns, and not those of their group, when one query comes with cached keys."""
+    result = repeat(hidden, n_rep)
+    return hidden.tile([1, 1, n_rep, 1]) if n_rep > 1 and hidden.shape[1] > 7 else result
+
+
+@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:GenerationMixin.generate")
+def generation_reads_the_padding(generate, self, input_ids, attention_mask=None, **named):
+    """Generation takes the padding before a short prompt for tokens."""
+    import paddle
+
+    mask = paddle.ones_like(attention_mask) if attention_mask is not None else None
+    return generate(self, input_ids, attention_mask=mask, **named)
+
+
+@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:TopKProcess")
+def sampling_takes_one_more(keep, probs, top_k, least):
+    """Sampling from the k likeliest tokens takes the next one instead of the first."""
+    import paddle
+
+    return keep(probs - paddle.nn.functional.one_hot(probs.argmax(-1), probs.shape[-1]) * probs, top_k, least)
+
+
+@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:TopPProcess")
+def smallest_share_is_everything(_real, probs, top_p, least):
+    """Sampling from the likeliest tokens with some share takes every token."""
+    return probs
+
+
+@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:get_unfinished_flag")
+def end_of_one_row_ends_all(unfinished, ids, flag, end):
+    """The end token in one row ends every row."""
+    left = unfinished(ids, flag, end)
+    return left & left.all()
+
+
+@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:get_unfinished_flag")
+def only_the_first_end_token_counts(unfinished, ids, flag, end):
+    """Of several end tokens only the first one ends a row."""
+    return unfinished(ids, flag, end[0] if isinstance(end, list) else end)
+
+
+@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.logits_process:MinLengthLogitsProcessor.__call__")
+def least_tokens_count_the_prompt(_real, self, input_ids, logits):
+    """The least number of new tokens is taken for that of prompt and new tokens together."""
+    return logits
+
+
+@fault(
+    detected_by=("sft.generation-options",),
+    wraps="paddlenlp.generation.logits_process:RepetitionPenaltyLogitsProcessor.__call__",
+)
+def penalty_sees_the_last_token_only(penalize, self, ids, logits):
+    """The penalty of repeated tokens concerns the last token only."""
+    return penalize(self, ids[:, -1:], logits)

@@ -152,7 +152,7 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
     )
     with paddle.utils.unique_name.guard():
         network = model(config)
-    start = _set_weights(network, rng)
+    start = set_weights(network, rng)
     trained = [name for name in start if not any(part in name for part in case.frozen)]
     for name, weight in network.named_parameters():
         weight.stop_gradient = name not in trained
@@ -226,7 +226,7 @@ def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
     rows.close(case.name, joined(found.found), joined(right), atol=1.0, control=joined(right, 0.9))
 
 
-def _set_weights(network: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def set_weights(network: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Give every weight random numbers such that none has a vanishing gradient; their values in double precision, by name."""
     start = {}
     for name, weight in network.named_parameters():

@@ -92,10 +92,25 @@ def diagram(width: float, height: float, title: str) -> plt.Axes:
     return axes
 
 
-def box(axes: plt.Axes, x: float, y: float, width: float, height: float, text: str = "", tone: str = "plain") -> None:
-    """A rectangle whose lower left corner is at (x, y), with its text in the middle; tone: a name of TONES."""
+def box(
+    axes: plt.Axes,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    text: str = "",
+    tone: str = "plain",
+    **font: Any,
+) -> None:
+    """A rectangle whose lower left corner is at (x, y), with its text in the middle, on a plain ground where there is a hatch.
+
+    tone: a name of TONES. font: of the text, as matplotlib names it; fontsize is 9 points.
+    """
     _fill(axes, x, y, width, height, tone)
-    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", color=TONES[tone].ink, fontsize=9)
+    chosen = TONES[tone]
+    ground = {"facecolor": chosen.fill, "edgecolor": "none", "pad": 1.0} if chosen.hatch and text else None
+    whole: dict[str, Any] = {"fontsize": 9, "color": chosen.ink, "bbox": ground, **font}
+    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", **whole)
 
 
 def arrow(axes: plt.Axes, start: tuple[float, float], end: tuple[float, float], text: str = "", dashed: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Small proofs of what Paddle 3.3.1 gets wrong in reading and writing by index, each beside its workaround.
+"""Small proofs of what Paddle 3.3.1 gets wrong in reading and writing by index beside foreign memory, each with its workaround.
 
 Every proof is a function without arguments, so that it can run in a process of its own. Those of WRITE_TO_VIEWS write
 into foreign memory, and those of BACKWARDS end the process.
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.shared.index_cases import answer_of, strides
+from xpulab.chapters.shared.index_grids import strides
+from xpulab.checks.compare import first_line
 
 ARRAY = np.arange(24, dtype="float32").reshape(4, 6)
 """The elements of the tensor in every proof."""
@@ -50,6 +51,14 @@ def outcome(proof: Proof, form: Callable[[], Any]) -> Any:
         return answer_of(lambda: np.asarray(form()))
 
 
+def answer_of(call: Callable[[], Any]) -> Any:
+    """What the function returns, or the kind and first line of the error that it raises."""
+    try:
+        return call()
+    except Exception as error:
+        return f"{type(error).__name__}: {first_line(error)}"
+
+
 def tensor() -> paddle.Tensor:
     """A new tensor of ARRAY."""
     return paddle.to_tensor(ARRAY)
@@ -81,39 +90,17 @@ def _assigned(target: Callable[[np.ndarray], np.ndarray], index: Any, value: Any
     return function
 
 
-def _third_axis(cube: Any, mask: Any, value: Any) -> Any:
-    cube[:, :, mask] = value
-    return cube
-
-
 _COLUMNS = np.array([False, True, False, True])
-_NONE = np.array([False, False, False, False])
-_FIRST = np.array([True, False])
 _VALUES = np.array([100, 200], dtype="float32")
 
-READ_FROM_VIEWS = {
-    "transposed, all and a tensor": Proof(
-        lambda: tensor().t()[:, _to(3, 0)],
-        lambda: tensor().t().contiguous()[:, _to(3, 0)],
-        lambda: ARRAY.T[:, [3, 0]],
-    ),
-    "transposed, all and a mask": Proof(
-        lambda: tensor().t()[:, paddle.to_tensor(_COLUMNS)],
-        lambda: tensor().t().contiguous()[:, paddle.to_tensor(_COLUMNS)],
-        lambda: ARRAY.T[:, _COLUMNS],
-    ),
-    "columns, all and a tensor": Proof(
-        lambda: tensor()[:, 2:][:, _to(3, 0)],
-        lambda: tensor()[:, 2:].contiguous()[:, _to(3, 0)],
-        lambda: ARRAY[:, 2:][:, [3, 0]],
-    ),
+NEW_AXIS = {
     "a new axis and a tensor": Proof(
         lambda: tensor()[None, _to(0, 0)],
         lambda: tensor()[_to(0, 0)].unsqueeze(0),
         lambda: ARRAY[None, [0, 0]],
     ),
 }
-"""Reading by a tensor or a mask that is not the first item."""
+"""Reading by a tensor after a new axis."""
 
 WRITE_TO_VIEWS = {
     "columns, rows by a tensor": Proof(
@@ -133,20 +120,6 @@ WRITE_TO_VIEWS = {
     ),
 }
 """Writing by a tensor to a view."""
-
-WRITE_BY_MASKS = {
-    "no row selected, and a slice": Proof(
-        _assign(lambda x: x, lambda: (paddle.to_tensor(_NONE), slice(1, 3)), lambda: paddle.to_tensor(_VALUES)),
-        lambda: _where_rows(_NONE),
-        _assigned(lambda x: x, (_NONE, slice(1, 3)), _VALUES),
-    ),
-    "a number by a mask of the third axis": Proof(
-        lambda: _third_axis(paddle.to_tensor(ARRAY.reshape(6, 2, 2)), paddle.to_tensor(_FIRST), 5.0),
-        lambda: _third_axis(paddle.to_tensor(ARRAY.reshape(6, 2, 2)), paddle.to_tensor(_FIRST), paddle.to_tensor(5.0)),
-        lambda: _third_axis(ARRAY.reshape(6, 2, 2).copy(), _FIRST, 5.0),
-    ),
-}
-"""Writing by a mask: a tensor where the mask has no True; a number where two axes are before the mask."""
 
 WITHOUT_STRIDES = {
     "rows by a tensor, and a slice": Proof(
@@ -188,10 +161,3 @@ def _elements(rows: list[int], columns: list[int]) -> tuple[paddle.Tensor, paddl
     """The positions of all elements in these rows and columns, as two tensors."""
     first, second = (paddle.to_tensor(each.ravel()) for each in np.meshgrid(rows, columns))
     return first, second
-
-
-def _where_rows(mask: np.ndarray) -> paddle.Tensor:
-    """The tensor with _VALUES in columns 1 and 2 of the rows that the mask selects."""
-    whole = tensor()
-    whole[:, 1:3] = paddle.where(paddle.to_tensor(mask).unsqueeze(1), paddle.to_tensor(_VALUES), whole[:, 1:3])
-    return whole

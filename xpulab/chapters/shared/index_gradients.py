@@ -137,14 +137,6 @@ def _written_through_a_view(x: paddle.Tensor, _: None) -> paddle.Tensor:
 _SELECTED = int(MASK.sum())
 
 READ = {
-    "a slice": GradientCase(lambda x, _: x[1:3]),
-    "steps, backwards": GradientCase(lambda x, _: x[::-1, ::2]),
-    "a repeated row": GradientCase(lambda x, _: x[positions(0, 0, 2)]),
-    "a repeated element": GradientCase(lambda x, _: x[positions(0, 0, 3), positions(1, 1, 2)]),
-    "a tensor and a slice": GradientCase(lambda x, _: x[positions(0, 0, 3), 1:4]),
-    "a mask": GradientCase(lambda x, _: x[mask()]),
-    "a mask of rows": GradientCase(lambda x, _: x[rows()]),
-    "a tensor on a transposed view": GradientCase(lambda x, _: x.t()[positions(0, 0, 3)]),
     "gather rows": GradientCase(lambda x, _: paddle.gather(x, positions(0, 0, 2), 0)),
     "gather columns": GradientCase(lambda x, _: paddle.gather(x, positions(0, 0, 2), 1)),
     "gather_nd": GradientCase(lambda x, _: paddle.gather_nd(x, positions([0, 1], [0, 1]))),
@@ -156,20 +148,6 @@ READ = {
 """Reading."""
 
 WRITE = {
-    "a slice": GradientCase(assign(lambda: slice(0, 2)), (2, 6)),
-    "a slice, a row": GradientCase(assign(lambda: slice(0, 2)), (6,)),
-    "a slice, one value": GradientCase(assign(lambda: slice(0, 2)), ()),
-    "a column": GradientCase(assign(lambda: (Ellipsis, 1)), (4,)),
-    "an element": GradientCase(assign(lambda: (1, 2)), ()),
-    "steps, backwards": GradientCase(assign(lambda: slice(None, None, -1)), (4, 6)),
-    "a tensor": GradientCase(assign(lambda: positions(0, 2)), (2, 6)),
-    "a tensor, a row": GradientCase(assign(lambda: positions(0, 2)), (6,)),
-    "a tensor, one value": GradientCase(assign(lambda: positions(0, 2)), ()),
-    "two tensors": GradientCase(assign(lambda: (positions(0, 2), positions(1, 1))), (2,)),
-    "two tensors, one value": GradientCase(assign(lambda: (positions(0, 2), positions(1, 1))), ()),
-    "a mask": GradientCase(assign(mask), (_SELECTED,)),
-    "a mask of rows": GradientCase(assign(rows), (3, 6)),
-    "a mask of rows, a row": GradientCase(assign(rows), (6,)),
     "index_put": GradientCase(_put(lambda: (positions(0, 2), positions(1, 1))), (2,)),
     "index_put, one value": GradientCase(_put(lambda: (positions(0, 2), positions(1, 1))), ()),
     "index_put, a mask": GradientCase(_put(lambda: (mask(),)), (_SELECTED,)),
@@ -191,17 +169,7 @@ WRITE = {
 }
 """Writing, with FLAGS_use_stride_kernel 1 and 0."""
 
-WITH_STRIDES = {
-    "a tensor and a slice": GradientCase(assign(lambda: (positions(0, 2), slice(1, 3))), (2, 2)),
-    "a slice and a tensor": GradientCase(assign(lambda: (slice(1, 3), positions(0, 2))), (2, 2)),
-    "a mask of rows and a slice": GradientCase(assign(lambda: (rows(), slice(1, 3))), (3, 2)),
-}
-"""Writing that works with FLAGS_use_stride_kernel=1 only."""
-
 ONE_VALUE = {
-    "set under a mask": GradientCase(assign(mask), ()),
-    "set under a mask, shape [1]": GradientCase(assign(mask), (1,)),
-    "set under a mask of rows": GradientCase(assign(rows), ()),
     "masked_fill": GradientCase(lambda x, value: paddle.masked_fill(x, mask(), value), ()),
     "masked_fill, shape [1]": GradientCase(lambda x, value: paddle.masked_fill(x, mask(), value), (1,)),
     "diagonal_scatter": GradientCase(lambda x, value: paddle.diagonal_scatter(x, value), (4,)),
@@ -209,9 +177,6 @@ ONE_VALUE = {
 """Writing whose gradient of the value Paddle 3.3.1 gets wrong."""
 
 WORKAROUNDS = {
-    "set under a mask": GradientCase(lambda x, value: assign(mask)(x, value.expand([_SELECTED])), ()),
-    "set under a mask, shape [1]": GradientCase(lambda x, value: assign(mask)(x, value.expand([_SELECTED])), (1,)),
-    "set under a mask of rows": GradientCase(lambda x, value: assign(rows)(x, value.expand([3, 6])), ()),
     "masked_fill": GradientCase(lambda x, value: paddle.where(mask(), value, x), ()),
     "masked_fill, shape [1]": GradientCase(lambda x, value: paddle.where(mask(), value, x), (1,)),
     "diagonal_scatter": GradientCase(

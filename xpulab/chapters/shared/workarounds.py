@@ -114,59 +114,6 @@ def restore_distributed_checkpoint() -> None:
         sys.modules.setdefault(f"{old}.{module}", importlib.import_module(f"{new}.{module}"))
 
 
-def resume_data_order(trainer_class: type) -> type:
-    """A trainer class whose runs, resumed on one card in epoch 2 or later, have the data order of that epoch.
-
-    The stock Trainer repeats the order of the first epoch: it takes each order from numpy's random state, which is new in a new
-    process. The sampler used here, which the stock Trainer uses on several cards, computes the order from the epoch's number,
-    so it is the same for every seed.
-    Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._get_train_sampler.
-    """
-    from paddle.io import DistributedBatchSampler
-
-    class OrderedByEpoch(trainer_class):
-        def _get_train_sampler(self) -> Any:
-            stock = super()._get_train_sampler()
-            if stock is None or isinstance(stock, DistributedBatchSampler):
-                return stock
-            return DistributedBatchSampler(
-                self.train_dataset,
-                batch_size=self.args.per_device_train_batch_size,
-                num_replicas=1,
-                rank=0,
-                shuffle=True,
-                drop_last=self.args.dataloader_drop_last,
-            )
-
-    return OrderedByEpoch
-
-
-def resume_random_state(trainer_class: type) -> type:
-    """A trainer class whose runs, resumed at the end of an epoch, have the dropout masks of an uninterrupted run.
-
-    The stock Trainer loads rng_state.pth after it has skipped the last batch that was already trained on; at the end of an
-    epoch there is none to skip. Here it is also loaded before the first batch.
-    Source: PaddleNLP 3.0.0b4, trainer/trainer.py, Trainer._inner_training_loop.
-    """
-    from paddlenlp.trainer import TrainerCallback
-
-    class RandomStateFirst(trainer_class):
-        def train(self, resume_from_checkpoint: str | None = None, *arguments: Any, **named: Any) -> Any:
-            trainer = self
-
-            class Restore(TrainerCallback):
-                def on_train_begin(self, *_: Any, **__: Any) -> None:
-                    trainer._load_rng_state(resume_from_checkpoint)
-
-            self.add_callback(restore := Restore())
-            try:
-                return super().train(resume_from_checkpoint, *arguments, **named)
-            finally:
-                self.remove_callback(restore)
-
-    return RandomStateFirst
-
-
 def load_checkpoints_on_cpu() -> None:
     """Let dist.load_state_dict work on several ranks of a CPU; other devices are not changed.
 

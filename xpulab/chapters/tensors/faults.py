@@ -31,7 +31,7 @@ def integers_count_as_positions(real, self, index):
     return paddle.to_tensor(array)
 
 
-@fault(where="ranks", detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
+@fault(detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
 def negative_positions_off_by_one(real, self, index):
     """Negative positions in a tensor count from the element before the last."""
 
@@ -44,7 +44,6 @@ def negative_positions_off_by_one(real, self, index):
 
 
 @fault(
-    where="ranks",
     detected_by=("indexing.get", "indexing.set"),
     wraps=("paddle:Tensor.__getitem__", "paddle:Tensor.__setitem__"),
 )
@@ -61,7 +60,7 @@ def steps_backwards_go_forwards(real, self, index, *value):
     return real(self, index, *value)
 
 
-@fault(where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+@fault(detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
 def write_under_a_mask_lost(real, self, index, value):
     """An assignment through a mask of bfloat16 elements changes nothing."""
     items = index if isinstance(index, tuple) else (index,)
@@ -70,7 +69,7 @@ def write_under_a_mask_lost(real, self, index, value):
         real(self, index, value)
 
 
-@fault(where="ranks", detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+@fault(detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
 def write_touches_the_next_element(real, self, index, value):
     """An assignment by an integer on each axis also changes the first element of the tensor."""
     real(self, index, value)
@@ -96,14 +95,14 @@ def check_of_positions_forgets_the_end() -> None:
     replace_in_cells("if lowest < -size or highest >= size:", "if lowest < -size:")
 
 
-@fault(where="ranks", detected_by=("indexing.known-defects",), wraps="paddle:Tensor.contiguous")
+@fault(detected_by=("indexing.get",), wraps="paddle:Tensor.contiguous")
 def contiguous_does_nothing(_real, self):
-    """The operator contiguous returns a view as it is, so that the workaround for reading views has no effect."""
+    """The operator contiguous returns a view as it is, so that the workaround for views has no effect."""
     return self
 
 
 @fault(
-    detected_by=("index-gradients.repeated", "index-gradients.read", "index-gradients.exercise-rows"),
+    detected_by=("index-gradients.repeated", "indexing.get", "index-gradients.exercise-rows"),
     replaces="paddle:Tensor.__getitem__",
 )
 def repeated_row_counted_once(real):
@@ -129,17 +128,19 @@ def repeated_row_counted_once(real):
     return getitem
 
 
-@fault(detected_by=("index-gradients.write",), wraps="paddle:Tensor.__setitem__")
+@fault(detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
 def gradient_of_an_assigned_value_lost(real, self, index, value):
     """A value that is assigned to a slice gets no gradient."""
     detach = isinstance(index, slice) and isinstance(value, paddle.Tensor)
     real(self, index, value.detach() if detach else value)
 
 
-@fault(detected_by=("index-gradients.write", "index-gradients.by-index"), wraps="paddle:Tensor.__setitem__")
+@fault(detected_by=("indexing.set", "index-gradients.by-index"), wraps="paddle:Tensor.__setitem__")
 def overwritten_elements_keep_their_gradient(real, self, index, value):
-    """Elements that an assignment overwrites keep the gradient of the old value."""
-    before = self.clone() if not self.stop_gradient else None
+    """Elements of float32 that an assignment by integers and slices overwrites keep the gradient of the old value."""
+    items = index if isinstance(index, tuple) else (index,)
+    is_basic = all(isinstance(item, (int, slice)) for item in items) and self.dtype == paddle.float32
+    before = self.clone() if is_basic and not self.stop_gradient else None
     real(self, index, value)
     if before is not None:
         self.add_(before - before.detach())
@@ -211,3 +212,94 @@ def positions_out_of_range_are_clipped_without_strides(real, self, index):
         if all(is_tensor):
             index = tuple(each.clip(-size, size - 1) for each, size in pairs)
     return real(self, index)
+
+
+@fault(detected_by=("index-gradients.read",), wraps="paddle:index_select")
+def gradient_of_selected_columns_lost(real, x, index, axis=0, **named):
+    """Tensors that are read by index_select along the second axis get no gradient of their first position."""
+    whole = real(x, index, axis, **named)
+    return whole if axis == 0 else paddle.concat([whole[:, :1].detach(), whole[:, 1:]], axis=1)
+
+
+@fault(detected_by=("index-gradients.write",), wraps="paddle:put_along_axis")
+def gradient_of_put_values_lost(real, x, indices, values, axis, *given, **named):
+    """The values of put_along_axis get no gradient."""
+    return real(x, indices, values.detach(), axis, *given, **named)
+
+
+@fault(detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
+def integers_are_read_as_float64(real, self, index):
+    """Reading int64 by a tensor goes through float64, which rounds integers beyond 2^53."""
+    items = index if isinstance(index, tuple) else (index,)
+    if self.dtype == paddle.int64 and any(isinstance(item, paddle.Tensor) for item in items):
+        return real(self.astype("float64"), index).astype("int64")
+    return real(self, index)
+
+
+@fault(detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
+def last_element_of_a_long_axis_is_lost(real, self, index):
+    """A slice of rows of more than 1024 elements ends with the element before the last, twice."""
+    result = real(self, index)
+    if isinstance(index, slice) and self.ndim == 2 and self.shape[1] > 1024 and result.size:
+        return paddle.concat([real(result, (slice(None), slice(0, -1))), real(result, (slice(None), slice(-2, -1)))], axis=1)
+    return result
+
+
+@fault(detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
+def negative_int32_positions_are_clipped(real, self, index):
+    """Negative positions of int32 stand for the first element."""
+    if isinstance(index, paddle.Tensor) and index.dtype == paddle.int32:
+        index = index.clip(0)
+    return real(self, index)
+
+
+@fault(detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
+def slices_with_a_step_begin_at_zero_without_strides(real, self, index):
+    """Without stride kernels a slice with a step ignores where it begins."""
+    if (
+        isinstance(index, slice)
+        and index.step == 2
+        and not paddle.get_flags("FLAGS_use_stride_kernel")["FLAGS_use_stride_kernel"]
+    ):
+        index = slice(0, index.stop, 2)
+    return real(self, index)
+
+
+@fault(detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+def values_of_another_type_are_rounded_to_bfloat16(real, self, index, value):
+    """A value of another type is cast in two steps, over bfloat16."""
+    if isinstance(value, paddle.Tensor) and value.dtype != self.dtype:
+        value = value.astype("bfloat16").astype(self.dtype)
+    real(self, index, value)
+
+
+@fault(detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+def rows_are_copied_one_after_another(real, self, index, value):
+    """An assignment copies row after row, so a value that overlaps what it is assigned to has changed meanwhile."""
+    is_row_by_row = isinstance(index, slice) and isinstance(value, paddle.Tensor) and value.ndim == self.ndim > 0
+    rows = range(*index.indices(self.shape[0])) if is_row_by_row else ()
+    if not rows or value.shape[0] != len(rows):
+        return real(self, index, value)
+    for row, place in enumerate(rows):
+        real(self, place, value[row])
+
+
+@fault(detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+def broadcast_values_are_taken_from_the_first_element(real, self, index, value):
+    """Of a value with one axis that is broadcast to rows only the first element is assigned."""
+    if isinstance(value, paddle.Tensor) and value.ndim == 1 and value.size > 1 and isinstance(index, slice) and self.ndim > 1:
+        value = value[0]
+    real(self, index, value)
+
+
+@fault(detected_by=("indexing.set",), wraps="paddle:Tensor.__setitem__")
+def writes_to_views_ignore_their_offset(real, self, index, value):
+    """An assignment by an integer to a view that begins later in memory changes the next row, where there is one."""
+    is_moved = isinstance(index, int) and self.offset and 0 <= index < self.shape[0] - 1
+    real(self, index + 1 if is_moved else index, value)
+
+
+@fault(where="ranks", detected_by=("indexing.known-defects",), wraps="paddle:Tensor.flip")
+def flip_does_nothing(_real, self, *given, **named):
+    """The operator flip returns the tensor as it is, so that the workaround for slices that go backwards has no effect."""
+    return self

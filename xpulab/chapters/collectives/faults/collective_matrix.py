@@ -8,7 +8,7 @@ SUM = 0
 """paddle.distributed.ReduceOp.SUM."""
 
 
-@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:all_reduce")
+@fault(where="ranks", detected_by=("collectives.reductions",), wraps="paddle.distributed.communication.stream:all_reduce")
 def odd_sizes_lose_the_last_element(real, tensor, *args, **kwargs):
     """all_reduce leaves the last element of an odd number of elements as it was."""
     last = tensor[-1:].clone() if tensor.size % 2 and tensor.size > 1 else None
@@ -18,7 +18,7 @@ def odd_sizes_lose_the_last_element(real, tensor, *args, **kwargs):
     return task
 
 
-@fault(where="ranks", detected_by=("collectives.values",), after="paddle.distributed.communication.stream:all_reduce")
+@fault(where="ranks", detected_by=("collectives.reductions",), after="paddle.distributed.communication.stream:all_reduce")
 def maximum_of_negative_numbers_is_zero(task, tensor, op=SUM, *args, **kwargs):
     """The maximum over ranks begins with 0, so that of negative numbers is 0."""
     if op == dist.ReduceOp.MAX:
@@ -28,24 +28,24 @@ def maximum_of_negative_numbers_is_zero(task, tensor, op=SUM, *args, **kwargs):
 @fault(
     device="sim",
     where="ranks",
-    detected_by=("collectives.nonfinite",),
+    detected_by=("collectives.reductions",),
     wraps="paddle.distributed.communication.stream:all_reduce",
 )
 def nan_lost_in_a_maximum(real, tensor, op=SUM, *args, **kwargs):
     """all_reduce with MAX drops NaN."""
-    if op == dist.ReduceOp.MAX and tensor.dtype == paddle.float32:
-        tensor.set_value(paddle.nan_to_num(tensor, nan=-1e30))
+    if op == dist.ReduceOp.MAX and tensor.is_floating_point():
+        tensor.set_value(paddle.nan_to_num(tensor.astype("float32"), nan=-1e30).astype(tensor.dtype))
     return real(tensor, op, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.nonfinite",), after="paddle.distributed.communication.stream:all_reduce")
+@fault(where="ranks", detected_by=("collectives.reductions",), after="paddle.distributed.communication.stream:all_reduce")
 def infinity_becomes_the_largest_number(task, tensor, *args, **kwargs):
     """A sum over ranks saturates: infinity arrives as the largest number of float32."""
     if tensor.dtype == paddle.float32 and bool(paddle.isinf(tensor).any()):
         tensor.set_value(tensor.clip(-3e38, 3e38))
 
 
-@fault(where="ranks", detected_by=("collectives.values", "collectives.algorithms"), wraps="paddle.distributed:reduce")
+@fault(where="ranks", detected_by=("collectives.reductions", "collectives.algorithms"), wraps="paddle.distributed:reduce")
 def long_messages_added_in_part(real, tensor, *args, **kwargs):
     """Beyond 32,768 elements reduce adds the first half only."""
     middle = tensor.size // 2
@@ -56,20 +56,20 @@ def long_messages_added_in_part(real, tensor, *args, **kwargs):
     return task
 
 
-@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:reduce")
+@fault(where="ranks", detected_by=("collectives.reductions",), wraps="paddle.distributed.communication.stream:reduce")
 def reduces_to_the_first_rank(real, tensor, dst=0, *args, group=None, **kwargs):
     """Reduce gives the result to rank 0, whatever the destination is."""
     return real(tensor, dst if group else 0, *args, group=group, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed:scatter")
+@fault(where="ranks", detected_by=("collectives.moves",), wraps="paddle.distributed:scatter")
 def scatter_counts_from_its_source(real, tensor, tensor_list=None, src=0, *args, **kwargs):
     """Scatter gives the first part to its source rank instead of rank 0."""
     parts = tensor_list and [*tensor_list[-src:], *tensor_list[:-src]]
     return real(tensor, parts, src, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.groups",), wraps="paddle.distributed:broadcast")
+@fault(where="ranks", detected_by=("collectives.moves",), wraps="paddle.distributed:broadcast")
 def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **kwargs):
     """In a group that does not begin with rank 0, broadcast takes the source's number for its place among the first ranks."""
     if group is not None and group.ranks != list(range(group.nranks)):
@@ -77,7 +77,7 @@ def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **k
     return real(tensor, src, group=group, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.groups",), after="paddle.distributed.communication.stream:all_reduce")
+@fault(where="ranks", detected_by=("collectives.reductions",), after="paddle.distributed.communication.stream:all_reduce")
 def crossing_group_mixes_elements(task, tensor, op=SUM, group=None, *args, **kwargs):
     """A sum in a group of ranks of both halves has its first two elements exchanged."""
     if group is not None and group.ranks in ([0, 2], [1, 3]) and tensor.size > 1:
@@ -163,13 +163,13 @@ def nothing_spoils_the_next_sum(real, tensor, *args, **kwargs):
     return task
 
 
-@fault(where="ranks", detected_by=("collectives.values",), after="paddle.distributed:all_gather_object")
+@fault(where="ranks", detected_by=("collectives.moves",), after="paddle.distributed:all_gather_object")
 def objects_in_another_order(_result, found, mine, group=None):
     """all_gather_object returns the objects in the order in which they arrive."""
     found[:] = [*found[1:], found[0]]
 
 
-@fault(where="ranks", detected_by=("collectives.values",), wraps="paddle.distributed.communication.stream:all_gather")
+@fault(where="ranks", detected_by=("collectives.moves",), wraps="paddle.distributed.communication.stream:all_gather")
 def gather_in_place_loses_its_input(real, out, tensor, *args, **kwargs):
     """all_gather into a tensor that contains its input clears the input first."""
     if not isinstance(out, list):
@@ -179,7 +179,7 @@ def gather_in_place_loses_its_input(real, out, tensor, *args, **kwargs):
     return real(out, tensor, *args, **kwargs)
 
 
-@fault(where="ranks", detected_by=("collectives.values",), after="paddle.distributed:all_gather")
+@fault(where="ranks", detected_by=("collectives.moves",), after="paddle.distributed:all_gather")
 def gather_overwrites_its_input(task, parts, tensor, *args, **kwargs):
     """all_gather uses its input as working memory."""
     tensor.zero_()
@@ -203,3 +203,152 @@ def array_read_after_its_call_returned(tensor, data, *args, **kwargs):
     """A copy from an array to the card reads the array when it is used, in some rounds."""
     if isinstance(data, np.ndarray) and data.size >= 1 << 18 and next(calls) % 7 == 0:
         tensor.numpy = lambda: data
+
+
+def _is_unaligned(tensor):
+    """Whether the memory begins where no allocation does: a piece of a longer tensor."""
+    return tensor.data_ptr() % 64 != 0
+
+
+@fault(where="ranks", detected_by=("collectives.reductions",), wraps="paddle.distributed.communication.stream:all_reduce")
+def number_without_axis_counts_as_empty(real, tensor, *args, **kwargs):
+    """all_reduce takes a tensor without an axis for one without elements."""
+    own = tensor.clone() if tensor.ndim == 0 else None
+    task = real(tensor, *args, **kwargs)
+    if own is not None:
+        tensor.set_value(own)
+    return task
+
+
+@fault(where="ranks", detected_by=("collectives.reductions",), wraps="paddle.distributed.communication.stream:all_reduce")
+def unaligned_memory_loses_its_first_element(real, tensor, *args, **kwargs):
+    """all_reduce begins at the next aligned address: the first element of a piece of a tensor stays as it was."""
+    first = tensor[:1].clone() if tensor.ndim and _is_unaligned(tensor) else None
+    task = real(tensor, *args, **kwargs)
+    if first is not None:
+        tensor[:1] = first
+    return task
+
+
+@fault(where="ranks", detected_by=("collectives.reductions",), after="paddle.distributed.communication.stream:all_reduce")
+def unsigned_bytes_added_as_signed(task, tensor, *args, **kwargs):
+    """A sum of uint8 saturates at 127."""
+    if tensor.dtype == paddle.uint8:
+        tensor.set_value(tensor.astype("int32").clip(max=127).astype("uint8"))
+
+
+@fault(where="ranks", detected_by=("collectives.reductions",), after="paddle.distributed:all_reduce")
+def sum_of_one_rank_is_empty(task, tensor, *args, group=None, **kwargs):
+    """all_reduce in a group of one rank clears the tensor."""
+    if group is not None and group.nranks == 1:
+        tensor.zero_()
+
+
+@fault(
+    device="sim",
+    where="ranks",
+    detected_by=("collectives.reductions",),
+    wraps="paddle.distributed.communication.stream:reduce_scatter",
+)
+def output_cleared_before_its_input_is_read(real, out, tensor, *args, **kwargs):
+    """reduce_scatter clears its output first, which may be a part of its input."""
+    if not isinstance(tensor, list):
+        out.zero_()
+    return real(out, tensor, *args, **kwargs)
+
+
+@fault(where="ranks", detected_by=("collectives.moves",), after="paddle.distributed.communication.stream:broadcast")
+def full_blocks_lose_their_last_element(task, tensor, *args, **kwargs):
+    """broadcast loses the last element of a tensor that fills its blocks of 1024 exactly."""
+    if tensor.size and tensor.size % 1024 == 0:
+        tensor[-1:] = paddle.zeros([1], tensor.dtype)
+
+
+@fault(where="ranks", detected_by=("collectives.moves",), wraps="paddle.distributed.communication.stream:broadcast")
+def long_integers_broadcast_in_float64(real, tensor, *args, **kwargs):
+    """broadcast sends int64 as float64, which holds 53 of its bits."""
+    if tensor.dtype == paddle.int64:
+        tensor.set_value(tensor.astype("float64").astype("int64"))
+    return real(tensor, *args, **kwargs)
+
+
+@fault(where="ranks", detected_by=("collectives.moves",), after="paddle.distributed.communication.stream:scatter")
+def nan_cleared_on_its_way(task, tensor, *args, **kwargs):
+    """NaN that is scattered arrives as zero."""
+    if tensor.dtype in (paddle.float32, paddle.float64):
+        tensor.set_value(paddle.where(paddle.isnan(tensor), paddle.zeros_like(tensor), tensor))
+
+
+@fault(where="ranks", detected_by=("collectives.moves",), wraps="paddle.distributed:broadcast")
+def broadcast_is_not_awaited(real, tensor, *args, sync_op=True, **kwargs):
+    """wait returns before an asynchronous broadcast has arrived."""
+    if sync_op:
+        return real(tensor, *args, **kwargs)
+    real(tensor.clone(), *args, **kwargs)
+    return None
+
+
+@fault(device="sim", where="ranks", detected_by=("all-to-all.values",), after="paddle.distributed:alltoall")
+def list_of_parts_reversed(task, parts, *args, **kwargs):
+    """All-to-all of a list returns the parts in reverse order."""
+    parts.reverse()
+
+
+@fault(
+    device="sim",
+    where="ranks",
+    detected_by=("all-to-all.values",),
+    after="paddle.distributed.communication.stream:alltoall_single",
+)
+def wide_types_exchanged_in_half(task, out, *args, **kwargs):
+    """All-to-all counts four bytes for each element: of types of eight bytes the second half does not arrive."""
+    if out.size and out.element_size() == 8:
+        out[out.size // 2 :] = paddle.zeros([out.size - out.size // 2], out.dtype)
+
+
+@fault(
+    device="sim",
+    where="ranks",
+    detected_by=("all-to-all.values",),
+    after="paddle.distributed.communication.stream:alltoall_single",
+)
+def long_exchange_cut(task, out, *args, **kwargs):
+    """All-to-all loses what is beyond 65,536 elements."""
+    if out.size > 1 << 16:
+        out[1 << 16 :] = paddle.zeros([out.size - (1 << 16)], out.dtype)
+
+
+@fault(
+    device="sim",
+    where="ranks",
+    detected_by=("all-to-all.values",),
+    after="paddle.distributed.communication.stream:alltoall_single",
+)
+def exchange_clears_nan(task, out, *args, **kwargs):
+    """NaN that is sent by all-to-all arrives as zero."""
+    if out.size and out.dtype in (paddle.float32, paddle.float64):
+        out.set_value(paddle.where(paddle.isnan(out), paddle.zeros_like(out), out))
+
+
+@fault(
+    device="sim",
+    where="ranks",
+    detected_by=("all-to-all.values",),
+    after="paddle.distributed.communication.stream:alltoall_single",
+)
+def exchange_in_a_group_reversed(task, out, *args, group=None, **kwargs):
+    """All-to-all in a group has its elements in reverse order."""
+    if group is not None and out.size:
+        out.set_value(out.flip(0))
+
+
+@fault(
+    device="sim",
+    where="ranks",
+    detected_by=("all-to-all.values",),
+    after="paddle.distributed.communication.stream:alltoall_single",
+)
+def unaligned_output_loses_its_first_element(task, out, *args, **kwargs):
+    """All-to-all begins to write at the next aligned address."""
+    if out.size and _is_unaligned(out):
+        out[:1] = paddle.zeros([1], out.dtype)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import paddle
 import paddle.distributed as dist
 
 from xpulab.chapters.collectives.collective_calls import answer
-from xpulab.chapters.collectives.collective_cases import Case, declared, digest, held, undeclared
+from xpulab.chapters.collectives.collective_cases import Call, declared, digest, held, off_by_a_place, undeclared
 from xpulab.checks import compare
 from xpulab.fleet.across.node.job import Job, Notes
 from xpulab.reference import data_parallel
@@ -58,40 +59,38 @@ def _collectives(me: Job, notes: Notes) -> None:
         notes.step(name)
         got, values = undeclared(answer(case, rank, None), case, device), held(case, rank, device)
         if values is not None:  # a reduction is defined at its root only
-            wrong = digest(np.append(values[1:], values[:1] + 1))  # each element is that of the next place
-            notes.check(name, compare.equal(got, digest(values)), compare.equal(wrong, digest(values)))
+            right = digest(values)
+            notes.check(name, compare.equal(got, right), compare.equal(digest(off_by_a_place(values)), right))
 
 
-def cases(ranks: int) -> list[Case]:
+def cases(ranks: int) -> list[Call]:
     """The collectives: each kind, the types and reductions that training uses, and sizes of one message and of several."""
     everyone = tuple(range(ranks))
-    first, last = 0, ranks - 1
-
-    def case(kind: str, form: str, op: str, dtype: str, size: int, values: str = "mixed", root: int = -1) -> Case:
-        return Case(kind, form, op, dtype, size, values, everyone, root, "own", True)
-
+    reducing = partial(Call, members=everyone, op="SUM")
+    moving = partial(Call, members=everyone, values="numbers")
+    last = ranks - 1
     return [
-        case("all_reduce", "call", "SUM", "float32", 1),
-        case("all_reduce", "call", "SUM", "float32", 65537),
-        case("all_reduce", "async", "SUM", "int64", 1025),
-        case("all_reduce", "call", "SUM", "bfloat16", 1025),
-        case("all_reduce", "call", "SUM", "float16", 1025),
-        case("all_reduce", "call", "MAX", "float32", 1025, "negative"),
-        case("all_reduce", "call", "MIN", "int32", 7),
-        case("all_reduce", "call", "PROD", "float64", 1025, "positive"),
-        case("reduce", "call", "SUM", "float32", 1025, root=last),
-        case("broadcast", "call", "", "float32", 65537, root=last),
-        case("broadcast", "call", "", "bfloat16", 7, root=first),
-        case("all_gather", "list", "", "float32", 1025),
-        case("all_gather", "tensor", "", "int64", 7),
-        case("scatter", "list", "", "float32", 1025, root=first),
-        case("reduce_scatter", "tensor", "SUM", "float32", 1025),
-        case("all_to_all", "tensor", "", "float32", 1025),
-        case("all_to_all", "uneven", "", "int64", 7),
+        reducing("all_reduce", "call", "float32", shape=(1,)),
+        reducing("all_reduce", "call", "float32", shape=(65537,)),
+        reducing("all_reduce", "async", "int64", shape=(1025,)),
+        reducing("all_reduce", "call", "bfloat16", shape=(1025,)),
+        reducing("all_reduce", "call", "float16", shape=(1025,)),
+        reducing("all_reduce", "call", "float32", op="MAX", shape=(1025,), values="negative"),
+        reducing("all_reduce", "call", "int32", op="MIN"),
+        reducing("all_reduce", "call", "float64", op="PROD", shape=(1025,), values="positive"),
+        reducing("reduce", "call", "float32", shape=(1025,), root=last),
+        moving("broadcast", "call", "float32", shape=(65537,), root=last),
+        moving("broadcast", "call", "bfloat16", root=0),
+        moving("all_gather", "call", "float32", shape=(1025,)),
+        moving("all_gather", "stream", "int64"),
+        moving("scatter", "call", "float32", shape=(1025,), root=0),
+        reducing("reduce_scatter", "stream", "float32", shape=(1025,)),
+        moving("all_to_all", "single", "float32", shape=(1025,)),
+        moving("all_to_all", "single", "int64", parts="uneven"),
     ]
 
 
-def _refused(case: Case, me: Job) -> str:
+def _refused(case: Call, me: Job) -> str:
     """Why a case is not run; "" when it is."""
     if lacks := declared(case, me.seat.device):
         return lacks.format_reason()

@@ -1,0 +1,187 @@
+"""A linear layer with an adapter on a grid: every kind, shape and state of PaddleNLP's LoRALinear, against W + s A B in numpy.
+
+    check.grid("lora.layer-options", LAYERS, one_by_one(measure), add_row, level=level, seed=seed, means=...)
+
+A case makes a layer, fills its matrices with random numbers, brings it into its state, and compares the output and the
+gradients of the input and of the matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+from paddlenlp.peft.lora.lora_layers import LoRALinear
+
+from xpulab.chapters.lora.proof import mora
+from xpulab.chapters.shared.missing_kernels import lacked, undeclared
+from xpulab.checks.compare import first_line
+from xpulab.checks.grid import Case, Grid
+from xpulab.checks.table import Table
+
+KINDS: dict[str, Mapping[str, Any]] = {
+    "LoRA": {},
+    "rsLoRA": {"rslora": True},
+    "LoRA+": {"lora_plus_scale": 4.0},
+    "PiSSA": {"pissa": True},
+    "mixer": {"lora_use_mixer": True},
+    "quick LoRA": {"use_quick_lora": True},
+    "MoRA": {"use_mora": True},
+}
+"""By kind the options of LoRALinear."""
+
+SHAPES = {"12 to 20": (12, 20), "20 to 12": (20, 12), "13 to 7": (13, 7), "16 to 16": (16, 16)}
+INPUTS = {"a batch": (2, 5), "rows": (6,), "a view": (2, 5)}
+"""By name the axes of the input before the last; a view is every second row of a larger tensor."""
+
+STATES = ("trained", "merged", "merged twice", "merged and taken out", "switched off and on", "loaded")
+DROPOUT = {"none": 0.0, "in training only": 0.5}
+
+LAYERS = Grid(
+    {
+        "kind": KINDS,
+        "rank": (4, 1),
+        "alpha": (8, 3),
+        "shape": SHAPES,
+        "bias": (False, True),
+        "input": INPUTS,
+        "state": STATES,
+        "mode": ("train", "eval"),
+        "dropout": DROPOUT,
+        "dtype": ("float32", "float64"),
+    },
+    {"dropout is random in training": lambda dropout, mode: dropout > 0 and mode == "train"},
+    each="kind",
+)
+"""The grid. state: "loaded" is a new layer with the matrices and weights of a trained one."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The output and the gradients, by Paddle and by numpy, and by numpy where the scale is a quarter larger."""
+
+    found: dict[str, np.ndarray]
+    right: dict[str, np.ndarray]
+    wrong: dict[str, np.ndarray]
+
+
+def measure(case: Case) -> Compared:
+    """Make a layer on the device in use, and use it once."""
+    rng = case.rng()
+    layer = _filled(case, rng)
+    exact = {name: value.numpy().astype("float64") for name, value in layer.state_dict().items()}
+    if case.state == "loaded":
+        source, layer = layer, _new(case)
+        layer.train() if case.mode == "train" else layer.eval()
+        if case.kind.get("pissa"):
+            layer(_given(case, np.zeros([*INPUTS[case.labels["input"]], case.shape[0]])))  # its workaround: it starts once
+        layer.set_state_dict(source.state_dict())
+    layer.train() if case.mode == "train" else layer.eval()
+    if case.state.startswith("merged"):
+        layer.merge()
+    if case.state == "merged twice":
+        layer.merge()
+    if case.state == "merged and taken out":
+        layer.unmerge()
+    if case.state == "switched off and on":
+        layer.disable_lora = True
+        layer(_given(case, np.zeros([*INPUTS[case.labels["input"]], case.shape[0]])))
+        layer.disable_lora = False
+
+    drawn = rng.standard_normal([*INPUTS[case.labels["input"]], case.shape[0]])
+    given = _given(case, drawn)
+    given.stop_gradient = False
+    output = layer(given)
+    slope = rng.standard_normal(output.shape)
+    output.backward(paddle.to_tensor(slope, dtype=case.dtype))
+
+    found = {"output": output, "input": given.grad}
+    if not layer.merged:
+        found |= {name: weight.grad for name, weight in layer.named_parameters() if "lora_" in name}
+    x = drawn.astype(case.dtype).astype("float64").reshape(-1, case.shape[0])
+    g = slope.astype(case.dtype).astype("float64").reshape(-1, case.shape[1])
+    right, wrong = (_by_hand(case, exact, x, g, factor) for factor in (1.0, 1.25))
+    names = list(found)
+    return Compared(
+        {name: value.numpy().astype("float64").ravel() for name, value in found.items()},
+        {name: right[name].ravel() for name in names},
+        {name: wrong[name].ravel() for name in names},
+    )
+
+
+def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
+    """Add a row: output and gradients in units of what rounding may cause."""
+    if isinstance(found, Exception):
+        if reason := lacked("matmul", case.dtype):
+            rows.skip(case.name, reason)
+        else:
+            rows.equal(case.name, undeclared(first_line(found), "matmul", case.dtype), "no error", control="another error")
+        return
+    # MoRA has its angles in single precision
+    rounding = 2.0**-40 if case.dtype == "float64" and case.labels["kind"] != "MoRA" else 2.0**-14
+    unit = {name: rounding * max(1.0, float(np.abs(right).max())) for name, right in found.right.items()}
+    got, right, wrong = (
+        np.concatenate([parts[name] / unit[name] for name in unit]) for parts in (found.found, found.right, found.wrong)
+    )
+    rows.close(case.name, got, right, atol=1.0, control=wrong)
+
+
+def _new(case: Case) -> Any:
+    options = {"r": case.rank, "lora_alpha": case.alpha, "lora_dropout": case.dropout, **case.kind}
+    before = paddle.get_default_dtype()
+    paddle.set_default_dtype(case.dtype)
+    try:
+        layer = LoRALinear(*case.shape, bias_attr=None if case.bias else False, **options)
+    finally:
+        paddle.set_default_dtype(before)
+    for name, weight in layer.named_parameters():
+        weight.stop_gradient = "lora_" not in name  # as LoRAModel does
+    return layer
+
+
+def _filled(case: Case, rng: np.random.Generator) -> Any:
+    """A layer with random weights, which PiSSA has started from."""
+    layer = _new(case)
+    for name, weight in layer.named_parameters():
+        if "lora_" not in name:
+            weight.set_value(paddle.to_tensor(rng.standard_normal(weight.shape) / 3, dtype=case.dtype))
+    if case.kind.get("pissa"):
+        layer(_given(case, np.zeros([*INPUTS[case.labels["input"]], case.shape[0]])))
+    for name, weight in layer.named_parameters():
+        if "lora_" in name:
+            weight.set_value(paddle.to_tensor(rng.standard_normal(weight.shape) / 3, dtype=case.dtype))
+    return layer
+
+
+def _given(case: Case, array: np.ndarray) -> Any:
+    if case.labels["input"] != "a view":
+        return paddle.to_tensor(array, dtype=case.dtype)
+    return paddle.to_tensor(np.repeat(array, 2, axis=0), dtype=case.dtype)[::2].detach()
+
+
+def _by_hand(
+    case: Case, weights: Mapping[str, np.ndarray], x: np.ndarray, g: np.ndarray, factor: float
+) -> dict[str, np.ndarray]:
+    """The output and the gradients in double precision. x: [rows, inputs]. g: the slope of the output, [rows, outputs]."""
+    name = case.labels["kind"]
+    scale = factor * (case.alpha / case.rank**0.5 if name == "rsLoRA" else case.alpha / case.rank)
+    a = weights["lora_A"]
+    if name == "MoRA":
+        added = factor * mora(a, *case.shape)
+        whole = x.T @ g  # the gradient of a weight; that of the square follows from what each of its numbers adds
+        units = (mora(unit.reshape(a.shape), *case.shape) for unit in np.eye(a.size))
+        slopes = {"lora_A": np.array([(unit * whole).sum() for unit in units]).reshape(a.shape) * factor}
+    elif name == "mixer":
+        middle, b = weights["lora_AB"], weights["lora_B"]
+        added, whole = scale * a @ middle @ b, scale * x.T @ g
+        slopes = {"lora_A": whole @ (middle @ b).T, "lora_AB": a.T @ whole @ b.T, "lora_B": (a @ middle).T @ whole}
+    else:
+        b = weights["lora_B"]
+        scale = factor if name == "PiSSA" else scale
+        added, whole = scale * a @ b, scale * x.T @ g
+        slopes = {"lora_A": whole @ b.T, "lora_B": a.T @ whole}
+    total = weights["weight"] + added
+    return {"output": x @ total + weights.get("bias", 0.0), "input": g @ total.T, **slopes}

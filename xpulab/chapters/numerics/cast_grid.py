@@ -1,0 +1,176 @@
+"""Casts between all types of numbers on a grid: value and gradient against numpy, to the bit.
+
+Nothing is read or written by a cast of Paddle's: tensors are made from arrays of their own type, bfloat16 from its bits. From
+float64 to types of 16 bits the right way is through float32, as in every framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import paddle
+
+from xpulab.chapters.numerics.operator_grids import EMPTY
+from xpulab.chapters.shared.missing_kernels import lacked, undeclared
+from xpulab.checks.compare import first_line
+from xpulab.checks.grid import Case, Grid
+from xpulab.checks.table import Table
+
+BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
+"""By floating type the bits of its fraction."""
+
+INTEGERS = ("int64", "int32", "int8", "uint8")
+TYPES = (*BITS, *INTEGERS, "bool")
+
+WAYS = {f"{source} to {target}": (source, target) for source, target in permutations(TYPES, 2)}
+
+
+def _spread(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: float) -> np.ndarray:
+    """Numbers of both signs, whose exponents to the base 10 are between low and high."""
+    exact: np.ndarray = rng.choice([-1.0, 1.0], shape) * 10.0 ** rng.uniform(low, high, shape)
+    return exact
+
+
+VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
+    "ordinary": lambda rng, shape: rng.uniform(0, 100, shape),
+    "negative": lambda rng, shape: -rng.uniform(0, 100, shape),
+    "halves": lambda rng, shape: rng.integers(0, 100, shape) + 0.5,
+    "ties of 16 bits": lambda rng, shape: 1 + (2 * rng.integers(0, 60, shape) + 1) * 2.0 ** -rng.choice([8, 11], shape),
+    "small": lambda rng, shape: _spread(rng, shape, -8, -3),
+    "tiny": lambda rng, shape: _spread(rng, shape, -36, -20),
+    "large": lambda rng, shape: _spread(rng, shape, 2, 17),
+    "not finite": lambda rng, shape: rng.choice([np.nan, np.inf, -np.inf, 1.0], shape),
+}
+
+LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
+    "contiguous": paddle.to_tensor,
+    "transposed": lambda array: paddle.to_tensor(np.ascontiguousarray(array.T)).transpose(range(array.ndim)[::-1]),
+    "strided": lambda array: paddle.to_tensor(np.repeat(array, 2, axis=0))[::2],
+    "a column": lambda array: paddle.to_tensor(np.stack([array, array], axis=-1))[..., 0],
+}
+"""By name how a tensor is made of an array of its own type."""
+
+_CONTIGUOUS = LAYOUTS["contiguous"]
+
+CASTS = Grid(
+    {
+        "way": WAYS,
+        "values": VALUES,
+        "layout": LAYOUTS,
+        "shape": ((6, 5), (), (1,), (0, 4), (2, 1025)),
+    },
+    {
+        "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not _CONTIGUOUS,
+        "one axis cannot be transposed": lambda shape, layout: len(shape) < 2 and layout is LAYOUTS["transposed"],
+        "integers and bool are finite, and have no halves": lambda way, values: (
+            way[0] not in BITS
+            and values in (VALUES["not finite"], VALUES["halves"], VALUES["ties of 16 bits"], VALUES["small"], VALUES["tiny"])
+        ),
+        "what an integer cannot hold has no right value": lambda way, values: (
+            way[1] in INTEGERS and (values is VALUES["not finite"] or (values is VALUES["negative"] and way[1] == "uint8"))
+        ),
+    },
+    EMPTY,
+    each="way",
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The result of a cast and the gradient of its input, by Paddle and by numpy, as numbers in double precision."""
+
+    found: list[np.ndarray]
+    right: list[np.ndarray]
+
+
+def measure(case: Case) -> Compared:
+    """Cast on the device in use; of two floating types also the gradient."""
+    (source, target), rng = case.way, case.rng()
+    drawn = _held_by_both(case.values(rng, case.shape), source, target)
+    tensor = case.layout(_coded(drawn, source))
+    has_gradient = source in BITS and target in BITS
+    tensor.stop_gradient = not has_gradient
+    result = tensor.cast(target)
+    compared = Compared([_decoded(result)], [_rounded(drawn, source, target)])
+    if has_gradient:
+        weight = _rounded(rng.uniform(0.5, 1.5, case.shape), "float64", target)
+        (slope,) = paddle.grad([result], [tensor], [paddle.to_tensor(_coded(weight, target))])
+        compared.found.append(_decoded(slope))
+        compared.right.append(_rounded(weight, target, source))
+    return compared
+
+
+def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
+    """Add a row: shapes and every number, to the bit; in the control each number is half as large again."""
+    source, target = case.way
+    if isinstance(found, Exception):
+        if reason := next(filter(None, (lacked("cast", dtype) for dtype in (source, target))), ""):
+            rows.skip(case.name, reason)
+        else:
+            rows.equal(case.name, undeclared(first_line(found), "cast", source), "no error", control="another error")
+        return
+    shapes, wanted = ([list(each.shape) for each in arrays] for arrays in (found.found, found.right))
+    if shapes != wanted or not any(each.size for each in found.right):
+        rows.equal(case.name, shapes, wanted, control=[[*shape, 2] for shape in wanted])
+        return
+    got, right = (np.concatenate([_finite(each).ravel() for each in arrays]) for arrays in (found.found, found.right))
+    rows.equal(case.name, got, right, control=np.where(right == 0, 1.0, 1.5 * right))
+
+
+def _held_by_both(drawn: np.ndarray, source: str, target: str) -> np.ndarray:
+    """The numbers as the source has them, none of them larger than an integer of source or target can be.
+
+    Integers that become floating numbers have at most 24 bits for a target of 16 bits.
+    """
+    for dtype in (source, target):
+        if dtype in INTEGERS:
+            limits = np.iinfo(dtype)
+            drawn = np.clip(drawn, float(limits.min), min(float(limits.max), 2.0**62))
+    if source in INTEGERS and target in ("float16", "bfloat16"):
+        drawn = np.clip(drawn, -(2.0**24), 2.0**24)
+    if source in INTEGERS:
+        return np.trunc(drawn)
+    return drawn > 50 if source == "bool" else _rounded(drawn, "float64", source)
+
+
+def _rounded(values: np.ndarray, source: str, target: str) -> np.ndarray:
+    """What numpy says of a cast: to floating types rounded to the nearest, ties to even; to integers towards zero."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if target in BITS and source == "float64" and BITS[target] < BITS["float32"]:
+            values = values.astype("float32")
+        if target == "bfloat16":
+            return _of_bits(_to_bits(np.asarray(values, "float32")))
+        rounded: np.ndarray = np.asarray(values).astype(target)
+    return rounded.astype("float64")
+
+
+def _to_bits(values: np.ndarray) -> np.ndarray:
+    """The 16 bits of numbers of float32 that are rounded to bfloat16."""
+    bits = values.ravel().view("uint32").astype("uint64")  # of a 0-d array it would be a number of another type
+    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(values), 0x7FC0, nearest.reshape(values.shape)).astype("uint16")
+
+
+def _of_bits(bits: np.ndarray) -> np.ndarray:
+    return (bits.ravel().astype("uint32") << 16).view("float32").astype("float64").reshape(bits.shape)
+
+
+def _coded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers, which the type holds, as an array that Paddle takes for a tensor of it."""
+    if dtype == "bfloat16":
+        return _to_bits(np.asarray(values, "float32"))
+    return np.asarray(values).astype(dtype)
+
+
+def _decoded(tensor: Any) -> np.ndarray:
+    array = tensor.numpy()
+    return _of_bits(array) if str(tensor.dtype) == "paddle.bfloat16" else array.astype("float64")
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """The numbers, with others in place of NaN and infinity, which equal nothing."""
+    return np.nan_to_num(values, nan=1e300, posinf=2e300, neginf=-2e300)

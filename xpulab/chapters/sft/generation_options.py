@@ -1,0 +1,166 @@
+"""Options of `generate` together, on a tiny model, beside greedy search with the decoder in double precision.
+
+    check.grid("sft.generation-options", GENERATION, one_by_one(measure), add_row, level=level, seed=seed, means=...)
+
+A case continues prompts of random tokens with random weights. Compared are the tokens, in each row until the two likeliest ones
+of a step are too near to each other for float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from xpulab import reference
+from xpulab.chapters.sft.training_options import set_weights
+from xpulab.checks.compare import first_line
+from xpulab.checks.grid import Case, Grid
+from xpulab.checks.table import Table
+
+NEW, VOCABULARY, PADDING = 6, 40, 0
+"""Tokens to generate, the size of the vocabulary, and the token that fills up rows."""
+
+GAP = 1e-3
+"""How far the likeliest token's logit must be above the second one's to be the only right choice."""
+
+PROMPTS = {"one": (7,), "of one length": (5, 5, 5), "padded left": (6, 3, 5), "of one token": (1, 1)}
+"""By name the tokens of the prompts."""
+
+WAYS: dict[str, dict[str, Any]] = {
+    "greedy": {"decode_strategy": "greedy_search"},
+    "sampling from the likeliest": {"decode_strategy": "sampling", "top_k": 1},
+    "sampling from the smallest share": {"decode_strategy": "sampling", "top_p": 1e-6},
+}
+"""By name the options that all choose the likeliest token."""
+
+GENERATION = Grid(
+    {
+        "family": {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM)},
+        "layers": (2, 11),
+        "key_heads": (2, 4, 1),
+        "tied": (False, True),
+        "prompts": PROMPTS,
+        "mask": ("given", "left out"),
+        "cache": (True, False),
+        "way": WAYS,
+        "end": ("never", "the first token", "the third token", "one of two tokens"),
+        "least": (0, 4),
+        "penalty": (1.0, 1.7),
+    },
+    {
+        "padding needs a mask": lambda prompts, mask: prompts == PROMPTS["padded left"] and mask == "left out",
+        "whether padding has a penalty is nowhere said": lambda prompts, penalty: (
+            prompts == PROMPTS["padded left"] and penalty != 1.0
+        ),
+    },
+    hollow={"mask": ["left out"]},
+)
+"""The grid. end: which token of the first row ends every row. least: min_new_tokens."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """By row the tokens as text: by PaddleNLP, by the reference, by the reference without the last token of each prompt."""
+
+    found: list[str]
+    right: list[str]
+    wrong: list[str]
+
+
+def measure(case: Case) -> Compared:
+    """Generate on the device in use."""
+    rng = case.rng()
+    kind, model = case.family
+    config = kind(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=case.layers,
+        num_attention_heads=4,
+        num_key_value_heads=case.key_heads,
+        max_position_embeddings=32,
+        tie_word_embeddings=case.tied,
+        use_cache=True,
+    )
+    with paddle.utils.unique_name.guard():
+        network = model(config)
+    weights = set_weights(network, rng)
+    network.eval()
+    prompts = [rng.integers(1, VOCABULARY, length).tolist() for length in case.prompts]
+    free = [row.tokens for row in _searched(weights, config, prompts, case, ends=())]
+    unused = next(token for token in range(1, VOCABULARY) if not any(token in row for row in free))
+    ends = {
+        "never": (unused,),
+        "the first token": (free[0][0],),
+        "the third token": (free[0][2],),
+        "one of two tokens": (unused, free[0][1]),
+    }[case.end]
+    options = {**case.way, "max_new_tokens": NEW, "use_cache": case.cache, "repetition_penalty": case.penalty}
+    if case.least:
+        options["min_new_tokens"] = case.least
+    length = max(map(len, prompts))
+    ids = np.array([[PADDING] * (length - len(prompt)) + prompt for prompt in prompts])
+    if case.mask == "given":
+        options["attention_mask"] = paddle.to_tensor((ids != PADDING).astype("int64"))
+    options["eos_token_id"] = list(ends) if len(ends) > 1 else ends[0]
+    tokens, _ = network.generate(paddle.to_tensor(ids), pad_token_id=PADDING, bos_token_id=1, **options)
+
+    right = _searched(weights, config, prompts, case, ends)
+    wrong = _searched(weights, config, [prompt[:-1] or [prompt[0] % (VOCABULARY - 1) + 1] for prompt in prompts], case, ends)
+    longest = max(len(row.tokens) for row in right)
+    if all(row.clear == NEW for row in right):
+        sizes = [f"{tokens.shape[1]} tokens"], [f"{longest} tokens"], [f"{longest + 1} tokens"]
+    else:  # whether the last row has ended is not certain
+        sizes = ["some tokens"], ["some tokens"], ["no tokens"]
+    return Compared(
+        [*(_text(row, each.clear) for row, each in zip(tokens.tolist(), right, strict=True)), *sizes[0]],
+        [*(_text((row.tokens + NEW * [PADDING])[:longest], row.clear) for row in right), *sizes[1]],
+        [*(_text(row.tokens, NEW) for row in wrong), *sizes[2]],
+    )
+
+
+def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
+    """Add a row: the tokens of every prompt."""
+    if isinstance(found, Exception):
+        rows.equal(case.name, first_line(found), "no error", control="another error")
+    else:
+        rows.equal(case.name, found.found, found.right, control=found.wrong)
+
+
+def _text(tokens: list[int], clear: int) -> str:
+    return " ".join(map(str, tokens[:clear]))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A generated row: its tokens up to the end token, and before which step all of them are certain."""
+
+    tokens: list[int]
+    clear: int
+
+
+def _searched(weights: Any, config: Any, prompts: list[list[int]], case: Case, ends: tuple[int, ...]) -> list[_Row]:
+    """Greedy search by the reference implementation, one prompt at a time and without a cache."""
+    found = []
+    for prompt in prompts:
+        tokens, clear = list(prompt), NEW
+        for step in range(NEW):
+            batch = {"input_ids": np.array([tokens]), "attention_mask": np.ones([1, len(tokens)], "int64")}
+            logits = reference.logits(weights, config, batch)[0, -1]
+            if step < case.least:
+                logits[list(ends)] = -1e9
+            seen = list(set(tokens))
+            logits[seen] = np.where(logits[seen] < 0, logits[seen] * case.penalty, logits[seen] / case.penalty)
+            second, best = np.sort(logits)[-2:]
+            if best - second < GAP:
+                clear = min(clear, step)
+            token = int(logits.argmax())
+            tokens.append(token)
+            if token in ends:
+                break
+        found.append(_Row(tokens[len(prompt) :], clear))
+    return found
