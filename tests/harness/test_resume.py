@@ -146,7 +146,7 @@ def checks_of(result):
 
 
 def texts_of(cell):
-    return "".join(output.get("text", "") for output in cell.outputs)
+    return "".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
 
 
 def test_it_goes_on_and_nothing_is_left_in_between(killable):
