@@ -17,6 +17,7 @@ from xpulab.errors import InputError
 from xpulab.fleet import bundle
 from xpulab.fleet.judged import judge_again, judged_to_json
 from xpulab.fleet.redact import Redactor
+from xpulab.fleet.signature import Signature
 from xpulab.harness import report
 from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
@@ -298,8 +299,9 @@ def command(*arguments):
 def test_the_command_shows_both_verdicts_and_writes_reports(green, tmp_path):
     done = command(bundled(green), "--out", tmp_path / "reports")
     assert (done.exit_code, "claimed green (passed), judged again green (passed)" in done.output) == (0, True)
+    assert "not signed" in done.output
     assert json.loads((tmp_path / "reports" / "result.json").read_text())["outcome"] == "passed"
-    shown = judged_to_json(judge_again(green.with_suffix(".zip"), tmp_path / "again"))
+    shown = judged_to_json(judge_again(green.with_suffix(".zip"), tmp_path / "again"), Signature("none"))
     assert [each["judged"] for each in shown["runs"]] == [{"green": True, "outcome": "passed"}]
 
 
@@ -310,6 +312,13 @@ def test_the_command_fails_for_a_red_run_and_for_a_false_claim(whole, tmp_path):
     assert done.exit_code == 1 and not shown["green"] and shown["runs"][0]["differences"]
     schema = json.loads(files.data("schema", "judged.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(shown)
+
+
+def test_the_command_fails_where_signers_are_named_and_none_of_them_signed(green, tmp_path):
+    (tmp_path / "signers").write_text("ann@site ssh-ed25519 AAAA\n")
+    done = command(bundled(green), "--json", "--signers", tmp_path / "signers")
+    shown = json.loads(done.output)
+    assert (done.exit_code, shown["green"], shown["signature"]["outcome"]) == (1, False, "refused")
 
 
 def test_the_command_says_what_it_cannot_judge(tmp_path):

@@ -18,6 +18,10 @@ def bundle(
     summary: Annotated[
         bool, typer.Option("--summary", help="Leave executed notebooks and outputs of tools out: enough to compare many nodes.")
     ] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(help="An SSH key that signs it: a private one, or a public one that ssh-agent holds.", metavar="KEY"),
+    ] = None,
 ) -> None:
     """Write one file with result, executed notebooks, diagnosis, outputs of the vendor's tools, versions and kernel messages.
 
@@ -25,6 +29,7 @@ def bundle(
     doctor does. docs/evidence.md says more.
     """
     from xpulab.fleet import bundle as format
+    from xpulab.fleet import signature
     from xpulab.fleet.sending import collect, format_list, format_written
 
     if show_list and folder.is_file():
@@ -32,10 +37,12 @@ def bundle(
         return
     if out:
         format.refuse_existing(out)
+    if sign:
+        signature.sign(b"", sign)  # before anything is collected: whether the key can sign
     collected = collect(folder, format.SUMMARY if summary else format.EVERYTHING)
     print(format_list(collected.bundle))
     if show_list:
         return
     out = out or Path(f"{collected.bundle.node}-{folder.resolve().name}.zip")
-    format.write(collected, out)
+    format.write(collected, out, sign)
     print(format_written(out))

@@ -4,7 +4,8 @@ manifest.json     what is in it: name, bytes and SHA-256 of each file, what was 
 run/...           the folder of the run: result.json, prove.json, reports, executed notebooks
 machine/...       the diagnosis, raw outputs of the vendors' tools, versions, variables, kernel messages
 
-The digests show damage on the way. They are no signature: who can write the file can write its manifest too.
+manifest.json.sig who made it, when it was signed: the manifest's signature, and so that of every file
+The digests show damage on the way. Without a signature, who can write the file can write its manifest too.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ import jsonschema
 
 from xpulab import __version__, files
 from xpulab.errors import InputError
+from xpulab.fleet import signature
 from xpulab.fleet.redact import Redactor
 from xpulab.records.node import node_name
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
+SIGNATURE = f"{MANIFEST}.sig"
 OF_A_RUN_OR_SOAK = ("result.json", "soak.json", "soak.jsonl", "notebooks")
 """A folder that holds one of them is that of a run; only `notebooks` when the machine died."""
 
@@ -133,14 +136,18 @@ def collect(
     return Collected(Bundle(tuple(entries), left_out, __version__, made, node, about, tuple(notes)), contents)
 
 
-def write(collected: Collected, out: Path) -> None:
-    """Write it to the new file `out`, whole or not at all. Raises InputError when `out` exists or cannot be written."""
+def write(collected: Collected, out: Path, key: Path | None = None) -> None:
+    """Write it to the new file `out`, whole or not at all. key: what signs it, as of signature.sign.
+
+    Raises InputError when `out` exists or cannot be written, and when the key cannot sign.
+    """
     refuse_existing(out)
-    stored = json.dumps({"schema": SCHEMA, **asdict(collected.bundle)}, indent=2)
+    manifest = json.dumps({"schema": SCHEMA, **asdict(collected.bundle)}, indent=2).encode()
+    signed = {SIGNATURE: signature.sign(manifest, key)} if key else {}
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in {MANIFEST: stored.encode(), **collected.contents}.items():
+            for name, content in {MANIFEST: manifest, **signed, **collected.contents}.items():
                 archive.writestr(name, content)
         unfinished.replace(out)
     except OSError as error:
@@ -169,6 +176,13 @@ def read(path: Path, wanted: tuple[str, ...] = ("*",)) -> tuple[Bundle, dict[str
             return bundle, {entry.name: _content(path, archive, entry) for entry in entries}
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
         raise InputError(f"{path}: is no bundle that can be read: {error}; `xpulab bundle` makes one") from error
+
+
+def signed(path: Path) -> tuple[bytes, bytes | None]:
+    """The bytes of the manifest, and its signature or None. To be called after `read`, which looks at all else."""
+    with zipfile.ZipFile(path) as archive:
+        has_one = SIGNATURE in archive.namelist()
+        return archive.read(MANIFEST), archive.read(SIGNATURE) if has_one else None
 
 
 def _of_run(folder: Path, selection: Selection, left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -214,9 +228,11 @@ def _manifest(path: Path, archive: zipfile.ZipFile) -> Bundle:
         raise InputError(f"{path}: holds more than {MOST_FILES} files or {LARGEST_SUM >> 20} MiB: it is no bundle of one run")
     if sizes.get(MANIFEST, LARGEST + 1) > LARGEST:
         raise InputError(f"{path}: has no manifest that can be read; `xpulab bundle` makes one")
+    if sizes.get(SIGNATURE, 0) > signature.LARGEST:
+        raise InputError(f"{path}: {SIGNATURE} is no signature: it has {sizes[SIGNATURE]} bytes; ask for the file again")
     bundle = _bundle(path, archive.read(MANIFEST))
     names = [entry.name for entry in bundle.entries]
-    if len(archive.infolist()) != len(sizes) or sorted(sizes.keys() - {MANIFEST}) != sorted(names):
+    if len(archive.infolist()) != len(sizes) or sorted(sizes.keys() - {MANIFEST, SIGNATURE}) != sorted(names):
         raise InputError(f"{path}: its files are not those that its manifest names; ask for it again")
     return bundle
 

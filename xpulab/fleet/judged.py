@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from xpulab.faults import CATALOGUE
 from xpulab.fleet import bundle
 from xpulab.fleet.bundle import Bundle
 from xpulab.fleet.contradictions import contradictions
+from xpulab.fleet.signature import Signature
 from xpulab.harness.chapter import read_chapter, read_notebook
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict, judge, not_run
@@ -289,16 +290,17 @@ def _short(value: Any) -> str:
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 
-def format_judged(judged: Sequence[Judged]) -> str:
+def format_judged(judged: Sequence[Judged], signature: Signature) -> str:
     """For a terminal."""
-    return "\n\n".join("\n".join(_format(each)) for each in judged)
+    return "\n\n".join(["\n".join(_format(each)) for each in judged] + [signature.format()])
 
 
-def judged_to_json(judged: Sequence[Judged]) -> dict[str, Any]:
+def judged_to_json(judged: Sequence[Judged], signature: Signature) -> dict[str, Any]:
     """For programs; the schema is data/schema/judged.schema.json."""
     return {
         "schema": SCHEMA,
-        "green": all(each.is_green for each in judged),
+        "green": all(each.is_green for each in judged) and signature.outcome != "refused",
+        "signature": asdict(signature),
         "runs": [
             {
                 "name": each.name,
