@@ -19,6 +19,7 @@ from xpulab.errors import InputError
 TIMEOUT = 1800.0
 """Seconds that the script, and the comparison, may take."""
 
+STRIDES = "FLAGS_use_stride_kernel"
 _LAST_LINES = 8
 _END_SECONDS = 10.0
 _CHILD = Path(__file__).with_name("recorded_script.py")
@@ -26,18 +27,23 @@ _CHILD = Path(__file__).with_name("recorded_script.py")
 
 @dataclass(frozen=True)
 class Request:
-    """What to record. script: its path. arguments: its own. device: a device by name. step: 1 is the first."""
+    """What to record. script: its path. arguments: its own. device: a device by name. step: 1 is the first.
+
+    timeout: seconds. wants: "operators", to compare them, or "kernels", to see which are launched.
+    """
 
     script: Path
     arguments: tuple[str, ...]
     device: str
     step: int
     timeout: float
+    wants: str = "operators"
 
 
 def shapes(request: Request, out: Path | None) -> dict[str, Any]:
-    """Record a step of the script and compare its operators; returns the report. out: a folder that keeps report and log.
+    """Record a step of the script, and compare its operators or list its kernels; returns the report.
 
+    out: a folder that keeps report and log.
     Raises InputError when there is no report: no script, an error in it, too few steps, no end within the timeout.
     """
     if not request.script.is_file():
@@ -53,7 +59,7 @@ def shapes(request: Request, out: Path | None) -> dict[str, Any]:
                 shutil.copy(log, out / log.name)
         report = _report(request, ended, log, result)
     if out is not None:
-        (out / "operators.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (out / f"{request.wants}.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return report
 
 
@@ -117,10 +123,11 @@ def _run(request: Request, job: Path, log: Path, result: Path) -> int | None:
         "device": request.device,
         "place": place,
         "step": request.step,
+        "wants": request.wants,
         "result": str(result),
     }
     job.write_text(json.dumps(described), encoding="utf-8")
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", **_variables(request.device)}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", **_variables(request)}
     command = [sys.executable, str(_CHILD), str(job)]
     with log.open("wb") as printed, Child(command, stdout=printed, stderr=subprocess.STDOUT, env=environment) as child:
         status = child.wait(request.timeout)
@@ -128,12 +135,14 @@ def _run(request: Request, job: Path, log: Path, result: Path) -> int | None:
         return status
 
 
-def _variables(device: str) -> dict[str, str]:
-    if device != SIMULATED:
-        return {}
+def _variables(request: Request) -> dict[str, str]:
+    """Variables of the script's process. Views are copies where kernels are listed, as an XPU has it by default."""
+    variables = {STRIDES: os.environ.get(STRIDES, "0")} if request.wants == "kernels" else {}
+    if request.device != SIMULATED:
+        return variables
     from xpulab import sim
 
-    return sim.environment(1)
+    return variables | sim.environment(1)
 
 
 def _report(request: Request, ended: int | None, log: Path, result: Path) -> dict[str, Any]:

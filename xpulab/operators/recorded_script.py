@@ -81,10 +81,15 @@ class Steps:
 
     def _begin_if_next(self) -> None:
         if self._recorder is None and self.taken == self._job["step"] - 1:
-            from xpulab.operators.recorder import Recorder
-
-            self._recorder = Recorder()
+            self._recorder = new_recorder(self._job["wants"])
             self._recorder.begin()
+
+
+def new_recorder(wants: str) -> Any:
+    """What records the step: "kernels" or "operators"."""
+    from xpulab.operators import kernel_log, recorder
+
+    return kernel_log.KernelLog() if wants == "kernels" else recorder.Recorder()
 
 
 def subclasses(kind: type) -> list[type]:
@@ -97,12 +102,17 @@ def subclasses(kind: type) -> list[type]:
 
 
 def finish(job: dict[str, Any], recorder: Any) -> None:
-    """Compare what was recorded, write the result and end this process."""
+    """Compare what was recorded, or list the kernels; write the result and end this process."""
     try:
-        recorder.end()
-        from xpulab.operators.findings import findings
+        found = recorder.end()
+        if job["wants"] == "kernels":
+            from xpulab.operators.prediction import kernels_here
 
-        write(job, {"status": "done", **findings(recorder.recording(), job["device"], job["place"])})
+            write(job, {"status": "done", **kernels_here(found, job["device"])})
+        else:
+            from xpulab.operators.findings import findings
+
+            write(job, {"status": "done", **findings(recorder.recording(), job["device"], job["place"])})
     except BaseException as error:
         write(job, {"status": "failed", "detail": "".join(traceback.format_exception(error))})
     finally:

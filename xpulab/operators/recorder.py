@@ -37,7 +37,7 @@ OWNERS: dict[str, Any] = {"_C_ops": _C_ops, "_legacy_C_ops": _legacy_C_ops, "Ten
 LARGEST_KEPT = 1 << 22
 """The elements of the largest integer tensor whose values are kept; larger ones are replayed with their range."""
 
-_FOLDERS = tuple(str(Path(file).resolve().parent) for file in (__file__, str(paddle.__file__)))
+_FOLDERS = tuple(f"{Path(file).resolve().parent}/" for file in (__file__, str(paddle.__file__)))
 
 
 def record(step: Callable[[], Any]) -> Recording:
@@ -72,7 +72,7 @@ class Recorder:
         """Replace the operators, and start the profiler that the census is taken from."""
         self._device = str(paddle.get_device())
         for label, owner in OWNERS.items():
-            for name, function in _operators(label, owner):
+            for name, function in operators(label, owner):
                 self._replaced.append((owner, name, function))
                 setattr(owner, name, self._recording(label, name, function))
         self._census.begin()
@@ -121,7 +121,7 @@ class Recorder:
         if known:
             self._calls[key] = replace(known, count=known.count + 1)
             return key
-        call = Call(owner, name, given, options, amp=amp, caller=_caller())
+        call = Call(owner, name, given, options, amp=amp, caller=caller())
         tensors = list(_tensors((arguments, tuple(named.values()))))
         ranges = iter([_with_range(spec, tensor) for spec, tensor in zip(call.tensors(), tensors, strict=True)])
         self._calls[key] = call.with_tensors(lambda _: next(ranges))
@@ -155,7 +155,7 @@ def has_elements_or_is_empty(value: Any) -> bool:
     return isinstance(value, paddle.Tensor) and value.is_dense() and (value._is_initialized() or 0 in value.shape)
 
 
-def _operators(label: str, owner: Any) -> Iterator[tuple[str, Callable]]:
+def operators(label: str, owner: Any) -> Iterator[tuple[str, Callable]]:
     """The operators among the attributes of a module, or the methods of tensors."""
     if label == "Tensor":
         yield from ((name, getattr(owner, name)) for name in METHODS if hasattr(owner, name))
@@ -224,7 +224,7 @@ def _name_of_type(dtype: Any) -> str:
     return str(dtype).rsplit(".", maxsplit=1)[-1].lower()
 
 
-def _caller() -> str:
+def caller() -> str:
     """File and line of the nearest frame that is neither Paddle's nor of this package."""
     frame: Any = sys._getframe(1)
     while frame and (frame.f_code.co_filename.startswith((*_FOLDERS, "<")) or "/contextlib.py" in frame.f_code.co_filename):

@@ -1,0 +1,192 @@
+"""Which kernels a step launches: name, type and the place that Paddle chose, forward, backward and optimizer.
+
+    log = KernelLog()
+    log.begin()
+    step()
+    launches = log.end()
+
+Paddle logs each choice of a kernel at verbosity 6 ("matmul API kernel key: [CPU, NCHW, float32]"), and at verbosity 1 each
+kernel that a device lacks ("missing XPU kernel: ..., fallbacking to CPU one!"). Both go to standard error, a file meanwhile.
+A mark before each operator that Python code calls says which line calls it; a kernel of backward is that of the line whose
+operator it belongs to. Legacy operators and kernels that C++ calls directly are not in the log.
+Source: paddle/phi/api/lib and phi/core/kernel_factory.cc; measured on Paddle 3.3.1 on the CPU and on simulated cards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import paddle
+from paddle.base import core
+
+from xpulab.operators.recorder import OWNERS, caller, operators
+
+VERBOSITY = 6
+"""Of Paddle's log; below it there is no line for a kernel that the device has."""
+
+_MARK = "@xpulab "
+_CHOSEN = re.compile(r"\] (\w+) API kernel key: \[.*, (\w+)\]")
+_MISSING = re.compile(r"missing \S+ kernel: (\w+), expected_kernel_key:\(.*, (\w+)\), fallbacking to CPU")
+_LIBRARIES, _LEVEL = ("libs/libphi_core.so", "base/libpaddle.so"), "_ZN3fLI17FLAGS_minloglevelE"
+_OLD_NAME = "_ZN3phi18TransToFluidOpNameERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel of the step. name: as Paddle's phi library calls it; old_name: as lists of kernels do, which may be the same.
+
+    dtype: the type that it was chosen for, as "float32". calls: how often. fell_back: how often the CPU computed it because the
+    device has no such kernel.
+    caller: the file and line that calls its operator most often, "" where no line is known.
+    """
+
+    name: str
+    old_name: str
+    dtype: str
+    calls: int
+    fell_back: int
+    caller: str
+
+
+class KernelLog:
+    """Logs from begin() to end(), once; what the process writes to standard error meanwhile is lost."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - from begin() to end()
+        self._stderr = -1
+        self._replaced: list[tuple[Any, str, Any]] = []
+        self._is_inside = False
+        self._shown = ExitStack()
+
+    def begin(self) -> None:
+        """Mark operators, and send standard error to a file."""
+        for label, owner in OWNERS.items():
+            for name, function in operators(label, owner):
+                self._replaced.append((owner, name, function))
+                setattr(owner, name, self._marking(function))
+        self._shown.enter_context(_shows_information())
+        self._stderr = os.dup(2)
+        os.dup2(self._file.fileno(), 2)
+        core.set_vlog_level({"*": VERBOSITY})
+
+    def end(self) -> list[Launch]:
+        """Everything as it was before; the kernels, the most frequent first."""
+        core.set_vlog_level({"*": 0})
+        os.dup2(self._stderr, 2)
+        os.close(self._stderr)
+        self._shown.close()
+        while self._replaced:
+            owner, name, function = self._replaced.pop()
+            setattr(owner, name, function)
+        with self._file:
+            self._file.seek(0)
+            lines = self._file.read().decode(errors="replace").splitlines()
+        return launches(lines)
+
+    def _marking(self, function: Callable) -> Callable:
+        def operator(*arguments: Any, **named: Any) -> Any:
+            if self._is_inside:
+                return function(*arguments, **named)
+            self._is_inside = True
+            os.write(2, f"\n{_MARK}{caller()}\n".encode())
+            try:
+                return function(*arguments, **named)
+            finally:
+                os.write(2, f"\n{_MARK}\n".encode())
+                self._is_inside = False
+
+        operator.__name__ = getattr(function, "__name__", "operator")
+        operator.__doc__ = function.__doc__
+        return operator
+
+
+def launches(lines: Iterable[str]) -> list[Launch]:
+    """The kernels in the lines of a log, the most frequent first."""
+    calls: Counter[tuple[str, str]] = Counter()
+    fell_back: Counter[tuple[str, str]] = Counter()
+    callers: dict[str, Counter[str]] = {}
+    line_of_code = ""
+    for line in lines:
+        if line.startswith(_MARK):
+            line_of_code = line.removeprefix(_MARK)
+        elif found := _MISSING.search(line):
+            fell_back[found[1], found[2]] += 1
+        elif found := _CHOSEN.search(line):
+            name = found[1].removesuffix("_")  # of what writes in place
+            calls[name, found[2]] += 1
+            if line_of_code:
+                callers.setdefault(name, Counter())[line_of_code] += 1
+    names = calls | {
+        key: count for key, count in fell_back.items() if key not in calls
+    }  # C++ calls some without a choice in the log
+    return [
+        Launch(name, old_name(name), dtype, count, fell_back[name, dtype], _most_frequent(callers, name))
+        for (name, dtype), count in Counter(names).most_common()
+    ]
+
+
+class _Text(ctypes.Structure):
+    """A std::string of libstdc++: where its characters are, how many, and room for short ones."""
+
+    _fields_ = (("characters", ctypes.c_void_p), ("size", ctypes.c_size_t), ("room", ctypes.c_char * 16))
+
+
+@cache
+def old_name(kernel: str) -> str:
+    """What Paddle called the operator of this kernel before phi: "matmul_v2" of "matmul"; the same where nothing says so."""
+    try:
+        function = ctypes.CDLL(str(Path(paddle.__file__).parent / _LIBRARIES[0]))[_OLD_NAME]
+    except (OSError, AttributeError):
+        return kernel
+    function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    characters = ctypes.create_string_buffer(kernel.encode())
+    asked = _Text(ctypes.addressof(characters), len(kernel), b"")
+    found = _Text.from_address(function(ctypes.byref(asked)))  # which is `asked` itself where the name never changed
+    return ctypes.string_at(found.characters, found.size).decode()
+
+
+def cpu_types() -> dict[str, list[str]]:
+    """By kernel the types that the CPU has it for, as this wheel lists them."""
+    listed = core._get_registered_phi_kernels("function")  # type: ignore[attr-defined]
+    parts = {name: [each.strip("()").split(", ") for each in kinds] for name, kinds in listed.items()}
+    return {name: sorted({each[-1] for each in kinds if each[0] == "CPU"}) for name, kinds in parts.items()}
+
+
+def _most_frequent(callers: dict[str, Counter[str]], kernel: str) -> str:
+    """The line that calls the operator of a kernel most often; of a kernel of backward that of forward."""
+    own = callers.get(kernel) or callers.get(re.sub(r"(_double)?_grad$", "", kernel)) or Counter()
+    return own.most_common(1)[0][0] if own else ""
+
+
+@contextmanager
+def _shows_information() -> Iterator[None]:
+    """Paddle's lines of information are written, whatever GLOG_minloglevel said. Raises RuntimeError when they cannot be."""
+    found = [each for each in map(_level_of, _LIBRARIES) if each is not None]
+    if not found:
+        raise RuntimeError(f"no library of {_LIBRARIES} has {_LEVEL}: this release of Paddle logs in another way")
+    before = [each.value for each in found]
+    for each in found:
+        each.value = 0
+    try:
+        yield
+    finally:
+        for each, value in zip(found, before, strict=True):
+            each.value = value
+
+
+def _level_of(library: str) -> ctypes.c_int | None:
+    """glog's FLAGS_minloglevel in a library that is loaded."""
+    try:
+        return ctypes.c_int.in_dll(ctypes.CDLL(str(Path(paddle.__file__).parent / library)), _LEVEL)
+    except (OSError, ValueError):
+        return None
