@@ -80,7 +80,7 @@ def _stored() -> dict[str, Any]:
 
 
 def of_wheel(core: Any, version: str) -> dict[str, Any]:
-    """What --save-kernels stores of a wheel for XPU. core: paddle.base.core. version: of Paddle. Raises InputError elsewhere."""
+    """What --save-kernels stores. core: paddle.base.core. version: of Paddle. Raises InputError for another wheel."""
     if not hasattr(core, "get_xpu_device_op_list"):
         raise InputError(
             "this Paddle is not built for XPU, so it has no list of kernels: run --save-kernels on a machine with an XPU wheel"
