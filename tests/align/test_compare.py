@@ -289,3 +289,18 @@ def test_after_steps_that_agree_to_the_bit_the_smallest_difference_counts(log):
     small = {"weights": 1 + 1e-8, "grad_norm": 1.01}
     assert align(log("a"), log("b", from_step(2, **small))).beyond.place == "update"
     assert align(log("a"), log("c", from_step(1, **small))).beyond.place == "backward", "at the first step it may be rounding"
+
+
+def test_what_one_framework_does_not_have_is_less_likely_than_what_both_have(log):
+    ours = {
+        "flags": {"cuda.matmul.allow_tf32": False},
+        "model": {"use_flash_attention": False},
+        "weights": {"dtype": "float32"},
+    }
+    theirs = {"model": {"use_flash_attention": True}, "weights": {"dtype": "bfloat16"}}
+    found = align(log("a", environment=ours), log("b", from_step(1, loss=1.1), environment=theirs)).environment
+    assert [(difference.name, difference.rank) for difference in found] == [
+        ("weights.dtype", "likely"),
+        ("model.use_flash_attention", "likely"),
+        ("flags.cuda.matmul.allow_tf32", "possible"),
+    ]

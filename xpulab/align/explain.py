@@ -14,6 +14,9 @@ EXPLAINS, RELATED, UNKNOWN, HARMLESS = "likely", "possible", "unknown", "unlikel
 """How well a difference fits the place where two logs part: our data say that it acts there, that it acts elsewhere,
 nothing, or that it changes no number."""
 
+FRAMEWORKS_OWN = ("flags.", "model.")
+"""The groups whose names differ between frameworks: that one log lacks such a name says little."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -49,8 +52,11 @@ def differences(a: Mapping[str, Any], b: Mapping[str, Any], place: str | None) -
         ours, theirs = a.get(name), b.get(name)
         if ours != theirs:
             cause = _cause(name)
-            found.append((_order(cause, places), Difference(name, ours, theirs, _rank(cause, places), *_known(cause))))
-    return [difference for _, difference in sorted(found, key=lambda pair: pair[0])]
+            rank = _rank(cause, places)
+            if rank == EXPLAINS and None in (ours, theirs) and name.startswith(FRAMEWORKS_OWN):
+                rank = RELATED
+            found.append(Difference(name, ours, theirs, rank, *_known(cause)))
+    return sorted(found, key=_order)
 
 
 def advice(place: str) -> str:
@@ -81,9 +87,11 @@ def _rank(cause: Cause | None, places: tuple[str, ...]) -> str:
     return EXPLAINS if set(cause.places) & set(places) else RELATED
 
 
-def _order(cause: Cause | None, places: tuple[str, ...]) -> tuple[int, int]:
-    ranks = (EXPLAINS, RELATED, UNKNOWN, HARMLESS)
-    return ranks.index(_rank(cause, places)), causes().index(cause) if cause else 0
+def _order(difference: Difference) -> tuple[int, bool, int]:
+    """By rank, those that both logs have first, then as in the file of causes."""
+    cause = _cause(difference.name)
+    rank = (EXPLAINS, RELATED, UNKNOWN, HARMLESS).index(difference.rank)
+    return rank, None in (difference.a, difference.b), causes().index(cause) if cause else 0
 
 
 def _known(cause: Cause | None) -> tuple[str, str]:

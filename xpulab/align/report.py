@@ -127,9 +127,11 @@ def _environment(alignment: Alignment) -> list[str]:
         if found
         else "nothing recorded differs between the environments"
     ]
+    said: set[str] = set()
     for difference in found[:SHOWN]:
         lines += _wrapped(f"  {difference.rank:9} {difference.name}: {_value(difference.a)} | {_value(difference.b)}", " " * 12)
-        if difference.says and difference.rank != "unlikely":
+        if difference.says and difference.rank != "unlikely" and difference.says not in said:
+            said.add(difference.says)
             lines += _wrapped(f"{' ' * 12}{difference.says} [{difference.source}]", " " * 12)
     if len(found) > SHOWN:
         lines.append(f"  and {len(found) - SHOWN} more: --json has all")
