@@ -57,8 +57,13 @@ def dtype_of(log: TrainingLog) -> str:
 def measured(
     a: TrainingLog, noise: Sequence[TrainingLog], numbers: Sequence[int], quantities: Sequence[str], dtype: str
 ) -> Band:
-    """FACTOR times the largest difference between a and a log of noise up to each step."""
+    """FACTOR times the largest difference between a and a log of noise up to each step.
+
+    Of the weights at least the model: Adam makes a whole update out of a gradient near zero, whatever its sign, so that the few
+    elements that noise turns around decide, and they are others in each training.
+    """
     widths: dict[str, list[float]] = {}
+    modelled = model(a, numbers, quantities, dtype).widths
     for name in quantities:
         largest, widths[name] = 0.0, []
         for number in numbers:
@@ -69,8 +74,10 @@ def measured(
                     largest = max(largest, abs(value - other))
             least = _least(name, value, dtype)
             widths[name].append(least if name == "learning_rate" else max(FACTOR * largest, least))
+        if name == "weights":
+            widths[name] = [max(pair) for pair in zip(widths[name], modelled[name], strict=True)]
     names = ", ".join(log.path.name for log in noise)
-    text = f"{FACTOR} times the largest difference up to the step between {a.path.name} and {names}"
+    text = f"{FACTOR} times the largest difference up to the step between {a.path.name} and {names}; of the weights at least the model"
     return Band("measured", text, widths)
 
 
