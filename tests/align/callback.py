@@ -1,5 +1,9 @@
-"""PaddleNLP's own Trainer with the log as a callback: python callback.py FOLDER; the losses of its own log."""
+"""PaddleNLP's own Trainer with the log as a callback: python callback.py FOLDER RUNS prints the losses of its own log.
 
+RUNS is JSON: {"name": {"weight_decay": 0.5}, ...}, arguments of SFTConfig. It also runs under paddle.distributed.launch.
+"""
+
+import json
 import sys
 from pathlib import Path
 
@@ -39,8 +43,5 @@ def train(folder, name, steps=4, **changed):
     print(name, *history.losses)
 
 
-folder = Path(sys.argv[1])
-train(folder, "a")
-train(folder, "again")
-train(folder, "accumulated", per_device_train_batch_size=2, gradient_accumulation_steps=2)
-train(folder, "decay", weight_decay=0.5)
+for name, changed in json.loads(sys.argv[2]).items():
+    train(Path(sys.argv[1]), name, **changed)

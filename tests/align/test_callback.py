@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,22 +11,37 @@ from pathlib import Path
 import pytest
 
 from xpulab import files
-from xpulab.align.compare import DIFFERS, SAME, align
+from xpulab.align.compare import DIFFERS, SAME, WITHIN, align
 from xpulab.align.read import read_log
 
 pytestmark = pytest.mark.integration
+
+
+SCRIPT = str(Path(__file__).with_name("callback.py"))
+HALF = {"per_device_train_batch_size": 2}
+RUNS = {"a": {}, "again": {}, "accumulated": {**HALF, "gradient_accumulation_steps": 2}, "decay": {"weight_decay": 0.5}}
+
+
+def start(folder, runs, *launcher):
+    """Start the runs in one process, or with a launcher in several; returns it."""
+    command = [sys.executable, *launcher, SCRIPT, str(folder), json.dumps(runs)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(files.ROOT)}
+    return subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """The folder of the logs, and by run the losses that the trainer itself logs, rounded to 8 decimals."""
     folder = tmp_path_factory.mktemp("callback")
-    command = [sys.executable, str(Path(__file__).with_name("callback.py")), str(folder)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(files.ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines()]
-    return folder, {name: [float(loss) for loss in losses] for name, *losses in lines}
+    launcher = ("-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--log_dir", str(folder / "ranks"))
+    losses = {}
+    for process in [start(folder, RUNS), start(folder, {"two": HALF}, *launcher)]:
+        printed, errors = process.communicate(timeout=250)
+        assert process.returncode == 0, errors
+        for name, *shown in map(str.split, printed.splitlines()):
+            if name in RUNS:
+                losses[name] = [float(loss) for loss in shown]
+    return folder, losses
 
 
 @pytest.mark.parametrize("name", ["a", "accumulated"])
@@ -54,3 +70,10 @@ def test_equal_trainings_are_the_same_and_another_weight_decay_is_named(trained)
 def test_other_batches_of_the_same_rows_are_named(trained):
     found = align(trained[0] / "a.jsonl", trained[0] / "accumulated.jsonl")
     assert found.beyond.place == "batch" and "gradient_accumulation_steps" in found.environment[1].name
+
+
+def test_two_processes_log_once_and_their_mean_loss(trained):
+    found = align(trained[0] / "accumulated.jsonl", trained[0] / "two.jsonl")
+    assert found.verdict == WITHIN and not found.batches.logged
+    assert {quantity.name for quantity in found.quantities if quantity.first_bit} <= {"loss"}, "weights and gradients are equal"
+    assert found.environment[0].name == "parallel.processes"

@@ -77,7 +77,7 @@ def measured(
         if name == "weights":
             widths[name] = [max(pair) for pair in zip(widths[name], modelled[name], strict=True)]
     names = ", ".join(log.path.name for log in noise)
-    text = f"{FACTOR} times the largest difference up to the step between {a.path.name} and {names}; of the weights at least the model"
+    text = f"{FACTOR} times the largest difference so far between {a.path.name} and {names}; of the weights at least the model"
     return Band("measured", text, widths)
 
 

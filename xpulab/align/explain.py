@@ -14,7 +14,7 @@ EXPLAINS, RELATED, UNKNOWN, HARMLESS = "likely", "possible", "unknown", "unlikel
 """How well a difference fits the place where two logs part: our data say that it acts there, that it acts elsewhere,
 nothing, or that it changes no number."""
 
-FRAMEWORKS_OWN = ("flags.", "model.")
+FRAMEWORKS_OWN = ("flags.", "model.", "machine.threads")
 """The groups whose names differ between frameworks: that one log lacks such a name says little."""
 
 
@@ -87,11 +87,11 @@ def _rank(cause: Cause | None, places: tuple[str, ...]) -> str:
     return EXPLAINS if set(cause.places) & set(places) else RELATED
 
 
-def _order(difference: Difference) -> tuple[int, bool, int]:
-    """By rank, those that both logs have first, then as in the file of causes."""
+def _order(difference: Difference) -> tuple[int, int]:
+    """By rank, then as in the file of causes."""
     cause = _cause(difference.name)
     rank = (EXPLAINS, RELATED, UNKNOWN, HARMLESS).index(difference.rank)
-    return rank, None in (difference.a, difference.b), causes().index(cause) if cause else 0
+    return rank, causes().index(cause) if cause else 0
 
 
 def _known(cause: Cause | None) -> tuple[str, str]:

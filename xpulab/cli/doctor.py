@@ -26,16 +26,23 @@ def doctor(
     rdma_ports: Annotated[
         int | None, typer.Option(min=0, help="With --host: how many RDMA ports training uses here. Default: any number.")
     ] = None,
+    reason: Annotated[
+        bool,
+        typer.Option(
+            "--reason", help="With --host: print one line, which is the text of a drain reason when something is wrong."
+        ),
+    ] = False,
 ) -> None:
     """Show what is installed, what is wrong, and which command fixes it. Exit code 1 when something is wrong.
 
     Paddle and PaddleNLP are imported in another process, which also computes on every card.
     """
     if host:
-        from xpulab.doctor.host import HostRequest, examine, format_host
+        from xpulab.doctor.host import HostRequest, examine, format_host, format_reason
 
         report = examine(HostRequest(checkpoints, rdma_ports))
-        print(json.dumps(report.to_json(), indent=2) if as_json else format_host(report))
+        text = format_reason(report) if reason else format_host(report)
+        print(json.dumps(report.to_json(), indent=2) if as_json else text)
         raise typer.Exit(1 if report.outcome == "wrong" else 0)
     from xpulab.doctor.detect import detect, require
     from xpulab.doctor.diagnosis import diagnose

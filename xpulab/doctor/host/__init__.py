@@ -12,5 +12,6 @@ from xpulab.doctor.host.examine import HostReport as HostReport
 from xpulab.doctor.host.examine import HostRequest as HostRequest
 from xpulab.doctor.host.examine import examine as examine
 from xpulab.doctor.host.examine import format_host as format_host
+from xpulab.doctor.host.examine import format_reason as format_reason
 
-__all__ = ["HostReport", "HostRequest", "examine", "format_host"]
+__all__ = ["HostReport", "HostRequest", "examine", "format_host", "format_reason"]

@@ -95,6 +95,15 @@ def format_host(report: HostReport) -> str:
     return "\n".join([*lines, "\nok, or not known:", *rest, f"\nlooked for {report.seconds:.1f} s"])
 
 
+def format_reason(report: HostReport) -> str:
+    """One line: the first finding that is wrong, as a drain reason. It is not that of a run, which a health check may undo."""
+    wrong = [finding for finding in report.findings if finding.verdict == "wrong"]
+    if not wrong:
+        return f"xpulab: nothing is wrong with host {report.node}"
+    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return f"[node_problem] host {wrong[0].id}: {wrong[0].seen}{more}; look: xpulab doctor --host"
+
+
 def _latency(command: Sequence[str]) -> list[Finding]:
     """How long a vendor's tool takes; nothing where there is none."""
     started = time.monotonic()
