@@ -26,7 +26,7 @@ LAYERS = (
     {"checks"},
     {"ranks"},
     {"chapters"},
-    {"harness", "operators"},
+    {"harness", "operators", "align"},
     {"faults", "soak"},
     {"fleet"},
     {"upstream"},

@@ -18,6 +18,8 @@ XPULAB_NODE=${XPULAB_NODE:-${SLURMD_NODENAME:-$(hostname -s)}}
 : "${XPULAB_KEEP:=14}"                    # runs
 : "${XPULAB_TEXTFILES:=}"                 # the textfile directory of Prometheus' node exporter, or nothing
 : "${XPULAB_WITHOUT_VERDICT:=0}"          # the prolog's exit code when there is no verdict: 0 starts the job, 1 drains the node
+# the prolog looks at the host too when this is set: options of xpulab doctor --host, as --rdma-ports=8, or just --host
+: "${XPULAB_HOST:=}"
 
 xpulab() {
     (cd "$XPULAB_HOME" && exec "$XPULAB_PYTHON" -m xpulab "$@")
@@ -27,6 +29,17 @@ answer_within() { # SECONDS ARGS: the standard output of xpulab ARGS; a driver m
     seconds=$1
     shift
     (cd "$XPULAB_HOME" && exec timeout "$seconds" "$XPULAB_PYTHON" -m xpulab "$@") 2>/dev/null
+}
+
+# Prints one line. Returns 1: something is wrong with this host, and the line is a drain reason; else 0.
+xpulab_host() {
+    code=0
+    # shellcheck disable=SC2086
+    line=$(answer_within 15 doctor --host --reason $XPULAB_HOST) || code=$?
+    case $code:$line in
+        1:'[node_problem] host '*) echo "$line"; return 1 ;;
+        *) return 0 ;;
+    esac
 }
 
 # Prints one line. Returns 0: this machine is green, 1: it is red, and the line is a drain reason, 2: nothing is known of it.

@@ -10,8 +10,10 @@ from xpulab.cli import judge as judge
 from xpulab.cli import cards as cards
 from xpulab.cli import fleet as fleet
 from xpulab.cli import fleet_links as fleet_links
+from xpulab.cli import fleet_hosts as fleet_hosts
 from xpulab.cli import doctor as doctor
 from xpulab.cli import shapes as shapes
+from xpulab.cli import align as align
 from xpulab.cli import selftest as selftest
 from xpulab.cli import baseline as baseline
 from xpulab.cli import exercise as exercise

@@ -1,0 +1,172 @@
+"""What xpulab.align.Log writes, and that its file works alone beside a script."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from xpulab import files
+from xpulab.align import Log, log, perturb
+from xpulab.align.read import read_log
+
+
+class Parameter(np.ndarray):
+    """An array with what a parameter of Paddle has."""
+
+    stop_gradient = False
+    grad = None
+
+    def detach(self):
+        return np.asarray(self).view(Numbers)
+
+
+class Numbers(np.ndarray):
+    """An array whose functions are methods, as a tensor's."""
+
+    def cos(self):
+        return np.cos(self)
+
+    def sign(self):
+        return np.sign(self)
+
+
+class Model:
+    def __init__(self, *shapes, gradients=True):
+        random = np.random.default_rng(3)
+        self.held = [random.normal(size=shape).astype("float32").view(Parameter) for shape in shapes]
+        for parameter in self.held:
+            parameter.grad = random.normal(size=parameter.shape).astype("float32") if gradients else None
+
+    def parameters(self):
+        return self.held
+
+
+class Optimizer:
+    _epsilon, _weight_decay, _beta1, _beta2 = 1e-8, 0.1, 0.9, 0.95
+
+    def get_lr(self):
+        return 3e-4
+
+
+def lines(path):
+    """The lines of a log, each of which fits the schema."""
+    validator = jsonschema.Draft202012Validator(json.loads(files.data("schema", "align_log.schema.json").read_text()))
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in found:
+        validator.validate(line)
+    return found
+
+
+def test_a_digest_is_that_of_the_tokens_as_int64_and_of_their_shape():
+    rows = np.array([[1, 2, 3], [4, 5, 6]])
+    expected = hashlib.sha256(b"2x3:" + rows.astype("<i8").tobytes()).hexdigest()[:16]
+    assert log.digest(rows) == log.digest(rows.tolist()) == log.digest(rows.astype("int32")) == expected
+    others = [rows[::-1], rows.T, rows.reshape(3, 2), rows + 1, [rows, rows], rows[:1]]
+    assert len({expected, *map(log.digest, others)}) == 7
+
+
+def test_a_step_has_the_exact_numbers_of_model_and_optimizer(tmp_path):
+    model, optimizer = Model((70, 5), (5,)), Optimizer()
+    Log(tmp_path / "a.jsonl", model, optimizer, seed=4).step(np.float32(0.1), batch=np.zeros((2, 3), int))
+    first, step = lines(tmp_path / "a.jsonl")
+    assert step["step"] == 1 and step["loss"] == float(np.float32(0.1)) and step["learning_rate"] == 3e-4
+    gradients = np.concatenate([parameter.grad.ravel() for parameter in model.held]).astype(float)
+    sampled = np.concatenate([model.held[0][:64].ravel(), model.held[1]]).astype(float)
+    assert step["grad_norm"] == pytest.approx(np.linalg.norm(gradients), rel=1e-6)
+    assert step["weights"] == pytest.approx(np.linalg.norm(sampled), rel=1e-14)
+    environment = first["environment"]
+    assert environment["settings"] == {"seed": 4} and environment["versions"]["numpy"] == np.__version__
+    assert environment["optimizer"] | {"epsilon": 1e-8, "weight_decay": 0.1, "beta2": 0.95} == environment["optimizer"]
+    assert environment["weights"] == {"dtype": "float32", "sampled": "325 elements of 2 tensors"}
+
+
+def test_weights_have_the_same_norm_in_either_layout(tmp_path):
+    ours = Model((90, 70))
+    theirs = Model((1, 1))
+    theirs.held = [np.ascontiguousarray(ours.held[0].T).view(Parameter)]
+    for name, model in (("a", ours), ("b", theirs)):
+        Log(tmp_path / f"{name}.jsonl", model).step(1.0, grad_norm=1.0)
+    a, b = (lines(tmp_path / f"{name}.jsonl")[1]["weights"] for name in "ab")
+    assert a == b
+
+
+def test_the_factor_of_a_scaler_is_taken_out_of_the_gradients():
+    class Scaler:
+        _scale = 1024.0
+
+    model = Model((4, 4))
+    assert log.gradient_norm(model, Scaler()) * 1024 == log.gradient_norm(model)
+    assert log.gradient_norm(Model((4, 4), gradients=False)) is None
+
+
+def test_what_is_no_number_is_written_as_text(tmp_path):
+    writer = Log(tmp_path / "a.jsonl")
+    writer.step(float("nan"), grad_norm=float("inf"))
+    writer.step(-float("inf"))
+    assert [step["loss"] for step in lines(tmp_path / "a.jsonl")[1:]] == ["nan", "-inf"]
+    assert read_log(tmp_path / "a.jsonl").steps[1].values["grad_norm"] == float("inf")
+
+
+def test_a_log_is_never_overwritten_and_each_line_is_there_at_once(tmp_path):
+    Log(tmp_path / "a.jsonl").step(1.5, step=7)
+    assert [line.get("step") for line in lines(tmp_path / "a.jsonl")] == [None, 7]
+    with pytest.raises(FileExistsError, match=r"a\.jsonl: is there already.*name another file"):
+        Log(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("variable", ["PADDLE_TRAINER_ID", "RANK"])
+def test_only_the_first_process_writes(tmp_path, monkeypatch, variable):
+    monkeypatch.setenv(variable, "1")
+    Log(tmp_path / "a.jsonl").step(1.5)
+    assert not (tmp_path / "a.jsonl").exists()
+
+
+def test_perturbed_weights_move_by_one_unit_in_the_last_place():
+    model, moved = Model((50, 40)), {}
+    for parameter in model.held:
+        parameter_id = id(parameter)
+        Parameter.set_value = lambda self, value: moved.__setitem__(id(self), value)
+    try:
+        perturb(model)
+    finally:
+        del Parameter.set_value
+    before, after = np.asarray(model.held[0]), np.asarray(moved[parameter_id])
+    apart = after.view("int32").astype(int) - before.view("int32").astype(int)
+    assert set(np.unique(apart)) == {-1, 1} and 0.3 < (apart > 0).mean() < 0.7
+
+
+ALONE = """
+from log import Log
+
+log = Log("a.jsonl", seed=0)
+for step in range(3):
+    log.step(4.0 - step, batch=[[1, 2], [3, step]], learning_rate=0.1)
+"""
+
+
+def test_a_copy_of_the_file_works_alone_with_the_standard_library(tmp_path):
+    shutil.copy(log.__file__, tmp_path)
+    imported = {name.split(".")[0] for name in _imports(log.__file__)}
+    assert imported <= set(sys.stdlib_module_names)
+    (tmp_path / "train.py").write_text(ALONE)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-S", "train.py"], cwd=tmp_path, check=True, timeout=60, env=environment)
+    assert [line.get("loss") for line in lines(tmp_path / "a.jsonl")] == [None, 4.0, 3.0, 2.0]
+
+
+def _imports(path):
+    for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module

@@ -1,0 +1,300 @@
+"""Compares two logs step by step: batches, the first step that differs to the bit, the first beyond the noise, the trend."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xpulab.align import band as bands
+from xpulab.align.band import Band
+from xpulab.align.explain import Difference, differences
+from xpulab.align.read import QUANTITIES, TrainingLog, numbers_compared, read_log
+from xpulab.errors import InputError
+
+SAME, WITHIN, DIFFERS = "the same to the bit", "within the noise", "differs"
+"""The verdicts; the last one is red."""
+TREND_PARTS = 4
+"""The trend compares the first and the last quarter of the steps after the first one beyond the noise."""
+GROWS, SHRINKS = 2.0, 0.5
+"""Ratios of these quarters' mean differences."""
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What the digests of the batches say.
+
+    logged: whether both logs have them. parts_at: the first step with other batches, None when all are the same. shift: b has
+    from there on the batch that a has so many steps later, None when no shift explains it. reordered: both have the same
+    batches in another order.
+    """
+
+    logged: bool
+    parts_at: int | None = None
+    shift: int | None = None
+    reordered: bool = False
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first step at which something differs. place: what differs first within it: "batch", "weights", "learning rate",
+    "forward", "backward" or "update", which is that of the step before. quantities: all that differ at that step."""
+
+    step: int
+    place: str
+    quantities: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number of the steps. first_bit, first_beyond: steps, None when there is none. values: of a and b at first_beyond, or
+    else at the step of the largest difference; difference, width: theirs, and the band's. largest_ratio: difference / width."""
+
+    name: str
+    first_bit: int | None
+    first_beyond: int | None
+    step: int
+    values: tuple[float, float]
+    difference: float
+    width: float
+    largest_ratio: float
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The loss from the first step beyond the noise on. kind: as "grows" or "stays", in words.
+
+    mean_difference: of the last quarter, b minus a. mean_relative: of all steps, |b - a| / |a|. above: the share with b > a.
+    """
+
+    kind: str
+    mean_difference: float
+    mean_relative: float
+    above: float
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Two logs, compared. numbers: of the steps that were compared. bit, beyond: where they part, None when they do not."""
+
+    a: TrainingLog
+    b: TrainingLog
+    numbers: tuple[int, ...]
+    band: Band
+    batches: Batches
+    bit: Parting | None
+    beyond: Parting | None
+    quantities: tuple[Quantity, ...]
+    trend: Trend | None
+    environment: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """SAME, WITHIN or DIFFERS. Other batches are a difference whatever the loss is, and so is a loss that is no number."""
+        if self.beyond is not None:
+            return DIFFERS
+        return SAME if self.bit is None else WITHIN
+
+
+def align(a: Path, b: Path, noise: Sequence[Path] = (), common: bool = False) -> Alignment:
+    """Compare two logs.
+
+    noise: logs of the training of a that differ from it by noise only. common: compare only the steps that all have.
+
+    Raises InputError for what is no log, and for logs that cannot be compared.
+    """
+    first, second, others = read_log(a), read_log(b), [read_log(path) for path in noise]
+    numbers = numbers_compared(first, second, others, common)
+    names, notes = _compared_quantities(first, second, numbers)
+    for log in others:
+        notes += _check_noise(first, log, numbers)
+    dtype = bands.finer(first, second)
+    band = bands.measured(first, others, numbers, names, dtype) if others else bands.model(first, numbers, names, dtype)
+    rounded = {
+        name: sum(bands.resolution(log, name) for log in (first, second)) for name in names if name in ("loss", "grad_norm")
+    }
+    notes += [f"{name} is rounded in a log: it is compared to {value:.1g}" for name, value in rounded.items() if value]
+    band = bands.widened(band, rounded)
+    batches = _batches(first, second, numbers)
+    notes += _notes(first, second, numbers, batches)
+    bit = _parting(first, second, numbers, names, batches, _differs)
+    beyond = _parting(first, second, numbers, names, batches, _beyond(band, numbers))
+    if bit and beyond and bit.step == beyond.step != numbers[0]:  # all bits agreed before, so what differs first is no noise
+        beyond = Parting(beyond.step, bit.place, beyond.quantities)
+    quantities = tuple(_quantity(first, second, numbers, name, band.widths[name]) for name in names)
+    shown = beyond or bit
+    found = differences(first.environment, second.environment, None if shown is None else shown.place)
+    trend = None if beyond is None else _trend(first, second, numbers, band, beyond.step)
+    return Alignment(first, second, tuple(numbers), band, batches, bit, beyond, quantities, trend, tuple(found), tuple(notes))
+
+
+def _compared_quantities(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> tuple[list[str], list[str]]:
+    """The names that both logs have at every step, and a note for each other one."""
+    names, notes = [], []
+    for name in QUANTITIES:
+        lacking = [log.path.name for log in (a, b) if any(name not in log.steps[number].values for number in numbers)]
+        if lacking:
+            notes.append(f"{name} is not compared: {' and '.join(lacking)} does not have it at every step")
+        elif name == "weights" and a.environment.get("weights.sampled") != b.environment.get("weights.sampled"):
+            notes.append("weights is not compared: the logs sampled other tensors (environment weights.sampled)")
+        else:
+            names.append(name)
+    return names, notes
+
+
+def _check_noise(a: TrainingLog, noise: TrainingLog, numbers: Sequence[int]) -> list[str]:
+    """Notes on a log of noise. Raises InputError when it is of another training."""
+    for number in numbers:
+        ours, theirs = a.steps[number], noise.steps[number]
+        rate, other = ours.values.get("learning_rate"), theirs.values.get("learning_rate")
+        what = "batch" if None not in (ours.batch, theirs.batch) and ours.batch != theirs.batch else ""
+        if rate is not None and other is not None and abs(rate - other) > bands.RATE_TOLERANCE * abs(rate):
+            what = "learning rate"
+        if what:
+            raise InputError(
+                f"{noise.path} line {theirs.line}: another {what} than at {a.path} line {ours.line}, so it measures more than "
+                "noise; log the same training again, with xpulab.align.perturb(model) before the first step"
+            )
+    if all(a.steps[number].values == noise.steps[number].values for number in numbers):
+        return [
+            f"{noise.path.name} is the same as {a.path.name} to the bit, so it measures no noise; "
+            "call xpulab.align.perturb(model) before its first step"
+        ]
+    return []
+
+
+def _batches(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> Batches:
+    ours, theirs = ([log.steps[number].batch for number in numbers] for log in (a, b))
+    if None in ours or None in theirs:
+        return Batches(logged=False)
+    parts = next((index for index, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]), None)
+    if parts is None:
+        return Batches(logged=True)
+    reordered = Counter(ours) == Counter(theirs)
+    return Batches(True, numbers[parts], _shift(a, b, numbers[parts:]), reordered)
+
+
+def _shift(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> int | None:
+    """By how many steps b is ahead of a (behind, when negative); half of the steps must fit, with three different batches."""
+    for distance in sorted(range(-len(a.steps), len(a.steps) + 1), key=abs):
+        if numbers[0] + distance not in a.steps:
+            continue
+        fitting = [number for number in numbers if number + distance in a.steps]
+        digests = [(a.steps[number + distance].batch, b.steps[number].batch) for number in fitting]
+        if distance and 2 * len(fitting) >= len(numbers) and len(set(digests)) >= 3 and all(x == y for x, y in digests):
+            return distance
+    return None
+
+
+def _notes(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], batches: Batches) -> list[str]:
+    notes = []
+    for log, other in ((a, b), (b, a)):
+        if log.first > other.first:
+            notes.append(
+                f"{log.path.name} begins with step {log.first}: the {log.first - other.first} steps before were not compared"
+            )
+    if not batches.logged:
+        notes.append("the batches are not compared: a log has no digests of them; give batch=input_ids to Log.step")
+    processes = [log.environment.get("parallel.processes") for log in (a, b)]
+    if processes[0] != processes[1] and batches.parts_at is not None:
+        notes.append("the logs are of other numbers of processes: give the gathered input_ids of all to Log.step, or no batch")
+    return notes
+
+
+def _differs(name: str, index: int, x: float, y: float) -> bool:
+    return x != y and not (math.isnan(x) and math.isnan(y))
+
+
+def _beyond(band: Band, numbers: Sequence[int]) -> Callable[[str, int, float, float], bool]:
+    def beyond(name: str, index: int, x: float, y: float) -> bool:
+        return not math.isfinite(x) or not math.isfinite(y) or abs(x - y) > band.widths[name][index]
+
+    return beyond
+
+
+def _parting(
+    a: TrainingLog,
+    b: TrainingLog,
+    numbers: Sequence[int],
+    names: Sequence[str],
+    batches: Batches,
+    differ: Callable[[str, int, float, float], bool],
+) -> Parting | None:
+    """The first step at which batches or numbers differ, and where within it."""
+    for index, number in enumerate(numbers):
+        ours, theirs = a.steps[number], b.steps[number]
+        found = ["batch"] if number == batches.parts_at else []
+        found += [name for name in names if differ(name, index, ours.values[name], theirs.values[name])]
+        if found:
+            return Parting(number, _place(found, names, index), tuple(found))
+    return None
+
+
+def _place(found: Sequence[str], names: Sequence[str], index: int) -> str:
+    """What a step does first of what differs in it."""
+    if "weights" in found:
+        return "update" if index else "weights"
+    if "batch" in found:
+        return "batch"
+    if "learning_rate" in found:
+        return "learning rate"
+    if "loss" in found:
+        return "update or forward" if index and "weights" not in names else "forward"
+    return "backward"
+
+
+def _quantity(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], name: str, widths: Sequence[float]) -> Quantity:
+    pairs = [(a.steps[number].values[name], b.steps[number].values[name]) for number in numbers]
+    apart = [_distance(x, y) for x, y in pairs]
+    ratios = [_ratio(distance, width) for distance, width in zip(apart, widths, strict=True)]
+    bit = next((index for index, pair in enumerate(pairs) if _differs(name, index, *pair)), None)
+    beyond = next((index for index, ratio in enumerate(ratios) if ratio > 1), None)
+    shown = max(range(len(ratios)), key=ratios.__getitem__) if beyond is None else beyond
+    return Quantity(
+        name,
+        None if bit is None else numbers[bit],
+        None if beyond is None else numbers[beyond],
+        numbers[shown],
+        pairs[shown],
+        apart[shown],
+        widths[shown],
+        max(ratios),
+    )
+
+
+def _distance(x: float, y: float) -> float:
+    """How far apart; infinite where one is no number."""
+    return abs(x - y) if math.isfinite(x) and math.isfinite(y) else math.inf
+
+
+def _ratio(distance: float, width: float) -> float:
+    if distance == 0:
+        return 0.0
+    return distance / width if width else math.inf
+
+
+def _trend(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], band: Band, since: int) -> Trend:
+    start = numbers.index(since)
+    pairs = [(a.steps[number].values["loss"], b.steps[number].values["loss"]) for number in numbers[start:]]
+    apart = [_distance(x, y) for x, y in pairs]
+    part = max(1, len(pairs) // TREND_PARTS)
+    early, late = (sum(values) / part for values in (apart[:part], apart[-part:]))
+    widths = band.widths["loss"][start:]
+    if all(distance <= width for distance, width in zip(apart[-part:], widths[-part:], strict=True)):
+        kind = "within the noise at the end"
+    elif len(pairs) < TREND_PARTS:
+        kind = "too few steps for a trend"
+    else:
+        kind = "grows" if late > GROWS * early else "shrinks" if late < SHRINKS * early else "stays"
+    if not all(map(math.isfinite, apart)):
+        kind = "no number from there on" if not math.isfinite(apart[-1]) else "no number at some steps"
+    relative = [distance / abs(x) for (x, _), distance in zip(pairs, apart, strict=True) if x]
+    return Trend(
+        kind,
+        sum(y - x for x, y in pairs[-part:]) / part,
+        sum(relative) / len(relative) if relative else math.nan,
+        sum(y > x for x, y in pairs) / len(pairs),
+    )

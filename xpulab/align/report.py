@@ -1,0 +1,167 @@
+"""The comparison of two logs for a terminal and as JSON."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import asdict
+from typing import Any
+
+from xpulab import __version__
+from xpulab.align import band as bands
+from xpulab.align.compare import DIFFERS, Alignment, Parting, Quantity
+from xpulab.align.explain import EXPLAINS, advice
+
+WIDTH = 120
+SHOWN = 12
+"""The most differences between environments that a terminal shows; --json has all."""
+
+PLACES = {
+    "batch": "other batches",
+    "weights": "other weights before the first step",
+    "learning rate": "another learning rate",
+    "forward": "the forward pass: the loss",
+    "backward": "the backward pass: the loss agrees, the gradients do not",
+    "update": "the update of the step before",
+    "update or forward": "the update of the step before or the forward pass; a log of the weights would say which",
+}
+"""By place what differs first within a step."""
+
+
+def format_alignment(alignment: Alignment) -> str:
+    """The comparison, for people."""
+    a, b, numbers = alignment.a, alignment.b, alignment.numbers
+    lines = [f"a  {a.path}", f"b  {b.path}", f"{len(numbers)} steps compared, {numbers[0]} to {numbers[-1]}", ""]
+    lines += _field("batches", _batches(alignment))
+    lines += _field("to the bit", _parting(alignment.bit, "the same at every step"))
+    lines += _field("beyond noise", _parting(alignment.beyond, "at no step"))
+    lines += _field("noise", alignment.band.text)
+    lines += ["", *_table(alignment)]
+    if alignment.trend is not None:
+        lines += ["", *_field("afterwards", _trend(alignment))]
+    lines += ["", *_environment(alignment)]
+    lines += [line for note in alignment.notes for line in _wrapped(f"note: {note}", "  ")]
+    return "\n".join([*lines, "", f"verdict: {_verdict(alignment)}"])
+
+
+def to_json(alignment: Alignment) -> dict[str, Any]:
+    """The comparison, as data/schema/align.schema.json describes it."""
+    batches, beyond, bit = alignment.batches, alignment.beyond, alignment.bit
+    shown = beyond or bit
+    return {
+        "schema": 1,
+        "xpulab": __version__,
+        "a": str(alignment.a.path),
+        "b": str(alignment.b.path),
+        "steps": {"first": alignment.numbers[0], "last": alignment.numbers[-1], "count": len(alignment.numbers)},
+        "verdict": alignment.verdict,
+        "summary": _verdict(alignment),
+        "batches": asdict(batches),
+        "first_bit": None if bit is None else {**asdict(bit), "quantities": list(bit.quantities)},
+        "first_beyond": None if beyond is None else {**asdict(beyond), "quantities": list(beyond.quantities)},
+        "band": bands.as_json(alignment.band),
+        "quantities": [_quantity_json(quantity) for quantity in alignment.quantities],
+        "trend": None if alignment.trend is None else {name: _number(value) for name, value in asdict(alignment.trend).items()},
+        "environment": [asdict(difference) for difference in alignment.environment],
+        "advice": "" if shown is None else advice(shown.place),
+        "notes": list(alignment.notes),
+    }
+
+
+def _field(name: str, text: str) -> list[str]:
+    return _wrapped(f"{name:13}{text}", " " * 13)
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _batches(alignment: Alignment) -> str:
+    batches = alignment.batches
+    if not batches.logged:
+        return "not compared: no digests in a log"
+    if batches.parts_at is None:
+        return "the same at every step"
+    lines = [log.steps[batches.parts_at].line for log in (alignment.a, alignment.b)]
+    text = f"part at step {batches.parts_at} ({alignment.a.path.name} line {lines[0]}, {alignment.b.path.name} line {lines[1]})"
+    if batches.shift is not None:
+        ahead = "later" if batches.shift > 0 else "earlier"
+        return f"{text}: from there b reads what a reads {abs(batches.shift)} steps {ahead}"
+    return f"{text}: the same batches in another order" if batches.reordered else f"{text}: other batches"
+
+
+def _parting(parting: Parting | None, none: str) -> str:
+    if parting is None:
+        return none
+    return f"first at step {parting.step}: {PLACES[parting.place]} ({', '.join(parting.quantities)})"
+
+
+def _table(alignment: Alignment) -> list[str]:
+    heads = f"{'':13} {'bits':>6} {'beyond':>6} {'step':>7} {'a':>14} {'b':>14} {'difference':>10} {'band':>8} {'largest':>8}"
+    rows = [_row(quantity) for quantity in alignment.quantities]
+    meaning = "bits, beyond: the first step that differs so; largest: difference / band, of all steps"
+    return [heads, *rows, meaning]
+
+
+def _row(quantity: Quantity) -> str:
+    steps = [f"{'-' if step is None else step:>6}" for step in (quantity.first_bit, quantity.first_beyond)]
+    values = " ".join(f"{value:>14.8g}" for value in quantity.values)
+    numbers = f"{quantity.difference:>10.2g} {quantity.width:>8.2g} {quantity.largest_ratio:>8.2g}"
+    return f"{quantity.name:13} {' '.join(steps)} {quantity.step:>7} {values} {numbers}"
+
+
+def _trend(alignment: Alignment) -> str:
+    trend = alignment.trend
+    assert trend is not None
+    numbers = (
+        f"b - a is {trend.mean_difference:+.2g} in the last quarter; mean of |b - a| / |a| {trend.mean_relative:.2g}; "
+        f"b is above a at {100 * trend.above:.0f} % of these steps"
+    )
+    return f"the difference of the loss: {trend.kind}; {numbers}"
+
+
+def _environment(alignment: Alignment) -> list[str]:
+    found = alignment.environment
+    lines = [
+        "what differs between the environments, the likeliest first:"
+        if found
+        else "nothing recorded differs between the environments"
+    ]
+    said: set[str] = set()
+    for difference in found[:SHOWN]:
+        lines += _wrapped(f"  {difference.rank:9} {difference.name}: {_value(difference.a)} | {_value(difference.b)}", " " * 12)
+        if difference.says and difference.rank != "unlikely" and difference.says not in said:
+            said.add(difference.says)
+            lines += _wrapped(f"{' ' * 12}{difference.says} [{difference.source}]", " " * 12)
+    if len(found) > SHOWN:
+        lines.append(f"  and {len(found) - SHOWN} more: --json has all")
+    shown = alignment.beyond or alignment.bit
+    if shown is not None and not any(difference.rank == EXPLAINS for difference in found):
+        lines += _wrapped(f"  look next: {advice(shown.place)}", "  ")
+    return lines
+
+
+def _value(value: Any) -> str:
+    return "not recorded" if value is None else str(value)
+
+
+def _verdict(alignment: Alignment) -> str:
+    if alignment.verdict == DIFFERS:
+        assert alignment.beyond is not None
+        text = f"{DIFFERS} from step {alignment.beyond.step} on, {PLACES[alignment.beyond.place].partition(';')[0]}"
+        return text if alignment.batches.parts_at is None else f"{text}; the batches are not the same"
+    if alignment.bit is None:
+        return alignment.verdict
+    kind = "the measured noise" if alignment.band.kind == "measured" else "the noise that a model expects"
+    return f"within {kind}; to the bit from step {alignment.bit.step} on it is not the same"
+
+
+def _quantity_json(quantity: Quantity) -> dict[str, Any]:
+    return {
+        **{name: _number(value) for name, value in asdict(quantity).items()},
+        "values": [_number(x) for x in quantity.values],
+    }
+
+
+def _number(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

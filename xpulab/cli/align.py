@@ -1,0 +1,40 @@
+"""`xpulab align`: two logs of a user's own training, compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xpulab.cli.app import command
+
+
+@command()
+def align(
+    a: Annotated[Path, typer.Argument(metavar="A", help="The log of a training, as xpulab.align.Log writes it.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The log of the same training elsewhere, or after a change.")],
+    noise: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A log of the training of A with other rounding, which measures the noise; may be given several times."
+        ),
+    ] = None,
+    common: Annotated[bool, typer.Option("--common", help="Compare only the steps that all logs have.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="A file for a figure: both losses, their difference, the noise.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
+) -> None:
+    """Compare two logs of a training: the first step that differs beyond the noise, and what may explain it.
+
+    Exit code 0: the same, or within the noise, 1: it differs, 2: the logs cannot be compared.
+    """
+    from xpulab.align import compare, report
+
+    alignment = compare.align(a, b, noise or (), common)
+    if picture is not None:
+        from xpulab.align.picture import draw
+
+        draw(alignment, picture)
+    print(json.dumps(report.to_json(alignment), indent=2) if as_json else report.format_alignment(alignment))
+    raise typer.Exit(1 if alignment.verdict == compare.DIFFERS else 0)
