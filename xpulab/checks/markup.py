@@ -48,10 +48,10 @@ def verdict_tables(records: Sequence[Record]) -> str:
     """The checks of this machine with their values, then, apart from them, those that meet a known software defect."""
     own = [record for record in records if record.outcome not in _DEFECTS]
     defects = [record for record in records if record.outcome in _DEFECTS]
-    tables = _table(("outcome", "check", "measured", "expected", "reason"), map(_own_cells, own))
+    tables = _table(("outcome", "check", "measured", "expected"), map(_own_row, own))
     if defects:
         heading = "<p><b>Known software defects</b>: of this release, not of this machine.</p>"
-        tables += heading + _table(("outcome", "check", "defect and workaround"), map(_defect_cells, defects))
+        tables += heading + _table(("outcome", "check", "defect and workaround"), map(_defect_row, defects))
     return tables
 
 
@@ -67,16 +67,34 @@ def _where(context: RunContext | None) -> list[str]:
     return facts + [f"{package} {version}" for package, version in context.versions.items() if "paddle" in package]
 
 
-def _own_cells(record: Record) -> list[str]:
-    texts = (record.name, format_measured(record), record.expected, record.reason or "")
-    return [badge(record.outcome), *map(html.escape, texts)]
+def _own_row(record: Record) -> str:
+    """What was measured and expected; a reason stands in their place where there is none of both, and below them otherwise."""
+    names = _outcome_cell(record) + _cell(html.escape(record.name))
+    reason = _cell(html.escape(record.reason or ""), columns=2)
+    values = "".join(_cell(html.escape(text)) for text in (format_measured(record), record.expected))
+    if record.reason and not (format_measured(record) or record.expected):
+        return _row(names + reason)
+    return _row(names + values) + (_row(_cell("", columns=2) + reason) if record.reason else "")
 
 
-def _defect_cells(record: Record) -> list[str]:
-    return [badge(record.outcome), html.escape(record.name), html.escape(record.reason or "")]
+def _defect_row(record: Record) -> str:
+    return _row(_outcome_cell(record) + _cell(html.escape(record.name)) + _cell(html.escape(record.reason or "")))
 
 
-def _table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+def _outcome_cell(record: Record) -> str:
+    return f'<td style="{_LEFT};white-space:nowrap">{badge(record.outcome)}</td>'
+
+
+def _cell(content: str, columns: int = 1) -> str:
+    """A cell of a table. content: HTML. columns: over how many of them it goes."""
+    span = f' colspan="{columns}"' if columns > 1 else ""
+    return f'<td{span} style="{_LEFT};overflow-wrap:anywhere">{content}</td>'
+
+
+def _row(cells: str) -> str:
+    return f"<tr>{cells}</tr>"
+
+
+def _table(titles: Iterable[str], rows: Iterable[str]) -> str:
     head = "".join(f'<th style="{_LEFT}">{title}</th>' for title in titles)
-    body = "".join("<tr>" + "".join(f'<td style="{_LEFT}">{cell}</td>' for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

@@ -25,7 +25,9 @@ def checksum_of_the_beginning() -> None:
     replace_in_cells("while chunk := file.read(1 << 20):", "for chunk in [file.read(1024)]:")
 
 
-@fault(detected_by=("checkpoint-damage.manifest", "checkpoint-damage.folders"), breaks=CELLS)
+@fault(
+    detected_by=("checkpoint-damage.manifest", "checkpoint-damage.folders", "checkpoint-damage.exercise-newest"), breaks=CELLS
+)
 def manifest_not_verified() -> None:
     """A checkpoint with a manifest is accepted without comparing checksums."""
     replace_in_cells("found = checksums(folder)\n", "found = wanted\n")

@@ -152,7 +152,7 @@ def waiting(work: Sequence[float], waited: Sequence[float]) -> None:
     }
     axes = plt.subplots(figsize=(7.0, 0.42 * len(lanes) + 1.3), layout="constrained")[1]
     figures.schedule(axes, lanes, x="time (ms)")
-    axes.set_title("One round: the slow rank waits least", loc="left")
+    axes.set_title(f"One round: rank {int(np.argmax(work))} works longest, and the others wait", loc="left")
     _legend(axes, {"first": "own work", "second": "waits for the other ranks"})
     plt.show()
 

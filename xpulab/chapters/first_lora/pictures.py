@@ -1,4 +1,4 @@
-"""The figures of chapter 01: which tokens count, padding and packing, the loss, what is right before and after.
+"""The figures of chapter 01: which tokens count, padding, the loss, what is right before and after.
 
 Each draws the numbers that it is given.
 """
@@ -49,8 +49,8 @@ def _format_token(tokenizer: Any, number: int) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "~"
 
 
-def padding_and_packing(lengths: Sequence[int], size: int) -> None:
-    """What a step computes, example by example: batches of `size` in their order, sorted, and all packed into one row.
+def padding(lengths: Sequence[int], size: int) -> None:
+    """What a step computes, example by example: batches of `size` in their order, and sorted by length.
 
     lengths: the tokens of each example.
     """
@@ -59,21 +59,18 @@ def padding_and_packing(lengths: Sequence[int], size: int) -> None:
     for axes, (name, order) in zip(panels[0], orders.items(), strict=True):
         groups = [order[start : start + size] for start in range(0, len(order), size)]
         full = [max(group) for group in groups for _ in group]
-        places, numbers = (
-            np.arange(len(order)) + np.repeat(np.arange(len(groups)), [len(group) for group in groups]) * 0.6,
-            order,
-        )
+        places = np.arange(len(order)) + np.repeat(np.arange(len(groups)), [len(group) for group in groups]) * 0.6
         style = {"height": 0.85, "edgecolor": "#555555"}
-        axes.barh(places, numbers, color=TONES["first"].fill, label="tokens", **style)
-        left = [whole - number for whole, number in zip(full, numbers, strict=True)]
-        axes.barh(places, left, left=numbers, color="white", hatch="////", label="padding", **style)
+        axes.barh(places, order, color=TONES["first"].fill, label="tokens", **style)
+        left = [whole - number for whole, number in zip(full, order, strict=True)]
+        axes.barh(places, left, left=order, color="white", hatch="////", label="padding", **style)
         middles = [places[start : start + size].mean() for start in range(0, len(order), size)]
         axes.set_yticks(middles, [f"batch {number}" for number in range(1, len(groups) + 1)])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.set(
             xlabel="tokens",
-            title=f"{name}: {100 * padded_share(order, size):.0f} % padding; packed: none",
+            title=f"{name}: {100 * padded_share(order, size):.0f} % padding",
             xlim=(0, max(order) * 1.02),
         )
     panels[0, 1].legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.18), ncols=2)

@@ -75,4 +75,4 @@ def _bits(tensor: Mapping[str, Any]) -> np.ndarray:
 
 
 def _digest(values: np.ndarray) -> str:
-    return hashlib.sha256(values.tobytes()).hexdigest()[:16]
+    return hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()[:16]

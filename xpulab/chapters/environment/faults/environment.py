@@ -86,7 +86,10 @@ def transpose_ignored(matmul, x, y, transpose_x=False, transpose_y=False, name=N
     return matmul(x, y, transpose_x, transpose_y and y.shape[-1] != y.shape[-2])
 
 
-@fault(detected_by=("numerics.first-training", "numerics.from-pytorch"), wraps="paddle.optimizer:Optimizer.clear_grad")
+@fault(
+    detected_by=("numerics.first-training", "numerics.from-pytorch", "numerics.exercise-gradients"),
+    wraps="paddle.optimizer:Optimizer.clear_grad",
+)
 def clear_grad_keeps_gradients(_real, self, set_to_zero=True):
     """Clear_grad keeps the gradients, so that those of all steps add up."""
 
