@@ -71,6 +71,8 @@ def test_a_digest_is_that_of_the_tokens_as_int64_and_of_their_shape():
     rows = np.array([[1, 2, 3], [4, 5, 6]])
     expected = hashlib.sha256(b"2x3:" + rows.astype("<i8").tobytes()).hexdigest()[:16]
     assert log.digest(rows) == log.digest(rows.tolist()) == log.digest(rows.astype("int32")) == expected
+    assert log.digest([rows[:1], rows[1:]]) == expected, "an accumulated step reads the same rows"
+    assert log.digest([rows, rows[:, :2]]) == log.digest([rows, rows[:, :2]]) != log.digest([rows[:, :2], rows])
     others = [rows[::-1], rows.T, rows.reshape(3, 2), rows + 1, [rows, rows], rows[:1]]
     assert len({expected, *map(log.digest, others)}) == 7
 
@@ -107,6 +109,17 @@ def test_the_factor_of_a_scaler_is_taken_out_of_the_gradients():
     model = Model((4, 4))
     assert log.gradient_norm(model, Scaler()) * 1024 == log.gradient_norm(model)
     assert log.gradient_norm(Model((4, 4), gradients=False)) is None
+
+
+def test_a_sparse_gradient_has_no_norm_and_stops_no_training(tmp_path):
+    class Sparse:
+        def is_selected_rows(self):
+            return True
+
+    model = Model((4, 4), (4,))
+    model.held[1].grad = Sparse()
+    Log(tmp_path / "a.jsonl", model).step(1.5)
+    assert "grad_norm" not in lines(tmp_path / "a.jsonl")[1] and "weights" in lines(tmp_path / "a.jsonl")[1]
 
 
 def test_what_is_no_number_is_written_as_text(tmp_path):

@@ -179,12 +179,12 @@ def _batches(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> Batches:
 
 def _shift(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> int | None:
     """By how many steps b is ahead of a (behind, when negative); half of the steps must fit, with three different batches."""
-    for distance in sorted(range(-len(a.steps), len(a.steps) + 1), key=abs):
-        if numbers[0] + distance not in a.steps:
-            continue
+    there = [number for number, step in a.steps.items() if step.batch == b.steps[numbers[0]].batch]
+    for distance in sorted((number - numbers[0] for number in there), key=abs):
         fitting = [number for number in numbers if number + distance in a.steps]
-        digests = [(a.steps[number + distance].batch, b.steps[number].batch) for number in fitting]
-        if distance and 2 * len(fitting) >= len(numbers) and len(set(digests)) >= 3 and all(x == y for x, y in digests):
+        if 2 * len(fitting) < len(numbers) or len({b.steps[number].batch for number in fitting}) < 3:
+            continue
+        if all(a.steps[number + distance].batch == b.steps[number].batch for number in fitting):
             return distance
     return None
 

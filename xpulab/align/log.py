@@ -156,11 +156,15 @@ class Log:
 def digest(batch: Any) -> str:
     """16 hexadecimal digits of the token numbers of a batch, as little-endian int64, and of their shape.
 
-    batch: input_ids as a tensor, an array or nested lists; a list of tensors or arrays is one digest of all.
+    batch: input_ids as a tensor, an array or nested lists. Of a list of tensors or arrays, the parts of an accumulated step, it
+    is that of all rows in one batch where they have the same length, and else that of the parts, one after the other.
     """
     hashed = hashlib.sha256()
-    for part in batch if isinstance(batch, (list, tuple)) and any(hasattr(each, "tolist") for each in batch) else [batch]:
-        rows = part.tolist() if hasattr(part, "tolist") else part
+    is_list = isinstance(batch, (list, tuple)) and any(hasattr(part, "tolist") for part in batch)
+    parts = [part.tolist() if hasattr(part, "tolist") else part for part in (batch if is_list else [batch])]
+    if len({tuple(_shape(rows)[1:]) for rows in parts}) == 1 and len(parts) > 1:
+        parts = [[row for rows in parts for row in rows]]
+    for rows in parts:
         values = array("q", (int(value) for value in _flat(rows)))
         if sys.byteorder == "big":
             values.byteswap()
@@ -169,12 +173,17 @@ def digest(batch: Any) -> str:
 
 
 def gradient_norm(model: Any, scaler: Any = None) -> float | None:
-    """The 2-norm of all gradients of this process, before clipping, without a GradScaler's factor; None without gradients."""
+    """The 2-norm of all gradients of this process, before clipping, without a GradScaler's factor.
+
+    None without gradients, and where one is sparse (Paddle's Embedding with sparse=True): its rows cannot be multiplied.
+    """
     total = None
     for parameter in model.parameters():
         gradient = getattr(parameter, "main_grad", None)
         gradient = parameter.grad if gradient is None else gradient
         if gradient is not None:
+            if getattr(gradient, "is_selected_rows", bool)():
+                return None
             wide = _float(gradient)
             squares = (wide * wide).sum()
             total = squares if total is None else total + squares

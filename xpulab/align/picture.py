@@ -31,6 +31,8 @@ def draw(alignment: Alignment, path: Path) -> None:
             alignment.beyond.step, color="#444444", linewidth=1, label=f"beyond the noise, step {alignment.beyond.step}"
         )
     below.legend(frameon=False)
+    for axes in (above, below):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
