@@ -432,7 +432,7 @@ def heads_share_keys_in_turns(repeat, hidden, n_rep):
 
 @fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:GenerationMixin.generate")
 def generation_reads_the_padding(generate, self, input_ids, attention_mask=None, **named):
-    """Generation takes the padding before a short prompt for tokens."""
+    """Generation reads the padding of a batch as if it were text of its shorter prompts."""
     import paddle
 
     mask = paddle.ones_like(attention_mask) if attention_mask is not None else None
