@@ -94,6 +94,7 @@ class Grid:
         self.rules = dict(rules or {})
         self.each = each or next(iter(self.axes))
         self._is_of_each = bool(each)
+        self._made: dict[tuple[str, int], list[Case]] = {}
         self._hollow = {axis: set(labels) for axis, labels in (hollow or {}).items()}
         self._reads = {reason: tuple(inspect.signature(rule).parameters) for reason, rule in self.rules.items()}
         for reason, read in self._reads.items():
@@ -114,9 +115,11 @@ class Grid:
 
     def cases(self, level: str, seed: int) -> list[Case]:
         """The default and a cover: each value at smoke, each pair that can go together at quick, each three at standard."""
-        strength = min(STRENGTH[level], len(self.axes) - self._is_of_each)
-        covered = (self._case(dict(zip(self.axes, labels, strict=True)), seed) for labels in self._cover(strength, seed))
-        return list({case.name: case for case in (self.case(seed), *covered)}.values())
+        if (level, seed) not in self._made:  # a grid that is shown needs them twice
+            strength = min(STRENGTH[level], len(self.axes) - self._is_of_each)
+            covered = (self._case(dict(zip(self.axes, labels, strict=True)), seed) for labels in self._cover(strength, seed))
+            self._made[level, seed] = list({case.name: case for case in (self.case(seed), *covered)}.values())
+        return list(self._made[level, seed])
 
     def reduce(self, case: Case, is_red: Callable[[Case], bool]) -> Case:
         """A red case in which no single value can be replaced by the default: tries at most axes x axes cases."""

@@ -37,7 +37,7 @@ OWNERS: dict[str, Any] = {"_C_ops": _C_ops, "_legacy_C_ops": _legacy_C_ops, "Ten
 LARGEST_KEPT = 1 << 22
 """The elements of the largest integer tensor whose values are kept; larger ones are replayed with their range."""
 
-_FOLDERS = tuple(f"{Path(file).resolve().parent}/" for file in (__file__, str(paddle.__file__)))
+_FOLDERS = tuple(f"{Path(file).resolve().parent}/" for file in (__file__, str(paddle.__file__)))  # not that of paddlenlp
 
 
 def record(step: Callable[[], Any]) -> Recording:

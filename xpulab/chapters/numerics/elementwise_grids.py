@@ -26,6 +26,7 @@ from xpulab.chapters.numerics.operator_grids import (
     add_compared,
     computed,
     long_sum,
+    summed,
 )
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
@@ -79,6 +80,12 @@ FUNCTIONS = {
         lambda x: paddle.reciprocal(x), lambda x: 1 / x, lambda x: -1 / x**2, "reciprocal", is_of_positives=True
     ),
     "square": Function(lambda x: paddle.square(x), np.square, lambda x: 2 * x, "square"),
+    "pow 2": Function(lambda x: x.pow(2), np.square, lambda x: 2 * x, "pow"),
+    "pow 3": Function(lambda x: paddle.pow(x, 3.0), lambda x: x**3, lambda x: 3 * x**2, "pow"),
+    "scale": Function(lambda x: paddle.scale(x, 0.5, bias=3.0), lambda x: 0.5 * x + 3, lambda x: 0.5 + 0 * x, "scale"),
+    "clip": Function(
+        lambda x: paddle.clip(x, -0.75, 1.25), lambda x: np.clip(x, -0.75, 1.25), lambda x: 1.0 * (np.abs(x - 0.25) < 1), "clip"
+    ),
     "abs": Function(lambda x: paddle.abs(x), np.abs, np.sign, "abs"),
     "sin": Function(lambda x: paddle.sin(x), np.sin, np.cos, "sin"),
     "cos": Function(lambda x: paddle.cos(x), np.cos, lambda x: -np.sin(x), "cos"),
@@ -189,6 +196,12 @@ ARITHMETIC = {
     ),
     "floor_divide": Arithmetic(lambda x, y: paddle.floor_divide(x, y), np.floor_divide, None, "floor_divide", "floor_divide_"),
     "remainder": Arithmetic(lambda x, y: paddle.remainder(x, y), np.remainder, None, "remainder", "remainder_"),
+    "==": Arithmetic(lambda x, y: x == y, np.equal, None, "equal", ""),
+    "!=": Arithmetic(lambda x, y: x != y, np.not_equal, None, "not_equal", ""),
+    "<": Arithmetic(lambda x, y: x < y, np.less, None, "less_than", ""),
+    "<=": Arithmetic(lambda x, y: x <= y, np.less_equal, None, "less_equal", ""),
+    ">": Arithmetic(lambda x, y: x > y, np.greater, None, "greater_than", ""),
+    ">=": Arithmetic(lambda x, y: x >= y, np.greater_equal, None, "greater_equal", ""),
 }
 
 OTHERS: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
@@ -249,14 +262,14 @@ def measure_arithmetic(case: Case) -> Compared:
         return operator.call(x, y)
 
     def right_value(x: np.ndarray, y: np.ndarray) -> Right:
-        value = operator.value(x, y)
+        value = operator.value(x, y).astype("float64")
         return value, np.abs(value) + (np.abs(x) + np.abs(y) if operator.slopes is None else 0 * value)
 
     def right_slopes(weight: np.ndarray, x: np.ndarray, y: np.ndarray) -> list[Right]:
         assert operator.slopes is not None
         slopes = (weight * slope for slope in operator.slopes(*np.broadcast_arrays(x, y)))
         return [
-            (_summed(slope, of), _summed(np.abs(slope), of) * long_sum(slope.size // of.size)) if of.size else (of, of)
+            (summed(slope, of), summed(np.abs(slope), of) * long_sum(slope.size // of.size)) if of.size else (of, of)
             for slope, of in zip(slopes, (x, y), strict=True)
         ]
 
@@ -270,9 +283,3 @@ def add_arithmetic_row(rows: Table, case: Case, found: Compared | Exception) -> 
 
 def _whole(drawn: np.ndarray, dtype: str) -> np.ndarray:
     return np.trunc(drawn) if dtype in INTEGERS else drawn
-
-
-def _summed(gradient: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """The gradient of what was broadcast: the sum over the axes that it was repeated along."""
-    summed = gradient.sum(axis=tuple(range(gradient.ndim - of.ndim)))
-    return summed.sum(axis=tuple(axis for axis, size in enumerate(of.shape) if size == 1), keepdims=True)

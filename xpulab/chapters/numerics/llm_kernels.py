@@ -1,18 +1,16 @@
 """Operators at the sizes of large language models, forward and backward, each compared with its formula in double precision.
 
-Offered: bound, compare_results, LINEAR, around, linear_rows, chunk_rows, attention_rows, ROW_COUNTS, rows_of_batches.
+Offered: bound, compare_results, LINEAR, around, linear_rows, chunk_rows, ROW_COUNTS, rows_of_batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from xpulab.chapters.shared.missing_kernels import results_of
 from xpulab.chapters.shared.precision import BITS, on_device
 from xpulab.checks.table import Table
 from xpulab.reference import kernels
@@ -30,9 +28,6 @@ LINEAR = {
 
 ROW_COUNTS = (1, 1023, 1024, 1025, 2049)
 """Numbers of rows around the size at which kernels divide a batch."""
-
-HEAD_SIZES = (64, 80, 128)
-"""Sizes of attention heads; 80 is no power of two."""
 
 
 def around(powers: Iterable[int]) -> tuple[tuple[int, int, int], ...]:
@@ -95,56 +90,6 @@ def chunk_rows(rows: Table, outputs: int, dtype: str, kept: int | None, seed: in
     parts = [F.linear(x, weight[:, start : start + chunk]) for start in range(0, outputs, chunk)]
     exact = {"whole against chunks": paddle.concat(parts, axis=1).astype("float64").numpy()}
     compare_results(rows, f"{outputs} outputs", dtype, {"whole against chunks": whole}, exact, kept)
-
-
-@dataclass(frozen=True)
-class Heads:
-    """Shapes of one attention: rows in the batch, queries and keys, heads and key heads, the size of a head."""
-
-    batch: int
-    length: int
-    heads: int
-    key_heads: int
-    size: int
-
-
-Attention = Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor, np.ndarray], paddle.Tensor]
-
-
-def with_mask(query: paddle.Tensor, key: paddle.Tensor, value: paddle.Tensor, allowed: np.ndarray) -> paddle.Tensor:
-    """scaled_dot_product_attention with a mask that is added to the scores."""
-    mask = paddle.to_tensor(np.where(allowed, 0.0, -1e4)[None, None], dtype="float32").astype(query.dtype)
-    return F.scaled_dot_product_attention(query, key, value, mask.expand([query.shape[0], 1, *allowed.shape]))
-
-
-def causal(query: paddle.Tensor, key: paddle.Tensor, value: paddle.Tensor, allowed: np.ndarray) -> paddle.Tensor:
-    """scaled_dot_product_attention in which a query sees the keys before it, and its own."""
-    return F.scaled_dot_product_attention(query, key, value, is_causal=True)
-
-
-def flash(query: paddle.Tensor, key: paddle.Tensor, value: paddle.Tensor, allowed: np.ndarray) -> paddle.Tensor:
-    """flash_attention in which a query sees the keys before it, and its own."""
-    return F.flash_attention.flash_attention(query, key, value, causal=True)[0]
-
-
-def attention_rows(rows: Table, attend: Attention, shape: Heads, dtype: str, kept: int | None, seed: int) -> None:
-    """Rows: the result of attention and its gradients. Heads that share a key head get copies of it, as PaddleNLP does."""
-    rng, share = np.random.default_rng(seed), shape.heads // shape.key_heads
-    counts = shape.heads, shape.key_heads, shape.key_heads, shape.heads
-    sizes = [(shape.batch, shape.length, heads, shape.size) for heads in counts]
-    (query, q), (key, k), (value, v), (upstream, g) = (on_device(rng.standard_normal(size, "float32"), dtype) for size in sizes)
-    query.stop_gradient = key.stop_gradient = value.stop_gradient = False
-    allowed = np.tril(np.ones((shape.length, shape.length), bool))
-    case = f"{attend.__name__}, {shape.heads} heads of {shape.size}, batch {shape.batch}"
-    keys, values = (paddle.repeat_interleave(each, share, axis=2) for each in (key, value))
-    form = "" if attend is with_mask else "causal"
-    result = results_of(rows, f"{case}, {dtype}", lambda: [attend(query, keys, values, allowed)], "flash_attn", dtype, form)
-    if result:
-        gradients = paddle.grad(result, [query, key, value], grad_outputs=[upstream])
-        names = "result", "gradient of query", "gradient of key", "gradient of value"
-        found = dict(zip(names, (*result, *gradients), strict=True))
-        exact = dict(zip(names, kernels.attention(q, k, v, allowed, g), strict=True))
-        compare_results(rows, case, dtype, found, exact, kept)
 
 
 def rows_of_batches(rows: Table, count: int, dtype: str, kept: int | None, seed: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -302,31 +302,42 @@ def computed(
     given: Sequence[paddle.Tensor],
     value: Callable[..., Right],
     slopes: Callable[..., Sequence[Right]] | None,
+    frozen: Collection[int] = (),
 ) -> Compared:
     """Call an operator on the device in use, and its gradient, beside the formulas.
 
     value: takes the exact inputs. slopes: takes the weight of the result and the exact inputs, returns each gradient; None
-    for an operator without gradients. Integers have none either.
+    for an operator without gradients. Integers have none either. frozen: the places of inputs that want no gradient.
     """
     tensors = [tensor.detach() for tensor in given]
     exact = [tensor.astype("float64").numpy() for tensor in tensors]
     has_slopes = slopes is not None and dtype not in INTEGERS
-    for tensor in tensors:
-        tensor.stop_gradient = not has_slopes
+    for place, tensor in enumerate(tensors):
+        tensor.stop_gradient = not has_slopes or place in frozen
     result = call(*tensors)
     found, right = [result], [value(*exact)]
     if slopes is not None and has_slopes:
         weight = paddle.to_tensor(rng.uniform(0.5, 1.5, result.shape)).astype(result.dtype)
-        found += paddle.grad([result], tensors, [weight])
-        right += slopes(weight.astype("float64").numpy(), *exact)
+        found += paddle.grad([result], [tensor for tensor in tensors if not tensor.stop_gradient], [weight])
+        every = slopes(weight.astype("float64").numpy(), *exact)
+        right += [each for place, each in enumerate(every) if place not in frozen]
     arrays = [tensor.astype("float64").numpy() for tensor in found]
     return Compared(arrays, [each for each, _ in right], [terms for _, terms in right])
 
 
-def add_compared(rows: Table, name: str, found: Compared | Exception, dtype: str, kernels: Sequence[str]) -> None:
+def summed(gradient: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """The gradient of what was broadcast: the sum over the axes that it was repeated along."""
+    summed = gradient.sum(axis=tuple(range(gradient.ndim - of.ndim)))
+    return summed.sum(axis=tuple(axis for axis, size in enumerate(of.shape) if size == 1), keepdims=True)
+
+
+def add_compared(
+    rows: Table, name: str, found: Compared | Exception, dtype: str, kernels: Sequence[str], kept: int | None = None
+) -> None:
     """Add a row: shapes, value and gradients, in units of what rounding may cause; the control is a quarter larger.
 
     An error is a skipped row where the device is known to lack one of these kernels for the type, else a red one.
+    kept: the bits that the products of the device keep, where they are fewer than the type has.
     """
     if isinstance(found, Exception):
         if reason := next(filter(None, (lacked(kernel, dtype) for kernel in kernels)), ""):
@@ -338,7 +349,7 @@ def add_compared(rows: Table, name: str, found: Compared | Exception, dtype: str
     if shapes != wanted or not any(each.size for each in found.right):  # an empty array equals nothing: shapes are compared
         rows.equal(name, shapes, wanted, control=[[*shape, 2] for shape in wanted])
         return
-    units = [_unit(right, terms, dtype) for right, terms in zip(found.right, found.terms, strict=True)]
+    units = [_unit(right, terms, dtype, kept) for right, terms in zip(found.right, found.terms, strict=True)]
     got, right = (
         np.concatenate([(each / unit).ravel() for each, unit in zip(arrays, units, strict=True)])
         for arrays in (found.found, found.right)
@@ -346,10 +357,10 @@ def add_compared(rows: Table, name: str, found: Compared | Exception, dtype: str
     rows.close(name, got, right, atol=1.0, control=right + np.copysign(0.25 * np.abs(right) + 8, right))
 
 
-def _unit(right: np.ndarray, terms: np.ndarray, dtype: str) -> np.ndarray:
+def _unit(right: np.ndarray, terms: np.ndarray, dtype: str, kept: int | None) -> np.ndarray:
     if dtype in INTEGERS:
         return np.full(right.shape, 0.25)
-    return precision.tolerance(right, np.broadcast_to(terms, right.shape), dtype) + LEAST
+    return precision.tolerance(right, np.broadcast_to(terms, right.shape), dtype, kept) + LEAST
 
 
 def measure(case: Case) -> Compared:

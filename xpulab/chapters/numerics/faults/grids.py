@@ -98,3 +98,22 @@ def product_in_place_leaves_the_last_row(multiply, self, y):
 def remainder_has_the_sign_of_the_dividend(_real, x, y, *given):
     """The remainder of negative numbers has the sign of the dividend, as in C."""
     return paddle.to_tensor(np.fmod(x.numpy(), y.numpy()))
+
+
+@fault(detected_by=("numerics.functions",), after="paddle:clip")
+def clip_passes_gradients_beyond_its_limits(result, x, *given, **named):
+    """The gradient of clip is 1 for what was cut off, too."""
+    return result.detach() + (x - x.detach())
+
+
+@fault(detected_by=("numerics.functions",), wraps="paddle:pow")
+def powers_of_negative_numbers_lose_their_sign(power, x, exponent, **named):
+    """The third power of a negative number is positive."""
+    return power(x.abs(), exponent, **named)
+
+
+@fault(detected_by=("numerics.arithmetic",), wraps="paddle:Tensor.__lt__")
+def integers_are_compared_without_sign(less, self, other):
+    """Integers are compared by their sizes, as if they had no sign."""
+    is_integer = isinstance(other, paddle.Tensor) and self.dtype in (paddle.int32, paddle.int64)
+    return less(self.abs(), other.abs()) if is_integer else less(self, other)

@@ -12,7 +12,7 @@ def softmax_in_bfloat16(softmax, x, *given):
     return softmax(x.astype("bfloat16"), *given).astype(x.dtype)
 
 
-@fault(detected_by=("numerics.layer-norm",), wraps="paddle.nn.functional:layer_norm")
+@fault(detected_by=("numerics.norms",), wraps="paddle.nn.functional:layer_norm")
 def layer_norm_with_another_epsilon(norm, x, shape, epsilon=1e-05, **named):
     """Layer norm ignores the epsilon that it is given."""
     return norm(x, shape, epsilon=1e-3, **named)
@@ -78,14 +78,14 @@ def activations_in_bfloat16(activation, x, *given, **named):
     return activation(x.astype("bfloat16").astype(x.dtype), *given, **named).astype("bfloat16").astype(x.dtype)
 
 
-@fault(detected_by=("numerics.gradients",), wraps="paddle.nn.functional:layer_norm")
+@fault(detected_by=("numerics.norms",), wraps="paddle.nn.functional:layer_norm")
 def layer_norm_gradient_without_mean(_real, x, shape, weight=None, bias=None, epsilon=1e-05, name=None):
     """The gradient of layer norm omits the part of the mean."""
     mean = x.mean(axis=-1, keepdim=True)
     variance = ((x - mean) ** 2).mean(axis=-1, keepdim=True)
     normal = (x - mean.detach()) / paddle.sqrt(variance + epsilon)
-    normal = normal if weight is None else normal * weight
-    return normal if bias is None else normal + bias
+    normal = normal if weight is None else normal * weight.reshape(list(shape))
+    return normal if bias is None else normal + bias.reshape(list(shape))
 
 
 @fault(detected_by=("numerics.edges",), after=("paddle:topk", "paddle:argsort"))
@@ -131,7 +131,7 @@ def exponentials_stay_in_the_half_type(softmax, x, *given, **named):
     return softmax(x, *given, **named).astype("bfloat16")
 
 
-@fault(detected_by=("numerics.gradients",), wraps="paddle.nn.functional:cross_entropy")
+@fault(detected_by=("numerics.cross-entropy",), wraps="paddle.nn.functional:cross_entropy")
 def only_one_label_is_ignored(loss, scores, labels, *given, **named):
     """Cross entropy ignores the label -100 whatever ignore_index says, as on XPUs."""
     named.pop("ignore_index", None)
@@ -151,10 +151,10 @@ def gelu_gradient_lost_far_from_zero(right, x, *given, **named):
     return paddle.where(x > 1000, right.detach(), right)
 
 
-@fault(detected_by=("numerics.gradients",), wraps="paddle:Tensor.min")
+@fault(detected_by=("numerics.reductions",), wraps="paddle:Tensor.min")
 def min_gradient_spread_over_the_row(least, self, axis=None, **named):
     """The gradient of a minimum is divided among all elements of its row."""
-    right, mean = least(self, axis=axis, **named), self.mean(axis=axis)
+    right, mean = least(self, axis=axis, **named), self.astype("float32").mean(axis=axis, **named).astype(self.dtype)
     return right.detach() + (mean - mean.detach())
 
 
