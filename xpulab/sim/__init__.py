@@ -76,6 +76,18 @@ class Counters:
     collectives: dict[str, int]
 
 
+@dataclass(frozen=True)
+class HalfKernels:
+    """The kernels for half types that this plug-in gives the CPU, each as (name, type), for example ("matmul", "bfloat16").
+
+    added: how often each was called in this process.
+    skipped: why they were not added: this wheel has no such float32 kernel, or one with other arguments.
+    """
+
+    added: dict[tuple[str, str], int]
+    skipped: dict[tuple[str, str], str]
+
+
 def load(cards: int = 1, memory_bytes: int | None = None) -> None:
     """Add simulated cards to this process, before or after it imports paddle. Builds the plug-in if needed.
 
@@ -141,6 +153,19 @@ def counters(card: int = 0) -> Counters:
     return Counters(**values, collectives=collectives)
 
 
+def half_kernels() -> HalfKernels:
+    """The kernels for half types of this process. Raises InputError if it has no simulated cards."""
+    _require_card(0)
+    added, skipped = {}, {}
+    for line in _library().xpulab_sim_half_kernels().decode().splitlines():
+        name, dtype, outcome, *rest = line.split(" ", 3)
+        if outcome == "added":
+            added[name, dtype] = int(rest[0])
+        else:
+            skipped[name, dtype] = rest[0]
+    return HalfKernels(added, skipped)
+
+
 def set_faults(text: str) -> None:
     """Replace all faults of this process and restart their counts; "" removes all faults.
 
@@ -182,4 +207,5 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(Path(os.environ["CUSTOM_DEVICE_ROOT"]) / LIBRARY))
     library.xpulab_sim_counter.restype = ctypes.c_ulonglong
     library.xpulab_sim_last_error.restype = ctypes.c_char_p
+    library.xpulab_sim_half_kernels.restype = ctypes.c_char_p
     return library

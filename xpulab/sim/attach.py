@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from xpulab.errors import InputError
 
@@ -64,7 +65,7 @@ def attach(library: Path) -> None:
     _use_custom_functions(paddle)
 
 
-def _use_custom_functions(paddle: object) -> None:
+def _use_custom_functions(paddle: Any) -> None:
     """Give paddle.device the functions that it would have if the device had existed at import."""
     import paddle.device.custom_device as custom
 
@@ -76,6 +77,9 @@ def _use_custom_functions(paddle: object) -> None:
             setattr(device, target, function)
             original[target] = function
     original["current_device_is_cpu"] = device.current_device_is_cpu = 0
+    # auto_cast and decorate look for the device in a list of names, unless it is asked. A process that loads the plug-in while
+    # it imports paddle gets this from plugin/wheel.cc.
+    sys.modules["paddle.amp.auto_cast"]._is_custom_device_bfloat16_supported = paddle.amp.is_bfloat16_supported  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -35,6 +35,7 @@ C_Status set_device(const C_Device device) {
   if (is_forked()) return C_SUCCESS;  // Paddle calls it from destructors when a child ends
   return guarded([&] {
     current_card = card_number(device->id).number;  // also for a lost card: Paddle calls this from destructors
+    let_auto_cast_ask();
   });
 }
 
@@ -72,6 +73,11 @@ C_Status one(const C_Device, size_t* value) {
   return C_SUCCESS;
 }
 
+C_Status yes(const C_Device, bool* supported) {
+  *supported = true;
+  return C_SUCCESS;
+}
+
 C_Status no(const C_Device, bool* supported) {
   *supported = false;
   return C_SUCCESS;
@@ -93,8 +99,8 @@ void add_devices(C_DeviceInterface* interface) {
   interface->get_multi_process = one;
   interface->get_max_threads_per_mp = one;
   interface->get_max_threads_per_block = one;
-  interface->is_float16_supported = no;  // the CPU computes for the card, and lacks most of these kernels
-  interface->is_bfloat16_supported = no;
+  interface->is_float16_supported = yes;  // with the kernels of half.h
+  interface->is_bfloat16_supported = yes;
   interface->is_dnn_supported = no;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -177,6 +178,10 @@ void Assign(const Context& context, const phi::DenseTensor& input, phi::DenseTen
   launch(context, "assign", to, bytes, bytes, [=] { std::memmove(to, from, bytes); });
 }
 
+// The type in which numbers of type T are added up: a sum of half types is a float32 sum that is rounded once.
+template <typename T>
+using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
 // Without it Paddle would leave the gradient on the CPU (seen with 3.3.1).
 template <typename T, typename Context>
 void EmbeddingGrad(const Context& context, const phi::DenseTensor& ids, const phi::DenseTensor& weight,
@@ -191,12 +196,15 @@ void EmbeddingGrad(const Context& context, const phi::DenseTensor& ids, const ph
   // pipeline schedules only wait for the last message of a batch (seen with VPP on four ranks).
   guarded([&] { drain(card_number(card_of(reinterpret_cast<C_Stream>(context.stream())))); });
   launch(context, "embedding_grad", to, all * sizeof(T), all * sizeof(T), [=] {
-    std::fill_n(to, all, T(0));
+    std::vector<Sum<T>> sums(all, Sum<T>(0));
     for (int64_t each = 0; each < count; ++each) {
       const int64_t row = wide ? static_cast<const int64_t*>(picked)[each] : static_cast<const int32_t*>(picked)[each];
       if (row < 0 || row >= rows || row == padding_idx) continue;
-      for (int64_t column = 0; column < width; ++column) to[row * width + column] += from[each * width + column];
+      for (int64_t column = 0; column < width; ++column) {
+        sums[row * width + column] += static_cast<Sum<T>>(from[each * width + column]);
+      }
     }
+    for (int64_t each = 0; each < all; ++each) to[each] = static_cast<T>(sums[each]);
   });
 }
 

@@ -1,6 +1,7 @@
 // Where Paddle enters the plug-in.
 #include <cstring>
 
+#include "half_lists.h"
 #include "interface.h"
 #include "reshard.h"
 
@@ -17,4 +18,8 @@ extern "C" void InitPlugin(CustomRuntimeParams* params) {
   sim::add_copies(interface);
   sim::add_collectives(interface);
   sim::add_reshard();
+  sim::half::add_pointwise();
+  sim::half::add_arrays();
+  sim::half::add_training();
+  sim::half::add_optimizers();
 }

@@ -5,6 +5,7 @@
 #include "error.h"
 #include "events.h"
 #include "faults.h"
+#include "half_lists.h"
 #include "limits.h"
 
 extern "C" {
@@ -25,6 +26,20 @@ unsigned long long xpulab_sim_counter(int card, int counter) {
 const char* xpulab_sim_last_error() {
   static thread_local std::string shown;
   shown = sim::last_error();
+  return shown.c_str();
+}
+
+// As half::report.
+const char* xpulab_sim_half_kernels() {
+  static thread_local std::string shown;
+  shown = sim::half::report();
+  return shown.c_str();
+}
+
+// As half::why_not_of_one_tensor.
+const char* xpulab_sim_why_no_half_kernel(const char* name) {
+  static thread_local std::string shown;
+  shown = sim::half::why_not_of_one_tensor(name);
   return shown.c_str();
 }
 

@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -67,6 +68,29 @@ bool is_in_paddle(const void* address) {
   return dladdr(address, &info) != 0 && info.dli_fname != nullptr && std::strstr(info.dli_fname, "paddle/") != nullptr;
 }
 
+// A function of the Python that runs this process; nullptr where there is none.
+template <typename Function>
+Function* of_python(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+std::atomic<bool> asks = false;
+
+// See let_auto_cast_ask. Needs Python's lock; does nothing while paddle.amp is not imported.
+void replace_list_of_auto_cast() {
+  using Object = void*;
+  const auto modules = of_python<Object()>("PyImport_GetModuleDict");
+  const auto item = of_python<Object(Object, const char*)>("PyDict_GetItemString");
+  const auto has = of_python<int(Object, const char*)>("PyObject_HasAttrString");
+  const auto get = of_python<Object(Object, const char*)>("PyObject_GetAttrString");
+  const auto set = of_python<int(Object, const char*, Object)>("PyObject_SetAttrString");
+  if (!modules || !item || !has || !get || !set) return;
+  constexpr const char *kLooks = "_is_custom_device_bfloat16_supported", *kAsks = "is_bfloat16_supported";
+  const Object amp = item(modules(), "paddle.amp"), auto_cast = item(modules(), "paddle.amp.auto_cast");
+  if (amp == nullptr || auto_cast == nullptr || !has(amp, kAsks) || !has(auto_cast, kLooks)) return;
+  asks = set(auto_cast, kLooks, get(amp, kAsks)) == 0;
+}
+
 }  // namespace
 
 void cache_stream_wrappers() {
@@ -85,6 +109,19 @@ void share_random_state(int cards) {
     const auto& state = phi::DefaultCustomDeviceGenerator(phi::CustomPlace("sim", card));
     const_cast<std::shared_ptr<phi::Generator>&>(state) = phi::DefaultCPUGenerator();
   }
+}
+
+void let_auto_cast_ask() {
+  static std::atomic<bool> is_queued = false;
+  if (asks || is_queued.exchange(true)) return;
+  // Python calls it soon on its main thread, which then holds Python's lock; here it may be another one's.
+  const auto add_pending_call = of_python<int(int (*)(void*), void*)>("Py_AddPendingCall");
+  const auto call = [](void*) {
+    is_queued = false;
+    replace_list_of_auto_cast();
+    return 0;
+  };
+  if (add_pending_call == nullptr || add_pending_call(call, nullptr) != 0) is_queued = false;
 }
 
 void throw_to_python(const std::string& message) {

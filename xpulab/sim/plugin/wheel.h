@@ -14,4 +14,9 @@ void cache_stream_wrappers();
 // the state of a card then has an effect.
 void share_random_state(int cards);
 
+// Lets auto_cast and decorate use bfloat16 on simulated cards. Paddle (3.3.1, paddle/amp/auto_cast.py) has a list of the names
+// of custom devices that may; this replaces the function that looks there by paddle.amp.is_bfloat16_supported, which asks the
+// plug-in. It does nothing before paddle.amp is imported: call it again until the first tensor is on a card.
+void let_auto_cast_ask();
+
 }  // namespace sim
