@@ -12,6 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xpulab import sim
+from xpulab.devices import SIMULATED
 from xpulab.errors import InputError
 from xpulab.operators import kernel_table
 from xpulab.operators.kernel_table import CARD, CPU, ERROR, MAYBE, UNKNOWN, KernelTable
@@ -43,6 +45,9 @@ def kernels_here(launches: Sequence[Launch], device: str) -> dict[str, Any]:
         raise RuntimeError(f"Paddle {paddle.__version__} logged no choice of a kernel in this step: its log has other words")
     is_xpu = hasattr(core, "get_xpu_device_op_list")
     on_cpu = kernel_log.cpu_types()
+    if device == SIMULATED:  # its kernels of half types stand among those of the CPU
+        for name, dtype in sim.half_kernels().added:
+            on_cpu[name] = [each for each in on_cpu.get(name, []) if each != dtype]
     return {
         "device": device,
         "paddle": paddle.__version__,
