@@ -23,9 +23,9 @@ GROWTH = {"loss": 128.0, "grad_norm": 256.0, "weights": 64.0}
 """The model: units of rounding for each step, relative to the largest value so far, three times what was measured between
 transformers and PaddleNLP on SmolLM2-135M, 20 steps of LoRA on a CPU: 42, 83 and 20 (data/alignment). Of the tiny trainings
 above no difference was larger than 18, 28 and 0.5."""
-HALF_GROWTH = 0.5
-"""The same for products of half types, whose errors mostly cancel: 0.09, 0.16 and 0.0002 between tiny trainings; not measured
-on a large model."""
+HALF_GROWTH = {"loss": 8.0, "grad_norm": 8.0, "weights": 0.25}
+"""The same for products of half types, from how far bfloat16 and float32 were apart on SmolLM2-135M: 4.4, 4.7 and 0.05 units of
+bfloat16 a step, and 1.4 times that for two trainings that both round. Between tiny trainings it was 0.09, 0.16 and 0.0002."""
 RATE_TOLERANCE = 1e-6
 """Of a learning rate, relative: schedules are computed in other orders, and one is not a result of the training."""
 
@@ -83,15 +83,15 @@ def measured(
 
 def model(a: TrainingLog, numbers: Sequence[int], quantities: Sequence[str], dtype: str) -> Band:
     """A stated growth: in proportion to the largest value so far and to the number of steps since the first one compared."""
-    unit, is_half = ROUNDING[dtype], dtype in ("float16", "bfloat16")
+    unit, growths = ROUNDING[dtype], HALF_GROWTH if dtype in ("float16", "bfloat16") else GROWTH
     widths: dict[str, list[float]] = {}
     for name in quantities:
         largest, widths[name] = 0.0, []
-        growth = 0.0 if name == "learning_rate" else HALF_GROWTH if is_half else GROWTH[name]
+        growth = growths.get(name, 0.0)
         for count, value in enumerate((a.steps[number].values[name] for number in numbers), start=1):
             largest = max(largest, abs(value)) if math.isfinite(value) else largest
             widths[name].append(max(_least(name, value, dtype), growth * unit * count * largest))
-    each = f"{HALF_GROWTH:g}" if is_half else ", ".join(f"{growth:g} ({name})" for name, growth in GROWTH.items())
+    each = ", ".join(f"{growth:g} ({name})" for name, growth in growths.items())
     text = f"a model, not measured: {each} x {unit:.1e} of the largest value, a step ({dtype}); --noise FILE measures it"
     return Band("model", text, widths)
 
