@@ -17,6 +17,7 @@ SIZES = re.compile(r"\\[bB]igg?[lr]?(?![A-Za-z])")
 """Sizes of parentheses, which docutils does not know and MathML chooses by itself."""
 
 project = "xpulab"
+author = "the contributors of xpulab"
 html_title = "xpulab"
 extensions = ["myst_nb"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
+from xpulab.checks.rows import reasons_of
 from xpulab.devices import JUDGED, SIMULATED
 from xpulab.records.format import format_measured
 from xpulab.records.record import RED, Record, RunContext
@@ -69,8 +70,8 @@ def _where(context: RunContext | None) -> list[str]:
 
 def _own_row(record: Record) -> str:
     """What was measured and expected; a reason stands in their place where there is none of both, and below them otherwise."""
-    names = _outcome_cell(record) + _cell(html.escape(record.name))
-    reason = _cell(html.escape(record.reason or ""), columns=2)
+    names = _outcome_and_name(record)
+    reason = _cell(_reason(record), columns=2)
     values = "".join(_cell(html.escape(text)) for text in (format_measured(record), record.expected))
     if record.reason and not (format_measured(record) or record.expected):
         return _row(names + reason)
@@ -78,11 +79,19 @@ def _own_row(record: Record) -> str:
 
 
 def _defect_row(record: Record) -> str:
-    return _row(_outcome_cell(record) + _cell(html.escape(record.name)) + _cell(html.escape(record.reason or "")))
+    return _row(_outcome_and_name(record) + _cell(_reason(record)))
 
 
-def _outcome_cell(record: Record) -> str:
-    return f'<td style="{_LEFT};white-space:nowrap">{badge(record.outcome)}</td>'
+def _outcome_and_name(record: Record) -> str:
+    """Two cells that do not break in the middle of a word."""
+    outcome = f'<td style="{_LEFT};white-space:nowrap">{badge(record.outcome)}</td>'
+    return outcome + f'<td style="{_LEFT}">{html.escape(record.name)}</td>'
+
+
+def _reason(record: Record) -> str:
+    """The reasons of the rows that need one, a line each; of a check without rows its own."""
+    reasons = reasons_of([row for row in record.rows if row.outcome not in ("passed", "skipped")])
+    return "<br>".join(map(html.escape, reasons or [record.reason or ""]))
 
 
 def _cell(content: str, columns: int = 1) -> str:

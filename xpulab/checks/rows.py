@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,9 @@ from xpulab.checks.digest import digest_of
 from xpulab.checks.ledger import ledger
 from xpulab.records.known_issues import KnownIssue, known_issue
 from xpulab.records.record import Row
+
+NAMED = 3
+"""So many cases with one reason are named; of more, the first and their number."""
 
 Comparison = Callable[[Any], Finding]
 """Takes a value, returns the finding about it."""
@@ -76,3 +79,15 @@ def known_or_fixed(row: Row, issue: KnownIssue | None) -> Row:
         return replace(row, outcome="known", reason=reason)
     reason = f"listed as {issue.id} in data/known_issues.yaml, but it passes: remove it from the list"
     return replace(row, outcome="fixed", reason=reason)
+
+
+def reasons_of(rows: Sequence[Row]) -> list[str]:
+    """The reasons of rows, each once, after the cases that have it."""
+    cases: dict[str | None, list[str]] = {}
+    for row in rows:
+        cases.setdefault(row.reason, []).append(row.case)
+    return [f"{_format_cases(names)}: {reason}" for reason, names in cases.items()]
+
+
+def _format_cases(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) <= NAMED else f"{names[0]} and {len(names) - 1} more"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from xpulab.checks import compare
-from xpulab.checks.rows import Comparison, close_to, evaluate, value_of, with_known_issue
+from xpulab.checks.rows import Comparison, close_to, evaluate, reasons_of, value_of, with_known_issue
 from xpulab.records.record import Record, Row, worst
-
-NAMED = 3
-"""So many cases with one reason are named; of more, the first and their number."""
 
 
 class Table:
@@ -62,11 +58,11 @@ class Table:
             return Record(name, "failed", means, seconds=seconds, reason="the table has no row: nothing was compared")
         outcome = worst(row.outcome for row in rows)
         notable = [row for row in rows if row.outcome not in ("passed", "skipped")]
-        reason = format_reasons(notable) or None
+        reason = "; ".join(reasons_of(notable)) or None
         passed = sum(row.outcome == "passed" for row in rows)
         compared = sum(row.outcome != "skipped" for row in rows)
         if not compared:
-            reason = format_reasons(rows)
+            reason = "; ".join(reasons_of(rows))
             return Record(name, "skipped", reason, seconds=seconds, reason=reason)
         rejected = sum(row.control == "rejected" for row in rows)
         control = "rejected" if rejected == compared else f"rejected in {rejected} of {compared}"
@@ -84,17 +80,3 @@ class Table:
         if any(row.case == earlier.case for earlier in self._rows):
             raise ValueError(f"table {self._name!r} has a row {row.case!r} already")
         self._rows.append(row)
-
-
-def format_reasons(rows: Sequence[Row]) -> str:
-    """The reasons of rows, each once, after the cases that have it."""
-    cases: dict[str | None, list[str]] = {}
-    for row in rows:
-        cases.setdefault(row.reason, []).append(row.case)
-    return "; ".join(f"{_format_cases(names)}: {reason}" for reason, names in cases.items())
-
-
-def _format_cases(names: Sequence[str]) -> str:
-    if len(names) > NAMED:
-        return f"{names[0]} and {len(names) - 1} more"
-    return " and ".join(names)
