@@ -1,67 +1,63 @@
 """What each rank of a mesh holds of a tensor under a list of placements, computed with numpy.
 
-A mesh is given by its shape, (4,) or (2, 2): its ranks are counted row by row. A placement is "R" (Replicate), "S0" or "S1"
-(Shard of that dimension) or "P" (Partial), one for each axis of the mesh.
+A mesh is an array of ranks, one axis of the array for each axis of the mesh. A placement is "R" (Replicate), "S0", "S1" or "S2"
+(Shard of that dimension) or "P" with how summands are joined, "Psum", "Pmax", "Pmin", "Pavg" or "Pprod" (Partial).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 Shape = tuple[int, ...]
 Kinds = Sequence[str]
-Pair = tuple[Shape, tuple[str, ...], tuple[str, ...]]
-"""A reshard: the shape of the mesh, the placements before, the placements after."""
+
+JOINED: dict[str, Callable[..., np.ndarray]] = {
+    "Psum": np.sum,
+    "Pmax": np.max,
+    "Pmin": np.min,
+    "Pavg": np.mean,
+    "Pprod": np.prod,
+}
+"""By placement how the summands of ranks become the tensor."""
 
 
 def ranks_of(shape: Shape) -> np.ndarray:
-    """The ranks of a mesh, in its shape."""
+    """The ranks of a mesh of this shape, counted row by row."""
     return np.arange(np.prod(shape)).reshape(shape)
 
 
-def block(x: np.ndarray, shape: Shape, kinds: Kinds, rank: int) -> np.ndarray:
-    """What a rank of a mesh holds of x, with partial summands added up."""
-    position = np.argwhere(ranks_of(shape) == rank)[0]
+def block(x: np.ndarray, mesh: np.ndarray, kinds: Kinds, rank: int) -> np.ndarray:
+    """What a rank of a mesh holds of x, with summands joined. The last parts may be smaller than the others, or empty."""
+    position = np.argwhere(mesh == rank)[0]
     for axis, kind in enumerate(kinds):
         if kind[0] == "S":
             dimension = int(kind[1])
-            size = -(-x.shape[dimension] // shape[axis])  # rounded up: the last part may be smaller
+            size = -(-x.shape[dimension] // mesh.shape[axis])  # rounded up: the last part may be smaller
             x = np.take(x, np.arange(x.shape[dimension])[position[axis] * size :][:size], dimension)
     return x
 
 
-def blocks(x: np.ndarray, shape: Shape, kinds: Kinds) -> np.ndarray:
-    """The blocks of all ranks, [ranks, ...]; they must be equally large."""
-    return np.stack([block(x, shape, kinds, rank) for rank in range(int(np.prod(shape)))])
+def joining_ranks(mesh: np.ndarray, kinds: Kinds, rank: int) -> np.ndarray:
+    """The ranks whose summands become the block of this rank: those along its partial axes."""
+    position = np.argwhere(mesh == rank)[0]
+    along = tuple(slice(None) if kind[0] == "P" else place for kind, place in zip(kinds, position, strict=True))
+    return np.asarray(mesh[along]).ravel()
 
 
-def summing_ranks(shape: Shape, kinds: Kinds, rank: int) -> np.ndarray:
-    """The ranks whose summands add up to the block of this rank: those along its partial axes."""
-    position = np.argwhere(ranks_of(shape) == rank)[0]
-    along = tuple(slice(None) if kind == "P" else place for kind, place in zip(kinds, position, strict=True))
-    return ranks_of(shape)[along].ravel()
+def joined(held: Sequence[np.ndarray], mesh: np.ndarray, kinds: Kinds, rank: int) -> np.ndarray:
+    """The block of a rank, from what each rank holds. Summands of one kind, or of kinds that may be joined in any order."""
+    together = np.stack([held[other] for other in joining_ranks(mesh, kinds, rank)])
+    kind = next((kind for kind in kinds if kind[0] == "P"), None)
+    return JOINED[kind](together, axis=0) if kind else together[0]
 
 
-def summand(x: np.ndarray, shape: Shape, kinds: Kinds, rank: int) -> np.ndarray:
-    """What a rank holds: its block, or for a partial axis 1 + rank on all ranks but the first, which holds the difference."""
-    together = summing_ranks(shape, kinds, rank)
-    if rank != together[0]:
-        return np.full_like(block(x, shape, kinds, rank), 1 + rank)
-    return block(x, shape, kinds, rank) - sum(1 + other for other in together[1:])
-
-
-def summed(held: Sequence[np.ndarray], shape: Shape, kinds: Kinds) -> np.ndarray:
-    """The block of each rank, summands added up, [ranks, ...]; held: what each rank holds."""
-    return np.stack([sum(held[other] for other in summing_ranks(shape, kinds, rank)) for rank in range(len(held))])
-
-
-def format_pair(pair: Pair) -> str:
-    """ "2x2 ranks, S0 R to R P"."""
-    shape, source, target = pair
-    return f"{'x'.join(map(str, shape))} ranks, {' '.join(source)} to {' '.join(target)}"
+def summands(mesh: np.ndarray, kinds: Kinds) -> list[tuple[int, ...]]:
+    """By rank which summand it holds: its places along the partial axes."""
+    places = [np.argwhere(mesh == rank)[0] for rank in range(mesh.size)]
+    return [tuple(int(place) for kind, place in zip(kinds, each, strict=True) if kind[0] == "P") for each in places]
 
 
 def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> Mapping[str, Any]:

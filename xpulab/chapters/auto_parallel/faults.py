@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 from unittest import mock
 
-from xpulab.chapters.shared.fault import FILES, calls, dist, fault, paddle, replace_in_file, wrap
+from xpulab.chapters.shared.fault import FILES, calls, dist, fault, np, paddle, replace_in_file, wrap
 
 API = "paddle.distributed.auto_parallel.api"
 
@@ -269,13 +269,247 @@ def one_reshard_not_supported(real, tensor, mesh, placements):
     return real(tensor, mesh, placements)
 
 
-@fault(where="ranks", detected_by=("reshard.uneven",), wraps="paddle.distributed:shard_tensor")
-def uneven_rows_shifted(real, data, mesh, placements, *rest, **kwargs):
-    """The function shard_tensor shifts the rows by one where their number is no multiple of the number of ranks."""
-    cut = [axis for axis, each in enumerate(placements) if each.is_shard(0)]
-    if cut and data.stop_gradient and data.shape[0] % mesh.shape[cut[0]]:
-        data = paddle.roll(data, 1, axis=0)
-    return real(data, mesh, placements, *rest, **kwargs)
+@fault(where="ranks", detected_by=("reshard.uneven", "reshard.values", "reshard.contents"), after="paddle.distributed:reshard")
+def uneven_rows_shifted(result, tensor, mesh, placements):
+    """Reshard shifts the rows by one where a number of rows is odd."""
+    if tensor.shape[0] % 2:
+        local = result._local_value()
+        return dist.auto_parallel.api.dtensor_from_local(paddle.roll(local, 1, axis=0), mesh, placements)
+
+
+@fault(where="ranks", detected_by=("reshard.values",), wraps="paddle.distributed:reshard")
+def ranks_of_a_mesh_taken_in_rising_order(real, tensor, mesh, placements):
+    """Parts go to the ranks of a mesh in rising order, whichever order the mesh has."""
+    whole = all(each.is_replicated() for each in tensor.placements)
+    if not whole or mesh.process_ids == sorted(mesh.process_ids):
+        return real(tensor, mesh, placements)
+    rising = dist.ProcessMesh(np.sort(mesh.process_ids).reshape(mesh.shape), dim_names=mesh.dim_names)
+    api = dist.auto_parallel.api
+    part = real(api.dtensor_from_local(tensor._local_value(), rising, tensor.placements), rising, placements)
+    return api.dtensor_from_local(part._local_value(), mesh, placements)
+
+
+@fault(where="ranks", detected_by=("reshard.values",), wraps="paddle.distributed:reshard")
+def a_dimension_cut_twice_in_the_other_order(real, tensor, mesh, placements):
+    """Where two axes of a mesh cut one dimension, the second axis cuts first."""
+    cut = [each.get_dim() for each in placements[:2] if each.is_shard()]
+    whole = all(each.is_replicated() for each in tensor.placements)
+    if len(mesh.shape) != 2 or len(cut) < 2 or cut[0] != cut[1] or not whole:
+        return real(tensor, mesh, placements)
+    ranks = np.array(mesh.process_ids).reshape(mesh.shape)
+    api, other = dist.auto_parallel.api, dist.ProcessMesh(ranks.T, dim_names=mesh.dim_names)
+    part = real(api.dtensor_from_local(tensor._local_value(), other, tensor.placements), other, placements)
+    return api.dtensor_from_local(part._local_value(), mesh, placements)
+
+
+@fault(where="ranks", detected_by=("reshard.values",), after="paddle.distributed:reshard")
+def third_axis_of_a_mesh_shifted(result, tensor, mesh, placements):
+    """Parts that the third axis of a mesh cuts are shifted by one."""
+    if len(placements) == 3 and placements[2].is_shard():
+        result._local_value().set_value(paddle.roll(result._local_value(), 1))
+
+
+@fault(where="ranks", detected_by=("reshard.values", "reshard.contents"), wraps="paddle.distributed:reshard")
+def summands_are_always_added(real, tensor, mesh, placements):
+    """Reshard adds up what a placement declares as maxima, minima, averages or products."""
+    added = [dist.Partial() if each.is_partial() else each for each in tensor.placements]
+    if added != tensor.placements:
+        tensor = dist.auto_parallel.api.dtensor_from_local(tensor._local_value(), tensor.process_mesh, added)
+    return real(tensor, mesh, placements)
+
+
+@fault(where="ranks", detected_by=("reshard.contents",), wraps="paddle.distributed:reshard")
+def whole_numbers_moved_in_single_precision(real, tensor, mesh, placements):
+    """Reshard of 64-bit integers keeps 24 bits of them."""
+    result = real(tensor, mesh, placements)
+    if tensor.dtype == paddle.int64:
+        result._local_value().set_value(result._local_value().astype("float32").astype("int64"))
+    return result
+
+
+@fault(where="ranks", detected_by=("reshard.contents",), after="paddle.distributed:reshard")
+def nan_becomes_zero_when_gathered(result, tensor, mesh, placements):
+    """Reshard to whole tensors replaces NaN and infinity by finite numbers."""
+    if all(each.is_replicated() for each in placements) and tensor.dtype in (paddle.float32, paddle.float64):
+        result._local_value().set_value(paddle.nan_to_num(result._local_value()))
+
+
+@fault(where="ranks", detected_by=("reshard.contents",), wraps="paddle.distributed:reshard")
+def reshard_changes_its_input(real, tensor, mesh, placements):
+    """Reshard of summands writes their sum over the summand of a rank."""
+    result = real(tensor, mesh, placements)
+    if any(each.is_partial() for each in tensor.placements) and all(each.is_replicated() for each in placements):
+        tensor._local_value().set_value(result._local_value())
+    return result
+
+
+@fault(device="sim", where="ranks", detected_by=("reshard.contents",), wraps="paddle.distributed:reshard")
+def strides_of_a_view_ignored(real, tensor, mesh, placements):
+    """Reshard reads the memory of a transposed view in its own order."""
+    local = tensor._local_value()
+    if not local.is_contiguous():
+        in_memory = local.transpose(list(range(local.ndim))[::-1]).contiguous().reshape(local.shape)
+        tensor = dist.auto_parallel.api.dtensor_from_local(in_memory, tensor.process_mesh, tensor.placements)
+    return real(tensor, mesh, placements)
+
+
+@fault(where="ranks", detected_by=("reshard.contents",), after="paddle.distributed:reshard")
+def gradient_of_a_gathered_tensor_divided(result, tensor, mesh, placements):
+    """The gradient of a reshard from parts to whole tensors is divided by the number of ranks."""
+    if not tensor.stop_gradient and tensor.placements[-1].is_shard() and placements[-1].is_replicated():
+        result.register_hook(lambda gradient: gradient / mesh.shape[-1])
+
+
+@fault(where="ranks", detected_by=("reshard.contents",), after="paddle.distributed:reshard")
+def end_of_a_large_tensor_lost(result, tensor, mesh, placements):
+    """Of more than 1024 numbers reshard loses the last row."""
+    local = result._local_value()
+    if local.size > 1024:
+        local.set_value(paddle.concat([local[:-1], paddle.zeros_like(local[-1:])]))
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.options",), wraps="paddle.nn.clip:_squared_l2_norm")
+def norm_of_own_parts_only(real, gradient):
+    """The global norm for clipping leaves out the parts that other ranks hold."""
+    cut = gradient.is_dist() and any(each.is_shard() for each in gradient.placements)
+    if not cut:
+        return real(gradient)
+    mesh = gradient.process_mesh
+    return dist.auto_parallel.api.dtensor_from_local(real(gradient._local_value()), mesh, [dist.Replicate()] * len(mesh.shape))
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.options",), wraps="paddle.nn:ClipGradByGlobalNorm._dygraph_clip")
+def weights_that_are_not_clipped_are_counted(real, self, params_grads):
+    """The global norm counts gradients that are not to be clipped, and clips them."""
+    for weight, _ in params_grads:
+        weight.need_clip = True
+    return real(self, params_grads)
+
+
+def _start_not_sent(names: str) -> None:
+    wrap(
+        "paddle.distributed.parallel:sync_params_buffers",
+        lambda real, model, *given, **named: None if names == "all" else _without_buffers(real, model, *given, **named),
+    )
+
+
+def _without_buffers(real: Any, model: Any, *given: Any, **named: Any) -> None:
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    real(model, *given, **named)
+    for name, buffer in model.named_buffers():
+        buffer.set_value(kept[name])
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.options",), breaks="paddle.distributed.parallel:sync_params_buffers")
+def weights_of_the_first_rank_not_sent() -> None:
+    """Under DataParallel each rank starts with its own weights and buffers."""
+    _start_not_sent("all")
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.options",), breaks="paddle.distributed.parallel:sync_params_buffers")
+def buffers_of_the_first_rank_not_sent() -> None:
+    """Under DataParallel each rank starts with its own buffers, and the weights of the first."""
+    _start_not_sent("buffers")
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.options",), after="paddle:DataParallel.forward")
+def second_micro_batch_counts_twice(out, self, *given, **named):
+    """Under DataParallel the gradient of a micro-batch is doubled where there is a gradient already."""
+    first = next(weight for weight in self.parameters() if not weight.stop_gradient)
+    if first.grad is not None and float(first.grad.abs().sum()) > 0:
+        out.register_hook(lambda gradient: 2 * gradient)
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.options",), after="paddle.optimizer:AdamW.step")
+def frozen_weights_decay(_result, self):
+    """AdamW decays weights that do not learn."""
+    for weight in self._parameter_list:
+        if weight.stop_gradient:
+            local = weight._local_value() if weight.is_dist() else weight
+            with paddle.no_grad():
+                local.scale_(0.95)
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.options",), wraps="paddle:matmul")
+def tied_weight_learns_from_the_embedding_only(real, x, y, *given, transpose_y=False, **named):
+    """The gradient of a weight that is used a second time, transposed, is lost."""
+    return real(x, y.detach() if transpose_y and y.ndim == 2 else y, *given, transpose_y=transpose_y, **named)
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.options",), wraps="paddle.distributed:shard_tensor")
+def rows_cut_along_the_first_axis(real, data, mesh, placements, *rest, **named):
+    """Rows that the second axis of a mesh cuts are declared as cut by the first one."""
+    result = real(data, mesh, placements, *rest, **named)
+    if data.dtype == paddle.int64 and len(placements) == 2 and placements[1].is_shard():
+        return dist.auto_parallel.api.dtensor_from_local(result._local_value(), mesh, placements[::-1])
+    return result
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.options",), wraps="paddle.optimizer:Momentum.step")
+def velocity_forgotten(real, self):
+    """Momentum forgets its velocity before each step."""
+    for states in self._accumulators.values():
+        for state in states.values():
+            state.set_value(paddle.zeros_like(state))
+    real(self)
+
+
+SAMPLER = "paddle.io:DistributedBatchSampler"
+
+
+@fault(detected_by=("shard-dataloader.samplers",), replaces=f"{SAMPLER}.set_epoch")
+def epoch_of_a_sampler_ignored(_real):
+    """The function set_epoch of DistributedBatchSampler does nothing."""
+    return lambda self, epoch: None
+
+
+@fault(detected_by=("shard-dataloader.samplers",), wraps=f"{SAMPLER}.__iter__")
+def every_epoch_in_one_order(real, self):
+    """A sampler that shuffles does not count its epochs."""
+    epoch = self.epoch
+    batches = list(real(self))
+    self.epoch = epoch
+    return iter(batches)
+
+
+@fault(where="everywhere", detected_by=("shard-dataloader.samplers", "shard-dataloader.rows"), wraps=f"{SAMPLER}.__iter__")
+def last_small_batch_not_dropped(real, self):
+    """DistributedBatchSampler keeps the last, smaller batch although it is to be dropped."""
+    with mock.patch.object(self, "drop_last", False):
+        return iter(list(real(self)))
+
+
+@fault(where="everywhere", detected_by=("shard-dataloader.samplers", "shard-dataloader.rows"), wraps=f"{SAMPLER}.__iter__")
+def filled_up_with_the_last_row(real, self):
+    """Where the ranks do not divide the number of rows, the last rank reads the last row once more, not one of the first."""
+    batches = [list(batch) for batch in real(self)]
+    if batches and self.total_size > len(self.dataset) and self.local_rank == self.nranks - 1:
+        batches[-1][-1] = len(self.dataset) - 1
+    return iter(batches)
+
+
+@fault(detected_by=("shard-dataloader.samplers",), after=f"{SAMPLER}.__len__")
+def number_of_batches_rounded_down(result, self):
+    """The function len() of a sampler leaves out the last, smaller batch."""
+    return self.num_samples // self.batch_size
+
+
+@fault(detected_by=("shard-dataloader.samplers",), wraps="paddle.io:DataLoader.__iter__")
+def batches_of_workers_in_another_order(real, self):
+    """A DataLoader with workers gives the batches in reverse order."""
+    return iter(list(real(self))[::-1]) if self.num_workers else real(self)
+
+
+@fault(detected_by=("shard-dataloader.samplers",), wraps="paddlenlp.utils.batch_sampler:DistributedBatchSampler.set_epoch")
+def consumed_samples_read_again(real, self, epoch=0, consumed_samples=0):
+    """PaddleNLP's sampler begins with the first row when an epoch is resumed."""
+    real(self, epoch, 0)
+
+
+@fault(where="ranks", detected_by=("shard-dataloader.rows",), replaces=f"{API}:ShardDataloader.__iter__")
+def an_epoch_that_was_left_goes_on(_real):
+    """The iterator of shard_dataloader goes on where it was left, instead of with a new epoch."""
+    return lambda self: self
 
 
 @fault(detected_by=("gradient-accumulation.micro-batches",), wraps="paddle:Tensor.backward")

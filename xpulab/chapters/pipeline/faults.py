@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from unittest import mock
 
 from xpulab.chapters.shared.fault import CELLS, dist, fault, paddle, replace_in_cells
 
@@ -151,3 +152,76 @@ def inputs_kept_from_step_to_step(real, self, arg_mbs=None, *given):
     """FThenB keeps the micro-batches of every step, as before Paddle 3.1."""
     self.kept = [*self.__dict__.get("kept", []), arg_mbs]
     return real(self, arg_mbs, *given)
+
+
+@fault(where="ranks", detected_by=("pipeline.options",), replaces=f"{STAGE}._sync_shared_param_grads")
+def gradients_of_shared_weights_not_added(_real):
+    """Each of two stages that share a weight updates it with its own gradient."""
+    return lambda self: None
+
+
+@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}._sync_shared_param")
+def shared_weights_not_broadcast(real, self):
+    """Two stages that share a weight start with their own numbers."""
+    with mock.patch("paddle.distributed.broadcast", lambda *given, **named: None):
+        real(self)
+
+
+@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.get_bwd_send_ops")
+def gradient_stops_at_a_frozen_stage(real, self, *given):
+    """A stage whose weights are frozen sends zeros to the stage before it."""
+    if all(weight.stop_gradient for weight in self.sublayer.parameters()):
+        for chunk, gradients in self.bwd_cache.items():
+            self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
+    return real(self, *given)
+
+
+@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{SCHEDULES}:_PipelineSchedule._update_losses")
+def gradients_of_the_pass_before_lost(real, self, stages, losses):
+    """The gradients of a second step before an update replace those of the first."""
+    for stage in stages if isinstance(stages, list) else [stages]:
+        for weight in stage.sublayer.parameters():
+            if weight.grad is not None:
+                before = self.__dict__.setdefault("before", {}).get(weight.name)
+                now = weight.grad.clone()
+                if before is not None and self.__dict__.get("passes", 0) % 2:
+                    weight.grad.set_value(now - before)
+                self.before[weight.name] = now
+    self.passes = self.__dict__.get("passes", 0) + 1
+    return real(self, stages, losses)
+
+
+@fault(where="ranks", detected_by=("pipeline.options",), wraps="paddle.nn.functional:cross_entropy")
+def ignored_words_are_counted(real, logits, labels, *rest, **named):
+    """The mean of the losses divides by all words, also by those that are ignored."""
+    loss = real(logits, labels, *rest, **named)
+    return loss * (labels >= 0).astype(loss.dtype).mean() if not labels.is_dist() else loss
+
+
+@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.__init__")
+def a_long_stage_loses_a_layer(real, self, layer, *given, **named):
+    """A stage with more than three layers leaves out its second one."""
+    if len(layer) > 3:
+        layer = paddle.nn.Sequential(layer[0], *list(layer)[2:])
+    real(self, layer, *given, **named)
+
+
+@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.backward_one_chunk")
+def later_micro_batches_count_twice(real, self, chunk, loss=None, **named):
+    """From the fifth micro-batch on the gradient is twice as large."""
+    return real(self, chunk, loss=2 * loss if loss is not None and chunk >= 4 else loss, **named)
+
+
+@fault(device="sim", where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.get_bwd_send_ops")
+def gradient_of_a_virtual_stage_lost(real, self, *given):
+    """Under VPP the third stage sends zeros to the second one."""
+    if self.num_stages > 2 and self.stage_index == 2:
+        for chunk, gradients in self.bwd_cache.items():
+            self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
+    return real(self, *given)
+
+
+@fault(where="ranks", detected_by=("pipeline.frozen-stage",), after=f"{SCHEDULES}:_PipelineSchedule._compute_loss")
+def squares_of_the_last_stage_halved(loss, self, output, target):
+    """The last stage takes half of the loss of a batch of numbers."""
+    return loss / 2 if output.ndim == 2 else loss

@@ -1,0 +1,405 @@
+"""dist.reshard as grids: how meshes, placements and contents go together, beside what numpy says that each rank holds.
+
+    of_placements = reshard_cases.placements(here.name)
+    check.grid("reshard.values", of_placements, reshard_cases.on_ranks(here.name), reshard_cases.add_row, ...)
+
+A case has a source and a target. Each rank declares what it holds of the source, and reshards it to the target. Where parts are
+uneven it declares the whole tensor, and reshards it to the source first. Source and target must be what numpy computes, and no
+reshard may change its input. Numbers are whole, and so small that
+each sum and product is exact in its type.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+
+from xpulab import ranks
+from xpulab.checks.compare import first_line
+from xpulab.checks.grid import Case, Grid, Rule
+from xpulab.checks.table import Table
+from xpulab.records.refusals import format_undeclared, refusal
+from xpulab.reference.placement import JOINED, block, joined, summands
+
+RANKS = 4
+
+MESHES = {"4": (4,), "2": (2,), "2x2": (2, 2), "1x4": (1, 4), "2x2x1": (2, 2, 1), "2x1x2": (2, 1, 2), "1x2x2": (1, 2, 2)}
+ORDERS = {"rising": (0, 1, 2, 3), "falling": (3, 2, 1, 0), "crossed": (0, 2, 1, 3)}
+"""By label the shape of a mesh, and its ranks row by row; a mesh of two has the first two of them."""
+
+EVEN, UNEVEN, SHAPES = (8, 4, 4), (7, 7, 7), {"even": (8, 4, 4), "uneven": (7, 7, 7), "one axis": (8,), "large": (64, 16, 8)}
+"""Shapes of the whole tensor. Of seven rows four ranks hold 2, 2, 2 and 1: none is empty, see known issue empty-part."""
+
+REDUCTIONS = {"Psum": "kRedSum", "Pmax": "kRedMax", "Pmin": "kRedMin", "Pavg": "kRedAvg", "Pprod": "kRedProd"}
+TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
+LARGEST = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "int64": 2**53, "int32": 2**31 - 1}
+LARGEST |= {"int8": 127, "uint8": 255}
+"""Whole numbers up to this one are exact in the type, and in float64."""
+
+FLOATS = TYPES[:4]
+NOTHING = ("R", "R")
+Move = tuple[str, str]
+"""Of one axis of the mesh the placements before and after."""
+
+
+@dataclass(frozen=True)
+class Reshard:
+    """One case.
+
+    mesh: the ranks in its shape. source, target: a placement of each axis of the mesh. shape: of the whole tensor.
+    dtype: of TYPES. values: "mixed", "positive", "near the largest" or "nan and infinity".
+    memory: of the tensor that a rank declares: "own", "a transposed view" or "a piece". gradient: whether the gradient is
+    compared, and not the values. seed: of the values.
+    """
+
+    mesh: np.ndarray
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    values: str = "mixed"
+    memory: str = "own"
+    gradient: bool = False
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What it is, in one line."""
+        kinds = f"{' '.join(self.source)} to {' '.join(self.target)}"
+        return f"{self.mesh.tolist()} {kinds}, {self.dtype}{list(self.shape)}, {self.values}, {self.memory}"
+
+
+# ------------------------------------------------------------------------------------------------------------- the grids
+
+
+def placements(device: str) -> Grid:
+    """Every move of two axes of a mesh together, on meshes of one to three axes in any order."""
+    moves = {f"{one} > {other}": (one, other) for one, other in product(("R", "S0", "S1", "P"), repeat=2)}
+    of_first = {"R > S0": moves["R > S0"], **moves}
+    of_third = {label: moves[label] for label in ("R > R", "S0 > R", "R > S1", "S1 > S0", "P > R", "R > P", "S0 > P", "P > P")}
+    return Grid(
+        {
+            "mesh": MESHES,
+            "order": ORDERS,
+            "first": of_first,
+            "second": moves,
+            "third": of_third,
+            "joined": tuple(JOINED),
+            "size": {"even": EVEN, "uneven": UNEVEN},
+        },
+        {
+            "the mesh has no second axis": lambda mesh, second: len(mesh) < 2 and second != NOTHING,
+            "the mesh has no third axis": lambda mesh, third: len(mesh) < 3 and third != NOTHING,
+            "nothing is joined": lambda first, second, third, joined: (
+                joined != "Psum" and "P" not in (first[0], second[0], third[0])
+            ),
+            "only sums are made: contents() has the others": lambda first, second, third, joined: (
+                joined != "Psum" and "P" in (first[1], second[1], third[1])
+            ),
+            "uneven parts are made by reshard, which keeps sums only": lambda joined, size: joined != "Psum" and size == UNEVEN,
+            "uneven parts along two axes end a rank: known issue uneven-on-two-axes": _is_cut_twice,
+            **_lacking(device),
+        },
+    )
+
+
+def _is_cut_twice(mesh: tuple[int, ...], first: Move, second: Move, third: Move, size: tuple[int, ...]) -> bool:
+    moves = [move for move, length in zip((first, second, third), mesh, strict=False) if length > 1]
+    return size == UNEVEN and any(sum(move[place] == cut for move in moves) > 1 for place in (0, 1) for cut in ("S0", "S1"))
+
+
+def _lacking(device: str) -> dict[str, Rule]:
+    """The rules of data/refusals.yaml for moves of up to three axes."""
+    rules: dict[str, Rule] = {}
+    if lacks := refusal(device, "reduce_scatter"):
+        rules[f"a summand becomes a part: {lacks.format_reason()}"] = lambda first, second, third: any(
+            move[0] == "P" and move[1][0] == "S" for move in (first, second, third)
+        )
+    if lacks := refusal(device, "all_to_all"):
+        rules[f"another dimension is cut: {lacks.format_reason()}"] = lambda mesh, first: (
+            len(mesh) == 1 and first in (("S0", "S1"), ("S1", "S0"))
+        )
+    return rules
+
+
+def contents(device: str) -> Grid:
+    """Every placement with every type, shape, kind of numbers and memory, and its gradient."""
+    kinds = ("R", "S0", "S1", "S2", *JOINED)
+    return Grid(
+        {
+            "source": kinds,
+            "target": ("S0", "R", *kinds[2:]),
+            "mesh": {"4": (4,), "2x2": (2, 2)},
+            "dtype": TYPES,
+            "size": SHAPES,
+            "values": ("mixed", "positive", "near the largest", "nan and infinity"),
+            "memory": ("own", "a transposed view", "a piece"),
+            "compared": ("values", "gradient"),
+        },
+        {
+            "one axis has no second one": lambda source, target, size, memory: (
+                len(size) == 1 and (memory == "a transposed view" or bool({source, target} & {"S1", "S2"}))
+            ),
+            "uint8 has no sign": lambda dtype, values: dtype == "uint8" and values == "mixed",
+            "integers have no NaN": lambda dtype, values: dtype not in FLOATS and values == "nan and infinity",
+            "a product is of small numbers": lambda source, values: source == "Pprod" and values == "near the largest",
+            "reshard makes sums only: known issue reshard-makes-sums": lambda source, target: (
+                source[0] == target[0] == "P" and source != "Psum"
+            ),
+            "averages are of floats": lambda source, target, dtype: "Pavg" in (source, target) and dtype not in FLOATS,
+            "chapter 09 has the maximum of NaN": lambda source, target, values: (
+                values == "nan and infinity" and bool({source, target} & {"Pmax", "Pmin"})
+            ),
+            "gradients are of single and double precision, and of sums": lambda source, target, dtype, values, compared: (
+                compared == "gradient"
+                and (dtype not in FLOATS[:2] or values != "mixed" or bool({source, target} & set(list(JOINED)[1:])))
+            ),
+            **_lacking_contents(device),
+        },
+        hollow={"target": [kind for kind in JOINED if kind != "Psum"], "memory": ["a transposed view"]},
+    )
+
+
+def _lacking_contents(device: str) -> dict[str, Rule]:
+    rules: dict[str, Rule] = {}
+    if lacks := refusal(device, "reduce_scatter"):
+        rules[f"a summand becomes a part: {lacks.format_reason()}"] = lambda source, target: (
+            source[0] == "P" and target[0] == "S"
+        )
+    if lacks := refusal(device, "all_to_all"):
+        rules[f"another dimension is cut: {lacks.format_reason()}"] = lambda source, target, mesh: (
+            len(mesh) == 1 and source[0] == target[0] == "S" and source != target
+        )
+    refused = {dtype for dtype in TYPES if refusal(device, "reshard", dtype)}
+    if refused:
+        rules["this type is only declared, see data/refusals.yaml"] = lambda source, target, dtype, size: (
+            dtype in refused and (source != target or size == UNEVEN)
+        )
+    return rules
+
+
+def reshard_of(case: Case) -> Reshard:
+    """What a case of one of the grids stands for."""
+    mesh = np.array(case.by_axis.get("order", ORDERS["rising"]))[: np.prod(case.mesh)].reshape(case.mesh)
+    if "first" in case.by_axis:
+        moves = [case.first, case.second, case.third][: mesh.ndim]
+        source = tuple(case.joined if move[0] == "P" else move[0] for move in moves)
+        target = tuple("Psum" if move[1] == "P" else move[1] for move in moves)
+        return Reshard(mesh, source, target, case.size, seed=case.seed)
+    others = ("R",) * (mesh.ndim - 1)  # the last axis of the mesh changes
+    given = {axis: case.by_axis[axis] for axis in ("dtype", "values", "memory")}
+    return Reshard(
+        mesh,
+        (*others, case.source),
+        (*others, case.target),
+        case.size,
+        gradient=case.compared == "gradient",
+        seed=case.seed,
+        **given,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- what numpy says
+
+
+def declared(one: Reshard) -> list[np.ndarray]:
+    """By rank of the mesh, rising, the whole tensor or the summand that it declares, in float64."""
+    places = summands(_counted(one.mesh), one.source)
+    drawn = {place: _numbers(one, place) for place in set(places)}
+    return [drawn[place] for place in places]
+
+
+def _numbers(one: Reshard, place: tuple[int, ...]) -> np.ndarray:
+    rng, number = np.random.default_rng([one.seed, *place, 5]), sum(place)
+    drawn = rng.integers(1, 8, one.shape)
+    if one.values == "near the largest":
+        drawn = LARGEST[one.dtype] // RANKS - drawn
+    if "Pprod" in one.source:
+        drawn = 1 + drawn % 2
+    if "Pavg" in one.source:
+        drawn = RANKS * (drawn % 8)
+    numbers = drawn.astype("float64")
+    if one.values != "positive" and one.dtype != "uint8":
+        numbers *= 1 - 2 * rng.integers(0, 2, one.shape)
+    if one.values == "nan and infinity":
+        numbers.flat[number::5] = np.nan if number % 2 else np.inf
+    return numbers
+
+
+def expected(one: Reshard) -> np.ndarray:
+    """What `held` returns when each rank holds what numpy computes."""
+    by_rank = declared(one)
+    whole = joined(by_rank, _counted(one.mesh), ["R" if kind[0] == "S" else kind for kind in one.source], 0)
+    kinds = ["R" if kind[0] == "P" else kind for kind in one.source], one.target
+    if one.gradient:
+        return _flat([block(weights(one), _counted(one.mesh), kinds[0], rank) for rank in range(one.mesh.size)])
+    return _flat([block(whole, _counted(one.mesh), each, rank) for each in kinds for rank in range(one.mesh.size)])
+
+
+def _counted(mesh: np.ndarray) -> np.ndarray:
+    """The mesh with its ranks counted from 0 in rising order."""
+    return np.unique(mesh, return_inverse=True)[1].reshape(mesh.shape)
+
+
+def weights(one: Reshard) -> np.ndarray:
+    """What each element counts in the sum whose gradient is compared: whole numbers."""
+    return np.random.default_rng([one.seed, 6]).integers(1, 8, one.shape).astype("float64")
+
+
+def held(one: Reshard, of_ranks: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """All blocks, one after the other, with summands joined: those of the source, then those of the target."""
+    mesh = _counted(one.mesh)
+    if one.gradient:
+        return _flat([each["gradient"] for each in of_ranks])
+    found = [
+        joined([each[stage] for each in of_ranks], mesh, kinds, rank)
+        for stage, kinds in (("source", one.source), ("target", one.target))
+        for rank in range(mesh.size)
+    ]
+    return _flat(found)
+
+
+def _flat(blocks: Sequence[np.ndarray]) -> np.ndarray:
+    numbers = np.concatenate([each.reshape(-1) for each in blocks])
+    return np.where(np.isnan(numbers), np.nan, numbers + 0.0)  # one form of NaN and of zero
+
+
+# -------------------------------------------------------------------------------------------------------------- on ranks
+
+
+def on_ranks(device: str) -> Callable[[Sequence[Case]], list[list[Any]]]:
+    """What check.grid takes as `run`: cases on RANKS ranks, in one start of them; of each case what each member holds."""
+
+    def run(cases: Sequence[Case]) -> list[list[Any]]:
+        every = [reshard_of(case) for case in cases]
+        of_ranks = ranks.run(_run, RANKS, every, device=device, time_limit=300.0)
+        return [[of_ranks[rank][number] for rank in sorted(one.mesh.flat)] for number, one in enumerate(every)]
+
+    return run
+
+
+def _run(every: Sequence[Reshard]) -> list[Any]:
+    """On a rank: of each case what it holds, or the last line of Paddle's error message; None where it is no member."""
+    dist.init_parallel_env()
+    rank = dist.get_rank()
+    found: list[Any] = []
+    for one in every:
+        if rank not in one.mesh:
+            found.append(None)
+            continue
+        ranks.step(one.name)
+        try:
+            found.append(_resharded(one, rank))
+        except Exception as error:  # only what data/refusals.yaml declares is left out, all other errors are red
+            found.append(error_of_all(error, one.name, one.mesh.size))
+    dist.barrier()
+    return found
+
+
+RAISE_TIMEOUT = 3.0
+"""Seconds in which all ranks of a case have raised an error, when one has: otherwise some of them wait in it."""
+
+
+def error_of_all(error: Exception, case: str, n: int) -> str:
+    """On each of n ranks that raised an error in a case: its type and last line. Raises it when not all of them come here."""
+    store: Any = dist.collective._default_store
+    key, until = f"xpulab raised {case}", time.monotonic() + RAISE_TIMEOUT
+    count = store.add(key, 1)
+    while count < n and time.monotonic() < until:
+        time.sleep(0.01)
+        count = store.add(key, 0)
+    if count < n:
+        raise RuntimeError(f"{case}: {error}") from error
+    return f"{type(error).__name__}: {[line for line in str(error).splitlines() if line.strip()][-1].split(' (at')[0]}"
+
+
+def placement_of(kind: str) -> Any:
+    """Paddle's placement."""
+    if kind[0] == "P":
+        return dist.Partial(getattr(dist.ReduceType, REDUCTIONS[kind]))
+    return dist.Shard(int(kind[1:])) if kind[0] == "S" else dist.Replicate()
+
+
+def _resharded(one: Reshard, rank: int) -> dict[str, np.ndarray] | str:
+    mesh = dist.ProcessMesh(one.mesh, dim_names=["x", "y", "z"][: one.mesh.ndim])
+    own = declared(one)[sorted(one.mesh.flat).index(rank)]
+    kinds = one.source
+    if any(length % RANKS for length in one.shape):  # only even parts can be declared
+        kinds = tuple("R" if kind[0] == "S" else kind for kind in kinds)
+    own = block(own, one.mesh, kinds, rank)
+    first = dist.auto_parallel.api.dtensor_from_local(_tensor(own, one), mesh, [placement_of(kind) for kind in kinds])
+    if one.gradient:
+        first.stop_gradient = False
+    source, target = ([placement_of(kind) for kind in kinds] for kinds in (one.source, one.target))
+    before = first if kinds == one.source else dist.reshard(first, mesh, source)
+    if one.gradient:
+        before.retain_grads()
+    after = dist.reshard(before, mesh, target)
+    if one.gradient:
+        whole, dtype = [dist.Replicate()] * one.mesh.ndim, getattr(paddle, one.dtype)
+        factors = dist.shard_tensor(paddle.to_tensor(weights(one)).astype(dtype), mesh, whole)
+        (after * factors).sum().backward()
+        return {"gradient": _read(before.grad)}
+    held_before = _read(before)
+    problems = [
+        *(f"of type {each.dtype}" for each in (before, after) if each.dtype != getattr(paddle, one.dtype)),
+        *(f"of shape {each.shape}" for each in (before, after) if tuple(each.shape) != one.shape),
+        *([f"as {after.placements}"] if [_kind(each) for each in after.placements or []] != list(one.target) else []),
+        *(["its input changed"] if not np.array_equal(_read(first), own, equal_nan=True) else []),
+    ]
+    return "; ".join(problems) or {"source": held_before, "target": _read(after)}
+
+
+def _kind(placement: Any) -> str:
+    """The kind of one of Paddle's placements."""
+    if placement.is_partial():
+        return next(kind for kind in REDUCTIONS if placement == placement_of(kind))
+    if placement.is_shard():  # a dimension that is cut along two axes has an order, and its class no get_dim
+        return next(f"S{dim}" for dim in range(3) if placement.is_shard(dim))
+    return "R"
+
+
+def _tensor(numbers: np.ndarray, one: Reshard) -> Any:
+    """The numbers on the device, in the memory of the case."""
+    tensor = paddle.to_tensor(numbers).astype(getattr(paddle, one.dtype))
+    if one.memory == "a transposed view":
+        order = list(range(len(one.shape)))[::-1]
+        return tensor.transpose(order).contiguous().transpose(order)
+    if one.memory == "a piece":
+        return paddle.concat([tensor[:1], tensor, tensor[:1]])[1:-1]
+    return tensor
+
+
+def _read(tensor: Any) -> np.ndarray:
+    """What this rank holds, in float64."""
+    return np.asarray(tensor._local_value().astype("float64").numpy())
+
+
+# ------------------------------------------------------------------------------------------------------------ comparison
+
+
+def add_row(device: str) -> Callable[[Table, Case, Sequence[Any]], None]:
+    """What check.grid takes as `add_row`: a row with all blocks; the control is numbers that are one larger."""
+
+    def add(rows: Table, case: Case, of_ranks: Sequence[Any]) -> None:
+        one = reshard_of(case)
+        if errors := [each for each in of_ranks if isinstance(each, str)]:
+            shown = format_undeclared(errors[0], device, "reshard", one.dtype, form=one.name)
+            rows.equal(case.name, shown, "no error", control=errors[0])
+            return
+        right = expected(one)
+        try:
+            found = held(one, of_ranks)
+        except ValueError as error:  # parts of different sizes cannot be joined
+            rows.equal(case.name, first_line(error), "no error", control="another error")
+            return
+        rows.bitwise(case.name, found.view("int64"), right.view("int64"), control=(right + 1).view("int64"))  # NaN, too
+
+    return add
