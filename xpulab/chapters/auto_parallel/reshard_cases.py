@@ -299,7 +299,6 @@ def _run(every: Sequence[Reshard]) -> list[Any]:
             found.append(_resharded(one, rank))
         except Exception as error:  # only what data/refusals.yaml declares is left out, all other errors are red
             found.append(error_of_all(error, one.name, one.mesh.size))
-    dist.barrier()
     return found
 
 

@@ -149,7 +149,6 @@ def _run(cases: Sequence[Case]) -> list[Any]:
             found.append(_on_rank(case, rank))
         except Exception as error:
             found.append(error_of_all(error, case.name, _size(case)))
-    dist.barrier()
     return found
 
 

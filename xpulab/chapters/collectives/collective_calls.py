@@ -60,7 +60,6 @@ def _run(calls: Sequence[Call], members: Sequence[tuple[int, ...]]) -> dict[int,
         if rank in call.members:
             ranks.step(call.name)
             found[number] = answer(call, rank, None if call.everyone else communicator[call.members])
-    dist.barrier()
     return found
 
 
