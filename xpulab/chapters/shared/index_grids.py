@@ -221,12 +221,12 @@ LAYOUTS = {
 VALUES = ("same shape", "number", "0-d", "broadcast", "of another type", "a large number", "itself, backwards")
 
 
-def _drawn(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
+def drawn(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
     """Elements that use all digits of the type, so that one that went through a smaller type is another."""
     if dtype == "bool":
         return np.array(rng.integers(0, 2, shape) == 1)
     if dtype == "bfloat16":
-        return to_numpy(_tensor(rng.standard_normal(shape), dtype))
+        return to_numpy(tensor_of(rng.standard_normal(shape), dtype))
     if dtype in FLOATS:
         return np.asarray(rng.standard_normal(shape), dtype)
     limit = np.iinfo(dtype).max
@@ -238,7 +238,7 @@ def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
     return tensor.astype("float32").numpy() if tensor.dtype == paddle.bfloat16 else tensor.numpy()
 
 
-def _tensor(array: np.ndarray, dtype: Any) -> paddle.Tensor:
+def tensor_of(array: np.ndarray, dtype: Any) -> paddle.Tensor:
     return paddle.to_tensor(array).astype(dtype)
 
 
@@ -261,7 +261,7 @@ class Compared:
     right: Mapping[str, np.ndarray]
 
 
-def _weights(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
+def weights(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
     """Weights whose sums are exact in the type; those of more than 16 bits are positive, so that no sum is 0 by chance."""
     lowest, above = (1, 5) if dtype in ("float32", "float64") else (-1, 2)
     return np.asarray(rng.integers(lowest, above, shape), "float32")
@@ -292,18 +292,18 @@ def _read(case: Case) -> Compared:
     """Read by the index on the device in use; of a floating type with the gradient of sum(result * weight)."""
     rng = case.rng()
     items, given = _index(rng, case)
-    whole = _drawn(rng, case.layout.whole(case.shape), case.dtype)
+    whole = drawn(rng, case.layout.whole(case.shape), case.dtype)
     _, places = _places(case, items)
     right = {"result": whole.ravel()[places]}
     with strides(case.strides):
-        memory = _tensor(whole, case.dtype)
+        memory = tensor_of(whole, case.dtype)
         memory.stop_gradient = case.dtype not in FLOATS
         result = case.layout.view(memory)[given]
         found = {"result": to_numpy(result)}
         if case.dtype in FLOATS:
-            weight = _weights(rng, places.shape, case.dtype)
+            weight = weights(rng, places.shape, case.dtype)
             right["gradient"] = _added(whole.shape, places, weight)
-            (gradient,) = paddle.grad([result], [memory], [_tensor(weight, case.dtype)])
+            (gradient,) = paddle.grad([result], [memory], [tensor_of(weight, case.dtype)])
             found["gradient"] = gradient.astype("float32").numpy()
     return Compared(found, right)
 
@@ -319,7 +319,7 @@ def _write(case: Case) -> Compared:
     """Write by the index: the tensor and the memory that it looks at, and the gradients that the case asks for."""
     rng = case.rng()
     items, given = _index(rng, case)
-    whole = _drawn(rng, case.layout.whole(case.shape), case.dtype)
+    whole = drawn(rng, case.layout.whole(case.shape), case.dtype)
     places, selected = _places(case, items)
     value = _value(rng, case, selected.shape)
     after = whole.copy()
@@ -330,7 +330,7 @@ def _write(case: Case) -> Compared:
     if not paddle.get_device().startswith("sim"):  # where a write to a view of rows goes to a copy
         right["memory"] = after if is_seen else whole
     with strides(case.strides):
-        memory = _tensor(whole, case.dtype)
+        memory = tensor_of(whole, case.dtype)
         memory.stop_gradient = not case.gradient.x
         start = memory * 1 if case.gradient.x else memory
         tensor = case.layout.view(start)
@@ -338,7 +338,7 @@ def _write(case: Case) -> Compared:
             assigned: Any = tensor[given]
             assigned = assigned[::-1] if selected.ndim else assigned
         elif isinstance(value, np.ndarray):
-            assigned = _tensor(value, _OTHER[case.dtype] if case.value == "of another type" else case.dtype)
+            assigned = tensor_of(value, _OTHER[case.dtype] if case.value == "of another type" else case.dtype)
             assigned.stop_gradient = not case.gradient.value
         else:
             assigned = value
@@ -348,8 +348,8 @@ def _write(case: Case) -> Compared:
         if case.gradient.value:
             sources["gradient of the value"] = assigned
         if sources:
-            weight = _weights(rng, case.shape, case.dtype)
-            slopes = paddle.grad([tensor], list(sources.values()), [_tensor(weight, case.dtype)], allow_unused=True)
+            weight = weights(rng, case.shape, case.dtype)
+            slopes = paddle.grad([tensor], list(sources.values()), [tensor_of(weight, case.dtype)], allow_unused=True)
             for (name, source), slope in zip(sources.items(), slopes, strict=True):  # None where nothing was selected
                 found[name] = np.zeros(source.shape, "float32") if slope is None else slope.astype("float32").numpy()
             kept = _added(whole.shape, places, weight)
@@ -384,7 +384,7 @@ def _value(rng: np.random.Generator, case: Case, shape: Shape) -> Any:
     if case.value == "of another type":
         above = {"bool": 2, "bfloat16": 256}.get(case.dtype, 2048)  # all integers below are exact in the type
         return np.asarray(rng.integers(0, above, shape), _OTHER[case.dtype])
-    return _drawn(rng, {"0-d": (), "broadcast": shape[-1:]}.get(case.value, shape), case.dtype)
+    return drawn(rng, {"0-d": (), "broadcast": shape[-1:]}.get(case.value, shape), case.dtype)
 
 
 def measure(case: Case) -> Compared:
@@ -403,16 +403,16 @@ def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
         else:
             rows.equal(case.name, undeclared(first_line(found), "set_value", case.dtype), "no error", control="another error")
         return
-    got, right = ({name: _or_shape(array) for name, array in arrays.items()} for arrays in (found.found, found.right))
-    rows.bitwise(case.name, got, right, control={name: _other(array) for name, array in right.items()})
+    got, right = ({name: or_shape(array) for name, array in arrays.items()} for arrays in (found.found, found.right))
+    rows.bitwise(case.name, got, right, control={name: other_elements(array) for name, array in right.items()})
 
 
-def _other(array: np.ndarray) -> np.ndarray:
+def other_elements(array: np.ndarray) -> np.ndarray:
     """An array of the same type with other elements."""
     return np.asarray(~array if array.dtype == bool else array + array.dtype.type(1), array.dtype)
 
 
-def _or_shape(array: np.ndarray) -> np.ndarray:
+def or_shape(array: np.ndarray) -> np.ndarray:
     """The array, and of an empty one, which equals nothing, its shape."""
     return array if array.size else np.array(array.shape)
 

@@ -303,3 +303,72 @@ def writes_to_views_ignore_their_offset(real, self, index, value):
 def flip_does_nothing(_real, self, *given, **named):
     """The operator flip returns the tensor as it is, so that the workaround for slices that go backwards has no effect."""
     return self
+
+
+@fault(detected_by=("indexing.moves",), after="paddle:tile")
+def tile_gradient_counts_one_copy(right, x, repeats, *given):
+    """The gradient of tile is that of one copy."""
+    if x.dtype not in (paddle.float32, paddle.float64):
+        return right
+    return right.detach() + (right - right.detach()) * (x.size / max(1, right.size))
+
+
+@fault(detected_by=("indexing.moves",), wraps="paddle:concat")
+def joined_views_are_read_in_the_order_of_memory(concat, parts, axis=0, **named):
+    """Concat takes the elements of transposed tensors in the order of memory."""
+    parts = [
+        each.T.contiguous().reshape(each.shape) if each.ndim == 2 and each.strides[0] < each.strides[1] else each
+        for each in parts
+    ]
+    return concat(parts, axis=axis, **named)
+
+
+@fault(detected_by=("indexing.moves",), wraps="paddle:stack")
+def stack_goes_through_float32(stack, parts, axis=0, **named):
+    """Stack of int64 goes through float32, which has 24 bits."""
+    if parts[0].dtype != paddle.int64:
+        return stack(parts, axis=axis, **named)
+    return stack([each.astype("float32") for each in parts], axis=axis, **named).astype("int64")
+
+
+@fault(detected_by=("indexing.moves",), wraps="paddle:flip")
+def flip_of_a_long_axis_leaves_its_end(flip, x, axis, **named):
+    """Flip leaves what comes after the 1,024th element of the last axis where it is."""
+    if x.shape[-1] <= 1024 or axis != [-1]:
+        return flip(x, axis, **named)
+    return paddle.concat([flip(x[..., :1024], axis, **named), x[..., 1024:]], axis=-1)
+
+
+@fault(detected_by=("indexing.moves",), wraps="paddle:roll")
+def roll_takes_the_first_axis(roll, x, shifts, axis=None, **named):
+    """Roll along the last axis moves the elements along the first one."""
+    return roll(x, shifts, 0 if axis == -1 else axis, **named)
+
+
+@fault(detected_by=("indexing.selections",), wraps="paddle:take_along_axis")
+def positions_of_int32_are_read_as_the_first(take, x, index, axis, *given, **named):
+    """Take_along_axis takes every position of int32 for the first one."""
+    return take(x, index * 0 if index.dtype == paddle.int32 else index, axis, *given, **named)
+
+
+@fault(detected_by=("indexing.selections",), wraps="paddle:gather")
+def gathering_ends_after_1024_positions(gather, x, index, axis=0, **named):
+    """Gather takes the first position for every one beyond the 1,024th."""
+    if index.shape[0] > 1024:
+        index = paddle.concat([index[:1024], index[:1].expand([index.shape[0] - 1024])])
+    return gather(x, index, axis, **named)
+
+
+@fault(detected_by=("indexing.selections",), wraps="paddle:gather_nd")
+def rows_of_a_view_are_gathered_in_the_order_of_memory(gather, x, index, **named):
+    """Gather_nd takes the rows of a transposed tensor in the order of memory."""
+    is_transposed = x.ndim == 2 and x.strides[0] < x.strides[1]
+    return gather(x.T.contiguous().reshape(x.shape) if is_transposed else x, index, **named)
+
+
+@fault(detected_by=("indexing.selections",), wraps="paddle.nn.functional:embedding")
+def repeated_tokens_share_one_gradient(embed, tokens, weight, *given, **named):
+    """The rows of an embedding that is read at the same token twice get the gradient of half of the readings."""
+    rows = embed(tokens, weight, *given, **named)
+    is_repeated = weight.dtype == paddle.float32 and len(set(tokens.numpy().ravel().tolist())) < tokens.size
+    return rows.detach() + 0.5 * (rows - rows.detach()) if is_repeated else rows

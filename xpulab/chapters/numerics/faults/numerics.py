@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.numerics.faults.operators import with_scaled_gradient
 from xpulab.chapters.shared.fault import fault, paddle
 
 
@@ -156,12 +155,6 @@ def min_gradient_spread_over_the_row(least, self, axis=None, **named):
     """The gradient of a minimum is divided among all elements of its row."""
     right, mean = least(self, axis=axis, **named), self.astype("float32").mean(axis=axis, **named).astype(self.dtype)
     return right.detach() + (mean - mean.detach())
-
-
-@fault(detected_by=("numerics.gradients",), after="paddle:tile")
-def tile_gradient_counts_one_copy(right, x, repeats, *given):
-    """The gradient of tile is that of one copy."""
-    return with_scaled_gradient(right, x.size / right.size)
 
 
 @fault(detected_by=("numerics.edges",), after="paddle:full")
