@@ -11,7 +11,7 @@ TYPES = ("float16", "bfloat16")
 
 @pytest.fixture(scope="module")
 def saw(seen):
-    return seen("half")
+    return seen("half", XPULAB_SIM_HALF="1")
 
 
 def test_every_case_ran(saw):

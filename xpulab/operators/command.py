@@ -142,7 +142,7 @@ def _variables(request: Request) -> dict[str, str]:
         return variables
     from xpulab import sim
 
-    return variables | sim.environment(1)
+    return variables | sim.environment(1) | {"XPULAB_SIM_HALF": "1"}
 
 
 def _report(request: Request, ended: int | None, log: Path, result: Path) -> dict[str, Any]:

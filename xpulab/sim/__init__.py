@@ -26,7 +26,8 @@ Loading it after the import of paddle keeps the current device. Loading it befor
 sim.environment(cards) returns the variables that give a new process the same cards; set them before it imports paddle.
 
 Environment variables: XPULAB_SIM_CARDS; XPULAB_SIM_MEMORY, bytes for each card; XPULAB_SIM_TIMEOUT, seconds after which a
-wait fails (30); XPULAB_SIM_FAULTS; XPULAB_SIM_CACHE, the folder of the built plug-in.
+wait fails (30); XPULAB_SIM_HALF=1, to compute bfloat16 and float16, too; XPULAB_SIM_FAULTS; XPULAB_SIM_CACHE, the folder of
+the built plug-in.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ def _use_custom_functions(paddle: Any) -> None:
     original["current_device_is_cpu"] = device.current_device_is_cpu = 0
     # auto_cast and decorate look for the device in a list of names, unless it is asked. A process that loads the plug-in while
     # it imports paddle gets this from plugin/wheel.cc.
-    sys.modules["paddle.amp.auto_cast"]._is_custom_device_bfloat16_supported = paddle.amp.is_bfloat16_supported
+    if os.environ.get("XPULAB_SIM_HALF") == "1":
+        sys.modules["paddle.amp.auto_cast"]._is_custom_device_bfloat16_supported = paddle.amp.is_bfloat16_supported
 
 
 @contextmanager

@@ -6,6 +6,8 @@
 #include "half.h"
 
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -108,6 +110,12 @@ std::string why_not_added(const Kernel& wanted) {
 }
 
 }  // namespace
+
+bool is_wanted() {
+  static const char* const value = std::getenv("XPULAB_SIM_HALF");
+  static const bool wanted = value != nullptr && std::strcmp(value, "1") == 0;
+  return wanted;
+}
 
 phi::DenseTensor* Arguments::converted(const phi::DenseTensor& input) {
   phi::DenseTensor& single = tensors_.emplace_back();

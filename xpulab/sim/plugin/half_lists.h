@@ -5,6 +5,9 @@
 
 namespace sim::half {
 
+// Whether this process asked for half types: XPULAB_SIM_HALF=1.
+bool is_wanted();
+
 // Add the kernels of one list to the CPU of this process. Call each once, after Paddle has registered its own.
 void add_pointwise();
 void add_arrays();

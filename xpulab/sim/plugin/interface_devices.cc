@@ -5,6 +5,7 @@
 #include "error.h"
 #include "events.h"
 #include "faults.h"
+#include "half_lists.h"
 #include "interface.h"
 #include "settings.h"
 #include "wheel.h"
@@ -35,7 +36,7 @@ C_Status set_device(const C_Device device) {
   if (is_forked()) return C_SUCCESS;  // Paddle calls it from destructors when a child ends
   return guarded([&] {
     current_card = card_number(device->id).number;  // also for a lost card: Paddle calls this from destructors
-    let_auto_cast_ask();
+    if (half::is_wanted()) let_auto_cast_ask();
   });
 }
 
@@ -99,8 +100,8 @@ void add_devices(C_DeviceInterface* interface) {
   interface->get_multi_process = one;
   interface->get_max_threads_per_mp = one;
   interface->get_max_threads_per_block = one;
-  interface->is_float16_supported = yes;  // with the kernels of half.h
-  interface->is_bfloat16_supported = yes;
+  interface->is_float16_supported = half::is_wanted() ? yes : no;  // the CPU computes for the card, and lacks most kernels
+  interface->is_bfloat16_supported = half::is_wanted() ? yes : no;
   interface->is_dnn_supported = no;
 }
 

@@ -18,8 +18,10 @@ extern "C" void InitPlugin(CustomRuntimeParams* params) {
   sim::add_copies(interface);
   sim::add_collectives(interface);
   sim::add_reshard();
-  sim::half::add_pointwise();
-  sim::half::add_arrays();
-  sim::half::add_training();
-  sim::half::add_optimizers();
+  if (sim::half::is_wanted()) {
+    sim::half::add_pointwise();
+    sim::half::add_arrays();
+    sim::half::add_training();
+    sim::half::add_optimizers();
+  }
 }
