@@ -190,7 +190,7 @@ def repeats_differ(real, x, name=None):
     return real(x, name) * (1 + 2.0**-20 * paddle.rand(x.shape))
 
 
-@fault(detected_by=("moe.paddlenlp",), wraps="paddlenlp.transformers.moe_gate:MoEGateMixin._capacity")
+@fault(detected_by=("moe.paddlenlp", "moe.gate-options"), wraps="paddlenlp.transformers.moe_gate:MoEGateMixin._capacity")
 def capacity_of_paddlenlp_too_large(real, self, *given):
     """PaddleNLP's gate takes one choice more than its capacity."""
     return real(self, *given) + 1
@@ -227,3 +227,114 @@ def naive_gate_exchanges_weights(result, self, *given, **named):
 def large_layer_is_cut(real, self, in_features, out_features, *given, **named):
     """A linear layer has at most 4,096 outputs, whatever it is asked for."""
     real(self, in_features, min(out_features, 4096), *given, **named)
+
+
+OPTIONS = ("moe.gate-options",)
+GATE = "paddlenlp.transformers.moe_gate:PretrainedMoEGate"
+MIXIN = "paddlenlp.transformers.moe_gate:MoEGateMixin"
+
+
+@fault(detected_by=OPTIONS, after=f"{GATE}._topk_greedy")
+def third_choice_is_the_second(result, *_given, **_named):
+    """Of three experts for a token the third is the second again."""
+    weights, chosen = result
+    return weights, paddle.concat([chosen[:, :2], chosen[:, 1:2]], axis=1) if chosen.shape[1] == 3 else chosen
+
+
+@fault(detected_by=OPTIONS, wraps=f"{GATE}._topk_greedy")
+def experts_behind_the_fourth_are_not_chosen(real, self, scores, k):
+    """Only the first four experts are compared."""
+    return real(self, scores[:, :4], k)
+
+
+@fault(detected_by=OPTIONS, also_on=("sim",), wraps=f"{GATE}._priority")
+def last_tokens_are_kept(real, self, chosen, capacity):
+    """An expert that is full drops the tokens that came first."""
+    return real(self, chosen.flip(0), capacity).flip(0)
+
+
+@fault(detected_by=OPTIONS, wraps="paddle.nn:Layer.eval")
+def evaluation_goes_on_training(_real, self):
+    """eval() leaves the gate in training, where it ignores the factor of the weights."""
+
+
+@fault(detected_by=OPTIONS, wraps=f"{MIXIN}._capacity")
+def smallest_capacity_is_ignored(real, self, gates, factor, largest, smallest):
+    """An expert may have fewer places than min_capacity."""
+    return real(self, gates, factor, largest, type(smallest)(1))
+
+
+@fault(detected_by=OPTIONS, wraps=f"{MIXIN}._capacity")
+def largest_capacity_is_ignored(real, self, gates, factor, largest, smallest):
+    """An expert may have more places than max_capacity."""
+    return real(self, gates, factor, 2**32, smallest)
+
+
+@fault(detected_by=OPTIONS, wraps=f"{MIXIN}._capacity")
+def capacity_is_at_least_a_whole_share(real, self, gates, factor, *limits):
+    """A capacity factor below 1 is taken for 1."""
+    return real(self, gates, max(factor, 1.0), *limits)
+
+
+@fault(detected_by=OPTIONS, after=f"{GATE}.__init__")
+def weights_are_always_divided(_result, self, *_given, **_named):
+    """The gate divides weights by their sum, whatever norm_topk_prob says."""
+    self.norm_topk_prob = True
+
+
+@fault(detected_by=OPTIONS, after=f"{GATE}.__init__")
+def factor_of_the_weights_is_ignored(_result, self, *_given, **_named):
+    """The gate ignores routed_scaling_factor in evaluation, too."""
+    self.routed_scaling_factor = 1.0
+
+
+@fault(detected_by=OPTIONS, wraps=f"{MIXIN}.gate_score_func")
+def scores_are_always_softmax(_real, self, logits):
+    """The gate scores with a softmax, whatever its scoring function is."""
+    return paddle.nn.functional.softmax(logits.astype("float32"), axis=-1)
+
+
+@fault(detected_by=OPTIONS, wraps=f"{GATE}._topk_group_limited_greedy")
+def groups_do_not_limit(_real, self, scores, k, n_group, topk_group):
+    """The best experts are chosen in whatever group they are."""
+    return self._topk_greedy(scores, k)
+
+
+@fault(detected_by=OPTIONS, after=f"{GATE}._topk_noaux_tc")
+def bias_of_the_choice_weighs(result, self, scores, *_given, **_named):
+    """The bias that is for the choice only is added to the weights."""
+    weights, chosen = result
+    bias = self.e_score_correction_bias.unsqueeze(0).expand_as(scores)
+    return weights + bias.take_along_axis(chosen, axis=1), chosen
+
+
+@fault(detected_by=OPTIONS, after=f"{GATE}._priority")
+def tokens_beyond_whole_shares_are_dropped(result, self, *_given):
+    """Where tokens are no multiple of the experts, the last ones are dropped."""
+    rest = len(result) % self.num_experts
+    return paddle.concat([result[: len(result) - rest], paddle.zeros_like(result[:rest])]) if rest else result
+
+
+@fault(detected_by=OPTIONS, wraps="paddle:Tensor.cast")
+def weights_of_doubles_are_halves(real, self, dtype):
+    """A cast to float64 goes through float16."""
+    return real(real(self, "float16"), dtype) if dtype == paddle.float64 and self.dtype == paddle.float32 else real(self, dtype)
+
+
+@fault(detected_by=OPTIONS, after=f"{MIXIN}._cal_aux_loss")
+def auxiliary_loss_not_times_the_experts(result, self, *_given):
+    """The auxiliary loss of PaddleNLP's gates is smaller with more experts."""
+    return result * 4 / self.num_experts
+
+
+@fault(detected_by=OPTIONS, after=f"{MIXIN}._cal_z_loss")
+def z_loss_is_not_squared(result, *_given):
+    """The z loss is the root of what it must be."""
+    return result.sqrt()
+
+
+@fault(where="ranks", detected_by=("moe.expert-and-tensor-parallel",), after="paddle:topk")
+def third_expert_of_a_rank_is_its_second(result, *given, **_named):
+    """Of three values topk returns the place of the second twice."""
+    values, chosen = result
+    return (values, paddle.concat([chosen[:, :2], chosen[:, 1:2]], axis=1)) if chosen.shape[-1] == 3 else result

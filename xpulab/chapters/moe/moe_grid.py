@@ -3,12 +3,13 @@
 Each row of the grid has its own tokens and its own experts, and every rank of a row holds a part of each of these experts. So
 tokens travel between the rows, within a column, and the parts of an expert add up within a row.
 
-Offered: LAYOUTS, steps, joined.
+    check.grid("moe.expert-and-tensor-parallel", cut_experts(), on_ranks(...), add_rows(...), level=level, seed=seed, means=...)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,22 @@ import paddle
 import paddle.distributed as dist
 from paddle import nn
 
-from xpulab.chapters.moe.moe_layer import Expert, gradients_of, set_weights
+from xpulab import ranks
+from xpulab.chapters.moe.moe_layer import Expert, doubled, gradients_of, set_weights
+from xpulab.checks.grid import Case, Grid
+from xpulab.checks.table import Table
+from xpulab.reference import moe as reference
 from xpulab.reference.moe import Weights
 
 LAYOUTS = {"an expert on neighbours": [[0, 1], [2, 3]], "an expert on every second rank": [[0, 2], [1, 3]]}
 """By name the grid: two rows of two ranks."""
+
+TOKENS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "any": lambda order: np.full(len(order), True),
+    "all to one expert": lambda order: order[:, 0] == 2,
+    "an expert without": lambda order: (order[:, :3] != 3).all(axis=1),
+}
+"""By name which tokens are taken, from the numbers of the experts of each, the likeliest first, [tokens, experts]."""
 
 Stepped = tuple[np.ndarray, np.ndarray, Weights]
 """The output, the gradient of the tokens, and the gradients of the gate and of the rank's parts of its experts."""
@@ -70,7 +82,70 @@ class CutExpert(Expert):
         return AddInGroup.apply(super().forward(CopyToGroup.apply(x, self.group)), self.group)
 
 
-def steps(
+def cut_experts() -> Grid:
+    """The cases: layouts of four ranks, experts for a token, capacities, and tokens."""
+    return Grid({"layout": LAYOUTS, "k": (2, 1, 3), "factor": (4.0, 0.75), "tokens": TOKENS, "count": (24, 8)})
+
+
+def on_ranks(
+    new_layer: Callable[[int, float, Any], Any], weights: Weights, pool: np.ndarray, device: str
+) -> Callable[[Sequence[Case]], list[dict[str, np.ndarray]]]:
+    """What check.grid takes as `run`: of each case by name what four ranks have together, in one start of them for a layout.
+
+    new_layer: from k, factor and the group of ranks between which tokens travel to a layer with `gate` and `experts`.
+    weights: of the whole layer. pool: tokens [tokens, hidden], of which those of a case are taken.
+    """
+
+    def run(cases: Sequence[Case]) -> list[dict[str, np.ndarray]]:
+        found: dict[str, dict[str, np.ndarray]] = {}
+        for layout, ranks_of_rows in LAYOUTS.items():
+            of_layout = [case for case in cases if case.labels["layout"] == layout]
+            own = {case.name: (case.k, case.factor, tokens_of(case, weights, pool)) for case in of_layout}
+            if own:
+                answers = ranks.run(_steps, 4, new_layer, ranks_of_rows, weights, own, device=device)
+                found.update({name: joined([answer[name] for answer in answers], ranks_of_rows) for name in own})
+        return [found[case.name] for case in cases]
+
+    return run
+
+
+def tokens_of(case: Case, weights: Weights, pool: np.ndarray) -> np.ndarray:
+    """The tokens of a case, of both rows of ranks, [tokens, hidden]."""
+    order = np.argsort(-(pool @ weights.gate), axis=1)
+    return pool[case.tokens(order)][: case.count]
+
+
+def add_rows(weights: Weights, pool: np.ndarray, bound: float) -> Callable[[Table, Case, dict[str, np.ndarray]], None]:
+    """What check.grid takes as `add_row`: output and gradients in units of the largest; in the control one is another."""
+
+    def add_row(rows: Table, case: Case, got: dict[str, np.ndarray]) -> None:
+        parts = np.split(tokens_of(case, weights, pool), 2)
+        of_parts = [_in_numpy(case, part, doubled(weights)) for part in parts]
+        found, right = [], []
+        for name, value in got.items():
+            want: Any = (np.concatenate if name in ("output", "tokens") else sum)([part[name] for part in of_parts])
+            alike = {"output": 2, "tokens": 2, "gate": 4}.get(name)  # that many ranks have it
+            want = np.stack([want] * alike) if alike else want
+            found.append(value.ravel() / np.abs(want).max())
+            right.append(want.ravel() / np.abs(want).max())
+        flat = np.concatenate(right)
+        wrong = flat.copy()
+        wrong[int(np.abs(flat).argmax())] *= 0.99
+        rows.close(case.name, np.concatenate(found), flat, atol=bound, control=wrong)
+
+    return add_row
+
+
+def _in_numpy(case: Case, x: np.ndarray, weights: Weights) -> dict[str, np.ndarray]:
+    """Output and gradients of one row of ranks in double precision; the loss is their sum and half the auxiliary loss."""
+    x = x.astype("float64")
+    capacity = reference.capacity_of(len(x), weights.gate.shape[1], case.k, case.factor)
+    output, _ = reference.forward(x, weights, case.k, capacity)
+    of_x, of_weights = reference.gradients(x, weights, case.k, capacity, np.ones_like(x), 0.5)
+    return {"output": output, "tokens": of_x, **asdict(of_weights)}
+
+
+def _steps(
     new_layer: Callable[[int, float, Any], Any],
     grid: Sequence[Sequence[int]],
     weights: Weights,

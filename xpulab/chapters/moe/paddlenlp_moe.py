@@ -1,6 +1,6 @@
 """The mixture-of-experts classes of PaddleNLP: gates, layer and the blocks of its models, compared with numpy; workarounds.
 
-Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_parallel_layer, blocks, rows_of_block, rows_of_groups; the
+Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_parallel_layer, blocks, rows_of_block, row_of_groups; the
 workarounds cumsum_of_one_type and where_of_columns. Bounds are shares of the largest value.
 """
 
@@ -30,11 +30,7 @@ SCALE = 2.5
 
 
 def rows_of_gates(rows: Table, x: np.ndarray, bound: float) -> None:
-    """Rows: layers with gates of several methods, with and without dropped choices, for tokens [tokens, hidden]."""
-    every = routing_of(x)
-    _close(
-        rows, "top-2", lambda: output_of(layer_with("top2gating", drop_tokens=False), x), layer_value(x, every.weights), bound
-    )
+    """Rows: a layer whose two experts drop tokens, and gates that do not run, for tokens [tokens, hidden]; see gate_options."""
     factor = 1.0
     limited = routing_of(x, capacity=int(len(x) // EXPERTS * factor))  # PaddleNLP rounds down, and before it multiplies
     kept = limited.weights * limited.kept
@@ -43,16 +39,10 @@ def rows_of_gates(rows: Table, x: np.ndarray, bound: float) -> None:
     _close(rows, "top-2, dropped", lambda: output_of(dropping, x), layer_value(x, kept), bound)
     top_k = layer_with("topkgating", drop_tokens=False, norm_topk_prob=True, top_k=2)
     rows.equal("top-k runs", error_of(lambda: output_of(top_k, x)), "none", control="TypeError: another one")
+    by_probability = layer_with("topkgating", drop_policy="probs", capacity_factor=0.5, top_k=2)
     with cumsum_of_one_type():
-        _close(rows, "top-k, with a workaround", lambda: output_of(top_k, x), layer_value(x, every.weights), bound)
-        for policy in ("position", "probs"):
-            layer = layer_with("topkgating", drop_policy=policy, capacity_factor=0.5, top_k=2)
-            rows.equal(
-                f"top-k, drops by {policy}, runs",
-                error_of(partial(output_of, layer, x)),
-                "none",
-                control="ValueError: another one",
-            )
+        error = error_of(partial(output_of, by_probability, x))
+        rows.equal("top-k, drops by probs, runs", error, "none", control="ValueError: another one")
 
 
 def rows_of_top_1(rows: Table, x: np.ndarray) -> None:
@@ -62,14 +52,6 @@ def rows_of_top_1(rows: Table, x: np.ndarray) -> None:
     rows.close("top-1, weights", weights, routing.weights[:, 0], atol=1e-4, control=0.5 * routing.weights[:, 0])
     output_sum(layer, x).backward()
     rows.above("top-1, gradient of the gate", np.abs(_gradient(layer.gate.weight)).max(), 1e-3, control=0.0)
-    with cumsum_of_one_type():
-        layer = layer_with("topkgating", top_k=1, drop_tokens=False)
-        weights = layer.gate(paddle.to_tensor(x[None]))[1].sum(axis=[1, 2])
-        case, want = "top-1, weights, with a workaround", routing.weights[:, 0]
-        rows.close(case, weights, want, atol=1e-4, control=np.ones(len(x)))
-        output_sum(layer, x).backward()
-        case = "top-1, gradient of the gate, with a workaround"
-        rows.above(case, np.abs(_gradient(layer.gate.weight)).max(), 1e-3, control=0.0)
 
 
 def row_of_sequence_loss(rows: Table) -> None:
@@ -121,43 +103,35 @@ def _gradient(tensor: paddle.Tensor) -> np.ndarray:
 
 
 LEAST_GAP = 0.01
-"""How far scores are from each other in rows_of_groups."""
+"""How far scores are from each other in row_of_groups."""
 
-GROUPED = {
-    "noaux_tc": np.array([1.3, 0.8, 1.1, 1.2], "float32"),
-    "noaux_tc, negative scores": np.array([-1.3, -1.8, -1.1, -1.2], "float32"),
-    "group_limited_greedy": np.zeros(EXPERTS, "float32"),
-}
-"""How DeepSeek-V3 and DeepSeek-V2 choose experts in groups, and the bias that is added to the scores for this choice only."""
+NEGATIVE = np.array([-1.3, -1.8, -1.1, -1.2], "float32")
+"""A bias that is added to the scores for the choice only, as DeepSeek-V3 does, and makes all of them negative."""
 
 
-def rows_of_groups(rows: Table, bound: float) -> None:
-    """Rows: blocks of DeepSeek with two groups of experts, of which each token uses one."""
+def row_of_groups(rows: Table, bound: float) -> None:
+    """A row: a block of DeepSeek with two groups of experts, of which each token uses one, by scores that are negative."""
     pool = 0.2 * moe_layer.clear_tokens(60, gate_weight(), 0)
-    for name, bias in GROUPED.items():
-        method = name.partition(",")[0]
-        block = _filled(_deepseek(n_group=2, topk_method=method, scoring_func=_score_of(method), routed_scaling_factor=1.0))
-        block.gate.scoring_func = _score_of(method)
-        if method == "noaux_tc":
-            block.gate.e_score_correction_bias.set_value(paddle.to_tensor(bias))
-        x = pool[grouped_routing(pool, method, bias)[1]][:12]
-        routing, _ = grouped_routing(x, method, bias)
-        want = dense(block, x, routing, routing.weights)
-        with cumsum_of_one_type():
-            _close(rows, f"DeepSeek, {name}, with a workaround", partial(output_of, block, x), want, bound)
+    block = _filled(_deepseek(n_group=2, topk_method="noaux_tc", scoring_func="sigmoid", routed_scaling_factor=1.0))
+    block.gate.scoring_func = "sigmoid"
+    block.gate.e_score_correction_bias.set_value(paddle.to_tensor(NEGATIVE))
+    x = pool[grouped_routing(pool, NEGATIVE)[1]][:12]
+    routing, _ = grouped_routing(x, NEGATIVE)
+    want = dense(block, x, routing, routing.weights)
+    with cumsum_of_one_type():
+        case = "DeepSeek, noaux_tc, negative scores, with a workaround"
+        _close(rows, case, partial(output_of, block, x), want, bound)
 
 
-def grouped_routing(x: np.ndarray, method: str, bias: np.ndarray) -> tuple[reference.Routing, np.ndarray]:
+def grouped_routing(x: np.ndarray, bias: np.ndarray) -> tuple[reference.Routing, np.ndarray]:
     """Where tokens [tokens, hidden] go when only experts of the best of two groups may be chosen, two of them.
 
     Also whether scores are so far from each other that rounding does not change the choice, [tokens]. The score of a group is
-    the sum of its two best ones for "noaux_tc" (arXiv 2412.19437), else the best one (arXiv 2405.04434).
+    the sum of its two best ones (arXiv 2412.19437).
     """
-    logits = x.astype("float64") @ gate_weight().astype("float64")
-    scores = 1 / (1 + np.exp(-logits)) if _score_of(method) == "sigmoid" else reference.softmax(logits)
+    scores = 1 / (1 + np.exp(-(x.astype("float64") @ gate_weight().astype("float64"))))
     biased = scores + bias
-    pairs = biased.reshape(-1, 2, EXPERTS // 2)
-    of_groups = pairs.sum(axis=2) if method == "noaux_tc" else pairs.max(axis=2)
+    of_groups = biased.reshape(-1, 2, EXPERTS // 2).sum(axis=2)
     allowed = np.repeat(of_groups == of_groups.max(axis=1, keepdims=True), EXPERTS // 2, axis=1)
     chosen = np.argsort(np.where(allowed, -biased, np.inf), axis=1)[:, :2]
     weights = np.take_along_axis(scores, chosen, axis=1)
@@ -165,10 +139,6 @@ def grouped_routing(x: np.ndarray, method: str, bias: np.ndarray) -> tuple[refer
     gaps = np.abs(np.diff(of_groups, axis=1)), np.diff(np.sort(biased, axis=1), axis=1)
     clear = np.concatenate(gaps, axis=1).min(axis=1) > LEAST_GAP
     return reference.Routing(scores, chosen, weights, np.ones(chosen.shape, bool)), clear
-
-
-def _score_of(method: str) -> str:
-    return "sigmoid" if method == "noaux_tc" else "softmax"
 
 
 def _close(rows: Table, case: str, got: Callable[[], np.ndarray], want: np.ndarray, bound: float) -> None:

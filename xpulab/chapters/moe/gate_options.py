@@ -1,0 +1,281 @@
+"""Options of PaddleNLP's gates together, in training and in evaluation: values and gradients beside the formula in numpy.
+
+    check.grid("moe.gate-options", gates(), one_by_one(measure), add_row, level=level, seed=seed, means=...)
+
+A case is a paddlenlp.transformers.moe_layer.MoELayer with linear experts. The loss is the sum of its output by random factors,
+or one of the two losses that the gate returns. Compared are the loss, the output and all gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from xpulab.chapters.moe.paddlenlp_moe import cumsum_of_one_type
+from xpulab.checks.compare import first_line
+from xpulab.checks.grid import Case, Grid
+from xpulab.checks.table import Table
+from xpulab.reference.moe import places, softmax
+
+HIDDEN, LEAST_GAP = 6, 0.004
+"""The size of a token, and how far its scores are from each other, so that rounding does not change its experts."""
+
+ALL, TOP_2, TOP_K = "none", "top-2", "top-k"
+"""How the gate drops nothing, and two of its methods. top1gating weights by 1 whatever the gate says: see moe.paddlenlp."""
+
+CHOICES = ("greedy", "group_limited_greedy", "noaux_tc")
+"""How experts are chosen: the best, or the best of the better one of two groups, of the last with a bias that is for the choice
+only."""
+
+OUTPUT, WITH_MASK, AUXILIARY, Z = "output", "output, and its mask has a gradient", "auxiliary loss", "z loss"
+"""What the loss is. top1gating returns the mask of the dispatch detached; the others do not, and then gradients go through a
+cast to bool and back. Except for the second, the gate of a case detaches it."""
+
+EVALUATION, TWICE = "evaluation", "evaluation, twice the factor"
+LIMITS: dict[str, dict[str, int]] = {
+    "at least 1": {"min_capacity": 1},
+    "at least 5": {"min_capacity": 5},
+    "at most 2": {"min_capacity": 1, "max_capacity": 2},
+    "none": {},
+}
+"""By name the options for the smallest and the largest capacity."""
+
+
+def gates() -> Grid:
+    """The grid."""
+    return Grid(
+        {
+            "gate": (TOP_2, TOP_K),
+            "experts": (4, 8),
+            "k": (2, 1, 3),
+            "drops": (ALL, "by position"),
+            "factor": (1.0, 0.5, 2.0),
+            "mode": ("training", EVALUATION, TWICE),
+            "limit": LIMITS,
+            "norm": (True, False),
+            "scale": (1.0, 2.5),
+            "scores": ("softmax", "sigmoid"),
+            "choice": CHOICES,
+            "tokens": ((1, 12), (2, 7), (1, 3)),
+            "dtype": ("float32", "float64"),
+            "loss": (OUTPUT, WITH_MASK, AUXILIARY, Z),
+        },
+        {
+            "top2gating has two experts, whose weights add up to 1": lambda gate, k, norm, scale, choice: (
+                gate == TOP_2 and (k, norm, scale, choice) != (2, True, 1.0, CHOICES[0])
+            ),
+            "a group has two of four experts": lambda experts, k, choice: (experts, k) == (4, 3) and choice != CHOICES[0],
+            "in training the scale is ignored: see moe.paddlenlp-models": lambda scale, mode: scale > 1 and mode == "training",
+            "without dropping there is no capacity": lambda drops, factor, mode, limit: (
+                drops == ALL and (factor, mode == TWICE, limit) != (1.0, False, LIMITS["at least 1"])
+            ),
+        },
+        hollow={"loss": [Z, WITH_MASK], "mode": [TWICE]},
+    )
+
+
+Values = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """By name what PaddleNLP and the formula give: the loss, the output [tokens, hidden], the gradients that the loss has."""
+
+    found: Values
+    right: Values
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """The arrays of a case, in double precision.
+
+    x, factors: tokens, and the factors of the output in the loss, [tokens, hidden]. gate: [hidden, experts].
+    maps: of the experts, [experts, hidden, hidden]. bias: for the choice, [experts].
+    """
+
+    x: np.ndarray
+    factors: np.ndarray
+    gate: np.ndarray
+    maps: np.ndarray
+    bias: np.ndarray
+
+
+def measure(case: Case) -> Compared:
+    """Run the layer forward and backward, and the formula."""
+    problem = _problem(case)
+    with cumsum_of_one_type():
+        found = _by_paddlenlp(case, problem)
+    return Compared(found, _by_formula(case, problem))
+
+
+def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
+    """Add a row: each value in units of the largest of its kind; in the control the last token has nine tenths of the output.
+
+    Rounding in float32: 24 bits, some hundred operations for a value, and a sum in another order.
+    """
+    if isinstance(found, Exception):
+        rows.equal(case.name, first_line(found), "no error", control="another error")
+        return
+    units = {name: max(float(np.abs(value).max()), 1e-3) for name, value in found.right.items()}
+    units["loss"] = max(units["loss"], units["output"])  # parts of a sum may cancel
+    got, right = (np.concatenate([(side[name] / units[name]).ravel() for name in units]) for side in (found.found, found.right))
+    wrong = right.copy()
+    wrong[int(np.abs(right).argmax())] *= 0.9
+    rows.close(case.name, got, right, atol=1e-4, control=wrong)
+
+
+def _problem(case: Case) -> _Problem:
+    rng = case.rng()
+    gate = rng.standard_normal((HIDDEN, case.experts))
+    bias = rng.uniform(0.2, 0.6, case.experts) if case.choice == "noaux_tc" else np.zeros(case.experts)
+    chosen: list[np.ndarray] = []
+    while len(chosen) < int(np.prod(case.tokens)):
+        token = rng.standard_normal(HIDDEN).astype("float32").astype("float64")
+        if _is_clear(case, _scores(case, token[None] @ gate.astype("float32").astype("float64"))[0] + bias):
+            chosen.append(token)
+    x = np.stack(chosen)
+    maps = rng.standard_normal((case.experts, HIDDEN, HIDDEN))
+    arrays = (x, rng.standard_normal(x.shape), gate, maps, bias)
+    return _Problem(*(array.astype("float32").astype("float64") for array in arrays))
+
+
+def _is_clear(case: Case, scores: np.ndarray) -> bool:
+    """Whether no two experts and no two groups have nearly the same score."""
+    gap = np.diff(np.sort(scores)).min()
+    return bool(min(gap, abs(np.diff(_of_groups(case, scores[None])[0])[0])) > LEAST_GAP)
+
+
+def _scores(case: Case, logits: np.ndarray) -> np.ndarray:
+    return softmax(logits) if case.scores == "softmax" else 1 / (1 + np.exp(-logits))
+
+
+def _of_groups(case: Case, scores: np.ndarray) -> np.ndarray:
+    """The score of each of two groups, [tokens, 2]: the sum of its two best (arXiv 2412.19437), or the best (2405.04434)."""
+    ordered = np.sort(scores.reshape(len(scores), 2, -1), axis=2)
+    return ordered[..., -2:].sum(axis=2) if case.choice == "noaux_tc" else ordered[..., -1]
+
+
+# ----------------------------------------------------------------------------------------------------------------- PaddleNLP
+
+
+def _by_paddlenlp(case: Case, problem: _Problem) -> Values:
+    layer = _layer(case, problem)
+    x = paddle.to_tensor(problem.x.reshape(*case.tokens, HIDDEN), dtype=case.dtype, stop_gradient=False)
+    output, auxiliary, z = layer(x)
+    factors = paddle.to_tensor(problem.factors.reshape(*case.tokens, HIDDEN), dtype=case.dtype)
+    loss = {AUXILIARY: auxiliary, Z: z}.get(case.loss, (output * factors).sum())
+    loss.backward()
+    found = {"loss": loss, "output": output, "tokens": x.grad, "gate": layer.gate.weight.grad}
+    if case.loss in (OUTPUT, WITH_MASK):
+        found["experts"] = paddle.stack([_gradient(expert.weight) for expert in layer.experts])
+    return {name: value.astype("float64").numpy() for name, value in found.items()}
+
+
+def _gradient(weight: Any) -> Any:
+    return paddle.zeros_like(weight) if weight.grad is None else weight.grad
+
+
+def _layer(case: Case, problem: _Problem) -> Any:
+    from paddlenlp.transformers.moe_gate import PretrainedMoEGate
+    from paddlenlp.transformers.moe_layer import MoELayer
+
+    class Gate(PretrainedMoEGate):
+        scoring_func = case.scores
+
+        def forward(self, hidden: paddle.Tensor) -> Any:
+            logits = F.linear(hidden, self.weight)
+            if case.gate == TOP_K:
+                capacity, combined, mask, *others = self.topkgating(self.gate_score_func(logits))
+            else:
+                capacity, combined, mask, *others = self.top2gating(logits.reshape([-1, case.experts]))
+            return capacity, combined, mask if case.loss == WITH_MASK else mask.detach(), *others
+
+    gate = Gate(None, case.experts, HIDDEN, use_rts=False, top2_2nd_expert_sampling=False, **_options(case))
+    gate.weight = gate.create_parameter([HIDDEN, case.experts], dtype=case.dtype)
+    gate.weight.set_value(paddle.to_tensor(problem.gate, dtype=case.dtype))
+    gate.e_score_correction_bias = paddle.to_tensor(problem.bias, dtype="float32")
+    layer = MoELayer(None, case.experts, lambda: nn.Linear(HIDDEN, HIDDEN, bias_attr=False).to(dtype=case.dtype), {}, gate)
+    for expert, weight in zip(layer.experts, problem.maps, strict=True):
+        expert.weight.set_value(paddle.to_tensor(weight, dtype=case.dtype))
+    layer.train() if case.mode == "training" else layer.eval()
+    return layer
+
+
+def _options(case: Case) -> dict[str, Any]:
+    options: dict[str, Any] = {"drop_tokens": case.drops != ALL, "drop_policy": "position", "capacity_factor": case.factor}
+    options["eval_capacity_factor"] = 2 * case.factor if case.mode == TWICE else case.factor
+    options |= case.limit
+    options |= {"top_k": case.k, "norm_topk_prob": case.norm, "routed_scaling_factor": case.scale}
+    return options | {"topk_method": case.choice, "n_group": 2, "topk_group": 1}
+
+
+# --------------------------------------------------------------------------------------------------------------- the formula
+
+
+def _capacity(case: Case, tokens: int) -> int:
+    """How many choices an expert takes: whole shares of the tokens, as PaddleNLP defines it, between the limits."""
+    if case.drops == ALL:
+        return tokens * case.k
+    factor = case.factor * (2 if case.mode == TWICE else 1) * (case.k if case.gate == TOP_K else 1)
+    share = int(tokens // case.experts * factor)
+    return min(max(share, case.limit.get("min_capacity", 1)), case.limit.get("max_capacity", share + tokens))
+
+
+def _by_formula(case: Case, problem: _Problem) -> Values:
+    logits = problem.x @ problem.gate
+    scores, tokens = _scores(case, logits), len(problem.x)
+    chosen = _chosen(case, scores + problem.bias)
+    is_chosen, kept = np.zeros(scores.shape), np.zeros(scores.shape)
+    np.put_along_axis(is_chosen, chosen, 1.0, axis=1)
+    np.put_along_axis(kept, chosen, (places(chosen, case.experts) < _capacity(case, tokens)).astype(float), axis=1)
+    divided = kept if case.gate == TOP_2 else is_chosen  # by the sum of these scores
+    is_divided = case.k > 1 and case.norm
+    total = np.maximum((scores * divided).sum(axis=1, keepdims=True), 1e-7) if is_divided else np.ones((tokens, 1))
+    weights = case.scale * scores * kept / total
+    of_experts = np.einsum("th,eho->teo", problem.x, problem.maps)
+    output = np.einsum("te,teo->to", weights, of_experts)
+    share = (is_chosen if case.gate == TOP_K else is_chosen * (scores == scores.max(axis=1, keepdims=True))).mean(axis=0)
+    log_sum = np.log(np.exp(logits).sum(axis=1))
+    of_scores, of_logits = np.zeros(scores.shape), np.zeros(scores.shape)
+    of_x, of_maps = np.zeros(problem.x.shape), np.zeros(problem.maps.shape)
+    if case.loss in (OUTPUT, WITH_MASK):
+        loss = (output * problem.factors).sum()
+        of_weights = np.einsum("to,teo->te", problem.factors, of_experts)
+        of_scores = case.scale * kept * of_weights / total
+        if is_divided:
+            of_scores -= divided * (weights * of_weights).sum(axis=1, keepdims=True) / total
+        of_x = np.einsum("te,to,eho->th", weights, problem.factors, problem.maps)
+        of_maps = np.einsum("te,th,to->eho", weights, problem.x, problem.factors)
+    elif case.loss == AUXILIARY:
+        loss = case.experts * share @ scores.mean(axis=0)
+        of_scores = np.broadcast_to(case.experts * share / tokens, scores.shape)
+    else:
+        loss = (log_sum**2).mean()
+        of_logits = 2 * log_sum[:, None] * softmax(logits) / tokens
+    of_logits = of_logits + _through_scores(case, scores, of_scores)
+    found: Mapping[str, Any] = {"loss": loss, "output": output.reshape(*case.tokens, HIDDEN)}
+    gradients = {"tokens": (of_x + of_logits @ problem.gate.T).reshape(*case.tokens, HIDDEN), "gate": problem.x.T @ of_logits}
+    own = {"experts": of_maps} if case.loss in (OUTPUT, WITH_MASK) else {}
+    return {name: np.asarray(value, dtype="float64") for name, value in {**found, **gradients, **own}.items()}
+
+
+def _chosen(case: Case, scores: np.ndarray) -> np.ndarray:
+    """The experts of each token, the best first, [tokens, k]."""
+    if case.choice != CHOICES[0]:
+        of_groups = _of_groups(case, scores)
+        is_best = np.repeat(of_groups == of_groups.max(axis=1, keepdims=True), case.experts // 2, axis=1)
+        scores = np.where(is_best, scores, -np.inf)
+    return np.argsort(-scores, axis=1)[:, : case.k]
+
+
+def _through_scores(case: Case, scores: np.ndarray, of_scores: np.ndarray) -> np.ndarray:
+    """From the gradient of the scores to that of the logits."""
+    if case.scores == "sigmoid":
+        return of_scores * scores * (1 - scores)
+    return scores * (of_scores - (of_scores * scores).sum(axis=1, keepdims=True))
