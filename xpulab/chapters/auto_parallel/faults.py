@@ -257,24 +257,31 @@ def exchanged_parts_damaged() -> None:
 
 @fault(where="ranks", detected_by=("reshard.values",), wraps="paddle.distributed:reshard")
 def one_reshard_not_supported(real, tensor, mesh, placements):
-    """Reshard refuses to gather rows to whole tensors on a square of ranks, with an error that reads like a missing kernel."""
+    """Reshard refuses to gather rows on a mesh of more axes, with an error that reads like a missing kernel."""
     given = tensor.placements or []
     if (
-        len(given) == 2
+        len(given) > 1
         and given[0].is_shard(0)
-        and given[1].is_replicated()
+        and all(each.is_replicated() for each in given[1:])
         and all(each.is_replicated() for each in placements)
     ):
         raise NotImplementedError("(Unimplemented) this placement is not supported")
     return real(tensor, mesh, placements)
 
 
-@fault(where="ranks", detected_by=("reshard.uneven", "reshard.values", "reshard.contents"), after="paddle.distributed:reshard")
+@fault(where="ranks", detected_by=("reshard.values", "reshard.contents"), after="paddle.distributed:reshard")
 def uneven_rows_shifted(result, tensor, mesh, placements):
     """Reshard shifts the rows by one where a number of rows is odd."""
     if tensor.shape[0] % 2:
         local = result._local_value()
         return dist.auto_parallel.api.dtensor_from_local(paddle.roll(local, 1, axis=0), mesh, placements)
+
+
+@fault(where="ranks", detected_by=("reshard.uneven", "reshard.values"), after="paddle.distributed:reshard")
+def gathered_rows_shifted(result, tensor, mesh, placements):
+    """Reshard of rows to whole tensors begins with the last row."""
+    if tensor.placements[0].is_shard(0) and placements[0].is_replicated():
+        result._local_value().set_value(paddle.roll(result._local_value(), 1, axis=0))
 
 
 @fault(where="ranks", detected_by=("reshard.values",), wraps="paddle.distributed:reshard")
@@ -355,8 +362,8 @@ def strides_of_a_view_ignored(real, tensor, mesh, placements):
 
 @fault(where="ranks", detected_by=("reshard.contents",), after="paddle.distributed:reshard")
 def gradient_of_a_gathered_tensor_divided(result, tensor, mesh, placements):
-    """The gradient of a reshard from parts to whole tensors is divided by the number of ranks."""
-    if not tensor.stop_gradient and tensor.placements[-1].is_shard() and placements[-1].is_replicated():
+    """The gradient of a reshard to whole tensors is divided by the number of ranks."""
+    if not tensor.stop_gradient and placements[-1].is_replicated():
         result.register_hook(lambda gradient: gradient / mesh.shape[-1])
 
 
