@@ -39,6 +39,7 @@ CONTENTS = {
         "docs/capabilities.md",
         "docs/faults.md",
         "docs/grids.md",
+        "docs/operators.md",
         "docs/field.md",
         "docs/performance.md",
         "docs/xpu-environment.md",
