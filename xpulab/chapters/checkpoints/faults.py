@@ -251,7 +251,7 @@ def rate_set_before_the_first_step_is_ignored(set_lr, self, rate):
 
 
 @fault(detected_by=STATES, after="paddle.optimizer.lr:LRScheduler.set_state_dict")
-def patience_begins_again(_result, self, state):
+def bad_evaluations_are_counted_again(_result, self, state):
     """ReduceOnPlateau forgets how many evaluations were not better."""
     if hasattr(self, "num_bad_epochs"):
         self.num_bad_epochs = 0
