@@ -185,7 +185,7 @@ def _shows_information() -> Iterator[None]:
 
 
 def _level_of(library: str) -> ctypes.c_int | None:
-    """glog's FLAGS_minloglevel in a library that is loaded."""
+    """The lowest level that glog writes, as a variable in a library that is loaded."""
     try:
         return ctypes.c_int.in_dll(ctypes.CDLL(str(Path(paddle.__file__).parent / library)), _LEVEL)
     except (OSError, ValueError):
