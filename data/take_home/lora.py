@@ -10,7 +10,8 @@ adapter, losses.json and the tokenizer are written into output_dir. --merge_to F
 adapter merged into its weights, which any program can load without LoRA.
 
 Data: dataset_name_or_path is a folder with train.json, a line for each {"question": "...", "answer": "..."}; the names "src"
-and "tgt" of run_finetune.py are read too. With several cards each takes its own rows, so a step has more rows in its batch.
+and "tgt" of run_finetune.py are read too. With several cards each takes its own rows, so a step has more rows in its batch;
+with --tensor_parallel_degree N, N cards share a model and its rows.
 """
 
 import json
@@ -22,7 +23,8 @@ import paddle
 from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.peft import LoRAConfig, LoRAModel
 from paddlenlp.trainer import PdArgumentParser, TrainerCallback
-from paddlenlp.transformers import AutoModelForCausalLM, AutoTokenizer
+from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from paddlenlp.transformers.configuration_utils import LlmMetaConfig
 from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig, SFTTrainer
 from paddlenlp.trl.llm_utils import get_lora_target_modules
 
@@ -137,12 +139,15 @@ def save_merged(adapted, tokenizer, folder):
 
 
 def main():
+    """Train with the arguments of the command line; returns the trainer."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
     paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     parser = PdArgumentParser((ModelConfig, DataConfig, SFTConfig, Options))
     model, data, training, options = parser.parse_json_file_and_cmd_lines()
-    if training.tensor_parallel_degree > 1 or training.pipeline_parallel_degree > 1:
-        raise SystemExit("this script copies the model to each card; for tensor or pipeline parallel use llm/run_finetune.py")
+    if training.pipeline_parallel_degree > 1:
+        raise SystemExit("this script has no pipeline; for one use llm/run_finetune.py")
+    if options.merge_to and training.tensor_parallel_degree > 1:
+        raise SystemExit("--merge_to: each card has a part of the weights; load the adapter on one card and merge it there")
     if options.merge_to and model.use_mora:
         raise SystemExit("--merge_to: PaddleNLP 3.0.0b4 merges MoRA wrongly; use the adapter unmerged")
     if model.pissa and not options.merge_to:
@@ -153,7 +158,11 @@ def main():
     half = "bfloat16" if training.bf16 else "float16" if training.fp16 else "float32"
     dtype = half if training.fp16_opt_level == "O2" else "float32"
     tokenizer = AutoTokenizer.from_pretrained(model.model_name_or_path, padding_side="left")
-    network = AutoModelForCausalLM.from_pretrained(model.model_name_or_path, dtype=dtype)
+    config = AutoConfig.from_pretrained(model.model_name_or_path)
+    LlmMetaConfig.set_llm_config(config, training)  # the degrees of parallelism
+    if training.device == "sim":
+        config.tensor_parallel_output = False  # simulated cards compute the loss of whole logits only
+    network = AutoModelForCausalLM.from_pretrained(model.model_name_or_path, config=config, dtype=dtype)
     adapted = new_adapter(network, model, options, dtype)
 
     losses = Losses()
@@ -166,11 +175,12 @@ def main():
         callbacks=[losses],
     )
     trainer.train(resume_from_checkpoint=training.resume_from_checkpoint)
-    trainer.save_model()
+    trainer.save_model(merge_tensor_parallel=training.tensor_parallel_degree > 1)
     if training.should_save:
         Path(training.output_dir, "losses.json").write_text(json.dumps(losses.values), encoding="utf-8")
         if options.merge_to:
             save_merged(adapted, tokenizer, options.merge_to)
+    return trainer
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python sft.py config.json                                                     one card, or a CPU
     python sft.py config.json --max_steps 2 --device cpu                          arguments replace those of the file
     python -m paddle.distributed.launch --devices 0,1,2,3,4,5,6,7 sft.py config.json          eight cards, one process each
+    ... sft.py config.json --tensor_parallel_degree 2 --unified_checkpoint true               each model on two cards
 
 It needs Paddle and PaddleNLP 3.0.0b4, nothing else. config.json uses the argument names of PaddleNLP's llm/run_finetune.py:
 
@@ -12,7 +13,9 @@ It needs Paddle and PaddleNLP 3.0.0b4, nothing else. config.json uses the argume
     max_length              longer examples are left out, in tokens
     output_dir              where the trained model is written, as safetensors, with its tokenizer
 
-All other arguments are those of SFTConfig (device, learning_rate, max_steps or num_train_epochs, bf16, sharding, ...).
+All other arguments are those of SFTConfig (device, learning_rate, max_steps or num_train_epochs, bf16, sharding, ...). With
+tensor or pipeline parallelism give --unified_checkpoint true: the parts of the model are saved as one. For a pipeline
+and sequence parallelism all examples are padded to max_length tokens. losses.json in output_dir has the loss of each log.
 llm/run_finetune.py reads the same config.json; its data has the names "src" and "tgt" instead of "question" and "answer".
 """
 
@@ -23,18 +26,20 @@ from pathlib import Path
 import paddle
 from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.trainer import PdArgumentParser, TrainerCallback
-from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM, AutoModelForCausalLMPipe, AutoTokenizer
+from paddlenlp.transformers.configuration_utils import LlmMetaConfig
 from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig, SFTTrainer
 
 
 def main():
+    """Train with the arguments of the command line; returns the trainer."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
     paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     model_args, data_args, args = arguments()
     paddle.set_device(args.device)
     paddle.seed(args.seed)
     tokenizer = AutoTokenizer.from_pretrained(model_args.model_name_or_path, padding_side="left")
-    network = load(model_args, args)
+    network = load(model_args, data_args, args)
     train, heldout = (rows_of(data_args, name, tokenizer) for name in ("train.json", "dev.json"))
     history = Losses()
     trainer = SFTTrainer(
@@ -43,20 +48,26 @@ def main():
         train_dataset=Examples(tokenizer, train),
         eval_dataset=Examples(tokenizer, heldout),
         tokenizer=tokenizer,
-        data_collator=DataCollatorForSeq2Seq(tokenizer),
+        data_collator=collator(tokenizer, data_args, args),
         callbacks=[history],
     )
-    trainer.train()
+    trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
     loss_after = trainer.evaluate()["eval_loss"]
+    is_cut = max(args.tensor_parallel_degree, args.pipeline_parallel_degree) > 1
+    if is_cut:
+        trainer.save_model()  # every rank has a part
     if paddle.distributed.get_rank() == 0:
         for number, loss in enumerate(history.losses, start=1):
             print(f"log {number} loss {loss:.6f}")
         print(f"held-out loss {loss_after:.6f}")
-        for row, answer in zip(heldout[:3], answers(network, tokenizer, heldout[:3]), strict=True):
-            print(f"{row['question']}  {answer}")
-        network.save_pretrained(args.output_dir, safe_serialization=True)
+        if not is_cut:
+            for row, answer in zip(heldout[:3], answers(network, tokenizer, heldout[:3]), strict=True):
+                print(f"{row['question']}  {answer}")
+            network.save_pretrained(args.output_dir, safe_serialization=True)
         tokenizer.save_pretrained(args.output_dir)
+        Path(args.output_dir, "losses.json").write_text(json.dumps(history.losses), encoding="utf-8")
         print("saved in", args.output_dir)
+    return trainer
 
 
 def arguments():
@@ -67,13 +78,27 @@ def arguments():
     return parser.parse_args_into_dataclasses()
 
 
-def load(model_args, args):
-    """The model with its weights, or with random ones when continue_training is false."""
+def load(model_args, data_args, args):
+    """The model, cut as the arguments say; with random weights when continue_training is false."""
+    config = AutoConfig.from_pretrained(model_args.model_name_or_path)
+    LlmMetaConfig.set_llm_config(config, args)  # the degrees of parallelism
+    config.seq_length = data_args.max_length  # for sequence parallelism
+    if args.device == "sim":
+        config.tensor_parallel_output = False  # simulated cards compute the loss of whole logits only
+    kind = AutoModelForCausalLMPipe if args.pipeline_parallel_degree > 1 else AutoModelForCausalLM
     half = args.fp16_opt_level == "O2" and (args.bf16 or args.fp16)
     dtype = ("bfloat16" if args.bf16 else "float16") if half else "float32"
     if model_args.continue_training:
-        return AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, dtype=dtype)
-    return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_args.model_name_or_path), dtype=dtype)
+        return kind.from_pretrained(model_args.model_name_or_path, config=config, dtype=dtype)
+    return kind.from_config(config, dtype=dtype)
+
+
+def collator(tokenizer, data_args, args):
+    """What makes a batch of examples: padded to the longest of them, or to max_length where cards agree on a shape once."""
+    if args.pipeline_parallel_degree > 1 or args.sequence_parallel:
+        length = data_args.max_length
+        return DataCollatorForSeq2Seq(tokenizer, padding="max_length", max_length=length, max_label_length=length)
+    return DataCollatorForSeq2Seq(tokenizer)
 
 
 def rows_of(data_args, name, tokenizer):

@@ -97,3 +97,8 @@ def test_paddle_has_no_fused_buffers_on_simulated_cards():
 
 def test_with_an_entry_for_simulated_cards_gradients_are_lost():
     assert not any(ranks.run(fused_on_simulated_cards, 2, True, device="sim", time_limit=SECONDS))
+
+
+def test_the_cpu_has_no_bfloat16_for_a_causal_mask():
+    ones = [paddle.ones([2, 2], dtype) for dtype in ("float32", "bfloat16")]
+    assert [bool(message_of(lambda each=each: paddle.tril(each))) for each in ones] == [False, True]

@@ -116,6 +116,9 @@ def _take_environment(job: Job, address: str) -> None:
 
 def _select_card(job: Job) -> None:
     """Make this rank's card the device of everything that Paddle computes."""
+    from paddle.distributed import parallel
+
+    parallel._global_parallel_env = None  # get_world_size() answers for this rank, not for the fork server
     select_card(job.device, job.cards)
     rendezvous.prepare()
 

@@ -72,6 +72,14 @@ def script_path(script: str) -> Path:
     return path
 
 
+def source_of(script: str, name: str) -> str:
+    """The source of a function or class of a script, to show it. Raises InputError when the script does not define it."""
+    path = script_path(script)
+    text = path.read_text(encoding="utf-8")
+    node = _definition(text, name, path.name)
+    return ast.get_source_segment(text, node) or ""
+
+
 def same_code(defined: Callable[..., Any] | type, script: str, name: str | None = None) -> bool:
     """Whether a function or class of this notebook has the same code as the one of that name in a script.
 

@@ -1,0 +1,144 @@
+"""Run a training script on several cards, each rank as paddle.distributed.launch would start it, and read what it wrote."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import paddle
+from safetensors.numpy import load_file
+
+from xpulab import ranks
+from xpulab.chapters.shared import take_home, workarounds
+
+HALF = "XPULAB_SIM_HALF"
+"""The variable with which simulated cards compute in half types."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training.
+
+    losses: of each step. heldout: the loss on the held-out rows at the end; nan of a script that prints none.
+    folder: what the script wrote. held: what each rank held, see `_held`.
+    """
+
+    losses: list[float]
+    heldout: float
+    folder: Path
+    held: list[dict[str, Any]]
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The saved model by the names of its weights, joined from the parts of all ranks; of LoRA the adapter."""
+        return _arrays(self.folder, "model*.safetensors", "peft_model*.safetensors", "lora_model_state.pdparams")
+
+    def moments(self) -> dict[str, np.ndarray]:
+        """AdamW's first moments by the names of their weights, from the last checkpoint, joined from the parts of all ranks."""
+        last = max(self.folder.glob("checkpoint-*"), key=lambda each: int(each.name.rpartition("-")[2]))
+        held = _arrays(last, "optimizer*.safetensors")
+        return {name.partition("/")[0]: value for name, value in held.items() if "/moment1" in name}
+
+
+def train(script: str, config: str | Path, cards: int, device: str, **arguments: Any) -> Trained:
+    """Train with a script of data/take_home on so many cards. arguments: replace those of the file; output_dir is one of them.
+
+    Raises ranks.RanksFailed when a rank raises.
+    """
+    listed = [f"--{name}={value}" for name, value in ({"device": device} | arguments).items()]
+    with _half_types(device == "sim" and bool(arguments.get("bf16"))):
+        path = str(take_home.script_path(script))
+        held = ranks.run(run_script, cards, path, [str(config), *listed], device=device, time_limit=240)
+    folder = Path(arguments["output_dir"])
+    printed = re.search(r"held-out loss (\S+)", "".join(held.printed))
+    return Trained(_losses(folder), float(printed[1]) if printed else float("nan"), folder, list(held))
+
+
+def run_script(path: str, arguments: list[str]) -> dict[str, Any]:
+    """On a rank: run the script with these arguments; returns what the rank held in the end."""
+    workarounds.silence_paddlenlp_log()
+    given, sys.argv = sys.argv, [path, *arguments]
+    try:
+        main = _module_of(path).main
+        made = main(arguments) if inspect.signature(main).parameters else main()
+    finally:
+        sys.argv = given
+    return _held(made[0] if isinstance(made, tuple) else made)
+
+
+def _module_of(path: str) -> ModuleType:
+    """The script as a module, which a pickle of its classes finds again."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _held(trainer: Any) -> dict[str, Any]:
+    """What a rank holds: the shapes of its weights, their types, and how many numbers AdamW keeps for them."""
+    weights = trainer.model.state_dict()
+    moments = [value for name, value in trainer.optimizer.state_dict().items() if "moment" in name]
+    masters = trainer.optimizer.state_dict().get("master_weights", {})
+    return {
+        "shapes": {name: list(value.shape) for name, value in weights.items()},
+        "dtypes": {str(value.dtype).rpartition(".")[2] for value in weights.values()},
+        "moments": sum(int(value.size) for value in moments),
+        "moment_dtypes": {str(value.dtype).rpartition(".")[2] for value in moments},
+        "master_weights": len(masters),
+    }
+
+
+def _losses(folder: Path) -> list[float]:
+    """The loss of each step, as a script wrote it."""
+    if (history := folder / "history.json").exists():
+        return [entry["loss"] for entry in json.loads(history.read_text(encoding="utf-8"))["training"]]
+    return json.loads((folder / "losses.json").read_text(encoding="utf-8"))
+
+
+def _arrays(folder: Path, *patterns: str) -> dict[str, np.ndarray]:
+    """All tensors of the files of these names. Raises FileNotFoundError when there is none."""
+    found = sorted(path for pattern in patterns for path in folder.glob(pattern))
+    if not found:
+        raise FileNotFoundError(f"{folder} has no file {' or '.join(patterns)}")
+    arrays: dict[str, np.ndarray] = {}
+    for path in found:
+        is_pickle = path.suffix == ".pdparams"
+        arrays |= {name: each.numpy() for name, each in paddle.load(str(path)).items()} if is_pickle else load_file(path)
+    return {name: np.asarray(value) for name, value in arrays.items()}
+
+
+@contextmanager
+def _half_types(wanted: bool) -> Iterator[None]:
+    """Ranks on simulated cards that start meanwhile compute in half types."""
+    before = os.environ.get(HALF)
+    if wanted:
+        os.environ[HALF] = "1"
+    try:
+        yield
+    finally:
+        if wanted and before is None:
+            del os.environ[HALF]
+
+
+def differences(measured: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """By name the largest difference of two sets of arrays, inf where a name or a shape is missing."""
+    found = {}
+    for name in sorted({*measured, *wanted}):
+        one, other = measured.get(name), wanted.get(name)
+        if one is None or other is None or one.shape != other.shape:
+            found[name] = float("inf")
+        else:
+            found[name] = float(np.abs(one.astype("float64") - other.astype("float64")).max())
+    return found

@@ -1,0 +1,134 @@
+"""Diagrams of 12_train_on_many_cards: rows of each rank, what a rank holds, and when the cards of each way communicate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from xpulab.chapters.shared import figures
+
+Held = Sequence[Mapping[str, Any]]
+
+STEPS: Mapping[str, Sequence[Sequence[tuple[str, float, str]]]] = {
+    "data parallel": [
+        [
+            ("forward, rows 0-3", 3, "first"),
+            ("backward", 5, "second"),
+            ("mean of gradients", 2.4, "strong"),
+            ("AdamW", 1.6, "third"),
+        ],
+        [
+            ("forward, rows 4-7", 3, "first"),
+            ("backward", 5, "second"),
+            ("mean of gradients", 2.4, "strong"),
+            ("AdamW", 1.6, "third"),
+        ],
+    ],
+    "sharding, stage 1": [
+        [
+            ("forward, rows 0-3", 3, "first"),
+            ("backward", 5, "second"),
+            ("mean", 1.2, "strong"),
+            ("AdamW, half", 1.6, "third"),
+            ("weights", 1.2, "strong"),
+        ],
+        [
+            ("forward, rows 4-7", 3, "first"),
+            ("backward", 5, "second"),
+            ("mean", 1.2, "strong"),
+            ("AdamW, half", 1.6, "third"),
+            ("weights", 1.2, "strong"),
+        ],
+    ],
+    "tensor parallel": [
+        [
+            ("layer", 1.2, "first"),
+            ("+", 0.5, "strong"),
+            ("layer", 1.2, "first"),
+            ("+", 0.5, "strong"),
+            ("backward", 2, "second"),
+            ("+", 0.5, "strong"),
+            ("backward", 2, "second"),
+            ("+", 0.5, "strong"),
+            ("AdamW, half", 1.6, "third"),
+        ]
+    ]
+    * 2,
+    "pipeline": [
+        [
+            ("1", 1.5, "first"),
+            ("2", 1.5, "first"),
+            ("waits", 2.2, "idle"),
+            ("1", 2.2, "second"),
+            ("waits", 1.5, "idle"),
+            ("2", 2.2, "second"),
+            ("AdamW", 1.2, "third"),
+        ],
+        [
+            ("waits", 1.5, "idle"),
+            ("1", 1.5, "first"),
+            ("1", 2.2, "second"),
+            ("2", 1.5, "first"),
+            ("2", 2.2, "second"),
+            ("AdamW", 1.2, "third"),
+        ],
+    ],
+}
+"""By way, for each rank: what it does in a step, how long that is drawn, and its tone."""
+
+
+def rows_of_ranks(batches: Sequence[Sequence[Sequence[int]]]) -> None:
+    """The numbers of the rows of each batch. batches: by rank, [steps, rows of a batch]."""
+    steps = len(batches[0])
+    axes = figures.diagram(4.0 * steps + 1.4, len(batches) + 0.9, "Each rank gets every other batch")
+    for step in range(steps):
+        axes.text(1.4 + 4.0 * step + 1.9, len(batches) + 0.25, f"step {step + 1}", ha="center", va="bottom")
+    for rank, of_rank in enumerate(batches):
+        height = len(batches) - 1 - rank
+        axes.text(1.2, height + 0.45, f"rank {rank}", ha="right", va="center")
+        for step, rows in enumerate(of_rank):
+            figures.box(
+                axes, 1.4 + 4.0 * step, height + 0.05, 3.8, 0.8, ", ".join(map(str, rows)), ("first", "second")[rank % 2]
+            )
+    plt.show()
+
+
+def held(alone: Held, runs: Mapping[str, Held]) -> None:
+    """How many numbers the fullest rank of each way has for weights and for AdamW, as shares of those of one card."""
+
+    def counts(of_run: Held) -> list[int]:
+        weights = max(sum(int(np.prod(shape)) for shape in rank["shapes"].values()) for rank in of_run)
+        return [weights, max(rank["moments"] for rank in of_run)]
+
+    whole = counts(alone)
+    names = ["one card", *runs]
+    shares = np.array([counts(each) for each in (alone, *runs.values())]) / whole
+    axes = figures.new_axes()
+    places = np.arange(len(names))
+    for index, (label, hatch) in enumerate((("weights", ""), ("AdamW's moments", "///"))):
+        axes.barh(places + 0.2 - 0.4 * index, shares[:, index], 0.38, label=label, hatch=hatch, edgecolor="white")
+    axes.set_yticks(places, names)
+    axes.invert_yaxis()
+    axes.set(xlabel="share of what one card holds", title="What the fullest rank holds", xlim=(0, 1.45))
+    axes.legend(frameon=False, loc="center right")
+    plt.show()
+
+
+def steps() -> None:
+    """A step of two ranks in each way. Dark: both ranks communicate."""
+    lanes = sum(len(each) + 0.9 for each in STEPS.values())
+    axes = figures.diagram(15.5, lanes + 0.2, "A step of two ranks (schematic; dark: they exchange numbers)")
+    top = lanes
+    for name, of_ranks in STEPS.items():
+        axes.text(0, top - 0.35, name, ha="left", va="center", weight="bold", fontsize=9)
+        for rank, parts in enumerate(of_ranks):
+            bottom, left = top - 1.45 - rank, 1.6
+            axes.text(1.4, bottom + 0.4, f"rank {rank}", ha="right", va="center", fontsize=8)
+            for text, width, tone in parts:
+                figures.box(axes, left, bottom, width, 0.8, text, tone, fontsize=7)
+                left += width
+        top -= len(of_ranks) + 0.9
+    plt.show()

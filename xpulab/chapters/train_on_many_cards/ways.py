@@ -1,0 +1,124 @@
+"""The ways in which cards can share a training, and the arguments of PaddleNLP's Trainer for each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xpulab.ranks import RanksFailed
+
+Arguments = dict[str, Any]
+
+_SHARDED: Arguments = {"sharding": "stage1"}
+_TENSOR: Arguments = {"tensor_parallel_degree": 2}
+_PIPELINE: Arguments = {"pipeline_parallel_degree": 2}
+_REAL = ("gpu", "xpu")
+_EVERYWHERE = (*_REAL, "sim", "cpu")
+_CARDS = (*_REAL, "sim")
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way. cards: how many it needs. arguments: of the Trainer. devices: those that can do it."""
+
+    cards: int
+    arguments: Arguments
+    devices: tuple[str, ...]
+
+
+def batch_of(rows: int, parts: int, groups: int) -> dict[str, int]:
+    """The arguments with which a step has so many rows, as the mean over so many parts.
+
+    groups: how many cards, or groups of cards that share a model, have rows of their own. A group computes parts / groups parts
+    one after the other. In a pipeline a batch of evaluation must be as large as that of a step.
+    """
+    accumulation = parts // groups
+    size = rows // parts
+    return {
+        "per_device_train_batch_size": size,
+        "gradient_accumulation_steps": accumulation,
+        "per_device_eval_batch_size": size * accumulation,
+    }
+
+
+def _way(cards: int, groups: int, arguments: Arguments, devices: tuple[str, ...] = _CARDS) -> Way:
+    return Way(cards, arguments | batch_of(8, parts=2, groups=groups), devices)
+
+
+WAYS = {
+    "data parallel": _way(2, 2, {}, _EVERYWHERE),
+    "sharding, stage 1": _way(2, 2, _SHARDED, _EVERYWHERE),
+    "sharding, stage 2": _way(2, 2, {"sharding": "stage2"}, _REAL),
+    "sharding, stage 3": _way(2, 2, {"sharding": "stage3"}, _REAL),
+    "tensor parallel": _way(2, 1, _TENSOR),
+    "sequence parallel": _way(2, 1, _TENSOR | {"sequence_parallel": True}),
+    "pipeline": _way(2, 1, _PIPELINE),
+    "tensor and data": _way(4, 2, _TENSOR),
+    "tensor and sharding": _way(4, 2, _TENSOR | _SHARDED),
+    "tensor and pipeline": _way(4, 1, _TENSOR | _PIPELINE),
+    "tensor, pipeline, sharding": _way(8, 2, _TENSOR | _PIPELINE | _SHARDED),
+}
+"""By name. Stages 2 and 3 keep weights in memory that they share with a buffer. On simulated cards the CPU computes AdamW and
+writes to new memory, which ends this sharing without an error: only a rank's own part would learn."""
+
+
+def possible(device: str, cards: int) -> dict[str, Way]:
+    """The ways that this device can do with so many cards; two ranks of a CPU always."""
+    count = max(cards, 2)
+    return {name: way for name, way in WAYS.items() if device in way.devices and way.cards <= count}
+
+
+def no_bf16(device: str) -> str:
+    """Why a device has no bf16 training; "" where it has."""
+    return "the kernels of a CPU have no bfloat16 for this model" if device == "cpu" else ""
+
+
+def global_batch(cards: int, per_device: int, accumulation: int, **degrees: int) -> int:
+    """The rows of a step. degrees: of tensor and pipeline parallelism, by their arguments."""
+    shared = 1
+    for degree in degrees.values():
+        shared *= degree
+    return cards // shared * per_device * accumulation
+
+
+def impossible(device: str) -> dict[str, tuple[int, Arguments, list[str]]]:
+    """Configurations that cannot work: the number of cards, the arguments, and what the message must contain."""
+    cases: dict[str, tuple[int, Arguments, list[str]]] = {
+        "degrees and cards": (2, {"tensor_parallel_degree": 3}, ["world_size:2", "tensor_parallel_degree: 3"]),
+        "sharding and cards": (2, {"sharding": "stage1", "sharding_parallel_degree": 3}, ["nranks: 2", "sharding_num: 3"]),
+    }
+    if device == "cpu":
+        return cases
+    return cases | {
+        "batch of evaluation in a pipeline": (
+            2,
+            _PIPELINE | batch_of(8, parts=2, groups=1) | {"per_device_eval_batch_size": 5},
+            ["batch_size", "micro_batch_size"],
+        ),
+    }
+
+
+def message_of(run: Callable[..., Any], *given: Any, **named: Any) -> str:
+    """What a run on ranks fails with; "" where it does not fail."""
+    try:
+        run(*given, **named)
+    except RanksFailed as error:
+        return str(error)
+    return ""
+
+
+def write_configs(folder: Path, config: Arguments, cards: int) -> list[Path]:
+    """Write a configuration for each way in which all cards of a node share a training; returns the paths."""
+    written = []
+    of_ways: dict[str, Arguments] = {
+        "sharding": _SHARDED,
+        "tensor_parallel": {"tensor_parallel_degree": cards, "sequence_parallel": True},
+        "tensor_and_pipeline": {"tensor_parallel_degree": cards // 2, "pipeline_parallel_degree": 2},
+    }
+    for name, arguments in of_ways.items():
+        written.append(folder / f"config-{name}.json")
+        written[-1].write_text(json.dumps({**config, **arguments}, indent=2) + "\n", encoding="utf-8")
+    return written
