@@ -16,11 +16,13 @@ It needs Paddle and PaddleNLP 3.0.0b4, nothing else. config.json uses the argume
 All other arguments are those of SFTConfig (device, learning_rate, max_steps or num_train_epochs, bf16, sharding, ...). With
 tensor or pipeline parallelism give --unified_checkpoint true: the parts of the model are saved as one. For a pipeline
 and sequence parallelism all examples are padded to max_length tokens. losses.json in output_dir has the loss of each log.
+--log FILE logs each step, to compare this training with the same one elsewhere (xpulab align).
 llm/run_finetune.py reads the same config.json; its data has the names "src" and "tgt" instead of "question" and "answer".
 """
 
 import json
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import paddle
@@ -31,11 +33,18 @@ from paddlenlp.transformers.configuration_utils import LlmMetaConfig
 from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig, SFTTrainer
 
 
+@dataclass
+class Options:
+    """What run_finetune.py has no argument for; give it on the command line, so that config.json stays readable for both."""
+
+    log: str = field(default="", metadata={"help": "a new file for `xpulab align`, which compares two trainings"})
+
+
 def main():
     """Train with the arguments of the command line; returns the trainer."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
     paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
-    model_args, data_args, args = arguments()
+    model_args, data_args, args, options = arguments()
     paddle.set_device(args.device)
     paddle.seed(args.seed)
     tokenizer = AutoTokenizer.from_pretrained(model_args.model_name_or_path, padding_side="left")
@@ -51,6 +60,8 @@ def main():
         data_collator=collator(tokenizer, data_args, args),
         callbacks=[history],
     )
+    if options.log:
+        log_of(options.log, trainer)
     trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
     loss_after = trainer.evaluate()["eval_loss"]
     is_cut = max(args.tensor_parallel_degree, args.pipeline_parallel_degree) > 1
@@ -71,11 +82,20 @@ def main():
 
 
 def arguments():
-    """ModelConfig, DataConfig and SFTConfig, from a JSON file and the command line."""
-    parser = PdArgumentParser((ModelConfig, DataConfig, SFTConfig))
+    """ModelConfig, DataConfig, SFTConfig and Options, from a JSON file and the command line."""
+    parser = PdArgumentParser((ModelConfig, DataConfig, SFTConfig, Options))
     if len(sys.argv) > 1 and sys.argv[1].endswith(".json"):
         return parser.parse_json_file_and_cmd_lines()
     return parser.parse_args_into_dataclasses()
+
+
+def log_of(path, trainer):
+    """Log each step into a new file; needs xpulab, or a copy of its xpulab/align/log.py beside this script."""
+    try:
+        from log import Log
+    except ImportError:
+        from xpulab.align import Log
+    trainer.add_callback(Log(path, seed=trainer.args.seed).callback(trainer))
 
 
 def load(model_args, data_args, args):

@@ -145,3 +145,11 @@ def test_a_rank_that_is_done_early_does_not_take_the_store_with_it():
         return float(value)
 
     assert ranks.run(work, 3) == [0.0, 3.0, 3.0]
+
+
+def world_size():
+    return dist.get_world_size(), dist.get_rank()
+
+
+def test_a_rank_knows_the_number_of_ranks_before_it_joins_them():
+    assert ranks.run(world_size, 2) == [(2, 0), (2, 1)]

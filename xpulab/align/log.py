@@ -223,7 +223,8 @@ def environment() -> dict[str, Any]:
     elif torch is not None:
         found["machine"].update(_torch_device(torch))
         found["flags"].update(_torch_flags(torch))
-    found["variables"] = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
+    known = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
+    found["variables"] = {name: value for name, value in known.items() if not name.startswith("XPULAB_")}
     return {group: {name: value for name, value in values.items() if value is not None} for group, values in found.items()}
 
 

@@ -8,7 +8,8 @@
 Paddle logs each choice of a kernel at verbosity 6 ("matmul API kernel key: [CPU, NCHW, float32]"), and at verbosity 1 each
 kernel that a device lacks ("missing XPU kernel: ..., fallbacking to CPU one!"). Both go to standard error, a file meanwhile.
 A mark before each operator that Python code calls says which line calls it; a kernel of backward is that of the line whose
-operator it belongs to. Legacy operators and kernels that C++ calls directly are not in the log.
+operator it belongs to. At this verbosity Paddle names each result after its operator and shape, the state of an optimizer
+too: a training that is logged cannot be saved. Legacy operators and kernels that C++ calls directly are not in the log.
 Source: paddle/phi/api/lib and phi/core/kernel_factory.cc; measured on Paddle 3.3.1 on the CPU and on simulated cards.
 """
 

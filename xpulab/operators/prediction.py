@@ -94,8 +94,8 @@ def predict(report: Mapping[str, Any], table: KernelTable | None) -> dict[str, A
     return {**kept, "kernels": rows, "source": table.source, "counted": dict(Counter(row["where"] for row in rows))}
 
 
-def format_prediction(report: Mapping[str, Any]) -> str:
-    """The prediction for a terminal: what is not on the card with its line and what to write instead, then the counts."""
+def format_places(report: Mapping[str, Any]) -> str:
+    """How many kernels are where, and each that is not on the card, with its line and what to write instead."""
     rows = report["kernels"]
     lines = []
     for where in _ORDER:
@@ -104,7 +104,13 @@ def format_prediction(report: Mapping[str, Any]) -> str:
             calls = sum(row["calls"] for row in of_kind)
             lines.append(f"{where:8} {len(of_kind):>4} kernels, {calls} calls: {_MEANING[where]}")
         lines += [_line(row) for row in (() if where == CARD else of_kind)]
-    lines.append("")
+    return "\n".join(lines)
+
+
+def format_prediction(report: Mapping[str, Any]) -> str:
+    """The prediction for a terminal: where the kernels are, what really fell back, and what it was predicted from."""
+    rows = report["kernels"]
+    lines = [format_places(report), ""]
     if fell_back := [row for row in rows if row["fell_back"]]:
         lines.append(f"really computed by the CPU in this step on {report['device']}: {_named(fell_back)}")
     return "\n".join(

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.shared.device import no_fallback
-
 
 def weights_of(network: Any) -> dict[str, np.ndarray]:
     """A copy of the weights, by name."""
@@ -59,10 +57,7 @@ def share_of_short(tensors: Mapping[str, Any]) -> float:
     return short / counted
 
 
-def step_without_fallback(network: Any, batch: Mapping[str, np.ndarray]) -> float:
-    """The loss of a forward and backward pass in which an operator without a kernel for the device raises an error."""
-    with no_fallback():
-        loss = network(**{name: paddle.to_tensor(value) for name, value in batch.items()})[0]
-        loss.backward()
-        network.clear_gradients()
-        return float(loss)
+def one_step(network: Any, batch: Mapping[str, np.ndarray]) -> None:
+    """A forward and a backward pass, which leave no gradient behind."""
+    network(**{name: paddle.to_tensor(value) for name, value in batch.items()})[0].backward()
+    network.clear_gradients()

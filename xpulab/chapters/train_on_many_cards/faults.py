@@ -13,7 +13,7 @@ MP = f"{FLEET}.layers.mpu"
 @fault(
     where="ranks",
     also_on=("sim",),
-    detected_by=("many-cards.gradients", "many-cards.weights", "many-cards.dpo"),
+    detected_by=("many-cards.gradients", "many-cards.weights", "many-cards.dpo", "many-cards.align"),
     smoke=("many-cards.smoke-data-parallel",),
     wraps="paddle.distributed.parallel:DataParallel.forward",
 )

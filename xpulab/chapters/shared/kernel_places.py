@@ -1,0 +1,65 @@
+"""Where the kernels of one step are computed: predicted for a P800, and counted on the device in use.
+
+Read from Paddle's own log of the step (xpulab.operators.kernel_log), so a release that words its log in another way shows no
+kernel; a check that counts therefore has `known_fallback` as its control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+
+from xpulab import files
+from xpulab.checks.ledger import ledger
+from xpulab.operators import prediction
+from xpulab.operators.kernel_log import KernelLog, Launch
+
+
+def launches_of(step: Callable[[], Any]) -> list[Launch]:
+    """Run the step; the kernels that it launched, the most frequent first.
+
+    Views are copies meanwhile, as on an XPU by default, and results get other names: do not log a step of an optimizer that is
+    saved afterwards.
+    """
+    flag = "FLAGS_use_stride_kernel"
+    before = paddle.get_flags(flag)
+    log = KernelLog()
+    paddle.set_flags({flag: False})
+    log.begin()
+    try:
+        step()
+    finally:
+        launches = log.end()
+        paddle.set_flags(before)
+    return launches
+
+
+def on_a_p800(launches: Sequence[Launch]) -> None:
+    """Print where a P800 would compute these kernels: what is not on the card with what to write instead, then the counts."""
+    report = prediction.predict(prediction.kernels_here(launches, ledger.device or "cpu"), None)
+    for row in report["kernels"]:
+        row["caller"] = row["caller"].rpartition("site-packages/")[2].removeprefix(f"{files.ROOT}/")
+    print(prediction.format_places(report))
+    print(f"predicted from {report['source']}; not run on a card")
+
+
+def shown(step: Callable[[], Any]) -> list[Launch]:
+    """Run the step, print where a P800 would compute its kernels, and return them."""
+    launches = launches_of(step)
+    on_a_p800(launches)
+    return launches
+
+
+def fell_back(launches: Sequence[Launch]) -> int:
+    """How many kernels of a step the CPU computed because the device has none."""
+    return sum(each.fell_back for each in launches)
+
+
+def known_fallback(device: str) -> list[Launch]:
+    """The kernels of an operator that this device is known to lack: a log-sigmoid on an XPU, eigenvalues on a GPU."""
+    if device == "xpu":
+        return launches_of(lambda: F.log_sigmoid(paddle.ones([4])))
+    return launches_of(lambda: paddle.linalg.eig(paddle.eye(4)))
