@@ -67,7 +67,6 @@ IMPOSSIBLE = {
         "sep_parallel_degree": "gloo has no all-to-all",
     },
     "sim": {
-        "sharding_parallel_degree": "simulated cards have no reduce",
         "sep_parallel_degree": "simulated cards have no all-reduce that averages",
     },
 }

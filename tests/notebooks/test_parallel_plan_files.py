@@ -98,8 +98,9 @@ def test_one_process_learns_and_saves_the_model(train: Train, tmp_path: Path):
     assert list((tmp_path / "out").glob("model_state*")) or list((tmp_path / "out").glob("*.safetensors"))
 
 
-def test_a_sharded_optimizer_on_two_cpu_ranks_makes_the_steps_of_data_parallelism_on_two_simulated_cards(train: Train):
-    sharded = train("cpu", 2, "sharded", sharding="stage1", sharding_parallel_degree=2)
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_a_sharded_optimizer_on_two_ranks_makes_the_steps_of_data_parallelism_on_two_simulated_cards(train: Train, device: str):
+    sharded = train(device, 2, "sharded", sharding="stage1", sharding_parallel_degree=2)
 
     assert sharded == pytest.approx(train("sim", 2, "plain"), rel=1e-4)
 
