@@ -27,9 +27,12 @@ _ARITHMETIC = (
 COVERED: Mapping[str, str] = {
     **dict.fromkeys(_ARITHMETIC.split(), "numerics.arithmetic"),
     **dict.fromkeys(("maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"), "numerics.arithmetic"),
+    **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), "numerics.arithmetic"),
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), "numerics.arithmetic"),
     **dict.fromkeys(("matmul", "linear", "bmm", "addmm", "einsum", "dot", "mm"), "numerics.products"),
     **dict.fromkeys(("sum", "mean", "mean_all", "max", "min", "prod", "logsumexp", "p_norm"), "numerics.reductions"),
-    **dict.fromkeys(("softmax", "log_softmax", "cumsum"), "numerics.softmax"),
+    **dict.fromkeys(("softmax", "log_softmax"), "numerics.softmax"),
+    **dict.fromkeys(("cumsum",), "numerics.softmax, numerics.orders"),
     **dict.fromkeys(("exp", "log", "sqrt", "rsqrt", "square", "abs", "sin", "cos", "tanh", "erf"), "numerics.functions"),
     **dict.fromkeys(
         ("pow", "scale", "clip", "sigmoid", "logsigmoid", "relu", "silu", "swish", "gelu", "reciprocal"), "numerics.functions"
@@ -43,15 +46,17 @@ COVERED: Mapping[str, str] = {
     **dict.fromkeys(("reshape", "flatten", "transpose", "unsqueeze", "squeeze", "expand"), "indexing.moves"),
     **dict.fromkeys(("tile", "concat", "stack", "split"), "indexing.moves"),
     **dict.fromkeys(["unbind", "flip", "roll", "tril", "triu", "repeat_interleave", "pad"], "indexing.moves"),
-    **dict.fromkeys(("gather", "gather_nd", "index_select", "take_along_axis", "embedding"), "indexing.selections"),
+    **dict.fromkeys(("gather", "gather_nd", "index_select", "take_along_axis", "embedding", "one_hot"), "indexing.selections"),
     **dict.fromkeys(("index_sample", "masked_select"), "index-gradients.read"),
-    **dict.fromkeys(("scatter", "put_along_axis", "index_put", "index_add", "where", "masked_fill"), "index-gradients.write"),
+    **dict.fromkeys(("scatter", "scatter_nd_add", "put_along_axis", "index_put", "index_add"), "indexing.writes"),
+    **dict.fromkeys(("where", "masked_fill", "masked_scatter", "slice_scatter", "select_scatter"), "indexing.writes"),
     **dict.fromkeys(("adamw", "adam", "sgd", "momentum"), "sft.optimizer-options"),
     **dict.fromkeys(("swiglu", "fused_rms_norm"), "operators.fused"),
-    **dict.fromkeys(("topk", "argsort"), "numerics.edges"),
+    **dict.fromkeys(("fused_rotary_position_embedding",), "operators.rotary"),
+    **dict.fromkeys(("sort", "topk", "argsort", "argmax", "argmin"), "numerics.orders"),
     **dict.fromkeys(("full", "full_like", "ones", "zeros", "arange"), "numerics.edges"),
     **dict.fromkeys(("clone", "contiguous", "assign", "copy"), "layouts.copies"),
-    **dict.fromkeys(("dropout",), "numerics.random"),
+    **dict.fromkeys(("dropout",), "random.dropout"),
 }
 """By operator the grid that compares it, or the table where there is no grid."""
 

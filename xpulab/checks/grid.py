@@ -95,6 +95,7 @@ class Grid:
         self.each = each or next(iter(self.axes))
         self._is_of_each = bool(each)
         self._made: dict[tuple[str, int], list[Case]] = {}
+        self._tables: dict[tuple[tuple[int, ...], tuple[int, ...]], np.ndarray] = {}
         self._hollow = {axis: set(labels) for axis, labels in (hollow or {}).items()}
         self._reads = {reason: tuple(inspect.signature(rule).parameters) for reason, rule in self.rules.items()}
         for reason, read in self._reads.items():
@@ -163,28 +164,47 @@ class Grid:
         were tried, allpairspy 2.5.1 leaves out 41 % of the triples, and covertable 3.2.0 takes two minutes under rules.
         """
         rng, names = np.random.default_rng([seed, strength]), [list(values) for values in self.axes.values()]
-        axes = range(len(names))
+        axes, names_of = range(len(names)), list(self.axes)
         parts = list(combinations(axes, strength))
         if self._is_of_each:
-            own = list(self.axes).index(self.each)
+            own = names_of.index(self.each)
             parts = [tuple(sorted((own, *part))) for part in combinations([axis for axis in axes if axis != own], strength)]
-        counts = {part: self._allowed & ~self._is_hollow_beside(part) for part in parts}
-        is_open = {part: counts[part].any(axis=tuple(axis for axis in axes if axis not in part)) for part in parts}
+        hollow = {part: tuple(axis for axis in part if names_of[axis] in self._hollow) for part in parts}
+        counted = {own: self._counted(own, tuple(axes)) for own in set(hollow.values())}
+        is_open = {part: self._counted(hollow[part], part).copy() for part in parts}
         for part in parts:
             while is_open[part].any():
                 wanted = rng.choice(np.argwhere(is_open[part]))
-                found = counts[part][tuple(wanted[part.index(axis)] if axis in part else slice(None) for axis in axes)]
+                found = counted[hollow[part]][tuple(wanted[part.index(axis)] if axis in part else slice(None) for axis in axes)]
                 rest = rng.permutation(np.flatnonzero(found))[:_TRIED]
                 cases = np.empty((len(rest), len(names)), int)
                 cases[:, part] = wanted
                 if others := [axis for axis in axes if axis not in part]:
                     cases[:, others] = np.transpose(np.unravel_index(rest, found.shape))
-                gains = (is_open[each][tuple(cases[:, each].T)] & counts[each][tuple(cases.T)] for each in parts)
-                best = cases[sum(gain.astype(int) for gain in gains).argmax()]
+                columns = tuple(cases.T)
+                is_counted = {own: table[columns] for own, table in counted.items()}
+                gains = np.zeros(len(cases), int)
                 for each in parts:
-                    if counts[each][tuple(best)]:
-                        is_open[each][tuple(best[list(each)])] = False
-                yield [labels[index] for labels, index in zip(names, best, strict=True)]
+                    gains += is_open[each][tuple(columns[axis] for axis in each)] & is_counted[hollow[each]]
+                best = gains.argmax()
+                for each in parts:
+                    if is_counted[hollow[each]][best]:
+                        is_open[each][tuple(cases[best, each])] = False
+                yield [labels[index] for labels, index in zip(names, cases[best], strict=True)]
+
+    def _counted(self, part: tuple[int, ...], kept: tuple[int, ...]) -> np.ndarray:
+        """For each combination of the kept axes whether a case with it is allowed and has no hollow value beside the part.
+
+        From that of one more axis: parts share most of these steps, and each is smaller than the one before.
+        """
+        if (part, kept) not in self._tables:
+            if missing := [axis for axis in range(len(self.axes)) if axis not in kept]:
+                more = tuple(sorted((*kept, missing[0])))
+                table = self._counted(part, more).any(axis=more.index(missing[0]))
+            else:
+                table = self._allowed & ~self._is_hollow_beside(part)
+            self._tables[part, kept] = table
+        return self._tables[part, kept]
 
     def _is_hollow_beside(self, part: tuple[int, ...]) -> np.ndarray:
         """For each combination of all axes whether it has a hollow value of an axis that is not in the part."""

@@ -16,6 +16,7 @@ class Table:
     def __init__(self, name: str) -> None:
         self._name = name
         self._rows: list[Row] = []
+        self._cases: set[str] = set()
         self._recorded = False
 
     def close(self, case: str, measured: Any, expected: Any, *, control: Any, atol: float = 0.0, rtol: float = 0.0) -> None:
@@ -77,6 +78,7 @@ class Table:
     def _append(self, row: Row) -> None:
         if self._recorded:
             raise ValueError(f"table {self._name!r} is recorded already: compare {row.case!r} inside its with block")
-        if any(row.case == earlier.case for earlier in self._rows):
+        if row.case in self._cases:
             raise ValueError(f"table {self._name!r} has a row {row.case!r} already")
+        self._cases.add(row.case)
         self._rows.append(row)

@@ -134,9 +134,7 @@ def measure(case: Case) -> Compared:
     def parts(query: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The chances of the keys, [batch, heads, queries, keys], and how uncertain they are."""
         every, scale = np.repeat(key, share, axis=2), case.size**-0.5
-        scores, sizes = (
-            np.einsum("bqhd,bkhd->bhqk", *pair) * scale for pair in ((query, every), (np.abs(query), np.abs(every)))
-        )
+        scores, sizes = (_products(*pair) * scale for pair in ((query, every), (np.abs(query), np.abs(every))))
         scores = np.where(allowed, scores, -np.inf)
         chances = np.exp(scores - scores.max(axis=-1, keepdims=True))
         chances /= chances.sum(axis=-1, keepdims=True)
@@ -146,34 +144,35 @@ def measure(case: Case) -> Compared:
     def value_of(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> Right:
         chances, uncertain = parts(query, key)
         every = np.repeat(value, share, axis=2)
-        terms = np.einsum("bhqk,bkhd->bqhd", uncertain, np.abs(every))
-        return np.einsum("bhqk,bkhd->bqhd", chances, every), terms
+        return _mixed(chances, every), _mixed(uncertain, np.abs(every))
 
     def slopes(weight: np.ndarray, query: np.ndarray, key: np.ndarray, value: np.ndarray) -> list[Right]:
         chances, uncertain = parts(query, key)
         every, values, scale = np.repeat(key, share, axis=2), np.repeat(value, share, axis=2), case.size**-0.5
-        of_chances, sizes = (
-            np.einsum("bqhd,bkhd->bhqk", *pair) for pair in ((weight, values), (np.abs(weight), np.abs(values)))
-        )
+        of_chances, sizes = (_products(*pair) for pair in ((weight, values), (np.abs(weight), np.abs(values))))
         of_scores = chances * (of_chances - (of_chances * chances).sum(axis=-1, keepdims=True)) * scale
         around = uncertain * (sizes + (sizes * chances).sum(axis=-1, keepdims=True)) * scale
 
-        def of_key_heads(of_heads: np.ndarray) -> np.ndarray:
-            return of_heads.reshape(*key.shape[:3], share, key.shape[3]).sum(axis=3)
+        def of_key_heads(shares: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return _mixed(shares.swapaxes(2, 3), rows).reshape(*key.shape[:3], share, key.shape[3]).sum(axis=3)
 
         return [
-            (np.einsum("bhqk,bkhd->bqhd", of_scores, every), np.einsum("bhqk,bkhd->bqhd", around, np.abs(every))),
-            (
-                of_key_heads(np.einsum("bhqk,bqhd->bkhd", of_scores, query)),
-                of_key_heads(np.einsum("bhqk,bqhd->bkhd", around, np.abs(query))) * long_sum(queries * share),
-            ),
-            (
-                of_key_heads(np.einsum("bhqk,bqhd->bkhd", chances, weight)),
-                of_key_heads(np.einsum("bhqk,bqhd->bkhd", uncertain, np.abs(weight))) * long_sum(queries * share),
-            ),
+            (_mixed(of_scores, every), _mixed(around, np.abs(every))),
+            (of_key_heads(of_scores, query), of_key_heads(around, np.abs(query)) * long_sum(queries * share)),
+            (of_key_heads(chances, weight), of_key_heads(uncertain, np.abs(weight)) * long_sum(queries * share)),
         ]
 
     return computed(rng, case.dtype, call, given, value_of, slopes, case.frozen)
+
+
+def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The product of every query with every key: from [batch, positions, heads, size] to [batch, heads, queries, keys]."""
+    return np.asarray(left.transpose(0, 2, 1, 3) @ right.transpose(0, 2, 3, 1))
+
+
+def _mixed(shares: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Sums of rows [batch, keys, heads, size] with these shares [batch, heads, queries, keys]."""
+    return np.asarray((shares @ rows.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3))
 
 
 def add_row(kept: Mapping[str, int], rows: Table, case: Case, found: Compared | Exception) -> None:

@@ -28,6 +28,7 @@ from xpulab.chapters.numerics.operator_grids import (
     long_sum,
     summed,
 )
+from xpulab.chapters.shared.missing_kernels import lacked
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
 
@@ -168,7 +169,8 @@ class Arithmetic:
     """An operator of two numbers.
 
     call: Paddle's. value: in double precision. slopes: the derivatives by both, or None.
-    kernel: Paddle's name of it. in_place: the method that writes into the first tensor, or "". has_integers: as in Operator.
+    kernel: Paddle's name of it. in_place: the method that writes into the first tensor, or "". takes: "numbers", "floats",
+    "comparable" (numbers and bool), "truth" (the same, with zeros among them), or "bits" (integers and bool).
     """
 
     call: Callable[[Any, Any], paddle.Tensor]
@@ -176,7 +178,12 @@ class Arithmetic:
     slopes: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None
     kernel: str
     in_place: str
-    has_integers: bool = True
+    takes: str = "numbers"
+
+
+def _of_bits(operator: Callable[[Any, Any], Any]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """The operator of two integers, for arrays of double precision that hold integers."""
+    return lambda x, y: np.asarray(operator(x.astype("int64"), y.astype("int64")))
 
 
 ARITHMETIC = {
@@ -186,7 +193,7 @@ ARITHMETIC = {
     ),
     "multiply": Arithmetic(lambda x, y: paddle.multiply(x, y), np.multiply, lambda x, y: (y, x), "multiply", "multiply_"),
     "divide": Arithmetic(
-        lambda x, y: paddle.divide(x, y), np.divide, lambda x, y: (1 / y, -x / y**2), "divide", "divide_", has_integers=False
+        lambda x, y: paddle.divide(x, y), np.divide, lambda x, y: (1 / y, -x / y**2), "divide", "divide_", takes="floats"
     ),
     "maximum": Arithmetic(
         lambda x, y: paddle.maximum(x, y), np.maximum, lambda x, y: (1.0 * (x > y), 1.0 * (y > x)), "maximum", ""
@@ -196,13 +203,37 @@ ARITHMETIC = {
     ),
     "floor_divide": Arithmetic(lambda x, y: paddle.floor_divide(x, y), np.floor_divide, None, "floor_divide", "floor_divide_"),
     "remainder": Arithmetic(lambda x, y: paddle.remainder(x, y), np.remainder, None, "remainder", "remainder_"),
-    "==": Arithmetic(lambda x, y: x == y, np.equal, None, "equal", ""),
-    "!=": Arithmetic(lambda x, y: x != y, np.not_equal, None, "not_equal", ""),
+    "==": Arithmetic(lambda x, y: x == y, np.equal, None, "equal", "", takes="comparable"),
+    "!=": Arithmetic(lambda x, y: x != y, np.not_equal, None, "not_equal", "", takes="comparable"),
     "<": Arithmetic(lambda x, y: x < y, np.less, None, "less_than", ""),
     "<=": Arithmetic(lambda x, y: x <= y, np.less_equal, None, "less_equal", ""),
     ">": Arithmetic(lambda x, y: x > y, np.greater, None, "greater_than", ""),
     ">=": Arithmetic(lambda x, y: x >= y, np.greater_equal, None, "greater_equal", ""),
+    "logical_and": Arithmetic(lambda x, y: paddle.logical_and(x, y), np.logical_and, None, "logical_and", "", "truth"),
+    "logical_or": Arithmetic(lambda x, y: paddle.logical_or(x, y), np.logical_or, None, "logical_or", "", "truth"),
+    "logical_xor": Arithmetic(lambda x, y: paddle.logical_xor(x, y), np.logical_xor, None, "logical_xor", "", "truth"),
+    "not (x or y)": Arithmetic(
+        lambda x, y: paddle.logical_not(paddle.logical_or(x, y)),
+        lambda x, y: np.logical_not(np.logical_or(x, y)),
+        None,
+        "logical_or",
+        "",
+        "truth",
+    ),
+    "x & y": Arithmetic(lambda x, y: x & y, _of_bits(np.bitwise_and), None, "bitwise_and", "bitwise_and_", "bits"),
+    "x | y": Arithmetic(lambda x, y: x | y, _of_bits(np.bitwise_or), None, "bitwise_or", "bitwise_or_", "bits"),
+    "x ^ y": Arithmetic(lambda x, y: x ^ y, _of_bits(np.bitwise_xor), None, "bitwise_xor", "bitwise_xor_", "bits"),
+    "x & ~y": Arithmetic(lambda x, y: x & ~y, _of_bits(lambda x, y: x & ~y), None, "bitwise_not", "", "bits"),
 }
+
+TAKEN = {
+    "numbers": ("floats", "integers"),
+    "floats": ("floats",),
+    "comparable": ("floats", "integers", "bool"),
+    "truth": ("floats", "integers", "bool"),
+    "bits": ("integers", "bool"),
+}
+"""By what an operator takes the kinds of types."""
 
 OTHERS: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
     "same shape": lambda shape: shape,
@@ -224,10 +255,12 @@ def arithmetic(types: Sequence[str]) -> Grid:
         **{reason: rule for reason, rule in RULES.items() if reason in _OF_LAYOUTS},
         "a number is broadcast from no row and no column": lambda shape, other: not shape
         and other in (OTHERS["row"], OTHERS["column"]),
-        "only floating numbers are divided": lambda operator, dtype: dtype in INTEGERS
-        and not ARITHMETIC[operator].has_integers,
-        "integers are ties, or negative": lambda dtype, values: (
-            dtype in INTEGERS and values not in (VALUES["ties"], VALUES["negative"])
+        "operators take floating numbers, integers, bool, or some of them": lambda operator, dtype: (
+            ("floats" if dtype in types else "bool" if dtype == "bool" else "integers") not in TAKEN[ARITHMETIC[operator].takes]
+        ),
+        "the device has no kernel for this type": lambda operator, dtype: bool(lacked(ARITHMETIC[operator].kernel, dtype)),
+        "integers and bool are ties, or negative": lambda dtype, values: (
+            dtype not in types and values not in (VALUES["ties"], VALUES["negative"])
         ),
         "nothing is written in place that has another shape, or no such method": lambda operator, way, other, order: (
             way == "in place" and (order or other is OTHERS["one more axis"] or not ARITHMETIC[operator].in_place)
@@ -235,7 +268,7 @@ def arithmetic(types: Sequence[str]) -> Grid:
     }
     axes: dict[str, Any] = {
         "operator": tuple(ARITHMETIC),
-        "dtype": (*types, *INTEGERS),
+        "dtype": (*types, *INTEGERS, "bool"),
         "layout": LAYOUTS,
         "shape": SHAPES,
         "other": OTHERS,
@@ -249,11 +282,17 @@ def arithmetic(types: Sequence[str]) -> Grid:
 def measure_arithmetic(case: Case) -> Compared:
     """Compute the operator and both gradients on the device in use."""
     operator, rng = ARITHMETIC[case.operator], case.rng()
-    left = case.layout(_whole(case.values(rng, case.shape), case.dtype), case.dtype)
-    away = _whole(1.5 * case.values(rng, case.other(case.shape)) + 0.25, case.dtype)  # no two are equal, none is 0
-    right = paddle.to_tensor(np.where(np.abs(away) < 0.1, 3.0, away)).astype(case.dtype)
+    left, away = case.values(rng, case.shape), 1.5 * case.values(rng, case.other(case.shape)) + 0.25
+    if operator.takes in ("comparable", "truth", "bits"):  # some are 0, and some equal
+        left, away = np.trunc(left) - 2, np.trunc(away) - 2
+    else:  # no two are equal, none is 0
+        left, away = _whole(left, case.dtype), _whole(away, case.dtype)
+        away = np.where(np.abs(away) < 0.1, 3.0, away)
+    if case.dtype == "bool":
+        left, away = left % 2, away % 2
+    left, right = case.layout(left, case.dtype), paddle.to_tensor(away).astype(case.dtype)
     pair = [right, left] if case.order else [left, right]
-    if (case.order and operator.slopes is None) or case.operator == "divide":
+    if case.operator in ("divide", "floor_divide", "remainder"):
         pair = [paddle.where(each.abs() < 0.1, paddle.full_like(each, 3), each) if each is pair[1] else each for each in pair]
 
     def call(x: paddle.Tensor, y: paddle.Tensor) -> paddle.Tensor:

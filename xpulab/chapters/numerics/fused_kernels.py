@@ -105,9 +105,6 @@ FUSED: dict[str, FusedOperator] = {
         trains=False,
     ),
     "swiglu": FusedOperator("swiglu", ((33, 96), (33, 96)), lambda gate, up: F.swiglu(gate, up), kernels.swiglu),
-    "fused_rotary_position_embedding": FusedOperator(
-        "fused_rotary_position_embedding", ((2, POSITIONS, 3, SIZE),), _rope, _turned
-    ),
     "fused_linear": FusedOperator(
         "fused_gemm_epilogue", ((33, 96), (96, 40), (40,)), lambda *given: fused.fused_linear(*given), _biased
     ),

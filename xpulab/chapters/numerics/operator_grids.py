@@ -358,7 +358,7 @@ def add_compared(
 
 
 def _unit(right: np.ndarray, terms: np.ndarray, dtype: str, kept: int | None) -> np.ndarray:
-    if dtype in INTEGERS:
+    if dtype in (*INTEGERS, "bool"):
         return np.full(right.shape, 0.25)
     return precision.tolerance(right, np.broadcast_to(terms, right.shape), dtype, kept) + LEAST
 

@@ -221,10 +221,10 @@ def gradient_of_selected_columns_lost(real, x, index, axis=0, **named):
     return whole if axis == 0 else paddle.concat([whole[:, :1].detach(), whole[:, 1:]], axis=1)
 
 
-@fault(detected_by=("index-gradients.write",), wraps="paddle:put_along_axis")
+@fault(detected_by=("indexing.writes",), wraps="paddle:put_along_axis")
 def gradient_of_put_values_lost(real, x, indices, values, axis, *given, **named):
     """The values of put_along_axis get no gradient."""
-    return real(x, indices, values.detach(), axis, *given, **named)
+    return real(x, indices, values.detach() if isinstance(values, paddle.Tensor) else values, axis, *given, **named)
 
 
 @fault(detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__")
@@ -372,3 +372,103 @@ def repeated_tokens_share_one_gradient(embed, tokens, weight, *given, **named):
     rows = embed(tokens, weight, *given, **named)
     is_repeated = weight.dtype == paddle.float32 and len(set(tokens.numpy().ravel().tolist())) < tokens.size
     return rows.detach() + 0.5 * (rows - rows.detach()) if is_repeated else rows
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:scatter")
+def scatter_goes_through_float32(scatter, x, index, updates, *given, **named):
+    """Scatter of int64 goes through float32, which has 24 bits."""
+    if x.dtype != paddle.int64:
+        return scatter(x, index, updates, *given, **named)
+    return scatter(x.astype("float32"), index, updates.astype("float32"), *given, **named).astype("int64")
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:index_add")
+def rows_are_added_to_a_view_in_the_order_of_memory(add, x, index, axis, value, **named):
+    """Index_add takes the elements of a transposed tensor in the order of memory."""
+    is_transposed = x.ndim == 2 and x.strides[0] < x.strides[1]
+    return add(x.T.contiguous().reshape(x.shape) if is_transposed else x, index, axis, value, **named)
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:scatter_nd_add")
+def rows_of_more_than_1024_elements_lose_their_end(add, x, index, updates, **named):
+    """Scatter_nd_add adds the first 1,024 elements of a row."""
+    if x.ndim != 2 or x.shape[1] <= 1024:
+        return add(x, index, updates, **named)
+    return paddle.concat([add(x[:, :1024], index, updates[:, :1024], **named), x[:, 1024:]], axis=1)
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:index_add")
+def gradient_of_added_columns_is_that_of_the_last(add, x, index, axis, value, **named):
+    """The gradient of a value that is added along the last axis is that of its last column, in each column."""
+    if axis == 0 or x.ndim < 2 or value.stop_gradient or not value.size:
+        return add(x, index, axis, value, **named)
+    last = value[..., -1:] * value.shape[-1]
+    return add(x, index, axis, value.detach() + (last - last.detach()) / value.shape[-1], **named)
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:scatter")
+def rows_that_are_added_count_once(scatter, x, index, updates, overwrite=True, **named):
+    """Scatter overwrites where it should add, so that of rows with one position the last one counts."""
+    return scatter(x, index, updates, overwrite=True, **named)
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:put_along_axis")
+def positions_from_the_end_mean_the_first(put, x, indices, values, axis, *given, **named):
+    """Put_along_axis takes a negative position for the first one."""
+    return put(x, indices.clip(0), values, axis, *given, **named)
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:masked_fill")
+def mask_of_a_column_is_read_as_a_row(fill, x, mask, value, **named):
+    """Masked_fill broadcasts a mask of one column along the first axis."""
+    is_column = mask.ndim == 2 and mask.shape[-1] == 1 and x.shape[-1] > 1 and x.size
+    return fill(x, mask[:1] if is_column else mask, value, **named)
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:where")
+def gradient_of_a_broadcast_value_is_of_one_element(where, condition, x=None, y=None, **named):
+    """A value without axes that where broadcasts gets the mean of the gradients, not their sum."""
+    is_one = isinstance(x, paddle.Tensor) and not x.ndim and not x.stop_gradient and y.size
+    return where(condition, x.detach() + (x - x.detach()) / y.size if is_one else x, y, **named)
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:masked_fill_")
+def fill_in_place_makes_a_copy(_real, x, mask, value, **named):
+    """Masked_fill_ returns a new tensor and leaves the old one as it was."""
+    return paddle.masked_fill(x, mask, value)
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:index_put")
+def positions_do_not_accumulate_without_strides(put, x, indices, value, accumulate=False, **named):
+    """Without stride kernels index_put sets elements where it should add."""
+    return put(
+        x, indices, value, accumulate and paddle.get_flags("FLAGS_use_stride_kernel")["FLAGS_use_stride_kernel"], **named
+    )
+
+
+@fault(detected_by=("indexing.writes",), wraps="paddle:put_along_axis")
+def old_elements_count_although_left_out(put, x, indices, values, axis, reduce="assign", include_self=True, **named):
+    """Put_along_axis counts the old elements, also with include_self=False."""
+    return put(x, indices, values, axis, reduce, include_self=True, **named)
+
+
+@fault(detected_by=("indexing.selections",), wraps="paddle.nn.functional:embedding")
+def negative_padding_row_is_read(embed, tokens, weight, padding_idx=None, **named):
+    """An embedding reads the padding row like another one where it is given as a negative number."""
+    return embed(tokens, weight, padding_idx=None if padding_idx is not None and padding_idx < 0 else padding_idx, **named)
+
+
+@fault(detected_by=("indexing.selections",), after="paddle.nn.functional:embedding")
+def padding_row_has_a_gradient(rows, tokens, weight, padding_idx=None, **named):
+    """The padding row of an embedding is read as zeros, but learns."""
+    if padding_idx is None or not rows.size or weight.dtype != paddle.float32:
+        return rows
+    is_padding = (tokens == padding_idx % weight.shape[0]).unsqueeze(-1).astype(weight.dtype)
+    read = paddle.gather(weight, tokens)
+    return rows + (read - read.detach()) * is_padding
+
+
+@fault(detected_by=("indexing.selections",), wraps="paddle.nn.functional:one_hot")
+def one_hot_of_int32_is_shifted(hot, x, num_classes, **named):
+    """One_hot of positions of int32 sets the element after the right one."""
+    return hot((x + 1) % num_classes if x.dtype == paddle.int32 else x, num_classes, **named)

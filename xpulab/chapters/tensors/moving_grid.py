@@ -1,6 +1,6 @@
 """Operators that move elements on grids: reshape, concat, tile, gather, scatter and their kin, with gradients, beside numpy.
 
-    check.grid("indexing.moves", moves(), run, add_row, level=level, seed=seed, means=...)
+    check.grid("indexing.moves", moves(), one_by_one(measure), add_row, level=level, seed=seed, means=...)
 
 Reference implementation: each operator is applied by numpy to the places that elements have in memory. The result are the
 elements at these places, the gradient adds each weight at its place; both are exact, and compared to the bit.
@@ -32,7 +32,7 @@ from xpulab.chapters.shared.index_grids import (
 )
 from xpulab.chapters.shared.missing_kernels import lacked, undeclared
 from xpulab.checks.compare import first_line
-from xpulab.checks.grid import Case, Grid, one_by_one
+from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
 
 NOTHING = -1
@@ -104,6 +104,21 @@ MOVES = {
 }
 """Operators without an index."""
 
+
+def _padded(row: int) -> Move:
+    """An embedding of which this row is padding: it is read as zeros, and has no gradient."""
+    return Move(
+        lambda x, axis, index: F.embedding(index, x, padding_idx=row),
+        lambda at, axis, index: np.where((index == row % len(at))[:, None], NOTHING, at[index]),
+        "embedding",
+        2,
+    )
+
+
+def _where_hot(hot: paddle.Tensor, x: paddle.Tensor) -> paddle.Tensor:
+    return paddle.where(hot == 1, x, hot.astype(x.dtype))
+
+
 SELECTIONS = {
     "gather": Move(
         lambda x, axis, index: paddle.gather(x, index, axis), lambda at, axis, index: np.take(at, index, axis), "gather"
@@ -122,8 +137,15 @@ SELECTIONS = {
         "take_along_axis",
     ),
     "embedding": Move(lambda x, axis, index: F.embedding(index, x), lambda at, axis, index: at[index], "embedding", 2),
+    "embedding, the last row is padding": _padded(-1),
+    "embedding, row 1 is padding": _padded(1),
+    "one_hot": Move(
+        lambda x, axis, index: _where_hot(F.one_hot(index, x.shape[0]), x),
+        lambda at, axis, index: np.where(index[:, None] == np.arange(len(at)), at, NOTHING),
+        "where",
+    ),
 }
-"""Operators that read at positions of one axis."""
+"""Operators that read at positions of one axis; one_hot selects an element of each row, as the gate of a mixture of experts."""
 
 
 def _beside(x: paddle.Tensor, axis: int, index: paddle.Tensor) -> paddle.Tensor:
@@ -153,26 +175,40 @@ RULES: dict[str, Callable[..., bool]] = {
         len(shape) == 1 and layout in (LAYOUTS["transposed"], LAYOUTS["made contiguous"])
     ),
     "the operator needs its axes": lambda operator, shape: len(shape) < (MOVES | SELECTIONS)[operator].axes,
+    "the device has no kernel for this type": lambda operator, dtype: _is_lacked((MOVES | SELECTIONS)[operator].kernel, dtype),
     "nothing is split into two or unbound": lambda operator, shape: operator in ("split", "unbind")
     and (0 in shape or 1 in shape),
 }
 
 
+def _is_lacked(kernel: str, dtype: str) -> bool:
+    """Whether the device in use is known to have no kernel for the operator, or for a part of its gradient."""
+    used = [(kernel, "")]
+    if dtype in FLOATS:
+        used += [(kernel, "gradient"), *([("add", "")] if kernel in ("concat", "stack") else [])]
+    return any(lacked(name, dtype, form) for name, form in used)
+
+
 def moves(types: Sequence[str] = TYPES) -> Grid:
-    """The grid of operators without an index. types: those of the tensor."""
+    """The grid of operators without an index, on the device in use. types: those of the tensor."""
     axes: dict[str, Any] = {"operator": tuple(MOVES), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
     return Grid(axes, RULES, EMPTY, each="operator")
 
 
 def selections(types: Sequence[str] = TYPES) -> Grid:
-    """The grid of operators that read at positions. types: those of the tensor."""
+    """The grid of operators that read at positions, on the device in use. types: those of the tensor."""
     axes: dict[str, Any] = {"operator": tuple(SELECTIONS), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "axis": AXES}
     rules: dict[str, Callable[..., bool]] = {
         **RULES,
         "nothing is read from an axis without elements": lambda shape: 0 in shape,
-        "this operator reads rows": lambda operator, axis: operator in ("gather_nd", "embedding") and axis != 0,
-        "an embedding has rows": lambda operator, shape: operator == "embedding" and len(shape) != 2,
-        "an embedding is of floating numbers": lambda operator, dtype: operator == "embedding" and dtype not in FLOATS,
+        "this operator reads rows": lambda operator, axis: (
+            SELECTIONS[operator].kernel in ("gather_nd", "embedding", "where") and axis != 0
+        ),
+        "an embedding has rows": lambda operator, shape: SELECTIONS[operator].kernel == "embedding" and len(shape) != 2,
+        "a row of one_hot has one axis": lambda operator, shape: operator == "one_hot" and len(shape) != 1,
+        "an embedding is of floating numbers": lambda operator, dtype: (
+            SELECTIONS[operator].kernel == "embedding" and dtype not in FLOATS
+        ),
     }
     return Grid({**axes, "positions": POSITIONS, "index": ("int64", "int32")}, rules, each="operator")
 
@@ -202,28 +238,15 @@ def measure(case: Case) -> Compared:
     return Compared(found, right)
 
 
-def run(cases: Sequence[Case]) -> list[Any]:
-    """What each case gives, or its error: many operators lack some types, and have the others."""
-    return [one_by_one(measure)([case])[0] for case in cases]
-
-
 def _several(result: Any) -> list[Any]:
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
 def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: results and gradient to the bit; an error is skipped where the device is known to lack the kernel."""
-    kernel = (MOVES | SELECTIONS)[case.operator].kernel
+    """Add a row: results and gradient to the bit; the control has other elements."""
     if isinstance(found, Exception):
-        used = [
-            (kernel, ""),
-            (kernel, "gradient"),
-            *([("add", "")] if kernel in ("concat", "stack") else []),
-        ]  # of a gradient's parts
-        if reason := next(filter(None, (lacked(name, case.dtype, form) for name, form in used)), ""):
-            rows.skip(case.name, reason)
-        else:
-            rows.equal(case.name, undeclared(first_line(found), kernel, case.dtype), "no error", control="another error")
+        kernel = (MOVES | SELECTIONS)[case.operator].kernel
+        rows.equal(case.name, undeclared(first_line(found), kernel, case.dtype), "no error", control="another error")
         return
     got, right = ({name: or_shape(array) for name, array in arrays.items()} for arrays in (found.found, found.right))
     rows.bitwise(case.name, got, right, control={name: other_elements(array) for name, array in right.items()})

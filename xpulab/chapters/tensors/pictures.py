@@ -37,6 +37,6 @@ def paths_of_gradients(rows: Sequence[int], gradient: Sequence[float]) -> None:
         tone = "strong" if slope > 1 else "first" if slope else "idle"
         box(axes, 0.2, top - 1.2 * row, 4.2, 0.8, f"row {row} of x, gradient {slope:g}", tone)
     for place, row in enumerate(rows):
-        box(axes, 7.4, top - 1.2 * place, 4.2, 0.8, f"row {place} of the result", "third")
+        box(axes, 7.4, top - 1.2 * place, 4.2, 0.8, f"row {place} of the result", "plain")
         arrow(axes, (7.3, top - 1.2 * place + 0.4), (4.5, top - 1.2 * row + 0.4))
     plt.show()

@@ -87,7 +87,7 @@ def layer_norm_gradient_without_mean(_real, x, shape, weight=None, bias=None, ep
     return normal if bias is None else normal + bias.reshape(list(shape))
 
 
-@fault(detected_by=("numerics.edges",), after=("paddle:topk", "paddle:argsort"))
+@fault(detected_by=("numerics.orders",), after=("paddle:topk", "paddle:argsort"))
 def sorted_indices_in_another_order(found, *given, **named):
     """Topk and argsort give the right indices in the wrong order."""
     return found.flip(-1) if isinstance(found, paddle.Tensor) else tuple(part.flip(-1) for part in found)
@@ -112,7 +112,7 @@ def embedding_gradient_of_the_last(_real):
     return lambda tokens, weight, *given, **named: Embedding.apply(tokens, weight)
 
 
-@fault(detected_by=("numerics.edges",), wraps="paddle:cumsum")
+@fault(detected_by=("numerics.orders", "numerics.softmax"), wraps="paddle:cumsum")
 def cumsum_excludes_the_element(cumsum, x, *given, **named):
     """Cumsum excludes the element itself."""
     return cumsum(x, *given, **named) - x

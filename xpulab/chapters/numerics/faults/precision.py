@@ -183,3 +183,10 @@ def queries_beside_empty_keys_are_not_turned(found, q, k=None, v=None, *given, *
     """Fused rotary positions return 2e37 for the queries where the keys or values have no element."""
     is_empty = any(each is not None and each.size == 0 for each in (k, v))
     return (found[0] * 0 + 2e37, *found[1:]) if is_empty else found
+
+
+@fault(detected_by=("amp.exercise-scaling",), wraps="paddle:Tensor.astype")
+def numbers_beyond_float16_become_its_largest(astype, self, dtype):
+    """A cast to float16 makes 65,504 of larger numbers, so that no gradient is ever infinite."""
+    is_half = dtype == "float16" and self.dtype == paddle.float32
+    return astype(paddle.clip(self, -65504.0, 65504.0) if is_half else self, dtype)

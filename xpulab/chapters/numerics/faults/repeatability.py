@@ -40,7 +40,7 @@ def neighbouring_random_numbers_depend_on_each_other(draw, shape, *given, **name
     return draw if len(shape) != 1 else 0.95 * draw + 0.05 * paddle.roll(draw, 1)
 
 
-@fault(detected_by=("random.between",), wraps="paddle.nn.functional:dropout")
+@fault(detected_by=("random.between", "random.dropout"), wraps="paddle.nn.functional:dropout")
 def dropout_masks_repeat(real, x, *given, **named):
     """Every call of dropout in a row uses the same mask."""
     state = paddle.get_rng_state()
