@@ -18,7 +18,7 @@ import paddle.distributed as dist
 from paddlenlp.utils.batch_sampler import DistributedBatchSampler as OfPaddleNLP
 
 from xpulab import ranks
-from xpulab.chapters.auto_parallel.reshard_cases import error_of_all
+from xpulab.chapters.shared.error_of_all import error_of_all
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table

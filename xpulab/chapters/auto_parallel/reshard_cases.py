@@ -11,7 +11,6 @@ each sum and product is exact in its type.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -22,6 +21,7 @@ import paddle
 import paddle.distributed as dist
 
 from xpulab import ranks
+from xpulab.chapters.shared.error_of_all import error_of_all
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.checks.table import Table
@@ -286,7 +286,7 @@ def on_ranks(device: str) -> Callable[[Sequence[Case]], list[list[Any]]]:
 
 
 def _run(every: Sequence[Reshard]) -> list[Any]:
-    """On a rank: of each case what it holds, or the last line of Paddle's error message; None where it is no member."""
+    """On a rank: of each case what it holds, or Paddle's error message; None where it is no member."""
     dist.init_parallel_env()
     rank = dist.get_rank()
     found: list[Any] = []
@@ -300,23 +300,6 @@ def _run(every: Sequence[Reshard]) -> list[Any]:
         except Exception as error:  # only what data/refusals.yaml declares is left out, all other errors are red
             found.append(error_of_all(error, one.name, one.mesh.size))
     return found
-
-
-RAISE_TIMEOUT = 3.0
-"""Seconds in which all ranks of a case have raised an error, when one has: otherwise some of them wait in it."""
-
-
-def error_of_all(error: Exception, case: str, n: int) -> str:
-    """On each of n ranks that raised an error in a case: its type and last line. Raises it when not all of them come here."""
-    store: Any = dist.collective._default_store
-    key, until = f"xpulab raised {case}", time.monotonic() + RAISE_TIMEOUT
-    count = store.add(key, 1)
-    while count < n and time.monotonic() < until:
-        time.sleep(0.01)
-        count = store.add(key, 0)
-    if count < n:
-        raise RuntimeError(f"{case}: {error}") from error
-    return f"{type(error).__name__}: {[line for line in str(error).splitlines() if line.strip()][-1].split(' (at')[0]}"
 
 
 def placement_of(kind: str) -> Any:

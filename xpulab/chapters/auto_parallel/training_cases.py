@@ -20,8 +20,8 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from xpulab import ranks
-from xpulab.chapters.auto_parallel.reshard_cases import error_of_all
 from xpulab.chapters.auto_parallel.resharding import whole
+from xpulab.chapters.shared.error_of_all import error_of_all
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
 from xpulab.records.refusals import format_undeclared, refusal

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
+from pathlib import Path
 
-from xpulab.chapters.shared.fault import CELLS, fault, paddle, replace_in_cells
+from xpulab.chapters.shared.fault import CELLS, fault, paddle, replace_in_cells, wrap
 
 
-@fault(detected_by=("resume.exact", "resume.data-order", "resume.losses", "resume.weights"), also_on=("sim",), breaks=CELLS)
+@fault(detected_by=("resume.exact",), also_on=("sim",), breaks=CELLS)
 def sampler_restarts() -> None:
     """A resumed run sees the data from the beginning again."""
     replace_in_cells("def _get_train_sampler(self):", "def _unused(self):")
 
 
 @fault(
-    where="ranks",
-    detected_by=("resume.stock", "resume.random-numbers", "resume.next-random-numbers", "resume.weights"),
+    where="everywhere",
+    detected_by=("resume.stock", "resume.exact", "resume.trainer"),
+    also_on=("sim",),
     wraps="paddlenlp.trainer:Trainer._load_rng_state",
 )
 def random_state_lost(_real, self, checkpoint):
     """The random state is not restored when a run is resumed."""
 
 
-@fault(detected_by=("resume.exact", "resume.random-numbers", "resume.weights"), breaks=CELLS)
+@fault(detected_by=("resume.exact",), breaks=CELLS)
 def random_state_lost_between_epochs() -> None:
     """The random state is not restored when a run is resumed where an epoch ends."""
     replace_in_cells("self.trainer._load_rng_state(self.checkpoint)", "pass")
 
 
-@fault(
-    where="ranks",
-    detected_by=("resume.random-numbers", "resume.next-random-numbers"),
-    wraps="paddlenlp.trainer:Trainer._load_rng_state",
-)
+@fault(detected_by=("resume.trainer",), wraps="paddlenlp.trainer:Trainer._load_rng_state")
 def python_random_state_lost(real, self, checkpoint):
     """The state of Python's random number generator is not restored."""
     state = random.getstate()
@@ -42,8 +41,8 @@ def python_random_state_lost(real, self, checkpoint):
 
 
 @fault(
-    where="ranks",
-    detected_by=("resume.moments", "resume.weights", "resume.losses", "resume.accumulation"),
+    where="everywhere",
+    detected_by=("resume.exact", "resume.trainer"),
     wraps="paddle.optimizer:AdamW.set_state_dict",
 )
 def optimizer_not_restored(_real, self, state):
@@ -51,8 +50,8 @@ def optimizer_not_restored(_real, self, state):
 
 
 @fault(
-    where="ranks",
-    detected_by=("resume.weights", "resume.losses"),
+    where="everywhere",
+    detected_by=("resume.exact", "resume.trainer", "resume.exercise-longer"),
     wraps=("paddle.optimizer.lr:LRScheduler.set_state_dict", "paddle.optimizer.lr:LRScheduler.set_dict"),
 )
 def schedule_not_restored(_real, self, state):
@@ -60,8 +59,8 @@ def schedule_not_restored(_real, self, state):
 
 
 @fault(
-    where="ranks",
-    detected_by=("resume.begins-where-it-stopped",),
+    where="everywhere",
+    detected_by=("resume.exact", "resume.trainer"),
     wraps="paddlenlp.trainer.trainer_callback:TrainerState.load_from_json",
 )
 def step_not_restored(_real, state, path):
@@ -74,7 +73,6 @@ def step_not_restored(_real, state, path):
         "checkpoint.pdparams",
         "checkpoint.safetensors",
         "checkpoint.nested",
-        "resume.loads-the-file",
         "checkpoint.exercise-values",
     ),
     after="paddle:load",
@@ -102,8 +100,8 @@ def load_returns_zeros(state, *given, **named):
 
 
 @fault(
-    where="ranks",
-    detected_by=("resume.weights", "resume.loads-the-file"),
+    where="everywhere",
+    detected_by=("resume.exact", "resume.trainer"),
     wraps=("paddle.nn:Layer.set_state_dict", "paddle.nn:Layer.set_dict", "paddle.nn:Layer.load_dict"),
 )
 def weight_not_loaded(real, self, state, *rest, **named):
@@ -113,7 +111,7 @@ def weight_not_loaded(real, self, state, *rest, **named):
 
 @fault(
     where="ranks",
-    detected_by=("resume.losses", "resume.weights", "resume.loads-the-file"),
+    detected_by=("resume.exact",),
     wraps="paddlenlp.trainer:Trainer._load_from_checkpoint",
 )
 def stale_checkpoint(real, self, resume_from_checkpoint=None):
@@ -123,12 +121,6 @@ def stale_checkpoint(real, self, resume_from_checkpoint=None):
         older = f"{folder}-{int(step) - 1}"
         resume_from_checkpoint = older if os.path.isdir(older) else resume_from_checkpoint
     return real(self, resume_from_checkpoint)
-
-
-@fault(where="ranks", detected_by=("resume.dropout-acts",), wraps="paddle.nn.functional:dropout")
-def no_dropout(_real, x, *given, **named):
-    """Dropout does nothing, so the resumed runs do not test the random state."""
-    return x
 
 
 @fault(detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"), wraps="paddle:save")
@@ -327,3 +319,121 @@ def safetensors_lose_their_strides(load, path, **named):
 def scaler_counts_again(_result, self, state):
     """A scaler that is restored forgets how many steps were finite, and grows its factor later."""
     self._incr_count = 0
+
+
+TRAINER = ("resume.trainer",)
+STATE = "paddlenlp.trainer.trainer_callback:TrainerState"
+
+
+@fault(detected_by=TRAINER, wraps="paddlenlp.utils.batch_sampler:DistributedBatchSampler.set_epoch")
+def consumed_samples_are_not_skipped(set_epoch, self, epoch=0, consumed_samples=0):
+    """PaddleNLP's sampler begins with the first sample, whatever was consumed."""
+    set_epoch(self, epoch)
+
+
+@fault(detected_by=TRAINER, wraps="paddle.io:DistributedBatchSampler.set_epoch")
+def epochs_have_the_order_of_the_last_one(set_epoch, self, epoch):
+    """A sampler whose epoch is set for the first time, as in a resumed run, is one epoch ahead."""
+    set_epoch(self, epoch + (not self.epoch and epoch > 0))
+
+
+@fault(detected_by=TRAINER, wraps=f"{STATE}.save_to_json")
+def last_step_of_an_epoch_is_to_do_again(save, self, path):
+    """In a checkpoint that is written where an epoch ends, the last step counts as not yet done."""
+    ends = self.epoch == int(self.epoch)
+    save(dataclasses.replace(self, global_step=self.global_step - 1) if ends else self, path)
+
+
+@fault(detected_by=TRAINER, after="paddle.optimizer.lr:LRScheduler.set_state_dict")
+def cosine_begins_again(_result, self, state):
+    """A cosine begins again in a resumed run; the other schedules go on."""
+    if "cosine" in getattr(getattr(self, "lr_lambda", None), "__qualname__", ""):
+        self.last_epoch = 0
+
+
+@fault(detected_by=TRAINER, wraps="paddlenlp.trainer:Trainer._load_from_peft_checkpoint")
+def adapter_is_not_loaded(_real, self, folder=None):
+    """A resumed run keeps the initial values of its adapter."""
+
+
+@fault(detected_by=TRAINER, after="paddlenlp.trainer.unified_checkpoint:UnifiedCheckpointHandler.load_unified_optimizer")
+def unified_second_moments_are_zero(state, self, *given, **named):
+    """A unified checkpoint gives the optimizer back without its second moments."""
+    return {name: each * 0 if "moment2" in name else each for name, each in state.items()}
+
+
+@fault(detected_by=TRAINER, wraps="paddlenlp.trainer.unified_checkpoint:UnifiedCheckpointHandler.load_unified_checkpoint")
+def unified_layers_from_the_tenth_are_not_loaded(load, self, model, *given, **named):
+    """Of a unified checkpoint the layers from the tenth on keep their initial values."""
+    late = {name: each.clone() for name, each in model.state_dict().items() if ".layers.1" in name and ".layers.1." not in name}
+    load(self, model, *given, **named)
+    model.set_state_dict({**model.state_dict(), **late})
+
+
+@fault(detected_by=TRAINER, after="paddlenlp.trainer:Trainer.evaluate")
+def first_evaluation_draws_random_numbers(_result, self, *given, **named):
+    """The first evaluation of a process draws random numbers, so a resumed run goes on with others."""
+    if not hasattr(self, "evaluated"):
+        self.evaluated = paddle.rand([1])
+
+
+@fault(detected_by=TRAINER, after="paddlenlp.trainer:Trainer._sorted_checkpoints")
+def earlier_checkpoints_are_not_counted(folders, self, *given, **named):
+    """A resumed run does not delete the checkpoints that it found, though only the last one must stay."""
+    begun = vars(self).setdefault("found", set(folders[:-1]))
+    return [folder for folder in folders if folder not in begun]
+
+
+@fault(detected_by=TRAINER, after=f"{STATE}.load_from_json")
+def best_checkpoint_is_forgotten(state, *given):
+    """A resumed run takes its first checkpoint for the best one so far."""
+    state.best_metric = state.best_model_checkpoint = None
+
+
+@fault(detected_by=TRAINER, wraps="paddle.io:DistributedBatchSampler.__len__")
+def short_batch_is_not_counted(_real, self):
+    """The length of an epoch leaves out its short batch, so the epoch is counted wrongly."""
+    return self.num_samples // self.batch_size
+
+
+@fault(detected_by=TRAINER, wraps=f"{STATE}.save_to_json")
+def steps_are_counted_in_batches(save, self, path):
+    """With accumulated gradients a checkpoint counts batches, and not steps."""
+    of_a_step = self.consumed_samples // 2 // max(self.global_step, 1)
+    save(dataclasses.replace(self, global_step=self.global_step * of_a_step), path)
+
+
+@fault(detected_by=TRAINER, wraps="paddlenlp.trainer:Trainer.create_optimizer_and_scheduler")
+def schedule_of_epochs_ends_earlier(create, self, num_training_steps):
+    """A run that is resumed and given its length in epochs builds its schedule for the steps that are left."""
+    resumed = Path(self.args.output_dir).is_dir() and any(Path(self.args.output_dir).glob("checkpoint-*"))
+    create(self, num_training_steps - (resumed and self.args.max_steps <= 0))
+
+
+@fault(detected_by=TRAINER, wraps="paddlenlp.trainer:Trainer._inner_training_loop")
+def ignore_data_skip_is_ignored(loop, self, args, *given):
+    """Data that were read are skipped although ignore_data_skip is set."""
+    args.ignore_data_skip = False
+    return loop(self, args, *given)
+
+
+@fault(detected_by=TRAINER, breaks=(f"{STATE}.save_to_json", f"{STATE}.load_from_json"))
+def second_interruption_loses_the_log() -> None:
+    """A run that was resumed saves only the log since then, so the run that is resumed from it lacks the beginning."""
+
+    def load(real, kind, path):
+        state = real(kind, path)
+        state.loaded = len(state.log_history)
+        return state
+
+    def save(real, state, path):
+        real(dataclasses.replace(state, log_history=state.log_history[getattr(state, "loaded", 0) :]), path)
+
+    wrap(f"{STATE}.load_from_json", load)
+    wrap(f"{STATE}.save_to_json", save)
+
+
+@fault(detected_by=TRAINER, after=f"{STATE}.load_from_json")
+def log_is_lost(state, *given):
+    """A resumed run begins with an empty log."""
+    state.log_history = []

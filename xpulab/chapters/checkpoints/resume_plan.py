@@ -22,8 +22,7 @@ class ResumePlan(Size):
     """How to train and to resume one model.
 
     steps: of an uninterrupted run. epoch: steps of an epoch, of `pairs` pairs in batches of `batch`.
-    points: the steps after which runs are resumed. kinds: the kinds of runs that are tried; empty: all.
-    read_back: the kinds of runs whose files are compared with the weights that were loaded from them.
+    points: the steps after which runs are resumed.
     at_once: processes that train at the same time.
     """
 
@@ -33,8 +32,6 @@ class ResumePlan(Size):
     batch: int
     learning_rate: float
     points: tuple[int, ...]
-    read_back: tuple[str, ...]
-    kinds: tuple[str, ...] = ()
     at_once: int = processes.AT_MOST
 
     @property
@@ -47,14 +44,6 @@ class ResumePlan(Size):
         """Why a large model skips a case: what it would need."""
         disk = len(self.points) * CHECKPOINT * self.parameters / resources.GB
         return f"it needs further runs of this model, each with {disk:.1f} GB of checkpoints; a tiny model runs all of them"
-
-    def tries(self, kind: str) -> bool:
-        """Whether this kind of run is tried."""
-        return not self.kinds or kind in self.kinds
-
-    def resumes(self, kind: str) -> bool:
-        """Whether this kind of run is resumed; those without dropout of a large model are only compared with those with it."""
-        return not self.kinds or kind.endswith("dropout")
 
 
 def plan_for(model: str, level: str) -> ResumePlan:
@@ -71,7 +60,6 @@ def plan_for(model: str, level: str) -> ResumePlan:
             batch=4,
             learning_rate=3e-3,
             points=tuple(range(1, steps)),
-            read_back=("plain", "unified"),
         )
     return ResumePlan(
         parameters,
@@ -82,8 +70,6 @@ def plan_for(model: str, level: str) -> ResumePlan:
         batch=4,
         learning_rate=1e-5,
         points=(2, 3),  # where an epoch ends, and within the second one
-        read_back=("plain, dropout", "unified, dropout"),
-        kinds=("plain, dropout", "unified, dropout", "LoRA", "LoRA, dropout"),
         at_once=1,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from xpulab.chapters.collectives.collective_cases import (
     given,
     split_sizes,
 )
+from xpulab.chapters.shared.error_of_all import error_of_all
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case
 from xpulab.records.refusals import format_undeclared, refusal
@@ -31,9 +31,6 @@ GUARD = 77
 
 UNFILLED = 99
 """The number in a result before the call: memory that was used before may hold the right numbers already."""
-
-RAISE_TIMEOUT = 3.0
-"""Seconds in which all members of a group have raised an error, when one has: otherwise some of them wait in the call."""
 
 
 def on_ranks(n: int, device: str) -> Callable[[Sequence[Case]], list[list[str]]]:
@@ -75,7 +72,7 @@ def new_groups(members: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Any]
 def answer(call: Call, rank: int, group: Any) -> str:
     """What this rank holds after the call; what else changed that must not; or the error that every member raised.
 
-    Raises RuntimeError with the call's name when not all members raised: others may wait in it, so the run must end.
+    Raises RuntimeError with the call when not all members raised: others may wait in it, so the run must end.
     """
     try:
         if call.form == "object":
@@ -90,21 +87,7 @@ def answer(call: Call, rank: int, group: Any) -> str:
             return f"of type {result.dtype}"
         return digest(comparable(result.numpy(), call))
     except Exception as error:
-        message = f"{type(error).__name__}: {first_line(error)}"
-        if not _all_raised(call):
-            raise RuntimeError(f"{call.name}: {message}") from error
-        return f"{REFUSAL}{message}"
-
-
-def _all_raised(call: Call) -> bool:
-    """Whether every member of the group comes here for this call within RAISE_TIMEOUT."""
-    store: Any = dist.collective._default_store
-    key, until = f"xpulab raised {call}", time.monotonic() + RAISE_TIMEOUT
-    count = store.add(key, 1)
-    while count < len(call.members) and time.monotonic() < until:
-        time.sleep(0.01)
-        count = store.add(key, 0)
-    return bool(count >= len(call.members))
+        return f"{REFUSAL}{error_of_all(error, str(call), len(call.members))}"
 
 
 ZERO_SIZE = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "reduce_scatter", "all_to_all")

@@ -202,7 +202,12 @@ def _tensors(state):
     return {name: each._local_value() if each.is_dist() else each for name, each in parts.items()}
 
 
-@fault(where="ranks", detected_by=LAYOUTS, also_on=("sim",), after=f"{CHECKPOINT}.dcp.save_state_dict:extract_tensor_metadata")
+@fault(
+    where="ranks",
+    detected_by=(*LAYOUTS, "distributed-checkpoint.exercise-sources"),
+    also_on=("sim",),
+    after=f"{CHECKPOINT}.dcp.save_state_dict:extract_tensor_metadata",
+)
 def offsets_are_multiples_of_the_size(result, value):
     """A part is taken to begin at a multiple of its size, as if all parts had the same."""
     tensor, metadata = result

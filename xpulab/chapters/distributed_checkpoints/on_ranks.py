@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,15 +13,12 @@ import paddle.distributed as dist
 
 from xpulab import ranks
 from xpulab.chapters.shared import workarounds
+from xpulab.chapters.shared.error_of_all import error_of_all
 from xpulab.chapters.shared.processes import side_by_side
 from xpulab.chapters.shared.states import digests
-from xpulab.checks.compare import first_line
 
 FORMATS = ("distcp", "safetensors")
 """The formats of dist.save_state_dict."""
-
-RAISE_TIMEOUT = 3.0
-"""Seconds in which all ranks have raised an error, when one has: otherwise some of them wait for it."""
 
 Held = dict[str, str]
 """By name the digest of what a rank holds."""
@@ -81,24 +77,9 @@ def _one_by_one(
         try:
             found.append(action(path, plan))
         except Exception as error:
-            if not _all_raise(f"{action.__name__} {path}"):
-                raise
-            found.append({"error": f"{type(error).__name__}: {first_line(error)[:200]}"})
+            found.append({"error": error_of_all(error, f"{action.__name__} {path}", dist.get_world_size())})
             loading: Any = importlib.import_module("paddle.distributed.flex_checkpoint.dcp.load_state_dict")
             loading._metadata_manager.clear()  # else the next case begins with metadata of this one
     if dist.get_world_size() > 1:
         dist.barrier()
     return found
-
-
-def _all_raise(what: str) -> bool:
-    """Whether every rank comes here for this within RAISE_TIMEOUT."""
-    n, until = dist.get_world_size(), time.monotonic() + RAISE_TIMEOUT
-    if n == 1:
-        return True
-    store: Any = dist.collective._default_store
-    count = store.add(what, 1)
-    while count < n and time.monotonic() < until:
-        time.sleep(0.01)
-        count = store.add(what, 0)
-    return bool(count >= n)

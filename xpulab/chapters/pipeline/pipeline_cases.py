@@ -10,7 +10,6 @@ stay equal.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from paddle.distributed.auto_parallel.pipelining import schedules
 from paddle.distributed.auto_parallel.pipelining.stage import PipelineStage
 
 from xpulab import ranks
+from xpulab.chapters.shared.error_of_all import error_of_all
 from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.checks.table import Table
 from xpulab.records.refusals import refusal
@@ -193,10 +193,6 @@ def on_ranks(device: str) -> Callable[[Sequence[Case]], list[Any]]:
     return run
 
 
-RAISE_TIMEOUT = 3.0
-"""Seconds in which both ranks have raised an error, when one has: otherwise the other one waits."""
-
-
 def _run(cases: Sequence[Case]) -> list[Any]:
     dist.init_parallel_env()
     schedules.logger.setLevel("WARNING")
@@ -207,15 +203,7 @@ def _run(cases: Sequence[Case]) -> list[Any]:
         try:
             found.append(_trained(case, group))
         except Exception as error:
-            store: Any = dist.collective._default_store
-            key, until = f"xpulab raised {case.name}", time.monotonic() + RAISE_TIMEOUT
-            count = store.add(key, 1)
-            while count < RANKS and time.monotonic() < until:
-                time.sleep(0.01)
-                count = store.add(key, 0)
-            if count < RANKS:
-                raise RuntimeError(f"{case.name}: {error}") from error
-            found.append(f"{type(error).__name__}: {[line for line in str(error).splitlines() if line.strip()][-1]}")
+            found.append(error_of_all(error, case.name, RANKS))
     return found
 
 
