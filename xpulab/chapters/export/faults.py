@@ -496,11 +496,13 @@ def transposition_of_a_square_is_lost(real):
     return paddle.jit.not_to_static(matmul)
 
 
-@fault(detected_by=("export.programs",), after="paddle.jit:load")
-def frozen_weights_train_when_loaded(loaded, path, **options):
-    """A weight that was frozen trains again in a loaded program."""
-    for weight in loaded.parameters():
-        weight.stop_gradient = False
+@fault(detected_by=("export.programs",), wraps="paddle.optimizer:SGD.step")
+def weights_shrink_although_they_are_frozen(real, self):
+    """The optimizer makes weights smaller that are frozen."""
+    real(self)
+    for weight in self._parameter_list:
+        if weight.stop_gradient:
+            weight.set_value(0.9 * weight)
 
 
 @fault(detected_by=("export.programs",), wraps="paddle.jit:save")
