@@ -32,7 +32,7 @@ def random_state_lost_between_epochs() -> None:
     replace_in_cells("self.trainer._load_rng_state(self.checkpoint)", "pass")
 
 
-@fault(detected_by=("resume.trainer",), wraps="paddlenlp.trainer:Trainer._load_rng_state")
+@fault(detected_by=("resume.trainer", "resume.trainer-alone"), wraps="paddlenlp.trainer:Trainer._load_rng_state")
 def python_random_state_lost(real, self, checkpoint):
     """The state of Python's random number generator is not restored."""
     state = random.getstate()
@@ -352,7 +352,7 @@ def cosine_begins_again(_result, self, state):
 
 
 @fault(detected_by=TRAINER, wraps="paddlenlp.trainer:Trainer._load_from_peft_checkpoint")
-def adapter_is_not_loaded(_real, self, folder=None):
+def adapter_of_a_checkpoint_is_not_loaded(_real, self, folder=None):
     """A resumed run keeps the initial values of its adapter."""
 
 

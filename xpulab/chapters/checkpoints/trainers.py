@@ -138,6 +138,7 @@ _RULES: dict[str, Callable[..., bool]] = {
 _WITH_DEFECTS = Grid({**AXES, "order": (*AXES["order"], SEVERAL), "batches": (*AXES["batches"], LEFT_OVER)})
 
 DEFECTS: dict[str, tuple[str, dict[str, str]]] = {
+    "nothing, with the fixes": ("", {}),
     "a batch left over": ("", {"batches": LEFT_OVER, "accumulation": "2", "moment": "where an epoch ends"}),
     "the evaluation where an epoch ends": ("", {"evaluation": "each epoch", "moment": "where an epoch ends"}),
     "several epochs of its own sampler": ("", {"order": SEVERAL}),
