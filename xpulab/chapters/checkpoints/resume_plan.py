@@ -12,8 +12,8 @@ from xpulab.chapters.shared.training_size import TINY, Needs, Size, parameters_o
 
 CHECKPOINT = 12.9
 """Bytes of a checkpoint for each parameter: weights, a tied head once more, and two moments; measured with SmolLM2-135M."""
-NEEDS = Needs(memory=38, other=1.5e9, disk=5 * CHECKPOINT, seconds=2.2)
-"""Memory of the notebook and of a process that trains, at its peak while it pickles the optimizer's state; five checkpoints of
+NEEDS = Needs(memory=38, other=1.5e9, disk=2 * CHECKPOINT, seconds=1.8)
+"""Memory of the notebook and of a process that trains, at its peak while it pickles the optimizer's state; two checkpoints of
 all weights are on the disk at the same time. Measured with SmolLM2-135M on the CPU."""
 
 
