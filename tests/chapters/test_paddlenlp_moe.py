@@ -20,3 +20,13 @@ def test_where_gives_columns_inside_of_the_workaround_only():
         assert paddle.where(condition)[0].shape == [3, 1]
         assert paddle.where(condition, condition, condition).shape == [2, 2]
     assert paddle.where(condition)[0].shape == [3]
+
+
+def test_topk_is_in_order_inside_of_the_workaround_only(monkeypatch):
+    asked = []
+    real = paddle.topk
+    monkeypatch.setattr(paddle, "topk", lambda *given: asked.append(given[4]) or real(*given))
+    with paddlenlp_moe.topk_in_order():
+        values, _ = paddle.topk(paddle.to_tensor([1.0, 3.0, 2.0]), 2, axis=-1, sorted=False)
+    paddle.topk(paddle.to_tensor([1.0]), 1, -1, True, False)
+    assert (values.tolist(), asked) == ([3.0, 2.0], [True, False])

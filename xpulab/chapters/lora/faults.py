@@ -20,7 +20,7 @@ def base_weights_train(_result, self):
 
 
 @fault(
-    detected_by=("lora.merge", "lora.merged-weights", "lora.variants-merge", "lora.exercise-scale"),
+    detected_by=("lora.merge", "lora.model-options", "lora.exercise-scale"),
     wraps=f"{LORA_LINEAR}.get_delta_weight",
 )
 def merge_without_scale(delta, self, *given):
@@ -28,19 +28,19 @@ def merge_without_scale(delta, self, *given):
     return delta(self, *given) / self.scaling
 
 
-@fault(detected_by=("lora.starts-as-the-base",), also_on=("sim",), after=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.starts-as-the-base", "lora.model-options"), also_on=("sim",), after=f"{LORA_LINEAR}.__init__")
 def adapter_does_not_start_at_zero(_result, self, *given, **named):
     """The adapter's second matrix does not start at zero."""
     self.lora_B.set_value(self.lora_B + 1e-3)
 
 
-@fault(detected_by=("lora.unmerge", "lora.layer-options"), wraps=f"{LORA_LINEAR}.unmerge")
+@fault(detected_by=("lora.layer-options", "lora.model-options"), wraps=f"{LORA_LINEAR}.unmerge")
 def unmerge_does_nothing(_real, self):
     """Unmerging leaves the merged weights in place."""
     self.merged = False
 
 
-@fault(detected_by=("lora.reload",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
+@fault(detected_by=("lora.reload", "lora.model-options"), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
 def adapter_is_not_loaded(_real, self, weights):
     """Loading an adapter keeps the new one that is in place."""
 
@@ -63,19 +63,19 @@ def scale_of_another_variant(_result, self, *given, **named):
     self.scaling = self.lora_alpha / self.r**0.5
 
 
-@fault(detected_by=("lora.variants-scale",), wraps=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.__init__")
 def rslora_scaled_like_lora(start, self, *given, **named):
     """rsLoRA is scaled by alpha over the rank."""
     start(self, *given, **{**named, "rslora": False})
 
 
-@fault(detected_by=("lora.plus-rate",), wraps=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.model-options", "lora.plus-in-the-trainer"), wraps=f"{LORA_LINEAR}.__init__")
 def lora_plus_is_plain(start, self, *given, **named):
     """In LoRA+ the learning rate of B is that of A."""
     start(self, *given, **{**named, "lora_plus_scale": 1.0})
 
 
-@fault(detected_by=("lora.variants-start",), wraps=f"{LORA_LINEAR}.pissa_init")
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.pissa_init")
 def pissa_without_residual(initialise, self, rank):
     """PiSSA does not subtract the adapter from the weight."""
     weight = self.weight.clone()
@@ -83,13 +83,13 @@ def pissa_without_residual(initialise, self, rank):
     self.weight.set_value(weight)
 
 
-@fault(detected_by=("lora.pissa-start",), wraps=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.__init__")
 def pissa_is_plain(start, self, *given, **named):
     """PiSSA starts with random numbers, like LoRA."""
     start(self, *given, **{**named, "pissa": False})
 
 
-@fault(detected_by=("lora.pissa-loaded-late",), after="paddlenlp.peft:LoRAModel.set_state_dict")
+@fault(detected_by=("lora.model-options",), after="paddlenlp.peft:LoRAModel.set_state_dict")
 def pissa_starts_again_when_loaded(_result, self, weights):
     """PiSSA initialises itself again after loading, even after a first pass: the workaround fails."""
     for layer in self.model.sublayers():
@@ -97,7 +97,7 @@ def pissa_starts_again_when_loaded(_result, self, weights):
             layer.apply_pissa = False
 
 
-@fault(detected_by=("lora.variants-reload",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
+@fault(detected_by=("lora.model-options",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
 def mora_loads_transposed(load, self, weights):
     """A MoRA adapter is loaded transposed, so the workaround, serving it unmerged, fails."""
     square = {name: value for name, value in weights.items() if len(value.shape) == 2 and value.shape[0] == value.shape[1]}
@@ -124,7 +124,7 @@ def adapter_trains_on_the_cpu(_result, self, *given, **named):
             layer.to("cpu")
 
 
-@fault(detected_by=("lora.dropout-in-evaluation",), after="paddlenlp.peft:LoRAModel.eval")
+@fault(detected_by=("lora.dropout-in-evaluation", "lora.model-options"), after="paddlenlp.peft:LoRAModel.eval")
 def dropout_stays_on_in_evaluation(_result, self):
     """eval() leaves the adapter's dropout on."""
     for layer in self.model.sublayers():
@@ -152,20 +152,22 @@ def quick_lora_is_plain(start, self, *given, **named):
     start(self, *given, **{**named, "use_quick_lora": False})
 
 
-@fault(detected_by=("lora.layer-options",), after="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
+@fault(
+    detected_by=("lora.layer-options", "lora.model-options"), after="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward"
+)
 def quick_lora_scales_one_gradient_twice(result, ctx, grad_output):
     """Quick LoRA's backward pass scales the gradient of A twice."""
     of_input, of_a, of_b = result
     return of_input, of_a * ctx.scaling, of_b
 
 
-@fault(detected_by=("lora.variants-shapes",), wraps=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.__init__")
 def mora_is_plain(start, self, *given, **named):
     """The option use_mora has no effect."""
     start(self, *given, **{**named, "use_mora": False})
 
 
-@fault(detected_by=("lora.variants-scale", "lora.layer-options"), after=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.model-options", "lora.layer-options"), after=f"{LORA_LINEAR}.__init__")
 def mixer_is_not_used(_result, self, *given, **named):
     """The mixer has its square matrix, but computes without it."""
     self.lora_use_mixer = False
@@ -218,13 +220,13 @@ def no_gradient_flows_through_the_adapter(result, self, x, *given):
     return result - (through - stopped)
 
 
-@fault(detected_by=("lora.switched-off",), after="paddlenlp.peft:LoRAModel.disable_lora")
+@fault(detected_by=("lora.model-options",), after="paddlenlp.peft:LoRAModel.disable_lora")
 def one_adapter_stays_on(_result, self):
     """disable_lora leaves the adapter of one layer on."""
     next(layer for layer in self.model.sublayers() if hasattr(layer, "lora_B")).disable_lora = False
 
 
-@fault(detected_by=("lora.file-size",), wraps="paddlenlp.peft:LoRAModel.get_trainable_state_dict")
+@fault(detected_by=("lora.file-size", "lora.model-options"), wraps="paddlenlp.peft:LoRAModel.get_trainable_state_dict")
 def base_is_saved_with_the_adapter(_real, self, *given, **named):
     """The file of an adapter has the weights of the base model too."""
     return self.model.state_dict()
@@ -292,14 +294,14 @@ def only_names_are_compared() -> None:
 # ------------------------------------------------------------------------------------------- what some options alone show
 
 
-@fault(detected_by=("lora.layer-options",), after=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.layer-options", "lora.model-options"), after=f"{LORA_LINEAR}.__init__")
 def scale_of_rank_four(_result, self, *given, **named):
     """The adapter is scaled by alpha over 4, whatever its rank is."""
     if not (self.use_mora or self.pissa):
         self.scaling *= self.r / 4
 
 
-@fault(detected_by=("lora.layer-options",), after=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.layer-options", "lora.model-options"), after=f"{LORA_LINEAR}.__init__")
 def scale_is_a_whole_number(_result, self, *given, **named):
     """The adapter is scaled by alpha over the rank without the remainder."""
     if not (self.use_mora or self.pissa):
@@ -327,7 +329,7 @@ def adapter_repeats_the_first_row_of_a_view(forward, self, x, *given):
     return forward(self, x if x.is_contiguous() else x[:1].expand_as(x), *given)
 
 
-@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
+@fault(detected_by=("lora.layer-options", "lora.model-options"), wraps=f"{LORA_LINEAR}.forward")
 def adapter_that_was_off_stays_off(forward, self, x, *given):
     """An adapter that has been switched off once is not used again."""
     self.was_off = getattr(self, "was_off", False) or self.disable_lora
@@ -355,3 +357,83 @@ def adapter_computes_in_single_precision(forward, self, x, *given):
 def mixer_is_not_loaded(load, self, weights, *given, **named):
     """Loading leaves the square matrix of the mixer as it is."""
     return load(self, {name: value for name, value in weights.items() if "lora_AB" not in name}, *given, **named)
+
+
+LORA_MODEL = "paddlenlp.peft:LoRAModel"
+
+
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.get_lora_model")
+def dots_of_a_pattern_match_anything(adapt, self, model, config):
+    """A dot in target_modules stands for any character, so block 1 is also 10 and 11."""
+    patterns = config.target_modules
+    config.target_modules = patterns.replace("\\", "") if isinstance(patterns, str) else patterns
+    adapted = adapt(self, model, config)
+    config.target_modules = patterns
+    return adapted
+
+
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.get_lora_model")
+def only_the_last_pattern_counts(adapt, self, model, config):
+    """Of two target_modules only the last one is read."""
+    patterns = config.target_modules
+    config.target_modules = patterns[1:] if len(patterns) == 2 else patterns
+    adapted = adapt(self, model, config)
+    config.target_modules = patterns
+    return adapted
+
+
+@fault(detected_by=("lora.model-options",), after=f"{LORA_MODEL}._find_and_replace_module")
+def adapted_layer_has_a_new_bias(_result, self, model, name, *given):
+    """A layer that gets an adapter loses its bias: a new one of zeros takes its place."""
+    layer = dict(model.named_sublayers())[name]
+    if layer.bias is not None:
+        layer.bias.set_value(paddle.zeros_like(layer.bias))
+
+
+@fault(detected_by=("lora.model-options",), after=f"{LORA_LINEAR}.__init__")
+def grouped_keys_are_scaled_twice(_result, self, inputs, outputs, **named):
+    """The adapter of a layer that has half as many outputs as inputs, as those of grouped heads, has twice its scale."""
+    self.scaling *= 2 if 2 * outputs == inputs else 1
+
+
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.mark_only_lora_as_trainable")
+def further_modules_are_frozen(mark, self):
+    """What trainable_modules names does not train."""
+    named, self.lora_config.trainable_modules = self.lora_config.trainable_modules, None
+    mark(self)
+    self.lora_config.trainable_modules = named
+
+
+@fault(detected_by=("lora.model-options",), after=f"{LORA_MODEL}.mark_only_lora_as_trainable")
+def tied_head_is_frozen(_result, self):
+    """A head that is the embedding, too, does not train, although trainable_modules names it."""
+    if self.model.config.tie_word_embeddings:
+        self.model.get_input_embeddings().weight.stop_gradient = True
+
+
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.mark_only_lora_as_trainable")
+def biases_of_other_layers_train(mark, self):
+    """With trainable_bias="lora" biases of layers without an adapter train, too."""
+    wanted, self.lora_config.trainable_bias = self.lora_config.trainable_bias, self.lora_config.trainable_bias and "all"
+    mark(self)
+    self.lora_config.trainable_bias = wanted
+
+
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.restore_original_model")
+def restored_without_the_adapter(restore, self):
+    """restore_original_model gives the model as it was before the adapter was merged."""
+    self.unmerge()
+    return restore(self)
+
+
+@fault(detected_by=("lora.model-options",), after="paddlenlp.peft:LoRAConfig.from_pretrained")
+def loaded_options_have_another_alpha(config, *given, **named):
+    """The options that are loaded with an adapter have the usual alpha."""
+    config.lora_alpha = 8
+    return config
+
+
+@fault(detected_by=("lora.model-options",), after=f"{LORA_MODEL}.get_trainable_state_dict")
+def file_has_the_adapter_only(weights, self, *given, **named):
+    """The file lacks what trains beside the adapter."""
+    return {name: value for name, value in weights.items() if "lora_" in name}

@@ -16,7 +16,7 @@ import numpy as np
 import paddle
 from paddlenlp.peft.lora.lora_layers import LoRALinear
 
-from xpulab.chapters.lora.proof import mora
+from xpulab.chapters.lora.proof import added, scale_of, slopes
 from xpulab.chapters.shared.missing_kernels import lacked, undeclared
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid
@@ -166,22 +166,11 @@ def _by_hand(
     case: Case, weights: Mapping[str, np.ndarray], x: np.ndarray, g: np.ndarray, factor: float
 ) -> dict[str, np.ndarray]:
     """The output and the gradients in double precision. x: [rows, inputs]. g: the slope of the output, [rows, outputs]."""
-    name = case.labels["kind"]
-    scale = factor * (case.alpha / case.rank**0.5 if name == "rsLoRA" else case.alpha / case.rank)
-    a = weights["lora_A"]
-    if name == "MoRA":
-        added = factor * mora(a, *case.shape)
-        whole = x.T @ g  # the gradient of a weight; that of the square follows from what each of its numbers adds
-        units = (mora(unit.reshape(a.shape), *case.shape) for unit in np.eye(a.size))
-        slopes = {"lora_A": np.array([(unit * whole).sum() for unit in units]).reshape(a.shape) * factor}
-    elif name == "mixer":
-        middle, b = weights["lora_AB"], weights["lora_B"]
-        added, whole = scale * a @ middle @ b, scale * x.T @ g
-        slopes = {"lora_A": whole @ (middle @ b).T, "lora_AB": a.T @ whole @ b.T, "lora_B": (a @ middle).T @ whole}
-    else:
-        b = weights["lora_B"]
-        scale = factor if name == "PiSSA" else scale
-        added, whole = scale * a @ b, scale * x.T @ g
-        slopes = {"lora_A": whole @ b.T, "lora_B": a.T @ whole}
-    total = weights["weight"] + added
-    return {"output": x @ total + weights.get("bias", 0.0), "input": g @ total.T, **slopes}
+    kind, parts = case.labels["kind"], {name: weight for name, weight in weights.items() if "lora_" in name}
+    scale = factor * scale_of(kind, case.rank, case.alpha)
+    total = weights["weight"] + added(kind, parts, case.shape, scale)
+    return {
+        "output": x @ total + weights.get("bias", 0.0),
+        "input": g @ total.T,
+        **slopes(kind, parts, case.shape, scale, x.T @ g),
+    }

@@ -1,9 +1,9 @@
-"""What the proof of chapter 03 compares with: gradients of a run, and what each variant must add to a weight, and train."""
+"""What the proof of chapter 03 compares with: gradients of a run, what each variant must add to a weight, and its gradients."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,15 +39,43 @@ def mora(square: np.ndarray, inputs: int, outputs: int) -> np.ndarray:
     return np.tile(y.reshape(inputs, -1), -(-outputs // y[0].size))[:, :outputs]
 
 
-def shapes_of(kind: str, weights: Iterable[Sequence[int]], rank: int) -> str:
-    """How many matrices of each part and shape a variant trains for weights of these shapes, [inputs, outputs], as text."""
-    found: Counter[str] = Counter()
-    for inputs, outputs in weights:
-        square = round(((inputs + outputs) * rank) ** 0.5) // 2 * 2
-        own = {"A": [square] * 2} if kind == "MoRA" else {"A": [inputs, rank], "B": [rank, outputs]}
-        own |= {"AB": [rank, rank]} if kind == "mixer" else {}
-        found.update(f"{part} {shape}" for part, shape in own.items())
-    return str(sorted(found.items()))
+def scale_of(kind: str, rank: int, alpha: float) -> float:
+    """The factor s of a variant."""
+    if kind in ("PiSSA", "MoRA"):
+        return 1.0
+    return alpha / rank**0.5 if kind == "rsLoRA" else alpha / rank
+
+
+def added(kind: str, parts: Mapping[str, np.ndarray], shape: Sequence[int], scale: float) -> np.ndarray:
+    """What a variant adds to a weight of this shape, [inputs, outputs]; parts: its matrices, by "lora_A" and so on."""
+    if kind == "MoRA":
+        return scale * mora(parts["lora_A"], *shape)
+    return scale * np.linalg.multi_dot([parts[name] for name in ("lora_A", "lora_AB", "lora_B") if name in parts])
+
+
+def slopes(
+    kind: str, parts: Mapping[str, np.ndarray], shape: Sequence[int], scale: float, whole: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The gradients of the matrices of a variant, as `added` has them. whole: that of the weight, [inputs, outputs]."""
+    a = parts["lora_A"]
+    if kind == "MoRA":  # the gradient of each of its numbers follows from what it adds
+        units = (mora(unit.reshape(a.shape), *shape) for unit in np.eye(a.size))
+        return {"lora_A": scale * np.array([(unit * whole).sum() for unit in units]).reshape(a.shape)}
+    b = parts["lora_B"]
+    if "lora_AB" not in parts:
+        return {"lora_A": scale * whole @ b.T, "lora_B": scale * a.T @ whole}
+    middle = parts["lora_AB"]
+    of_middle = scale * a.T @ whole @ b.T
+    return {"lora_A": scale * whole @ (middle @ b).T, "lora_AB": of_middle, "lora_B": scale * (a @ middle).T @ whole}
+
+
+def outcome(load: Callable[[Any, str], Any], base: Any, folder: Path, refusal: type[Exception]) -> str:
+    """ "refused" when loading the adapter of a folder raises an error of this class, else "loaded"."""
+    try:
+        load(base, str(folder))
+    except refusal:
+        return "refused"
+    return "loaded"
 
 
 def largest_b(adapted: Any) -> float:

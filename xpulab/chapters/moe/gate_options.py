@@ -3,13 +3,16 @@
     check.grid("moe.gate-options", gates(), one_by_one(measure), add_row, level=level, seed=seed, means=...)
 
 A case is a paddlenlp.transformers.moe_layer.MoELayer with linear experts. The loss is the sum of its output by random factors,
-or one of the two losses that the gate returns. Compared are the loss, the output and all gradients.
+or one of the two losses that the gate returns. Compared are the loss, the output and all gradients. The gates of the grid have
+a workaround for each known defect; rows_of_defects shows in cases of the same grid what PaddleNLP does without each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +20,9 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from xpulab.chapters.moe.paddlenlp_moe import cumsum_of_one_type
+from xpulab.chapters.moe.paddlenlp_moe import cumsum_of_one_type, topk_in_order
 from xpulab.checks.compare import first_line
-from xpulab.checks.grid import Case, Grid
+from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.checks.table import Table
 from xpulab.reference.moe import places, softmax
 
@@ -33,9 +36,8 @@ CHOICES = ("greedy", "group_limited_greedy", "noaux_tc")
 """How experts are chosen: the best, or the best of the better one of two groups, of the last with a bias that is for the choice
 only."""
 
-OUTPUT, WITH_MASK, AUXILIARY, Z = "output", "output, and its mask has a gradient", "auxiliary loss", "z loss"
-"""What the loss is. top1gating returns the mask of the dispatch detached; the others do not, and then gradients go through a
-cast to bool and back. Except for the second, the gate of a case detaches it."""
+OUTPUT, AUXILIARY, Z = "output", "auxiliary loss", "z loss"
+"""What the loss is."""
 
 EVALUATION, TWICE = "evaluation", "evaluation, twice the factor"
 LIMITS: dict[str, dict[str, int]] = {
@@ -44,7 +46,32 @@ LIMITS: dict[str, dict[str, int]] = {
     "at most 2": {"min_capacity": 1, "max_capacity": 2},
     "none": {},
 }
-"""By name the options for the smallest and the largest capacity."""
+"""By name the options for the smallest and the largest capacity; for "none" the workaround gives the smallest one."""
+
+DETACHED, LOGITS, SET, UNDIVIDED, ORDERED, WHOLE = WORKAROUNDS = (
+    "the mask of the dispatch is detached",
+    "the z loss is that of the logits",
+    "the capacity factor is set for evaluation",
+    "one expert is not divided by itself",
+    "topk is sorted",
+    "the smallest capacity is a whole number",
+)
+"""What the gates of the grid do otherwise than PaddleNLP's. top1gating detaches the mask as well; the others do not, and then
+gradients go through a cast to bool and back."""
+
+_DROPS, _MANY = {"gate": TOP_K, "drops": "by position"}, {"experts": "8", "k": "3", "factor": "0.5"}
+DEFECTS: dict[str, tuple[str, dict[str, str]]] = {
+    "mask not detached, norm_topk_prob=False": (DETACHED, {"gate": TOP_K, "norm": "False"}),
+    "mask not detached, one expert": (DETACHED, {"gate": TOP_K, "k": "1"}),
+    "mask not detached, dropped choices": (DETACHED, {**_DROPS, "factor": "0.5"}),
+    "z loss of top-k": (LOGITS, {"gate": TOP_K, "loss": Z}),
+    "eval_capacity_factor": (SET, {"drops": "by position", "mode": TWICE}),
+    "top-k with one expert, norm_topk_prob": (UNDIVIDED, {"gate": TOP_K, "k": "1"}),
+    "order of choices, group_limited_greedy": (ORDERED, {**_DROPS, **_MANY, "choice": CHOICES[1]}),
+    "order of choices, noaux_tc": (ORDERED, {**_DROPS, **_MANY, "choice": CHOICES[2]}),
+    "smallest capacity by default": (WHOLE, {**_DROPS, "limit": "none", "tokens": "(1, 3)"}),
+}
+"""By name a defect of PaddleNLP: the workaround without which a case shows it, and the case's labels."""
 
 
 def gates() -> Grid:
@@ -62,9 +89,9 @@ def gates() -> Grid:
             "scale": (1.0, 2.5),
             "scores": ("softmax", "sigmoid"),
             "choice": CHOICES,
-            "tokens": ((1, 12), (2, 7), (1, 3)),
+            "tokens": ((1, 24), (2, 11), (1, 3)),
             "dtype": ("float32", "float64"),
-            "loss": (OUTPUT, WITH_MASK, AUXILIARY, Z),
+            "loss": (OUTPUT, AUXILIARY, Z),
         },
         {
             "top2gating has two experts, whose weights add up to 1": lambda gate, k, norm, scale, choice: (
@@ -76,7 +103,7 @@ def gates() -> Grid:
                 drops == ALL and (factor, mode == TWICE, limit) != (1.0, False, LIMITS["at least 1"])
             ),
         },
-        hollow={"loss": [Z, WITH_MASK], "mode": [TWICE]},
+        hollow={"loss": [AUXILIARY, Z], "limit": ["at least 5", "at most 2"], "tokens": ["(1, 3)"], "mode": [TWICE]},
     )
 
 
@@ -106,12 +133,20 @@ class _Problem:
     bias: np.ndarray
 
 
-def measure(case: Case) -> Compared:
-    """Run the layer forward and backward, and the formula."""
+def measure(case: Case, used: Container[str] = WORKAROUNDS) -> Compared:
+    """Run the layer forward and backward, and the formula. used: of WORKAROUNDS."""
     problem = _problem(case)
-    with cumsum_of_one_type():
-        found = _by_paddlenlp(case, problem)
+    with cumsum_of_one_type(), topk_in_order() if ORDERED in used else nullcontext():
+        found = _by_paddlenlp(case, problem, used)
     return Compared(found, _by_formula(case, problem))
+
+
+def rows_of_defects(rows: Table, seed: int) -> None:
+    """Add a row for each of DEFECTS."""
+    for name, (workaround, labels) in DEFECTS.items():
+        others = [each for each in WORKAROUNDS if each != workaround]
+        (found,) = one_by_one(partial(measure, used=others))([gates().case(seed, **labels)])
+        _add(rows, name, found)
 
 
 def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
@@ -119,15 +154,19 @@ def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
 
     Rounding in float32: 24 bits, some hundred operations for a value, and a sum in another order.
     """
+    _add(rows, case.name, found)
+
+
+def _add(rows: Table, name: str, found: Compared | Exception) -> None:
     if isinstance(found, Exception):
-        rows.equal(case.name, first_line(found), "no error", control="another error")
+        rows.equal(name, first_line(found), "no error", control="another error")
         return
-    units = {name: max(float(np.abs(value).max()), 1e-3) for name, value in found.right.items()}
+    units = {kind: max(float(np.abs(value).max()), 1e-3) for kind, value in found.right.items()}
     units["loss"] = max(units["loss"], units["output"])  # parts of a sum may cancel
-    got, right = (np.concatenate([(side[name] / units[name]).ravel() for name in units]) for side in (found.found, found.right))
+    got, right = (np.concatenate([(side[kind] / units[kind]).ravel() for kind in units]) for side in (found.found, found.right))
     wrong = right.copy()
     wrong[int(np.abs(right).argmax())] *= 0.9
-    rows.close(case.name, got, right, atol=1e-4, control=wrong)
+    rows.close(name, got, right, atol=1e-4, control=wrong)
 
 
 def _problem(case: Case) -> _Problem:
@@ -164,15 +203,15 @@ def _of_groups(case: Case, scores: np.ndarray) -> np.ndarray:
 # ----------------------------------------------------------------------------------------------------------------- PaddleNLP
 
 
-def _by_paddlenlp(case: Case, problem: _Problem) -> Values:
-    layer = _layer(case, problem)
+def _by_paddlenlp(case: Case, problem: _Problem, used: Container[str]) -> Values:
+    layer = _layer(case, problem, used)
     x = paddle.to_tensor(problem.x.reshape(*case.tokens, HIDDEN), dtype=case.dtype, stop_gradient=False)
     output, auxiliary, z = layer(x)
     factors = paddle.to_tensor(problem.factors.reshape(*case.tokens, HIDDEN), dtype=case.dtype)
     loss = {AUXILIARY: auxiliary, Z: z}.get(case.loss, (output * factors).sum())
     loss.backward()
     found = {"loss": loss, "output": output, "tokens": x.grad, "gate": layer.gate.weight.grad}
-    if case.loss in (OUTPUT, WITH_MASK):
+    if case.loss == OUTPUT:
         found["experts"] = paddle.stack([_gradient(expert.weight) for expert in layer.experts])
     return {name: value.astype("float64").numpy() for name, value in found.items()}
 
@@ -181,7 +220,7 @@ def _gradient(weight: Any) -> Any:
     return paddle.zeros_like(weight) if weight.grad is None else weight.grad
 
 
-def _layer(case: Case, problem: _Problem) -> Any:
+def _layer(case: Case, problem: _Problem, used: Container[str]) -> Any:
     from paddlenlp.transformers.moe_gate import PretrainedMoEGate
     from paddlenlp.transformers.moe_layer import MoELayer
 
@@ -191,12 +230,13 @@ def _layer(case: Case, problem: _Problem) -> Any:
         def forward(self, hidden: paddle.Tensor) -> Any:
             logits = F.linear(hidden, self.weight)
             if case.gate == TOP_K:
-                capacity, combined, mask, *others = self.topkgating(self.gate_score_func(logits))
+                capacity, combined, mask, counts, auxiliary, z = self.topkgating(self.gate_score_func(logits))
+                z = self._cal_z_loss(logits.reshape([-1, case.experts])) if LOGITS in used else z
             else:
-                capacity, combined, mask, *others = self.top2gating(logits.reshape([-1, case.experts]))
-            return capacity, combined, mask if case.loss == WITH_MASK else mask.detach(), *others
+                capacity, combined, mask, counts, auxiliary, z = self.top2gating(logits.reshape([-1, case.experts]))
+            return capacity, combined, mask.detach() if DETACHED in used else mask, counts, auxiliary, z
 
-    gate = Gate(None, case.experts, HIDDEN, use_rts=False, top2_2nd_expert_sampling=False, **_options(case))
+    gate = Gate(None, case.experts, HIDDEN, use_rts=False, top2_2nd_expert_sampling=False, **_options(case, used))
     gate.weight = gate.create_parameter([HIDDEN, case.experts], dtype=case.dtype)
     gate.weight.set_value(paddle.to_tensor(problem.gate, dtype=case.dtype))
     gate.e_score_correction_bias = paddle.to_tensor(problem.bias, dtype="float32")
@@ -204,14 +244,17 @@ def _layer(case: Case, problem: _Problem) -> Any:
     for expert, weight in zip(layer.experts, problem.maps, strict=True):
         expert.weight.set_value(paddle.to_tensor(weight, dtype=case.dtype))
     layer.train() if case.mode == "training" else layer.eval()
+    if case.mode == TWICE and SET in used:
+        gate.capacity_factor = 2 * case.factor
     return layer
 
 
-def _options(case: Case) -> dict[str, Any]:
+def _options(case: Case, used: Container[str]) -> dict[str, Any]:
     options: dict[str, Any] = {"drop_tokens": case.drops != ALL, "drop_policy": "position", "capacity_factor": case.factor}
     options["eval_capacity_factor"] = 2 * case.factor if case.mode == TWICE else case.factor
-    options |= case.limit
-    options |= {"top_k": case.k, "norm_topk_prob": case.norm, "routed_scaling_factor": case.scale}
+    options |= {"min_capacity": 1, **case.limit} if WHOLE in used else case.limit
+    norm = case.norm and not (case.k == 1 and UNDIVIDED in used)
+    options |= {"top_k": case.k, "norm_topk_prob": norm, "routed_scaling_factor": case.scale}
     return options | {"topk_method": case.choice, "n_group": 2, "topk_group": 1}
 
 
@@ -244,7 +287,7 @@ def _by_formula(case: Case, problem: _Problem) -> Values:
     log_sum = np.log(np.exp(logits).sum(axis=1))
     of_scores, of_logits = np.zeros(scores.shape), np.zeros(scores.shape)
     of_x, of_maps = np.zeros(problem.x.shape), np.zeros(problem.maps.shape)
-    if case.loss in (OUTPUT, WITH_MASK):
+    if case.loss == OUTPUT:
         loss = (output * problem.factors).sum()
         of_weights = np.einsum("to,teo->te", problem.factors, of_experts)
         of_scores = case.scale * kept * of_weights / total
@@ -261,7 +304,7 @@ def _by_formula(case: Case, problem: _Problem) -> Values:
     of_logits = of_logits + _through_scores(case, scores, of_scores)
     found: Mapping[str, Any] = {"loss": loss, "output": output.reshape(*case.tokens, HIDDEN)}
     gradients = {"tokens": (of_x + of_logits @ problem.gate.T).reshape(*case.tokens, HIDDEN), "gate": problem.x.T @ of_logits}
-    own = {"experts": of_maps} if case.loss in (OUTPUT, WITH_MASK) else {}
+    own = {"experts": of_maps} if case.loss == OUTPUT else {}
     return {name: np.asarray(value, dtype="float64") for name, value in {**found, **gradients, **own}.items()}
 
 

@@ -1,12 +1,13 @@
 """The parts of a mixture-of-experts layer that chapter 14 uses and does not show: an expert, all-to-all with gradients, tokens.
 
 Offered: Expert, exchange, AllToAll, set_weights, gradients_of, joined, doubled,
-clear_tokens, four_kinds, random_weights; for checks exchanges, sent_rows, exchanged.
+clear_tokens, four_kinds, random_weights; for checks in_numpy, exchanges, sent_rows, exchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import paddle.distributed as dist
 import paddle.nn.functional as F
 from paddle import nn
 
+from xpulab.reference import moe as reference
 from xpulab.reference.moe import Weights
 
 GAP = 0.1
@@ -129,6 +131,21 @@ def joined(of_ranks: Sequence[Weights]) -> Weights:
 def doubled(weights: Weights) -> Weights:
     """The same weights in double precision."""
     return Weights(*(getattr(weights, name).astype("float64") for name in ("gate", "up", "down")))
+
+
+def in_numpy(
+    k: int, factor: float, x: np.ndarray, weights: Weights, g: np.ndarray, of_auxiliary: float = 0.5
+) -> dict[str, np.ndarray]:
+    """By name what a layer gives for tokens x [tokens, hidden], in double precision: output, auxiliary loss, gradients.
+
+    g: the gradient of the output. of_auxiliary: how much of the auxiliary loss is in the loss.
+    """
+    x, g, weights = x.astype("float64"), g.astype("float64"), doubled(weights)
+    capacity = reference.capacity_of(len(x), weights.gate.shape[1], k, factor)
+    output, routing = reference.forward(x, weights, k, capacity)
+    of_x, of_weights = reference.gradients(x, weights, k, capacity, g, of_auxiliary)
+    auxiliary = np.array(reference.auxiliary_loss(routing))
+    return {"output": output, "auxiliary loss": auxiliary, "tokens": of_x, **asdict(of_weights)}
 
 
 def four_kinds(count: int, hidden: int, seed: int) -> tuple[paddle.Tensor, paddle.Tensor]:

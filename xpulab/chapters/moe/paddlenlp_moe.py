@@ -1,7 +1,7 @@
 """The mixture-of-experts classes of PaddleNLP: gates, layer and the blocks of its models, compared with numpy; workarounds.
 
 Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_parallel_layer, blocks, rows_of_block, row_of_groups; the
-workarounds cumsum_of_one_type and where_of_columns. Bounds are shares of the largest value.
+workarounds cumsum_of_one_type, where_of_columns and topk_in_order. Bounds are shares of the largest value.
 """
 
 from __future__ import annotations
@@ -297,4 +297,18 @@ def where_of_columns() -> Iterator[None]:
         return tuple(each.reshape([-1, 1]) for each in found) if x is None and y is None else found
 
     with patch.object(paddle, "where", columns):
+        yield
+
+
+@contextmanager
+def topk_in_order() -> Iterator[None]:
+    """paddle.topk gives values in their order, also where PaddleNLP's gates do not ask for it."""
+    real = paddle.topk
+
+    def in_order(
+        x: paddle.Tensor, k: int, axis: Any = None, largest: bool = True, sorted: bool = True, name: Any = None
+    ) -> Any:
+        return real(x, k, axis, largest, True, name)
+
+    with patch.object(paddle, "topk", in_order):
         yield

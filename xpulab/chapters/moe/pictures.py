@@ -51,14 +51,16 @@ def queues(chosen: np.ndarray, kept: np.ndarray, experts: int, capacity: int) ->
         y = (experts - 1 - expert) * 1.15 + 0.1
         axes.text(1.9, y + 0.5, f"expert {expert}", ha="right", va="center", fontsize=9)
         for place in range(max(capacity, len(queue))):
-            text, tone = "", "idle"
-            if place < len(queue):
-                token, taken = queue[place]
-                text, tone = str(token), "first" if taken else "wrong"
-            figures.box(axes, 2.1 + place, y, 1.0, 1.0, text, tone)
-    border = 2.1 + capacity
-    axes.plot([border, border], [0, experts * 1.15 + 0.1], color="#c1440e", linewidth=2)
-    axes.text(border, experts * 1.15 + 0.2, "capacity", ha="center", va="bottom", fontsize=9)
+            if place >= len(queue):
+                figures.box(axes, 2.1 + place, y, 1.0, 1.0, "", "idle")
+                continue
+            token, taken = queue[place]
+            ground = None if taken else {"facecolor": "white", "edgecolor": "none", "boxstyle": "circle,pad=0.4"}
+            figures.box(axes, 2.1 + place, y, 1.0, 1.0, str(token), "first" if taken else "wrong", fontsize=12, bbox=ground)
+    border, top = 2.1 + capacity, experts * 1.15 + 0.2
+    axes.plot([border, border], [0, experts * 1.15 + 0.5], color="#c1440e", linewidth=2)
+    axes.text(border - 0.15, top, "taken, up to the capacity", ha="right", va="bottom", fontsize=9)
+    axes.text(border + 0.15, top, "dropped", ha="left", va="bottom", fontsize=9)
     plt.show()
 
 
