@@ -142,7 +142,12 @@ def _arrays(folder: Path, *patterns: str) -> dict[str, np.ndarray]:
     for path in found:
         is_pickle = path.suffix == ".pdparams"
         arrays |= {name: each.numpy() for name, each in paddle.load(str(path)).items()} if is_pickle else load_file(path)
-    return {name: np.asarray(value) for name, value in arrays.items()}
+    return {name: _float32(np.asarray(value)) for name, value in arrays.items()}
+
+
+def _float32(value: np.ndarray) -> np.ndarray:
+    """bfloat16, which numpy reads as uint16, as float32; other types as they are."""
+    return (value.astype("uint32") << 16).view("float32") if value.dtype == np.uint16 else value
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def held(alone: Held, runs: Mapping[str, Held]) -> None:
         axes.barh(places + 0.2 - 0.4 * index, shares[:, index], 0.38, label=label, hatch=hatch, edgecolor="white")
     axes.set_yticks(places, names)
     axes.invert_yaxis()
-    axes.set(xlabel="share of what one card holds", title="What the fullest rank holds", xlim=(0, 1.45))
+    axes.set(xlabel="share of what one card holds", title="What the fullest rank holds", xlim=(0, 1.75))
     axes.legend(frameon=False, loc="center right")
     plt.show()
 
