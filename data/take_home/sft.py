@@ -16,7 +16,8 @@ It needs Paddle and PaddleNLP 3.0.0b4, nothing else. config.json uses the argume
 All other arguments are those of SFTConfig (device, learning_rate, max_steps or num_train_epochs, bf16, sharding, ...). With
 tensor or pipeline parallelism give --unified_checkpoint true: the parts of the model are saved as one. For a pipeline
 and sequence parallelism all examples are padded to max_length tokens. losses.json in output_dir has the loss of each log.
---log FILE logs each step, to compare this training with the same one elsewhere (xpulab align).
+--log FILE logs each step, to compare this training with the same one elsewhere by `xpulab align`; for it, put a copy of
+xpulab/align/log.py beside this script.
 llm/run_finetune.py reads the same config.json; its data has the names "src" and "tgt" instead of "question" and "answer".
 """
 
@@ -90,11 +91,9 @@ def arguments():
 
 
 def log_of(path, trainer):
-    """Log each step into a new file; needs xpulab, or a copy of its xpulab/align/log.py beside this script."""
-    try:
-        from log import Log
-    except ImportError:
-        from xpulab.align import Log
+    """Log each step into a new file. Needs a copy of xpulab/align/log.py beside this script."""
+    from log import Log
+
     trainer.add_callback(Log(path, seed=trainer.args.seed).callback(trainer))
 
 

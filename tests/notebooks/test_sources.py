@@ -72,4 +72,5 @@ def test_what_a_reader_takes_home_imports_nothing_of_ours(path):
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
     own = {*sys.stdlib_module_names, "numpy", "paddle", "paddlenlp", "safetensors"}
-    assert {name.split(".")[0] for name in names} <= own
+    copied = {"log"}  # xpulab/align/log.py, which needs the standard library only, beside the script of who wants a log
+    assert {name.split(".")[0] for name in names} <= own | copied

@@ -174,26 +174,28 @@ def degrees_are_not_compared_with_the_cards(real, self):
     return True
 
 
-@fault(breaks="xpulab.chapters.train_on_many_cards.ways:global_batch", detected_by=("many-cards.exercise-batch",))
-def groups_counted_as_cards():
-    """The global batch counts each card, although several share the rows of a group."""
-    from xpulab.chapters.train_on_many_cards import ways
-
-    ways.global_batch = lambda cards, per_device, accumulation, **degrees: cards * per_device * accumulation
+@fault(
+    where="ranks",
+    also_on=("sim",),
+    detected_by=("many-cards.exercise-steps",),
+    after="paddle.io:DistributedBatchSampler.__init__",
+)
+def rows_are_not_divided(result, self, *given, **named):
+    """Each rank gets all rows, so an epoch has as many steps as on one card."""
+    self.nranks, self.local_rank = 1, 0
+    self.num_samples = self.total_size = len(self.dataset)
 
 
 @fault(
     where="ranks",
-    device="sim",
+    also_on=("sim",),
     detected_by=("many-cards.exercise-held",),
-    wraps="xpulab.chapters.train_on_many_cards.launched:_held",
+    after=f"{SHARDING}._partition_parameters",
 )
-def cut_matrices_counted_as_whole(real, trainer):
-    """What a rank holds is counted as if no matrix was cut."""
-    held = real(trainer)
-    if trainer.args.tensor_parallel_degree > 1:
-        held["shapes"] = {name: [*shape[:-1], 2 * shape[-1]] for name, shape in held["shapes"].items()}
-    return held
+def the_first_rank_gets_the_whole_optimizer(mapping, self):
+    """With a sharded optimizer the first rank gets the moments of all weights."""
+    every = [weight for of_rank in mapping.values() for weight in of_rank]
+    return {rank: every if rank == 0 else [] for rank in mapping}
 
 
 @fault(

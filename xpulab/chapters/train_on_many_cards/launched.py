@@ -13,16 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import paddle
-from paddlenlp.trainer import TrainerCallback, trainer
+from paddlenlp.trainer import trainer
 from safetensors.numpy import load_file
 
-from xpulab import ranks
+from xpulab import files, ranks
 from xpulab.chapters.shared import take_home, workarounds
-from xpulab.operators.kernel_log import KernelLog, Launch
 
 HALF = "XPULAB_SIM_HALF"
 """The variable with which simulated cards compute in half types."""
@@ -52,53 +51,34 @@ class Trained:
         return {name.partition("/")[0]: value for name, value in held.items() if "/moment1" in name}
 
 
-def train(script: str, config: str | Path, cards: int, device: str, log_kernels: bool = False, **arguments: Any) -> Trained:
+def train(script: str, config: str | Path, cards: int, device: str, callback: type | None = None, **arguments: Any) -> Trained:
     """Train with a script of data/take_home on so many cards. arguments: replace those of the file; output_dir is one of them.
 
-    log_kernels: the kernels of the second step of each rank are in `held`, under "launches".
+    callback: a class of TrainerCallback for each rank; what it leaves in its attribute `noted` is in `held`.
     Raises ranks.RanksFailed when a rank raises.
     """
     listed = [f"--{name}={value}" for name, value in ({"device": device} | arguments).items()]
     with _half_types(device == "sim" and bool(arguments.get("bf16"))):
         path = str(take_home.script_path(script))
-        held = ranks.run(run_script, cards, path, [str(config), *listed], log_kernels, device=device, time_limit=240)
+        held = ranks.run(run_script, cards, path, [str(config), *listed], callback, device=device, time_limit=240)
     folder = Path(arguments["output_dir"])
     printed = re.search(r"held-out loss (\S+)", "".join(held.printed))
     return Trained(_losses(folder), float(printed[1]) if printed else float("nan"), folder, list(held))
 
 
-def run_script(path: str, arguments: list[str], log_kernels: bool = False) -> dict[str, Any]:
+def run_script(path: str, arguments: list[str], callback: Any = None) -> dict[str, Any]:
     """On a rank: run the script with these arguments; returns what the rank held in the end."""
     workarounds.silence_paddlenlp_log()
-    if log_kernels:
-        trainer.DEFAULT_CALLBACKS.append(SecondStep)
+    if callback is not None:
+        trainer.DEFAULT_CALLBACKS.append(callback)
+    sys.path.append(str(files.ROOT / "xpulab" / "align"))  # log.py, which a reader copies beside the script
     given, sys.argv = sys.argv, [path, *arguments]
     try:
         main = _module_of(path).main
         made = main(arguments) if inspect.signature(main).parameters else main()
     finally:
         sys.argv = given
-    return _held(made[0] if isinstance(made, tuple) else made)
-
-
-class SecondStep(TrainerCallback):
-    """Logs the kernels of the second step; the first one also makes the optimizer's state."""
-
-    launches: ClassVar[list[Launch]] = []
-
-    def __init__(self) -> None:
-        self._log: KernelLog | None = None
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Called before each step, and before each part of it that is accumulated."""
-        if state.global_step == 1 and self._log is None and not SecondStep.launches:
-            self._log = KernelLog()
-            self._log.begin()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Called after the optimizer."""
-        if self._log is not None:
-            SecondStep.launches, self._log = self._log.end(), None
+    return _held(made[0] if isinstance(made, tuple) else made) | {"noted": getattr(callback, "noted", None)}
 
 
 def _module_of(path: str) -> ModuleType:
@@ -122,7 +102,6 @@ def _held(trained: Any) -> dict[str, Any]:
         "moments": sum(int(value.size) for value in moments),
         "moment_dtypes": {str(value.dtype).rpartition(".")[2] for value in moments},
         "master_weights": len(masters),
-        "launches": SecondStep.launches,
     }
 
 

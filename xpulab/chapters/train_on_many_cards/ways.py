@@ -76,14 +76,6 @@ def no_bf16(device: str) -> str:
     return "the kernels of a CPU have no bfloat16 for this model" if device == "cpu" else ""
 
 
-def global_batch(cards: int, per_device: int, accumulation: int, **degrees: int) -> int:
-    """The rows of a step. degrees: of tensor and pipeline parallelism, by their arguments."""
-    shared = 1
-    for degree in degrees.values():
-        shared *= degree
-    return cards // shared * per_device * accumulation
-
-
 def impossible(device: str) -> dict[str, tuple[int, Arguments, list[str]]]:
     """Configurations that cannot work: the number of cards, the arguments, and what the message must contain."""
     cases: dict[str, tuple[int, Arguments, list[str]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import paddle
 import pytest
 
-from xpulab.chapters.shared import kernel_places
+from xpulab.operators import kernel_places
 from xpulab.operators.kernel_log import Launch
 
 FLAG = "FLAGS_use_stride_kernel"
@@ -39,7 +39,7 @@ def test_a_step_that_raises_leaves_the_flag_and_standard_error_as_they_were(capf
 def test_the_print_names_what_is_not_on_the_card_with_its_remedy(capsys):
     kernel_places.shown(step)
     printed = capsys.readouterr().out
-    assert "logsigmoid float32, 1 calls, tests/chapters/test_kernel_places.py" in printed
+    assert "logsigmoid float32, 1 calls, tests/operators/test_kernel_places.py" in printed
     assert "instead: -F.cross_entropy" in printed
     assert printed.rstrip().endswith("not run on a card")
 
