@@ -5,6 +5,7 @@ from __future__ import annotations
 import paddle
 import pytest
 
+from xpulab import ranks
 from xpulab.operators import kernel_places
 from xpulab.operators.kernel_log import Launch
 
@@ -48,3 +49,14 @@ def test_only_what_really_fell_back_is_counted():
     launches = [Launch("a", "a", "float32", 5, 0, ""), Launch("b", "b", "float32", 3, 2, "")]
     assert kernel_places.fell_back(launches) == 2
     assert kernel_places.fell_back(kernel_places.launches_of(step)) == 0  # a CPU has nothing to fall back from
+
+
+def fallbacks_on_simulated_cards():
+    """On a rank: what fell back where a card has the kernel, and where it has none."""
+    x = paddle.ones([4, 4])
+    steps = (lambda: paddle.assign(x), lambda: x @ x)
+    return [kernel_places.fell_back(kernel_places.launches_of(each)) for each in steps]
+
+
+def test_a_kernel_that_a_card_lacks_is_counted_and_one_that_it_has_is_not():
+    assert ranks.run(fallbacks_on_simulated_cards, 1, device="sim") == [[0, 1]]
