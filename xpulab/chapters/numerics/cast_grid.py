@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from xpulab.chapters.numerics.exact_numbers import add_numbers
 from xpulab.chapters.numerics.operator_grids import EMPTY
 from xpulab.chapters.shared.missing_kernels import lacked, undeclared
 from xpulab.checks.compare import first_line
@@ -113,12 +114,7 @@ def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
         else:
             rows.equal(case.name, undeclared(first_line(found), "cast", source), "no error", control="another error")
         return
-    shapes, wanted = ([list(each.shape) for each in arrays] for arrays in (found.found, found.right))
-    if shapes != wanted or not any(each.size for each in found.right):
-        rows.equal(case.name, shapes, wanted, control=[[*shape, 2] for shape in wanted])
-        return
-    got, right = (np.concatenate([_finite(each).ravel() for each in arrays]) for arrays in (found.found, found.right))
-    rows.equal(case.name, got, right, control=np.where(right == 0, 1.0, 1.5 * right))
+    add_numbers(rows, case.name, found.found, found.right, lambda right: np.where(right == 0, 1.0, 1.5 * right))
 
 
 def _held_by_both(drawn: np.ndarray, source: str, target: str) -> np.ndarray:
@@ -169,8 +165,3 @@ def _coded(values: np.ndarray, dtype: str) -> np.ndarray:
 def _decoded(tensor: Any) -> np.ndarray:
     array = tensor.numpy()
     return _of_bits(array) if str(tensor.dtype) == "paddle.bfloat16" else array.astype("float64")
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    """The numbers, with others in place of NaN and infinity, which equal nothing."""
-    return np.nan_to_num(values, nan=1e300, posinf=2e300, neginf=-2e300)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from xpulab.chapters.numerics.exact_numbers import LARGE, add_numbers
 from xpulab.chapters.numerics.operator_grids import EMPTY, INTEGERS, LAYOUTS, RULES, SHAPES
 from xpulab.chapters.shared.missing_kernels import lacked, undeclared
 from xpulab.checks.compare import first_line
@@ -228,17 +229,4 @@ def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
         kernel = ORDERS[case.operator].kernel
         rows.equal(case.name, undeclared(first_line(found), kernel, case.dtype), "no error", control="another error")
         return
-    shapes, wanted = ([list(each.shape) for each in arrays] for arrays in (found.found, found.right))
-    if shapes != wanted or not any(each.size for each in found.right):
-        rows.equal(case.name, shapes, wanted, control=[[*shape, 2] for shape in wanted])
-        return
-    got, right = (np.concatenate([_finite(each).ravel() for each in arrays]) for arrays in (found.found, found.right))
-    rows.equal(case.name, got, right, control=np.where(np.abs(right) < LARGE, right + 1, -right))
-
-
-LARGE = 1e300
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    """The numbers, with others in place of NaN and infinity, which equal nothing."""
-    return np.nan_to_num(values, nan=LARGE, posinf=2 * LARGE, neginf=-2 * LARGE)
+    add_numbers(rows, case.name, found.found, found.right, lambda right: np.where(np.abs(right) < LARGE, right + 1, -right))

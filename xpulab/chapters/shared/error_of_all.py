@@ -1,9 +1,11 @@
 """An error in a case on ranks: it is the answer of the case when every rank raises one, else the run must end.
 
-try:
-    found.append(measure(case))
-except Exception as error:
-    found.append(error_of_all(error, case.name, dist.get_world_size()))
+A rank measures a case like this:
+
+    try:
+        found.append(measure(case))
+    except Exception as error:
+        found.append(error_of_all(error, case.name, dist.get_world_size()))
 """
 
 from __future__ import annotations

@@ -8,12 +8,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import paddle
@@ -129,17 +130,9 @@ def _float32(value: np.ndarray) -> np.ndarray:
     return (value.astype("uint32") << 16).view("float32") if value.dtype == np.uint16 else value
 
 
-@contextmanager
-def _half_types(wanted: bool) -> Iterator[None]:
+def _half_types(wanted: bool) -> AbstractContextManager[Any]:
     """Ranks on simulated cards that start meanwhile compute in half types."""
-    before = os.environ.get(HALF)
-    if wanted:
-        os.environ[HALF] = "1"
-    try:
-        yield
-    finally:
-        if wanted and before is None:
-            del os.environ[HALF]
+    return mock.patch.dict(os.environ, {HALF: "1"}) if wanted else nullcontext()
 
 
 def differences(measured: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> dict[str, float]:
