@@ -189,7 +189,7 @@ def rows_are_not_divided(result, self, *given, **named):
 @fault(
     where="ranks",
     also_on=("sim",),
-    detected_by=("many-cards.exercise-held",),
+    detected_by=("many-cards.exercise-held", "many-cards.held"),
     after=f"{SHARDING}._partition_parameters",
 )
 def the_first_rank_gets_the_whole_optimizer(mapping, self):

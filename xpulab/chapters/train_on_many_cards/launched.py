@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import json
+import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +134,16 @@ def _float32(value: np.ndarray) -> np.ndarray:
 def _half_types(wanted: bool) -> AbstractContextManager[Any]:
     """Ranks on simulated cards that start meanwhile compute in half types."""
     return mock.patch.dict(os.environ, {HALF: "1"}) if wanted else nullcontext()
+
+
+def shares(held: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]) -> list[float]:
+    """What the fullest rank has of the weights and of AdamW's moments of one card, 1.0 for all. held, alone: as in Trained."""
+
+    def counts(ranks: Sequence[Mapping[str, Any]]) -> list[int]:
+        weights = max(sum(math.prod(shape) for shape in rank["shapes"].values()) for rank in ranks)
+        return [weights, max(rank["moments"] for rank in ranks)]
+
+    return [part / whole for part, whole in zip(counts(held), counts(alone), strict=True)]
 
 
 def differences(measured: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> dict[str, float]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from xpulab.chapters.shared import figures
-
-Held = Sequence[Mapping[str, Any]]
 
 STEPS: Mapping[str, Sequence[Sequence[tuple[str, float, str]]]] = {
     "data parallel": [
@@ -96,20 +93,20 @@ def rows_of_ranks(batches: Sequence[Sequence[Sequence[int]]]) -> None:
     plt.show()
 
 
-def held(alone: Held, runs: Mapping[str, Held]) -> None:
-    """How many numbers the fullest rank of each way has for weights and for AdamW, as shares of those of one card."""
-
-    def counts(of_run: Held) -> list[int]:
-        weights = max(sum(int(np.prod(shape)) for shape in rank["shapes"].values()) for rank in of_run)
-        return [weights, max(rank["moments"] for rank in of_run)]
-
-    whole = counts(alone)
-    names = ["one card", *runs]
-    shares = np.array([counts(each) for each in (alone, *runs.values())]) / whole
+def held(shares: Mapping[str, Sequence[float]]) -> None:
+    """By way the shares of weights and of AdamW's moments of one card that its fullest rank has."""
+    names = list(shares)
     axes = figures.new_axes()
     places = np.arange(len(names))
     for index, (label, hatch) in enumerate((("weights", ""), ("AdamW's moments", "///"))):
-        axes.barh(places + 0.2 - 0.4 * index, shares[:, index], 0.38, label=label, hatch=hatch, edgecolor="white")
+        axes.barh(
+            places + 0.2 - 0.4 * index,
+            [each[index] for each in shares.values()],
+            0.38,
+            label=label,
+            hatch=hatch,
+            edgecolor="white",
+        )
     axes.set_yticks(places, names)
     axes.invert_yaxis()
     axes.set(xlabel="share of what one card holds", title="What the fullest rank holds", xlim=(0, 1.75))

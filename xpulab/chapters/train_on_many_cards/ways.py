@@ -28,6 +28,12 @@ class Way:
     arguments: Arguments
     devices: tuple[str, ...]
 
+    @property
+    def shares(self) -> list[float]:
+        """The shares of weights and of moments that a rank should have; of stage 3 as of stage 1, which was not tried."""
+        cut = self.arguments.get("tensor_parallel_degree", 1) * self.arguments.get("pipeline_parallel_degree", 1)
+        return [1 / cut, 1 / (cut * (2 if "sharding" in self.arguments else 1))]
+
 
 def batch_of(rows: int, parts: int, groups: int) -> dict[str, int]:
     """The arguments with which a step has so many rows, as the mean over so many parts.
