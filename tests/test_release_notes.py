@@ -1,4 +1,4 @@
-"""docs/release-notes.md: each item has a status, each check that it names is in a notebook, and its counts are those of its rows."""
+"""docs/release-notes.md: each item has a status, each check that it names is in a notebook, and the counts are right."""
 
 from __future__ import annotations
 
