@@ -276,6 +276,12 @@ def cut_embedding(labels: np.ndarray, table: np.ndarray) -> dict[str, tuple[np.n
     return found
 
 
+def cut_vocabulary(logits: np.ndarray, labels: np.ndarray, table: np.ndarray, others: Mapping[str, np.ndarray]) -> tuple:
+    """On a rank: cut_loss of the labels, cut_embedding, and by name cut_loss of other labels."""
+    embedded = cut_embedding(labels, table)
+    return (*cut_loss(logits, labels), embedded, {name: cut_loss(logits, each) for name, each in others.items()})
+
+
 def data_parallel_gradients(examples: Mapping[str, Example]) -> dict[tuple, Result]:
     """On a rank: as cut_gradients, with paddle.DataParallel, which averages the gradients; each rank reads its own rows."""
     dist.init_parallel_env()

@@ -180,6 +180,17 @@ def rows_the_same_on_every_rank(real, self, *args, **kwargs):
         real(self, *args, **kwargs)
 
 
+@fault(where="ranks", detected_by=("parallel-loss.values",), also_on=("sim",), wraps="paddle.nn.functional:cross_entropy")
+def ignored_labels_are_class_zero(real, logits, labels, *rest, **kwargs):
+    """Cross entropy of cut logits takes a label that is to be ignored for class 0."""
+    if not logits.is_dist():
+        return real(logits, labels, *rest, **kwargs)
+    local = labels._local_value()
+    local = paddle.where(local < 0, paddle.zeros_like(local), local)
+    labels = dist.auto_parallel.api.dtensor_from_local(local, labels.process_mesh, labels.placements)
+    return real(logits, labels, *rest, **kwargs)
+
+
 @fault(where="ranks", detected_by=("parallel-loss.values",), wraps="paddle.nn.functional:cross_entropy")
 def softmax_of_local_columns(real, logits, labels, *rest, **kwargs):
     """Cross entropy of cut logits uses the maximum and the sum of the rank's own columns only."""
@@ -189,7 +200,7 @@ def softmax_of_local_columns(real, logits, labels, *rest, **kwargs):
     mesh = logits.process_mesh
     probabilities = dist.auto_parallel.api.dtensor_from_local(local, mesh, logits.placements)
     whole, plain = (dist.reshard(each, mesh, [dist.Replicate()]) for each in (probabilities, labels))
-    return real(logits, labels, *rest, **kwargs) * 0 - whole.take_along_axis(plain.unsqueeze(1), 1).squeeze(1)
+    return real(logits, labels, *rest, **kwargs) * 0 - whole.take_along_axis(plain.clip(min=0).unsqueeze(1), 1).squeeze(1)
 
 
 @fault(where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",), wraps="paddle:cumsum")

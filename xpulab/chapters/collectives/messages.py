@@ -4,6 +4,8 @@ it was sent; and how large those are whose bandwidth is measured.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,3 +83,26 @@ def free_bytes(facts: Sequence[CardFacts]) -> int:
 
 def _up_to(most: int) -> list[int]:
     return [4**power for power in range(2, 15) if 4**power <= most]
+
+
+def counted_while_waiting(seconds: float) -> int:
+    """On a rank: how often another thread counted while this one waited in all_reduce for rank 1, which came `seconds` late."""
+    dist.init_parallel_env()
+    tensor, moments, ended = paddle.ones([4]), [], threading.Event()
+    dist.all_reduce(tensor)  # makes the communicator
+
+    def count() -> None:
+        while not ended.wait(0.005):
+            moments.append(time.monotonic())
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    if dist.get_rank() == 1:
+        time.sleep(seconds)
+    begin = time.monotonic()
+    dist.all_reduce(tensor)
+    tensor.numpy()  # a card waits here
+    end = time.monotonic()
+    ended.set()
+    thread.join()
+    return sum(begin < moment < end for moment in moments)

@@ -524,3 +524,10 @@ def weights_are_written_over_those_of_a_neighbour(_result, layer, path, *given, 
     for other in file.parent.glob("*.pdiparams"):
         if other.stat().st_size == file.stat().st_size:
             other.write_bytes(file.read_bytes())
+
+
+@fault(detected_by=("export.cache",), also_on=("sim",), wraps="paddle.nn:Layer.eval")
+def a_translated_layer_stays_in_training(evaluate, self):
+    """eval() of a layer that to_static has translated changes nothing."""
+    if not hasattr(self.forward, "program_cache"):
+        evaluate(self)

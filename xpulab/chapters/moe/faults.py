@@ -202,6 +202,17 @@ def gradient_of_paddlenlp_not_sent_back(_real, ctx, *gradient):
     return gradient[0].clone()
 
 
+@fault(detected_by=("moe.exchange",), also_on=("sim",), wraps="paddlenlp.transformers.moe_layer:_AllToAll.forward")
+def one_rank_communicates_with_itself(_real, ctx, rows, group):
+    """PaddleNLP's all-to-all calls Paddle's, which leaves the output as it was, where there is one rank only."""
+    from paddlenlp.transformers import moe_layer
+
+    ctx.group = group
+    received = paddle.zeros_like(rows)
+    moe_layer.stream.alltoall_single(received, rows, None, None, group, True, True)
+    return received
+
+
 @fault(detected_by=("moe.paddlenlp-models",), after="paddlenlp.transformers.deepseek_v2.modeling:DeepseekV2MoE.__init__")
 def shared_expert_is_left_out(_result, self, config):
     """The block of DeepSeek adds nothing of its shared experts."""

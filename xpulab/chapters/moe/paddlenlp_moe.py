@@ -312,3 +312,15 @@ def topk_in_order() -> Iterator[None]:
 
     with patch.object(paddle, "topk", in_order):
         yield
+
+
+def exchanged_alone(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """PaddleNLP's all-to-all in a process alone: what arrives, its gradient, and how often Paddle's collective was called."""
+    from paddlenlp.transformers import moe_layer as of_paddlenlp
+
+    sent = paddle.to_tensor(rows, stop_gradient=False)
+    with patch.object(of_paddlenlp.stream, "alltoall_single") as collective:
+        arrived = of_paddlenlp._AllToAll.apply(1.0 * sent, None)  # not a leaf: it returns what it is given
+        (arrived * paddle.to_tensor(weights)).sum().backward()
+    assert sent.grad is not None  # as it has just been computed
+    return arrived.numpy(), sent.grad.numpy(), collective.call_count

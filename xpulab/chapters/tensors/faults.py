@@ -472,3 +472,9 @@ def padding_row_has_a_gradient(rows, tokens, weight, padding_idx=None, **named):
 def one_hot_of_int32_is_shifted(hot, x, num_classes, **named):
     """One_hot of positions of int32 sets the element after the right one."""
     return hot((x + 1) % num_classes if x.dtype == paddle.int32 else x, num_classes, **named)
+
+
+@fault(detected_by=("indexing.booleans",), also_on=("sim",), wraps="paddle:Tensor.__getitem__")
+def true_adds_no_axis(real, self, index):
+    """The index True gives the tensor as it is, without the new axis."""
+    return self.clone() if index is True else real(self, index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -173,6 +174,15 @@ def parts_of_a_sum_in_wrong_order(task, tensor, *args, **kwargs):
 @fault(device="sim", where="ranks", detected_by=("collectives.barrier",), wraps="paddle.distributed:barrier")
 def barrier_without_effect(_real, *args, **kwargs):
     """Barrier returns at once."""
+
+
+@fault(where="ranks", detected_by=("collectives.gil",), also_on=("sim",), wraps="paddle.distributed:all_reduce")
+def all_reduce_keeps_the_lock(real, tensor, *given, **named):
+    """A rank that waits in all_reduce keeps Python's lock, so that no other thread of it runs."""
+    if dist.get_rank() == 0:  # the other ranks arrive meanwhile
+        longer_than_they_are_late = 600_000  # microseconds
+        ctypes.PyDLL(None).usleep(longer_than_they_are_late)  # a call by PyDLL keeps the lock
+    return real(tensor, *given, **named)
 
 
 @fault(where="ranks", detected_by=("collectives.moves",), wraps="paddle.distributed:broadcast")
