@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xpulab.messages import N_
+
 REAL = ("xpu", "gpu", "cpu")
 """Real devices, in the order in which `auto` tries them."""
 
@@ -10,7 +12,7 @@ SIMULATED = "sim"
 
 DEVICES = (*REAL, SIMULATED)
 
-JUDGED = {"cpu": "CPU", "gpu": "GPU", "xpu": "XPU", SIMULATED: "simulated cards"}
+JUDGED = {"cpu": "CPU", "gpu": "GPU", "xpu": "XPU", SIMULATED: N_("simulated cards")}
 """By device what a run on it judges: every verdict names it, so that a green CPU is not taken for a card."""
 
 MOST_CARDS = 16
