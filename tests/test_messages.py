@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from tests.conftest import CHINESE, assert_chinese
 from tests.harness.test_report import record, result_of, verdict
+from tests.test_cli import COMMAND, put
 from xpulab import cli, files, messages
 from xpulab.harness import report
 from xpulab.harness.explain import Explanation
@@ -276,3 +277,45 @@ def test_a_label_and_its_text(chinese):
     )
     messages.choose("en", {})
     assert labelled("cause: ", "x") == "cause: x"
+
+
+# --------------------------------------------------------------------------------------------------------------- a whole run
+
+
+@pytest.mark.integration
+def test_a_run_in_chinese_leaves_the_notebook_and_all_files_for_programs_as_they_are(tmp_path):
+    put(
+        tmp_path,
+        "demo",
+        'check.equal("{name}.right", 2, 2, control=3, means="two is two")',
+        'from xpulab.messages import language, shown\nprint(language(), shown("passed"))\n'
+        'check.equal("{name}.wrong", 2, 3, control=4, means="two is three")',
+    )
+    left = {}
+    for language in ("en", "zh"):
+        folder = tmp_path / language
+        environ = {**os.environ, "XPULAB_LANG": language, "LANG": "zh_CN.UTF-8"}
+        command = [*COMMAND, "run", str(tmp_path / "demo.ipynb"), "--device", "cpu", "--cold", "--out", str(folder)]
+        ran = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
+        (notebook,) = (folder / "notebooks").glob("*.ipynb")
+        outputs = [output.get("data", output.get("text")) for cell in _cells(notebook) for output in cell.get("outputs", [])]
+        result = _without_times(json.loads((folder / "result.json").read_text(encoding="utf-8")))
+        suites = ElementTree.parse(folder / "junit.xml").getroot()
+        cases = [(each.get("name"), [(child.tag, child.get("message")) for child in each]) for each in suites.iter("testcase")]
+        left[language] = (ran.returncode, outputs, result, cases)
+        assert ("demo：未通过，比较了 2 个检查中的 2 个" in ran.stdout) == (language == "zh"), ran.stdout
+        assert ("checks compared" in ran.stdout) == (language == "en"), ran.stdout
+    assert left["en"] == left["zh"]
+    code, outputs, *_ = left["zh"]
+    assert code == 1 and "en passed" in json.dumps(outputs)
+
+
+def _cells(path):
+    return json.loads(path.read_text(encoding="utf-8"))["cells"]
+
+
+def _without_times(value):
+    """A result without what differs from run to run."""
+    if isinstance(value, dict):
+        return {key: _without_times(each) for key, each in value.items() if key not in ("seconds", "date", "machine")}
+    return [_without_times(each) for each in value] if isinstance(value, list) else value

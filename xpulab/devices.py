@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from xpulab.messages import N_
-
 REAL = ("xpu", "gpu", "cpu")
 """Real devices, in the order in which `auto` tries them."""
 
@@ -12,7 +10,7 @@ SIMULATED = "sim"
 
 DEVICES = (*REAL, SIMULATED)
 
-JUDGED = {"cpu": "CPU", "gpu": "GPU", "xpu": "XPU", SIMULATED: N_("simulated cards")}
+JUDGED = {"cpu": "CPU", "gpu": "GPU", "xpu": "XPU", SIMULATED: "simulated cards"}
 """By device what a run on it judges: every verdict names it, so that a green CPU is not taken for a card."""
 
 MOST_CARDS = 16
