@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode, v4
+
+from xpulab import messages
 
 _SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
@@ -146,3 +149,27 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
         return filled
 
     return folder
+
+
+# ---------------------------------------------------------------------------------------------------------- the language
+
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_ENGLISH_WORDS = re.compile(r"\b(?:the|is|are|not|and|of|this|with|for|no)\b")
+
+
+@pytest.fixture
+def chinese():
+    """Texts are shown in Chinese until the test ends."""
+    messages.choose("zh", {})
+
+
+@pytest.fixture(autouse=True)
+def _english_after():
+    """A test that chooses a language, or calls a command that does, leaves none to the next one."""
+    yield
+    messages.choose("en", {})
+
+
+def assert_chinese(text):
+    """It is a Chinese sentence: no English one is left between the values."""
+    assert CHINESE.search(text) and not _ENGLISH_WORDS.search(text), text

@@ -12,6 +12,7 @@ from xpulab.cli import chosen
 from xpulab.devices import SIMULATED
 from xpulab.doctor.meant import AcceleratorLost
 from xpulab.errors import InputError
+from xpulab.messages import N_, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,7 +122,7 @@ def _refused(asked: Asked, lost: Lost) -> int:
     result = harness.refuse(asked.plans, target, folder, lost)
     if asked.bundle:
         _write_bundle(folder, asked.bundle)
-    print(f"report: {folder / 'index.html'}")
+    print(shown(f"report: {folder / 'index.html'}"))
     print(format_result(result))
     if asked.is_soak:
         _refused_soak(result, asked.plans, asked.hours)
@@ -142,14 +143,13 @@ def _run(asked: Asked, target: Target, begun: Started, console: Console) -> Outc
     plans, folder, at_once = asked.plans, chosen.folder(asked.out), chosen.admission(target.device, asked.jobs)
     goes_on = asked.resume and harness.is_begun(folder)
     if goes_on and (ended := harness.finished(plans, target, folder)) is not None:
-        console.print(f"{folder}: this run has ended, there is nothing to resume", markup=False, soft_wrap=True)
+        console.print(shown(f"{folder}: this run has ended, there is nothing to resume"), markup=False, soft_wrap=True)
         return harness.Outcome(ended, False)
     if not goes_on:
         harness.prepare(folder)
     many = chosen.format_admission(at_once)
-    console.print(
-        f"device {target.device}, level {target.level}, {len(plans)} notebooks, {many}", highlight=False, soft_wrap=True
-    )
+    banner = shown(f"device {target.device}, level {target.level}, {len(plans)} notebooks, {many}")
+    console.print(banner, highlight=False, markup=False, soft_wrap=True)
     return (harness.resume if goes_on else harness.run)(plans, target, at_once, folder, console, asked.cold, begun)
 
 
@@ -163,7 +163,7 @@ def _after(outcome: Outcome, asked: Asked, console: Console) -> int:
 
         result = prove(result, asked.faults, _fixed_jobs(asked, result.target), console)
     console.print(format_result(result), highlight=False, markup=False, soft_wrap=True)
-    console.print(f"report: {result.folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
+    console.print(shown(f"report: {result.folder / 'index.html'}"), highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
         raise KeyboardInterrupt
     if asked.bundle:
@@ -179,9 +179,9 @@ def _check_options(is_soak: bool, prove: bool, bundle: Path | None) -> None:
     """Raises InputError, before anything runs, for options that a soak does not have and a bundle that cannot be written."""
     if is_soak and (prove or bundle):
         option, instead = (
-            ("--prove", "run it at another level") if prove else ("--bundle", "`xpulab bundle DIR` makes it later")
+            ("--prove", N_("run it at another level")) if prove else ("--bundle", N_("`xpulab bundle DIR` makes it later"))
         )
-        raise InputError(f"{option}: not with --level soak; {instead}")
+        raise InputError(N_(f"{option}: not with --level soak; {instead}"))
     if bundle:
         from xpulab.fleet.bundle import refuse_existing
 

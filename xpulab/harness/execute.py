@@ -32,6 +32,7 @@ from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, number_of
 from xpulab.harness.watchdog import START_SECONDS, Watchdog, kernel_manager
 from xpulab.harness.written import replace_notebook, replace_what_papermill_writes
+from xpulab.messages import N_
 from xpulab.records import processor
 from xpulab.records.record import METADATA_KEY
 from xpulab.warm import kernels
@@ -237,15 +238,15 @@ class Execution:
                 on_cell_executed=on_cell_executed,
             )
         except _EnoughSeen:
-            watchdog.ended(f"enough was seen after cell {watchdog.cell}")
+            watchdog.ended(N_(f"enough was seen after cell {watchdog.cell}"))
         except PapermillExecutionError:
             return  # the cells' own outputs show it
         except DeadKernelError:
             watchdog.ended(course.why_it_ended())
         except engine.NoNewKernel as error:
-            watchdog.ended(f"{course.why_it_ended()}; no new kernel could be started: {error}")
+            watchdog.ended(N_(f"{course.why_it_ended()}; no new kernel could be started: {error}"))
         except Exception as error:  # whatever one notebook does to papermill must not lose the others' verdicts
-            watchdog.ended(f"it could not be run: {type(error).__name__}: {error}")
+            watchdog.ended(N_(f"it could not be run: {type(error).__name__}: {error}"))
 
     def _ended(self, plan: Plan, cell: nbformat.NotebookNode) -> None:
         """A cell has ended, by itself or with its kernel. Raises _EnoughSeen when the rest is not needed."""

@@ -15,6 +15,7 @@ from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.chapter import Chapter, code_cells, read_chapter
 from xpulab.harness.sections import Section, closure, excerpt, refuse_undefined_names, up_to
+from xpulab.messages import N_, shown
 from xpulab.records.planned import PlannedCheck
 from xpulab.records.record import LEVELS
 
@@ -93,7 +94,7 @@ def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ())
     check's name that two notebooks share.
     """
     if level not in LEVELS:
-        raise InputError(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}; `xpulab run` also has soak")
+        raise InputError(N_(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}; `xpulab run` also has soak"))
     chapters = [read_chapter(path) for path in find_notebooks(notebooks)]
     _refuse_shared_file_names(chapters)
     _refuse_shared_names(chapters)
@@ -124,7 +125,9 @@ def plans_of_checks(chapters: Sequence[Chapter], level: str, globs: Sequence[str
     for pattern in globs:
         found = [(chapter, check) for chapter in chapters for check in chapter.checks if fnmatchcase(check.name, pattern)]
         if not found:
-            raise InputError(f"no check {pattern!r}: neither a name nor a glob that matches; `xpulab run --list` shows them")
+            raise InputError(
+                N_(f"no check {pattern!r}: neither a name nor a glob that matches; `xpulab run --list` shows them")
+            )
         for chapter, check in found:
             matched.setdefault(chapter.path.stem, []).append(check.name)
     return [plan_of_checks(each, level, matched[each.path.stem]) for each in chapters if each.path.stem in matched]
@@ -139,14 +142,15 @@ def check_needs(chapter: Chapter) -> None:
 
 
 def format_plan(plan: Plan, seconds: float) -> str:
-    """What a plan runs, for a reader: a line for the notebook, one for each section, its checks below.
+    """What a plan runs, for a reader, in the chosen language: a line for the notebook, one for each section, its checks below.
 
     seconds: how long it will take.
     """
-    lines = [f"{plan.name}  {plan.title} ({len(plan.checks)} checks, about {seconds:.0f} s)"]
+    lines = [f"{plan.name}  {shown(plan.title)} ({shown(f'{len(plan.checks)} checks, about {seconds:.0f} s')})"]
     for section in plan.sections:
-        needs = f", needs {', '.join(section.needs)}" if section.needs else ""
-        lines.append(f"  {section.name}  {section.title} ({section.part}, {section.level}{needs})")
+        facts = [shown(section.part), section.level]
+        facts += [shown(f"needs {', '.join(section.needs)}")] if section.needs else []
+        lines.append(f"  {section.name}  {shown(section.title)} ({', '.join(facts)})")
         lines += [f"    {check.name}" for check in plan.checks if plan.chapter.section_of(check) is section]
     return "\n".join(lines)
 
@@ -156,7 +160,7 @@ def find_notebooks(notebooks: Sequence[str]) -> list[Path]:
     if not notebooks:
         found = sorted(files.NOTEBOOKS.glob("*.ipynb"))
         if not found:
-            raise InputError(f"{files.NOTEBOOKS}: holds no notebook")
+            raise InputError(N_(f"{files.NOTEBOOKS}: holds no notebook"))
         return found
     return list(dict.fromkeys(path for given in notebooks for path in _matching(given)))
 
@@ -185,9 +189,9 @@ def _matching(given: str) -> list[Path]:
             if notebooks := [path.resolve() for path in found if path.suffix == ".ipynb"]:
                 return notebooks
     if (renamed := files.present_name(given)) != given:
-        raise InputError(f"no notebook {given!r}: chapters were renumbered, and it is {renamed} now")
+        raise InputError(N_(f"no notebook {given!r}: chapters were renumbered, and it is {renamed} now"))
     known = ", ".join(path.stem for path in chapters)
-    raise InputError(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or 'none'}")
+    raise InputError(N_(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or N_('none')}"))
 
 
 def _is_part(given: str, number: str, name: str) -> bool:

@@ -25,6 +25,7 @@ from pyflakes import checker, messages
 
 from xpulab import files
 from xpulab.errors import InputError
+from xpulab.messages import N_
 from xpulab.records.planned import python_of
 from xpulab.records.record import LEVELS, METADATA_KEY
 
@@ -36,6 +37,9 @@ INJECTED = "injected-parameters"
 
 _HEADING = re.compile(r"^#{1,6} +(.+)", re.MULTILINE)
 
+PARTS = (N_("lesson"), N_("proof"), N_("exercise"))
+"""What a section is for."""
+
 
 @dataclass(frozen=True)
 class Section:
@@ -43,7 +47,7 @@ class Section:
 
     name: unique in the notebook. title: the text of its heading.
     needs: the names of the sections whose names it uses, without those that these need in turn.
-    part: "lesson", "proof" or "exercise". level: the lowest level at which it runs, one of LEVELS.
+    part: one of PARTS. level: the lowest level at which it runs, one of LEVELS.
     cells: the indices of its cells among all cells of the notebook, the heading first.
     judges_times: whether one of its checks compares times or rates, which other work on the machine changes.
     """
