@@ -103,22 +103,23 @@ def test_causes_are_listed_defects_known_issues_of_other_releases_or_what_the_ch
 
 
 def test_a_release_that_cannot_run_is_a_row_with_its_reason(keep, page):
-    keep("3.2.2", "cpu", "ImportError: libpaddle.so: undefined symbol\n")
+    keep("3.2.2", "cpu", "Traceback (most recent call last):\n  File ...\nImportError: libpaddle.so: undefined symbol\n")
     keep("3.2.2", "sim", NO_BUILD)
     keep("3.1.1", "cpu", "{}")
     lines, code = page()
     assert "- cpu: ImportError: libpaddle.so: undefined symbol" in lines
-    assert "- sim: the simulated accelerator does not build: g++ stopped allocator.h:22:10: no glog" in lines
+    assert "- sim: the simulated accelerator does not build: g++ stopped; allocator.h:22:10: no glog" in lines
     assert any(line.startswith("| 3.2.2 | cpu | - | - | does not run | - | 20") for line in lines)
     assert code == 1  # neither install.versions nor the defects of 3.1.1 are seen
 
 
-def test_a_damaged_or_unfinished_run_is_no_exception(tool, keep, page):
+def test_a_damaged_run_is_a_failure_and_an_unfinished_one_is_left_out(tool, keep, page):
     keep("3.2.2", "cpu", of(REFUSED, **OLD))
     (tool.KEPT / "3.2.2" / "cpu" / "result.json").write_text('{"schema": 1}')
     keep("3.3.0", "cpu", of(check("lora.a"), outcome="running", **NEW))
     lines, code = page()
-    assert code == 1 and "- cpu: the run has not ended" in lines
+    assert code == 1 and tool.kept("3.3.0", "cpu") is None
+    assert "| capability | lane | 3.2.2 |" in lines
     assert any("not what `xpulab run` writes" in line.replace("\\", "") for line in lines)
 
 

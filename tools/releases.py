@@ -114,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{version}: the environment could not be made: {error}", file=sys.stderr)
             return 2
         for lane in LANES:
-            if asked.again or not (KEPT / version / lane).exists():
+            if asked.again or not kept(version, lane):
                 print(f"{version}, {lane}: running", flush=True)
                 run(python, KEPT / version / lane, lane)
     tried = [each for version in RELEASES for lane in LANES if (each := kept(version, lane))]
@@ -185,20 +185,19 @@ def _late(result: Mapping[str, Any]) -> list[str]:
 
 
 def kept(version: str, lane: str) -> Tried | None:
-    """What is kept of a release on a lane; None where it was not tried. A run that cannot be read is a failure, too."""
+    """What is kept of a release on a lane; None where no try has ended. A run that cannot be read is a failure, too."""
     folder = KEPT / version / lane
     failure = folder / FAILURE
     if failure.is_file():
-        date = datetime.fromtimestamp(failure.stat().st_mtime).date().isoformat()
-        return Tried(version, lane, None, in_a_line(failure.read_text(encoding="utf-8")), date)
+        return Tried(version, lane, None, in_a_line(failure.read_text(encoding="utf-8")), _day(failure))
     if not (folder / RESULT).is_file():
         return None
     try:
         found = read_run(folder, f"{version}, {lane}")
     except InputError as error:
-        return Tried(version, lane, None, in_a_line(str(error)), "")
+        return Tried(version, lane, None, in_a_line(str(error)), _day(folder / RESULT))
     if not found.is_finished:
-        return Tried(version, lane, None, "the run has not ended", found.result["date"][:10])
+        return None
     if (folder / AGAIN / RESULT).is_file():
         again = {each["name"]: each for each in read_run(folder / AGAIN).result["notebooks"]}
         found = replace(
@@ -207,10 +206,15 @@ def kept(version: str, lane: str) -> Tried | None:
     return Tried(version, lane, Side(version, (found,)), "", found.result["date"][:10])
 
 
+def _day(file: Path) -> str:
+    return datetime.fromtimestamp(file.stat().st_mtime).date().isoformat()
+
+
 def in_a_line(text: str) -> str:
-    """A text in one line, without the folders of this machine."""
-    line = " ".join(text.split()).removeprefix("xpulab: ")
-    return re.sub(r"(?<![\w.:/])/(?:[\w.+-]+/)+", "", line)
+    """A text in one line, without the folders of this machine; of a traceback its last line."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    lines = lines[-1:] if lines[:1] == ["Traceback (most recent call last):"] else lines
+    return re.sub(r"(?<![\w.:/])/(?:[\w.+-]+/)+", "", "; ".join(lines).removeprefix("xpulab: "))
 
 
 # ---------------------------------------------------------------------------------------------------------------- judging
@@ -252,7 +256,7 @@ def _introduction(tried: Sequence[Tried]) -> Iterator[str]:
         yield f"**Take {good[0]}**: {right}; the other releases have red capabilities."
     yield "The stable wheel for Kunlun XPUs is 3.3.0. **Nothing here ran on an XPU or a GPU**, only the wheels for the CPU."
     yield ""
-    dates = sorted({each.date for each in tried if each.date})
+    dates = sorted({each.date for each in tried})
     result: Mapping[str, Any] = next((each.side.result for each in reversed(tried) if each.side), {})
     found = {**result.get("versions", {}), "Python": result.get("machine", {}).get("python")}
     others = ", ".join(f"{name} {found[name]}" for name in ("paddlenlp", "numpy", "Python") if found.get(name))
