@@ -375,7 +375,7 @@ def cause(tried: Tried, standing: Standing) -> str:
         return _text(listed)
     for issue in known_issues.load():
         if issue.check == standing.first and tried.lane in issue.devices and _is_of(issue, standing.case):
-            return f"{_text(issue.symptom)} (`{issue.id}`, a known issue of {_text(', '.join(issue.versions.values()))})"
+            return f"{_text(issue.symptom)} (`{issue.id}`, a known issue of `{', '.join(issue.versions.values())}`)"
     return _text(in_a_line(f"{standing.case}: {standing.reason}" if standing.case else standing.reason))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fleet.compare.made_up import check, of, row, table
+from tests.fleet.compare.made_up import check, notebook, of, result, row, table
 from xpulab.fleet.compare.capabilities import Standing, change, changes, format_standing, standings
 from xpulab.fleet.compare.comparison import Side
 from xpulab.fleet.compare.upgrade import compare_upgrade
@@ -48,6 +48,19 @@ def test_the_reason_is_that_of_the_first_red_row_in_one_line(standing):
     found = standing(check("demo.a", **{**RED, "rows": rows}))
     assert (found.case, found.reason) == ("b", "two lines")
     assert standing(check("demo.a", **RED)) == Standing("red", ("demo.a",), "", "too large")
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("cell 3 raised ValueError: no; 1 of 2 checks are red: demo.b", "cell 3 raised ValueError: no"),
+        ("1 of 2 checks are red: demo.b", "not reached"),
+        (None, "not reached"),
+    ],
+)
+def test_of_a_check_that_never_ran_the_reason_is_what_stopped_its_chapter(put, reason, said):
+    stopped = notebook(check("demo.a"), check("demo.b", **NEVER_RAN), outcome="failed", reason=reason)
+    assert standings(Side("a", read_runs(put(a=result(stopped)))[0]))["demo"].reason == said
 
 
 def test_the_worst_of_several_runs_counts(put):

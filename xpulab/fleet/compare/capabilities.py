@@ -22,7 +22,8 @@ class Standing:
     outcome: GREEN, WITH_KNOWN, IS_RED or UNCOMPARED.
     checks: those that make it so, in reading order; empty for GREEN. Of a red one those that compared something come before
         those that never ran, since these are mostly a consequence.
-    case, reason: of the first check, the reason in one line; the case is that of the first such row, "" without rows.
+    case, reason: of the first check, the reason in one line; the case is that of the first such row, "" without rows. Of a
+        check that never ran the reason is what stopped its chapter.
     """
 
     outcome: str
@@ -58,7 +59,16 @@ def _with_reason(outcome: str, side: Side, places: Sequence[Place]) -> Standing:
     check = side.worst_check(places[0])
     row = next((row for row in check["rows"] if row["outcome"] == check["outcome"]), None)
     reason = (row or check)["reason"] or check["reason"] or ""
+    if check["outcome"] == "missing":
+        reason = _why_it_stopped(side, places[0][0]) or reason
     return Standing(outcome, tuple(name for _, name in places), row["case"] if row else "", " ".join(reason.split()))
+
+
+def _why_it_stopped(side: Side, chapter: str) -> str:
+    """The first reason of a red chapter that is not a list of its red checks; "" where there is none."""
+    reasons = (each["reason"] or "" for run in side.runs for each in run.result["notebooks"] if each["name"] == chapter)
+    first = next(filter(None, reasons), "").split("; ")[0]
+    return "" if "checks are red: " in first else first
 
 
 def format_standing(standing: Standing | None) -> str:
