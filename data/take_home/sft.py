@@ -44,7 +44,8 @@ class Options:
 def main():
     """Train with the arguments of the command line; returns the trainer."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-    paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
+    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
+        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     model_args, data_args, args, options = arguments()
     paddle.set_device(args.device)
     paddle.seed(args.seed)
