@@ -21,7 +21,7 @@ TEXTS = (
     "xpulab/**/*.py",
 )
 LAYERS = (
-    {"errors", "files", "devices", "child", "records", "sim", "warm"},
+    {"errors", "files", "devices", "language", "child", "records", "sim", "warm"},
     {"doctor", "reference", "pretrained"},
     {"checks"},
     {"ranks"},
