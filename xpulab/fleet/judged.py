@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema
 
-from xpulab import __version__, files
+from xpulab import __version__, files, language
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE
 from xpulab.fleet import bundle
@@ -136,7 +136,8 @@ def _name(stored: _Stored) -> str:
 
 def _verdict(stored: _Stored, claimed: Mapping[str, Any], target: Target, partial: bool, folder: Path) -> Verdict:
     """The verdict on one notebook, whose executed form is written below the folder; one that did not run stays so."""
-    committed = {path.stem: path for path in files.NOTEBOOKS.glob("*.ipynb")}.get(claimed["name"])
+    notebooks = language.notebooks(_language(stored, claimed))
+    committed = {path.stem: path for path in notebooks.glob("*.ipynb")}.get(claimed["name"])
     if committed is None:
         raise InputError(f"{stored.path}: this version has no notebook {claimed['name']!r}; judge it with the one that made it")
     chapter = read_chapter(committed)
@@ -163,6 +164,16 @@ def _verdict(stored: _Stored, claimed: Mapping[str, Any], target: Target, partia
             f"and this is {__version__}, commit {commit()}; judge it with the version that made it"
         )
     return verdict
+
+
+def _language(stored: _Stored, claimed: Mapping[str, Any]) -> str:
+    """Of the notebook that was executed; English where none was, or it does not say."""
+    try:
+        metadata = json.loads(stored.contents[f"{stored.prefix}{claimed['executed']}"])["metadata"]
+        named = metadata[METADATA_KEY]["language"]
+    except (KeyError, TypeError, ValueError):
+        return "en"
+    return named if named in language.LANGUAGES else "en"
 
 
 def _partial_plan(chapter: Any, level: str, executed: Path) -> Plan:

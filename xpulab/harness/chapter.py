@@ -38,6 +38,11 @@ class Chapter:
     checks: tuple[PlannedCheck, ...]
     parameters: tuple[str, ...]
 
+    @property
+    def language(self) -> str:
+        """What its text is written in, one of xpulab.language.LANGUAGES."""
+        return self.notebook.metadata[METADATA_KEY].get("language", "en")
+
     def section_of(self, check: PlannedCheck) -> Section:
         """The section that a check of this notebook stands in."""
         index = code_cells(self.notebook)[check.cell - 1]

@@ -21,7 +21,7 @@ from jupyter_client import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
-from xpulab import warm
+from xpulab import language, warm
 from xpulab.harness import engine
 from xpulab.harness.admission import Admission, AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.chapter import code_cells
@@ -180,6 +180,8 @@ class Execution:
         within = self._environment.get(warm.RUN_FOLDER)
         with tempfile.TemporaryDirectory(prefix="xpulab-", dir=within, ignore_cleanup_errors=True) as scratch:
             variables = {**self._environment, **self._variables_of(plan)}
+            if plan.chapter.language != "en":
+                variables[language.VARIABLE] = plan.chapter.language
             course = Course(plan, watchdog, variables, Path(scratch), lambda cell: self._ended(plan, cell))
             manager = kernel_manager(watchdog, scratch, variables)
             try:
