@@ -94,7 +94,7 @@ def test_a_mark_that_makes_no_message_is_refused_with_its_line(tool, source, why
 def test_every_message_is_found_in_its_text_and_says_the_same_with_its_values(tool, chinese):
     for message in tool.read("zh"):
         names = set(tool.placeholders(message.id)) if message.id else set()
-        values = {name: f"<{number}>" for number, name in enumerate(sorted(names))}
+        values = {name: "7" if name in messages.NUMBERS else f"<{number}>" for number, name in enumerate(sorted(names))}
         if message.id and message.id not in (messages.COLON, messages.SEMICOLON):
             assert shown(message.id.format(**values)) == message.string.format(**values)
 
@@ -114,6 +114,9 @@ def small():
             "{a} is {b} cards": "{a} 是 {b} 张卡",
             "the {name} of the {name}": "{name} 的 {name}",
             "a set {{1}}": "集合 {{1}}",
+            "{count} cards": "{count} 张卡",
+            "{label} raised": "{label} 抛出异常",
+            "cell {number} of section {name}": "小节 {name} 的单元 {number}",
         }
     )
 
@@ -127,6 +130,9 @@ def small():
         ("the x of the x", "x 的 x"),
         ("the x of the y", "the x of the y"),
         ("a set {1}", "集合 {1}"),
+        ("8 cards", "8 张卡"),
+        ("simulated cards", "simulated cards"),
+        ("cell 5 of section merge raised", "小节 merge 的单元 5 抛出异常"),
         ("  passed\n\nother\n  because: it is 1 cards", "  通过\n\nother\n  依据：it 是 1 张卡"),
         ("passed; other", "通过；other"),
         ("one; other", "one; other"),

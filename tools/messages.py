@@ -31,7 +31,7 @@ from jinja2.ext import babel_extract
 
 from xpulab import files
 from xpulab.faults.exercise import exercises
-from xpulab.messages import DOMAIN, ENGLISH, LANGUAGES, LOCALE, Catalogue, template_of
+from xpulab.messages import DOMAIN, ENGLISH, LANGUAGES, LOCALE, NUMBERS, Catalogue, template_of
 
 MARKS = ("N_", "shown", "labelled")
 PAGE_MARKS = ("shown", "text", "labelled")
@@ -156,7 +156,7 @@ def _ambiguous(ids: Sequence[str]) -> Iterator[str]:
     catalogue = Catalogue({id: id for id in ids})
     for id in ids:
         names = dict.fromkeys(template_of(id).names)
-        values = {name: f"<{number}>" for number, name in enumerate(names)}
+        values = {name: str(number) if name in NUMBERS else f"<{number}>" for number, name in enumerate(names)}
         if names and (found := catalogue.template(id.format(**values))) != (template_of(id), values):
             yield f"ambiguous: {id!r} would be taken for {found and found[0].message!r}; word one of them otherwise"
 

@@ -43,6 +43,10 @@ COLON, SEMICOLON = N_(": "), N_("; ")
 
 _language = ENGLISH
 
+NUMBERS = ("number", "count", "many")
+"""Placeholders that stand for nothing but a number."""
+_NUMBER = re.compile(r"\d[\d,.]*")
+
 _GAP = re.compile(r"(?<=[\u3400-\u9fff]) (?=[\u3400-\u9fff])")
 """Between two Chinese characters no space stands; between one and a number or a Latin word it does."""
 
@@ -122,7 +126,7 @@ class Template:
         found.append(text[position:end])
         values: dict[str, str] = {}
         for name, value in zip(self.names, found, strict=True):
-            if values.setdefault(name, value) != value:
+            if values.setdefault(name, value) != value or (name in NUMBERS and not _NUMBER.fullmatch(value)):
                 return None
         return values
 

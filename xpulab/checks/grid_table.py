@@ -43,7 +43,8 @@ class GridTable(Table):
         unknown = [number for number, row in enumerate(self._rows) if row.outcome in RED and row.case not in self._issues]
         for number in unknown[:REDUCED]:
             smallest = self._grid.reduce(cases[number], self._is_red)
-            repeat = N_(f"smallest red case: {smallest.name}; to repeat it: {smallest.code(self._name_in_cell())}")
+            code = smallest.code(self._name_in_cell())
+            repeat = f"{N_(f'smallest red case: {smallest.name}')}; {N_(f'to repeat it: {code}')}"
             self._rows[number] = replace(self._rows[number], reason=f"{self._rows[number].reason}; {repeat}")
 
     def record(self, means: str, seconds: float) -> Record:

@@ -160,7 +160,8 @@ def _format_status(status: int) -> str:
         number = signal.Signals(-status)
     except ValueError:
         return N_(f"the process was ended by signal {-status}")
-    return N_(f"the process was ended by {number.name} ({signal.strsignal(number)})")
+    meaning = signal.strsignal(number)
+    return N_(f"the process was ended by {number.name} ({meaning})")
 
 
 def _text(printed: IO[bytes], start: int, end: int | None) -> str:

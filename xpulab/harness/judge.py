@@ -206,7 +206,8 @@ def _notes(plan: Plan, run: Run | None, notebook: NotebookNode) -> Iterator[str]
         yield N_("it was not run by xpulab: no time and no device are on record")
         return
     if run.resumed:
-        times = N_("once") if run.resumed == 1 else N_(f"{run.resumed} times")
+        count = run.resumed
+        times = N_("once") if count == 1 else N_(f"{count} times")
         yield N_(f"it was interrupted and resumed {times}: it ran again from its beginning, and what was red before stays red")
     if run.seconds > 1.5 * run.budget_seconds:
         yield N_(f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s")

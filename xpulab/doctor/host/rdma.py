@@ -49,9 +49,9 @@ def ports(root: Path, environ: Mapping[str, str]) -> tuple[list[Port], str]:
 def rdma(root: Path, environ: Mapping[str, str], expected: int | None) -> Iterator[Finding]:
     """State, address, number and rate of the ports. expected: how many must be there; None does not count them."""
     used, chosen_by = ports(root, environ)
-    count = N_(f"{len(used)} RDMA ports of {chosen_by}") if chosen_by else N_(f"{len(used)} RDMA ports")
+    there = N_(f"{len(used)} RDMA ports of {chosen_by}") if chosen_by else N_(f"{len(used)} RDMA ports")
     if expected is not None and len(used) != expected:
-        yield found("rdma-count", "wrong", N_(f"{count}, {expected} are expected: {_names(used)}"))
+        yield found("rdma-count", "wrong", N_(f"{there}, {expected} are expected: {_names(used)}"))
     elif chosen_by and not used:
         yield found("rdma-count", "wrong", N_(f"{chosen_by}={environ[chosen_by]} names no RDMA port of this host"))
     if not used:

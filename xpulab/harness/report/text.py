@@ -26,7 +26,8 @@ def format_result(result: Result) -> str:
     lines = [line for verdict in result.verdicts for line in format_notebook(verdict)]
     lines += _proof(result.proof) if result.proof else []
     if known := [record for record in result.defects if record.outcome == "known"]:
-        met = N_("1 check") if len(known) == 1 else N_(f"{len(known)} checks")
+        count = len(known)
+        met = N_("1 check") if count == 1 else N_(f"{count} checks")
         lines.append(shown(f"{met} met known defects of this release: xpulab report --known --run {result.folder}"))
     verdict = N_("green") if result.is_green else N_("RED")
     if result.is_partial:
