@@ -84,9 +84,11 @@ def start(asked: Asked) -> int:
         from rich.console import Console
 
         from xpulab.harness.execute import Target
+        from xpulab.harness.plan import refuse_other_environments
         from xpulab.records import baselines
         from xpulab.soak.selection import ROUND_LEVEL
 
+        refuse_other_environments(plan.chapter for plan in plans)
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
         level = ROUND_LEVEL if asked.is_soak else asked.level
         target = Target(device, level, chosen.cards(device, asked.cards, plans), asked.seed)
@@ -106,7 +108,16 @@ def _list(asked: Asked) -> int:
     for plan in plans:
         check_needs(plan.chapter)
         print(format_plan(plan, MeasuredTimes(device, plan.level).seconds(plan)))
+    for line in _left_out(asked):
+        print(line)
     return 0
+
+
+def _left_out(asked: Asked) -> list[str]:
+    """A line for each chapter that a run without names leaves out."""
+    from xpulab.harness.plan import format_left_out, with_own_environment
+
+    return [] if asked.notebooks or asked.checks else [format_left_out(chapter) for chapter in with_own_environment()]
 
 
 def _refused(asked: Asked, lost: Lost) -> int:
@@ -150,6 +161,8 @@ def _run(asked: Asked, target: Target, begun: Started, console: Console) -> Outc
     many = chosen.format_admission(at_once)
     banner = shown(f"device {target.device}, level {target.level}, {len(plans)} notebooks, {many}")
     console.print(banner, highlight=False, markup=False, soft_wrap=True)
+    for line in _left_out(asked):
+        console.print(shown(line), highlight=False, markup=False, soft_wrap=True)
     return (harness.resume if goes_on else harness.run)(plans, target, at_once, folder, console, asked.cold, begun)
 
 

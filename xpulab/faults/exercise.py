@@ -17,7 +17,7 @@ from xpulab.faults import inject
 from xpulab.faults.selftest import CARDS, chapter_of, faults_named
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import Verdict, judge
-from xpulab.harness.plan import plan_of_checks
+from xpulab.harness.plan import plan_of_checks, refuse_other_environments
 from xpulab.harness.report import text
 from xpulab.messages import N_, shown
 
@@ -58,9 +58,10 @@ def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Ver
     """Run the sections of the checks that see the defect, with the defect; the executed notebook is left in the folder.
 
     environment: the variables of the kernel, as harness.run.kernel_environment gives them.
-    Raises InputError when the defect could not be injected.
+    Raises InputError when the defect could not be injected, or the chapter needs another environment.
     """
     fault = exercise.fault
+    refuse_other_environments([chapter_of(fault)])
     plan = plan_of_checks(chapter_of(fault), fault.level, fault.detected_by)
     with tempfile.TemporaryDirectory(prefix="xpulab-exercise-", ignore_cleanup_errors=True) as scratch:
         variables = {**environment, **inject.prepare(fault, Path(scratch))}

@@ -28,6 +28,7 @@ from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import Plan, plan_of, plan_of_checks
 from xpulab.messages import N_
+from xpulab.records import environments
 from xpulab.records.record import Record, record_in, worse
 from xpulab.warm import RUN_FOLDER
 
@@ -125,12 +126,18 @@ class _Case:
 
 
 def faults_named(names: Sequence[str]) -> tuple[Fault, ...]:
-    """The faults of these names, or all when there are none. Raises InputError for a name that no fault has."""
+    """The faults of these names; when there are none, all of the chapters that run in this environment.
+
+    Raises InputError for a name that no fault has.
+    """
     known = {fault.name: fault for fault in CATALOGUE}
     for name in names:
         if name not in known:
             raise InputError(N_(f"no fault {name!r}; `xpulab selftest --list` shows them"))
-    return tuple(known[name] for name in names) if names else CATALOGUE
+    if names:
+        return tuple(known[name] for name in names)
+    here = environments.present()
+    return tuple(fault for fault in CATALOGUE if chapter_of(fault).environment == here)
 
 
 def count(faults: Iterable[Fault]) -> int:

@@ -26,6 +26,7 @@ class Chapter:
     title: what it is called in reports. capabilities: what it covers, the first part of its checks' names.
     cards: how many it needs. budget_seconds: how long it should take, by level.
     sections: in reading order. checks: what it plans, in reading order. parameters: the names that its parameters cell sets.
+    environment: the one that it needs, of xpulab.records.environments; empty for .venv.
     """
 
     path: Path
@@ -37,6 +38,7 @@ class Chapter:
     sections: tuple[Section, ...]
     checks: tuple[PlannedCheck, ...]
     parameters: tuple[str, ...]
+    environment: str = ""
 
     @property
     def language(self) -> str:
@@ -76,6 +78,7 @@ def read_chapter(path: Path) -> Chapter:
         sections=sections,
         checks=checks,
         parameters=_parameters(path, notebook),
+        environment=metadata.get("environment", ""),
     )
 
 

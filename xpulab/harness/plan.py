@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -16,6 +16,7 @@ from xpulab.errors import InputError
 from xpulab.harness.chapter import Chapter, code_cells, read_chapter
 from xpulab.harness.sections import Section, closure, excerpt, refuse_undefined_names, up_to
 from xpulab.messages import N_, shown
+from xpulab.records import environments
 from xpulab.records.planned import PlannedCheck
 from xpulab.records.record import LEVELS
 
@@ -87,7 +88,8 @@ class Plan:
 
 
 def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ()) -> list[Plan]:
-    """The plans for these notebooks (numbers, names, paths or globs), or for all in notebooks/ when none is given.
+    """The plans for these notebooks (numbers, names, paths or globs); when none is given, for all in notebooks/ that need no
+    environment of their own.
 
     checks: globs of checks' names; when there are any, only the sections of these checks run, with all that they need.
     Raises InputError for a level, notebook or check that is not there, a notebook that cannot be run, and a file's or
@@ -96,6 +98,8 @@ def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ())
     if level not in LEVELS:
         raise InputError(N_(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}; `xpulab run` also has soak"))
     chapters = [read_chapter(path) for path in find_notebooks(notebooks)]
+    if not notebooks:
+        chapters = [chapter for chapter in chapters if not chapter.environment]
     _refuse_shared_file_names(chapters)
     _refuse_shared_names(chapters)
     if checks:
@@ -139,6 +143,33 @@ def check_needs(chapter: Chapter) -> None:
         checks = [check.name for check in chapter.checks if chapter.section_of(check) is section]
         if checks:
             plan_of_checks(chapter, LEVELS[-1], checks)
+
+
+def with_own_environment() -> list[Chapter]:
+    """The chapters in notebooks/ that are not part of a run that names none, since they need an environment of their own."""
+    chapters = (read_chapter(path) for path in sorted(files.NOTEBOOKS.glob("*.ipynb")))
+    return [chapter for chapter in chapters if chapter.environment]
+
+
+def refuse_other_environments(chapters: Iterable[Chapter]) -> None:
+    """Raise InputError for a notebook that needs another environment than the one that this process runs in."""
+    here = environments.present()
+    others = [chapter for chapter in chapters if chapter.environment != here]
+    if not others:
+        return
+    names, number, wanted = ", ".join(each.path.stem for each in others), others[0].path.stem[:2], others[0].environment
+    made = f"bash env/validate.sh {number} makes"
+    if wanted:
+        problem = f"needs an environment of its own, with {environments.PACKAGES[wanted]}"
+        raise InputError(f"{names}: {problem}; {made} it, .venv-{wanted}, and runs the chapter there, apart from others")
+    problem = f"cannot run in an environment with {environments.PACKAGES[here]}"
+    raise InputError(f"{names}: {problem}; {made} the usual one, .venv, and runs it there")
+
+
+def format_left_out(chapter: Chapter) -> str:
+    """For a reader of a run that names no notebook: a chapter that is not part of it, and how to run it."""
+    name = chapter.path.stem
+    return f"{name} is not part of this run: it has an environment of its own; bash env/validate.sh {name[:2]} runs it"
 
 
 def format_plan(plan: Plan, seconds: float) -> str:

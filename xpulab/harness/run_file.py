@@ -24,11 +24,12 @@ from xpulab.harness.execute import Target
 from xpulab.harness.plan import Plan
 from xpulab.harness.written import replace_text
 from xpulab.messages import N_
+from xpulab.records.environments import SUCCESSOR
 
 NAME = "run.json"
 SCHEMA = 1
 
-_PACKAGES = (*WHEELS, "paddlenlp", "numpy")
+_PACKAGES = (*WHEELS, "paddlenlp", SUCCESSOR, "numpy")
 _SOURCES = (".py", ".cc", ".h", ".yaml", ".json", ".jsonl")
 
 
