@@ -23,4 +23,4 @@ def test_a_card_is_not_enough_for_two_ranks():
 
 
 def test_simulated_cards_say_why_they_cannot():
-    assert "gradients leave them" in why_not("sim", 2)
+    assert "GPU, NPU and XPU only" in why_not("sim", 2)

@@ -9,8 +9,9 @@ It tests the path through Paddle's device layer. It does not test Kunlun's kerne
 of any card. Limits:
 
 - Only ten operators have kernels on the card. Paddle runs all others on the CPU, between two copies.
-- Such an operator writes to new memory. An in-place operator on a view of whole rows (x[1:3].add_(1)) therefore does not
-  change x. The same happens on any card without a kernel for the operator.
+- In place such an operator writes where the tensor was, as a kernel of the card would. Paddle alone gives it new memory, on
+  any card without a kernel for the operator: x[1:3].add_(1) then does not change x (plugin/in_place.h). It still does so for
+  tensors with a placement on a mesh, and in static programs.
 - Each process has its own memory on each card: two processes on one card do not see each other's.
 - Paddle's reshard refuses every custom device. The plug-in has its own, with the collectives that Paddle's uses; to a mesh of
   other ranks only with the same placements. Paddle refuses to add a second gradient to that of a placed tensor.

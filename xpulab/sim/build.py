@@ -110,6 +110,7 @@ def _translation_units() -> list[Path]:
         "half_pointwise.cc",
         "half_training.cc",
         "attach.cc",
+        "in_place.cc",
         "reshard.cc",
         "reshard_data.cc",
         "wheel.cc",

@@ -76,7 +76,7 @@ weights too: two more buffers hold all weights, and for the optimizer each of th
 def why_not(device: str, cards: int) -> str:
     """Why fused buffers cannot be tried on this device, or an empty text."""
     if device == "sim":
-        return "Paddle has fused buffers for GPU, NPU and XPU only, and on custom devices gradients leave them"
+        return "Paddle has fused buffers for GPU, NPU and XPU only"
     return "" if device == "cpu" or cards >= 2 else "it needs two cards"
 
 

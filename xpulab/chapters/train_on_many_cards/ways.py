@@ -67,8 +67,7 @@ WAYS = {
     "tensor and pipeline": _way(4, 1, _TENSOR | _PIPELINE),
     "tensor, pipeline, sharding": _way(8, 2, _TENSOR | _PIPELINE | _SHARDED),
 }
-"""By name. Stages 2 and 3 keep weights in memory that they share with a buffer. On simulated cards the CPU computes AdamW and
-writes to new memory, which ends this sharing without an error: only a rank's own part would learn."""
+"""By name."""
 
 
 def possible(device: str, cards: int) -> dict[str, Way]:
