@@ -13,6 +13,9 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
+from xpulab import language
+from xpulab.chapters.shared import labels
+
 STYLES: tuple[dict[str, Any], ...] = ({"linestyle": "-"}, {"linestyle": "--"}, {"linestyle": ":"}, {"linestyle": "-."})
 """Line styles, in the order in which curves use them, so that curves differ by more than colour."""
 
@@ -51,6 +54,8 @@ plt.rcParams.update(
         "font.size": 10,
     }
 )
+if language.chosen() == "zh":
+    labels.draw_in_chinese()
 
 
 def new_axes() -> plt.Axes:
