@@ -22,9 +22,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from publish_grids import grids
 
 from xpulab import child, files
 from xpulab.errors import InputError
@@ -34,12 +37,13 @@ from xpulab.fleet.compare.capabilities import (
     UNCOMPARED,
     WITH_KNOWN,
     Standing,
-    changes,
     standings,
+    why_it_stopped,
 )
 from xpulab.fleet.compare.comparison import Side
 from xpulab.fleet.runs import RESULT, read_run
 from xpulab.records import known_issues
+from xpulab.records.record import RED
 
 PAGE = files.ROOT / "docs" / "releases.md"
 KEPT = files.ROOT / "build" / "releases"
@@ -72,6 +76,9 @@ DEFECTS: dict[str, dict[str, str]] = {
 SUPPORTED = ("3.3.0", "3.3.1")
 """The releases on which nothing may be red, and which install.versions accepts."""
 
+LATER = "known in 3.3"
+"""A red capability, each of whose red rows is a defect that data/known_issues.yaml has, but not for this release."""
+
 INSTALL_SECONDS, RUN_SECONDS = 1800, 1500
 _SHOWN_REASON = 160
 
@@ -86,10 +93,38 @@ class Tried:
     failure: str
     date: str
 
-    @property
+    @cached_property
     def standings(self) -> dict[str, Standing]:
         """By capability what the run says of it; empty where there is none."""
         return standings(self.side) if self.side else {}
+
+    @cached_property
+    def outcomes(self) -> dict[str, str]:
+        """By capability its outcome; LATER where each red row is a defect that the list has for another release."""
+        found = {capability: each.outcome for capability, each in self.standings.items()}
+        return {name: LATER if outcome == IS_RED and not self.unlisted(name) else outcome for name, outcome in found.items()}
+
+    def unlisted(self, capability: str) -> tuple[tuple[str, str, str], ...]:
+        """Of each check of a red capability the first red row that is no known issue of any release: check, case, reason."""
+        found: dict[str, tuple[str, str, str]] = {}
+        for name in self.standings[capability].checks:
+            for check, case, reason in self._red_rows.get(name, ()):
+                if not known_as(check, case or None, self.lane):
+                    found.setdefault(name, (check, case, reason))
+        return tuple(found.values())
+
+    @cached_property
+    def _red_rows(self) -> dict[str, list[tuple[str, str, str]]]:
+        """By red check its red rows, or itself where it has none: check, case, reason in one line."""
+        found: dict[str, list[tuple[str, str, str]]] = {}
+        for notebook, check in self.side.runs[0].checks() if self.side else ():
+            for part in check["rows"] or [check]:
+                if part["outcome"] in RED:
+                    reason = part["reason"] or check["reason"] or ""
+                    if part["outcome"] == "missing" and self.side:
+                        reason = why_it_stopped(self.side, notebook["name"]) or reason
+                    found.setdefault(check["name"], []).append((check["name"], part.get("case", ""), reason))
+        return found
 
     @property
     def red(self) -> set[str]:
@@ -198,8 +233,8 @@ def kept(version: str, lane: str) -> Tried | None:
         return Tried(version, lane, None, in_a_line(str(error)), _day(folder / RESULT))
     if not found.is_finished:
         return None
-    if (folder / AGAIN / RESULT).is_file():
-        again = {each["name"]: each for each in read_run(folder / AGAIN).result["notebooks"]}
+    if (folder / AGAIN / RESULT).is_file() and (second := read_run(folder / AGAIN)).is_finished:
+        again = {each["name"]: each for each in second.result["notebooks"]}
         found = replace(
             found, result={**found.result, "notebooks": [again.get(each["name"], each) for each in found.result["notebooks"]]}
         )
@@ -273,14 +308,14 @@ def _is_right(version: str, tried: Sequence[Tried]) -> bool:
 
 
 def _overview(tried: Sequence[Tried]) -> Iterator[str]:
-    yield "| release | lane | green | known | red | not compared | date |"
-    yield "|---|---|---:|---:|---:|---:|---|"
+    yield f"| release | lane | green | known | {LATER} | red | not compared | date |"
+    yield "|---|---|---:|---:|---:|---:|---:|---|"
     for each in reversed(tried):
         if each.side is None:
-            yield f"| {each.version} | {each.lane} | - | - | {_ended_as(each)} | - | {each.date} |"
+            yield f"| {each.version} | {each.lane} | - | - | - | {_ended_as(each)} | - | {each.date} |"
             continue
-        outcomes = [standing.outcome for standing in each.standings.values()]
-        counts = " | ".join(str(outcomes.count(outcome)) for outcome in (GREEN, WITH_KNOWN, IS_RED, UNCOMPARED))
+        outcomes = [*each.outcomes.values()]
+        counts = " | ".join(str(outcomes.count(outcome)) for outcome in (GREEN, WITH_KNOWN, LATER, IS_RED, UNCOMPARED))
         yield f"| {each.version} | {each.lane} | {counts} | {each.date} |"
 
 
@@ -290,32 +325,31 @@ def _ended_as(tried: Tried) -> str:
 
 def _legend() -> Iterator[str]:
     yield "*green*: all that was compared is right. *known*: right, but for defects that [the list](../data/known_issues.yaml)"
-    yield "has for this release, each with a workaround. **red**: with the first failing check, and how many more there are;"
+    yield f"has for this release, each with a workaround. *{LATER}*: red, but the list has all of it for 3.3, so an upgrade"
+    yield "changes nothing there. **red**: with the first failing check, that is not on it, and how many more;"
     yield "[why](#why-it-is-red). A dash: all checks are skipped there. [Capabilities](capabilities.md) says what each one is."
 
 
 def _matrix(tried: Sequence[Tried]) -> Iterator[str]:
     versions = list(dict.fromkeys(each.version for each in tried))
-    by_place = {(each.version, each.lane): (each, each.standings) for each in tried}
-    capabilities = list(dict.fromkeys(name for _, found in by_place.values() for name in found))
+    by_place = {(each.version, each.lane): each for each in tried}
+    capabilities = list(dict.fromkeys(name for each in tried for name in each.standings))
     yield f"| capability | lane | {' | '.join(versions)} |"
     yield f"|---|---|{'---|' * len(versions)}"
     for capability in capabilities:
         for lane in LANES:
-            cells = [_cell(*by_place[version, lane], capability) if (version, lane) in by_place else "" for version in versions]
+            cells = [_cell(by_place[version, lane], capability) if (version, lane) in by_place else "" for version in versions]
             yield f"| {capability} | {lane} | {' | '.join(cells)} |"
 
 
-def _cell(tried: Tried, found: Mapping[str, Standing], capability: str) -> str:
+def _cell(tried: Tried, capability: str) -> str:
     if tried.side is None:
         return _ended_as(tried)
-    standing = found.get(capability)
-    if standing is None or standing.outcome in (GREEN, WITH_KNOWN):
-        return standing.outcome if standing else ""
-    if standing.outcome == UNCOMPARED:
-        return "-"
-    more = len(standing.checks) - 1
-    return f"**red** {standing.first.split('.', 1)[1]}{f' +{more}' if more else ''}"
+    outcome = tried.outcomes.get(capability, "")
+    if outcome == IS_RED:
+        checks = tried.unlisted(capability)
+        return f"**red** {checks[0][0].split('.', 1)[1]}{f' +{len(checks) - 1}' if checks[1:] else ''}"
+    return "-" if outcome == UNCOMPARED else outcome
 
 
 def _upgrades(tried: Sequence[Tried]) -> Iterator[str]:
@@ -336,11 +370,12 @@ def _changed(before: Tried, after: Tried) -> Iterator[str]:
         else:
             yield f"it {_ended_as(after)} any more"
         return
-    old, new = before.standings, after.standings
     groups: dict[str, list[str]] = {}
-    for capability, _ in changes(old, new):
-        shown = f"{capability} (`{new[capability].first}`)" if new[capability].outcome == IS_RED else capability
-        groups.setdefault(f"{old[capability].outcome}, now {new[capability].outcome}", []).append(shown)
+    for capability, new in after.outcomes.items():
+        old = before.outcomes.get(capability, new)
+        if old != new and {old, new} != {LATER, WITH_KNOWN}:
+            shown = f"{capability} (`{after.unlisted(capability)[0][0]}`)" if new == IS_RED else capability
+            groups.setdefault(f"{old}, now {new}", []).append(shown)
     for what, of_it in groups.items():
         yield f"*{what}*: {', '.join(of_it)}"
 
@@ -358,9 +393,10 @@ def _reasons(tried: Sequence[Tried]) -> Iterator[str]:
         ]
         rows: dict[tuple[str, str], list[str]] = {}
         for each in of_it:
-            for standing in each.standings.values():
-                if standing.outcome == IS_RED:
-                    rows.setdefault((standing.first, cause(each, standing)), []).append(each.lane)
+            for capability, outcome in each.outcomes.items():
+                if outcome == IS_RED:
+                    check, case, reason = each.unlisted(capability)[0]
+                    rows.setdefault((check, cause(version, check, case, reason)), []).append(each.lane)
         if not lines and not rows:
             continue
         yield from ("", f"### {version}", "", *lines, *([""] if lines and rows else []))
@@ -369,21 +405,48 @@ def _reasons(tried: Sequence[Tried]) -> Iterator[str]:
             yield from (f"| {check} | {', '.join(lanes)} | {why} |" for (check, why), lanes in rows.items())
 
 
-def cause(tried: Tried, standing: Standing) -> str:
-    """Why a capability is red, as Markdown: the listed defect, a known issue of another release, or what the check says."""
-    if listed := DEFECTS[tried.version].get(standing.first):
+def cause(version: str, check: str, case: str, reason: str) -> str:
+    """Why a check is red, as Markdown: the defect that is listed here, or what the check says."""
+    if listed := DEFECTS[version].get(check):
         return _text(listed)
-    for issue in known_issues.load():
-        if issue.check == standing.first and tried.lane in issue.devices and _is_of(issue, standing.case):
-            return f"{_text(issue.symptom)} (`{issue.id}`, a known issue of `{', '.join(issue.versions.values())}`)"
-    return _text(in_a_line(f"{standing.case}: {standing.reason}" if standing.case else standing.reason))
+    if check == "install.versions":
+        return f"the suite supports {' and '.join(SUPPORTED)}"
+    return _text(in_a_line(f"{case}: {reason}" if case else reason))
+
+
+def known_as(check: str, case: str | None, lane: str) -> known_issues.KnownIssue | None:
+    """The known issue, of whatever release, that a red row of a check shows; the passport's rows have the names of issues."""
+    for issue in _issues():
+        if lane in issue.devices and (issue.check, issue.case) == (check, case) and not issue.when:
+            return issue
+        if lane in issue.devices and issue.check == check and issue.when and _is_of(issue, case or ""):
+            return issue
+        if (check, case) == ("passport.defects", issue.id):
+            return issue
+    return None
 
 
 def _is_of(issue: known_issues.KnownIssue, case: str) -> bool:
-    """Whether a red case is that of a known issue. Of a grid the case names the axes that do not have their default."""
-    if not issue.when:
-        return issue.case == case
-    return all(any(f", {axis} {label}, " in f", {case}, " for label in labels) for axis, labels in issue.when.items())
+    """Whether a case of a grid is one of those with the defect. Its name leaves out the axes that have their default."""
+    axes = _axes().get(issue.check, {})
+    for axis, labels in issue.when.items():
+        if f", {axis} " in f", {case}":
+            if not any(f", {axis} {label}, " in f", {case}, " for label in labels):
+                return False
+        elif axes.get(axis, [""])[0] not in labels:
+            return False
+    return True
+
+
+@cache
+def _issues() -> Sequence[known_issues.KnownIssue]:
+    return known_issues.load()
+
+
+@cache
+def _axes() -> dict[str, dict[str, list[str]]]:
+    """By check of a grid, by axis its labels, the default first, as the committed notebooks show them."""
+    return {grid["check"]: grid["axes"] for _, grid in grids()}
 
 
 def _text(text: str, most: int = _SHOWN_REASON) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fleet.compare.made_up import check, notebook, of, result, row, table
-from xpulab.fleet.compare.capabilities import Standing, change, changes, format_standing, standings
+from xpulab.fleet.compare.capabilities import Standing, change, format_standing, standings
 from xpulab.fleet.compare.comparison import Side
 from xpulab.fleet.compare.upgrade import compare_upgrade
 from xpulab.fleet.runs import read_runs
@@ -75,7 +75,6 @@ def test_the_worst_of_several_runs_counts(put):
 def test_outcomes_have_an_order(before, after, how):
     assert change(Standing(before), Standing(after)) == how
     assert change(Standing(before), None) == ""
-    assert list(changes({"a": Standing(before)}, {"a": Standing(after)})) == ([("a", how)] if how else [])
 
 
 def test_an_upgrade_shows_each_capability_and_first_those_that_differ(put):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xpulab.fleet.compare.comparison import Cell, Place, Side, Table
@@ -60,11 +60,11 @@ def _with_reason(outcome: str, side: Side, places: Sequence[Place]) -> Standing:
     row = next((row for row in check["rows"] if row["outcome"] == check["outcome"]), None)
     reason = (row or check)["reason"] or check["reason"] or ""
     if check["outcome"] == "missing":
-        reason = _why_it_stopped(side, places[0][0]) or reason
+        reason = why_it_stopped(side, places[0][0]) or reason
     return Standing(outcome, tuple(name for _, name in places), row["case"] if row else "", " ".join(reason.split()))
 
 
-def _why_it_stopped(side: Side, chapter: str) -> str:
+def why_it_stopped(side: Side, chapter: str) -> str:
     """The first reason of a red chapter that is not a list of its red checks; "" where there is none."""
     reasons = (each["reason"] or "" for run in side.runs for each in run.result["notebooks"] if each["name"] == chapter)
     first = next(filter(None, reasons), "").split("; ")[0]
@@ -86,13 +86,6 @@ def change(before: Standing | None, after: Standing | None) -> str:
     if before is None or after is None or before.outcome == after.outcome:
         return ""
     return BETTER if _BEST_FIRST.index(after.outcome) < _BEST_FIRST.index(before.outcome) else WORSE
-
-
-def changes(before: Mapping[str, Standing], after: Mapping[str, Standing]) -> Iterator[tuple[str, str]]:
-    """Each capability of both sides whose outcome differs, with BETTER or WORSE, in reading order."""
-    for capability in before:
-        if how := change(before[capability], after.get(capability)):
-            yield capability, how
 
 
 def capability_table(before: Side, after: Side) -> Table:
