@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode, v4
+
+from xpulab import warm
 
 _SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
@@ -146,3 +148,24 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
         return filled
 
     return folder
+
+
+# ------------------------------------------------------------------------------------------------- processes without imports
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[warm.ForkServer]:
+    """The fork server of all tests of this process: to import Paddle and PaddleNLP takes longer than most tests."""
+    with warm.ForkServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def in_fork_server(fork_server: warm.ForkServer) -> Iterator[None]:
+    """Runs, kernels and ranks of a module use that fork server, as in a terminal of `xpulab lab`."""
+    from xpulab.warm import kernels  # imports Jupyter, which most tests do not need
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in kernels.environment(fork_server, {}).items():
+            patch.setenv(name, value)
+        yield
