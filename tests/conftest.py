@@ -6,14 +6,14 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode, v4
 
-from xpulab import messages
+from xpulab import messages, warm
 
 _SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
@@ -173,3 +173,24 @@ def _english_after():
 def assert_chinese(text):
     """It is a Chinese sentence: no English one is left between the values."""
     assert CHINESE.search(text) and not _ENGLISH_WORDS.search(text), text
+
+
+# ------------------------------------------------------------------------------------------------- processes without imports
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[warm.ForkServer]:
+    """The fork server of all tests of this process: to import Paddle and PaddleNLP takes longer than most tests."""
+    with warm.ForkServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def in_fork_server(fork_server: warm.ForkServer) -> Iterator[None]:
+    """Runs, kernels and ranks of a module use that fork server, as in a terminal of `xpulab lab`."""
+    from xpulab.warm import kernels  # imports Jupyter, which most tests do not need
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in kernels.environment(fork_server, {}).items():
+            patch.setenv(name, value)
+        yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import jsonschema
@@ -45,9 +46,13 @@ class Chapter:
         """What its text is written in, one of xpulab.language.LANGUAGES."""
         return self.notebook.metadata[METADATA_KEY].get("language", "en")
 
+    @cached_property
+    def _positions(self) -> list[int]:
+        return code_cells(self.notebook)
+
     def section_of(self, check: PlannedCheck) -> Section:
         """The section that a check of this notebook stands in."""
-        index = code_cells(self.notebook)[check.cell - 1]
+        index = self._positions[check.cell - 1]
         return next(section for section in self.sections if index in section.cells)
 
     def closure_of(self, checks: tuple[PlannedCheck, ...]) -> tuple[Section, ...]:
