@@ -20,7 +20,7 @@ from nbformat import v4
 from typer.testing import CliRunner
 
 from tests.conftest import make, save, section
-from xpulab import cli, files, language
+from xpulab import cli, files, messages
 from xpulab.harness.sections import LEVELS
 from xpulab.records import baselines
 
@@ -121,10 +121,10 @@ def test_lab_gives_its_options_to_jupyterlab(monkeypatch):
 def test_lab_opens_the_chinese_notebooks_whose_kernels_know_the_language(monkeypatch):
     started = []
     monkeypatch.setattr("xpulab.warm.kernels.run_command", lambda command, by_default: started.append(command) or 0)
-    monkeypatch.setenv(language.VARIABLE, "en")
+    monkeypatch.setenv(messages.VARIABLE, "en")
     done = CliRunner().invoke(cli.app, ["lab", "--lang", "zh", "--no-browser"])
     assert (done.exit_code, started[0][-2:]) == (0, [str(files.NOTEBOOKS / "zh"), "--no-browser"]), done.output
-    assert language.chosen() == "zh"
+    assert os.environ[messages.VARIABLE] == "zh"
     assert CliRunner().invoke(cli.app, ["lab", "--lang", "fr"]).exit_code != 0 and len(started) == 1
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xpulab.errors import InputError
-from xpulab.messages import N_
+from xpulab.messages import ENGLISH, N_
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data"
@@ -36,6 +36,11 @@ def data(*parts: str) -> Path:
             )
         )
     return path
+
+
+def notebooks_in(language: str) -> Path:
+    """The folder with the notebooks in a language, one of messages.LANGUAGES."""
+    return NOTEBOOKS if language == ENGLISH else NOTEBOOKS / language
 
 
 def chapters() -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
 import typer
 
@@ -12,20 +11,16 @@ from xpulab.cli.app import command
 
 
 @command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def lab(
-    context: typer.Context,
-    lang: Annotated[str, typer.Option(help="Of the notebooks and their figures: en or zh.")] = "",
-) -> None:
+def lab(context: typer.Context) -> None:
     """Open JupyterLab on the notebooks, whose kernels start warm: their first cell answers within a second.
 
     Other options, such as --no-browser --port 8888, go to JupyterLab.
     `xpulab run` in one of its terminals uses the same warm process.
     """
-    from xpulab import files, language
+    from xpulab import files, messages
     from xpulab.warm import kernels
 
-    lang = lang or language.chosen()
-    folder = str(language.notebooks(lang))
-    os.environ[language.VARIABLE] = lang
+    folder = str(files.notebooks_in(messages.language()))
+    os.environ[messages.VARIABLE] = messages.language()  # that of the figures
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", folder, *context.args]
     raise typer.Exit(kernels.run_command(command, by_default=True))

@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema
 
-from xpulab import __version__, files, language
+from xpulab import __version__, files
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE
 from xpulab.fleet import bundle
@@ -27,6 +27,7 @@ from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan, plan_of, plan_of_checks
 from xpulab.harness.report.result import Result, to_json
 from xpulab.harness.report.text import format_result
+from xpulab.messages import ENGLISH, LANGUAGES
 from xpulab.records import proof
 from xpulab.records.commit import commit
 from xpulab.records.proof import Proof
@@ -136,7 +137,7 @@ def _name(stored: _Stored) -> str:
 
 def _verdict(stored: _Stored, claimed: Mapping[str, Any], target: Target, partial: bool, folder: Path) -> Verdict:
     """The verdict on one notebook, whose executed form is written below the folder; one that did not run stays so."""
-    notebooks = language.notebooks(_language(stored, claimed))
+    notebooks = files.notebooks_in(_language(stored, claimed))
     committed = {path.stem: path for path in notebooks.glob("*.ipynb")}.get(claimed["name"])
     if committed is None:
         raise InputError(f"{stored.path}: this version has no notebook {claimed['name']!r}; judge it with the one that made it")
@@ -173,7 +174,7 @@ def _language(stored: _Stored, claimed: Mapping[str, Any]) -> str:
         named = metadata[METADATA_KEY]["language"]
     except (KeyError, TypeError, ValueError):
         return "en"
-    return named if named in language.LANGUAGES else "en"
+    return named if named in LANGUAGES else ENGLISH
 
 
 def _partial_plan(chapter: Any, level: str, executed: Path) -> Plan:

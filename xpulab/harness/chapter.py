@@ -43,7 +43,7 @@ class Chapter:
 
     @property
     def language(self) -> str:
-        """What its text is written in, one of xpulab.language.LANGUAGES."""
+        """What its text is written in, one of xpulab.messages.LANGUAGES."""
         return self.notebook.metadata[METADATA_KEY].get("language", "en")
 
     @cached_property

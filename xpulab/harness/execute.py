@@ -21,7 +21,7 @@ from jupyter_client import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
-from xpulab import language, warm
+from xpulab import messages, warm
 from xpulab.harness import engine
 from xpulab.harness.admission import Admission, AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.chapter import code_cells
@@ -179,9 +179,8 @@ class Execution:
         started = time.monotonic()
         within = self._environment.get(warm.RUN_FOLDER)
         with tempfile.TemporaryDirectory(prefix="xpulab-", dir=within, ignore_cleanup_errors=True) as scratch:
-            variables = {**self._environment, **self._variables_of(plan)}
-            if plan.chapter.language != "en":
-                variables[language.VARIABLE] = plan.chapter.language
+            own = {messages.VARIABLE: plan.chapter.language}  # of its figures; that of the person who runs it is another one
+            variables = {**self._environment, **self._variables_of(plan), **own}
             course = Course(plan, watchdog, variables, Path(scratch), lambda cell: self._ended(plan, cell))
             manager = kernel_manager(watchdog, scratch, variables)
             try:

@@ -5,6 +5,7 @@ Plots: new_axes, new_panels, curves. Diagrams are drawn from the same few parts:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -13,7 +14,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab import language
+from xpulab import messages
 from xpulab.chapters.shared import labels
 
 STYLES: tuple[dict[str, Any], ...] = ({"linestyle": "-"}, {"linestyle": "--"}, {"linestyle": ":"}, {"linestyle": "-."})
@@ -54,7 +55,7 @@ plt.rcParams.update(
         "font.size": 10,
     }
 )
-if language.chosen() == "zh":
+if os.environ.get(messages.VARIABLE) == "zh":
     labels.draw_in_chinese()
 
 
