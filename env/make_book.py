@@ -46,6 +46,7 @@ CONTENTS = {
         "docs/grids.md",
         "docs/operators.md",
         "docs/field.md",
+        "docs/releases.md",
         "docs/performance.md",
         "docs/xpu-environment.md",
     ],

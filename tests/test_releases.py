@@ -207,3 +207,8 @@ def test_chapters_that_a_time_limit_stopped_are_run_again_alone_and_count_as_the
     assert len(calls) == 2 and "run 03_lora --jobs 1 --device cpu" in calls[1]
     lines, code = page()
     assert code == 0 and "| 3.3.1 | cpu | 2 | 0 | 0 | 0 | 0 | 2026-11-22 |" in lines
+
+
+def test_the_published_page_is_of_the_releases_that_the_tool_runs():
+    text = (files.ROOT / "docs" / "releases.md").read_text(encoding="utf-8")
+    assert "| capability | lane | 3.0.0 | 3.1.1 | 3.2.2 | 3.3.0 | 3.3.1 |" in text
