@@ -10,6 +10,9 @@ import sys
 
 def run(payload: bytes) -> None:
     """Run the script; payload: its path and its arguments as JSON. The environment says how many simulated cards it has."""
+    from paddle.distributed import parallel
+
+    parallel._global_parallel_env = None  # get_world_size() answers for this rank, not for the fork server
     if cards := os.environ.get("XPULAB_SIM_CARDS"):
         from xpulab import sim  # the fork server had imported Paddle before anything could name the plug-in
 
