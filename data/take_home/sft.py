@@ -29,6 +29,7 @@ from pathlib import Path
 import paddle
 from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.trainer import PdArgumentParser, TrainerCallback
+from paddlenlp.trainer.trainer_utils import ShardingOption
 from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM, AutoModelForCausalLMPipe, AutoTokenizer
 from paddlenlp.transformers.configuration_utils import LlmMetaConfig
 from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig, SFTTrainer
@@ -67,6 +68,7 @@ def main():
     trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
     loss_after = trainer.evaluate()["eval_loss"]
     is_cut = max(args.tensor_parallel_degree, args.pipeline_parallel_degree) > 1
+    is_cut = is_cut or ShardingOption.FULL_SHARD in args.sharding
     if is_cut:
         trainer.save_model()  # every rank has a part
     if paddle.distributed.get_rank() == 0:
