@@ -10,7 +10,6 @@ import paddle.distributed as dist
 import pytest
 
 from xpulab import ranks
-from xpulab.chapters.memory import fused_buffers
 
 SECONDS = 60
 """Limit of a run of two ranks on busy cores."""
@@ -80,16 +79,6 @@ def test_paddle_switches_loss_scaling_off_on_the_cpu():
 
 def test_a_wheel_for_the_cpu_has_no_pinned_memory():
     assert message_of(lambda: paddle.ones([2]).pin_memory())
-
-
-def fused_on_simulated_cards():
-    """On a rank: steps with fused gradients."""
-    fused_buffers.steps_of([("fused", 1)], 1, seed=0)
-
-
-def test_paddle_has_no_fused_buffers_on_simulated_cards():
-    with pytest.raises(ranks.RanksFailed, match="only support"):
-        ranks.run(fused_on_simulated_cards, 2, device="sim", time_limit=SECONDS)
 
 
 def test_the_cpu_has_no_bfloat16_for_a_causal_mask():
