@@ -16,7 +16,7 @@ from xpulab.harness.run import kernel_environment
 
 def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
     """Try the faults, `jobs` at a time, and print what came of it; returns the exit code, 1 when one was missed."""
-    refuse_other_environments(dict.fromkeys(map(selftest.chapter_of, faults)))
+    refuse_other_environments(selftest.chapters_of(faults))
     progress = Console(stderr=True)
     trials = selftest.count(faults)
     progress.print(f"{len(faults)} faults, {trials} trials, {jobs} at a time", highlight=False)
@@ -32,7 +32,7 @@ def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
 
 def run_controls(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
     """Run the sections that the faults are tried in without them; returns the exit code, 1 when one is not green."""
-    refuse_other_environments(dict.fromkeys(map(selftest.chapter_of, faults)))
+    refuse_other_environments(selftest.chapters_of(faults))
     ran = []
     with kernel_environment("cpu") as environment:
         for control in selftest.controls(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):

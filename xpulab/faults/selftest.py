@@ -190,6 +190,11 @@ def chapter_of(fault: Fault) -> Chapter:
     return _chapter(files.NOTEBOOKS / f"{fault.notebook}.ipynb")
 
 
+def chapters_of(faults: Iterable[Fault]) -> list[Chapter]:
+    """The notebooks that must detect faults, each once."""
+    return list({fault.notebook: chapter_of(fault) for fault in faults}.values())
+
+
 def _cases(fault: Fault) -> Iterator[_Case]:
     for lane in fault.lanes:
         yield _Case(replace(fault, device=lane), fault.level, fault.detected_by)
