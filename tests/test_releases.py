@@ -76,6 +76,9 @@ def test_a_row_for_each_capability_and_lane_and_a_column_for_each_release(keep, 
     assert "| export | cpu |  | known |" in lines
     assert "| 3.3.1 | cpu | 2 | 1 | 0 | 0 | 1 | 2026-11-22 |" in lines
     assert lines[2].startswith("**Take 3.3.1**: nothing is red there")
+    assert lines[3].startswith(
+        "**Not run yet**: 3.0.0 on cpu, 3.0.0 on sim, 3.1.1 on cpu, 3.1.1 on sim, 3.3.0 on cpu, 3.3.0 on sim;"
+    )
 
 
 def test_what_an_upgrade_changes_is_named_with_the_failing_check(keep, page):

@@ -288,7 +288,10 @@ def _introduction(tried: Sequence[Tried]) -> Iterator[str]:
     good = [version for version in reversed(RELEASES) if _is_right(version, tried)]
     if good:
         right = f"{' and '.join(good)} have nothing red" if good[1:] else "nothing is red there"
-        yield f"**Take {good[0]}**: {right}; the other releases have red capabilities."
+        yield f"**Take {good[0]}**: {right}."
+    places = [(each.version, each.lane) for each in tried]
+    if left := [f"{version} on {lane}" for version in RELEASES for lane in LANES if (version, lane) not in places]:
+        yield f"**Not run yet**: {', '.join(left)}; their cells are empty, and nothing here speaks of them."
     yield "The stable wheel for Kunlun XPUs is 3.3.0. **Nothing here ran on an XPU or a GPU**, only the wheels for the CPU."
     yield ""
     dates = sorted({each.date for each in tried})
