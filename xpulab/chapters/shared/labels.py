@@ -345,7 +345,7 @@ def draw_in_chinese() -> None:
     def set_text(self: Text, label: object) -> None:
         set_english(self, chinese(label) if isinstance(label, str) else label)
 
-    Text.set_text = set_text  # type: ignore[method-assign]
+    Text.set_text = set_text  # type: ignore[method-assign, assignment]
 
 
 @cache
