@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fontTools import subset  # type: ignore[import-untyped]
-from fontTools.ttLib import TTCollection, TTFont  # type: ignore[import-untyped]
+from fontTools import subset
+from fontTools.ttLib import TTCollection, TTFont
 
 from xpulab.chapters.shared.labels import FAMILY, FONT, LABELS
 from xpulab.files import DATA

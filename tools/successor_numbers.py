@@ -121,8 +121,8 @@ def of_paddlenlp(folder: Path) -> dict[str, Any]:
 
 def of_transformers(folder: Path) -> dict[str, Any]:
     """Logits, and the loss of all rows before any step."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    import torch  # type: ignore[import-not-found]
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
 
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -194,12 +194,8 @@ class Losses(trainers.TrainerCallback):
 def to_hugging_face(stored):
     """The weights of a Llama that PaddleNLP saved, by the names of transformers and with linear weights as [out, in]."""
     linear = ("_proj.weight", "lm_head.weight")
-    return {
-        f"model.{name[6:]}" if name.startswith("llama.") else name: np.ascontiguousarray(value.T)
-        if name.endswith(linear)
-        else value
-        for name, value in stored.items()
-    }
+    renamed = {f"model.{name[6:]}" if name.startswith("llama.") else name: value for name, value in stored.items()}
+    return {name: np.ascontiguousarray(value.T) if name.endswith(linear) else value for name, value in renamed.items()}
 
 
 def convert(old, new):

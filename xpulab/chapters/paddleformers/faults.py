@@ -88,7 +88,10 @@ def first_token_is_lost(result, self, *given, **named):
     return result
 
 
-@fault(detected_by=("successor.generate",), after=f"{SUCCESSOR}.generation.utils:GenerationMixin.adjust_logits_during_generation")
+@fault(
+    detected_by=("successor.generate",),
+    after=f"{SUCCESSOR}.generation.utils:GenerationMixin.adjust_logits_during_generation",
+)
 def least_likely_token_is_taken(result, self, *given, **named):
     """While it generates, the logits change their sign."""
     return -result

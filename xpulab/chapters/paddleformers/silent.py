@@ -115,8 +115,8 @@ def options(
     bare = of(lambda: trainers.TrainingArguments(output_dir="out"), "accepted")
     level = {"fp16_opt_level": "O2", "amp_master_grad": True}
     half, other_half = (
-        successor.outcome(lambda name=name: ", ".join(types_after(new_model, train, **{name: True}, **level)))
-        for name in ("bf16", "fp16")
+        successor.outcome(lambda: ", ".join(types_after(new_model, train, bf16=True, **level))),
+        successor.outcome(lambda: ", ".join(types_after(new_model, train, fp16=True, **level))),
     )
     flex = successor.outcome(lambda: _resumed_flex(new_model, train))
     history = _history_after(new_model, train)
@@ -165,7 +165,7 @@ def _resume_with_fleet(given: tuple[str, str]) -> dict[str, list[float]]:
             def __getitem__(self, index: int) -> Any:
                 return rows[index]
 
-        class Losses(trainers.TrainerCallback):
+        class Losses(trainers.TrainerCallback):  # type: ignore[name-defined]
             def __init__(self) -> None:
                 self.losses: list[float] = []
 

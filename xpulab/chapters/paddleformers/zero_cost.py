@@ -18,6 +18,7 @@ import os
 import queue
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from paddle.base import core
 from paddle.optimizer import fusion_utils
 
 from xpulab.records.environments import SUCCESSOR
+
+warnings.filterwarnings("ignore", message="The input state dict is empty")  # a rank of these has no part of some states
 
 MODULE = f"{SUCCESSOR}.trainer.utils.zero_cost_checkpoint"
 KEEP = 0.75
