@@ -47,6 +47,7 @@ CONTENTS = {
         "docs/operators.md",
         "docs/field.md",
         "docs/releases.md",
+        "docs/release-notes.md",
         "docs/performance.md",
         "docs/xpu-environment.md",
     ],

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
-import nbformat
 import pytest
 
 from xpulab import files
 from xpulab.faults import CATALOGUE
-from xpulab.records.planned import planned_checks
 
 PAGE = files.ROOT / "docs" / "field.md"
 NUMBERS = range(1, 38)
@@ -36,23 +33,13 @@ def faults(number):
     return names(rows()[number][3])
 
 
-@cache
-def planned():
-    """The names of all checks of all notebooks."""
-    found = set()
-    for path in files.NOTEBOOKS.glob("*.ipynb"):
-        cells = nbformat.read(path, as_version=4).cells
-        found |= {check.name for check in planned_checks((c.source for c in cells if c.cell_type == "code"), path.stem)}
-    return found
-
-
 def test_all_problems_are_there():
     assert list(rows()) == list(NUMBERS)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_each_check_is_planned_in_a_notebook(number):
-    assert set(checks(number)) <= planned()
+def test_each_check_is_planned_in_a_notebook(number, checks_of_the_book):
+    assert set(checks(number)) <= checks_of_the_book
 
 
 @pytest.mark.parametrize("number", NUMBERS)
