@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import posixpath
 import re
+from pathlib import Path
+from typing import Any
 
 from docutils.nodes import Element, SkipNode, math_block
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.search.zh import SearchChinese
 from sphinx.util.logging import getLogger
 from sphinx.writers.html5 import HTML5Translator
 
@@ -25,7 +30,7 @@ nb_execution_mode = "off"
 nb_merge_streams = True
 myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 4
-myst_url_schemes = ["http", "https", "mailto", "file"]
+myst_url_schemes = {"http": None, "https": None, "mailto": None, "file": None, "other": "{{path}}#{{fragment}}"}
 highlight_language = "none"  # indented blocks of the pages are commands; cells name their language
 
 html_theme = "sphinx_book_theme"
@@ -36,14 +41,37 @@ html_use_index = False
 html_show_copyright = False
 html_math_renderer = "mathml"
 html_theme_options = {"use_download_button": False, "show_navbar_depth": 1, "show_toc_level": 2}
+html_theme_options["article_header_end"] = ["book.language.html", "article-header-buttons.html"]
+templates_path = ["."]
 if "GITHUB_REPOSITORY" in os.environ:
     html_theme_options["repository_url"] = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
     html_theme_options["use_repository_button"] = True
 
 
 def setup(app: Sphinx) -> None:
-    """Formulas are MathML, which browsers show without a script from another server."""
+    """Formulas are MathML, which browsers show without a script from another server; pages lead to their other language."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))
+    app.add_config_value("pages_in_both_languages", "", "html", str)
+    app.connect("html-page-context", lead_to_other_language)
+    app.add_search_language(Chinese)
+    logging.getLogger("jieba").setLevel(logging.WARNING)  # it writes its progress to stderr
+
+
+class Chinese(SearchChinese):
+    """The search in Chinese pages, whose queries are split into words too."""
+
+    js_splitter_code = Path(__file__).with_name("book.search.js").read_text(encoding="utf-8")
+
+
+def lead_to_other_language(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Element | None) -> None:
+    """Give the template of a page the address of the same page in the other book, which is in zh/ or one folder above."""
+    listed = app.config.pages_in_both_languages
+    pages = {Path(name).with_suffix("").as_posix() for name in Path(listed).read_text().splitlines()} if listed else set()
+    if page in pages | {"search"} and pages:
+        is_chinese = app.config.language == "zh_CN"
+        here, there = ("zh", ".") if is_chinese else (".", "zh")
+        address = posixpath.relpath(posixpath.join(there, f"{page}.html"), posixpath.dirname(posixpath.join(here, page)))
+        context["other_language"] = {"address": address, "name": "English" if is_chinese else "中文"}
 
 
 def visit_math(translator: HTML5Translator, node: Element) -> None:

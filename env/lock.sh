@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Updates common.txt and book.txt in env/requirements from common.in and book.in: bash env/lock.sh keeps pins that are still
+# Updates common.txt, formers.txt and book.txt in env/requirements from their .in files: bash env/lock.sh keeps pins that are still
 # valid, bash env/lock.sh --upgrade takes the newest version of every package. Needs uv and a package index.
 #
 # The CPU framework is resolved too, so that its dependencies are pinned, and then removed: the set of each device names its
@@ -32,6 +32,7 @@ lock() {
     } >"$requirements/$name.txt"
 }
 
-grep '^paddlepaddle==' "$requirements/cpu.txt" |
-    lock common "Everything but the framework" --no-emit-package paddlepaddle "$@"
+framework=$(grep '^paddlepaddle==' "$requirements/cpu.txt")
+lock common "Everything but the framework" --no-emit-package paddlepaddle "$@" <<<"$framework"
+lock formers "Everything but the framework for chapter 19" --no-emit-package paddlepaddle "$@" <<<"$framework"
 lock book "What env/book.sh builds the pages with" "$@" </dev/null

@@ -1,6 +1,7 @@
 """Creates the virtual environment .venv in the repository, for the device of this machine.
 
-    python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu|book] [--make-only] [-- ARGUMENTS]
+    python3 env/make_venv.py [--device auto|cpu|gpu|xpu|sim | --set cpu|gpu|xpu|book] [--packages common|formers] [--make-only]
+        [-- ARGUMENTS]
 
 It installs env/requirements/<device>.txt and the repository itself (editable), and writes .venv/xpulab.json last: what was
 installed, and from which files. When that file is still valid, nothing changes. Otherwise the environment is created again,
@@ -13,6 +14,8 @@ installed: an environment that is complete is used as it is; without one the exi
 
 A device that is named must exist. --set installs a set without this check, for example to build an image on another machine.
 --set book makes .venv-book, beside .venv and without the repository: what env/book.sh builds the pages with.
+--packages formers makes .venv-formers, beside .venv: formers.txt in place of common.txt, for the chapters that say so in their
+metadata (`environment`). The framework is the same.
 
 XPULAB_VENV names another folder than .venv (a relative path starts at the repository). Next to the folder are its lock
 (.venv.lock: when two processes run at once, one creates the environment and the other waits) and the output of the
@@ -52,6 +55,7 @@ PROBE_SECONDS = 20
 TERM_SECONDS = 5
 NEEDED_GB = 3
 BOOK = "book"
+COMMON = "common"  # what .venv holds beside the framework
 LOG_LINES = 20  # shown of the log when an installation fails
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
@@ -69,14 +73,14 @@ def main(arguments):
     own, command = split_arguments(arguments)
     options = parse(own)
     venv = (ROOT / (os.environ.get("XPULAB_VENV") or ".venv")).resolve()
-    if options.set == BOOK:
-        venv = sibling(venv, "-book")
+    if options.set == BOOK or options.packages != COMMON:
+        venv = sibling(venv, f"-{BOOK if options.set == BOOK else options.packages}")
     try:
         if sys.version_info < (3, 10):  # noqa: UP036 - xpulab.doctor, which detects the device, needs 3.10.
             python, _ = find_python(SUPPORTED, venv)
             os.execv(python, [python, "-IS", os.path.abspath(__file__), *arguments])
-        wanted = options.set or requirement_set(options.device, venv, run_arguments(command))
-        create_if_needed(venv, expected_state(wanted))
+        wanted = options.set or requirement_set(options.device, venv, run_arguments(command), options.packages)
+        create_if_needed(venv, expected_state(wanted, options.packages), options.packages)
     except Refused as refused:
         return refused.args[0]
     except InputError as error:
@@ -97,10 +101,13 @@ def main(arguments):
 def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="env/make_venv.py",
-        usage="%(prog)s [-h] [--device DEVICE | --set SET] [-- ARGUMENTS]",
+        usage="%(prog)s [-h] [--device DEVICE | --set SET] [--packages PACKAGES] [-- ARGUMENTS]",
         description="Creates the virtual environment .venv. Details: see the docstring of this file.",
     )
     parser.add_argument("--make-only", action="store_true", help="do not execute ARGUMENTS")
+    parser.add_argument(
+        "--packages", choices=(COMMON, "formers"), default=COMMON, help="beside the framework; formers: chapter 19"
+    )
     which = parser.add_mutually_exclusive_group()
     devices = ("auto", "cpu", "gpu", "xpu", "sim")
     which.add_argument("--device", choices=devices, default="auto", help="a device of this machine; auto: detect it")
@@ -108,7 +115,7 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def create_if_needed(venv, state):
+def create_if_needed(venv, state, packages=COMMON):
     """Creates the environment unless it already has this state. Raises InputError, with what to do, when that fails."""
     if not reason_to_create(venv, state):
         return
@@ -118,11 +125,11 @@ def create_if_needed(venv, state):
             python, version = find_python(SUPPORTED_FOR.get(state["device"], SUPPORTED), venv)
             report(f"creating {venv} for {state['device']} with Python {version}: {reason}")
             remove_content(venv)
-            install(venv, state["device"], python, lock)
+            install(venv, state["device"], python, lock, packages)
             write_marker(venv, dict(state, python=version))
 
 
-def requirement_set(device, venv, run=None):
+def requirement_set(device, venv, run=None, packages=COMMON):
     """The requirement set for the device: cpu, gpu or xpu. Raises InputError when the machine lacks the device.
 
     run: the arguments of `xpulab run`, when that is executed later. For `auto` on a machine whose accelerator is lost it is the
@@ -144,7 +151,7 @@ def requirement_set(device, venv, run=None):
     try:
         chosen = meant.auto(detection, wheels, expect)
     except meant.AcceleratorLost as error:
-        if installed and not reason_to_create(venv, expected_state(installed)):
+        if installed and not reason_to_create(venv, expected_state(installed, packages)):
             if run is None:
                 report(error)
             return installed  # xpulab run says it, with all reports
@@ -174,10 +181,10 @@ def run_arguments(command):
     return command[3:]
 
 
-def expected_state(device):
+def expected_state(device, packages=COMMON):
     """The expected content of the marker of a complete environment, except for the Python version."""
     digest = hashlib.sha256()
-    shared = () if device == BOOK else (REQUIREMENTS / "common.txt", ROOT / "pyproject.toml")
+    shared = () if device == BOOK else (REQUIREMENTS / f"{packages}.txt", ROOT / "pyproject.toml")
     for path in (REQUIREMENTS / f"{device}.txt", *shared):
         digest.update(path.read_bytes() + b"\0")
     return {"device": device, "sources": digest.hexdigest(), "repository": str(ROOT)}
@@ -268,15 +275,15 @@ def remove_content(venv):
             path.unlink()
 
 
-def install(venv, device, python, lock):
-    """Creates the environment and installs the set of the device and the repository into it."""
+def install(venv, device, python, lock, packages=COMMON):
+    """Creates the environment and installs the framework of the device, the packages and the repository into it."""
     free = shutil.disk_usage(str(venv.parent)).free / 1e9
     if free < NEEDED_GB:
         raise InputError(f"{venv}: needs {NEEDED_GB} GB, {free:.1f} GB are free. Set XPULAB_VENV to a folder on another disk.")
     uv = shutil.which("uv")
     uv = uv if uv and output_of([uv, "--version"]) else None
     inside = str(venv / "bin" / "python")
-    common = str(REQUIREMENTS / "common.txt")
+    pinned = str(REQUIREMENTS / f"{packages}.txt")
     if uv:
         # Paddle's index also has other versions of packages that we take from the first index. Compiling the bytecode
         # here makes the import of paddle and paddlenlp three times as fast, also with PYTHONDONTWRITEBYTECODE.
@@ -287,7 +294,7 @@ def install(venv, device, python, lock):
         installer = [inside, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
         steps = [
             ("created", [python, "-I", "-m", "venv", str(venv)]),
-            ("updated pip", [*installer, "-c", common, "pip"]),  # It may be too old to build seqeval.
+            ("updated pip", [*installer, "-c", pinned, "pip"]),  # It may be too old to build seqeval.
         ]
     if device == BOOK:
         steps.append(("installed env/requirements/book.txt", [*installer, "-r", str(REQUIREMENTS / "book.txt")]))
@@ -295,8 +302,8 @@ def install(venv, device, python, lock):
         # The framework first: if its index is unreachable, pip fails at once instead of asking it for every other package.
         framework = framework_arguments(device)
         steps += [
-            (f"installed {framework[-1]}", [*installer, "-c", common, *framework]),
-            ("installed env/requirements/common.txt", [*installer, "-r", common]),
+            (f"installed {framework[-1]}", [*installer, "-c", pinned, *framework]),
+            (f"installed env/requirements/{packages}.txt", [*installer, "-r", pinned]),
             ("installed xpulab", [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
         ]
     log = sibling(venv, ".log")

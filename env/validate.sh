@@ -3,11 +3,13 @@
 # ready, fetches the pretrained model of the chapters unless it is there, then runs: xpulab run ARGS. Where the model cannot
 # be had it says so and goes on; --no-model does not try. Works from any folder; relative paths in ARGS start there. On a machine
 # that is meant to have an accelerator which Paddle cannot use it installs nothing and is red, exit code 1, with reports.
+# Chapter 19 runs in .venv-formers, beside .venv, which is made in the same way; it needs no model, and runs apart from the others.
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
 model=smollm2-135m
 device=auto
+packages=common
 previous=
 arguments=()
 for argument in "$@"; do
@@ -15,12 +17,13 @@ for argument in "$@"; do
         --no-model) model= ; continue ;;
         --list | --help) model= ;;
         --device=*) device=${argument#--device=} ;;
+        19 | 19_* | */19_*) packages=formers model= ;; # as its metadata says
     esac
     if [ "$previous" = --device ]; then device=$argument; fi
     previous=$argument
     arguments+=("$argument")
 done
-xpulab=(bash "$here/venv.sh" --device "$device" -- -m xpulab)
+xpulab=(bash "$here/venv.sh" --device "$device" --packages $packages -- -m xpulab)
 
 if [ -n "$model" ]; then
     bash "$here/venv.sh" --device "$device" --make-only -- -m xpulab run ${arguments[@]+"${arguments[@]}"}

@@ -5,25 +5,26 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode, v4
 
-from xpulab import files
+from xpulab import files, messages, warm
 from xpulab.records.planned import planned_checks
 
 _SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
 
 
-TIERS = ("unit", "integration", "notebooks", "cluster", "real")
+TIERS = ("unit", "integration", "notebooks", "cluster", "real", "formers")
 """unit: in this process, or in one short other one. integration: starts processes that last: kernels, ranks, simulated cards,
 the command line, parts of notebooks. notebooks: looks at whole runs of the committed notebooks, which env/validate.sh makes.
 cluster: needs what a scheduler has: Slurm, ssh, the node exporter, Kubernetes. real: with a pretrained model from the cache.
-The last three run only when -m asks for them."""
+formers: chapter 19 in its own environment. The last four run only when -m asks for them."""
 
 ONE_WORKER = {
     "the run of the whole suite, for which another worker would wait": (
@@ -159,3 +160,48 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
         return filled
 
     return folder
+
+
+# ---------------------------------------------------------------------------------------------------------- the language
+
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_ENGLISH_WORDS = re.compile(r"\b(?:the|is|are|not|and|of|this|with|for|no)\b")
+
+
+@pytest.fixture
+def chinese():
+    """Texts are shown in Chinese until the test ends."""
+    messages.choose("zh", {})
+
+
+@pytest.fixture(autouse=True)
+def _english_after():
+    """A test that chooses a language, or calls a command that does, leaves none to the next one."""
+    yield
+    messages.choose("en", {})
+
+
+def assert_chinese(text):
+    """It is a Chinese sentence: no English one is left between the values."""
+    assert CHINESE.search(text) and not _ENGLISH_WORDS.search(text), text
+
+
+# ------------------------------------------------------------------------------------------------- processes without imports
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[warm.ForkServer]:
+    """The fork server of all tests of this process: to import Paddle and PaddleNLP takes longer than most tests."""
+    with warm.ForkServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def in_fork_server(fork_server: warm.ForkServer) -> Iterator[None]:
+    """Runs, kernels and ranks of a module use that fork server, as in a terminal of `xpulab lab`."""
+    from xpulab.warm import kernels  # imports Jupyter, which most tests do not need
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in kernels.environment(fork_server, {}).items():
+            patch.setenv(name, value)
+        yield

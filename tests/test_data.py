@@ -59,7 +59,7 @@ def test_the_tokenizer_script_makes_the_committed_files_again(tmp_path):
 
 
 def test_every_known_issue_names_a_check_that_a_notebook_plans():
-    planned = {check.name for plan in make_plans([], "quick") for check in plan.checks}
+    planned = {check.name for plan in make_plans(sorted(files.chapters().values()), "quick") for check in plan.checks}
     assert {issue.check for issue in known_issues.load()} <= planned
 
 

@@ -20,7 +20,7 @@ from nbformat import v4
 from typer.testing import CliRunner
 
 from tests.conftest import make, save, section
-from xpulab import cli, files
+from xpulab import cli, files, messages
 from xpulab.harness.sections import LEVELS
 from xpulab.records import baselines
 
@@ -116,6 +116,16 @@ def test_lab_gives_its_options_to_jupyterlab(monkeypatch):
     done = CliRunner().invoke(cli.app, ["lab", "--no-browser", "--port", "8899"])
     assert (done.exit_code, started[0][-3:]) == (5, ["--no-browser", "--port", "8899"]), done.output
     assert str(files.NOTEBOOKS) in started[0]
+
+
+def test_lab_opens_the_chinese_notebooks_whose_kernels_know_the_language(monkeypatch):
+    started = []
+    monkeypatch.setattr("xpulab.warm.kernels.run_command", lambda command, by_default: started.append(command) or 0)
+    monkeypatch.setenv(messages.VARIABLE, "en")
+    done = CliRunner().invoke(cli.app, ["lab", "--lang", "zh", "--no-browser"])
+    assert (done.exit_code, started[0][-2:]) == (0, [str(files.NOTEBOOKS / "zh"), "--no-browser"]), done.output
+    assert os.environ[messages.VARIABLE] == "zh"
+    assert CliRunner().invoke(cli.app, ["lab", "--lang", "fr"]).exit_code != 0 and len(started) == 1
 
 
 @pytest.mark.parametrize("command", [["xpulab", "lab"], ["xpulab.warm", "jupyter", "lab"]], ids=" ".join)

@@ -21,7 +21,7 @@ TEXTS = (
     "xpulab/**/*.py",
 )
 LAYERS = (
-    {"errors", "files", "devices", "child", "records", "sim", "warm"},
+    {"errors", "files", "devices", "child", "messages", "records", "sim", "warm"},
     {"doctor", "reference", "pretrained"},
     {"checks"},
     {"ranks"},
@@ -49,15 +49,23 @@ def modules():
     return found
 
 
+@cache
+def nodes_of(name):
+    """All nodes of a module's source."""
+    return tuple(ast.walk(ast.parse(modules()[name].read_text(encoding="utf-8"))))
+
+
+@cache
 def imported_by(name):
     """The modules of the package that a module imports anywhere, also inside its functions and for its types."""
-    for node in ast.walk(ast.parse(modules()[name].read_text(encoding="utf-8"))):
+    found = []
+    for node in nodes_of(name):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in modules())
+            found += [alias.name for alias in node.names if alias.name in modules()]
         elif isinstance(node, ast.ImportFrom) and node.module in modules():
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in modules() else node.module
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [each if each in modules() else node.module for each in inner]
+    return tuple(found)
 
 
 def package_of(name):
@@ -102,10 +110,7 @@ def test_a_chapter_imports_only_its_own_room_and_the_shared_one():
 
 
 def test_nothing_that_is_shipped_reads_from_the_tests():
-    strings = {
-        name: [node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if is_short_text(node)]
-        for name, path in modules().items()
-    }
+    strings = {name: [node.value for node in nodes_of(name) if is_short_text(node)] for name in modules()}
     assert {name for name, texts in strings.items() if any(text == "tests" or "tests/" in text for text in texts)} == set()
 
 

@@ -2,6 +2,7 @@
 
     .venv/bin/python -m xpulab run --device cpu --out /tmp/run
     .venv/bin/python tools/adopt_outputs.py /tmp/run
+    .venv/bin/python tools/adopt_outputs.py /tmp/run notebooks/zh     # of a run of `notebooks/zh/*.ipynb`
 
 A run is refused that is not green for any other reason than that the committed outputs are missing or differ. Digests of
 measured values are left out: they compare the rounds of a soak, and differ between processors.
@@ -59,8 +60,11 @@ def drop_digests(output: nbformat.NotebookNode) -> None:
         each.pop("digest", None)
 
 
-def main(folder: Path) -> None:
-    """Adopt the notebooks of a run; refuses a run with a red one or on another device, then each notebook that ran in part."""
+def main(folder: Path, notebooks: Path | None = None) -> None:
+    """Adopt the notebooks of a run; refuses a run with a red one or on another device, then each notebook that ran in part.
+
+    notebooks: the folder of those that were run; without it that of the English ones.
+    """
     if not (folder / "result.json").is_file():
         raise SystemExit(f"{folder}: holds no run; usage: adopt_outputs.py RUN, the folder of `xpulab run --out RUN`")
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
@@ -70,7 +74,9 @@ def main(folder: Path) -> None:
     for notebook in result["notebooks"]:
         if notebook["executed"] is None:
             raise SystemExit(f"{notebook['name']}: was not run: {notebook['reason']}")
-        executed, committed = folder / notebook["executed"], files.NOTEBOOKS / f"{notebook['name']}.ipynb"
+        executed, committed = folder / notebook["executed"], (notebooks or files.NOTEBOOKS) / f"{notebook['name']}.ipynb"
+        if not committed.is_file():
+            raise SystemExit(f"{committed}: is not there; usage: adopt_outputs.py RUN [FOLDER], the folder of the notebooks")
         reasons = judge(read_plan(committed, result["level"]), executed).reasons
         if red := [reason for reason in reasons if OTHER_TEXT not in reason]:
             raise SystemExit(f"{notebook['name']}: not green: {'; '.join(red)}")
@@ -88,4 +94,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    main(*map(Path, sys.argv[1:3] or ["."]))

@@ -1,11 +1,12 @@
 """Write into the notebooks what can be computed: table of contents, links to the neighbours, proof cells that are collapsed.
 
-    .venv/bin/python tools/arrange_notebooks.py [NOTEBOOK ...]        # all notebooks without arguments
+    .venv/bin/python tools/arrange_notebooks.py [NOTEBOOK ...]        # all English notebooks without arguments
     .venv/bin/python tools/arrange_notebooks.py --check               # exit code 1 when one of them would change
 
 In the first cell the text between `<!-- contents -->` and `<!-- /contents -->` is replaced, in the last Markdown cell that
 between `<!-- next -->` and `<!-- /next -->`. Code cells of sections whose part is "proof" are tagged `proof` and collapsed;
-code cells tagged `helper` are collapsed too, and so is the heading of the proof with all that is below it.
+code cells tagged `helper` are collapsed too, and so is the heading of the proof with all that is below it. tools/translate.py
+does the same with the notebooks of the Chinese edition.
 """
 
 from __future__ import annotations
@@ -22,15 +23,24 @@ from xpulab.harness.sections import read_sections
 COLLAPSED = "source_hidden"
 HEADING_COLLAPSED = "jp-MarkdownHeadingCollapsed"
 LESSON_HEADING = re.compile(r"^## +(.+)", re.MULTILINE)
+WORDS = {
+    "en": {"previous": "Previous: ", "next": "Next: ", "contents": "**Contents**", "back": "Back to the beginning: "},
+    "zh": {"previous": "上一章：", "next": "下一章：", "contents": "**目录**", "back": "回到第一章："},
+}
+"""What the links of a notebook begin with, by the language in its metadata; a notebook that names none is English."""
 
 
 def arrange(path: Path, chapters: list[Path]) -> nbformat.NotebookNode:
     """The notebook with its links, tags and collapsed cells as they must be. Raises SystemExit where a marker is missing."""
-    notebook = nbformat.read(path, as_version=4)
+    return arranged(nbformat.read(path, as_version=4), path, chapters)
+
+
+def arranged(notebook: nbformat.NotebookNode, path: Path, chapters: list[Path]) -> nbformat.NotebookNode:
+    """The same of a notebook that the file need not hold yet; its neighbours are read from their files."""
     texts = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
     first, last = texts[0], texts[-1]
     first.source = _between(path, first.source, "contents", contents(notebook, path, chapters))
-    last.source = _between(path, last.source, "next", next_line(path, chapters))
+    last.source = _between(path, last.source, "next", next_line(notebook, path, chapters))
     _collapse(path, notebook)
     return notebook
 
@@ -40,14 +50,16 @@ def contents(notebook: nbformat.NotebookNode, path: Path, chapters: list[Path]) 
     headings = [
         heading for cell in notebook.cells if cell.cell_type == "markdown" for heading in LESSON_HEADING.findall(cell.source)
     ]
-    neighbours = [_neighbour("Previous", path, chapters, -1), _neighbour("Next", path, chapters, +1)]
-    lines = [" · ".join(filter(None, neighbours)), "", "**Contents**", ""]
+    words = _words(notebook)
+    neighbours = [_neighbour(words["previous"], path, chapters, -1), _neighbour(words["next"], path, chapters, +1)]
+    lines = [" · ".join(filter(None, neighbours)), "", words["contents"], ""]
     return "\n".join(lines + [f"- [{heading}](#{anchor(heading)})" for heading in headings])
 
 
-def next_line(path: Path, chapters: list[Path]) -> str:
+def next_line(notebook: nbformat.NotebookNode, path: Path, chapters: list[Path]) -> str:
     """The line that leads to the next chapter; of the last one to the first."""
-    return _neighbour("Next", path, chapters, +1) or _neighbour("Back to the beginning", path, chapters, -chapters.index(path))
+    words = _words(notebook)
+    return _neighbour(words["next"], path, chapters, +1) or _neighbour(words["back"], path, chapters, -chapters.index(path))
 
 
 def anchor(heading: str) -> str:
@@ -62,12 +74,16 @@ def title(path: Path) -> str:
     return nbformat.read(path, as_version=4).metadata["xpulab"]["title"]
 
 
+def _words(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    return WORDS[notebook.metadata["xpulab"].get("language", "en")]
+
+
 def _neighbour(word: str, path: Path, chapters: list[Path], step: int) -> str:
     index = chapters.index(path) + step
     if not 0 <= index < len(chapters):
         return ""
     other = chapters[index]
-    return f"{word}: [{other.stem[:2]} {title(other)}]({other.name})"
+    return f"{word}[{other.stem[:2]} {title(other)}]({other.name})"
 
 
 def _between(path: Path, text: str, marker: str, content: str) -> str:

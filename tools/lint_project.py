@@ -18,6 +18,7 @@ import publish_grids
 import yaml
 from arrange_notebooks import arrange
 from chapter_table import size_of
+from translate import page_anchors
 
 import xpulab
 from xpulab.files import NOTEBOOKS, ROOT
@@ -75,7 +76,7 @@ def matching(patterns: Iterable[str]) -> list[Path]:
 def all_words() -> Iterator[Finding]:
     """The forbidden words of documents, data, code and notebooks."""
     for path in matching(TEXTS + CODE):
-        if path.name not in NAME_THEM:
+        if path.name not in NAME_THEM and not path.stem.endswith("_cn"):
             yield from words(path, path.read_text(encoding="utf-8"))
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         for cell in nbformat.read(path, as_version=4).cells:
@@ -85,11 +86,6 @@ def all_words() -> Iterator[Finding]:
                 yield from words(path, (output.get("text") or data.get("text/plain", "")) + "\n" + data.get("text/html", ""))
 
 
-def anchors(text: str) -> set[str]:
-    """The anchors of the headings of a Markdown text, as GitHub makes them."""
-    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in re.findall(r"^#+ +(.*)$", text, re.M)}
-
-
 def leads_nowhere(path: Path, text: str) -> Iterator[tuple[int, str]]:
     """The line and the target of each link of a Markdown text that leads to no file, or to no heading of a Markdown file."""
     for number, line in enumerate(text.splitlines(), start=1):
@@ -97,7 +93,7 @@ def leads_nowhere(path: Path, text: str) -> Iterator[tuple[int, str]]:
             target, _, anchor = link.partition("#")
             file = path.parent / target if target else path
             is_page = file.suffix == ".md" and file.is_file()
-            if not file.exists() or (anchor and is_page and anchor not in anchors(file.read_text(encoding="utf-8"))):
+            if not file.exists() or (anchor and is_page and anchor not in page_anchors(file.read_text(encoding="utf-8"))):
                 yield number, link
 
 
@@ -184,11 +180,14 @@ def agreement() -> Iterator[Finding]:
 def findings() -> Iterator[Finding]:
     """All of the repository."""
     yield from all_words()
-    for path in matching(("*.md", "docs/*.md", "env/*.md", "data/*.md")):
+    for path in matching(("*.md", "docs/**/*.md", "env/*.md", "data/*.md")):
         yield from links(path)
     chapters = sorted(NOTEBOOKS.glob("*.ipynb"))
     for path in chapters:
         yield from chapter(path, chapters)
+    for path in sorted((NOTEBOOKS / "zh").glob("*.ipynb")):
+        texts = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown"]
+        yield from ((path, 1, f"the link {link} leads nowhere") for text in texts for _, link in leads_nowhere(path, text))
     yield from agreement()
     if publish_grids.page() != publish_grids.PAGE.read_text(encoding="utf-8"):
         yield publish_grids.PAGE, 1, "is not what the notebooks show: run tools/publish_grids.py"

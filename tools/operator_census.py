@@ -110,7 +110,7 @@ def page(recordings: Mapping[str, Recording]) -> str:
         "## Not covered",
         "",
         f"Compared with no formula by itself: {', '.join(f'`{each}`' for each in none) or 'none'}.",
-        "Those of the mixture of experts are compared as a whole layer, forward and backward, in chapter 15.",
+        "Those of the mixture of experts are compared as a whole layer, forward and backward, in chapter 14.",
         "",
         "## Called by C++",
         "",

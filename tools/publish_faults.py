@@ -1,7 +1,10 @@
 """Write docs/faults.md: which faults the suite detects, from a run of the whole catalogue.
 
 .venv/bin/xpulab selftest --json > build/selftest.json
-.venv/bin/python tools/publish_faults.py build/selftest.json
+.venv-formers/bin/xpulab selftest --json > build/selftest-19.json
+.venv/bin/python tools/publish_faults.py build/selftest.json build/selftest-19.json
+
+Each further file holds the trials of a chapter with an environment of its own.
 """
 
 from __future__ import annotations
@@ -24,17 +27,29 @@ CHECKS = "## What each check detected"
 
 
 def main(arguments: list[str]) -> None:
-    """The path of what `xpulab selftest --json` printed; exits with 2 when it is none."""
-    if len(arguments) != 1:
+    """The paths of what `xpulab selftest --json` printed; exits with 2 when one is none."""
+    if not arguments:
         raise SystemExit(__doc__)
-    try:
-        result = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-        page = as_page(result)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        print(f"{arguments[0]}: not what `xpulab selftest --json` prints: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
-    PAGE.write_text(page, encoding="utf-8")
+    results = []
+    for argument in arguments:
+        try:
+            results.append(json.loads(Path(argument).read_text(encoding="utf-8")))
+            as_page(results[-1])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            print(f"{argument}: not what `xpulab selftest --json` prints: {error}", file=sys.stderr)
+            raise SystemExit(2) from error
+    result = together(results)
+    PAGE.write_text(as_page(result), encoding="utf-8")
     print(f"{PAGE.relative_to(files.ROOT)}: {len(result['faults'])} faults")
+
+
+def together(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The trials of several runs as those of one; no two runs have trials of the same chapter."""
+    return {
+        "detected": sum(result["detected"] for result in results),
+        "faults": [trial for result in results for trial in result["faults"]],
+        "checks": {check: each for result in results for check, each in result["checks"].items()},
+    }
 
 
 def as_page(result: dict[str, Any]) -> str:

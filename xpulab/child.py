@@ -22,13 +22,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import IO, Any
 
+from xpulab.messages import N_
+
 OUTPUT_LIMIT = 1 << 20
 """Bytes that run() keeps, and of one line."""
 
 SHOW_STACK = signal.SIGUSR1
 """A process of ours that imports writes its stack to standard error when it gets this signal."""
 
-CANNOT_BE_KILLED = " and cannot be killed: it waits inside the driver"
+CANNOT_BE_KILLED = N_(" and cannot be killed: it waits inside the driver")
 """What a sentence about a child goes on with."""
 
 _KILL_SECONDS = 2.0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xpulab.errors import InputError
+from xpulab.messages import ENGLISH, N_
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data"
@@ -29,10 +30,17 @@ def data(*parts: str) -> Path:
     path = DATA.joinpath(*parts)
     if not path.exists():
         raise InputError(
-            f"{path}: not found. xpulab reads its data from its own repository: run env/validate.sh there, or install "
-            "the clone with pip install --editable."
+            N_(
+                f"{path}: not found. xpulab reads its data from its own repository: run env/validate.sh there, or install "
+                "the clone with pip install --editable."
+            )
         )
     return path
+
+
+def notebooks_in(language: str) -> Path:
+    """The folder with the notebooks in a language, one of messages.LANGUAGES."""
+    return NOTEBOOKS if language == ENGLISH else NOTEBOOKS / language
 
 
 def chapters() -> dict[str, str]:
@@ -53,7 +61,7 @@ def load_jsonl(path: Path, fields: tuple[str, ...]) -> list[dict[str, str]]:
     """
     lines = _text(path).removesuffix("\n").split("\n")  # splitlines would also split at U+2028 within a string
     if lines == [""]:
-        raise InputError(f"{path}: empty; expected one JSON object per line with {', '.join(fields)}")
+        raise InputError(N_(f"{path}: empty; expected one JSON object per line with {', '.join(fields)}"))
     return [_row(line, fields, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
 
 
@@ -80,7 +88,7 @@ def load_json(path: Path, schema: Path) -> Any:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{path} line {error.lineno}: not JSON: {error.msg} at column {error.colno}") from error
+        raise InputError(N_(f"{path} line {error.lineno}: not JSON: {error.msg} at column {error.colno}")) from error
     if violation := _violation(value, schema):
         raise _located(violation, path, yaml.compose(text, Loader=yaml.SafeLoader))  # JSON is YAML, whose nodes have lines
     return value
@@ -102,10 +110,11 @@ def _parse_yaml(path: Path, text: str) -> tuple[Any, Any]:
         return (None if tree is None else loader.construct_document(tree)), tree
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(f"{path} line {line}: not YAML: {error.problem}") from error
+        raise InputError(N_(f"{path} line {line}: not YAML: {error.problem}")) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise InputError(f"{path} line {line}: not YAML: {error.reason}") from error
+        problem = error.reason
+        raise InputError(N_(f"{path} line {line}: not YAML: {problem}")) from error
 
 
 @cache
@@ -168,24 +177,24 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(N_(f"{path}: cannot be read: {error.strerror}")) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path} line {line}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
+        raise InputError(N_(f"{path} line {line}: not UTF-8 at byte {error.start}; save it as UTF-8")) from error
 
 
 def _row(line: str, fields: tuple[str, ...], at: str) -> dict[str, str]:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
-        raise InputError(f"{at}: not JSON: {error.msg} at column {error.colno}") from error
+        raise InputError(N_(f"{at}: not JSON: {error.msg} at column {error.colno}")) from error
     if not isinstance(row, dict):
-        raise InputError(f"{at}: expected a JSON object with {', '.join(fields)}, found {type(row).__name__}")
+        raise InputError(N_(f"{at}: expected a JSON object with {', '.join(fields)}, found {type(row).__name__}"))
     for name in fields:
         if name not in row:
-            raise InputError(f"{at}: field '{name}' is missing")
+            raise InputError(N_(f"{at}: field '{name}' is missing"))
         if not isinstance(row[name], str) or not row[name].strip():
-            raise InputError(f"{at}: field '{name}' must be a string that is not blank")
+            raise InputError(N_(f"{at}: field '{name}' must be a string that is not blank"))
     if unknown := sorted(row.keys() - set(fields)):
-        raise InputError(f"{at}: unknown field '{unknown[0]}'; the fields are {', '.join(fields)}")
+        raise InputError(N_(f"{at}: unknown field '{unknown[0]}'; the fields are {', '.join(fields)}"))
     return row

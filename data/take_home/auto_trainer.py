@@ -137,7 +137,8 @@ class WriteLosses(TrainerCallback):
 def main():
     """Read the arguments and train."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-    paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
+    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
+        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     dist.init_parallel_env()
     restore_moved_names()
     (args,) = PdArgumentParser(AutoTrainingArguments).parse_json_file_and_cmd_lines()

@@ -178,7 +178,8 @@ def with_adapter(model, rank, dtype):
 def main(given):
     """Train with the arguments of a JSON file and of the command line; returns the trainer and what it logged."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-    paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
+    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
+        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     parser = PdArgumentParser((ModelArguments, DataArguments, DPOConfig, Arguments))
     given = [*parser.read_json(given[0]), *given[1:]]
     source, data, settings, arguments = parser.parse_args_into_dataclasses(given, look_for_args_file=False)

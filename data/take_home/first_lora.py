@@ -92,7 +92,8 @@ def read_rows(path):
 
 def train(config):
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-    paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
+    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
+        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     paddle.set_device(config["device"])
     paddle.seed(config["seed"])
     cards, card = dist.get_world_size(), dist.get_rank()

@@ -141,7 +141,8 @@ def save_merged(adapted, tokenizer, folder):
 def main():
     """Train with the arguments of the command line; returns the trainer."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-    paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
+    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
+        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     parser = PdArgumentParser((ModelConfig, DataConfig, SFTConfig, Options))
     model, data, training, options = parser.parse_json_file_and_cmd_lines()
     if training.pipeline_parallel_degree > 1:

@@ -142,7 +142,8 @@ def new_model(name, args, length):
 def main():
     """Read the arguments, refuse what cannot work, train."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-    paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
+    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
+        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     parser = PdArgumentParser((ModelArguments, DataArguments, PreTrainingArguments))
     model_arguments, data_arguments, args = parser.parse_json_file_and_cmd_lines()
     if reasons := refused(args.degrees, paddle.distributed.get_world_size(), args.device, args.bf16):

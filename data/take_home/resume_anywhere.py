@@ -230,7 +230,8 @@ def train(config):
         let_cpu_ranks_load()
     if ranks.world_size > 1:
         # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
+        if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
+            paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
         dist.init_parallel_env()
     rank, n = dist.get_rank(), dist.get_world_size()
     if GLOBAL_BATCH % n:

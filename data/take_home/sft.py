@@ -29,6 +29,7 @@ from pathlib import Path
 import paddle
 from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.trainer import PdArgumentParser, TrainerCallback
+from paddlenlp.trainer.trainer_utils import ShardingOption
 from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM, AutoModelForCausalLMPipe, AutoTokenizer
 from paddlenlp.transformers.configuration_utils import LlmMetaConfig
 from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig, SFTTrainer
@@ -44,7 +45,8 @@ class Options:
 def main():
     """Train with the arguments of the command line; returns the trainer."""
     # rank 0's newer store server can abort while the process ends, when another rank ends at that moment (Paddle 3.3.1)
-    paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
+    if "FLAGS_tcp_store_using_libuv" in paddle.base.core.globals():  # before 3.3 there is no such flag
+        paddle.set_flags({"FLAGS_tcp_store_using_libuv": False})
     model_args, data_args, args, options = arguments()
     paddle.set_device(args.device)
     paddle.seed(args.seed)
@@ -66,6 +68,7 @@ def main():
     trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
     loss_after = trainer.evaluate()["eval_loss"]
     is_cut = max(args.tensor_parallel_degree, args.pipeline_parallel_degree) > 1
+    is_cut = is_cut or ShardingOption.FULL_SHARD in args.sharding
     if is_cut:
         trainer.save_model()  # every rank has a part
     if paddle.distributed.get_rank() == 0:

@@ -20,7 +20,3 @@ def test_the_bytes_of_an_overlap_are_counted():
 def test_a_card_is_not_enough_for_two_ranks():
     assert why_not("xpu", 1) == "it needs two cards"
     assert why_not("xpu", 2) == ""
-
-
-def test_simulated_cards_say_why_they_cannot():
-    assert "gradients leave them" in why_not("sim", 2)

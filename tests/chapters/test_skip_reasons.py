@@ -10,7 +10,6 @@ import paddle.distributed as dist
 import pytest
 
 from xpulab import ranks
-from xpulab.chapters.memory import fused_buffers
 
 SECONDS = 60
 """Limit of a run of two ranks on busy cores."""
@@ -82,41 +81,6 @@ def test_a_wheel_for_the_cpu_has_no_pinned_memory():
     assert message_of(lambda: paddle.ones([2]).pin_memory())
 
 
-def fused_on_simulated_cards(entry):
-    """On a rank: whether fused gradients are those that are sent one by one; entry: whether Paddle's table knows the cards."""
-    if entry:
-        fused_buffers.helper.alignment["sim"] = fused_buffers.ALIGNMENT
-    alone, fused = fused_buffers.steps_of([("one by one", 1), ("fused", 1)], 1, seed=0)
-    return all((a == b).all() for a, b in zip(alone.gradients[0], fused.gradients[0], strict=True))
-
-
-def test_paddle_has_no_fused_buffers_on_simulated_cards():
-    with pytest.raises(ranks.RanksFailed, match="only support"):
-        ranks.run(fused_on_simulated_cards, 2, False, device="sim", time_limit=SECONDS)
-
-
-def test_with_an_entry_for_simulated_cards_gradients_are_lost():
-    assert not any(ranks.run(fused_on_simulated_cards, 2, True, device="sim", time_limit=SECONDS))
-
-
 def test_the_cpu_has_no_bfloat16_for_a_causal_mask():
     ones = [paddle.ones([2, 2], dtype) for dtype in ("float32", "bfloat16")]
     assert [bool(message_of(lambda each=each: paddle.tril(each))) for each in ones] == [False, True]
-
-
-def updated_in_a_buffer():
-    """On a rank: a weight that shares memory with a buffer, after a step of AdamW with a rate of 0.1: both."""
-    buffer = paddle.zeros([4])
-    weight = paddle.create_parameter([4], "float32")
-    buffer._share_buffer_to(weight)
-    optimizer = paddle.optimizer.AdamW(0.1, parameters=[weight], weight_decay=0.0)
-    weight.sum().backward()
-    optimizer.step()
-    return weight.numpy().astype("float64").round(3).tolist(), buffer.numpy().astype("float64").round(3).tolist()
-
-
-@pytest.mark.parametrize(("device", "of_the_buffer"), [("cpu", -0.1), ("sim", 0.0)])
-def test_on_simulated_cards_a_step_ends_what_a_weight_shares_with_a_buffer(device, of_the_buffer):
-    """So stages 2 and 3 of sharding, which send that buffer, are no way to train there (chapter 12)."""
-    weight, buffer = ranks.run(updated_in_a_buffer, 1, device=device, time_limit=SECONDS)[0]
-    assert (weight, buffer) == ([-0.1] * 4, [of_the_buffer] * 4)

@@ -128,3 +128,16 @@ def test_loading_a_checkpoint_writes_a_log_only_without_the_workaround(run):
     without, with_it = run("load_alone"), run("load_alone", "silence_checkpoint_log")
     assert "INFO" in without.stdout + without.stderr
     assert with_it.stdout + with_it.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "workarounds", "lines"),
+    [
+        ("3.3.0", [], ["not replaced", "[1.0, 2.0, 0.0]"]),
+        ("3.3.0", ["read_each_checkpoint_anew"], ["replaced", "[1.0, 2.0, 3.0]"]),
+        ("3.3.1", ["read_each_checkpoint_anew"], ["not replaced", "[1.0, 2.0, 0.0]"]),
+    ],
+)
+def test_the_next_checkpoint_is_read_with_its_own_metadata_only_with_the_workaround(run, version, workarounds, lines):
+    done = run("load_two_checkpoints", version, *workarounds)
+    assert done.stdout.splitlines() == lines, done.stderr

@@ -6,10 +6,13 @@ import json
 
 import pytest
 
+from tests.conftest import CHINESE, assert_chinese
 from xpulab.doctor.diagnosis import Diagnosis, diagnose
+from xpulab.doctor.label import compare, parse
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.render import format_diagnosis
 from xpulab.errors import InputError
+from xpulab.messages import shown
 
 EXACT = {"XPU_PADDLE_FC_LOCAL_INT16": "1"}
 PADDLE_FOR_XPU = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=2)
@@ -198,3 +201,19 @@ def test_text_begins_with_the_outcome_and_names_each_remedy(p800, examine):
     text = format_diagnosis(examine(p800, environ={}))
     assert text.startswith("warn: 2 of ")
     assert text.count("fix: ") == 2
+
+
+def test_findings_and_their_page_are_chinese_on_demand(p800, examine, chinese):
+    healthy = examine(p800, paddle=PADDLE_FOR_XPU, environ={**EXACT, "XPU_VISIBLE_DEVICES": "0"})
+    (p800.root / "dev/xpuctrl").unlink()
+    p800.file("proc/xpu/dev0/state", "ERROR\n")
+    environ = {"FLAGS_use_stride_kernel": "0", "PADDLE_TRAINERS_NUM": "2"}
+    broken = examine(p800, paddle=PaddleFacts(error="ImportError: libxpurt.so"), environ=environ)
+    no_card = examine(p800, device="cpu", frameworks=("paddlepaddle",))
+    assert {"card-error", "node-permissions", "stride-kernel"} <= {each.id for each in broken.findings if each.verdict != "ok"}
+    for diagnosis in (healthy, broken, no_card):
+        for found in diagnosis.findings:
+            assert_chinese(shown(found.seen))
+        for line in format_diagnosis(diagnosis).splitlines():
+            assert not line or CHINESE.search(line), line
+    assert_chinese(shown(compare(parse("xpu-p800-8"), healthy.detection).line))

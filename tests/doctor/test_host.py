@@ -11,11 +11,13 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from tests.conftest import assert_chinese
 from tests.doctor.conftest import Machine
 from xpulab import cli, files
 from xpulab.doctor.host import HostRequest, examine, format_host
 from xpulab.doctor.host.limits import judged_clock
 from xpulab.doctor.remedies import remedies
+from xpulab.messages import shown
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
@@ -174,6 +176,16 @@ def test_what_is_broken_is_the_only_finding_with_cause_and_fix(host, breaks, fin
     assert broken.verdict == verdict and text in broken.seen and broken.cause and broken.remedy
     assert report.outcome == "wrong" if verdict == "wrong" else report.outcome in ("warn", "wrong")
     assert f"fix: {broken.remedy}" in format_host(report)
+
+
+@pytest.mark.parametrize("breaks", [broken for broken, _ in BROKEN.values()], ids=BROKEN)
+def test_what_is_broken_is_said_in_chinese(host, breaks, chinese):
+    breaks(host)
+    for finding in look(host, rdma_ports=3).findings:
+        if finding.id not in ("rdma-state", "pci-link"):  # which may be states, speeds and addresses alone
+            assert_chinese(shown(finding.seen))
+        if finding.cause:
+            assert_chinese(shown(finding.cause))
 
 
 KERNEL = [row for row in remedies() if row.id.startswith("kernel-")]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from xpulab.doctor.remedies import by_id, match, read_remedies, remedies
+from tests.conftest import CHINESE, assert_chinese
+from xpulab.doctor.remedies import by_id, match, read_remedies, remedies, remedy_on
+from xpulab.doctor.versions import framework_row
 from xpulab.errors import InputError
+from xpulab.messages import shown
 
 ROW = "- id: one\n  cause: c\n  remedy: r\n  source: s\n  measured: true\n"
 
@@ -70,3 +75,16 @@ def test_malformed_file_is_refused_by_line(tmp_path, text, message):
     with pytest.raises(InputError) as refused:
         read_remedies(path)
     assert str(refused.value).startswith(f"{path} {message}")
+
+
+def test_causes_and_remedies_are_chinese_on_demand_but_for_commands(chinese):
+    command = re.compile(r"(?:python|df|unset|ibstat|lspci|cpupower|export|\{install\})")
+    for row in remedies():
+        assert_chinese(shown(row.cause))
+        assert CHINESE.search(shown(row.remedy)) or command.match(row.remedy), row.remedy
+
+
+def test_a_remedy_with_the_command_of_a_device_is_translated(chinese):
+    (row,) = [row for row in remedies() if row.id == "xpu-runtime-library"]
+    text = shown(remedy_on(row, "xpu"))
+    assert text.startswith(framework_row("xpu").remedy) and text.endswith("LD_LIBRARY_PATH") and "自己编译的 wheel" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -19,8 +20,12 @@ def make_book(tmp_path, monkeypatch):
     """env/make_book.py as a module of its own, which writes its copies elsewhere."""
     spec = importlib.util.spec_from_file_location("make_book", ROOT / "env/make_book.py")
     module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # where dataclasses look
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "SOURCE", tmp_path / "source")
+    monkeypatch.setattr(module, "WORK", tmp_path)
+    monkeypatch.setattr(module, "SOURCES", {"en": tmp_path / "source", "zh": tmp_path / "source-zh"})
+    monkeypatch.setattr(module, "BOTH", tmp_path / "both")
+    monkeypatch.setattr(module, "WORDS", tmp_path / "words")
     for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA"):
         monkeypatch.delenv(name, raising=False)
     return module
@@ -63,10 +68,18 @@ def test_a_run_that_cannot_be_shown_is_refused(changed, said, make_book, tmp_pat
     assert said in capsys.readouterr().err
 
 
+def book(make_book, *pages, language="en", **elsewhere):
+    """A book with these pages, and the front page."""
+    names = {page: page.replace("/zh/", "/") for page in pages}
+    front = {"en": "README.md", "zh": "README_cn.md"}[language]
+    return make_book.Book(language, {**names, front: "index.md"}, elsewhere.get("elsewhere", {}))
+
+
 def test_a_chapter_that_a_run_executed_replaces_the_committed_one(make_book, tmp_path):
     make_book.prepare(a_run(tmp_path))
     ready, lora = (
-        json.loads((make_book.SOURCE / f"notebooks/{name}.ipynb").read_text()) for name in ("00_environment", "01_first_lora")
+        json.loads((make_book.SOURCES["en"] / f"notebooks/{name}.ipynb").read_text())
+        for name in ("00_environment", "01_first_lora")
     )
     assert "Executed by the run of 2026-11-23 (XPU: NOT READY)" in ready["cells"][0]["source"]
     assert "did not execute this chapter" in lora["cells"][0]["source"]
@@ -86,7 +99,7 @@ def test_a_chapter_that_a_run_executed_replaces_the_committed_one(make_book, tmp
 )
 def test_proof_and_helper_cells_are_collapsed_and_what_is_red_is_not(make_book, tag, outputs, collapsed, prompt):
     cell = {"metadata": {"tags": [tag]}, "outputs": outputs}
-    make_book.collapse(cell, *make_book.COLLAPSED[tag])
+    make_book.collapse(cell, tag, book(make_book))
     assert cell["metadata"]["tags"] == [tag, collapsed]
     assert cell["metadata"]["mystnb"]["code_prompt_show"] == prompt
 
@@ -105,22 +118,55 @@ def test_proof_and_helper_cells_are_collapsed_and_what_is_red_is_not(make_book, 
     ],
 )
 def test_a_link_works_in_the_book(make_book, page, link, in_the_book):
-    pages = ["docs/fleet.md", "docs/faults.md", "notebooks/03_lora.ipynb"]
-    assert make_book.with_links(f"see [this]({link}).", page, pages) == f"see [this]({in_the_book})."
+    english = book(make_book, "docs/fleet.md", "docs/faults.md", "notebooks/03_lora.ipynb")
+    assert make_book.with_links(f"see [this]({link}).", page, english) == f"see [this]({in_the_book})."
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "in_the_book"),
+    [
+        ("docs/zh/fleet.md", "../../notebooks/zh/03_lora.ipynb#适配器,-两个", "../notebooks/03_lora.ipynb#适配器-两个"),
+        ("notebooks/zh/03_lora.ipynb", "../../docs/zh/fleet.md#一", "../docs/fleet.md#一"),
+        ("docs/zh/fleet.md", "../faults.md#a", "other:../../docs/faults.html#a"),
+        ("docs/zh/fleet.md", "../report.png", "report.png"),
+        ("README_cn.md", "docs/zh/fleet.md", "docs/fleet.md"),
+        ("README_cn.md", "README.md", "other:../index.html"),
+    ],
+)
+def test_a_link_of_the_chinese_book_leads_to_its_own_page_or_to_the_english_book(make_book, page, link, in_the_book):
+    english = {"docs/faults.md": "docs/faults.html", "README.md": "index.html"}
+    chinese = book(make_book, "docs/zh/fleet.md", "notebooks/zh/03_lora.ipynb", language="zh", elsewhere=english)
+    assert make_book.with_links(f"[x]({link})", page, chinese) == f"[x]({in_the_book})"
+
+
+def test_the_chinese_book_has_the_pages_that_are_translated_by_their_english_names(make_book):
+    english, chinese = make_book.prepare(None)
+    assert set(chinese.pages.values()) < set(english.pages.values())
+    both = make_book.BOTH.read_text(encoding="utf-8").split()
+    assert "docs/glossary.md" in both and "docs/faults.md" not in both
+    assert "微调" in (make_book.SOURCES["zh"] / "index.md").read_text(encoding="utf-8")
+
+
+def test_a_run_of_chinese_notebooks_is_shown_in_the_chinese_book(make_book, tmp_path):
+    folder = a_run(tmp_path)
+    executed = json.loads((folder / "00_environment.ipynb").read_text(encoding="utf-8"))
+    executed["metadata"]["xpulab"]["language"] = "zh"
+    (folder / "00_environment.ipynb").write_text(json.dumps(executed))
+    assert list(make_book.read_run(folder)[1]) == ["notebooks/zh/00_environment.ipynb"]
 
 
 def test_on_github_a_file_that_is_not_in_the_book_is_linked_there(make_book, monkeypatch):
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
     monkeypatch.setenv("GITHUB_REPOSITORY", "a/b")
     monkeypatch.setenv("GITHUB_SHA", "c0ffee")
-    text = make_book.with_links("[x](../env/venv.sh) [y](../env)", "docs/fleet.md", [])
+    text = make_book.with_links("[x](../env/venv.sh) [y](../env)", "docs/fleet.md", book(make_book, "docs/fleet.md"))
     assert text == "[x](https://example.org/a/b/blob/c0ffee/env/venv.sh) [y](https://example.org/a/b/tree/c0ffee/env)"
 
 
 def test_every_page_is_in_the_navigation_once_and_a_new_one_appears_by_itself(make_book):
     pages = [path.relative_to(ROOT).as_posix() for path in (*NOTEBOOKS.glob("*.ipynb"), *ROOT.glob("docs/*.md"))]
     pages = sorted([*pages, "docs/new.md", "notebooks/99_new.ipynb"])
-    groups = make_book.format_contents(pages, {}).split(":caption: ")[1:]
+    groups = make_book.format_contents(book(make_book), pages, {}).split(":caption: ")[1:]
     assert sorted(line for group in groups for line in group.splitlines() if line in pages) == pages
     assert [group.splitlines()[0] for group in groups if "docs/new.md" in group or "99_new" in group] == ["V. Onward", "Guides"]
 

@@ -35,6 +35,25 @@ def test_only_the_framework_is_looked_for_on_paddles_index(repository):
     assert [call for call in repository.calls[1:] if "index-url" in call] == []
 
 
+def test_other_packages_are_installed_beside_it_with_the_same_framework(made):
+    assert made.make("--packages", "formers")[0] == 0
+    framework, rest, editable = made.calls
+    pinned = made.folder / "env/requirements/formers.txt"
+    assert framework.endswith(f"-c {pinned} paddlepaddle==3.3.1")
+    assert rest.endswith(f"-r {pinned}")
+    assert editable.endswith(f"--editable {made.folder}")
+    assert (made.venv.with_name(".venv-formers") / "xpulab.json").exists()
+    assert (made.venv / "stray").exists()
+    assert (made.make(), made.make("--packages", "formers")) == ((0, ""), (0, ""))
+
+
+def test_a_change_of_other_packages_creates_only_their_environment_again(made):
+    made.make("--packages", "formers")
+    made.write("env/requirements/formers.txt", "# nothing\n")
+    assert made.make() == (0, "")
+    assert "env/requirements or pyproject.toml changed" in made.make("--packages", "formers")[1]
+
+
 def test_a_second_run_touches_nothing(made):
     before = {path: path.stat().st_mtime_ns for path in (made.venv / "xpulab.json", made.venv, made.folder)}
     assert made.make() == (0, "")

@@ -14,9 +14,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from xpulab.files import ROOT
+from xpulab.records.environments import SUCCESSOR
 
 REQUIREMENTS = ROOT / "env" / "requirements"
-LOCKS = ("common", "book")
+LOCKS = ("common", "formers", "book")
 PYTHONS = ("3.10.0", "3.10.13", "3.11.2", "3.12.1", "3.12.12")
 FRAMEWORKS = {"cpu": "paddlepaddle==3.3.1", "gpu": "paddlepaddle-gpu==3.3.1", "xpu": "paddlepaddle-xpu==3.3.0"}
 
@@ -25,6 +26,13 @@ def lines(name: str) -> list[str]:
     """A requirement file without comments."""
     text = re.sub(r"(^|\s)#.*", "", (REQUIREMENTS / name).read_text())
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def asked_for(lock: str) -> list[str]:
+    """What its .in file asks for, with the file that it includes."""
+    own = lines(f"{lock}.in")
+    shared = [line.removeprefix("-r ") for line in own if line.startswith("-r ")]
+    return [line for line in own if not line.startswith("-r ")] + [line for name in shared for line in lines(name)]
 
 
 def pins(lock: str, python: str) -> list[Requirement]:
@@ -48,7 +56,7 @@ def test_each_package_has_exactly_one_version_and_what_we_ask_for_is_there(lock,
     assert [name for name, count in Counter(canonicalize_name(pin.name) for pin in found).items() if count > 1] == []
     assert [str(pin) for pin in found if not re.fullmatch("==[^*,]+", str(pin.specifier))] == []
     versions = {canonicalize_name(pin.name): str(pin.specifier)[2:] for pin in found}
-    asked = {canonicalize_name(ask.name): ask for ask in map(Requirement, lines(f"{lock}.in"))}
+    asked = {canonicalize_name(ask.name): ask for ask in map(Requirement, asked_for(lock))}
     assert sorted(asked.keys() - versions.keys()) == []
     assert [str(ask) for name, ask in asked.items() if not ask.specifier.contains(versions[name], prereleases=True)] == []
 
@@ -65,7 +73,18 @@ def test_the_sets_differ_in_the_framework_and_its_index_only(device):
     index = [line for line in lines(f"{device}.txt") if line.startswith("--extra-index-url ")]
     assert [line for line in lines(f"{device}.txt") if line not in index] == ["-r common.txt", FRAMEWORKS[device]]
     assert len(index) == (0 if device == "cpu" else 1)
-    assert [line for name in ("common.in", "common.txt") for line in lines(name) if line.startswith("paddlepaddle")] == []
+    written = [line for lock in ("common", "formers") for line in (*asked_for(lock), *lines(f"{lock}.txt"))]
+    assert [line for line in written if line.startswith("paddlepaddle")] == []
+
+
+def test_the_two_sets_of_packages_share_what_xpulab_needs_and_not_the_models():
+    common, formers = (
+        {canonicalize_name(Requirement(line).name) for line in lines(f"{lock}.txt")} for lock in ("common", "formers")
+    )
+    needed = {canonicalize_name(Requirement(line).name) for line in lines("xpulab.in")}
+    assert len(needed) > 15 and needed <= common & formers
+    assert ("paddlenlp" in common, "paddlenlp" in formers) == (True, False)
+    assert (SUCCESSOR in common, SUCCESSOR in formers) == (False, True)
 
 
 def test_make_venv_and_conda_users_get_the_same_set_on_the_same_pythons(make_venv):

@@ -68,6 +68,22 @@ def test_validate_prints_nothing_when_the_environment_is_ready(scripts):
     assert run(scripts, "validate.sh", "--help")[2] == ""
 
 
+OWN = [
+    path.stem for path in files.NOTEBOOKS.glob("*.ipynb") if "environment" in json.loads(path.read_text())["metadata"]["xpulab"]
+]
+
+
+@pytest.mark.parametrize("name", [*OWN, *(name[:2] for name in OWN), *(f"notebooks/{name}.ipynb" for name in OWN)])
+def test_validate_runs_a_chapter_with_an_environment_of_its_own_there_and_fetches_no_model(scripts, name):
+    code, reached, printed = run(scripts, "validate.sh", name, "--device", "cpu", EXIT_CODE_OF_MODEL="130")  # would stop it
+    assert (code, reached["arguments"]) == (7, ["run", name, "--device", "cpu"])
+    assert (scripts.venv.exists(), scripts.venv.with_name(".venv-formers").exists()) == (False, True), printed
+
+
+def test_there_is_a_chapter_with_an_environment_of_its_own():
+    assert len(OWN) == 1
+
+
 def test_validate_goes_on_with_one_line_where_the_model_cannot_be_had(scripts, prepared):
     run(scripts, "validate.sh")
     (prepared / prepare.NOTE).unlink()

@@ -56,6 +56,15 @@ def test_a_row_says_what_breaks_and_what_detected_it_the_missed_first():
     assert "| a-fault | something \\| breaks | cpu | sft.recall, sft.loss-falls | 12 |" in lines
 
 
+def test_the_trials_of_another_environment_are_a_further_file():
+    own = {"detected": 1, "faults": [{**TRIAL, "notebook": "19_own"}], "checks": {"own.check": {"faults": 1, "alone": False}}}
+    rest = {"detected": 1, "faults": [TRIAL], "checks": {"sft.recall": {"faults": 3, "alone": True}}}
+    lines = publish_faults.as_page(publish_faults.together([rest, own])).splitlines()
+    assert any("2 of 2 were detected" in line for line in lines)
+    assert lines.index("## 02_sft") < lines.index("## 19_own")
+    assert {"| sft.recall | 3 | yes |", "| own.check | 1 | no |"} <= set(lines)
+
+
 @pytest.mark.parametrize("content", ["", "[]", json.dumps({"faults": [{}]})])
 def test_another_file_is_refused_and_the_page_stays(content, tmp_path):
     file = tmp_path / "other.json"

@@ -258,7 +258,9 @@ def test_the_command_says_which_check_detected_a_fault():
 def test_the_command_lists_all_faults_and_refuses_a_name_that_none_has():
     done = command("--list")
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [fault.name for fault in CATALOGUE]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        fault.name for fault in CATALOGUE if not selftest.chapter_of(fault).environment
+    ]
     done = command("--fault", "none")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no fault 'none'" in done.stderr and "--list" in done.stderr and "Traceback" not in done.stderr

@@ -62,14 +62,14 @@ class Adoption:
         ]
         return executed
 
-    def adopt(self, device="cpu"):
+    def adopt(self, device="cpu", folder=()):
         verdicts = []
         for name, notebook in self.executed.items():
             executed = self.folder / "run" / "notebooks" / f"{name}.ipynb"
             nbformat.write(notebook, executed)
             verdicts.append(judge(read_plan(self.notebooks / f"{name}.ipynb", "quick"), executed))
         report.write(Result(Target(device, "quick", 1), tuple(verdicts), 3.0, self.folder / "run"))
-        self.script.main(self.folder / "run")
+        self.script.main(self.folder / "run", *folder)
 
     def committed(self):
         return [nbformat.read(self.notebooks / f"{name}.ipynb", as_version=4) for name in self.executed]
@@ -177,3 +177,11 @@ def test_neighbouring_pieces_of_one_stream_become_one(script):
         ("display_data", None, None),
         ("stream", "stdout", "b"),
     ]
+
+
+def test_outputs_go_into_the_folder_that_is_named_and_one_without_these_notebooks_is_refused(adoption, monkeypatch, tmp_path):
+    monkeypatch.setattr(files, "NOTEBOOKS", tmp_path / "elsewhere")
+    adoption.adopt(folder=[adoption.notebooks])
+    assert all(notebook.cells[3].outputs for notebook in adoption.committed())
+    with pytest.raises(SystemExit, match=r"01_one\.ipynb: is not there"):
+        adoption.adopt(folder=[tmp_path])

@@ -69,7 +69,7 @@ def notebook(ran):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, in_fork_server):
     """run(notebook, device, checks): the verdict on it, or on the sections of these checks."""
 
     def execute(notebook, device="cpu", checks=()):

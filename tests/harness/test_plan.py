@@ -13,7 +13,15 @@ from tests.conftest import GOOD
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.chapter import read_notebook
-from xpulab.harness.plan import find_notebooks, make_plans, read_plan
+from xpulab.harness.plan import (
+    find_notebooks,
+    format_left_out,
+    make_plans,
+    read_plan,
+    refuse_other_environments,
+    with_own_environment,
+)
+from xpulab.records import environments
 
 
 @pytest.fixture
@@ -54,6 +62,34 @@ ONE, TWO = "01_one.ipynb", "02_two.ipynb"
 )
 def test_names_numbers_and_globs_find_notebooks_in_their_order_each_once(folder, given, found):
     assert names(given) == found
+
+
+class TestAChapterWithAnEnvironmentOfItsOwn:
+    @pytest.fixture
+    def own(self, folder, put):
+        return put("03_own", 'check.equal("demo.own", 2, 2, control=3)', environment="formers")
+
+    def test_it_is_not_part_of_a_run_that_names_none_and_the_run_says_so(self, own):
+        assert [plan.name for plan in make_plans([], "quick")] == ["01_one", "02_two"]
+        (left_out,) = with_own_environment()
+        assert "03_own is not part of this run" in format_left_out(left_out)
+        assert "env/validate.sh 03" in format_left_out(left_out)
+
+    @pytest.mark.parametrize("given", [["3"], ["*"]])
+    def test_it_is_planned_where_it_is_named_and_refused_with_what_runs_it(self, own, given):
+        chapters = [plan.chapter for plan in make_plans(given, "quick")]
+        with pytest.raises(InputError, match=r"^03_own: needs an environment of its own.*bash env/validate.sh 03 makes it"):
+            refuse_other_environments(chapters)
+        refuse_other_environments([each for each in chapters if each.path != own])  # control
+
+    def test_in_its_environment_the_others_are_refused(self, own, monkeypatch):
+        monkeypatch.setattr(environments, "present", lambda: "formers")
+        refuse_other_environments(plan.chapter for plan in make_plans(["3"], "quick"))  # control
+        with pytest.raises(InputError, match=r"^01_one, 02_two: cannot run in .*bash env/validate.sh 01 makes the usual one"):
+            refuse_other_environments(plan.chapter for plan in make_plans([], "quick"))
+
+    def test_an_environment_that_there_is_not_is_an_error(self, put):
+        assert "'conda' is not one of ['formers']" in refusal(put("one", GOOD, environment="conda"))
 
 
 def test_a_path_and_a_glob_of_paths_find_notebooks_anywhere(folder, tmp_path_factory, book):

@@ -149,20 +149,40 @@ def texts_of(cell):
     return "".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
 
 
-def test_it_goes_on_and_nothing_is_left_in_between(killable):
-    kernels = killable.kill_in_the_middle()
-    assert killable.ran == "dfm"
+@dataclass
+class Resumed:
+    """A run that was killed and went on. before: `ran` of its killable and `result` after the kill, as they were then.
 
-    so_far = killable.result
+    alive: the kernels that outlived it. code, printed: of the run that went on.
+    """
+
+    killable: Killable
+    before: tuple[str, dict]
+    alive: list[psutil.Process]
+    code: int
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """One for tests that change nothing of it."""
+    with killable_in(tmp_path_factory.mktemp("resumed")) as made:
+        kernels = made.kill_in_the_middle()
+        before = made.ran, made.result
+        _, alive = psutil.wait_procs(kernels, SECONDS)
+        yield Resumed(made, before, alive, *made.run("--resume"))
+
+
+def test_it_goes_on_and_nothing_is_left_in_between(resumed):
+    ran, so_far = resumed.before
+    assert ran == "dfm"
     jsonschema.validate(so_far, json.loads(files.data("schema", "result.schema.json").read_text()))
     assert (so_far["outcome"], so_far["green"], so_far["notebooks"][0]["outcome"]) == ("running", False, "running")
     assert checks_of(so_far) == {"demo.first": "passed", "demo.before": "passed"}
+    assert resumed.alive == []
 
-    psutil.wait_procs(kernels, SECONDS)
-    assert not any(kernel.is_running() for kernel in kernels)
-
-    code, printed = killable.run("--resume")
-    assert code == 0, printed
+    killable = resumed.killable
+    assert resumed.code == 0, resumed.printed
     assert killable.ran == "dfm" + "dfme"
     assert killable.result["outcome"] == "passed"
     assert list(checks_of(killable.result).values()) == ["passed"] * 4
@@ -173,16 +193,12 @@ def test_it_goes_on_and_nothing_is_left_in_between(killable):
     )
 
 
-def test_the_notebook_has_the_cells_of_the_source_and_the_verdict_on_all_checks(killable):
-    killable.kill_in_the_middle()
-    code, printed = killable.run("--resume")
-    assert code == 0, printed
-    source = [cell.source for cell in nbformat.read(killable.notebook, as_version=4).cells]
-    assert [
-        cell.source for cell in killable.executed.cells if "injected-parameters" not in cell.metadata.get("tags", [])
-    ] == source
-    assert "4 of 4 planned checks compared" in texts_of(killable.executed.cells[-1])
-    assert killable.executed.metadata["xpulab"]["run"]["resumed"] == 1
+def test_the_notebook_has_the_cells_of_the_source_and_the_verdict_on_all_checks(resumed):
+    source = [cell.source for cell in nbformat.read(resumed.killable.notebook, as_version=4).cells]
+    executed = resumed.killable.executed
+    assert [cell.source for cell in executed.cells if "injected-parameters" not in cell.metadata.get("tags", [])] == source
+    assert "4 of 4 planned checks compared" in texts_of(executed.cells[-1])
+    assert executed.metadata["xpulab"]["run"]["resumed"] == 1
 
 
 def test_a_check_that_was_red_before_the_kill_stays_red(killable):
@@ -213,20 +229,28 @@ def test_a_run_that_was_interrupted_by_ctrl_c_goes_on_too(killable):
     assert (code, killable.ran) == (0, "dfm" + "dfme"), printed
 
 
-def test_a_run_that_has_ended_says_so_and_keeps_its_reports(killable):
-    (killable.folder / "ran").write_text("mm")
-    assert killable.run()[0] == 0
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """One that has ended, with --resume where nothing was begun."""
+    with killable_in(tmp_path_factory.mktemp("ended")) as made:
+        (made.folder / "ran").write_text("mm")
+        yield made, made.run("--resume")
+
+
+def test_where_nothing_was_begun_it_starts(ended):
+    killable, (code, printed) = ended
+    assert (code, killable.result["outcome"]) == (0, "passed"), printed
+
+
+def test_a_run_that_has_ended_says_so_and_keeps_its_reports_and_gets_the_proof_and_the_bundle_that_are_asked_for(ended):
+    """No fault of the catalogue fits this notebook, so its proof is red, and stays so."""
+    killable, _ = ended
     before = (killable.folder / "out" / "result.json").stat().st_mtime_ns
     code, printed = killable.run("--resume")
     assert (code, killable.ran) == (0, "mm" + "dfme")
     assert "this run has ended, there is nothing to resume" in printed
     assert (killable.folder / "out" / "result.json").stat().st_mtime_ns == before
 
-
-def test_a_run_that_has_ended_gets_the_proof_and_the_bundle_that_are_asked_for(killable):
-    """No fault of the catalogue fits this notebook, so its proof is red, and stays so."""
-    (killable.folder / "ran").write_text("mm")
-    assert killable.run()[0] == 0
     before, bundle = killable.result, killable.folder / "node.zip"
     code, printed = killable.run("--resume", "--prove", "--bundle", str(bundle))
     assert (code, killable.ran) == (1, "mm" + "dfme"), printed
@@ -235,12 +259,6 @@ def test_a_run_that_has_ended_gets_the_proof_and_the_bundle_that_are_asked_for(k
     assert [after[name] == before[name] for name in ("seconds", "date", "node", "notebooks")] == [True] * 4
     assert {"run/prove.json", "run/notebooks/chapter.ipynb"} <= set(zipfile.ZipFile(bundle).namelist())
     assert killable.run("--resume")[0] == 1
-
-
-def test_where_nothing_was_begun_it_starts(killable):
-    (killable.folder / "ran").write_text("mm")
-    assert killable.run("--resume")[0] == 0
-    assert killable.result["outcome"] == "passed"
 
 
 @pytest.mark.parametrize(

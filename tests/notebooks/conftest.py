@@ -1,4 +1,5 @@
-"""A whole run of the committed notebooks on each device: one that is there, or one for all tests that look at the result."""
+"""What tests of notebooks share: a whole run of them on each device, one that is there or one for all tests that look at it;
+and the scripts that readers take home, in processes that the fork server forks after its imports."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +18,9 @@ from typing import Any
 
 import pytest
 
+from xpulab import sim, warm
 from xpulab.harness.plan import make_plans
+from xpulab.ranks import environment
 
 RUNS = "XPULAB_TEST_RUNS"
 """The variable with the folders of whole runs, separated by ":", whose results are looked at instead of running again."""
@@ -76,3 +81,40 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Book]:
             return Book(json.loads(stored.read_text(encoding="utf-8"))) if stored.exists() else run(device, stored.parent)
 
     return of
+
+
+SCRIPT_SECONDS = 120
+"""For a script in forked processes, on a busy machine."""
+
+
+@pytest.fixture(scope="session")
+def forked(fork_server: warm.ForkServer) -> Callable[..., subprocess.CompletedProcess]:
+    """forked(script, argument, ..., cwd=FOLDER, n=1, device="cpu"): the script on n ranks.
+
+    As `python -m paddle.distributed.launch script argument ...`, or without the launcher on one rank, would run it, but after
+    the imports, which take longer than what the scripts do here. Each script has another test that runs it as a reader does.
+    A rank's standard output and error are in CWD/log/workerlog.RANK. Returns the highest exit status and the log of rank 0.
+    """
+
+    def run(script: Path | str, *arguments: str, cwd: Path, n: int = 1, device: str = "cpu") -> subprocess.CompletedProcess:
+        base = environment.before_launch(os.environ) | {"PYTHONPATH": str(Path(__file__).parent)}
+        base |= sim.environment(n) if device == "sim" else {}
+        payload = json.dumps([str(script), *arguments]).encode()
+        logs = cwd / "log"
+        logs.mkdir(exist_ok=True)
+        with ExitStack() as stack:
+            ports = stack.enter_context(environment.held_ports(n + 1))
+            workers = []
+            for rank in range(n):
+                log = stack.enter_context((logs / f"workerlog.{rank}").open("wb"))
+                variables = environment.of_rank(base, rank, ports, device, logs) if n > 1 else base
+                place = {"environment": variables, "cwd": cwd, "stdout": log.fileno(), "stderr": log.fileno()}
+                worker = warm.fork(fork_server.address, "run_script:run", payload, **place)
+                workers.append(stack.enter_context(worker))
+            end = time.monotonic() + SCRIPT_SECONDS
+            ended = [worker.wait(max(0.0, end - time.monotonic())) for worker in workers]
+        written = (logs / "workerlog.0").read_text(encoding="utf-8", errors="replace")
+        assert None not in ended, f"it did not end within {SCRIPT_SECONDS} s\n{written[-3000:]}"
+        return subprocess.CompletedProcess([str(script), *arguments], max(map(abs, filter(None, ended)), default=0), written)
+
+    return run

@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from xpulab import files, sim
+from xpulab import files
 from xpulab.chapters.shared import take_home
 from xpulab.ranks import environment
 
@@ -50,25 +50,27 @@ def losses_of_the_lesson() -> list[float]:
 
 
 @pytest.fixture
-def train(tmp_path: Path) -> Train:
-    """train(device, n, options): the losses, and what all ranks wrote, of the script in a folder of its own."""
+def home(tmp_path: Path) -> Path:
+    """The folder that the chapter writes."""
     take_home.write(tmp_path, script="auto_trainer", config=config(), device="cpu")
+    return tmp_path
+
+
+def losses_in(home: Path, done: subprocess.CompletedProcess) -> tuple[list[float], str]:
+    """The losses, and what all ranks wrote."""
+    written = "".join(log.read_text(errors="replace") for log in sorted((home / "log").glob("workerlog.*")))
+    assert done.returncode == 0, (written + (done.stderr or ""))[-3000:]
+    rows = [json.loads(line) for line in (home / "trained" / "losses.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows], written + done.stdout
+
+
+@pytest.fixture
+def train(home: Path, forked: Callable[..., subprocess.CompletedProcess]) -> Train:
+    """train(device, n, options): the losses, and what all ranks wrote, of the script in a folder of its own."""
 
     def run(device: str, n: int, options: str = "") -> tuple[list[float], str]:
-        backend = ["--backend", "gloo"] if device == "cpu" else []
-        launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(n), *backend, "--host", environment.HOST]
-        with environment.reserved_range() as ports:
-            variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1", "PORT_RANGE": ports}
-            variables |= sim.environment(n) if device == "sim" else {}
-            variables.pop("PYTHONPATH", None)
-            command = [sys.executable, *(launch if n > 1 else []), "auto_trainer.py", "config.json", "--device", device]
-            done = subprocess.run(
-                [*command, *options.split()], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=SECONDS
-            )
-        written = "".join(log.read_text(errors="replace") for log in sorted((tmp_path / "log").glob("workerlog.*")))
-        assert done.returncode == 0, (written + done.stderr)[-3000:]
-        rows = [json.loads(line) for line in (tmp_path / "trained" / "losses.jsonl").read_text().splitlines()]
-        return [row["loss"] for row in rows], written + done.stdout
+        arguments = ["config.json", "--device", device, *options.split()]
+        return losses_in(home, forked("auto_trainer.py", *arguments, cwd=home, n=n, device=device))
 
     return run
 
@@ -88,7 +90,11 @@ def test_two_processes_that_share_the_state_of_the_optimizer_have_the_losses_of_
         assert f"rank {rank} of 2 holds [32, 32] of a query weight [32, 32], 22304 numbers" in written
 
 
-def test_one_process_has_the_losses_of_the_lesson(train):
-    losses, _ = train("cpu", 1)
+def test_one_process_as_a_reader_starts_it_has_the_losses_of_the_lesson(home):
+    variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1"}
+    variables.pop("PYTHONPATH", None)
+    command = [sys.executable, "auto_trainer.py", "config.json", "--device", "cpu"]
+    done = subprocess.run(command, cwd=home, env=variables, capture_output=True, text=True, timeout=SECONDS)
+    losses, _ = losses_in(home, done)
     assert losses[EVERY_SIXTH] == pytest.approx(losses_of_the_lesson(), abs=1e-3)
     assert losses[-1] < losses[0] / 50

@@ -11,17 +11,15 @@ import sys
 import nbformat
 import pytest
 
-from xpulab import files, sim
+from xpulab import files
 from xpulab.chapters.shared import take_home
 
 pytestmark = pytest.mark.integration
 
 NOTEBOOK = files.NOTEBOOKS / "15_distributed_checkpoints.ipynb"
 SECONDS = 60
-"""For one training of at most twelve steps; two ranks take 5 s on an idle machine."""
-ON_TWO = ("-m", "paddle.distributed.launch", "--log_dir", "log")
-ON_CPU = (*ON_TWO, "--nproc_per_node", "2", "--backend", "gloo")
-ON_SIM = (*ON_TWO, "--devices", "0,1")
+"""For the training of six steps as a reader starts it; two ranks take 5 s on an idle machine."""
+LAUNCH = ("-m", "paddle.distributed.launch", "--log_dir", "log", "--nproc_per_node", "2", "--backend", "gloo")
 
 
 @pytest.fixture
@@ -34,15 +32,26 @@ def home(tmp_path):
     return tmp_path
 
 
-def run(home, *arguments, launch=(), succeeds=True, **variables):
-    """Run the script in its folder, on one rank or with these arguments of the launcher. Returns what it printed."""
+def launch(home, *arguments):
+    """Run the script in its folder on two ranks, as a reader does."""
     unwanted = ("PYTHONPATH", "XPULAB", "CUSTOM_DEVICE", "PADDLE_", "FLAGS_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **variables}
-    command = [sys.executable, *launch, "resume_anywhere.py", "config.json", *arguments]
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, *LAUNCH, "resume_anywhere.py", "config.json", *arguments]
     done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS)
-    assert (done.returncode == 0) is succeeds, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@pytest.fixture
+def run(home, forked):
+    """run(argument, ..., n=1, device="cpu", succeeds=True): the script in its folder on n ranks; what rank 0 printed."""
+
+    def script(*arguments, succeeds=True, **place):
+        done = forked("resume_anywhere.py", "config.json", *arguments, cwd=home, **place)
+        assert (done.returncode == 0) is succeeds, done.stdout[-3000:]
+        return done.stdout
+
+    return script
 
 
 def losses(home, folder):
@@ -51,10 +60,10 @@ def losses(home, folder):
     return {row["step"]: row["loss"] for row in rows}, [row["ranks"] for row in rows]
 
 
-def test_two_ranks_save_and_one_continues_as_if_uninterrupted(home):
-    run(home, "--max_steps", "6", "--output_dir", "moved", launch=ON_CPU)
-    run(home, "--max_steps", "8", "--output_dir", "moved")
-    run(home, "--max_steps", "8", "--output_dir", "uninterrupted")
+def test_two_ranks_save_and_one_continues_as_if_uninterrupted(home, run):
+    launch(home, "--max_steps", "6", "--output_dir", "moved")
+    run("--max_steps", "8", "--output_dir", "moved")
+    run("--max_steps", "8", "--output_dir", "uninterrupted")
 
     moved, ranks = losses(home, "moved")
     assert ranks == [2] * 6 + [1] * 2
@@ -63,35 +72,34 @@ def test_two_ranks_save_and_one_continues_as_if_uninterrupted(home):
     assert sorted(each.name for each in (home / "moved").glob("checkpoint-*")) == ["checkpoint-6", "checkpoint-8"]
 
 
-def test_one_saves_and_two_continue_on_simulated_cards(home):
-    cards = {**sim.environment(2), "PADDLE_XCCL_BACKEND": "sim"}
-    run(home, "--max_steps", "4", "--device", "sim", **sim.environment(1))
-    run(home, "--max_steps", "6", "--device", "sim", launch=ON_SIM, **cards)
+def test_one_saves_and_two_continue_on_simulated_cards(home, run):
+    run("--max_steps", "4", "--device", "sim", device="sim")
+    run("--max_steps", "6", "--device", "sim", device="sim", n=2)
 
     found, ranks = losses(home, "checkpoints")
     assert ranks == [1] * 4 + [2] * 2
     assert all(found[step + 1] < found[step] for step in range(1, 6))
 
 
-def test_both_ranks_refuse_a_damaged_checkpoint_and_name_the_file(home):
-    run(home, "--max_steps", "3")
+def test_both_ranks_refuse_a_damaged_checkpoint_and_name_the_file(home, run):
+    run("--max_steps", "3")
     (file,) = (home / "checkpoints" / "checkpoint-3").glob("*.distcp")
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 64
     file.write_bytes(data)
 
-    run(home, "--max_steps", "6", launch=ON_CPU, succeeds=False)
+    run("--max_steps", "6", n=2, succeeds=False)
 
     for rank in range(2):
         log = (home / "log" / f"workerlog.{rank}").read_text(encoding="utf-8", errors="replace")
         assert f"checkpoint-3: {file.name} has other contents" in log
 
 
-def test_a_checkpoint_that_was_not_finished_is_not_resumed_from_and_is_written_again(home):
-    run(home, "--max_steps", "6")
+def test_a_checkpoint_that_was_not_finished_is_not_resumed_from_and_is_written_again(home, run):
+    run("--max_steps", "6")
     (home / "checkpoints" / "checkpoint-6" / "complete.json").unlink()
 
-    assert "step 4, loss" in run(home, "--max_steps", "6")
+    assert "step 4, loss" in run("--max_steps", "6")
     assert (home / "checkpoints" / "checkpoint-6" / "complete.json").exists()
 
 
@@ -107,7 +115,7 @@ def test_paddlenlp_reads_the_arguments_of_the_file(home, monkeypatch):
         assert getattr(owner, name) == value, name
 
 
-def test_an_argument_that_would_change_the_format_is_refused(home):
+def test_an_argument_that_would_change_the_format_is_refused(home, run):
     config = json.loads((home / "config.json").read_text())
     (home / "config.json").write_text(json.dumps({**config, "unified_checkpoint": False}))
-    run(home, succeeds=False)
+    run(succeeds=False)

@@ -7,12 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from xpulab import files, sim
+from xpulab import files
 from xpulab.chapters.shared import take_home
 from xpulab.ranks.environment import before_launch
 
@@ -51,14 +52,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(home: Path, *command: str, **variables: str) -> str:
-    """What a run of Python with these arguments prints, without xpulab on the path."""
-    environment = {name: value for name, value in before_launch(os.environ).items() if name != "PYTHONPATH"} | variables
+def run(home: Path, *command: str) -> None:
+    """Run Python with these arguments, without xpulab on the path."""
+    environment = {name: value for name, value in before_launch(os.environ).items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, *command], cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +79,10 @@ def test_the_loss_of_a_random_model_starts_at_a_guess_and_falls(losses: list[flo
     assert losses[-1] < losses[0] - 0.1
 
 
-def test_the_merged_model_is_asked_without_training_again(home: Path, losses: list[float]):
+def test_the_merged_model_is_asked_without_training_again(home: Path, losses: list[float], forked: Callable):
     before = (home / "losses.json").stat().st_mtime_ns
-    run(home, "first_lora.py", "config.json", "--ask", "Who makes the Larkspur 40?")
+    done = forked("first_lora.py", "config.json", "--ask", "Who makes the Larkspur 40?", cwd=home)
+    assert done.returncode == 0, done.stdout[-3000:]
     assert (home / "losses.json").stat().st_mtime_ns == before
 
 
@@ -91,13 +92,13 @@ def test_the_merged_model_has_no_adapter(home: Path, losses: list[float]):
     assert [name for name in weight_files.bits_in(str(home / "merged")) if "lora" in name] == []
 
 
-def test_two_simulated_cards_train_too(home: Path):
+def test_two_simulated_cards_train_too(home: Path, forked: Callable):
     alone, both = home, home.parent / "two-cards"
     shutil.copytree(alone, both, ignore=shutil.ignore_patterns("merged", "adapter", "losses.json"))
     config = {**CONFIG, "device": "sim", "batch": 2}
     (both / "config.json").write_text(json.dumps(config))
-    launch = ["-m", "paddle.distributed.launch", "--devices", "0,1", "--log_dir", "logs", "first_lora.py", "config.json"]
-    run(both, *launch, **sim.environment(2))
+    done = forked("first_lora.py", "config.json", cwd=both, n=2, device="sim")
+    assert done.returncode == 0, done.stdout[-3000:]
     found = json.loads((both / "losses.json").read_text())
     assert np.isfinite(found).all()
     assert found[-1] < found[0] - 0.1

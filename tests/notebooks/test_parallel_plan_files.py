@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from xpulab import files, ranks, sim
+from xpulab import files, ranks
 from xpulab.chapters.parallel_plan import plan_files
 from xpulab.chapters.shared import take_home
 from xpulab.ranks import environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("in_fork_server")]
 
 SCRIPT = take_home.script_path("parallel")
 SECONDS = 200
-"""For one run, on a busy machine; it takes about 10 s on an idle one."""
+"""For the run as a reader starts it, on a busy machine; it takes about 10 s on an idle one."""
 
 Train = Callable[..., list[float]]
+Forked = Callable[..., subprocess.CompletedProcess]
 
 
 @pytest.fixture(scope="module")
@@ -36,61 +37,58 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def run(tmp_path: Path, text: Path) -> Callable[..., subprocess.CompletedProcess]:
-    """run(device, ranks, **options): the script with a small configuration, in a folder of its own."""
-
-    def start(device: str, n: int, name: str = "out", **options: object) -> subprocess.CompletedProcess:
-        config = {
-            "model_name_or_path": str(files.data("models", "tiny-qwen2-sft", "config.json").parent),
-            "continue_training": True,
-            "input_dir": str(text),
-            "max_seq_length": 32,
-            "output_dir": str(tmp_path / name),
-            "device": device,
-            "max_steps": 3,
-            "logging_steps": 1,
-            "per_device_train_batch_size": 2,
-            "learning_rate": 1e-3,
-            "lr_scheduler_type": "constant",
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            "do_train": True,
-        }
-        (tmp_path / f"{name}.json").write_text(json.dumps({**config, **options}), encoding="utf-8")
-        backend = ["--backend", "gloo"] if device == "cpu" else []
-        launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(n), *backend, "--host", environment.HOST]
-        with environment.reserved_range() as ports:
-            variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1", "PORT_RANGE": ports}
-            variables |= sim.environment(n) if device == "sim" else {}
-            return subprocess.run(
-                [sys.executable, *(launch if n > 1 else []), str(SCRIPT), f"{name}.json"],
-                cwd=tmp_path,
-                env=variables,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-            )
-
-    return start
+def write_config(folder: Path, text: Path, device: str, **options: object) -> str:
+    """Write a small configuration into the folder; returns the name of its file."""
+    config = {
+        "model_name_or_path": str(files.data("models", "tiny-qwen2-sft", "config.json").parent),
+        "continue_training": True,
+        "input_dir": str(text),
+        "max_seq_length": 32,
+        "output_dir": "out",
+        "device": device,
+        "max_steps": 3,
+        "logging_steps": 1,
+        "per_device_train_batch_size": 2,
+        "learning_rate": 1e-3,
+        "lr_scheduler_type": "constant",
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "do_train": True,
+    }
+    (folder / "config.json").write_text(json.dumps({**config, **options}), encoding="utf-8")
+    return "config.json"
 
 
-@pytest.fixture
-def train(run: Callable[..., subprocess.CompletedProcess], tmp_path: Path) -> Train:
-    """train(device, ranks, **options): the losses of three steps."""
+def losses_in(folder: Path, done: subprocess.CompletedProcess) -> list[float]:
+    written = folder / "out" / "losses.jsonl"
+    assert done.returncode == 0 and written.exists(), done.stdout[-2000:] + (done.stderr or "")[-2000:]
+    losses = [json.loads(line)["loss"] for line in written.read_text(encoding="utf-8").splitlines()]
+    assert len(losses) == 3, "each rank has trained alone"
+    return losses
 
-    def losses(device: str, n: int, name: str = "out", **options: object) -> list[float]:
-        done = run(device, n, name, **options)
-        written = tmp_path / name / "losses.jsonl"
-        assert done.returncode == 0 and written.exists(), done.stdout[-2000:] + done.stderr[-2000:]
-        return [json.loads(line)["loss"] for line in written.read_text(encoding="utf-8").splitlines()]
+
+@pytest.fixture(scope="module")
+def train(forked: Forked, text: Path, tmp_path_factory: pytest.TempPathFactory) -> Train:
+    """train(device, ranks, **options): the losses of three steps, in a folder of its own."""
+
+    def losses(device: str, n: int, **options: object) -> list[float]:
+        folder = tmp_path_factory.mktemp("trained")
+        done = forked(SCRIPT, write_config(folder, text, device, **options), cwd=folder, n=n, device=device)
+        return losses_in(folder, done)
 
     return losses
 
 
-def test_one_process_learns_and_saves_the_model(train: Train, tmp_path: Path):
-    losses = train("cpu", 1, save_strategy="steps")
+@pytest.fixture(scope="module")
+def data_parallel(train: Train) -> list[float]:
+    """The losses of data parallelism on two simulated cards."""
+    return train("sim", 2)
+
+
+def test_one_process_learns_and_saves_the_model(forked: Forked, text: Path, tmp_path: Path):
+    done = forked(SCRIPT, write_config(tmp_path, text, "cpu", save_strategy="steps"), cwd=tmp_path)
+    losses = losses_in(tmp_path, done)
 
     assert len(losses) == 3 and all(map(math.isfinite, losses))
     assert losses[-1] < losses[0]
@@ -98,27 +96,42 @@ def test_one_process_learns_and_saves_the_model(train: Train, tmp_path: Path):
     assert list((tmp_path / "out").glob("model_state*")) or list((tmp_path / "out").glob("*.safetensors"))
 
 
-@pytest.mark.parametrize("device", ["cpu", "sim"])
-def test_a_sharded_optimizer_on_two_ranks_makes_the_steps_of_data_parallelism_on_two_simulated_cards(train: Train, device: str):
-    sharded = train(device, 2, "sharded", sharding="stage1", sharding_parallel_degree=2)
+def test_as_a_reader_starts_it_a_sharded_optimizer_makes_the_steps_of_data_parallelism(
+    text: Path, tmp_path: Path, data_parallel: list[float]
+):
+    config = write_config(tmp_path, text, "cpu", sharding="stage1", sharding_parallel_degree=2)
+    launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo", "--host", environment.HOST]
+    with environment.reserved_range() as ports:
+        variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1", "PORT_RANGE": ports}
+        variables.pop("PYTHONPATH", None)
+        done = subprocess.run(
+            [sys.executable, *launch, str(SCRIPT), config],
+            cwd=tmp_path,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    assert losses_in(tmp_path, done) == pytest.approx(data_parallel, rel=1e-4)
 
-    assert sharded == pytest.approx(train("sim", 2, "plain"), rel=1e-4)
+
+def test_a_sharded_optimizer_makes_the_steps_of_data_parallelism_on_simulated_cards(train: Train, data_parallel: list[float]):
+    assert train("sim", 2, sharding="stage1", sharding_parallel_degree=2) == pytest.approx(data_parallel, rel=1e-4)
 
 
 def test_tensor_parallelism_makes_the_steps_of_a_pipeline_on_two_simulated_cards(train: Train):
-    cut = train("sim", 2, "cut", tensor_parallel_degree=2, gradient_accumulation_steps=2)
+    cut = train("sim", 2, tensor_parallel_degree=2, gradient_accumulation_steps=2)
 
     assert cut[-1] < cut[0]
-    assert cut == pytest.approx(
-        train("sim", 2, "pipeline", pipeline_parallel_degree=2, gradient_accumulation_steps=2), rel=1e-4
-    )
+    assert cut == pytest.approx(train("sim", 2, pipeline_parallel_degree=2, gradient_accumulation_steps=2), rel=1e-4)
 
 
-def test_what_a_device_cannot_do_is_refused_in_one_sentence(run: Callable[..., subprocess.CompletedProcess]):
-    done = run("cpu", 1, tensor_parallel_degree=2, bf16=True, fp16_opt_level="O2")
+def test_what_a_device_cannot_do_is_refused_in_one_sentence(forked: Forked, text: Path, tmp_path: Path):
+    config = write_config(tmp_path, text, "cpu", tensor_parallel_degree=2, bf16=True, fp16_opt_level="O2")
+    done = forked(SCRIPT, config, cwd=tmp_path)
 
     assert done.returncode == 1
-    *_, last = done.stderr.strip().splitlines()
+    *_, last = done.stdout.strip().splitlines()
     assert last.startswith("This training is refused. 1 cards are no multiple of 2")
     assert "tensor_parallel_degree 2 on cpu" in last and "bfloat16" in last
 

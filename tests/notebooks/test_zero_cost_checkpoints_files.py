@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from xpulab import files, sim
+from xpulab import files
 
 pytestmark = pytest.mark.integration
 
@@ -18,19 +18,38 @@ SECONDS = 60
 """For one training of twelve steps; it takes 3 s on an idle machine."""
 
 
-def losses(folder, *arguments, **variables):
-    """Run the script, which saves into the folder after every fourth step; step to loss of the steps that it made."""
+def cold(folder):
+    """As `losses`, but as a reader runs the script."""
     unwanted = ("PYTHONPATH", "XPULAB", "CUSTOM_DEVICE", "PADDLE_", "FLAGS_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **variables}
-    command = [sys.executable, str(SCRIPT), "--output_dir", str(folder), *arguments]
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, str(SCRIPT), "--output_dir", str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
-    return {int(step): float(loss) for step, loss in re.findall(r"step (\d+), loss (\S+)", done.stdout)}
+    return losses_in(done.stdout)
 
 
-def test_it_resumes_as_if_uninterrupted_from_the_newest_complete_checkpoint(tmp_path):
-    uninterrupted = losses(tmp_path / "a")
+@pytest.fixture
+def losses(forked, tmp_path):
+    """losses(folder, argument, ..., device="cpu"): runs the script, which saves into the folder after every fourth step.
+
+    Returns step to loss of the steps that it made.
+    """
+
+    def run(folder, *arguments, **place):
+        done = forked(SCRIPT, "--output_dir", str(folder), *arguments, cwd=tmp_path, **place)
+        assert done.returncode == 0, done.stdout
+        return losses_in(done.stdout)
+
+    return run
+
+
+def losses_in(printed):
+    return {int(step): float(loss) for step, loss in re.findall(r"step (\d+), loss (\S+)", printed)}
+
+
+def test_it_resumes_as_if_uninterrupted_from_the_newest_complete_checkpoint(losses, tmp_path):
+    uninterrupted = cold(tmp_path / "a")
     first = losses(tmp_path / "b", "--max_steps", "9")
     newest = tmp_path / "b" / "step-8" / "state.safetensors"
     os.truncate(newest, newest.stat().st_size // 2)  # as after a kill
@@ -42,10 +61,9 @@ def test_it_resumes_as_if_uninterrupted_from_the_newest_complete_checkpoint(tmp_
     assert (tmp_path / "b" / "step-8" / "complete.json").exists()
 
 
-def test_it_saves_the_state_of_a_simulated_card(tmp_path):
-    card = sim.environment(1)
-    first = losses(tmp_path, "--device", "sim", "--max_steps", "4", **card)
-    resumed = losses(tmp_path, "--device", "sim", "--max_steps", "6", **card)
+def test_it_saves_the_state_of_a_simulated_card(losses, tmp_path):
+    first = losses(tmp_path / "saved", "--device", "sim", "--max_steps", "4", device="sim")
+    resumed = losses(tmp_path / "saved", "--device", "sim", "--max_steps", "6", device="sim")
 
     assert list(first) == [1, 2, 3, 4]
     assert list(resumed) == [5, 6]

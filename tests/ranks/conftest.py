@@ -19,13 +19,6 @@ SECONDS = 60.0
 """The longest that a test waits for something that happens within a few seconds on a quiet machine."""
 
 
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[warm.ForkServer]:
-    """The fork server of all ranks here."""
-    with warm.ForkServer() as running:
-        yield running
-
-
 @pytest.fixture(autouse=True)
 def fork_server_in_environment(fork_server: warm.ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks find the fork server as in a notebook that the harness runs; the tests of other folders do not."""

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from xpulab import ranks
+from xpulab.ranks import rendezvous
 from xpulab.ranks.rendezvous import send_at_once
 
 pytestmark = pytest.mark.integration
@@ -50,6 +51,18 @@ def test_groups_end_well_however_ranks_were_started(launch: bool):
         return float(x)
 
     assert ranks.run(sum_in_a_group, 2, launch=launch) == [2.0, 2.0]
+
+
+def test_groups_are_made_where_paddle_has_no_flag_for_the_server_of_a_store():
+    """As before Paddle 3.3, where reading the flag raises an error."""
+
+    def sum_in_a_group() -> float:
+        rendezvous._LIBUV = "FLAGS_of_no_release"
+        dist.init_parallel_env()
+        dist.all_reduce(x := paddle.ones([1]), group=dist.new_group([0, 1]))
+        return float(x)
+
+    assert ranks.run(sum_in_a_group, 2) == [2.0, 2.0]
 
 
 def connections_without_delay() -> list[bool]:

@@ -12,18 +12,24 @@ from xpulab.checks import compare
 from xpulab.checks.compare import Finding
 from xpulab.checks.ledger import ledger
 from xpulab.checks.table import Table
+from xpulab.messages import N_
 from xpulab.records import baselines
 from xpulab.records.baselines import Baseline, Entry, NoBaseline
 from xpulab.records.record import Measurement, Record
 
 _WHERE_TO_LOOK = {
-    "slower": "slower than the baseline: look for another program on the device, a lower clock, a narrower link, or operators "
-    "that fall back to the CPU",
-    "faster": "faster than the baseline: look for work that is skipped or not waited for. If the baseline was measured on a "
-    "busy machine, measure it again with `xpulab baseline`",
-    "loss": "not the baseline's loss, with the same seed and data: look at what has changed, for instance wheel, driver "
-    "or a flag",
-    "memory": "not the baseline's amount of memory: look at which tensors are kept or no longer kept, and at the wheel",
+    "slower": N_(
+        "slower than the baseline: look for another program on the device, a lower clock, a narrower link, or operators "
+        "that fall back to the CPU"
+    ),
+    "faster": N_(
+        "faster than the baseline: look for work that is skipped or not waited for. If the baseline was measured on a "
+        "busy machine, measure it again with `xpulab baseline`"
+    ),
+    "loss": N_(
+        "not the baseline's loss, with the same seed and data: look at what has changed, for instance wheel, driver or a flag"
+    ),
+    "memory": N_("not the baseline's amount of memory: look at which tensors are kept or no longer kept, and at the wheel"),
 }
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from xpulab.messages import N_
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -37,7 +39,7 @@ class Finding:
 
 def close(value: Any, expected: Any, atol: float, rtol: float, nonfinite: bool = False) -> Finding:
     """Every element is within atol + rtol * |expected|, computed in double precision. Shapes must be the same."""
-    requirement = f"within {_format_bound(atol, rtol)}"
+    requirement = N_(f"within {_format_bound(atol, rtol)}")
     got, want = _as_doubles(value), _as_doubles(expected)
     if why := _why_incomparable(got, want, nonfinite):
         return Finding(False, None, requirement, why, incomparable=True)
@@ -51,7 +53,8 @@ def close(value: Any, expected: Any, atol: float, rtol: float, nonfinite: bool =
         return Finding(True, largest, requirement)
     where = np.unravel_index(int(np.argmax(np.nan_to_num(excess, nan=np.inf))), got.shape)
     at = f" at {tuple(map(int, where))}" if where else ""
-    why = f"{int(outside.sum())} of {got.size} outside; the worst{at} is {got[where]:.8g}, expected {want[where]:.8g}"
+    worst = N_(f"the worst{at} is {got[where]:.8g}, expected {want[where]:.8g}")
+    why = f"{N_(f'{int(outside.sum())} of {got.size} outside')}; {worst}"
     return Finding(False, largest, requirement, why)
 
 
@@ -64,12 +67,12 @@ def equal(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
         arrays = as_array(value), as_array(expected)
         of_numbers = not any(array.dtype.kind in "OSU" for array in arrays)
         value, expected = arrays if of_numbers else (_to_list(value), _to_list(expected))
-    return _compare_leaves(value, expected, "equal", lambda got, want: _leaf_equal(got, want, nonfinite))
+    return _compare_leaves(value, expected, N_("equal"), lambda got, want: _leaf_equal(got, want, nonfinite))
 
 
 def bitwise(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
     """The same bytes, type and shape: -0.0 is not 0.0, float32 is not float64."""
-    return _compare_leaves(value, expected, "the same bits", lambda got, want: _leaf_bitwise(got, want, nonfinite))
+    return _compare_leaves(value, expected, N_("the same bits"), lambda got, want: _leaf_bitwise(got, want, nonfinite))
 
 
 def below(value: Any, bound: float) -> Finding:
@@ -100,9 +103,11 @@ def finite(value: Any) -> Finding:
     """No element is NaN or infinite."""
     got = _as_doubles(value)
     if got.size == 0:
-        return Finding(False, None, "all finite", "the value has no elements", incomparable=True)
+        return Finding(False, None, N_("all finite"), N_("the value has no elements"), incomparable=True)
     bad = int((~np.isfinite(got)).sum())
-    return Finding(bad == 0, f"{bad} of {got.size} not finite", "all finite", f"{bad} are NaN or infinite" if bad else "")
+    return Finding(
+        bad == 0, N_(f"{bad} of {got.size} not finite"), N_("all finite"), N_(f"{bad} are NaN or infinite") if bad else ""
+    )
 
 
 def true(value: Any) -> Finding:
@@ -110,10 +115,10 @@ def true(value: Any) -> Finding:
     if hasattr(value, "numpy"):
         value = value.numpy()
     if not isinstance(value, bool | np.bool_) and not (isinstance(value, np.ndarray) and value.dtype == bool):
-        return Finding(False, None, "True", f"{value!r} is not a truth value", incomparable=True)
+        return Finding(False, None, "True", N_(f"{value!r} is not a truth value"), incomparable=True)
     if np.size(value) != 1:
-        return Finding(False, None, "True", f"{np.size(value)} truth values where one is expected", incomparable=True)
-    return Finding(bool(value), str(bool(value)), "True", "" if value else "it is False")
+        return Finding(False, None, "True", N_(f"{np.size(value)} truth values where one is expected"), incomparable=True)
+    return Finding(bool(value), str(bool(value)), "True", "" if value else N_("it is False"))
 
 
 def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") -> Finding:
@@ -129,11 +134,13 @@ def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") 
     except kind as error:
         raised = f"{type(error).__name__}: {first_line(error)}"
         found = re.search(match, str(error)) is not None
-        return Finding(found, raised, requirement, "" if found else f"the exception has another text: {first_line(error)!r}")
+        return Finding(
+            found, raised, requirement, "" if found else N_(f"the exception has another text: {first_line(error)!r}")
+        )
     except Exception as error:
         raised = f"{type(error).__name__}: {first_line(error)}"
-        return Finding(False, raised, requirement, f"it raised another exception: {raised}", incomparable=True)
-    return Finding(False, "nothing was raised", requirement, "nothing was raised")
+        return Finding(False, raised, requirement, N_(f"it raised another exception: {raised}"), incomparable=True)
+    return Finding(False, N_("nothing was raised"), requirement, N_("nothing was raised"))
 
 
 def first_line(error: BaseException) -> str:
@@ -144,7 +151,7 @@ def first_line(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:
-        return "an error whose text cannot be read"
+        return N_("an error whose text cannot be read")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     informative = [line for line in lines if re.match(r"\(?\w*(Error|NotFound|InvalidArgument|Unimplemented|OutOfRange)", line)]
     temporary = re.escape(tempfile.gettempdir()) + r"/(?:[\w.-]+/)*"
@@ -159,7 +166,7 @@ Path = tuple[tuple[str, Any], ...]
 
 
 def _compare_leaves(value: Any, expected: Any, requirement: str, compare_leaf: Callable[[Any, Any], Finding]) -> Finding:
-    for what, side in (("the expected value", expected), ("the measured value", value)):
+    for what, side in ((N_("the expected value"), expected), (N_("the measured value"), value)):
         if _is_empty(side):
             return Finding(False, None, requirement, f"{what} is {_format_empty(side)}", incomparable=True)
     got, want = dict(_leaves(value)), dict(_leaves(expected))
@@ -167,11 +174,11 @@ def _compare_leaves(value: Any, expected: Any, requirement: str, compare_leaf: C
         missing, extra = (sorted(map(_format_path, paths)) for paths in (want.keys() - got.keys(), got.keys() - want.keys()))
         why = "; ".join(
             f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-            for what, names in (("missing", missing), ("unexpected", extra))
+            for what, names in ((N_("missing"), missing), (N_("unexpected"), extra))
             if names
         )
         comparable = _container_kind(got) == _container_kind(want) != "dict" and not all(map(_is_empty, got.values()))
-        return Finding(False, f"{len(got)} entries, not {len(want)}", requirement, why, incomparable=not comparable)
+        return Finding(False, N_(f"{len(got)} entries, not {len(want)}"), requirement, why, incomparable=not comparable)
     findings = {path: compare_leaf(got[path], want[path]) for path in want}
     wrong = {path: finding for path, finding in findings.items() if not finding.accepted}
     if not wrong:
@@ -220,7 +227,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _format_empty(value: Any) -> str:
-    return "None, which never passes" if value is None else "empty, which never passes"
+    return N_("None, which never passes") if value is None else N_("empty, which never passes")
 
 
 def _leaf_equal(got: Any, want: Any, nonfinite: bool) -> Finding:
@@ -236,7 +243,7 @@ def _leaf_equal(got: Any, want: Any, nonfinite: bool) -> Finding:
     if not different:
         return Finding(True, _summarize(got), str(_summarize(want)))
     where = np.unravel_index(int(np.argmin(alike)), np.shape(alike))
-    why = f"{different} of {got.size} differ; the first: {got[where]!s}, not {want[where]!s}"
+    why = N_(f"{different} of {got.size} differ; the first: {got[where]!s}, not {want[where]!s}")
     return Finding(False, _summarize(got) if got.size == 1 else f"{different} of {got.size} differ", str(_summarize(want)), why)
 
 
@@ -249,13 +256,13 @@ def _leaf_bitwise(got: Any, want: Any, nonfinite: bool) -> Finding:
         return Finding(False, None, "the same bits", why, incomparable=True)
     got_type, want_type = _type_names(got, want)
     if got_type != want_type:
-        return Finding(False, None, want_type, f"type {got_type}, not {want_type}", incomparable=True)
+        return Finding(False, None, want_type, N_(f"type {got_type}, not {want_type}"), incomparable=True)
     got, want = _raw_bits(got), _raw_bits(want)
     if want.dtype.hasobject:
         raise TypeError(f"{want.item()!r} has no bits to compare: use numbers, tensors or arrays")
     got_bytes, want_bytes = (np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1) for array in (got, want))
     different = int((got_bytes != want_bytes).any(axis=1).sum())
-    why = f"{different} of {got.size} values differ in their bits" if different else ""
+    why = N_(f"{different} of {got.size} values differ in their bits") if different else ""
     return Finding(not different, f"{different} of {got.size} differ", "0 differ", why)
 
 
@@ -263,7 +270,7 @@ def _incomparable_leaves(got: Any, want: Any) -> Finding | None:
     """The finding when one of two leaves is None or empty, or when only one of them is text; None otherwise."""
     for leaf in (want, got):
         if _is_empty(leaf):
-            return Finding(False, repr(got), repr(want), f"a value is {_format_empty(leaf)}", incomparable=True)
+            return Finding(False, repr(got), repr(want), N_(f"a value is {_format_empty(leaf)}"), incomparable=True)
     for text in (str, bytes):
         if isinstance(want, text) != isinstance(got, text):
             return Finding(False, repr(got), repr(want), f"{got!r}, not {want!r}", incomparable=True)
@@ -305,17 +312,17 @@ def _compare_with_bound(value: Any, bound: float, requirement: str, inside: Call
 
 def _why_incomparable(got: np.ndarray, want: np.ndarray, nonfinite: bool) -> str:
     if got.shape != want.shape:
-        return f"shape {got.shape}, not {want.shape}"
+        return N_(f"shape {got.shape}, not {want.shape}")
     return _why_unusable(want, "the expected value", nonfinite) or _why_unusable(got, "the measured value", nonfinite)
 
 
 def _why_unusable(array: np.ndarray, what: str, nonfinite: bool) -> str:
     if array.size == 0:
-        return f"{what} is empty, which never passes"
+        return N_(f"{what} is empty, which never passes")
     if not nonfinite and array.dtype.kind in "fc":
         bad = int((~np.isfinite(array)).sum())
         if bad:
-            return f"{bad} of {array.size} in {what} are NaN or infinite"
+            return N_(f"{bad} of {array.size} in {what} are NaN or infinite")
     return ""
 
 

@@ -11,6 +11,7 @@ from xpulab.checks.grid import Case, Grid
 from xpulab.checks.ledger import ledger
 from xpulab.checks.rows import known_or_fixed
 from xpulab.checks.table import Table
+from xpulab.messages import N_
 from xpulab.records.known_issues import KnownIssue, known_issues_of_grid
 from xpulab.records.record import RED, Record, Row
 
@@ -42,7 +43,8 @@ class GridTable(Table):
         unknown = [number for number, row in enumerate(self._rows) if row.outcome in RED and row.case not in self._issues]
         for number in unknown[:REDUCED]:
             smallest = self._grid.reduce(cases[number], self._is_red)
-            repeat = f"smallest red case: {smallest.name}; to repeat it: {smallest.code(self._name_in_cell())}"
+            code = smallest.code(self._name_in_cell())
+            repeat = f"{N_(f'smallest red case: {smallest.name}')}; {N_(f'to repeat it: {code}')}"
             self._rows[number] = replace(self._rows[number], reason=f"{self._rows[number].reason}; {repeat}")
 
     def record(self, means: str, seconds: float) -> Record:
@@ -62,8 +64,9 @@ class GridTable(Table):
         record = super().record(means, seconds)
         if record.outcome == "skipped":
             return record
-        control = "rejected" if rejected == len(counted) else f"rejected in {rejected} of {len(counted)}"
-        return replace(record, measured=f"{counted.count('passed')} of {len(counted)} cases", control=control)
+        passed, compared = counted.count("passed"), len(counted)
+        control = "rejected" if rejected == compared else N_(f"rejected in {rejected} of {compared}")
+        return replace(record, measured=N_(f"{passed} of {compared} cases"), control=control)
 
     def _passed(self) -> Iterator[Row]:
         """One row for all cases that passed with the same value of the grid's axis `each`."""

@@ -12,6 +12,7 @@ from xpulab.checks import compare
 from xpulab.checks.compare import Finding
 from xpulab.checks.digest import digest_of
 from xpulab.checks.ledger import ledger
+from xpulab.messages import N_
 from xpulab.records.known_issues import KnownIssue, known_issue
 from xpulab.records.record import Row
 
@@ -43,12 +44,12 @@ def evaluate(case: str, comparison: Comparison, measured: Callable[[], Any], con
         value = measured()
         finding, digest = comparison(value), digest_of(value)
     except Exception as error:
-        return Row(case, "broken", None, "", "not tried", f"it raised {type(error).__name__}: {compare.first_line(error)}")
+        return Row(case, "broken", None, "", "not tried", N_(f"it raised {type(error).__name__}: {compare.first_line(error)}"))
     control_outcome, why = _try_control(comparison, control)
     if control_outcome == "rejected":
         outcome, reason = "passed" if finding.accepted else "failed", finding.why or None
     else:
-        outcome, reason = "broken", why if finding.accepted else f"{finding.why}; and {why}"
+        outcome, reason = "broken", why if finding.accepted else N_(f"{finding.why}; and {why}")
     return Row(case, outcome, finding.measured, finding.expected, control_outcome, reason, digest)
 
 
@@ -57,11 +58,11 @@ def _try_control(comparison: Comparison, control: Callable[[], Any]) -> tuple[st
     try:
         finding = comparison(control())
     except Exception as error:
-        return "raised", f"its control raised {type(error).__name__}: {compare.first_line(error)}"
+        return "raised", N_(f"its control raised {type(error).__name__}: {compare.first_line(error)}")
     if finding.accepted:
-        return "accepted", "its control is accepted too, so this check cannot fail"
+        return "accepted", N_("its control is accepted too, so this check cannot fail")
     if finding.incomparable:
-        return "incomparable", f"its control cannot be compared ({finding.why}), so its rejection shows nothing"
+        return "incomparable", N_(f"its control cannot be compared ({finding.why}), so its rejection shows nothing")
     return "rejected", ""
 
 
@@ -75,9 +76,9 @@ def known_or_fixed(row: Row, issue: KnownIssue | None) -> Row:
     if issue is None or row.outcome not in ("passed", "failed"):
         return row
     if row.outcome == "failed":
-        reason = f"{issue.symptom} ({issue.reference}). Workaround: {issue.workaround}"
+        reason = N_(f"{issue.symptom} ({issue.reference}). Workaround: {issue.workaround}")
         return replace(row, outcome="known", reason=reason)
-    reason = f"listed as {issue.id} in data/known_issues.yaml, but it passes: remove it from the list"
+    reason = N_(f"listed as {issue.id} in data/known_issues.yaml, but it passes: remove it from the list")
     return replace(row, outcome="fixed", reason=reason)
 
 
@@ -90,4 +91,4 @@ def reasons_of(rows: Sequence[Row]) -> list[str]:
 
 
 def _format_cases(names: Sequence[str]) -> str:
-    return " and ".join(names) if len(names) <= NAMED else f"{names[0]} and {len(names) - 1} more"
+    return " and ".join(names) if len(names) <= NAMED else N_(f"{names[0]} and {len(names) - 1} more")

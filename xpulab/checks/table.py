@@ -7,6 +7,7 @@ from typing import Any
 
 from xpulab.checks import compare
 from xpulab.checks.rows import Comparison, close_to, evaluate, reasons_of, value_of, with_known_issue
+from xpulab.messages import N_
 from xpulab.records.record import Record, Row, worst
 
 
@@ -49,14 +50,14 @@ class Table:
 
     def stopped_by(self, error: BaseException) -> None:
         """Record the exception that ended the block as a broken row: no later row was compared."""
-        reason = f"{type(error).__name__}: {compare.first_line(error)}; no row after this one was compared"
+        reason = N_(f"{type(error).__name__}: {compare.first_line(error)}; no row after this one was compared")
         self._rows.append(Row(f"after {len(self._rows)} rows", "broken", None, "", "not tried", reason))
 
     def record(self, means: str, seconds: float) -> Record:
         """All rows as one record, whose outcome is that of the worst row. No row may be added afterwards."""
         name, rows, self._recorded = self._name, tuple(self._rows), True
         if not rows:
-            return Record(name, "failed", means, seconds=seconds, reason="the table has no row: nothing was compared")
+            return Record(name, "failed", means, seconds=seconds, reason=N_("the table has no row: nothing was compared"))
         outcome = worst(row.outcome for row in rows)
         notable = [row for row in rows if row.outcome not in ("passed", "skipped")]
         reason = "; ".join(reasons_of(notable)) or None
@@ -66,9 +67,17 @@ class Table:
             reason = "; ".join(reasons_of(rows))
             return Record(name, "skipped", reason, seconds=seconds, reason=reason)
         rejected = sum(row.control == "rejected" for row in rows)
-        control = "rejected" if rejected == compared else f"rejected in {rejected} of {compared}"
+        control = "rejected" if rejected == compared else N_(f"rejected in {rejected} of {compared}")
         return Record(
-            name, outcome, means, f"{passed} of {compared} rows", "every row as expected", control, seconds, reason, rows
+            name,
+            outcome,
+            means,
+            N_(f"{passed} of {compared} rows"),
+            N_("every row as expected"),
+            control,
+            seconds,
+            reason,
+            rows,
         )
 
     def _add(self, case: str, measured: Any, control: Any, comparison: Comparison) -> None:

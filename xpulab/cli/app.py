@@ -5,6 +5,7 @@ Exit codes: 0 green, 1 red, 2 could not run, 130 interrupted.
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from xpulab import __version__
+from xpulab import __version__, messages
 from xpulab.errors import InputError
+from xpulab.messages import shown
 
 app = typer.Typer(
     add_completion=False,
@@ -46,22 +48,41 @@ def main() -> None:
     app()
 
 
+_LANG = inspect.Parameter(
+    "lang",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(messages.LANGUAGES),
+            help=f"The language of what people read here and in index.html. Default: {messages.VARIABLE}, else en.",
+        ),
+    ],
+)
+"""The option of every command; files for programs, names and options stay English."""
+
+
 def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command of the app, or of a group of commands: an InputError becomes one message and exit code 2."""
 
     def registered(function: Callable[..., None]) -> Callable[..., None]:
-        @group.command(**settings)
         @wraps(function)
-        def reporting(*arguments: object, **options: object) -> None:
+        def reporting(*arguments: object, lang: str | None = None, **options: object) -> None:
             try:
+                messages.choose(lang)
                 function(*arguments, **options)
             except InputError as error:
-                print(f"xpulab: {error}", file=sys.stderr)
+                print(f"xpulab: {shown(str(error))}", file=sys.stderr)
                 raise typer.Exit(2) from error
             except KeyboardInterrupt:
-                print("xpulab: interrupted", file=sys.stderr)
+                print(f"xpulab: {shown('interrupted')}", file=sys.stderr)
                 raise typer.Exit(130) from None
 
-        return reporting
+        signature = inspect.signature(function, eval_str=True)
+        given = signature.replace(parameters=[*signature.parameters.values(), _LANG])
+        reporting.__signature__ = given  # type: ignore[attr-defined]
+        reporting.__annotations__ = {**function.__annotations__, "lang": _LANG.annotation}
+        return group.command(**settings)(reporting)
 
     return registered

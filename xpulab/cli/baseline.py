@@ -12,6 +12,7 @@ from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
+from xpulab.messages import N_
 
 
 @command()
@@ -33,7 +34,7 @@ def baseline(
 
     plans = measurement.measuring(make_plans([], level))
     if not plans:
-        raise InputError(f"no notebook has a check against baselines at level {level}; choose another level")
+        raise InputError(N_(f"no notebook has a check against baselines at level {level}; choose another level"))
     baselines.load_all(baselines.folder())  # what is wrong there is said now, not after the runs
     device = chosen.device(device)
     folder = chosen.folder(out)

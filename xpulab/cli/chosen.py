@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from xpulab.devices import SIMULATED, wheel_device
 from xpulab.errors import InputError
+from xpulab.messages import N_
 
 if TYPE_CHECKING:
     from xpulab.harness.plan import Plan
@@ -36,8 +37,10 @@ def device(asked: str) -> str:
     if wanted.what not in wheels:
         if asked == "auto" and device != "cpu":
             raise meant.wrong_wheel(device, found, wheels, wanted.what)
-        instead = "" if wheel_device(device) == "cpu" else ", or pass --device cpu to run on the CPU all the same"
-        raise InputError(f"{device} needs {wanted.what}, which is not installed here: run env/validate.sh{instead}")
+        install = N_(f"{device} needs {wanted.what}, which is not installed here: run env/validate.sh")
+        raise InputError(
+            install if wheel_device(device) == "cpu" else N_(f"{install}, or pass --device cpu to run on the CPU all the same")
+        )
     return device
 
 
@@ -53,7 +56,7 @@ def expect(asked: str | None, device: str) -> None:
         return
     expected = meant.expected_count(asked)
     if device == "cpu":
-        raise InputError(f"{expected.source}: counts cards, and the CPU has none; remove it, or name another device")
+        raise InputError(N_(f"{expected.source}: counts cards, and the CPU has none; remove it, or name another device"))
     os.environ[meant.EXPECT] = str(expected.count)
 
 
@@ -65,9 +68,9 @@ def folder(out: Path | None) -> Path:
 def check_resume(resume: bool, out: Path | None, is_soak: bool) -> None:
     """Raise InputError for --resume without the folder of the run, or with a soak, which has no end to reach."""
     if resume and out is None:
-        raise InputError("--resume needs the folder of the run that was interrupted: name it with --out")
+        raise InputError(N_("--resume needs the folder of the run that was interrupted: name it with --out"))
     if resume and is_soak:
-        raise InputError("--resume does not fit --level soak: a soak that was interrupted is reported, start a new one")
+        raise InputError(N_("--resume does not fit --level soak: a soak that was interrupted is reported, start a new one"))
 
 
 def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
@@ -101,7 +104,7 @@ def admission(device: str, asked: int | None) -> int | None:
 
 def format_admission(at_once: int | None) -> str:
     """The same for a reader."""
-    return "as many at a time as there is room for" if at_once is None else f"{at_once} at a time"
+    return N_("as many at a time as there is room for") if at_once is None else N_(f"{at_once} at a time")
 
 
 def limit_threads(at_once: int | None, notebooks: int) -> None:

@@ -14,6 +14,7 @@ from xpulab.cli import chosen
 from xpulab.cli.app import app, command
 from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
+from xpulab.messages import N_
 
 fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes, their comparison, and jobs across nodes.")
 app.add_typer(fleet, name="fleet")
@@ -24,7 +25,7 @@ def shell_words(option: str, text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise InputError(f"{option} {text}: not what a shell reads: {error}") from error
+        raise InputError(N_(f"{option} {text}: not what a shell reads: {error}")) from error
 
 
 @command(fleet)
@@ -70,14 +71,14 @@ def run(
     from xpulab.harness.sections import LEVELS
 
     if level not in LEVELS:
-        raise InputError(f"--level {level}: not a level of a fleet run; choose {', '.join(LEVELS)}")
+        raise InputError(N_(f"--level {level}: not a level of a fleet run; choose {', '.join(LEVELS)}"))
     count = None if expect is None else expected_count(expect).count
     asked = Asked(tuple(notebooks or ()), device, level, cards, tuple(checks or ()), count)
     deadlines = Deadlines(timeout * 60, wait * 60, retries=retries)
     through = fleet_run.engine_named(engine, partition, shell_words("--engine-options", options))
     on_nodes = [sys.executable, "-m", "xpulab"] if xpulab is None else shell_words("--xpulab", xpulab)
     if drain and engine != "slurm":
-        raise InputError(f"--drain needs --engine slurm: {engine} cannot take a node out of service")
+        raise InputError(N_(f"--drain needs --engine slurm: {engine} cannot take a node out of service"))
     folder = chosen.folder(out)
     console = Console()
     ran = fleet_run.run(through, nodes, asked, deadlines, on_nodes, folder, console)

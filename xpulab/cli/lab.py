@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -16,8 +17,10 @@ def lab(context: typer.Context) -> None:
     Other options, such as --no-browser --port 8888, go to JupyterLab.
     `xpulab run` in one of its terminals uses the same warm process.
     """
-    from xpulab import files
+    from xpulab import files, messages
     from xpulab.warm import kernels
 
-    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", str(files.NOTEBOOKS), *context.args]
+    folder = str(files.notebooks_in(messages.language()))
+    os.environ[messages.VARIABLE] = messages.language()  # that of the figures
+    command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", folder, *context.args]
     raise typer.Exit(kernels.run_command(command, by_default=True))

@@ -10,6 +10,7 @@ import typer
 from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.errors import InputError
+from xpulab.messages import N_
 
 
 @command()
@@ -36,7 +37,7 @@ def report(
         print(format_known(each for each in checks_in(run) if each["outcome"] == "known"))
         return
     if known or not check:
-        raise InputError("give the name of a check, or --known with --run and the folder of a run")
+        raise InputError(N_("give the name of a check, or --known with --run and the folder of a run"))
     found = check_in(run, check) if run else None
     used, count = (found["device"], found["cards"]) if found else (chosen.device(device), cards)
     written = write(check, used, count, found, out or Path(f"report-{check}"))

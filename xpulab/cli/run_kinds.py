@@ -12,6 +12,7 @@ from xpulab.cli import chosen
 from xpulab.devices import SIMULATED
 from xpulab.doctor.meant import AcceleratorLost
 from xpulab.errors import InputError
+from xpulab.messages import N_, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,9 +84,11 @@ def start(asked: Asked) -> int:
         from rich.console import Console
 
         from xpulab.harness.execute import Target
+        from xpulab.harness.plan import refuse_other_environments
         from xpulab.records import baselines
         from xpulab.soak.selection import ROUND_LEVEL
 
+        refuse_other_environments(plan.chapter for plan in plans)
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
         level = ROUND_LEVEL if asked.is_soak else asked.level
         target = Target(device, level, chosen.cards(device, asked.cards, plans), asked.seed)
@@ -105,7 +108,16 @@ def _list(asked: Asked) -> int:
     for plan in plans:
         check_needs(plan.chapter)
         print(format_plan(plan, MeasuredTimes(device, plan.level).seconds(plan)))
+    for line in _left_out(asked):
+        print(line)
     return 0
+
+
+def _left_out(asked: Asked) -> list[str]:
+    """A line for each chapter that a run without names leaves out."""
+    from xpulab.harness.plan import format_left_out, with_own_environment
+
+    return [] if asked.notebooks or asked.checks else [format_left_out(chapter) for chapter in with_own_environment()]
 
 
 def _refused(asked: Asked, lost: Lost) -> int:
@@ -121,7 +133,7 @@ def _refused(asked: Asked, lost: Lost) -> int:
     result = harness.refuse(asked.plans, target, folder, lost)
     if asked.bundle:
         _write_bundle(folder, asked.bundle)
-    print(f"report: {folder / 'index.html'}")
+    print(shown(f"report: {folder / 'index.html'}"))
     print(format_result(result))
     if asked.is_soak:
         _refused_soak(result, asked.plans, asked.hours)
@@ -142,14 +154,15 @@ def _run(asked: Asked, target: Target, begun: Started, console: Console) -> Outc
     plans, folder, at_once = asked.plans, chosen.folder(asked.out), chosen.admission(target.device, asked.jobs)
     goes_on = asked.resume and harness.is_begun(folder)
     if goes_on and (ended := harness.finished(plans, target, folder)) is not None:
-        console.print(f"{folder}: this run has ended, there is nothing to resume", markup=False, soft_wrap=True)
+        console.print(shown(f"{folder}: this run has ended, there is nothing to resume"), markup=False, soft_wrap=True)
         return harness.Outcome(ended, False)
     if not goes_on:
         harness.prepare(folder)
     many = chosen.format_admission(at_once)
-    console.print(
-        f"device {target.device}, level {target.level}, {len(plans)} notebooks, {many}", highlight=False, soft_wrap=True
-    )
+    banner = shown(f"device {target.device}, level {target.level}, {len(plans)} notebooks, {many}")
+    console.print(banner, highlight=False, markup=False, soft_wrap=True)
+    for line in _left_out(asked):
+        console.print(shown(line), highlight=False, markup=False, soft_wrap=True)
     return (harness.resume if goes_on else harness.run)(plans, target, at_once, folder, console, asked.cold, begun)
 
 
@@ -163,7 +176,7 @@ def _after(outcome: Outcome, asked: Asked, console: Console) -> int:
 
         result = prove(result, asked.faults, _fixed_jobs(asked, result.target), console)
     console.print(format_result(result), highlight=False, markup=False, soft_wrap=True)
-    console.print(f"report: {result.folder / 'index.html'}", highlight=False, markup=False, soft_wrap=True)
+    console.print(shown(f"report: {result.folder / 'index.html'}"), highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
         raise KeyboardInterrupt
     if asked.bundle:
@@ -179,9 +192,9 @@ def _check_options(is_soak: bool, prove: bool, bundle: Path | None) -> None:
     """Raises InputError, before anything runs, for options that a soak does not have and a bundle that cannot be written."""
     if is_soak and (prove or bundle):
         option, instead = (
-            ("--prove", "run it at another level") if prove else ("--bundle", "`xpulab bundle DIR` makes it later")
+            ("--prove", N_("run it at another level")) if prove else ("--bundle", N_("`xpulab bundle DIR` makes it later"))
         )
-        raise InputError(f"{option}: not with --level soak; {instead}")
+        raise InputError(N_(f"{option}: not with --level soak; {instead}"))
     if bundle:
         from xpulab.fleet.bundle import refuse_existing
 

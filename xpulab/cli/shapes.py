@@ -11,6 +11,7 @@ import typer
 from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.errors import InputError
+from xpulab.messages import N_
 
 
 @command(context_settings={"allow_interspersed_args": False})
@@ -50,7 +51,7 @@ def shapes(
         prediction.save_kernels(save_kernels)
         return
     if script is None:
-        raise InputError("name the Python file that starts the training: xpulab shapes [OPTIONS] SCRIPT [ARGS]")
+        raise InputError(N_("name the Python file that starts the training: xpulab shapes [OPTIONS] SCRIPT [ARGS]"))
     if target:
         source = prediction.source_of(target, kernels, paddle_source)
         request = command.Request(
@@ -60,7 +61,7 @@ def shapes(
         print(json.dumps(predicted, indent=2) if as_json else prediction.format_prediction(predicted))
         return
     if kernels or paddle_source:
-        raise InputError("--kernels and --paddle-source say what a P800 has: use them with --for xpu")
+        raise InputError(N_("--kernels and --paddle-source say what a P800 has: use them with --for xpu"))
     request = command.Request(script, tuple(arguments or ()), chosen.device(device), step, timeout or command.TIMEOUT)
     report = command.shapes(request, out)
     print(json.dumps(report, indent=2) if as_json else command.format_report(report))

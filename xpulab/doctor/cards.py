@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from xpulab.messages import N_
+
 Outcome = Literal["ok", "missing", "failed", "hung", "unreadable", "foreign"]
 
 
@@ -89,4 +91,4 @@ def normal_address(text: str) -> str:
 
 def format_card_count(number: int) -> str:
     """The number with its unit: 1 card, 8 cards."""
-    return "1 card" if number == 1 else f"{number} cards"
+    return N_("1 card") if number == 1 else N_(f"{number} cards")

@@ -19,35 +19,40 @@ from xpulab.doctor.pci import COMPUTE_CONTROLLER, PciCard, kunlun_cards, nvidia_
 from xpulab.doctor.tool import TIMEOUT
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
+from xpulab.messages import N_
 
 BEFORE_KL3 = ("KL1", "KL2", "KL1 or KL2")
-KL2_NOTE = (
+KL2_NOTE = N_(
     "The Kunlun cards here are older than KL3 (K100, K200, R200, R300). Paddle 3 does not support them: they need "
     "Paddle 2.6 in a separate environment, and the notebooks of this suite do not run on them."
 )
-NO_NODE_NOTE = (
+NO_NODE_NOTE = N_(
     "A Kunlun card is on the PCI bus, but there is no /dev/xpu0: the driver is not loaded, or this container was "
     "started without --device=/dev/xpu0 --device=/dev/xpuctrl."
 )
-DISPLAY_NOTE = (
+DISPLAY_NOTE = N_(
     "An NVIDIA display chip is on the PCI bus, and no NVIDIA driver is loaded: it counts as a display, not as an accelerator. "
     "To compute on it, install the NVIDIA driver."
 )
-UNKNOWN_NOTE = (
+UNKNOWN_NOTE = N_(
     "There are Kunlun cards here that this suite does not know (neither KL1, KL2 nor P800): whether the wheels for P800 run on "
     "them is not known."
 )
 INSTALLATION_STEPS = {
     "xpu": (
-        "install the XPU driver (5.0.21.26 or newer) and load it: sudo modprobe kunlun",
-        "in a container, pass every card and the control node: --device=/dev/xpu0 --device=/dev/xpuctrl",
-        "the wheel, for Python 3.10 only: python -m pip install paddlepaddle-xpu==3.3.0 "
-        "-i https://www.paddlepaddle.org.cn/packages/stable/xpu-p800/",
+        N_("install the XPU driver (5.0.21.26 or newer) and load it: sudo modprobe kunlun"),
+        N_("in a container, pass every card and the control node: --device=/dev/xpu0 --device=/dev/xpuctrl"),
+        N_(
+            "the wheel, for Python 3.10 only: python -m pip install paddlepaddle-xpu==3.3.0 "
+            "-i https://www.paddlepaddle.org.cn/packages/stable/xpu-p800/"
+        ),
     ),
     "gpu": (
-        "install the NVIDIA driver, until nvidia-smi lists the card",
-        "in a container, pass the cards: docker run --gpus all",
-        "the wheel: python -m pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/",
+        N_("install the NVIDIA driver, until nvidia-smi lists the card"),
+        N_("in a container, pass the cards: docker run --gpus all"),
+        N_(
+            "the wheel: python -m pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/"
+        ),
     ),
 }
 
@@ -107,7 +112,7 @@ class Detection:
     def unknown_cards(self) -> tuple[str, ...]:
         """The Kunlun cards of a generation that this suite does not know, by their ids on the bus and their models."""
         on_bus = [str(card) for card in self.kunlun_pci if card.generation is None]
-        return (*on_bus, *(f"card {card.index}, {card.model}" for card in self.xpu_smi.cards if card.generation is None))
+        return (*on_bus, *(N_(f"card {card.index}, {card.model}") for card in self.xpu_smi.cards if card.generation is None))
 
     @property
     def display_chips(self) -> tuple[PciCard, ...]:
@@ -133,12 +138,14 @@ def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
     found = {"xpu": has_xpu, "gpu": bool(nvidia_smi.cards or nvidia_nodes), "cpu": True}
 
     looked_for = (
-        LookedFor("Kunlun cards on the PCI bus", bool(kunlun_pci), _format_names([card.address for card in kunlun_pci])),
-        LookedFor("device nodes /dev/xpu[0-9]*", bool(nodes), _format_names([node.path for node in nodes])),
-        LookedFor("xpu-smi or xpu_smi", xpu_smi.outcome == "ok", xpu_smi.detail),
-        LookedFor("NVIDIA cards on the PCI bus", bool(nvidia_pci), _format_names([card.address for card in nvidia_pci])),
-        LookedFor("NVIDIA's driver", nvidia_driver, "loaded" if nvidia_driver else "not loaded"),
-        LookedFor("device nodes /dev/nvidia[0-9]*", bool(nvidia_nodes), _format_names([node.path for node in nvidia_nodes])),
+        LookedFor(N_("Kunlun cards on the PCI bus"), bool(kunlun_pci), _format_names([card.address for card in kunlun_pci])),
+        LookedFor(N_("device nodes /dev/xpu[0-9]*"), bool(nodes), _format_names([node.path for node in nodes])),
+        LookedFor(N_("xpu-smi or xpu_smi"), xpu_smi.outcome == "ok", xpu_smi.detail),
+        LookedFor(N_("NVIDIA cards on the PCI bus"), bool(nvidia_pci), _format_names([card.address for card in nvidia_pci])),
+        LookedFor(N_("NVIDIA's driver"), nvidia_driver, N_("loaded") if nvidia_driver else N_("not loaded")),
+        LookedFor(
+            N_("device nodes /dev/nvidia[0-9]*"), bool(nvidia_nodes), _format_names([node.path for node in nvidia_nodes])
+        ),
         LookedFor("nvidia-smi", nvidia_smi.outcome == "ok", nvidia_smi.detail),
     )
     detection = Detection(
@@ -160,7 +167,10 @@ def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
 
 def format_looked_for(detection: Detection) -> list[str]:
     """One line for each thing that was looked for: "found" or "not found", its name, the details."""
-    return [f"{'found' if thing.found else 'not found':9}  {thing.what}: {thing.detail}" for thing in detection.looked_for]
+    return [
+        N_(f"found      {thing.what}: {thing.detail}") if thing.found else N_(f"not found  {thing.what}: {thing.detail}")
+        for thing in detection.looked_for
+    ]
 
 
 def require(device: str, detection: Detection) -> None:
@@ -169,14 +179,14 @@ def require(device: str, detection: Detection) -> None:
     "sim" is always available: xpulab.sim builds the simulated cards, which run on the CPU.
     """
     if device not in DEVICES:
-        raise InputError(f"device {device!r}: unknown; one of {', '.join(DEVICES)}")
+        raise InputError(N_(f"device {device!r}: unknown; one of {', '.join(DEVICES)}"))
     if device in (*detection.available, SIMULATED):
         return
     lines = [
-        f"no {device} on this machine. Looked for:",
+        N_(f"no {device} on this machine. Looked for:"),
         *format_looked_for(detection),
         *detection.notes,
-        "To fix it:",
+        N_("To fix it:"),
         *INSTALLATION_STEPS[device],
     ]
     raise InputError("\n  ".join(lines))
@@ -184,7 +194,7 @@ def require(device: str, detection: Detection) -> None:
 
 def _notes(detection: Detection, root: Path) -> Iterator[str]:
     if root != Path("/") and os.environ.get(driver.SYSTEM_ROOT) == str(root):
-        yield f"{driver.SYSTEM_ROOT} is set: bus, driver and device nodes are those below {root}, not this machine's."
+        yield N_(f"{driver.SYSTEM_ROOT} is set: bus, driver and device nodes are those below {root}, not this machine's.")
     if detection.has_old_kunlun_cards_only:
         yield KL2_NOTE
     if detection.unknown_cards:
@@ -196,4 +206,4 @@ def _notes(detection: Detection, root: Path) -> Iterator[str]:
 
 
 def _format_names(names: list[str]) -> str:
-    return f"{len(names)} ({', '.join(names)})" if names else "none"
+    return f"{len(names)} ({', '.join(names)})" if names else N_("none")

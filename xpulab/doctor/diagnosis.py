@@ -24,6 +24,7 @@ from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import Probe
 from xpulab.doctor.remedies import by_id
 from xpulab.doctor.versions import VersionRow, version_rows
+from xpulab.messages import N_
 
 GPU_IMAGE_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA")
 """Images for NVIDIA's GPUs set them. Source: NVIDIA Container Toolkit, "Specialized Configurations with Docker"."""
@@ -98,7 +99,7 @@ def diagnose(
         hardware = [replace(finding, verdict="warn") if finding.verdict == "wrong" else finding for finding in hardware]
     device = detection.device if device == "auto" else device
     require(device, detection)
-    findings = [Finding("device", "ok", f"diagnosed for {device}; this machine has {', '.join(detection.available)}")]
+    findings = [Finding("device", "ok", N_(f"diagnosed for {device}; this machine has {', '.join(detection.available)}"))]
     findings += hardware
     if device == "xpu":
         findings += _xpu_tool(detection.xpu_smi, driver.in_container(root))
@@ -120,11 +121,11 @@ def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
     """Generation, nodes and states of Kunlun cards."""
     if old := {name for name in detection.kunlun_generations if name in BEFORE_KL3}:
         verdict: Literal["wrong", "warn"] = "wrong" if detection.has_old_kunlun_cards_only else "warn"
-        yield _known("kl2", verdict, f"Kunlun cards older than KL3: {', '.join(sorted(old))}", "kl2")
+        yield _known("kl2", verdict, N_(f"Kunlun cards older than KL3: {', '.join(sorted(old))}"), "kl2")
     if detection.kunlun_pci and not detection.nodes:
         module = driver.loaded_module(root)
-        seen = f"{format_card_count(len(detection.kunlun_pci))} on the PCI bus and no /dev/xpu0; "
-        seen += f"kernel module {module} is loaded" if module else "no kernel module kunlun or xpu_driver is loaded"
+        loaded = N_(f"kernel module {module} is loaded") if module else N_("no kernel module kunlun or xpu_driver is loaded")
+        seen = N_(f"{format_card_count(len(detection.kunlun_pci))} on the PCI bus and no /dev/xpu0; {loaded}")
         yield _known("no-device-node", "wrong", seen, "no-device-node")
     if detection.nodes:
         yield _node_access(detection, driver.control_node(root))
@@ -134,14 +135,14 @@ def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
 def _other_hardware(detection: Detection, environ: Mapping[str, str], search_path: Sequence[str] | None) -> Iterator[Finding]:
     """Cards of a generation that this suite does not know, chips that only drive a display, an image for other cards."""
     if detection.unknown_cards:
-        yield _known("unknown-card", "warn", f"unknown Kunlun cards: {', '.join(detection.unknown_cards)}", "unknown-card")
+        yield _known("unknown-card", "warn", N_(f"unknown Kunlun cards: {', '.join(detection.unknown_cards)}"), "unknown-card")
     if detection.display_chips:
         yield _known("display-chip", "warn", next(meant.warnings(detection)), "display-chip")
     if detection.in_container and (detection.kunlun_pci or detection.nodes) and not detection.nvidia_pci:
-        wheel = [f"{name} is installed" for name in installed_frameworks(search_path) if name == "paddlepaddle-gpu"]
-        seen = [*wheel, *(f"{name} is set" for name in GPU_IMAGE_VARIABLES if name in environ)]
+        wheel = [N_(f"{name} is installed") for name in installed_frameworks(search_path) if name == "paddlepaddle-gpu"]
+        seen = [*wheel, *(N_(f"{name} is set") for name in GPU_IMAGE_VARIABLES if name in environ)]
         if seen:
-            shown = f"an image for GPUs on a machine with Kunlun cards: {', '.join(seen)}"
+            shown = N_(f"an image for GPUs on a machine with Kunlun cards: {', '.join(seen)}")
             yield _known("gpu-image", "wrong" if wheel else "warn", shown, "gpu-image")
 
 
@@ -171,12 +172,13 @@ def _known(id: str, verdict: Literal["warn", "wrong"], seen: str, row_id: str) -
 
 def _node_access(detection: Detection, control: driver.DeviceNode | None) -> Finding:
     if control is None:
-        return _known("node-permissions", "wrong", "there is no /dev/xpuctrl", "no-device-node")
+        return _known("node-permissions", "wrong", N_("there is no /dev/xpuctrl"), "no-device-node")
     inaccessible = [node for node in (*detection.nodes, control) if not node.usable]
     if inaccessible:
-        seen = "this user cannot read and write " + ", ".join(f"{node.path} ({node.permissions})" for node in inaccessible)
+        closed = ", ".join(f"{node.path} ({node.permissions})" for node in inaccessible)
+        seen = N_(f"this user cannot read and write {closed}")
         return _known("node-permissions", "wrong", seen, "node-permissions")
-    return Finding("node-permissions", "ok", f"{len(detection.nodes)} device nodes and /dev/xpuctrl are accessible")
+    return Finding("node-permissions", "ok", N_(f"{len(detection.nodes)} device nodes and /dev/xpuctrl are accessible"))
 
 
 def _card_state(xpu_smi: Reading, states: Mapping[int, str]) -> Iterator[Finding]:
@@ -184,11 +186,11 @@ def _card_state(xpu_smi: Reading, states: Mapping[int, str]) -> Iterator[Finding
     states = {**{card.index: card.state.upper() for card in xpu_smi.cards if card.state}, **states}
     unhealthy = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
     if unhealthy:
-        seen = ", ".join(f"card {index} is in state {state}" for index, state in sorted(unhealthy.items()))
+        seen = ", ".join(N_(f"card {index} is in state {state}") for index, state in sorted(unhealthy.items()))
         yield _known("card-error", "wrong", seen, "card-error")
     elif states:
         yield Finding(
-            "card-error", "ok", f"{format_card_count(len(states))} in state {' or '.join(sorted({*states.values()}))}"
+            "card-error", "ok", N_(f"{format_card_count(len(states))} in state {' or '.join(sorted({*states.values()}))}")
         )
 
 
@@ -197,8 +199,8 @@ def _xpu_tool(reading: Reading, in_container: bool) -> Iterator[Finding]:
     if reading.outcome == "ok":
         yield Finding("xpu-smi", "ok", reading.detail)
     elif reading.outcome == "missing":
-        where = " in this container" if in_container else ""
-        yield _known("xpu-smi", "warn", f"{reading.detail}{where}", "xpu-smi-missing")
+        seen = N_(f"{reading.detail} in this container") if in_container else reading.detail
+        yield _known("xpu-smi", "warn", seen, "xpu-smi-missing")
     elif reading.outcome == "foreign":
         yield _known("xpu-smi", "warn", reading.detail, "xpu-smi-foreign")
     else:
@@ -225,13 +227,13 @@ def _card_counts(
 
     seen = ", ".join(f"{where}: {count}" for where, count in counts.items())
     limits = [f"{name}={environ[name]}" for name in VISIBILITY_VARIABLES if name in environ]
-    limits += ["a container"] if in_container else []
+    limits += [N_("a container")] if in_container else []
     if len(set(counts.values())) == 1 and 0 not in counts.values():
-        yield Finding("card-count", "ok", f"cards by {seen}")
+        yield Finding("card-count", "ok", N_(f"cards by {seen}"))
     elif limits and 0 not in counts.values():
-        yield _known("card-count", "warn", f"cards by {seen}; limited by {', '.join(limits)}", "card-count")
+        yield _known("card-count", "warn", N_(f"cards by {seen}; limited by {', '.join(limits)}"), "card-count")
     else:
-        yield _known("card-count", "wrong", f"cards by {seen}", "card-count")
+        yield _known("card-count", "wrong", N_(f"cards by {seen}"), "card-count")
 
 
 def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -239,13 +241,13 @@ def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
         mode = matmul_mode(environ)["float32"]
         exact = mode == "FLOAT"
         remedy = None if exact else by_id("matmul-precision").remedy
-        seen = f"expected mode of fp32 matmul: {mode} (from environment variables and release, not measured)"
+        seen = N_(f"expected mode of fp32 matmul: {mode} (from environment variables and release, not measured)")
         yield Finding("matmul-mode", "ok" if exact else "warn", seen, remedy)
     strides = environ.get("FLAGS_use_stride_kernel", "1")
     if strides.lower() in WITHOUT_STRIDES:
-        seen = f"FLAGS_use_stride_kernel={strides}: views are copies, and dist.load_state_dict leaves tensors unchanged"
+        seen = N_(f"FLAGS_use_stride_kernel={strides}: views are copies, and dist.load_state_dict leaves tensors unchanged")
         yield _known("stride-kernel", "warn", seen, "stride-kernel")
     still_set = [name for name in LAUNCHER_VARIABLES if name in environ]
     if still_set:
-        seen = f"variables of a cluster's launcher are set: {', '.join(still_set)}"
+        seen = N_(f"variables of a cluster's launcher are set: {', '.join(still_set)}")
         yield _known("launcher-variables", "warn", seen, "launcher-variables")

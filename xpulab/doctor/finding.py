@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xpulab.doctor.remedies import Remedy, remedy_on
+from xpulab.messages import N_, padded, shown, width
+
+_VERDICTS = (N_("ok"), N_("warn"), N_("wrong"), N_("unknown"), N_("missing"))
 
 
 @dataclass(frozen=True)
@@ -31,3 +34,8 @@ class Finding:
 def known_finding(id: str, verdict: Literal["warn", "wrong"], seen: str, row: Remedy, device: str) -> Finding:
     """A finding whose cause and remedy are those of a row of data/remedies.yaml, with the commands for the device."""
     return Finding(id, verdict, seen, remedy_on(row, device), row.cause, row.id)
+
+
+def format_verdict(verdict: str) -> str:
+    """The verdict of a finding or a version in the chosen language, in a column that has room for each."""
+    return padded(shown(verdict), 1 + max(width(shown(each)) for each in _VERDICTS))

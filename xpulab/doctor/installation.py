@@ -12,6 +12,7 @@ from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import IMPORT_PADDLE, IMPORT_PADDLENLP, Probe, Step
 from xpulab.doctor.remedies import Remedy, by_id, match
 from xpulab.doctor.versions import SeveralFrameworks, framework_row, require_one_framework
+from xpulab.messages import N_
 
 _SHOWN_FILES = 3
 _SHOWN_CHARACTERS = 200
@@ -50,40 +51,41 @@ def _files(device: str, search_path: Sequence[str] | None) -> Iterator[Finding]:
         if not damaged:
             continue
         more = len(damaged) - _SHOWN_FILES
-        shown = ", ".join(map(str, damaged[:_SHOWN_FILES])) + (f", and {more} more" if more > 0 else "")
+        shown = ", ".join(map(str, damaged[:_SHOWN_FILES]))
+        shown = N_(f"{shown}, and {more} more") if more > 0 else shown
         row = by_id("paddlenlp-files" if name == "paddlenlp" else "paddle-files")
-        yield known_finding("installed-files", "wrong", f"{name} is not complete: {shown}", row, device)
+        yield known_finding("installed-files", "wrong", N_(f"{name} is not complete: {shown}"), row, device)
 
 
 def failed_import(device: str, name: str, step: Step) -> Finding:
     """The finding about an import of "paddle" or "paddlenlp" that did not work."""
     row = _row(step, _FAILED_STEPS.get(step.outcome, f"{name}-import"))
-    return known_finding(name, "wrong", f"import {name} {_what(step)}", row, device)
+    return known_finding(name, "wrong", _format_failed(f"import {name}", step), row, device)
 
 
 def _import(device: str, name: str, step: Step | None, facts: PaddleFacts | None) -> Finding:
     """What an import did; of Paddle also whether it is built for the device."""
     if step is None:
-        return Finding(name, "unknown", f"import {name} was not tried")
+        return Finding(name, "unknown", N_(f"import {name} was not tried"))
     if step.outcome != "ok":
         return failed_import(device, name, step)
-    return _paddle(device, facts) if facts else Finding(name, "ok", f"import {name} works ({step.detail})")
+    return _paddle(device, facts) if facts else Finding(name, "ok", N_(f"import {name} works ({step.detail})"))
 
 
 def _paddle(device: str, paddle: PaddleFacts) -> Finding:
     if paddle.error is not None:
         row = by_id(paddle.known) if paddle.known else next(iter(match(paddle.error)), by_id("paddle-import"))
-        return known_finding("paddle", "wrong", f"import paddle failed: {paddle.error}", row, device)
+        return known_finding("paddle", "wrong", N_(f"import paddle failed: {paddle.error}"), row, device)
     if device != "cpu" and paddle.built_for != wheel_device(device):
-        seen = f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}"
+        seen = N_(f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}")
         return Finding("paddle", "wrong", seen, framework_row(device).remedy)
-    return Finding("paddle", "ok", f"Paddle {paddle.version}, built for {paddle.built_for}")
+    return Finding("paddle", "ok", N_(f"Paddle {paddle.version}, built for {paddle.built_for}"))
 
 
 def _libraries(device: str, paddle: PaddleFacts) -> Iterator[Finding]:
     """A vendor's library that was loaded from two folders."""
     if paddle.loaded_twice:
-        seen = f"import paddle loaded libraries of the card from two folders: {', '.join(paddle.loaded_twice)}"
+        seen = N_(f"import paddle loaded libraries of the card from two folders: {', '.join(paddle.loaded_twice)}")
         yield known_finding("libraries-loaded-twice", "wrong", seen, by_id("libraries-loaded-twice"), device)
 
 
@@ -92,9 +94,9 @@ def _cards(device: str, cards: Sequence[Step]) -> Iterator[Finding]:
     for step in cards:
         if step.outcome != "ok":
             row = _row(step, _FAILED_CARDS[step.outcome])
-            yield known_finding("card", "wrong", f"{step.name}: a computation {_what(step)}", row, device)
+            yield known_finding("card", "wrong", _format_failed(N_(f"{step.name}: a computation"), step), row, device)
     if right := [step.name for step in cards if step.outcome == "ok"]:
-        yield Finding("card", "ok", f"the computation is right on {', '.join(right)}")
+        yield Finding("card", "ok", N_(f"the computation is right on {', '.join(right)}"))
 
 
 def _printed(device: str, steps: Sequence[Step]) -> Iterator[Finding]:
@@ -104,7 +106,11 @@ def _printed(device: str, steps: Sequence[Step]) -> Iterator[Finding]:
             row = next(iter(match(step.printed)), by_id("import-printed"))
             lines = step.printed.splitlines()
             shown = next((line for line in lines if match(line)), lines[0]).strip()[:_SHOWN_CHARACTERS]
-            seen = f"{step.name} printed {len(lines)} lines: {shown}" if len(lines) > 1 else f"{step.name} printed: {shown}"
+            seen = (
+                N_(f"{step.name} printed {len(lines)} lines: {shown}")
+                if len(lines) > 1
+                else N_(f"{step.name} printed: {shown}")
+            )
             yield known_finding("printed", "warn", seen, row, device)
 
 
@@ -114,5 +120,8 @@ def _row(step: Step, otherwise: str) -> Remedy:
     return found[0] if found else by_id(otherwise)
 
 
-def _what(step: Step) -> str:
-    return {"raised": "raised ", "crashed": "failed: ", "hung": "hangs: "}[step.outcome] + step.detail
+def _format_failed(what: str, step: Step) -> str:
+    """The step that did not work, as a sentence with this beginning."""
+    if step.outcome == "raised":
+        return N_(f"{what} raised {step.detail}")
+    return N_(f"{what} failed: {step.detail}") if step.outcome == "crashed" else N_(f"{what} hangs: {step.detail}")

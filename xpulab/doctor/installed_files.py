@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpulab.doctor.distributions import distribution
+from xpulab.messages import N_
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class DamagedFile:
 
     def __str__(self) -> str:
         if self.found_bytes is None:
-            return f"{self.path} is missing"
-        return f"{self.path} has {self.found_bytes} bytes, not {self.wanted_bytes}"
+            return N_(f"{self.path} is missing")
+        return N_(f"{self.path} has {self.found_bytes} bytes, not {self.wanted_bytes}")
 
 
 def damaged_files(name: str, search_path: Sequence[str] | None = None) -> tuple[DamagedFile, ...]:

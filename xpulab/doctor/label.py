@@ -13,6 +13,7 @@ from xpulab.doctor.cards import Card, Reading
 from xpulab.doctor.detect import Detection
 from xpulab.doctor.driver import DeviceNode
 from xpulab.errors import InputError
+from xpulab.messages import N_
 
 _FORM = re.compile(rf"(?P<device>{'|'.join(DEVICES)})(?P<model>(?:-[a-z0-9]+)*)-(?P<count>[1-9][0-9]*)")
 _WORD = re.compile(r"[a-z0-9]+")
@@ -54,11 +55,11 @@ def parse(text: str) -> Label:
     form = _FORM.fullmatch(text)
     if form is None:
         raise InputError(
-            f"label {text!r}: write device, words of the model and count, as in xpu-p800-8, gpu-a100-80gb-8 or sim-2"
+            N_(f"label {text!r}: write device, words of the model and count, as in xpu-p800-8, gpu-a100-80gb-8 or sim-2")
         )
     label = Label(form["device"], tuple(filter(None, form["model"].split("-"))), int(form["count"]))
     if label.device in ("cpu", SIMULATED) and (label.model or label.count > MOST_CARDS):
-        raise InputError(f"label {text!r}: {label.device} has no model, and 1 to {MOST_CARDS} cards")
+        raise InputError(N_(f"label {text!r}: {label.device} has no model, and 1 to {MOST_CARDS} cards"))
     return label
 
 
@@ -71,7 +72,7 @@ def label_of(detection: Detection) -> Label:
     cards = _reading(device, detection).cards if device != "cpu" else ()
     models = {_words(card) for card in cards}
     if len(models) > 1:
-        raise InputError(f"cards of different models ({', '.join(sorted(_models(cards)))}): no label describes them")
+        raise InputError(N_(f"cards of different models ({', '.join(sorted(_models(cards)))}): no label describes them"))
     count = len(cards) or len(_nodes(device, detection)) or 1
     return Label(device, models.pop() if models else (), count)
 
@@ -83,22 +84,22 @@ def compare(label: Label, detection: Detection) -> Comparison:
     container, leaves the nodes; the model is then not known, so only a label without one can fit.
     """
     if label.device in ("cpu", SIMULATED):
-        return Comparison(True, f"{label.device}: as many as one asks for")
+        return Comparison(True, N_(f"{label.device}: as many as one asks for"))
     reading = _reading(label.device, detection)
     nodes = _nodes(label.device, detection)
     counted = len(nodes) if reading.outcome == "missing" else len(reading.cards)
-    wanted = f"{label.count} {' '.join((label.device, *label.model))}"
     seen = [f"{counted} {label.device}"]
     wrong = counted != label.count
     if others := [card for card in reading.cards if not set(label.model) <= set(_words(card))]:
-        wrong, seen = True, [*seen, f"of other models: {', '.join(sorted(_models(others)))}"]
+        wrong, seen = True, [*seen, N_(f"of other models: {', '.join(sorted(_models(others)))}")]
     if label.model and not reading.cards:
-        wrong, seen = True, [*seen, f"the model is not known: {reading.detail}"]
+        wrong, seen = True, [*seen, N_(f"the model is not known: {reading.detail}")]
     if label.device == "xpu" and nodes and len(nodes) != counted:
-        wrong, seen = True, [*seen, f"{len(nodes)} device nodes"]
+        wrong, seen = True, [*seen, N_(f"{len(nodes)} device nodes")]
     if notes := _unusable(label.device, detection):
         wrong, seen = True, [*seen, *notes]
-    return Comparison(not wrong, f"measured {'; '.join(seen)}, expected {wanted}")
+    measured, expected = "; ".join(seen), f"{label.count} {' '.join((label.device, *label.model))}"
+    return Comparison(not wrong, N_(f"measured {measured}, expected {expected}"))
 
 
 def usable_cards(device: str, detection: Detection) -> UsableCards:
@@ -117,8 +118,8 @@ def _unusable(device: str, detection: Detection) -> list[str]:
     """What makes cards that are there unusable, one phrase each."""
     closed = [node.path for node in _nodes(device, detection) if not node.usable]
     broken = [str(card.index) for card in _reading(device, detection).cards if card.state == "error"]
-    notes = [f"this user cannot open {', '.join(closed)}"] if closed else []
-    return [*notes, f"in state error: {', '.join(broken)}"] if broken else notes
+    notes = [N_(f"this user cannot open {', '.join(closed)}")] if closed else []
+    return [*notes, N_(f"in state error: {', '.join(broken)}")] if broken else notes
 
 
 def _nodes(device: str, detection: Detection) -> tuple[DeviceNode, ...]:

@@ -18,6 +18,7 @@ from xpulab.doctor.detect import INSTALLATION_STEPS, KL2_NOTE, NO_NODE_NOTE, Det
 from xpulab.doctor.label import Label, compare, parse, usable_cards
 from xpulab.doctor.pci import COMPUTE_CONTROLLER
 from xpulab.errors import InputError
+from xpulab.messages import N_
 
 EXPECT = "XPULAB_EXPECT"
 """The variable in which `--expect N` reaches the notebooks of a run; a site may set it itself."""
@@ -25,13 +26,13 @@ LABEL = "XPULAB_LABEL"
 """The variable with the label of this machine, as "xpu-p800-8"; `--expect` counts more."""
 VISIBILITY_VARIABLES = ("XPU_VISIBLE_DEVICES", "XPULINK_VISIBLE_DEVICES", "CXPU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """They hide cards from Paddle."""
-THE_CPU_ALL_THE_SAME = "to judge the CPU all the same: --device cpu"
+THE_CPU_ALL_THE_SAME = N_("to judge the CPU all the same: --device cpu")
 """What every refusal of `auto` ends with; in a notebook it is the parameter `device`."""
 
 _WHEELS = {"paddlepaddle-xpu": "xpu", "paddlepaddle-gpu": "gpu"}
 _NAMES = {"xpu": "Kunlun", "gpu": "NVIDIA"}
-_KL2_STEP = "take a KL3 card (P800), or paddlepaddle-xpu 2.6.1 with Python 3.10 in a separate environment"
-_COUNT_STEP = (
+_KL2_STEP = N_("take a KL3 card (P800), or paddlepaddle-xpu 2.6.1 with Python 3.10 in a separate environment")
+_COUNT_STEP = N_(
     "compare lspci, ls /dev/xpu* /dev/nvidia* and the vendor's tool; xpulab doctor shows what each sees. When fewer cards are "
     "right, say so: --expect N"
 )
@@ -74,13 +75,13 @@ class Lost:
     @property
     def headline(self) -> str:
         """The problem in one line."""
-        return f"this machine is meant to have {_named(self.device)}, which Paddle cannot use: {self.problem}"
+        return N_(f"this machine is meant to have {_named(self.device)}, which Paddle cannot use: {self.problem}")
 
     def __str__(self) -> str:
         """Several lines: the problem, why the accelerator is meant to be there, how to fix it, and how to judge the CPU."""
         lines = [self.headline]
-        lines += [f"  because: {reason}" for reason in self.since]
-        lines += [f"  fix: {step}" for step in self.steps]
+        lines += [f"  {N_('because: ')}{reason}" for reason in self.since]
+        lines += [f"  {N_('fix: ')}{step}" for step in self.steps]
         return "\n".join([*lines, THE_CPU_ALL_THE_SAME])
 
 
@@ -105,7 +106,8 @@ def expected(environ: Mapping[str, str] = os.environ) -> Expected | None:
 def expected_count(text: str, source: str = "--expect ") -> Expected:
     """What a number says. Raises InputError, which names the source, for anything but a whole number of at least 1."""
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise InputError(f"{source}{text}: write the number of cards that this machine must have, 1 or more, as in {source}8")
+        given, example = f"{source}{text}", f"{source}8"
+        raise InputError(N_(f"{given}: write the number of cards that this machine must have, 1 or more, as in {example}"))
     return Expected(int(text), f"{source}{int(text)}")
 
 
@@ -119,8 +121,8 @@ def auto(detection: Detection, wheels: Collection[str], expect: Expected | None 
     if device != "cpu":
         require_cards(device, detection, expect, since)
     elif expect is not None and expect.concerns("xpu") and expect.label is None:
-        problem = f"{expect.source}, and neither bus, driver, device nodes nor a vendor's tool show an accelerator"
-        raise AcceleratorLost(Lost("no-card", "cpu", (f"{expect.source} says so",), problem, (_COUNT_STEP,), expect.count))
+        problem = N_(f"{expect.source}, and neither bus, driver, device nodes nor a vendor's tool show an accelerator")
+        raise AcceleratorLost(Lost("no-card", "cpu", (N_(f"{expect.source} says so"),), problem, (_COUNT_STEP,), expect.count))
     return device
 
 
@@ -138,25 +140,25 @@ def require_simulated(cards: int, expect: Expected | None) -> None:
     """Raises AcceleratorLost when fewer cards are simulated than expected."""
     if expect is not None and expect.concerns(SIMULATED) and cards < expect.count:
         problem = f"{cards} of {format_card_count(expect.count)}"
-        step = f"simulate as many: --cards {expect.count}"
-        raise AcceleratorLost(Lost("too-few", SIMULATED, (f"{expect.source} says so",), problem, (step,), expect.count))
+        step = N_(f"simulate as many: --cards {expect.count}")
+        raise AcceleratorLost(Lost("too-few", SIMULATED, (N_(f"{expect.source} says so"),), problem, (step,), expect.count))
 
 
 def wrong_wheel(device: str, detection: Detection, wheels: Collection[str], wanted: str) -> AcceleratorLost:
     """The error for an accelerator that is there, in an environment without the wheel that `wanted` names."""
-    problem = f"{wanted} is not installed here, but {' and '.join(wheels) or 'no wheel of Paddle'}"
+    problem = N_(f"{wanted} is not installed here, but {' and '.join(wheels) or N_('no wheel of Paddle')}")
     since = tuple(_evidence(detection)[device])
-    return AcceleratorLost(Lost("wheel", device, since, problem, ("make the environment for it: bash env/validate.sh",)))
+    return AcceleratorLost(Lost("wheel", device, since, problem, (N_("make the environment for it: bash env/validate.sh"),)))
 
 
 def _meant(detection: Detection, wheels: Collection[str], expect: Expected | None) -> tuple[str, tuple[str, ...]]:
     """The device that this machine is meant to have, and why: by its label, by what it shows, by its wheel."""
     evidence = _evidence(detection)
     if expect is not None and expect.label is not None and expect.label.device in evidence:
-        evidence = {expect.label.device: [f"{expect.source} says so", *evidence[expect.label.device]]}
+        evidence = {expect.label.device: [N_(f"{expect.source} says so"), *evidence[expect.label.device]]}
     for name, device in _WHEELS.items():
         if name in wheels and not any(evidence.values()):
-            evidence[device].append(f"the environment contains {name}")
+            evidence[device].append(N_(f"the environment contains {name}"))
     device = next((device for device, reasons in evidence.items() if reasons), "cpu")
     return device, tuple(evidence.get(device, ()))
 
@@ -171,13 +173,13 @@ def _evidence(detection: Detection) -> dict[str, list[str]]:
     tools = {"xpu": detection.xpu_smi, "gpu": detection.nvidia_smi}
     found: dict[str, list[str]] = {}
     for device, name in _NAMES.items():
-        found[device] = [f"{name} card on the PCI bus: {card}" for card in bus[device]]
+        found[device] = [N_(f"{name} card on the PCI bus: {card}") for card in bus[device]]
         if nodes[device]:
-            found[device].append(f"device nodes: {', '.join(node.path for node in nodes[device])}")
+            found[device].append(N_(f"device nodes: {', '.join(node.path for node in nodes[device])}"))
         if tools[device].cards:
             found[device].append(tools[device].detail)
     if detection.nvidia_driver:
-        found["gpu"].append("NVIDIA's driver is loaded")
+        found["gpu"].append(N_("NVIDIA's driver is loaded"))
     return found
 
 
@@ -189,12 +191,12 @@ def _missing(device: str, detection: Detection, since: tuple[str, ...]) -> Lost 
         return None
     if device == "xpu" and detection.kunlun_pci:
         module = detection.kunlun_module
-        seen = f"kernel module {module} is loaded" if module else "no kernel module kunlun or xpu_driver is loaded"
-        return Lost("no-device-node", device, since, f"{NO_NODE_NOTE} Here {seen}.", INSTALLATION_STEPS[device])
+        seen = N_(f"kernel module {module} is loaded") if module else N_("no kernel module kunlun or xpu_driver is loaded")
+        return Lost("no-device-node", device, since, N_(f"{NO_NODE_NOTE} Here {seen}."), INSTALLATION_STEPS[device])
     if device == "gpu" and (detection.nvidia_driver or detection.nvidia_pci):
-        problem = f"there is no /dev/nvidia0, and nvidia-smi lists no card: {detection.nvidia_smi.detail}"
+        problem = N_(f"there is no /dev/nvidia0, and nvidia-smi lists no card: {detection.nvidia_smi.detail}")
         return Lost("no-driver", device, since, problem, INSTALLATION_STEPS[device])
-    problem = "neither bus, driver, device nodes nor the vendor's tool show a card"
+    problem = N_("neither bus, driver, device nodes nor the vendor's tool show a card")
     return Lost("no-card", device, since, problem, INSTALLATION_STEPS[device])
 
 
@@ -208,7 +210,7 @@ def _nodes_and_cards(device: str, detection: Detection) -> bool:
 def _too_few(device: str, detection: Detection, expect: Expected | None, since: tuple[str, ...]) -> Lost | None:
     """The cards that are there, when they are fewer than expected, or others than the label says."""
     if expect is not None and expect.concerns(device):
-        since = tuple(dict.fromkeys((f"{expect.source} says so", *since)))
+        since = tuple(dict.fromkeys((N_(f"{expect.source} says so"), *since)))
         if expect.label is not None:
             comparison = compare(expect.label, detection)
             return None if comparison.fits else Lost("too-few", device, since, comparison.line, (_COUNT_STEP,))
@@ -233,10 +235,10 @@ def _cards_on_bus(device: str, detection: Detection) -> int:
 
 
 def _named(device: str) -> str:
-    return {"xpu": "an XPU", "gpu": "a GPU", SIMULATED: "simulated cards"}.get(device, "an accelerator")
+    return {"xpu": N_("an XPU"), "gpu": N_("a GPU"), SIMULATED: N_("simulated cards")}.get(device, N_("an accelerator"))
 
 
 def warnings(detection: Detection) -> Iterator[str]:
     """What is worth a line where `auto` goes on."""
     if detection.display_chips:
-        yield f"{', '.join(map(str, detection.display_chips))}: an NVIDIA display chip without a driver is no accelerator"
+        yield N_(f"{', '.join(map(str, detection.display_chips))}: an NVIDIA display chip without a driver is no accelerator")

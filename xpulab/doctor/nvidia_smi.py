@@ -6,6 +6,7 @@ import csv
 
 from xpulab.doctor.cards import Card, Reading, Report, format_card_count, normal_address
 from xpulab.doctor.tool import TIMEOUT, run_tool
+from xpulab.messages import N_
 
 FIELDS = (
     "index",
@@ -30,8 +31,8 @@ def read_nvidia_smi(timeout: float = TIMEOUT) -> Reading:
     try:
         report = parse_values(run.output)
     except ValueError as error:
-        return Reading("nvidia-smi", run.command, "unreadable", f"the output of nvidia-smi has no known format: {error}")
-    detail = f"nvidia-smi shows {format_card_count(len(report.cards))}, driver {report.driver or 'unknown'}"
+        return Reading("nvidia-smi", run.command, "unreadable", N_(f"the output of nvidia-smi has no known format: {error}"))
+    detail = N_(f"nvidia-smi shows {format_card_count(len(report.cards))}, driver {report.driver or 'unknown'}")
     return Reading("nvidia-smi", run.command, "ok", detail, report.driver, None, report.cards)
 
 

@@ -24,6 +24,7 @@ from xpulab.devices import SIMULATED
 from xpulab.doctor import probe_process
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe_process import IMPORT_PADDLE, IMPORT_PADDLENLP
+from xpulab.messages import N_
 
 TIMEOUT = 120.0
 """Seconds for each step. An import that starts from a network file system takes minutes the first time."""
@@ -144,20 +145,23 @@ def _unfinished(name: str, child: Child, printed: IO[bytes], begun: int, timeout
         return Step(name, "crashed", f"{_format_status(status)}{_in(stack_end(text))}", text)
     before = _size(printed)
     if before > OUTPUT_LIMIT:
-        return Step(name, "hung", f"it printed more than {OUTPUT_LIMIT} bytes and was killed{child.kill()}")
+        return Step(name, "hung", N_(f"it printed more than {OUTPUT_LIMIT} bytes and was killed{child.kill()}"))
     place = child.place(printed.fileno())
-    detail = f"it did not end within {timeout:g} s{child.kill()}{_in(place)}"
+    killed = child.kill()
+    late = N_(f"it did not end within {timeout:g} s{killed}")
+    detail = f"{late}{_in(place)}"
     return Step(name, "hung", detail, _text(printed, begun, before))
 
 
 def _format_status(status: int) -> str:
     if status >= 0:
-        return f"the process ended with status {status}"
+        return N_(f"the process ended with status {status}")
     try:
         number = signal.Signals(-status)
     except ValueError:
-        return f"the process was ended by signal {-status}"
-    return f"the process was ended by {number.name} ({signal.strsignal(number)})"
+        return N_(f"the process was ended by signal {-status}")
+    meaning = signal.strsignal(number)
+    return N_(f"the process was ended by {number.name} ({meaning})")
 
 
 def _text(printed: IO[bytes], start: int, end: int | None) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from xpulab import child
 from xpulab.child import OUTPUT_LIMIT
+from xpulab.messages import N_
 
 TIMEOUT = 10.0
 
@@ -34,20 +35,20 @@ def run_tool(command: tuple[str, ...], timeout: float = TIMEOUT) -> ToolRun:
     shown = " ".join(command)
     path = shutil.which(command[0])
     if path is None:
-        return ToolRun(command, "missing", "", f"{command[0]} is not on PATH")
+        return ToolRun(command, "missing", "", N_(f"{command[0]} is not on PATH"))
     try:
         ran = child.run([path, *command[1:]], timeout, env={**os.environ, "LC_ALL": "C"})
     except OSError as error:
-        return ToolRun(command, "failed", "", f"{shown} cannot be started: {error.strerror}")
-    killed = ran.killed or " and was killed"
+        return ToolRun(command, "failed", "", N_(f"{shown} cannot be started: {error.strerror}"))
+    killed = ran.killed or N_(" and was killed")
     if ran.is_too_long:
-        return ToolRun(command, "unreadable", "", f"{shown} wrote over {OUTPUT_LIMIT} bytes{killed}")
+        return ToolRun(command, "unreadable", "", N_(f"{shown} wrote over {OUTPUT_LIMIT} bytes{killed}"))
     if ran.status is None:
-        return ToolRun(command, "hung", ran.output, f"{shown} did not end within {timeout:g} s{killed}")
+        return ToolRun(command, "hung", ran.output, N_(f"{shown} did not end within {timeout:g} s{killed}"))
     if ran.status != 0:
-        detail = f"{shown} ended with status {ran.status}{_last_line(ran.errors, ran.output)}"
+        detail = N_(f"{shown} ended with status {ran.status}") + _last_line(ran.errors, ran.output)
         return ToolRun(command, "failed", ran.output, detail)
-    return ToolRun(command, "ok", ran.output, f"{shown} answered")
+    return ToolRun(command, "ok", ran.output, N_(f"{shown} answered"))
 
 
 def _last_line(*texts: str) -> str:

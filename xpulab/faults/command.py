@@ -10,26 +10,30 @@ from rich.console import Console
 
 from xpulab.chapters.shared.fault import Fault
 from xpulab.faults import selftest, table
+from xpulab.harness.plan import refuse_other_environments
 from xpulab.harness.run import kernel_environment
+from xpulab.messages import shown
 
 
 def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
     """Try the faults, `jobs` at a time, and print what came of it; returns the exit code, 1 when one was missed."""
+    refuse_other_environments(selftest.chapters_of(faults))
     progress = Console(stderr=True)
     trials = selftest.count(faults)
-    progress.print(f"{len(faults)} faults, {trials} trials, {jobs} at a time", highlight=False)
+    progress.print(shown(f"{len(faults)} faults, {trials} trials, {jobs} at a time"), highlight=False)
     tried = []
     with kernel_environment("cpu") as environment:
         for trial in selftest.trials(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):
             tried.append(trial)
             outcome = f"{table.format_outcome(trial)}  {table.format_name(trial)}, {trial.seconds:.0f} s"
-            progress.print(f"{len(tried):>3} of {trials}  {outcome}", highlight=False, markup=False, soft_wrap=True)
+            progress.print(f"{len(tried):>3}/{trials}  {outcome}", highlight=False, markup=False, soft_wrap=True)
     print(json.dumps(table.trials_to_json(tried), indent=2) if as_json else table.format_trials(tried))
     return 1 if any(trial.missed for trial in tried) else 0
 
 
 def run_controls(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
     """Run the sections that the faults are tried in without them; returns the exit code, 1 when one is not green."""
+    refuse_other_environments(selftest.chapters_of(faults))
     ran = []
     with kernel_environment("cpu") as environment:
         for control in selftest.controls(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):

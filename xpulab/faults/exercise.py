@@ -17,8 +17,9 @@ from xpulab.faults import inject
 from xpulab.faults.selftest import CARDS, chapter_of, faults_named
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import Verdict, judge
-from xpulab.harness.plan import plan_of_checks
+from xpulab.harness.plan import plan_of_checks, refuse_other_environments
 from xpulab.harness.report import text
+from xpulab.messages import N_, shown
 
 
 @dataclass(frozen=True)
@@ -50,29 +51,30 @@ def exercise_named(chapter: str) -> Exercise:
         if chapter in (exercise.chapter, exercise.fault.notebook) or (chapter.isdecimal() and int(chapter) == int(number)):
             return exercise
     names = ", ".join(exercise.chapter for exercise in known)
-    raise InputError(f"no exercise {chapter!r}; there is one for {names}")
+    raise InputError(N_(f"no exercise {chapter!r}; there is one for {names}"))
 
 
 def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Verdict:
     """Run the sections of the checks that see the defect, with the defect; the executed notebook is left in the folder.
 
     environment: the variables of the kernel, as harness.run.kernel_environment gives them.
-    Raises InputError when the defect could not be injected.
+    Raises InputError when the defect could not be injected, or the chapter needs another environment.
     """
     fault = exercise.fault
+    refuse_other_environments([chapter_of(fault)])
     plan = plan_of_checks(chapter_of(fault), fault.level, fault.detected_by)
     with tempfile.TemporaryDirectory(prefix="xpulab-exercise-", ignore_cleanup_errors=True) as scratch:
         variables = {**environment, **inject.prepare(fault, Path(scratch))}
         target = Target(fault.device, fault.level, max(CARDS, plan.cards))
         executed = [path for _, path in Execution(target, folder, lambda *cell: None, variables).run([plan], 1)]
         if failure := inject.why_not_injected(Path(scratch)):
-            raise InputError(f"{exercise.chapter}: the defect could not be injected: {failure}; run env/validate.sh first")
+            raise InputError(N_(f"{exercise.chapter}: the defect could not be injected: {failure}; run env/validate.sh first"))
     return judge(plan, executed[0])
 
 
 def format_list(known: Sequence[Exercise]) -> str:
     """A line for each exercise."""
-    return "\n".join(f"{exercise.chapter:<24}{exercise.hint}" for exercise in known)
+    return "\n".join(f"{exercise.chapter:<24}{shown(exercise.hint)}" for exercise in known)
 
 
 def format_task(exercise: Exercise, verdict: Verdict) -> str:
@@ -81,9 +83,9 @@ def format_task(exercise: Exercise, verdict: Verdict) -> str:
         [
             *text.format_notebook(verdict),
             "",
-            f"One thing is broken. Which one? {exercise.hint}",
-            f"The executed notebook: {verdict.executed}",
-            f"The answer: xpulab exercise {exercise.chapter} --answer",
+            f"{shown('One thing is broken. Which one?')} {shown(exercise.hint)}",
+            shown(f"The executed notebook: {verdict.executed}"),
+            shown(f"The answer: xpulab exercise {exercise.chapter} --answer"),
         ]
     )
 
@@ -91,4 +93,5 @@ def format_task(exercise: Exercise, verdict: Verdict) -> str:
 def format_answer(exercise: Exercise) -> str:
     """What is broken and how one can tell."""
     red = ", ".join(exercise.fault.detected_by)
-    return f"{exercise.fault.what}\n{exercise.answer}\nMust be red: {red}. In the catalogue of faults: {exercise.fault.name}"
+    where = shown(f"Must be red: {red}. In the catalogue of faults: {exercise.fault.name}")
+    return f"{shown(exercise.fault.what)}\n{shown(exercise.answer)}\n{where}"

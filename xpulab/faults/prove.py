@@ -23,6 +23,7 @@ from xpulab.harness import report
 from xpulab.harness.execute import Target
 from xpulab.harness.report.result import Result
 from xpulab.harness.run import kernel_environment
+from xpulab.messages import shown
 from xpulab.records.node import node_name
 from xpulab.records.proof import InjectedFault, Proof
 
@@ -82,13 +83,13 @@ def prove(result: Result, number: int, jobs: int, console: Console, catalogue: S
     chosen = sample(fitting, level, number, target.seed)
     started, tried = time.monotonic(), []
     if chosen:
-        console.print(f"injecting {len(chosen)} of {len(fitting)} faults that fit this run", highlight=False)
+        console.print(shown(f"injecting {len(chosen)} of {len(fitting)} faults that fit this run"), highlight=False)
         with kernel_environment(target.device) as environment:
             variables = {**environment, **selftest.WITHOUT_MODELS}
             for trial in selftest.trials_at(chosen, level, _cards(target), jobs, variables):
                 tried.append(_of(trial, level))
-                outcome = "MISSED" if trial.missed else "detected"
-                line = f"{len(tried):>3} of {len(chosen)}  {outcome}  {trial.fault.name}, {trial.seconds:.0f} s"
+                outcome = shown("MISSED") if trial.missed else shown("detected")
+                line = f"{len(tried):>3}/{len(chosen)}  {outcome}  {trial.fault.name}, {trial.seconds:.0f} s"
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
     seconds = round(time.monotonic() - started, 1)
     proof = Proof(node_name(), target.device, target.cards, level, target.seed, len(fitting), tuple(tried), seconds)

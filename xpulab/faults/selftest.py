@@ -27,6 +27,8 @@ from xpulab.harness.chapter import Chapter, code_cells, read_chapter
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import Plan, plan_of, plan_of_checks
+from xpulab.messages import N_
+from xpulab.records import environments
 from xpulab.records.record import Record, record_in, worse
 from xpulab.warm import RUN_FOLDER
 
@@ -124,12 +126,18 @@ class _Case:
 
 
 def faults_named(names: Sequence[str]) -> tuple[Fault, ...]:
-    """The faults of these names, or all when there are none. Raises InputError for a name that no fault has."""
+    """The faults of these names; when there are none, all of the chapters that run in this environment.
+
+    Raises InputError for a name that no fault has.
+    """
     known = {fault.name: fault for fault in CATALOGUE}
     for name in names:
         if name not in known:
-            raise InputError(f"no fault {name!r}; `xpulab selftest --list` shows them")
-    return tuple(known[name] for name in names) if names else CATALOGUE
+            raise InputError(N_(f"no fault {name!r}; `xpulab selftest --list` shows them"))
+    if names:
+        return tuple(known[name] for name in names)
+    here = environments.present()
+    return tuple(fault for fault in CATALOGUE if chapter_of(fault).environment == here)
 
 
 def count(faults: Iterable[Fault]) -> int:
@@ -181,6 +189,11 @@ def controls(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str])
 def chapter_of(fault: Fault) -> Chapter:
     """The notebook that must detect a fault."""
     return _chapter(files.NOTEBOOKS / f"{fault.notebook}.ipynb")
+
+
+def chapters_of(faults: Iterable[Fault]) -> list[Chapter]:
+    """The notebooks that must detect faults, each once."""
+    return list({fault.notebook: chapter_of(fault) for fault in faults}.values())
 
 
 def _cases(fault: Fault) -> Iterator[_Case]:
@@ -279,7 +292,7 @@ def _run(
         seconds = round(time.monotonic() - started, 1)
         reasons = judge(plan, executed[0]).reasons if executed else ("it was interrupted",)
         failure = inject.why_not_injected(folder)
-    return _Ran(seen, tuple(reasons), f"it could not be injected: {failure}" if failure else None, seconds)
+    return _Ran(seen, tuple(reasons), N_(f"it could not be injected: {failure}") if failure else None, seconds)
 
 
 def _raised(cell: NotebookNode) -> bool:
@@ -302,6 +315,6 @@ def _why_missed(case: _Case, red: Iterable[str], reason: str) -> str | None:
     if expected:
         if expected in reason.lower():
             return None
-        return f"the notebook's reason does not contain {expected!r} but is: {reason or 'none'}"
+        return N_(f"the notebook's reason does not contain {expected!r} but is: {reason or 'none'}")
     missed = sorted(set(case.checks) - set(red))
-    return f"not detected by {', '.join(missed)}; {reason or 'the notebook is green'}" if missed else None
+    return N_(f"not detected by {', '.join(missed)}; {reason or 'the notebook is green'}") if missed else None

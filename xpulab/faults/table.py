@@ -8,6 +8,7 @@ from typing import Any
 
 from xpulab.chapters.shared.fault import Fault
 from xpulab.faults.selftest import Control, Trial
+from xpulab.messages import N_, padded, shown
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,16 @@ def tally(trials: Iterable[Trial]) -> dict[str, CheckTally]:
 
 def format_tally(checks: dict[str, CheckTally]) -> str:
     """A line for each check: how many faults it detected, and whether it was ever the only one."""
-    lines = ["faults  check"]
-    lines += [f"{each.faults:>6}  {check}{', once as the only one' if each.alone else ''}" for check, each in checks.items()]
+    lines = [shown("faults  check")]
+    for check, each in checks.items():
+        line = f"{each.faults:>6}  {check}"
+        lines.append(f"{line}, {shown('once as the only one')}" if each.alone else line)
     return "\n".join(lines)
 
 
 def format_outcome(trial: Trial) -> str:
-    """One word of eight characters."""
-    return "MISSED  " if trial.missed else "detected"
+    """One word in eight columns, in the chosen language."""
+    return padded(shown("MISSED") if trial.missed else shown("detected"), 8)
 
 
 def format_name(trial: Trial) -> str:
@@ -62,19 +65,25 @@ def format_trials(trials: Sequence[Trial]) -> str:
     for trial in ordered:
         fault = trial.fault
         where = f"{fault.notebook}, {fault.device}, {trial.level}, {trial.seconds:.0f} s"
-        lines.append(f"{format_outcome(trial)}  {format_name(trial)}: {fault.what} ({where})")
-        end = [f"a cell that raises, with a reason that contains {fault.reason_contains!r}"] if fault.reason_contains else []
-        lines.append(f"          expected     {', '.join(end or trial.expected)}")
-        lines.append(f"          detected by  {', '.join([] if trial.missed else end) or ', '.join(trial.detected_by) or '-'}")
+        lines.append(f"{format_outcome(trial)}  {format_name(trial)}: {shown(fault.what)} ({where})")
+        end = (
+            [N_(f"a cell that raises, with a reason that contains {fault.reason_contains!r}")] if fault.reason_contains else []
+        )
+        detected_by = ", ".join([] if trial.missed else end) or ", ".join(trial.detected_by) or "-"
+        expected = ", ".join(end or trial.expected)
+        lines.append(f"          {shown(f'expected     {expected}')}")
+        lines.append(f"          {shown(f'detected by  {detected_by}')}")
         if trial.missed:
-            lines.append(f"          {trial.missed}")
-    return "\n".join([*lines, format_tally(tally(trials)), f"{_detected(trials)} of {len(trials)} faults detected"])
+            lines.append(f"          {shown(trial.missed)}")
+    total = shown(f"{_detected(trials)} of {len(trials)} faults detected")
+    return "\n".join([*lines, format_tally(tally(trials)), total])
 
 
 def format_catalogue(faults: Iterable[Fault]) -> str:
     """A line for each fault."""
     return "\n".join(
-        f"{fault.name:<36} {fault.notebook:<28} {', '.join(fault.lanes) or 'not run':<8} {fault.what}" for fault in faults
+        f"{fault.name:<36} {fault.notebook:<28} {', '.join(fault.lanes) or 'not run':<8} {shown(fault.what)}"
+        for fault in faults
     )
 
 
@@ -89,13 +98,13 @@ def format_controls(controls: Sequence[Control]) -> str:
     ordered = sorted(controls, key=lambda control: (not control.wrong, control.notebook, control.checks))
     lines = []
     for control in ordered:
-        outcome = "WRONG" if control.wrong else "green"
+        outcome = shown("WRONG") if control.wrong else shown("green")
         where = f"{control.notebook}, {control.device}, {control.level}"
-        ran = f"{where}, {control.cells[0]} of {control.cells[1]} cells, {control.seconds:.0f} s"
+        ran = shown(f"{where}, {control.cells[0]} of {control.cells[1]} cells, {control.seconds:.0f} s")
         lines.append(f"{outcome}  {', '.join(control.checks)} ({ran}): {', '.join(control.faults)}")
         if control.wrong:
-            lines.append(f"       {control.wrong}")
-    return "\n".join([*lines, f"{_green(controls)} of {len(controls)} green without a fault"])
+            lines.append(f"       {shown(control.wrong)}")
+    return "\n".join([*lines, shown(f"{_green(controls)} of {len(controls)} green without a fault")])
 
 
 def controls_to_json(controls: Sequence[Control]) -> dict[str, Any]:

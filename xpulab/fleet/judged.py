@@ -27,6 +27,7 @@ from xpulab.harness.judge import Verdict, judge, not_run
 from xpulab.harness.plan import Plan, plan_of, plan_of_checks
 from xpulab.harness.report.result import Result, to_json
 from xpulab.harness.report.text import format_result
+from xpulab.messages import ENGLISH, LANGUAGES
 from xpulab.records import proof
 from xpulab.records.commit import commit
 from xpulab.records.proof import Proof
@@ -136,7 +137,8 @@ def _name(stored: _Stored) -> str:
 
 def _verdict(stored: _Stored, claimed: Mapping[str, Any], target: Target, partial: bool, folder: Path) -> Verdict:
     """The verdict on one notebook, whose executed form is written below the folder; one that did not run stays so."""
-    committed = {path.stem: path for path in files.NOTEBOOKS.glob("*.ipynb")}.get(claimed["name"])
+    notebooks = files.notebooks_in(_language(stored, claimed))
+    committed = {path.stem: path for path in notebooks.glob("*.ipynb")}.get(claimed["name"])
     if committed is None:
         raise InputError(f"{stored.path}: this version has no notebook {claimed['name']!r}; judge it with the one that made it")
     chapter = read_chapter(committed)
@@ -163,6 +165,16 @@ def _verdict(stored: _Stored, claimed: Mapping[str, Any], target: Target, partia
             f"and this is {__version__}, commit {commit()}; judge it with the version that made it"
         )
     return verdict
+
+
+def _language(stored: _Stored, claimed: Mapping[str, Any]) -> str:
+    """Of the notebook that was executed; English where none was, or it does not say."""
+    try:
+        metadata = json.loads(stored.contents[f"{stored.prefix}{claimed['executed']}"])["metadata"]
+        named = metadata[METADATA_KEY]["language"]
+    except (KeyError, TypeError, ValueError):
+        return "en"
+    return named if named in LANGUAGES else ENGLISH
 
 
 def _partial_plan(chapter: Any, level: str, executed: Path) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import jsonschema
@@ -26,6 +27,7 @@ class Chapter:
     title: what it is called in reports. capabilities: what it covers, the first part of its checks' names.
     cards: how many it needs. budget_seconds: how long it should take, by level.
     sections: in reading order. checks: what it plans, in reading order. parameters: the names that its parameters cell sets.
+    environment: the one that it needs, of xpulab.records.environments; empty for .venv.
     """
 
     path: Path
@@ -37,10 +39,20 @@ class Chapter:
     sections: tuple[Section, ...]
     checks: tuple[PlannedCheck, ...]
     parameters: tuple[str, ...]
+    environment: str = ""
+
+    @property
+    def language(self) -> str:
+        """What its text is written in, one of xpulab.messages.LANGUAGES."""
+        return self.notebook.metadata[METADATA_KEY].get("language", "en")
+
+    @cached_property
+    def _positions(self) -> list[int]:
+        return code_cells(self.notebook)
 
     def section_of(self, check: PlannedCheck) -> Section:
         """The section that a check of this notebook stands in."""
-        index = code_cells(self.notebook)[check.cell - 1]
+        index = self._positions[check.cell - 1]
         return next(section for section in self.sections if index in section.cells)
 
     def closure_of(self, checks: tuple[PlannedCheck, ...]) -> tuple[Section, ...]:
@@ -71,6 +83,7 @@ def read_chapter(path: Path) -> Chapter:
         sections=sections,
         checks=checks,
         parameters=_parameters(path, notebook),
+        environment=metadata.get("environment", ""),
     )
 
 

@@ -11,6 +11,7 @@ from xpulab.harness.lost import DIED, KernelLoss, can_go_on_without, cells_left_
 from xpulab.harness.plan import Plan
 from xpulab.harness.watchdog import Watchdog
 from xpulab.harness.written import replace_text
+from xpulab.messages import N_
 from xpulab.records import earlier, left_out
 from xpulab.records.earlier import Earlier
 from xpulab.records.record import record_in
@@ -76,6 +77,7 @@ class Course:
 
     def why_it_ended(self) -> str:
         """Why the notebook ended with its kernel."""
-        cell = f"cell {self._watchdog.cell}"
-        log = f"; its last log lines are in {self._watchdog.log.name}" if self._last.how == DIED else ""
-        return f"{self._last.format(cell)}{log}"
+        number = self._watchdog.cell
+        happened = self._last.format(N_(f"cell {number}"))
+        log = N_(f"its last log lines are in {self._watchdog.log.name}")
+        return f"{happened}; {log}" if self._last.how == DIED else happened

@@ -21,7 +21,7 @@ from jupyter_client import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
-from xpulab import warm
+from xpulab import messages, warm
 from xpulab.harness import engine
 from xpulab.harness.admission import Admission, AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.chapter import code_cells
@@ -32,6 +32,7 @@ from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, number_of
 from xpulab.harness.watchdog import START_SECONDS, Watchdog, kernel_manager
 from xpulab.harness.written import replace_notebook, replace_what_papermill_writes
+from xpulab.messages import N_
 from xpulab.records import processor
 from xpulab.records.record import METADATA_KEY
 from xpulab.warm import kernels
@@ -178,7 +179,8 @@ class Execution:
         started = time.monotonic()
         within = self._environment.get(warm.RUN_FOLDER)
         with tempfile.TemporaryDirectory(prefix="xpulab-", dir=within, ignore_cleanup_errors=True) as scratch:
-            variables = {**self._environment, **self._variables_of(plan)}
+            own = {messages.VARIABLE: plan.chapter.language}  # of its figures; that of the person who runs it is another one
+            variables = {**self._environment, **self._variables_of(plan), **own}
             course = Course(plan, watchdog, variables, Path(scratch), lambda cell: self._ended(plan, cell))
             manager = kernel_manager(watchdog, scratch, variables)
             try:
@@ -237,15 +239,15 @@ class Execution:
                 on_cell_executed=on_cell_executed,
             )
         except _EnoughSeen:
-            watchdog.ended(f"enough was seen after cell {watchdog.cell}")
+            watchdog.ended(N_(f"enough was seen after cell {watchdog.cell}"))
         except PapermillExecutionError:
             return  # the cells' own outputs show it
         except DeadKernelError:
             watchdog.ended(course.why_it_ended())
         except engine.NoNewKernel as error:
-            watchdog.ended(f"{course.why_it_ended()}; no new kernel could be started: {error}")
+            watchdog.ended(N_(f"{course.why_it_ended()}; no new kernel could be started: {error}"))
         except Exception as error:  # whatever one notebook does to papermill must not lose the others' verdicts
-            watchdog.ended(f"it could not be run: {type(error).__name__}: {error}")
+            watchdog.ended(N_(f"it could not be run: {type(error).__name__}: {error}"))
 
     def _ended(self, plan: Plan, cell: nbformat.NotebookNode) -> None:
         """A cell has ended, by itself or with its kernel. Raises _EnoughSeen when the rest is not needed."""

@@ -14,6 +14,7 @@ from nbformat import NotebookNode
 
 from xpulab.doctor.remedies import Remedy, by_id, match, remedy_on
 from xpulab.harness.sections import number_of
+from xpulab.messages import N_
 from xpulab.records.record import METADATA_KEY, RED, Record
 
 _LOG_CHARACTERS = 1 << 16
@@ -52,9 +53,10 @@ def explain(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path,
 
 
 def _seen(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path) -> Iterator[tuple[str, Remedy]]:
-    for number, cell in enumerate(cells, start=1):
+    for position, cell in enumerate(cells, start=1):
+        number = number_of(cell, position)
         for output in cell.outputs:
-            where = f"cell {number_of(cell, number)}"
+            where = N_(f"cell {number}")
             if known := output.get("metadata", {}).get(METADATA_KEY, {}).get("known"):
                 yield where, by_id(known)
             elif output.output_type == "error":
@@ -62,10 +64,10 @@ def _seen(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path) -
     for record in records:
         if record.outcome in RED:
             reasons = [record.reason, *(row.reason for row in record.rows if row.outcome in RED)]
-            yield from ((f"check {record.name}", row) for row in match("\n".join(filter(None, reasons))))
+            yield from ((N_(f"check {record.name}"), row) for row in match("\n".join(filter(None, reasons))))
     if log.exists():
         written = log.read_bytes()[-_LOG_CHARACTERS:].decode("utf-8", errors="replace")
-        yield from (("kernel log", row) for row in match(written))
+        yield from ((N_("kernel log"), row) for row in match(written))
 
 
 def _error_text(output: NotebookNode) -> str:

@@ -19,6 +19,7 @@ from xpulab.harness.explain import Explanation, explain
 from xpulab.harness.lost import DEVICE, LATE, label, left_out_of, loss_in, losses
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import number_of
+from xpulab.messages import N_
 from xpulab.records.record import (
     METADATA_KEY,
     RED,
@@ -85,7 +86,7 @@ class Verdict:
         by_name = {record.name: record for record in self.records}
         grouped = [(group, tuple(by_name.pop(name) for name in group.checks if name in by_name)) for group in self.groups]
         if by_name:
-            grouped.append((Group("Not planned" if self.groups else "", "proof", tuple(by_name)), tuple(by_name.values())))
+            grouped.append((Group(N_("Not planned") if self.groups else "", "proof", tuple(by_name)), tuple(by_name.values())))
         return tuple(grouped)
 
     @property
@@ -102,7 +103,9 @@ class Verdict:
     def reason_in_short(self) -> str | None:
         """The first reason, and how many more there are; None when there is none."""
         more = len(self.reasons) - 1
-        return f"{self.reasons[0]}{f' (and {more} more)' if more else ''}" if self.reasons else None
+        if not self.reasons:
+            return None
+        return N_(f"{self.reasons[0]} (and {more} more)") if more else self.reasons[0]
 
     @property
     def controls_rejected(self) -> int:
@@ -146,7 +149,7 @@ def judge(plan: Plan, executed: Path) -> Verdict:
 
 def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
     """The verdict on a notebook that was planned but not executed; its checks have the outcome of the notebook."""
-    records = tuple(Record(check.name, outcome, means="not run", reason=reason) for check in plan.checks)
+    records = tuple(Record(check.name, outcome, means=N_("not run"), reason=reason) for check in plan.checks)
     return Verdict(plan.name, plan.title, outcome, None, records, None, (reason,), (), None, plan.partial, _groups(plan))
 
 
@@ -156,7 +159,7 @@ def not_ended(plan: Plan, recorded: Iterable[Record] | None, run_context: RunCon
     names = {record.name for record in seen}
     records = reconcile([check.name for check in plan.checks if check.name in names], seen)
     outcome = "waiting" if recorded is None else "running"
-    reason = f"{len(records)} of {len(plan.checks)} checks have ended"
+    reason = N_(f"{len(records)} of {len(plan.checks)} checks have ended")
     return Verdict(plan.name, plan.title, outcome, None, records, run_context, (reason,), (), None, plan.partial, _groups(plan))
 
 
@@ -179,18 +182,18 @@ def _reasons(
     if run and run.stopped:
         yield run.stopped
     if run and run_context and run_context.device != run.device:
-        yield f"it was to run on {run.device}, but ran on {run_context.device}"
+        yield N_(f"it was to run on {run.device}, but ran on {run_context.device}")
     if run and not run_context and not run.stopped and run.device != _COMMITTED_DEVICE:
-        yield f"it was to run on {run.device}, but did not record where it ran"
+        yield N_(f"it was to run on {run.device}, but did not record where it ran")
     red = [record.name for record in records if record.outcome in RED]
     errors = list(_errors(plan, run, notebook, red))
     yield from errors
     if left_out := [number_of(cell, number) for number, cell in enumerate(_code_cells(notebook), start=1) if _needs(cell)]:
-        yield f"{len(left_out)} cells were left out, since they need paddle, which cannot be imported"
+        yield N_(f"{len(left_out)} cells were left out, since they need paddle, which cannot be imported")
     if red:
-        yield f"{len(red)} of {len(records)} checks are red: {', '.join(red)}"
+        yield N_(f"{len(red)} of {len(records)} checks are red: {', '.join(red)}")
     elif not any(map(is_compared, records)):
-        yield "nothing was compared, so the notebook is not green"
+        yield N_("nothing was compared, so the notebook is not green")
     if not (run and (run.stopped or run.seed != _COMMITTED_SEED)) and not errors:  # with another seed other text is right
         yield from _differences(notebook, committed, run_context.device if run_context else _COMMITTED_DEVICE)
 
@@ -198,15 +201,16 @@ def _reasons(
 def _notes(plan: Plan, run: Run | None, notebook: NotebookNode) -> Iterator[str]:
     for number, loss in losses(notebook):
         if loss.went_on:
-            yield f"{loss.format(label(plan, number))}; went on in a new kernel"
+            yield N_(f"{loss.format(label(plan, number))}; went on in a new kernel")
     if run is None:
-        yield "it was not run by xpulab: no time and no device are on record"
+        yield N_("it was not run by xpulab: no time and no device are on record")
         return
     if run.resumed:
-        times = "once" if run.resumed == 1 else f"{run.resumed} times"
-        yield f"it was interrupted and resumed {times}: it ran again from its beginning, and what was red before stays red"
+        count = run.resumed
+        times = N_("once") if count == 1 else N_(f"{count} times")
+        yield N_(f"it was interrupted and resumed {times}: it ran again from its beginning, and what was red before stays red")
     if run.seconds > 1.5 * run.budget_seconds:
-        yield f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s"
+        yield N_(f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s")
 
 
 def _errors(plan: Plan, run: Run | None, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
@@ -224,7 +228,7 @@ def _errors(plan: Plan, run: Run | None, notebook: NotebookNode, red: list[str])
     others = [each for each in found if each[1].ename != "NotebookIsRed"]
     for number, output in others if red or others else found:
         first = (output.evalue.strip().splitlines() or [""])[0]
-        yield f"{label(plan, number)} raised {output.ename}: {first[:300]}"
+        yield N_(f"{label(plan, number)} raised {output.ename}: {first[:300]}")
 
 
 def _is_of_the_limit(cell: NotebookNode, output: NotebookNode) -> bool:
@@ -248,7 +252,7 @@ def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -
     """Where the text of the executed notebook differs from the committed one, by nbval's comparison."""
     executed_cells, committed_cells = _code_cells(notebook), _code_cells(committed)
     if [cell.source for cell in executed_cells] != [cell.source for cell in committed_cells]:
-        yield "its cells are not those of the committed notebook, so their text cannot be compared"
+        yield N_("its cells are not those of the committed notebook, so their text cannot be compared")
         return
     from xpulab.harness.shown_text import Comparison  # nbval imports pytest: not before the first notebook has ended
 
@@ -257,7 +261,7 @@ def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -
         if not comparison.applies(theirs) or _holds_red(mine) or _needs(mine):
             continue
         if difference := comparison.difference(mine, theirs):
-            yield f"cell {number_of(mine, number)} shows text that differs from the committed notebook: {difference}"
+            yield N_(f"cell {number_of(mine, number)} shows text that differs from the committed notebook: {difference}")
 
 
 def _needs(cell: NotebookNode) -> bool:

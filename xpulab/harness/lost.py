@@ -15,6 +15,7 @@ from nbformat import NotebookNode
 from xpulab.harness.chapter import code_cells
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, cells_by_number, closure
+from xpulab.messages import N_
 from xpulab.records.left_out import LeftOut
 from xpulab.records.record import METADATA_KEY
 
@@ -39,10 +40,10 @@ class KernelLoss:
     def format(self, label: str) -> str:
         """What happened, as a sentence. label: the cell's."""
         if self.how == DIED:
-            return f"the kernel died in {label}"
+            return N_(f"the kernel died in {label}")
         if self.how == LATE:
-            return f"{label} {_happened(self)}"
-        return f"the device computed no more after {label} raised"
+            return _format_happened(label, self)
+        return N_(f"the device computed no more after {label} raised")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def lost_in(plan: Plan, notebook: NotebookNode) -> Lost:
     for number, cell in cells_by_number(notebook).items():
         if number not in positions or number == max(positions) or not has_raised(cell):
             continue
-        happened = f"{label(plan, number)} {_happened(loss_in(cell))}"
+        happened = _format_happened(label(plan, number), loss_in(cell))
         raised.append(happened)
         if positions[number] < first:
             everything = everything or happened
@@ -93,7 +94,7 @@ def left_out_of(plan: Plan, notebook: NotebookNode) -> LeftOut:
     """What verdict() and the reports must know of it: a reason for each check of the lost sections."""
     lost = lost_in(plan, notebook)
     by_check = ((check.name, lost.sections.get(plan.chapter.section_of(check).name)) for check in plan.checks)
-    return LeftOut({name: f"after {happened}" for name, happened in by_check if happened}, lost.raised)
+    return LeftOut({name: N_(f"after {happened}") for name, happened in by_check if happened}, lost.raised)
 
 
 def cells_left_out(plan: Plan, notebook: NotebookNode) -> frozenset[int]:
@@ -138,7 +139,7 @@ def label(plan: Plan, number: int) -> str:
     index = code_cells(plan.chapter.notebook)[number - 1 :][:1]
     names: Iterator[str] = (section.name for section in plan.chapter.sections if index and index[0] in section.cells)
     name = next(names, None)
-    return f"cell {number} of section {name}" if name else f"cell {number}"
+    return N_(f"cell {number} of section {name}") if name else N_(f"cell {number}")
 
 
 def losses(notebook: NotebookNode) -> Iterator[tuple[int, KernelLoss]]:
@@ -183,8 +184,10 @@ def has_raised(cell: NotebookNode) -> bool:
     return loss_in(cell) is not None or any(output.output_type == "error" for output in cell.get("outputs", []))
 
 
-def _happened(loss: KernelLoss | None) -> str:
-    """What a cell that raised, or cost its kernel, did."""
+def _format_happened(label: str, loss: KernelLoss | None) -> str:
+    """What the cell that the label names did, which raised or cost its kernel."""
     if loss is None or loss.how == DEVICE:
-        return "raised"
-    return "ended its kernel" if loss.how == DIED else f"had not ended after {loss.limit_seconds:.0f} s"
+        return N_(f"{label} raised")
+    return (
+        N_(f"{label} ended its kernel") if loss.how == DIED else N_(f"{label} had not ended after {loss.limit_seconds:.0f} s")
+    )

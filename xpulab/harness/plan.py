@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -15,6 +15,8 @@ from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.chapter import Chapter, code_cells, read_chapter
 from xpulab.harness.sections import Section, closure, excerpt, refuse_undefined_names, up_to
+from xpulab.messages import N_, shown
+from xpulab.records import environments
 from xpulab.records.planned import PlannedCheck
 from xpulab.records.record import LEVELS
 
@@ -86,15 +88,18 @@ class Plan:
 
 
 def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ()) -> list[Plan]:
-    """The plans for these notebooks (numbers, names, paths or globs), or for all in notebooks/ when none is given.
+    """The plans for these notebooks (numbers, names, paths or globs); when none is given, for all in notebooks/ that need no
+    environment of their own.
 
     checks: globs of checks' names; when there are any, only the sections of these checks run, with all that they need.
     Raises InputError for a level, notebook or check that is not there, a notebook that cannot be run, and a file's or
     check's name that two notebooks share.
     """
     if level not in LEVELS:
-        raise InputError(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}; `xpulab run` also has soak")
+        raise InputError(N_(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}; `xpulab run` also has soak"))
     chapters = [read_chapter(path) for path in find_notebooks(notebooks)]
+    if not notebooks:
+        chapters = [chapter for chapter in chapters if not chapter.environment]
     _refuse_shared_file_names(chapters)
     _refuse_shared_names(chapters)
     if checks:
@@ -124,7 +129,9 @@ def plans_of_checks(chapters: Sequence[Chapter], level: str, globs: Sequence[str
     for pattern in globs:
         found = [(chapter, check) for chapter in chapters for check in chapter.checks if fnmatchcase(check.name, pattern)]
         if not found:
-            raise InputError(f"no check {pattern!r}: neither a name nor a glob that matches; `xpulab run --list` shows them")
+            raise InputError(
+                N_(f"no check {pattern!r}: neither a name nor a glob that matches; `xpulab run --list` shows them")
+            )
         for chapter, check in found:
             matched.setdefault(chapter.path.stem, []).append(check.name)
     return [plan_of_checks(each, level, matched[each.path.stem]) for each in chapters if each.path.stem in matched]
@@ -138,15 +145,43 @@ def check_needs(chapter: Chapter) -> None:
             plan_of_checks(chapter, LEVELS[-1], checks)
 
 
+def with_own_environment() -> list[Chapter]:
+    """The chapters in notebooks/ that are not part of a run that names none, since they need an environment of their own."""
+    chapters = (read_chapter(path) for path in sorted(files.NOTEBOOKS.glob("*.ipynb")))
+    return [chapter for chapter in chapters if chapter.environment]
+
+
+def refuse_other_environments(chapters: Iterable[Chapter]) -> None:
+    """Raise InputError for a notebook that needs another environment than the one that this process runs in."""
+    here = environments.present()
+    others = [chapter for chapter in chapters if chapter.environment != here]
+    if not others:
+        return
+    names, number, wanted = ", ".join(each.path.stem for each in others), others[0].path.stem[:2], others[0].environment
+    made = f"bash env/validate.sh {number} makes"
+    if wanted:
+        problem = f"needs an environment of its own, with {environments.PACKAGES[wanted]}"
+        raise InputError(f"{names}: {problem}; {made} it, .venv-{wanted}, and runs the chapter there, apart from others")
+    problem = f"cannot run in an environment with {environments.PACKAGES[here]}"
+    raise InputError(f"{names}: {problem}; {made} the usual one, .venv, and runs it there")
+
+
+def format_left_out(chapter: Chapter) -> str:
+    """For a reader of a run that names no notebook: a chapter that is not part of it, and how to run it."""
+    name = chapter.path.stem
+    return f"{name} is not part of this run: it has an environment of its own; bash env/validate.sh {name[:2]} runs it"
+
+
 def format_plan(plan: Plan, seconds: float) -> str:
-    """What a plan runs, for a reader: a line for the notebook, one for each section, its checks below.
+    """What a plan runs, for a reader, in the chosen language: a line for the notebook, one for each section, its checks below.
 
     seconds: how long it will take.
     """
-    lines = [f"{plan.name}  {plan.title} ({len(plan.checks)} checks, about {seconds:.0f} s)"]
+    lines = [f"{plan.name}  {shown(plan.title)} ({shown(f'{len(plan.checks)} checks, about {seconds:.0f} s')})"]
     for section in plan.sections:
-        needs = f", needs {', '.join(section.needs)}" if section.needs else ""
-        lines.append(f"  {section.name}  {section.title} ({section.part}, {section.level}{needs})")
+        facts = [shown(section.part), section.level]
+        facts += [shown(f"needs {', '.join(section.needs)}")] if section.needs else []
+        lines.append(f"  {section.name}  {shown(section.title)} ({', '.join(facts)})")
         lines += [f"    {check.name}" for check in plan.checks if plan.chapter.section_of(check) is section]
     return "\n".join(lines)
 
@@ -156,7 +191,7 @@ def find_notebooks(notebooks: Sequence[str]) -> list[Path]:
     if not notebooks:
         found = sorted(files.NOTEBOOKS.glob("*.ipynb"))
         if not found:
-            raise InputError(f"{files.NOTEBOOKS}: holds no notebook")
+            raise InputError(N_(f"{files.NOTEBOOKS}: holds no notebook"))
         return found
     return list(dict.fromkeys(path for given in notebooks for path in _matching(given)))
 
@@ -185,9 +220,9 @@ def _matching(given: str) -> list[Path]:
             if notebooks := [path.resolve() for path in found if path.suffix == ".ipynb"]:
                 return notebooks
     if (renamed := files.present_name(given)) != given:
-        raise InputError(f"no notebook {given!r}: chapters were renumbered, and it is {renamed} now")
+        raise InputError(N_(f"no notebook {given!r}: chapters were renumbered, and it is {renamed} now"))
     known = ", ".join(path.stem for path in chapters)
-    raise InputError(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or 'none'}")
+    raise InputError(N_(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or N_('none')}"))
 
 
 def _is_part(given: str, number: str, name: str) -> bool:

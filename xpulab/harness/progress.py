@@ -17,6 +17,7 @@ from xpulab.harness.lost import loss_in
 from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import Plan
 from xpulab.harness.timed_lines import TimedLines
+from xpulab.messages import N_, joined, shown
 from xpulab.records.record import RED, Record, record_in
 
 _NO_FINDING = {"NotebookIsRed", "KeyboardInterrupt"}
@@ -59,7 +60,7 @@ class _Lines(TimedLines):
         with self._lock:
             if plan.name not in self._seen:
                 self._seen.add(plan.name)
-                self._say(f"{plan.name}: started, {cells} cells, about {self._times.seconds(plan):.0f} s")
+                self._say(shown(f"{plan.name}: started, {cells} cells, about {self._times.seconds(plan):.0f} s"))
 
     def on_cell_end(self, plan: Plan, cell: NotebookNode) -> None:
         with self._lock:
@@ -68,14 +69,15 @@ class _Lines(TimedLines):
 
     def on_end(self, verdict: Verdict) -> None:
         with self._lock:
-            self._say(f"{verdict.name}: {verdict.outcome}, {verdict.compared} of {len(verdict.records)} checks compared")
+            name, outcome, compared = verdict.name, verdict.outcome, verdict.compared
+            self._say(shown(f"{name}: {outcome}, {compared} of {len(verdict.records)} checks compared"))
 
 
 class _Table:
     """A row a notebook: its cell and the time that it has taken, renewed twice a second and when a cell starts."""
 
     def __init__(self, console: Console, plans: Sequence[Plan]) -> None:
-        self._rows = {plan.name: ("waiting", "", "") for plan in plans}
+        self._rows = {plan.name: (N_("waiting"), "", "") for plan in plans}
         self._started: dict[str, float] = {}
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=2)
 
@@ -88,7 +90,7 @@ class _Table:
 
     def on_cell(self, plan: Plan, cell: int, cells: int) -> None:
         self._started.setdefault(plan.name, time.monotonic())
-        self._rows[plan.name] = ("running", f"cell {cell} of {cells}", "")
+        self._rows[plan.name] = (N_("running"), shown(f"cell {cell} of {cells}"), "")
         self._live.refresh()
 
     def on_cell_end(self, plan: Plan, cell: NotebookNode) -> None:
@@ -97,7 +99,7 @@ class _Table:
 
     def on_end(self, verdict: Verdict) -> None:
         took = f"{verdict.run.seconds:.1f} s" if verdict.run else ""
-        checked = f"{verdict.compared} of {len(verdict.records)} checks compared"
+        checked = shown(f"{verdict.compared} of {len(verdict.records)} checks compared")
         self._rows[verdict.name] = (verdict.outcome, checked, took)
 
     def _render(self) -> Table:
@@ -106,22 +108,22 @@ class _Table:
             since = self._started.get(name)
             elapsed = took or (f"{time.monotonic() - since:.1f} s" if since else "")
             style = {"passed": "green", "failed": "bold red", "missing": "bold red"}.get(state, "")
-            table.add_row(name, f"[{style}]{state}[/]" if style else state, where, elapsed)
+            table.add_row(name, f"[{style}]{shown(state)}[/]" if style else shown(state), where, elapsed)
         return table
 
 
 def red_lines(plan: Plan, cell: NotebookNode) -> Iterator[str]:
-    """A line for each red check that a cell has recorded, one for an exception and one for a lost kernel; else none."""
+    """In the chosen language a line for each red check of a cell, one for an exception and one for a lost kernel; else none."""
     records = [record for output in cell.get("outputs", []) if (record := record_in(output.get("metadata", {})))]
     red = [record for record in records if record.outcome in RED]
     for record in red:
-        yield f"{plan.name}: RED {record.outcome} {record.name}: {_found(record)}"
+        yield f"{plan.name}: {shown('RED')} {shown(record.outcome)} {record.name}: {_found(record)}"
     for output in cell.get("outputs", []):
         if output.output_type == "error" and output.ename not in _NO_FINDING:
             raised = f"{output.ename}: {output.evalue}" if output.evalue else output.ename
-            yield f"{plan.name}: RED a cell raised {_short(raised)}"
+            yield f"{plan.name}: {shown('RED')} {shown(f'a cell raised {_short(raised)}')}"
     if loss := loss_in(cell):
-        yield f"{plan.name}: RED {loss.format('a cell')}"
+        yield f"{plan.name}: {shown('RED')} {shown(loss.format(N_('a cell')))}"
 
 
 def _found(record: Record) -> str:
@@ -129,7 +131,8 @@ def _found(record: Record) -> str:
     row = next((row for row in record.rows if row.outcome in RED), None)
     case, found = (f"{row.case}: ", row) if row else ("", record)
     reason = found.reason or record.reason
-    return f"{case}measured {found.measured}, expected {found.expected or '-'}{f'; {_short(reason)}' if reason else ''}"
+    compared = shown(f"measured {found.measured}, expected {found.expected or '-'}")
+    return f"{case}{joined([compared, _short(shown(reason))] if reason else [compared])}"
 
 
 def _short(text: str) -> str:

@@ -35,6 +35,7 @@ from xpulab.harness.resume import (
     variables,
 )
 from xpulab.harness.running import RunningResult
+from xpulab.messages import N_
 from xpulab.warm import kernels as warm_kernels
 
 IMPORT_SECONDS = 120.0
@@ -114,7 +115,7 @@ def refuse(plans: Sequence[Plan], target: Target, folder: Path, lost: Lost) -> R
 
     folder: a new one, which `prepare` made, or that of a run which was interrupted.
     """
-    reason = f"not run: {lost.headline}"
+    reason = N_(f"not run: {lost.headline}")
     verdicts = tuple(not_run(plan, "missing", reason) for plan in plans)
     result = Result(target, verdicts, 0.0, folder, lost=lost)
     report.write(result)
@@ -194,7 +195,7 @@ def _run(
             except KeyboardInterrupt:
                 interrupted = True
     except ImportHangs as error:
-        known = explanation(by_id("import-hung"), "the import", target.device)
+        known = explanation(by_id("import-hung"), N_("the import"), target.device)
         verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in runnable}
     ordered = tuple(verdicts.get(name) or _verdict(each.plan, folder) for name, each in by_name.items())
     result = Result(target, ordered, time.monotonic() - started, folder)
@@ -211,7 +212,7 @@ def _keep_time(execution: Execution, plan: Plan, verdict: Verdict) -> None:
 def _verdict(plan: Plan, folder: Path) -> Verdict:
     if executed_of(plan, folder).exists():
         return judge(plan, finish(plan, folder))
-    return not_run(plan, "missing", "interrupted before it started")
+    return not_run(plan, "missing", N_("interrupted before it started"))
 
 
 @contextmanager
@@ -241,8 +242,9 @@ def _is_ready(server: warm.ForkServer) -> bool:
         return False
     except TimeoutError as error:
         where = server.where_it_imports()
-        message = f"importing Paddle and PaddleNLP did not end within {IMPORT_SECONDS:.0f} s{f', {where}' if where else ''}"
-        raise ImportHangs(f"{message}; `xpulab doctor` shows cause and remedy") from error
+        late = N_(f"importing Paddle and PaddleNLP did not end within {IMPORT_SECONDS:.0f} s")
+        late += f", {where}" if where else ""
+        raise ImportHangs(N_(f"{late}; `xpulab doctor` shows cause and remedy")) from error
 
 
 def prepare(folder: Path) -> None:
@@ -251,11 +253,11 @@ def prepare(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(_holds_something(folder / name) for name in _OF_ANOTHER_RUN):
             raise InputError(
-                f"{folder}: holds another run; name another folder with --out, remove that one, or go on with it: --resume"
+                N_(f"{folder}: holds another run; name another folder with --out, remove that one, or go on with it: --resume")
             )
         (folder / "notebooks").mkdir(exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}; name another folder with --out") from error
+        raise InputError(N_(f"{folder}: cannot be written: {error.strerror}; name another folder with --out")) from error
 
 
 def _holds_something(path: Path) -> bool:
@@ -266,4 +268,4 @@ def _holds_something(path: Path) -> bool:
 def _skipped(plan: Plan, target: Target) -> Verdict | None:
     if plan.cards <= target.cards or target.device == "cpu":  # ranks are processes there
         return None
-    return not_run(plan, "skipped", f"it needs {plan.cards} cards, and --cards allows {target.cards}")
+    return not_run(plan, "skipped", N_(f"it needs {plan.cards} cards, and --cards allows {target.cards}"))

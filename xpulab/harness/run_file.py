@@ -23,11 +23,13 @@ from xpulab.errors import InputError
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import Plan
 from xpulab.harness.written import replace_text
+from xpulab.messages import N_
+from xpulab.records.environments import SUCCESSOR
 
 NAME = "run.json"
 SCHEMA = 1
 
-_PACKAGES = (*WHEELS, "paddlenlp", "numpy")
+_PACKAGES = (*WHEELS, "paddlenlp", SUCCESSOR, "numpy")
 _SOURCES = (".py", ".cc", ".h", ".yaml", ".json", ".jsonl")
 
 
@@ -40,12 +42,14 @@ def require_same(folder: Path, plans: Sequence[Plan], target: Target) -> None:
     """Raise InputError, which names what differs, unless the folder is that of the same run on this machine."""
     path = folder / NAME
     if not path.exists():
-        raise InputError(f"{folder}: holds no run to resume: it has no {NAME}; start one without --resume")
+        raise InputError(N_(f"{folder}: holds no run to resume: it has no {NAME}; start one without --resume"))
     before = files.load_json(path, files.data("schema", "run.schema.json"))
     if differences := list(_differences(before, _asked(plans, target))):
         raise InputError(
-            f"{folder}: holds another run: {'; '.join(differences)}; give the options of that run, or another folder "
-            "without --resume"
+            N_(
+                f"{folder}: holds another run: {'; '.join(differences)}; give the options of that run, or another folder "
+                "without --resume"
+            )
         )
 
 
@@ -56,7 +60,7 @@ def held(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InputError(f"{folder}: this run is under way in another process; wait for its end") from error
+            raise InputError(N_(f"{folder}: this run is under way in another process; wait for its end")) from error
         except OSError:  # a file system without locks
             pass
         yield
@@ -107,6 +111,6 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
         yield f"notebooks {', '.join(old_notebooks)}, not {', '.join(new_notebooks)}"
     for name in (name for name in old_notebooks if name in new_notebooks):
         if old_notebooks[name]["digest"] != new_notebooks[name]["digest"]:
-            yield f"notebook {name} has changed since"
+            yield N_(f"notebook {name} has changed since")
         elif before["level"] == now["level"] and old_notebooks[name] != new_notebooks[name]:
-            yield f"other checks of {name} (--check)"
+            yield N_(f"other checks of {name} (--check)")

@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import jsonschema
@@ -25,6 +26,7 @@ from pyflakes import checker, messages
 
 from xpulab import files
 from xpulab.errors import InputError
+from xpulab.messages import N_
 from xpulab.records.planned import python_of
 from xpulab.records.record import LEVELS, METADATA_KEY
 
@@ -36,6 +38,9 @@ INJECTED = "injected-parameters"
 
 _HEADING = re.compile(r"^#{1,6} +(.+)", re.MULTILINE)
 
+PARTS = (N_("lesson"), N_("proof"), N_("exercise"))
+"""What a section is for."""
+
 
 @dataclass(frozen=True)
 class Section:
@@ -43,7 +48,7 @@ class Section:
 
     name: unique in the notebook. title: the text of its heading.
     needs: the names of the sections whose names it uses, without those that these need in turn.
-    part: "lesson", "proof" or "exercise". level: the lowest level at which it runs, one of LEVELS.
+    part: one of PARTS. level: the lowest level at which it runs, one of LEVELS.
     cells: the indices of its cells among all cells of the notebook, the heading first.
     judges_times: whether one of its checks compares times or rates, which other work on the machine changes.
     """
@@ -133,19 +138,23 @@ def cells_by_number(notebook: NotebookNode) -> dict[int, NotebookNode]:
 
 def undefined_names(notebook: NotebookNode) -> list[str]:
     """The names that the code cells of a notebook or an excerpt use and nothing in them defines, as "name in cell 7"."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    numbered = tuple((number_of(cell, number), cell.source) for number, cell in enumerate(cells, start=1))
+    return list(_undefined_names(numbered))
+
+
+@lru_cache(maxsize=1024)
+def _undefined_names(cells: tuple[tuple[int, str], ...]) -> tuple[str, ...]:
+    """The same of code cells, each its number and its source: many faults are tried in the same sections."""
     lines: list[int] = []
     sources: list[str] = []
-    number = 0
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            number += 1
-            source = python_of(cell.source)
-            sources.append(source)
-            lines += [number_of(cell, number)] * source.count("\n")
-    text = "".join(sources)
-    found = checker.Checker(ast.parse(text), builtins={"get_ipython", "display"}).messages
+    for number, text in cells:
+        source = python_of(text)
+        sources.append(source)
+        lines += [number] * source.count("\n")
+    found = checker.Checker(ast.parse("".join(sources)), builtins={"get_ipython", "display"}).messages
     unknown = (each for each in found if isinstance(each, messages.UndefinedName | messages.UndefinedLocal))
-    return list(dict.fromkeys(f"{each.message_args[0]} in cell {lines[each.lineno - 1]}" for each in unknown))
+    return tuple(dict.fromkeys(f"{each.message_args[0]} in cell {lines[each.lineno - 1]}" for each in unknown))
 
 
 def refuse_undefined_names(path: Path, notebook: NotebookNode, kept: Sequence[Section]) -> None:

@@ -14,6 +14,7 @@ from jupyter_client.provisioning import LocalProvisioner
 from jupyter_core.paths import jupyter_path
 
 from xpulab.child import signal_group
+from xpulab.messages import N_
 
 START_SECONDS = 120
 """How long a kernel may take to start."""
@@ -73,7 +74,7 @@ class Watchdog:
         threading.Thread(target=call, name=name, daemon=True).start()
         self._over.wait()
         if not returned.is_set():
-            self.reason = f"{self.reason}; papermill did not return from it"
+            self.reason = N_(f"{self.reason}; papermill did not return from it")
 
     def kernel_started(self, pid: int) -> None:
         """The kernel leads a process group of its own; the notebook's time limit counts from its first one."""
@@ -144,8 +145,8 @@ class Watchdog:
         self._group = None  # from here on the number may belong to another process
 
     def _time_is_up(self) -> None:
-        what = f"cell {self.cell} had not ended" if self.cell else "the kernel was not ready"
-        self.stop(f"{what} after {self._limit:.0f} s")
+        of_cell = N_(f"cell {self.cell} had not ended after {self._limit:.0f} s")
+        self.stop(of_cell if self.cell else N_(f"the kernel was not ready after {self._limit:.0f} s"))
 
     def _cell_is_late(self, run: int) -> None:
         """Interrupt the kernel, and kill it when the cell does not end from that."""
@@ -165,7 +166,7 @@ class Watchdog:
 
         def give_up() -> None:
             if self._kernels == before:
-                self.stop("no kernel was started")
+                self.stop(N_("no kernel was started"))
 
         self._later(START_SECONDS, give_up)
 

@@ -91,6 +91,9 @@ def _server_without_libuv() -> Iterator[None]:
     """A store that is made inside the block does not abort its rank when another one ends first (test_store_at_exit.py)."""
     import paddle
 
+    if _LIBUV not in paddle.base.core.globals():  # before Paddle 3.3 it cannot be set
+        yield
+        return
     before = paddle.get_flags(_LIBUV)
     paddle.set_flags({_LIBUV: False})
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from xpulab.messages import N_
+
 SCHEMA = 1
 FILE = "prove.json"
 """In the folder of the run; its schema is data/schema/prove.schema.json."""
@@ -60,10 +62,10 @@ class Proof:
     def reason(self) -> str | None:
         """Why it is not green, in one line; None when it is."""
         if not self.faults:
-            return "--prove: no fault of the catalogue fits the checks that are green here, so nothing was proved"
+            return N_("--prove: no fault of the catalogue fits the checks that are green here, so nothing was proved")
         if self.missed:
             names = ", ".join(fault.fault for fault in self.missed)
-            return f"--prove: {len(self.missed)} of {len(self.faults)} injected faults were not detected: {names}"
+            return N_(f"--prove: {len(self.missed)} of {len(self.faults)} injected faults were not detected: {names}")
         return None
 
 

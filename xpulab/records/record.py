@@ -11,16 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from xpulab.messages import N_
+
 METADATA_KEY = "xpulab"
 """The key, in a notebook's, an output's and an executed notebook's metadata, under which xpulab stores its data."""
 
 LEVELS = ("smoke", "quick", "standard")
 """smoke: is this machine obviously broken. quick: does it work at all. standard: does it work right."""
 
-OUTCOMES = ("passed", "failed", "broken", "skipped", "missing", "known", "fixed")
+OUTCOMES = (N_("passed"), N_("failed"), N_("broken"), N_("skipped"), N_("missing"), N_("known"), N_("fixed"))
 """The outcomes of a check, the same in the notebook, on the console and in every report."""
 
-CONTROL_OUTCOMES = ("rejected", "accepted", "raised", "incomparable", "not tried")
+CONTROL_OUTCOMES = (N_("rejected"), N_("accepted"), N_("raised"), N_("incomparable"), N_("not tried"))
 """The outcomes of a control. Only "rejected" shows that the check can fail; "not tried": there was no measured value."""
 
 RED = frozenset({"failed", "broken", "missing"})
@@ -206,11 +208,11 @@ def _missing(name: str, reason: str | None) -> Record:
     return Record(
         name=name,
         outcome="missing",
-        means="planned in the notebook's source, but it never ran",
-        reason=reason or "the cell was never reached, or a branch skipped the check",
+        means=N_("planned in the notebook's source, but it never ran"),
+        reason=reason or N_("the cell was never reached, or a branch skipped the check"),
     )
 
 
 def _unplanned(record: Record) -> Record:
-    reason = 'it was not planned: write its name as a literal in a cell, check.close("...", ...)'
+    reason = N_('it was not planned: write its name as a literal in a cell, check.close("...", ...)')
     return replace(record, outcome="broken", reason=reason)

@@ -9,8 +9,9 @@ It tests the path through Paddle's device layer. It does not test Kunlun's kerne
 of any card. Limits:
 
 - Only ten operators have kernels on the card. Paddle runs all others on the CPU, between two copies.
-- Such an operator writes to new memory. An in-place operator on a view of whole rows (x[1:3].add_(1)) therefore does not
-  change x. The same happens on any card without a kernel for the operator.
+- In place such an operator writes where the tensor was, as a kernel of the card would. Paddle alone gives it new memory, on
+  any card without a kernel for the operator: x[1:3].add_(1) then does not change x (plugin/in_place.h). It still does so for
+  tensors with a placement on a mesh, and in static programs.
 - Each process has its own memory on each card: two processes on one card do not see each other's.
 - Paddle's reshard refuses every custom device. The plug-in has its own, with the collectives that Paddle's uses; to a mesh of
   other ranks only with the same placements. Paddle refuses to add a second gradient to that of a placed tensor.
@@ -41,6 +42,7 @@ from pathlib import Path
 
 from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
+from xpulab.messages import N_
 from xpulab.sim import faults
 from xpulab.sim.attach import attach
 from xpulab.sim.build import LIBRARY, built
@@ -112,10 +114,11 @@ def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, st
     Raises InputError for numbers out of range, for invalid text in XPULAB_SIM_FAULTS, and without a compiler.
     """
     if not 1 <= cards <= MOST_CARDS:
-        raise InputError(f"{cards} simulated cards: choose 1 to {MOST_CARDS}")
+        raise InputError(N_(f"{cards} simulated cards: choose 1 to {MOST_CARDS}"))
     memory = memory_of_a_card() if memory_bytes is None else memory_bytes
     if not LEAST_MEMORY_BYTES <= memory <= MOST_MEMORY_BYTES:
-        raise InputError(f"{memory} bytes of memory for a simulated card: choose {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES}")
+        least, most = LEAST_MEMORY_BYTES, MOST_MEMORY_BYTES
+        raise InputError(N_(f"{memory} bytes of memory for a simulated card: choose {least} to {most}"))
     faults.parse(os.environ.get("XPULAB_SIM_FAULTS", ""))
     return {
         "CUSTOM_DEVICE_ROOT": str(built().parent),
@@ -129,7 +132,7 @@ def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, st
 def memory_of_a_card() -> int:
     text = os.environ.get("XPULAB_SIM_MEMORY") or str(MEMORY_BYTES)
     if not text.isascii() or not text.isdigit():
-        raise InputError(f"XPULAB_SIM_MEMORY={text}: give a number of bytes, for example {MEMORY_BYTES}")
+        raise InputError(N_(f"XPULAB_SIM_MEMORY={text}: give a number of bytes, for example {MEMORY_BYTES}"))
     return int(text)
 
 
@@ -199,7 +202,7 @@ def _require_same(loaded: int, cards: int, memory_bytes: int | None) -> None:
 
 def _require_card(card: int) -> None:
     if not 0 <= card < loaded_cards():
-        raise InputError(f"there is no simulated card {card}: this process has {loaded_cards()}")
+        raise InputError(N_(f"there is no simulated card {card}: this process has {loaded_cards()}"))
 
 
 @cache

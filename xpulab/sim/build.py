@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from xpulab.errors import InputError
+from xpulab.messages import N_
 from xpulab.records.usable import whole_cores
 from xpulab.sim.limits import DEFINITIONS
 
@@ -45,7 +46,9 @@ def built() -> Path:
             if not library.exists():
                 _build(paddle, compiler, folder)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}; set XPULAB_SIM_CACHE to another folder") from error
+        raise InputError(
+            N_(f"{folder}: cannot be written: {error.strerror}; set XPULAB_SIM_CACHE to another folder")
+        ) from error
     return library
 
 
@@ -78,17 +81,21 @@ def _run(command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise InputError(
-            f"the simulated accelerator does not build: {command[0]} did not finish {what} in {_SECONDS} s; "
-            "set CXX to another compiler"
+            N_(
+                f"the simulated accelerator does not build: {command[0]} did not finish {what} in {_SECONDS} s; "
+                "set CXX to another compiler"
+            )
         ) from error
     except OSError as error:
-        raise InputError(f"the simulated accelerator does not build: {command[0]} cannot be run: {error.strerror}") from error
+        raise InputError(
+            N_(f"the simulated accelerator does not build: {command[0]} cannot be run: {error.strerror}")
+        ) from error
     if done.returncode:
         lines = done.stderr.splitlines()
         errors = [line for line in lines if "error" in line or "cannot find" in line] or lines
         head = f"the simulated accelerator does not build: {command[0]} stopped at {what} with exit code {done.returncode}"
         raise InputError(
-            "\n  ".join([head, *errors[:5], "It needs C++17: g++ 9 or clang++ 10, or later; set CXX to another compiler"])
+            "\n  ".join([head, *errors[:5], N_("It needs C++17: g++ 9 or clang++ 10, or later; set CXX to another compiler")])
         )
 
 
@@ -103,6 +110,7 @@ def _translation_units() -> list[Path]:
         "half_pointwise.cc",
         "half_training.cc",
         "attach.cc",
+        "in_place.cc",
         "reshard.cc",
         "reshard_data.cc",
         "wheel.cc",
@@ -114,7 +122,7 @@ def _paddle() -> Path:
     """The folder of the wheel, found without importing it."""
     found = importlib.util.find_spec("paddle")
     if found is None or not found.submodule_search_locations:
-        raise InputError("the simulated accelerator needs paddle, which is not installed: run env/validate.sh")
+        raise InputError(N_("the simulated accelerator needs paddle, which is not installed: run env/validate.sh"))
     return Path(found.submodule_search_locations[0])
 
 
@@ -125,8 +133,10 @@ def _compiler() -> str:
             return found
     source = "CXX is" if os.environ.get("CXX") else "tried"
     raise InputError(
-        f"the simulated accelerator needs a C++ compiler, but none was found ({source} {', '.join(wanted)}). "
-        "On Debian or Ubuntu: apt-get install g++. With conda: conda install gxx_linux-64"
+        N_(
+            f"the simulated accelerator needs a C++ compiler, but none was found ({source} {', '.join(wanted)}). "
+            "On Debian or Ubuntu: apt-get install g++. With conda: conda install gxx_linux-64"
+        )
     )
 
 

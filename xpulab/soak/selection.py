@@ -11,6 +11,7 @@ from functools import cache
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.plan import Plan, make_plans
+from xpulab.messages import N_
 from xpulab.soak import LEVEL
 
 ROUND_LEVEL = "quick"
@@ -60,7 +61,7 @@ def make_soak_plans(notebooks: Sequence[str], checks: Sequence[str]) -> list[Pla
     ]
     if not names:
         raise InputError(
-            f"none of these notebooks has a check that a soak runs ({', '.join(chosen.checks)}); name some with --check"
+            N_(f"none of these notebooks has a check that a soak runs ({', '.join(chosen.checks)}); name some with --check")
         )
     return make_plans(notebooks, ROUND_LEVEL, names)
 
@@ -70,9 +71,9 @@ def check_hours(hours: float | None, level: str) -> None:
     if hours is None:
         return
     if level != LEVEL:
-        raise InputError(f"--hours {hours:g}: only with --level {LEVEL}; a run at level {level} ends by itself")
+        raise InputError(N_(f"--hours {hours:g}: only with --level {LEVEL}; a run at level {level} ends by itself"))
     if not (0 < hours < math.inf):
-        raise InputError(f"--hours {hours:g}: must be a number above 0; leave it out to run until it is interrupted")
+        raise InputError(N_(f"--hours {hours:g}: must be a number above 0; leave it out to run until it is interrupted"))
 
 
 def _matches(name: str, globs: Sequence[str]) -> bool:

@@ -76,7 +76,8 @@ def names_of(module: str) -> Names:
     if path is None:
         raise CannotFollow(f"there is no module {module}")
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    return read_names(ast.parse(path.read_text(encoding="utf-8")).body, package)
+    source = _Unmarked().visit(ast.parse(path.read_text(encoding="utf-8")))
+    return read_names(source.body, package)
 
 
 def read_names(body: list[ast.stmt], package: str = "") -> Names:
@@ -163,6 +164,14 @@ def root(node: ast.expr) -> set[str]:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
         node = node.value
     return {node.id} if isinstance(node, ast.Name) else set()
+
+
+class _Unmarked(ast.NodeTransformer):
+    """Texts without the mark for xpulab's catalogue of messages, which a script does not have."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        return node.args[0] if isinstance(node.func, ast.Name) and node.func.id == "N_" else node
 
 
 def _own_nodes(statement: ast.AST) -> Iterator[ast.AST]:

@@ -26,6 +26,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from xpulab.child import Child, signal_group
+from xpulab.records import environments
 from xpulab.warm import protocol
 
 ADDRESS = "XPULAB_WARM"
@@ -33,6 +34,12 @@ ADDRESS = "XPULAB_WARM"
 
 RUN_FOLDER = "XPULAB_RUN_FOLDER"
 """The environment variable that all processes of a run inherit, also those of a fork server that one of them starts."""
+
+_OF_MODELS = {
+    "": tuple(f"paddlenlp.{each}" for each in ("transformers", "data", "trainer", "trl", "peft")),
+    "formers": tuple(f"{environments.SUCCESSOR}.{each}" for each in ("transformers", "trainer", "peft")),
+}
+"""By environment the modules with models and trainers."""
 
 PRELOAD = (
     "numpy",
@@ -48,11 +55,7 @@ PRELOAD = (
     "threadpoolctl",
     "paddle",
     "paddle.distributed",
-    "paddlenlp.transformers",
-    "paddlenlp.data",
-    "paddlenlp.trainer",
-    "paddlenlp.trl",
-    "paddlenlp.peft",
+    *_OF_MODELS[environments.present()],
     "safetensors",
 )
 """What takes long among the imports of the notebooks. Nothing of xpulab: a worker runs its present sources."""

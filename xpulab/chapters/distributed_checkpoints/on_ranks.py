@@ -68,6 +68,7 @@ def _one_by_one(
     """On a rank: the action for each plan."""
     workarounds.silence_checkpoint_log()
     workarounds.load_checkpoints_on_cpu()
+    workarounds.read_each_checkpoint_anew()
     start()
     gc.collect()
     gc.freeze()  # each load collects garbage: what was imported is not looked at again

@@ -137,7 +137,7 @@ def variants(losses: Mapping[str, Sequence[float]]) -> None:
 
 def ranks(losses: Mapping[int, Sequence[float]]) -> None:
     """The training loss of a few steps for each rank."""
-    series = {f"rank {rank}": values for rank, values in losses.items()}
+    series = {f"rank r = {rank}": values for rank, values in losses.items()}
     curves(series, x="step", y="loss (nats per token)", title="A higher rank learns faster, with more parameters")
 
 

@@ -2,7 +2,8 @@
 
 Paddle's buffers are paddle.distributed.fleet.utils.tensor_fusion_helper.FusedCommBuffer: hybrid parallel training of fleet
 makes them (sharding_configs: comm_overlap; pp_configs: dp_comm_overlap, sharding_comm_overlap). Paddle 3.3.1 lists
-GPU, NPU and XPU in its table of alignments; on a CPU these functions add their own row. Not run on a GPU or XPU yet.
+GPU, NPU and XPU in its table of alignments; on a CPU and on simulated cards these functions add their own row. Not run on a
+GPU or XPU yet.
 """
 
 from __future__ import annotations
@@ -75,8 +76,6 @@ weights too: two more buffers hold all weights, and for the optimizer each of th
 
 def why_not(device: str, cards: int) -> str:
     """Why fused buffers cannot be tried on this device, or an empty text."""
-    if device == "sim":
-        return "Paddle has fused buffers for GPU, NPU and XPU only, and on custom devices gradients leave them"
     return "" if device == "cpu" or cards >= 2 else "it needs two cards"
 
 
@@ -84,8 +83,7 @@ def steps_of(variants: Sequence[tuple[str, int]], count: int, seed: int) -> list
     """On a rank: `count` steps of SGD for each variant, which is a name of WAYS and a number of micro-batches."""
     _round_alike_everywhere()
     dist.init_parallel_env()
-    if not (paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu()):
-        _let_buffers_be_on_the_cpu()
+    let_buffers_be_here()
     events: list[tuple[str, int]] = []
     real = dist.all_reduce
 
@@ -110,14 +108,18 @@ def _round_alike_everywhere() -> None:
     os.environ["MKL_CBWR"] = "COMPATIBLE"
 
 
-def _let_buffers_be_on_the_cpu() -> None:
-    """Add an alignment, and copy weights into their buffer directly.
+def let_buffers_be_here() -> None:
+    """Add an alignment for the CPU and for simulated cards; on a CPU copy weights into their buffer directly.
 
-    Paddle 3.3.1 copies a weight to the CPU and frees it, which on a CPU frees the copy too.
+    Paddle 3.3.1 copies a weight to the CPU and frees it, which on a CPU frees the copy too. It does nothing on other devices.
     """
-    helper.alignment.setdefault("unknown", ALIGNMENT)  # the name that it gives to a device that is not in its table
-    storage: Any = ParamStorage
-    storage.add_rank_params = partialmethod(storage.add_rank_params, convert_gpu=False)
+    if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu():
+        return
+    for name in ("unknown", "sim"):  # "unknown": what it calls a CPU
+        helper.alignment.setdefault(name, ALIGNMENT)
+    if paddle.get_device() == "cpu":
+        storage: Any = ParamStorage
+        storage.add_rank_params = partialmethod(storage.add_rank_params, convert_gpu=False)
 
 
 def _steps(how: str, micro_batches: int, count: int, seed: int, events: list[tuple[str, int]]) -> Steps:

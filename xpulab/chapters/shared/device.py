@@ -29,11 +29,12 @@ from xpulab.doctor.paddle_facts import card_count
 from xpulab.doctor.pci import link_of
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
+from xpulab.records.environments import SUCCESSOR
 from xpulab.records.record import CardFacts, RunContext
 
 _SUM = 28.0
 
-_PACKAGES = (*WHEELS, "paddlenlp", "numpy")
+_PACKAGES = (*WHEELS, "paddlenlp", SUCCESSOR, "numpy")
 
 
 @dataclass(frozen=True)

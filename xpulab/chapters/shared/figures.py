@@ -5,6 +5,7 @@ Plots: new_axes, new_panels, curves. Diagrams are drawn from the same few parts:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -12,6 +13,9 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+
+from xpulab import messages
+from xpulab.chapters.shared import labels
 
 STYLES: tuple[dict[str, Any], ...] = ({"linestyle": "-"}, {"linestyle": "--"}, {"linestyle": ":"}, {"linestyle": "-."})
 """Line styles, in the order in which curves use them, so that curves differ by more than colour."""
@@ -51,6 +55,8 @@ plt.rcParams.update(
         "font.size": 10,
     }
 )
+if os.environ.get(messages.VARIABLE) == "zh":
+    labels.draw_in_chinese()
 
 
 def new_axes() -> plt.Axes:

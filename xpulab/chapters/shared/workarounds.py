@@ -142,6 +142,38 @@ def load_checkpoints_on_cpu() -> None:
     BroadcastCommunicator.communicate = communicate
 
 
+def read_each_checkpoint_anew() -> None:
+    """Let dist.load_state_dict read the metadata of every checkpoint on Paddle 3.3.0; on other releases nothing changes.
+
+    Without it a load keeps its metadata when it has filled plain tensors, or found all slices in the files of its own rank. The
+    next load in this process, from safetensors or with statements, then looks for the slices of *that* checkpoint. Where shapes
+    permit it, no error is raised. With it, the metadata is forgotten after each load, as in 3.3.1.
+    Source: Paddle 3.3.0, distributed/flex_checkpoint/dcp/load_state_dict.py, load_state_dict and _metadata_manager.
+    """
+    import paddle
+    import paddle.distributed as dist
+
+    if paddle.__version__ != "3.3.0":
+        return
+    module: Any = importlib.import_module("paddle.distributed.flex_checkpoint.dcp.load_state_dict")
+    for owner in (dist, module):  # merge_sharded_state_dict calls that of the module
+        _forget_after(owner, module._metadata_manager)
+
+
+def _forget_after(owner: Any, metadata: Any) -> None:
+    real = owner.load_state_dict
+    if getattr(real, "forgets_the_metadata", False):
+        return
+
+    def load_state_dict(*given: Any, **named: Any) -> Any:
+        result = real(*given, **named)
+        metadata.clear()
+        return result
+
+    load_state_dict.forgets_the_metadata = True
+    owner.load_state_dict = load_state_dict
+
+
 def silence_checkpoint_log() -> None:
     """Silence fleet's log, which writes lines with times into a notebook's outputs when ranks save and load.
 

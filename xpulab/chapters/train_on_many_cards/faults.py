@@ -7,6 +7,7 @@ from xpulab.chapters.shared.fault import dist, fault, paddle
 TRAINER = "paddlenlp.trainer.trainer"
 FLEET = "paddle.distributed.fleet"
 SHARDING = f"{FLEET}.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer:DygraphShardingOptimizer"
+STAGES = f"{FLEET}.meta_parallel.sharding"
 MP = f"{FLEET}.layers.mpu"
 
 
@@ -48,6 +49,57 @@ def sharded_gradients_are_summed(real, self, parameter_list, hcg):
 @fault(where="ranks", detected_by=("many-cards.weights", "many-cards.answers"), wraps=f"{SHARDING}._sharding_sync_parameters")
 def updated_weights_are_not_sent(real, self):
     """With a sharded optimizer the weights that a rank has updated do not reach the others."""
+
+
+@fault(
+    where="ranks",
+    device="sim",
+    detected_by=("many-cards.gradients",),
+    wraps=f"{STAGES}.group_sharded_stage2:GroupShardedStage2._get_reduce_fn",
+)
+def gradients_of_stage_2_stay_on_their_rank(real, self, index, weight, rank):
+    """In stage 2 a gradient is not added to that of the rank that updates its weight."""
+    return lambda *_: None
+
+
+@fault(
+    where="ranks",
+    device="sim",
+    detected_by=("many-cards.weights",),
+    wraps=f"{STAGES}.group_sharded_optimizer_stage2:GroupShardedOptimizerStage2._broadcast_params",
+)
+def weights_of_stage_2_stay_on_their_rank(real, self):
+    """In stage 2 the weights that a rank has updated do not reach the others."""
+
+
+@fault(
+    where="ranks",
+    device="sim",
+    detected_by=("many-cards.gradients",),
+    wraps=f"{STAGES}.group_sharded_stage3:GroupShardedStage3._get_allreduce_fn",
+)
+def gradients_of_stage_3_are_summed(real, self, weight):
+    """In stage 3 the gradients of divided weights are added up, not averaged."""
+    reduce = real(self, weight)
+
+    def summed(*given):
+        mean, self._world_size_scaling = self._world_size_scaling, 1.0
+        reduce(*given)
+        self._world_size_scaling = mean
+
+    return summed
+
+
+@fault(
+    where="ranks",
+    device="sim",
+    detected_by=("many-cards.held",),
+    wraps=f"{STAGES}.group_sharded_stage3:GroupShardedStage3._flatten_layer_params",
+)
+def weights_of_stage_3_stay_whole(real, self, *given):
+    """In stage 3 each rank keeps all weights, their gradients and their moments."""
+    self._segment_size = 2**62
+    return real(self, *given)
 
 
 @fault(where="ranks", device="sim", detected_by=("many-cards.losses",), wraps=f"{MP}.mp_layers:mp_ops._mp_allreduce")

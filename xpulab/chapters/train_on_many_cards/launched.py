@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from unittest import mock
 
 import numpy as np
 import paddle
+from paddle.distributed import sharding
 from paddlenlp.trainer import trainer
 from safetensors.numpy import load_file
 
@@ -27,6 +29,10 @@ from xpulab.chapters.shared import take_home, workarounds
 
 HALF = "XPULAB_SIM_HALF"
 """The variable with which simulated cards compute in half types."""
+
+
+LARGEST_WHOLE = 256
+"""Numbers of a weight that stage 3 leaves whole on each rank."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +50,27 @@ class Trained:
 
     def weights(self) -> dict[str, np.ndarray]:
         """The saved model by the names of its weights, joined from the parts of all ranks; of LoRA the adapter."""
-        return _arrays(self.folder, "model*.safetensors", "peft_model*.safetensors", "lora_model_state.pdparams")
+        of_adapters = ("peft_model*.safetensors", "lora_model_state.pdparams")
+        return _arrays(self.folder, "model*.safetensors", "model_state*.pdparams", *of_adapters)
 
     def moments(self) -> dict[str, np.ndarray]:
         """AdamW's first moments by the names of their weights, from the last checkpoint, joined from the parts of all ranks."""
         last = max(self.folder.glob("checkpoint-*"), key=lambda each: int(each.name.rpartition("-")[2]))
+        if of_ranks := sorted(last.glob("optimizer*.pdopt")):
+            return self._moments_of(of_ranks)
         held = _arrays(last, "optimizer*.safetensors")
         return {name.partition("/")[0]: value for name, value in held.items() if "/moment1" in name}
+
+    def _moments_of(self, paths: list[Path]) -> dict[str, np.ndarray]:
+        """The first moments of stage 3: a file for each rank, which has a part of each large weight, flat and filled up."""
+        of_ranks = [paddle.load(str(path), return_numpy=True) for path in paths]
+        moments = {}
+        for name, weight in self.weights().items():
+            key = re.compile(rf"(slice@)?{re.escape(self.held[0]['names'][name])}(_fp32_master_0)?_moment1_0")
+            parts = [value for of_rank in of_ranks for each, value in of_rank.items() if key.fullmatch(each)]
+            is_whole = parts[0].shape == weight.shape
+            moments[name] = parts[0] if is_whole else np.concatenate(parts)[: weight.size].reshape(weight.shape)
+        return moments
 
 
 def train(script: str, config: str | Path, cards: int, device: str, callback: type | None = None, **arguments: Any) -> Trained:
@@ -71,6 +91,7 @@ def train(script: str, config: str | Path, cards: int, device: str, callback: ty
 def run_script(path: str, arguments: list[str], callback: Any = None) -> dict[str, Any]:
     """On a rank: run the script with these arguments; returns what the rank held in the end."""
     workarounds.silence_paddlenlp_log()
+    divide_small_weights()
     if callback is not None:
         trainer.DEFAULT_CALLBACKS.append(callback)
     sys.path.append(str(files.ROOT / "xpulab" / "align"))  # log.py, which a reader copies beside the script
@@ -81,6 +102,14 @@ def run_script(path: str, arguments: list[str], callback: Any = None) -> dict[st
     finally:
         sys.argv = given
     return _held(made[0] if isinstance(made, tuple) else made) | {"noted": getattr(callback, "noted", None)}
+
+
+def divide_small_weights() -> None:
+    """Let stage 3 divide weights of more than 256 numbers.
+
+    Paddle leaves those of up to 2**20 numbers whole, which all weights of a tiny model are; PaddleNLP has no argument for it.
+    """
+    sharding.group_sharded_parallel = partial(sharding.group_sharded_parallel, segment_size=LARGEST_WHOLE)
 
 
 def _module_of(path: str) -> ModuleType:
@@ -94,12 +123,14 @@ def _module_of(path: str) -> ModuleType:
 
 
 def _held(trained: Any) -> dict[str, Any]:
-    """What a rank holds: the shapes of its weights, their types, and how many numbers AdamW keeps for them."""
+    """What a rank holds: names and shapes of its weights, their types, and how many numbers AdamW keeps for them."""
     weights = trained.model.state_dict()
+    parts = {name: value if (part := getattr(value, "fw_storage", None)) is None else part for name, value in weights.items()}
     moments = [value for name, value in trained.optimizer.state_dict().items() if "moment" in name]
     masters = trained.optimizer.state_dict().get("master_weights", {})
     return {
-        "shapes": {name: list(value.shape) for name, value in weights.items()},
+        "names": {name: value.name for name, value in weights.items()},
+        "shapes": {name: list(part.shape) for name, part in parts.items()},
         "dtypes": {str(value.dtype).rpartition(".")[2] for value in weights.values()},
         "moments": sum(int(value.size) for value in moments),
         "moment_dtypes": {str(value.dtype).rpartition(".")[2] for value in moments},

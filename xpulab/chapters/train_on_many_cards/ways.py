@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ Arguments = dict[str, Any]
 _SHARDED: Arguments = {"sharding": "stage1"}
 _TENSOR: Arguments = {"tensor_parallel_degree": 2}
 _PIPELINE: Arguments = {"pipeline_parallel_degree": 2}
-_REAL = ("gpu", "xpu")
-_EVERYWHERE = (*_REAL, "sim", "cpu")
-_CARDS = (*_REAL, "sim")
+_CARDS = ("gpu", "xpu", "sim")
+_EVERYWHERE = (*_CARDS, "cpu")
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,17 @@ class Way:
     arguments: Arguments
     devices: tuple[str, ...]
 
-    @property
-    def shares(self) -> list[float]:
-        """The shares of weights and of moments that a rank should have; of stage 3 as of stage 1, which was not tried."""
+    def shares_of(self, sizes: Sequence[int]) -> list[float]:
+        """The shares of weights and moments that the fullest rank should have. sizes: of the weights, in the model's order."""
         cut = self.arguments.get("tensor_parallel_degree", 1) * self.arguments.get("pipeline_parallel_degree", 1)
-        return [1 / cut, 1 / (cut * (2 if "sharding" in self.arguments else 1))]
+        stage = self.arguments.get("sharding")
+        of_moments = {None: 1.0, "stage2": fullest(sizes) / sum(sizes)}.get(stage, 1 / 2)
+        return [1 / (cut * (2 if stage == "stage3" else 1)), of_moments / cut]
+
+    @property
+    def reads_checkpoints_of_others(self) -> bool:
+        """Whether it goes on from a checkpoint of another way: PaddleNLP's unified checkpoints leave out stage 3."""
+        return self.arguments.get("sharding") != "stage3"
 
 
 def batch_of(rows: int, parts: int, groups: int) -> dict[str, int]:
@@ -57,8 +62,8 @@ def _way(cards: int, groups: int, arguments: Arguments, devices: tuple[str, ...]
 WAYS = {
     "data parallel": _way(2, 2, {}, _EVERYWHERE),
     "sharding, stage 1": _way(2, 2, _SHARDED, _EVERYWHERE),
-    "sharding, stage 2": _way(2, 2, {"sharding": "stage2"}, _REAL),
-    "sharding, stage 3": _way(2, 2, {"sharding": "stage3"}, _REAL),
+    "sharding, stage 2": _way(2, 2, {"sharding": "stage2"}),
+    "sharding, stage 3": _way(2, 2, {"sharding": "stage3"}),
     "tensor parallel": _way(2, 1, _TENSOR),
     "sequence parallel": _way(2, 1, _TENSOR | {"sequence_parallel": True}),
     "pipeline": _way(2, 1, _PIPELINE),
@@ -67,8 +72,15 @@ WAYS = {
     "tensor and pipeline": _way(4, 1, _TENSOR | _PIPELINE),
     "tensor, pipeline, sharding": _way(8, 2, _TENSOR | _PIPELINE | _SHARDED),
 }
-"""By name. Stages 2 and 3 keep weights in memory that they share with a buffer. On simulated cards the CPU computes AdamW and
-writes to new memory, which ends this sharing without an error: only a rank's own part would learn."""
+"""By name. On a CPU Paddle refuses stages 2 and 3, and gloo has no reduce_scatter."""
+
+
+def fullest(sizes: Sequence[int], ranks: int = 2) -> int:
+    """Numbers that the fullest rank gets in stage 2: Paddle gives each weight in turn to the rank that has the least."""
+    held = [0] * ranks
+    for size in sizes:
+        held[held.index(min(held))] += size
+    return max(held)
 
 
 def possible(device: str, cards: int) -> dict[str, Way]:

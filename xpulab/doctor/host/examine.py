@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from xpulab import __version__
 from xpulab.doctor import driver
-from xpulab.doctor.finding import Finding
+from xpulab.doctor.finding import Finding, format_verdict
 from xpulab.doctor.host import limits, placement
 from xpulab.doctor.host.facts import facts
 from xpulab.doctor.host.finding import fine, found
@@ -21,6 +21,7 @@ from xpulab.doctor.host.kernel_log import kernel_log
 from xpulab.doctor.host.rdma import ports, rdma
 from xpulab.doctor.pci import kunlun_cards, nvidia_cards
 from xpulab.doctor.tool import run_tool
+from xpulab.messages import N_, labelled, shown
 
 TOOLS = (("xpu-smi", "-m"), ("nvidia-smi", "-L"))
 SLOW, HANGS = 5.0, 8.0
@@ -85,14 +86,19 @@ def examine(request: HostRequest) -> HostReport:
 
 
 def format_host(report: HostReport) -> str:
-    """The report for people: what is not ok with cause and fix, then the rest."""
+    """The report for people, in the chosen language: what is not ok with cause and fix, then the rest."""
     problems = [finding for finding in report.findings if finding.verdict in ("wrong", "warn")]
-    lines = [f"{report.outcome}: {len(problems)} of {len(report.findings)} findings about host {report.node} are not ok"]
+    outcome, node = report.outcome, report.node
+    lines = [shown(f"{outcome}: {len(problems)} of {len(report.findings)} findings about host {node} are not ok")]
     for finding in sorted(problems, key=lambda finding: finding.verdict != "wrong"):
-        lines += [f"\n{finding.verdict:8} {finding.id}: {finding.seen}", f"{'':9}cause: {finding.cause}"]
-        lines.append(f"{'':9}fix: {finding.remedy}")
-    rest = [f"  {finding.verdict:8} {finding.id}: {finding.seen}" for finding in report.findings if finding not in problems]
-    return "\n".join([*lines, "\nok, or not known:", *rest, f"\nlooked for {report.seconds:.1f} s"])
+        lines += [f"\n{_line(finding)}", f"{'':9}{labelled('cause: ', finding.cause or '')}"]
+        lines.append(f"{'':9}{labelled('fix: ', finding.remedy or '')}")
+    rest = [f"  {_line(finding)}" for finding in report.findings if finding not in problems]
+    return "\n".join([*lines, "\n" + shown("ok, or not known:"), *rest, f"\n{shown(f'looked for {report.seconds:.1f} s')}"])
+
+
+def _line(finding: Finding) -> str:
+    return f"{format_verdict(finding.verdict)} {finding.id}: {shown(finding.seen)}"
 
 
 def format_reason(report: HostReport) -> str:
@@ -112,6 +118,6 @@ def _latency(command: Sequence[str]) -> list[Finding]:
     if ran.outcome == "missing":
         return []
     if ran.outcome != "ok" or seconds > SLOW:
-        seen = ran.detail if ran.outcome != "ok" else f"{command[0]} took {seconds:.1f} s"
+        seen = ran.detail if ran.outcome != "ok" else N_(f"{command[0]} took {seconds:.1f} s")
         return [found("vendor-tool", "wrong", seen)]
-    return [fine("vendor-tool", f"{command[0]} answered in {seconds:.1f} s")]
+    return [fine("vendor-tool", N_(f"{command[0]} answered in {seconds:.1f} s"))]

@@ -10,6 +10,7 @@ from pathlib import Path
 from xpulab.doctor.finding import Finding
 from xpulab.doctor.host.finding import fine, unknown
 from xpulab.doctor.remedies import Remedy, remedies
+from xpulab.messages import N_
 
 MINUTES = 15
 RECORD = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
@@ -26,7 +27,9 @@ def kernel_log(root: Path, minutes: float = MINUTES) -> list[Finding]:
         now = float((root / "proc/uptime").read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return [
-            unknown("kernel-log", "/dev/kmsg cannot be read: it is for root, or for all with sysctl kernel.dmesg_restrict=0")
+            unknown(
+                "kernel-log", N_("/dev/kmsg cannot be read: it is for root, or for all with sysctl kernel.dmesg_restrict=0")
+            )
         ]
     recent = [text for seconds, text in records if seconds >= now - 60 * minutes]
     last: dict[str, str] = {}
@@ -37,12 +40,12 @@ def kernel_log(root: Path, minutes: float = MINUTES) -> list[Finding]:
                 count[row.id] += 1
                 last[row.id] = text
     if not count:
-        return [fine("kernel-log", f"no known error in {len(recent)} messages of the last {minutes:g} minutes")]
+        return [fine("kernel-log", N_(f"no known error in {len(recent)} messages of the last {minutes:g} minutes"))]
     return [_finding(row, count[row.id], last[row.id], minutes) for row in _rows() if row.id in count]
 
 
 def _finding(row: Remedy, count: int, text: str, minutes: float) -> Finding:
-    seen = f"{count} times in the last {minutes:g} minutes, the last time: {text[:160]}"
+    seen = N_(f"{count} times in the last {minutes:g} minutes, the last time: {text[:160]}")
     return Finding(row.id, "wrong" if row.id in BAD else "warn", seen, row.remedy, row.cause, row.id)
 
 

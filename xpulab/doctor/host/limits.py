@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xpulab.doctor.finding import Finding
 from xpulab.doctor.host.finding import fine, found, unknown
+from xpulab.messages import N_
 from xpulab.records.usable import available_memory, usable_cores
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -37,11 +38,11 @@ def limits(root: Path, cards: int, has_rdma: bool) -> Iterator[Finding]:
     """Limits of this process, as its children inherit them. cards: how many the host has."""
     text = _text(root / "proc/self/limits")
     if text is None:
-        yield unknown("limits", "/proc/self/limits cannot be read")
+        yield unknown("limits", N_("/proc/self/limits cannot be read"))
     else:
         yield _locked_memory(_limit(text, "Max locked memory"), has_rdma)
         files = _limit(text, "Max open files")
-        seen = f"{_count(files)} open files (soft limit)"
+        seen = N_(f"{_count(files)} open files (soft limit)")
         yield fine("open-files", seen) if files is None or files >= OPEN_FILES else found("open-files", "wrong", seen)
     yield from _shared_memory(root, cards)
     yield from _huge_pages(root)
@@ -54,8 +55,10 @@ def disk(folder: Path) -> Finding:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     usage, status = shutil.disk_usage(there), os.statvfs(there)
     inodes = status.f_favail if status.f_files else None
-    seen = f"{usage.free / GIB:.1f} GiB free of {usage.total / GIB:.1f}"
-    seen += f" and {_count(inodes)} inodes in {folder}" if inodes is not None else f" in {folder}"
+    free, total = f"{usage.free / GIB:.1f}", f"{usage.total / GIB:.1f}"
+    seen = N_(f"{free} GiB free of {total} in {folder}")
+    if inodes is not None:
+        seen = N_(f"{free} GiB free of {total} and {_count(inodes)} inodes in {folder}")
     if usage.free < DISK_LEAST or (inodes is not None and inodes < INODES_LEAST):
         return found("disk", "wrong", seen)
     return found("disk", "warn", seen) if usage.free < DISK_SHARE * usage.total else fine("disk", seen)
@@ -65,15 +68,15 @@ def clock() -> Finding:
     """Whether something corrects this host's clock, and how far off the kernel thinks it is."""
     state, error = _adjtimex()
     if state < 0:
-        return unknown("clock", "the kernel does not say whether the clock is corrected")
+        return unknown("clock", N_("the kernel does not say whether the clock is corrected"))
     return judged_clock(state, error)
 
 
 def judged_clock(state: int, error: float) -> Finding:
     """state: of adjtimex. error: the largest one that the kernel estimates, in seconds."""
     if state == UNSYNCHRONIZED:
-        return found("clock", "warn", "nothing corrects the clock")
-    seen = f"the clock is corrected to {error:.3g} s"
+        return found("clock", "warn", N_("nothing corrects the clock"))
+    seen = N_(f"the clock is corrected to {error:.3g} s")
     return found("clock", "warn", seen) if error > CLOCK_ERROR else fine("clock", seen)
 
 
@@ -88,7 +91,7 @@ def _adjtimex() -> tuple[int, float]:
 
 
 def _locked_memory(limit: int | None, has_rdma: bool) -> Finding:
-    seen = "locked memory is unlimited" if limit is None else f"{limit / GIB:.2g} GiB of locked memory"
+    seen = N_("locked memory is unlimited") if limit is None else N_(f"{limit / GIB:.2g} GiB of locked memory")
     if limit is None:
         return fine("locked-memory", seen)
     return found("locked-memory", "wrong" if has_rdma else "warn", seen)
@@ -98,12 +101,12 @@ def _shared_memory(root: Path, cards: int) -> Iterator[Finding]:
     mounts = _text(root / "proc/mounts") or ""
     options = next((line.split()[3] for line in mounts.splitlines() if line.split()[1:2] == ["/dev/shm"]), None)
     if options is None:
-        yield found("shared-memory", "wrong", "/dev/shm is not mounted")
+        yield found("shared-memory", "wrong", N_("/dev/shm is not mounted"))
         return
     size = _size_option(options)
     size = _memory(root, "MemTotal") // 2 if size is None else size  # tmpfs(5)
     needed = SHARED_MEMORY_OF_A_CARD * max(1, cards)
-    seen = (
+    seen = N_(
         f"/dev/shm has {size / GIB:.3g} GiB; workers of data loaders need about {needed / GIB:g} GiB for {max(1, cards)} cards"
     )
     yield fine("shared-memory", seen) if size >= needed else found("shared-memory", "wrong", seen)
@@ -118,9 +121,9 @@ def _size_option(options: str) -> int | None:
 def _huge_pages(root: Path) -> Iterator[Finding]:
     total, unused = _memory(root, "MemTotal"), _pages(root, "HugePages_Free") * _memory(root, "Hugepagesize")
     if not total:
-        yield unknown("huge-pages", "/proc/meminfo cannot be read")
+        yield unknown("huge-pages", N_("/proc/meminfo cannot be read"))
         return
-    seen = f"{unused / GIB:.3g} GiB of reserved huge pages are unused"
+    seen = N_(f"{unused / GIB:.3g} GiB of reserved huge pages are unused")
     yield found("huge-pages", "warn", seen) if unused > HUGE_PAGES_SHARE * total else fine("huge-pages", seen)
 
 
@@ -128,17 +131,17 @@ def _governor(root: Path) -> Iterator[Finding]:
     paths = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     governors = sorted({(_text(path) or "").strip() for path in paths} - {""})
     if governors:
-        seen = f"CPU governor: {', '.join(governors)}"
+        seen = N_(f"CPU governor: {', '.join(governors)}")
         yield fine("cpu-governor", seen) if governors == ["performance"] else found("cpu-governor", "warn", seen)
 
 
 def _share(root: Path) -> Iterator[Finding]:
     """What a container or a job is given."""
-    yield fine("share", f"{usable_cores(root):g} cores and {available_memory(root) / GIB:.1f} GiB of memory are usable")
+    yield fine("share", N_(f"{usable_cores(root):g} cores and {available_memory(root) / GIB:.1f} GiB of memory are usable"))
     path = next((p for p in (root / "sys/fs/cgroup/pids.max", root / "sys/fs/cgroup/pids/pids.max") if p.exists()), None)
     text = (_text(path) or "max").strip() if path else "max"
     if text.isdigit() and int(text) < PROCESSES:
-        yield found("processes", "wrong", f"this container may start {text} processes and threads")
+        yield found("processes", "wrong", N_(f"this container may start {text} processes and threads"))
 
 
 def _limit(text: str, name: str) -> int | None:
@@ -158,7 +161,7 @@ def _pages(root: Path, name: str) -> int:
 
 
 def _count(value: int | None) -> str:
-    return "unlimited" if value is None else f"{value:,}"
+    return N_("unlimited") if value is None else f"{value:,}"
 
 
 def _text(path: Path) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from xpulab.doctor.finding import Finding
 from xpulab.doctor.host.finding import fine, found
 from xpulab.doctor.pci import PciCard, link_of
+from xpulab.messages import N_
 
 DEVICE_NODE = re.compile(r"/dev/(xpu|nvidia)\d+")
 ACS, EXTENDED, NEXT = 0x0D, 0x100, 20
@@ -41,11 +42,11 @@ def foreign_processes(root: Path, own: int) -> Finding:
         nodes = _held(folder)
         if nodes and pid not in ours:
             name = _read(folder / "comm") or "?"
-            holders[pid] = f"{name} ({pid}) holds {', '.join(nodes)}"
+            holders[pid] = N_(f"{name} ({pid}) holds {', '.join(nodes)}")
     if holders:
         shown = "; ".join(holders[pid] for pid in sorted(holders)[:8])
         return found("foreign-processes", "wrong", shown)
-    return fine("foreign-processes", "no process that this user can see holds a card")
+    return fine("foreign-processes", N_("no process that this user can see holds a card"))
 
 
 def _held(folder: Path) -> list[str]:
@@ -83,8 +84,8 @@ def _links(root: Path, cards: Sequence[PciCard]) -> Finding:
         return found("pci-link", "wrong", "; ".join(narrow))
     if below:
         return found("pci-link", "warn", "; ".join(below))
-    shown = sorted({link for link in links.values() if link}) or ["not shown by this system"]
-    return fine("pci-link", f"links of {len(cards)} cards: {', '.join(shown)}")
+    shown = sorted({link for link in links.values() if link}) or [N_("not shown by this system")]
+    return fine("pci-link", N_(f"links of {len(cards)} cards: {', '.join(shown)}"))
 
 
 def _width(link: str) -> str:
@@ -98,13 +99,13 @@ def _numa(root: Path, cards: Sequence[PciCard], nics: dict[str, Path]) -> Iterat
     of_cards = {card.address: _node(root / "sys/bus/pci/devices" / card.address) for card in cards}
     lost = [address for address, node in of_cards.items() if node is None]
     if lost:
-        yield found("numa", "warn", f"no NUMA node is known for {', '.join(lost)}, although this host has {nodes}")
+        yield found("numa", "warn", N_(f"no NUMA node is known for {', '.join(lost)}, although this host has {nodes}"))
         return
     of_nics = {name: _node(folder) for name, folder in nics.items()}
-    shown = ", ".join(f"{address} on node {node}" for address, node in of_cards.items())
+    shown = ", ".join(N_(f"{address} on node {node}") for address, node in of_cards.items())
     far = [address for address, node in of_cards.items() if of_nics and node not in of_nics.values()]
     if far:
-        yield found("numa", "warn", f"{shown}; no network card is on the node of {', '.join(far)}")
+        yield found("numa", "warn", N_(f"{shown}; no network card is on the node of {', '.join(far)}"))
     else:
         yield fine("numa", shown)
 
@@ -122,10 +123,10 @@ def _redirects(root: Path) -> Finding:
     readable = {name: space for name, space in spaces.items() if len(space) > EXTENDED}
     redirecting = [name for name, space in readable.items() if redirects(space)]
     if redirecting:
-        return found("acs", "warn", f"access control redirects traffic between cards at {', '.join(redirecting[:8])}")
+        return found("acs", "warn", N_(f"access control redirects traffic between cards at {', '.join(redirecting[:8])}"))
     if bridges and not readable:
-        return Finding("acs", "unknown", "the configuration of bridges can be read by root only")
-    return fine("acs", f"no redirect by access control at {len(readable)} bridges")
+        return Finding("acs", "unknown", N_("the configuration of bridges can be read by root only"))
+    return fine("acs", N_(f"no redirect by access control at {len(readable)} bridges"))
 
 
 def redirects(space: bytes) -> bool:
@@ -145,9 +146,9 @@ def _iommu(root: Path) -> Iterator[Finding]:
     has = any((root / "sys/class/iommu").glob("*"))
     passes = "iommu=pt" in _read(root / "proc/cmdline") or "iommu.passthrough=1" in _read(root / "proc/cmdline")
     if has and not passes:
-        yield found("iommu", "warn", "an IOMMU translates the cards' traffic: the kernel was started without iommu=pt")
+        yield found("iommu", "warn", N_("an IOMMU translates the cards' traffic: the kernel was started without iommu=pt"))
     elif has:
-        yield fine("iommu", "the IOMMU passes the cards' traffic through")
+        yield fine("iommu", N_("the IOMMU passes the cards' traffic through"))
 
 
 def _read(path: Path) -> str:

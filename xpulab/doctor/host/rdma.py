@@ -11,6 +11,7 @@ from pathlib import Path
 
 from xpulab.doctor.finding import Finding
 from xpulab.doctor.host.finding import fine, found
+from xpulab.messages import N_
 
 USED = ("BKCL_RDMA_NICS", "NCCL_IB_HCA")
 """The variables that name what training uses: network interfaces, one a card, or RDMA devices."""
@@ -48,24 +49,26 @@ def ports(root: Path, environ: Mapping[str, str]) -> tuple[list[Port], str]:
 def rdma(root: Path, environ: Mapping[str, str], expected: int | None) -> Iterator[Finding]:
     """State, address, number and rate of the ports. expected: how many must be there; None does not count them."""
     used, chosen_by = ports(root, environ)
-    where = f" of {chosen_by}" if chosen_by else ""
+    there = N_(f"{len(used)} RDMA ports of {chosen_by}") if chosen_by else N_(f"{len(used)} RDMA ports")
     if expected is not None and len(used) != expected:
-        yield found("rdma-count", "wrong", f"{len(used)} RDMA ports{where}, {expected} are expected: {_names(used)}")
+        yield found("rdma-count", "wrong", N_(f"{there}, {expected} are expected: {_names(used)}"))
     elif chosen_by and not used:
-        yield found("rdma-count", "wrong", f"{chosen_by}={environ[chosen_by]} names no RDMA port of this host")
+        yield found("rdma-count", "wrong", N_(f"{chosen_by}={environ[chosen_by]} names no RDMA port of this host"))
     if not used:
         return
     down = [f"{port.name} is {port.state}" for port in used if port.state != "ACTIVE"]
     if down:
-        yield found("rdma-state", "wrong", f"{'; '.join(down)}{where}")
+        yield found("rdma-state", "wrong", f"{'; '.join(down)}{f' of {chosen_by}' if chosen_by else ''}")
     without = [port for port in used if not port.has_gid and port.state == "ACTIVE"]
     if without:
-        yield found("rdma-gid", "wrong", f"no address (GID) but zeros: {_names(without)}")
+        yield found("rdma-gid", "wrong", N_(f"no address (GID) but zeros: {_names(without)}"))
     kinds = sorted({f"{port.layer} {port.rate}" for port in used})
     if len(kinds) > 1:
-        yield found("rdma-rate", "warn", f"ports of several kinds: {', '.join(kinds)}")
+        yield found("rdma-rate", "warn", N_(f"ports of several kinds: {', '.join(kinds)}"))
     if not down and not without:
-        yield fine("rdma", f"{len(used)} RDMA ports are active{where}: {', '.join(kinds)}")
+        many, named = len(used), ", ".join(kinds)
+        of_chosen = N_(f"{many} RDMA ports are active of {chosen_by}: {named}")
+        yield fine("rdma", of_chosen if chosen_by else N_(f"{many} RDMA ports are active: {named}"))
 
 
 def _names(some: list[Port]) -> str:

@@ -16,6 +16,7 @@ from xpulab.doctor.tool import TIMEOUT, run_tool
 from xpulab.doctor.xpu_smi.machine import parse_machine
 from xpulab.doctor.xpu_smi.query import parse_query
 from xpulab.doctor.xpu_smi.tables import parse_table
+from xpulab.messages import N_
 
 NAMES = ("xpu-smi", "xpu_smi")
 INTEL = re.compile(r"Intel(\(R\))? XPU|oneAPI Level Zero")
@@ -34,7 +35,7 @@ def read_xpu_smi(timeout: float = TIMEOUT) -> Reading:
             return reading
         readings.append(reading)
     if all(reading.outcome == "missing" for reading in readings):
-        return replace(readings[0], detail="neither xpu-smi nor xpu_smi is on PATH")
+        return replace(readings[0], detail=N_("neither xpu-smi nor xpu_smi is on PATH"))
     return next(reading for reading in readings if reading.outcome != "missing")
 
 
@@ -59,13 +60,13 @@ def _read_format(command: tuple[str, ...], parse: Callable[[str], Report], timeo
     """The parsed output of one command, or a reading whose outcome and detail are the reason why there is none."""
     run = run_tool(command, timeout)
     if run.outcome != "hung" and INTEL.search(run.output):
-        return Reading(command[0], command, "foreign", f"{command[0]} on PATH is Intel's tool with that name, not Kunlun's")
+        return Reading(command[0], command, "foreign", N_(f"{command[0]} on PATH is Intel's tool with that name, not Kunlun's"))
     if run.outcome != "ok":
         return Reading(command[0], command, run.outcome, run.detail)
     try:
         return parse(run.output)
     except ValueError as error:
-        detail = f"the output of {' '.join(command)} has no known format: {error}"
+        detail = N_(f"the output of {' '.join(command)} has no known format: {error}")
         return Reading(command[0], command, "unreadable", detail)
 
 
@@ -81,7 +82,7 @@ def _combined(name: str, reports: dict[tuple[str, ...], Report]) -> Reading:
             )
             return Reading(name, other_command, "unreadable", detail)
         report = _filled(report, other)
-    detail = f"{name} shows {format_card_count(len(report.cards))}, driver {report.driver or 'unknown'}"
+    detail = N_(f"{name} shows {format_card_count(len(report.cards))}, driver {report.driver or 'unknown'}")
     return Reading(name, command, "ok", detail, report.driver, report.runtime, report.cards)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from xpulab.errors import InputError
 from xpulab.fleet import rates
+from xpulab.fleet.compare.capabilities import capability_table
 from xpulab.fleet.compare.comparison import (
     KNOWN,
     NOT_PLANNED,
@@ -237,7 +238,13 @@ def changed_losses(before: Side, after: Side) -> Iterator[Finding]:
 
 def _tables(before: Side, after: Side) -> list[Table]:
     """The versions that differ first."""
-    return [*_versions(before, after), _chapters(before, after), *_measured(before, after), *_known_issues(before, after)]
+    return [
+        *_versions(before, after),
+        capability_table(before, after),
+        _chapters(before, after),
+        *_measured(before, after),
+        *_known_issues(before, after),
+    ]
 
 
 def software(run: Run) -> dict[str, str]:

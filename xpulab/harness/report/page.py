@@ -8,20 +8,24 @@ from collections.abc import Callable
 import jinja2
 
 import xpulab
+from xpulab.doctor.cards import format_card_count
 from xpulab.harness.report.result import PARTIAL, Result
+from xpulab.messages import N_, joined, labelled, language, shown
 from xpulab.records.format import format_measured, format_value
 from xpulab.records.record import CardFacts
 
 
 def to_html(result: Result) -> str:
-    """The page of a run."""
+    """The page of a run, in the chosen language."""
     environment = jinja2.Environment(loader=jinja2.PackageLoader("xpulab.harness.report", "."), autoescape=True)
+    environment.globals |= {"shown": shown, "labelled": labelled, "text": _text}
     environment.filters["number"] = format_value
     environment.filters["measured"] = format_measured
     page = environment.get_template("page.html")
     return page.render(
+        html_language={"en": "en", "zh": "zh-Hans"}[language()],
         result=result,
-        not_passed=_not_passed(result),
+        counted=_counted(result),
         partial=PARTIAL,
         where=_where(result),
         card_columns=_card_columns(result),
@@ -30,15 +34,15 @@ def to_html(result: Result) -> str:
 
 
 _CARD_COLUMNS: dict[str, Callable[[CardFacts], str]] = {
-    "model": lambda card: card.model,
-    "serial": lambda card: card.serial or "",
-    "firmware": lambda card: card.firmware or "",
-    "state": lambda card: card.state or "",
-    "temperature": lambda card: "" if card.temperature_c is None else f"{card.temperature_c:g} °C",
-    "power": lambda card: "" if card.power_w is None else f"{card.power_w:g} W",
-    "memory used": lambda card: "" if card.memory_used_mib is None else f"{card.memory_used_mib} MiB",
-    "memory": lambda card: "" if card.memory_total_mib is None else f"{card.memory_total_mib} MiB",
-    "link": lambda card: card.link or "",
+    N_("model"): lambda card: card.model,
+    N_("serial"): lambda card: card.serial or "",
+    N_("firmware"): lambda card: card.firmware or "",
+    N_("state"): lambda card: card.state or "",
+    N_("temperature"): lambda card: "" if card.temperature_c is None else f"{card.temperature_c:g} °C",
+    N_("power"): lambda card: "" if card.power_w is None else f"{card.power_w:g} W",
+    N_("memory used"): lambda card: "" if card.memory_used_mib is None else f"{card.memory_used_mib} MiB",
+    N_("memory"): lambda card: "" if card.memory_total_mib is None else f"{card.memory_total_mib} MiB",
+    N_("link"): lambda card: card.link or "",
 }
 
 
@@ -51,17 +55,25 @@ def _card_columns(result: Result) -> dict[str, Callable[[CardFacts], str]]:
 def _where(result: Result) -> list[str]:
     """What the banner says of the machine: device, card or processor, driver, wheel, level, duration, date."""
     target, context = result.target, result.run_context
-    cards = f"{target.cards} card{'s' if target.cards != 1 else ''}"
+    cards = shown(format_card_count(target.cards))
     facts = [f"{target.device}, {cards}" if target.device != "cpu" else "cpu"]
     if context:
         facts += [str(context.machine[name]) for name in ("card", "processor") if context.machine.get(name)]
-        facts += [f"driver {context.machine['driver']}"] if context.machine.get("driver") else []
+        facts += [shown(f"driver {context.machine['driver']}")] if context.machine.get("driver") else []
         facts += [f"{package} {version}" for package, version in context.versions.items() if "paddle" in package]
-    facts += [f"seed {target.seed}"] if target.seed else []
-    return [*facts, f"level {target.level}", f"{result.seconds:.1f} s", result.date.replace("T", " ")]
+    facts += [shown(f"seed {target.seed}")] if target.seed else []
+    return [*facts, shown(f"level {target.level}"), f"{result.seconds:.1f} s", result.date.replace("T", " ")]
 
 
-def _not_passed(result: Result) -> list[tuple[str, int]]:
-    """How many checks have each outcome but passed."""
+def _counted(result: Result) -> str:
+    """How many checks compared something, how many controls were rejected, and how many checks have each outcome but passed."""
     outcomes = Counter(record.outcome for verdict in result.verdicts for record in verdict.records)
-    return [(outcome, count) for outcome, count in outcomes.items() if outcome != "passed"]
+    compared = shown(f"{result.compared} of {result.planned} planned checks compared")
+    rejected = shown(f"{result.controls_rejected} controls rejected")
+    others = [f"{count} {shown(outcome)}" for outcome, count in outcomes.items() if outcome != "passed"]
+    return joined([compared, rejected, *others])
+
+
+def _text(message: str, **values: object) -> str:
+    """A message of the page with its values, in the chosen language."""
+    return shown(message.format(**values))

@@ -15,26 +15,31 @@ from xpulab.devices import JUDGED
 from xpulab.doctor.meant import Lost
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
+from xpulab.messages import N_
 from xpulab.records.node import node_name
 from xpulab.records.proof import Proof
 from xpulab.records.record import Record, Row, RunContext
 
 SCHEMA = 1
 
-PARTIAL = (
+PARTIAL = N_(
     "Partial run: only the sections of the checks that --check named, and what these need, were run. "
     "It does not say whether this machine is ready."
 )
 """Stands in every report of a partial run."""
 
 SCOPE = {
-    "cpu": "This ran on the CPU. It says that the software fits together and trains correctly there; it says nothing about "
-    "the kernels, the collectives or the speed of an accelerator.",
-    "gpu": "This ran on a GPU, a lane that the authors of the suite have not yet run themselves.",
-    "xpu": "This ran on a Kunlun XPU, a lane that the authors of the suite have not yet run themselves.",
-    "sim": "This ran on simulated cards: their memory is the host's, their operators run on the CPU and their collectives "
-    "go through shared memory. It checks the path through Paddle's device layer (placement, copies, streams, memory "
-    "accounting, process groups); it says nothing about Kunlun's kernels, its collective library or the speed of a card.",
+    "cpu": N_(
+        "This ran on the CPU. It says that the software fits together and trains correctly there; it says nothing about "
+        "the kernels, the collectives or the speed of an accelerator."
+    ),
+    "gpu": N_("This ran on a GPU, a lane that the authors of the suite have not yet run themselves."),
+    "xpu": N_("This ran on a Kunlun XPU, a lane that the authors of the suite have not yet run themselves."),
+    "sim": N_(
+        "This ran on simulated cards: their memory is the host's, their operators run on the CPU and their collectives "
+        "go through shared memory. It checks the path through Paddle's device layer (placement, copies, streams, memory "
+        "accounting, process groups); it says nothing about Kunlun's kernels, its collective library or the speed of a card."
+    ),
 }
 """By device: what a green run on it says, and what it does not. It stands in every report."""
 
@@ -97,7 +102,7 @@ class Result:
     @property
     def scope(self) -> str:
         """What a run on this device says, and what it does not."""
-        return f"Nothing ran: {self.lost.headline}" if self.lost else SCOPE[self.target.device]
+        return N_(f"Nothing ran: {self.lost.headline}") if self.lost else SCOPE[self.target.device]
 
     @property
     def judged(self) -> str:
@@ -108,8 +113,8 @@ class Result:
     def verdict(self) -> str:
         """The verdict in words, which name what was judged: "CPU: READY"."""
         if self.outcome in ("partial", "running"):
-            return f"{self.judged}: {self.outcome}, no verdict"
-        return f"{self.judged}: {'READY' if self.is_green else 'NOT READY'}"
+            return N_(f"{self.judged}: {self.outcome}, no verdict")
+        return N_(f"{self.judged}: READY") if self.is_green else N_(f"{self.judged}: NOT READY")
 
     @property
     def run_context(self) -> RunContext | None:

@@ -7,31 +7,40 @@ from typing import Any
 
 from xpulab.harness.judge import Verdict
 from xpulab.harness.report.result import DEFECTS, PARTIAL, Result
+from xpulab.messages import N_, joined, labelled, padded, shown
 from xpulab.records.proof import Proof
 from xpulab.records.record import RED, Record
 
+_KNOWN = N_("data/known_issues.yaml has each defect with its workaround")
+_OUTCOME_COLUMNS = 8
 _SHOWN = RED - {"missing"} | DEFECTS - {"known"}
 """The outcomes whose checks get lines of their own; known defects have one for all, missing ones are in the reason."""
 
 
 def format_result(result: Result) -> str:
-    """The result of a run for a terminal."""
+    """The result of a run for a terminal, in the chosen language."""
     if result.lost:
-        missing = f"{len(result.verdicts)} notebook{'s' * (len(result.verdicts) != 1)} missing"
-        return f"RED: {result.verdict}; nothing ran: {missing}\n{result.lost}"
+        many = len(result.verdicts)
+        missing = N_("1 notebook missing") if many == 1 else N_(f"{many} notebooks missing")
+        return f"{shown(f'RED: {result.verdict}; nothing ran: {missing}')}\n{shown(str(result.lost))}"
     lines = [line for verdict in result.verdicts for line in format_notebook(verdict)]
     lines += _proof(result.proof) if result.proof else []
     if known := [record for record in result.defects if record.outcome == "known"]:
-        met = "1 check" if len(known) == 1 else f"{len(known)} checks"
-        lines.append(f"{met} met known defects of this release: xpulab report --known --run {result.folder}")
-    verdict = "green" if result.is_green else "RED"
+        count = len(known)
+        met = N_("1 check") if count == 1 else N_(f"{count} checks")
+        lines.append(shown(f"{met} met known defects of this release: xpulab report --known --run {result.folder}"))
+    verdict = N_("green") if result.is_green else N_("RED")
     if result.is_partial:
-        lines.append(PARTIAL)
-        verdict = f"partial, {verdict}"
-    total = f"{result.green_notebooks} of {len(result.verdicts)} notebooks passed"
-    checks = f"{result.compared} checks compared, {result.controls_rejected} controls rejected"
-    where = f"on {result.target.device} in {result.seconds:.0f} s"
-    return "\n".join([*lines, result.scope, result.verdict, f"{verdict}: {total}, {checks}, {where}"])
+        lines.append(shown(PARTIAL))
+        verdict = N_(f"partial, {verdict}")
+    passed, notebooks = result.green_notebooks, len(result.verdicts)
+    compared, rejected = result.compared, result.controls_rejected
+    device, seconds = result.target.device, f"{result.seconds:.0f}"
+    ended = shown(
+        f"{verdict}: {passed} of {notebooks} notebooks passed, {compared} checks compared, {rejected} controls rejected, "
+        f"on {device} in {seconds} s"
+    )
+    return "\n".join([*lines, shown(result.scope), shown(result.verdict), ended])
 
 
 def format_known(checks: Iterable[Mapping[str, Any]]) -> str:
@@ -39,34 +48,34 @@ def format_known(checks: Iterable[Mapping[str, Any]]) -> str:
     lines = []
     for check in checks:
         cases = [row["case"] for row in check["rows"] if row["outcome"] == "known"]
-        lines.append(f"{check['name']}: {check['means']}")
-        lines.append(f"  {', '.join(cases) or check['reason']}; data/known_issues.yaml has each defect with its workaround")
-    return "\n".join(lines) or "no check met a known defect"
+        lines.append(f"{check['name']}: {shown(check['means'])}")
+        lines.append(f"  {joined([', '.join(cases) or shown(check['reason']), shown(_KNOWN)])}")
+    return "\n".join(lines) or shown("no check met a known defect")
 
 
 def _proof(proof: Proof) -> Iterator[str]:
     """A line for each fault that was injected, and the outcome."""
-    yield f"faults injected on {proof.node}, {proof.device}, level {proof.level}, {proof.seconds:.0f} s:"
+    yield shown(f"faults injected on {proof.node}, {proof.device}, level {proof.level}, {proof.seconds:.0f} s:")
     for each in proof.faults:
-        outcome = "MISSED  " if each.missed else "detected"
-        yield f"{outcome} {each.notebook}  {each.fault}: {each.what} ({', '.join(each.expected)})"
+        outcome = padded(shown("MISSED") if each.missed else shown("detected"), _OUTCOME_COLUMNS)
+        yield f"{outcome} {each.notebook}  {each.fault}: {shown(each.what)} ({', '.join(each.expected)})"
         if each.missed:
-            yield f"        {each.missed}"
-    yield f"        {proof.reason or f'each of {len(proof.faults)} injected faults was detected'}"
+            yield f"        {shown(each.missed)}"
+    yield f"        {shown(proof.reason or N_(f'each of {len(proof.faults)} injected faults was detected'))}"
 
 
 def format_notebook(verdict: Verdict) -> Iterator[str]:
-    """The lines of one notebook: how it ended, why it is not green, and its red checks with what was measured."""
-    compared = f"{verdict.compared} of {len(verdict.records)} checks compared"
-    yield f"{verdict.outcome:<8}{verdict.name}  {compared}, {verdict.seconds:.1f} s"
-    yield from (f"        {reason}" for reason in verdict.reasons)
+    """In the chosen language the lines of one notebook: how it ended, why it is not green, what red checks measured."""
+    compared = shown(f"{verdict.compared} of {len(verdict.records)} checks compared, {verdict.seconds:.1f} s")
+    yield f"{padded(shown(verdict.outcome), _OUTCOME_COLUMNS)}{verdict.name}  {compared}"
+    yield from (f"        {shown(reason)}" for reason in verdict.reasons)
     for known in verdict.explanations:
-        yield f"        {known.where}: cause: {known.cause}"
-        yield f"          fix: {known.remedy}"
-    yield from (f"        note: {note}" for note in verdict.notes)
+        yield f"        {shown(known.where)}: {labelled('cause: ', known.cause)}"
+        yield f"          {labelled('fix: ', known.remedy)}"
+    yield from (f"        {labelled('note: ', note)}" for note in verdict.notes)
     for record in verdict.records:
         if record.outcome in _SHOWN:
-            yield f"        {record.outcome} {record.name}: {record.means}"
+            yield f"        {shown(record.outcome)} {record.name}: {shown(record.means)}"
             yield from _details(record)
 
 
@@ -74,6 +83,7 @@ def _details(record: Record) -> Iterator[str]:
     """What was measured and why it is not right; of a known defect with many cases only their names."""
     cases = [row.case for row in record.rows if row.outcome == record.outcome]
     if record.outcome in DEFECTS and cases:
-        yield f"          {', '.join(cases)}; data/known_issues.yaml has each defect with its workaround"
+        yield f"          {joined([', '.join(cases), shown(_KNOWN)])}"
     else:
-        yield f"          measured {record.measured}, expected {record.expected or '-'}; {record.reason}"
+        compared = shown(f"measured {record.measured}, expected {record.expected or '-'}")
+        yield f"          {joined([compared, shown(record.reason or '')])}"

@@ -6,6 +6,7 @@
 #include "events.h"
 #include "faults.h"
 #include "half_lists.h"
+#include "in_place.h"
 #include "interface.h"
 #include "settings.h"
 #include "wheel.h"
@@ -22,6 +23,7 @@ C_Status initialize() {
     faults::set(text ? text : "");
     std::atexit(stop_streams);
     cache_stream_wrappers();
+    keep_memory_of_operators_in_place();
     share_random_state(settings().cards);
   });
 }

@@ -9,6 +9,7 @@ BUFFER = "paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer"
 
 @fault(
     where="ranks",
+    also_on=("sim",),
     detected_by=("gradient-accumulation.fleet",),
     wraps="paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer:DygraphShardingOptimizer.reduce_gradients",
 )
@@ -18,6 +19,7 @@ def sharded_optimizer_does_not_add_gradients(_real, self, *given):
 
 @fault(
     where="ranks",
+    also_on=("sim",),
     detected_by=("tensor-fusion.slots", "tensor-fusion.steps"),
     wraps="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:GradStorage._add_grad_as_view",
 )
@@ -27,14 +29,16 @@ def slots_overlap(real, self, param, align):
     self._fill -= 8
 
 
-@fault(where="ranks", detected_by=("tensor-fusion.steps",), wraps=f"{BUFFER}.scale_grads")
+@fault(where="ranks", also_on=("sim",), detected_by=("tensor-fusion.steps",), wraps=f"{BUFFER}.scale_grads")
 def fused_sum_not_divided(_real, self):
     """The sum of a fused buffer is not divided by the number of ranks."""
     self._task.wait()
     self._reset_params_checked_in()
 
 
-@fault(where="ranks", detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"), wraps=f"{BUFFER}.add_grad")
+@fault(
+    where="ranks", also_on=("sim",), detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"), wraps=f"{BUFFER}.add_grad"
+)
 def buffer_sent_too_early(real, self, param, use_comm=True):
     """A fused buffer is sent before its last gradient is ready."""
     last_micro_batch = self._params_step_dict[param.name] == self._acc_steps - 1
@@ -44,7 +48,12 @@ def buffer_sent_too_early(real, self, param, use_comm=True):
         self._task.wait()
 
 
-@fault(where="ranks", detected_by=("tensor-fusion.overlap",), breaks=(f"{BUFFER}.add_grad", f"{BUFFER}.scale_grads"))
+@fault(
+    where="ranks",
+    also_on=("sim",),
+    detected_by=("tensor-fusion.overlap",),
+    breaks=(f"{BUFFER}.add_grad", f"{BUFFER}.scale_grads"),
+)
 def buffer_sent_after_the_backward_pass() -> None:
     """Fused buffers are sent after the backward pass, so nothing overlaps."""
 
@@ -58,6 +67,7 @@ def buffer_sent_after_the_backward_pass() -> None:
 
 @fault(
     where="ranks",
+    also_on=("sim",),
     detected_by=("tensor-fusion.steps", "tensor-fusion.slots"),
     after="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:ParamStorage._convert_buffer",
 )

@@ -1,0 +1,134 @@
+"""What the checks of chapter 19 must detect."""
+
+from __future__ import annotations
+
+from xpulab.chapters.shared.fault import FILES, fault, replace_in_file
+from xpulab.records.environments import SUCCESSOR
+
+LLAMA = f"{SUCCESSOR}.transformers.llama.modeling"
+LORA = f"{SUCCESSOR}.peft.lora"
+DPO = f"{SUCCESSOR}.nn.criterion.dpo_loss"
+
+
+@fault(
+    detected_by=("successor.logits", "successor.sft-losses"),
+    wraps=f"{LLAMA}:apply_rotary_pos_emb",
+    smoke=("successor.logits",),
+)
+def positions_are_not_rotated(real, query, key, *given, **named):
+    """Queries and keys keep no position: the successor's rotary embedding returns them as they are."""
+    return query, key
+
+
+@fault(
+    detected_by=("successor.sft-losses", "successor.gradients", "successor.lora-gradients"),
+    after=f"{SUCCESSOR}.nn.criterion.sft_loss:sft_postprocess_loss",
+)
+def loss_counted_one_and_a_half_times(result, self, *given, **named):
+    """The mean over the labels is too large by half, and so are its gradients."""
+    return tuple(1.5 * each for each in result)
+
+
+@fault(detected_by=("successor.sft-losses", "successor.sft-steps"), wraps="paddle.optimizer.adamw:AdamW.step")
+def rate_of_adamw_is_doubled(real, self):
+    """AdamW steps with twice the learning rate that it logs."""
+    rate = self.get_lr()
+    self._learning_rate = 2 * rate
+    return real(self)
+
+
+@fault(detected_by=("successor.lora",), wraps=f"{LORA}.lora_layers:LoRALinear.get_delta_weight")
+def merging_forgets_alpha(real, self, *given):
+    """Merging adds A B without the scale, so a merged model answers as another one."""
+    return real(self, *given) / self.scaling
+
+
+@fault(detected_by=("successor.lora",), wraps=f"{LORA}.lora_model:LoRAModel.mark_only_lora_as_trainable")
+def base_of_the_adapter_trains(real, self):
+    """Nothing is frozen: all weights train beside the adapter."""
+
+
+@fault(detected_by=("successor.exercise-targets",), wraps=f"{LORA}.lora_model:LoRAModel._find_and_replace_module")
+def values_get_no_adapter(real, self, model, name, config, *given):
+    """No adapter is added to the projection of the values."""
+    return None if name.endswith("v_proj") else real(self, model, name, config, *given)
+
+
+@fault(detected_by=("successor.dpo-first-losses", "successor.dpo-numpy"), wraps=f"{DPO}:cal_dpo_loss")
+def preferred_answer_is_exchanged(real, self, chosen, rejected, *given, **named):
+    """The loss takes the policy's rejected answer for the chosen one."""
+    return real(self, rejected, chosen, *given, **named)
+
+
+@fault(detected_by=("successor.dpo-first-losses", "successor.exercise-ipo"), after=f"{DPO}:cal_dpo_loss")
+def preference_loss_is_halved(result, self, *given, **named):
+    """The preference loss is half of what its formula says."""
+    return 0.5 * result
+
+
+@fault(detected_by=("successor.reads", "successor.damaged"), wraps="paddle.distributed:load_state_dict")
+def missing_names_are_no_error(real, *given, **named):
+    """Paddle loads what a file has, and keeps random weights for the rest, without an error."""
+    try:
+        return real(*given, **named)
+    except ValueError:
+        return None
+
+
+@fault(detected_by=("successor.resume",), wraps="paddle.optimizer.optimizer:Optimizer.set_state_dict")
+def moments_are_not_resumed(real, self, state):
+    """A resumed run begins with moments of zero: the optimizer takes no state."""
+
+
+@fault(detected_by=("successor.tokens",), after="transformers.tokenization_utils_tokenizers:TokenizersBackend._encode_plus")
+def first_token_is_lost(result, self, *given, **named):
+    """The tokenizer leaves out the first token of a text."""
+    for name, value in result.items():
+        result[name] = value[1:]
+    return result
+
+
+@fault(
+    detected_by=("successor.generate",),
+    after=f"{SUCCESSOR}.generation.utils:GenerationMixin.adjust_logits_during_generation",
+)
+def least_likely_token_is_taken(result, self, *given, **named):
+    """While it generates, the logits change their sign."""
+    return -result
+
+
+@fault(detected_by=("successor.options",), replaces=f"{SUCCESSOR}.trainer.training_args:TrainingArguments.__dataclass_fields__")
+def an_option_has_another_name(real):
+    """The release renamed an argument of training once more: tensor_model_parallel_size is gone."""
+    return {name: value for name, value in real.items() if name != "tensor_model_parallel_size"}
+
+
+@fault(detected_by=("successor.take-home",), breaks=FILES)
+def script_does_not_transpose():
+    """The script to take home converts names only, and leaves linear weights as PaddleNLP stores them."""
+    replace_in_file("data/take_home/successor.py", "np.ascontiguousarray(value.T)", "np.ascontiguousarray(value)")
+
+
+@fault(detected_by=("successor.silent",), after=f"{SUCCESSOR}.transformers.model_utils:PretrainedModel.from_pretrained")
+def weights_are_loaded_in_double_precision(result, *given, **named):
+    """from_pretrained gives weights in double precision, whatever type is asked for."""
+    return result.to(dtype="float64")
+
+
+@fault(
+    detected_by=("successor.workarounds",),
+    wraps=f"{SUCCESSOR}.trainer.trainer:Trainer._load_flex_checkpoint",
+    where="everywhere",
+)
+def flex_checkpoint_is_not_read(real, self, folder):
+    """A resume from the default format reads nothing, and goes on with the weights at the start."""
+
+
+@fault(
+    detected_by=("successor.zero-cost",),
+    wraps=f"{SUCCESSOR}.trainer.utils.zero_cost_checkpoint:ZeroCostCheckpointEMAProcessor.ema_accumulate",
+)
+def state_is_averaged_twice(real, self, *given):
+    """The worker of the zero-cost checkpoint adds each state to the average twice."""
+    real(self, *given)
+    return real(self, *given)
