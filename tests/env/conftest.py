@@ -44,11 +44,12 @@ class Repository:
         shutil.copytree(ROOT / "env", self.folder / "env", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", self.folder)
         self.write("xpulab/__init__.py", "")
-        for name in ("errors.py", "devices.py", "child.py", "records/__init__.py", "records/node.py", "records/record.py"):
+        copied = ("errors.py", "devices.py", "child.py", "messages.py", "records/__init__.py", "records/node.py", "records/record.py")
+        for name in copied:
             self.write(f"xpulab/{name}", (ROOT / "xpulab" / name).read_text())
         without_caches = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "xpulab/doctor", self.folder / "xpulab/doctor", ignore=without_caches)
-        shutil.copytree(ROOT / "notebooks", self.folder / "notebooks", ignore=shutil.ignore_patterns(".*"))
+        shutil.copytree(ROOT / "notebooks", self.folder / "notebooks", ignore=shutil.ignore_patterns(".*", "zh"))
         self.system = folder / "system"
         self.system.mkdir()
         self.calls_file.touch()
