@@ -12,7 +12,7 @@ import sys
 import pytest
 from fontTools.ttLib import TTFont
 
-from xpulab import files, language
+from xpulab import files, messages
 from xpulab.chapters.shared import labels
 
 MOST_BYTES = 300_000
@@ -87,6 +87,6 @@ print(axes.get_title(loc="left"), axes.texts[0].get_text(), sep="|")
 
 @pytest.mark.parametrize(("asked", "shown"), [("zh", "一张卡持有什么|进程 1"), ("en", "What a card holds|rank 1")])
 def test_a_figure_is_drawn_in_the_language_without_a_missing_character(asked, shown):
-    environment = {**os.environ, language.VARIABLE: asked, "MPLBACKEND": "agg", "PYTHONUTF8": "1"}
+    environment = {**os.environ, messages.VARIABLE: asked, "MPLBACKEND": "agg", "PYTHONUTF8": "1"}
     done = subprocess.run([sys.executable, "-c", DRAW], env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, f"{shown}\n"), done.stderr
