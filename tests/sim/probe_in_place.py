@@ -15,11 +15,14 @@ if sys.argv[1] == "sim":
     sim.load()
 paddle.set_device({"cpu": "cpu", "sim": "sim:0"}[sys.argv[1]])
 
+import half_cases  # noqa: E402
+
 ROWS = slice(3, 7)
 """Of a buffer of twelve rows: the part does not begin with the buffer, and does not end with it."""
 MASK = paddle.to_tensor([[True, False, True, True]]).expand([4, 4])
 INDEX = paddle.to_tensor([2, 0])
 OTHER = paddle.linspace(0.1, 0.8, 16).reshape([4, 4])
+WITH_PLAIN_STATE = ("SGD", "Momentum", "Adam", "AdamW", "Adamax", "Adagrad", "Adadelta", "Lamb")
 WITHOUT_ARGUMENTS = (
     *("acos_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "cos_", "cosh_", "digamma_", "erfinv_", "exp_"),
     *("floor_", "lgamma_", "log_", "log10_", "log1p_", "log2_", "logit_", "neg_", "reciprocal_"),
@@ -55,6 +58,7 @@ CASES = {
     "clip_": lambda part: part.clip_(0.4, 0.5),
     "lerp_": lambda part: part.lerp_(OTHER, 0.25),
     "fill_": lambda part: part.fill_(3.0),
+    "check_finite_and_unscale_, a list": lambda part: paddle._C_ops.check_finite_and_unscale_([part], paddle.to_tensor([8.0])),
     "zero_": lambda part: part.zero_(),
     "copy_": lambda part: part.copy_(OTHER.astype(part.dtype), True),
     "set_value": lambda part: part.set_value(OTHER.astype(part.dtype)),
@@ -104,18 +108,6 @@ def attempt(case, *arguments):
         return f"{type(error).__name__}: {error}"[-400:]
 
 
-OPTIMIZERS = {
-    "SGD": {},
-    "Momentum": {"momentum": 0.9},
-    "Adam": {},
-    "AdamW": {"weight_decay": 0.1},
-    "Adamax": {},
-    "Adagrad": {},
-    "Adadelta": {},
-    "Lamb": {},
-}
-
-
 def buffered(shape, dtype):
     """A weight that is a part of a buffer, as fleet makes one, and the buffer."""
     buffer = paddle.linspace(-1, 1, 48).astype(dtype)
@@ -127,7 +119,7 @@ def buffered(shape, dtype):
 def trained(name, dtype, with_master):
     """Three steps of an optimizer on a weight in a buffer."""
     buffer, weight = buffered([4, 4], dtype)
-    optimizer = getattr(paddle.optimizer, name)(learning_rate=0.125, parameters=[weight], **OPTIMIZERS[name])
+    optimizer = getattr(paddle.optimizer, name)(learning_rate=0.125, parameters=[weight], **half_cases.OPTIMIZERS[name])
     optimizer._multi_precision = with_master
     address, of_state, moved = weight.data_ptr(), {}, []
     for step in range(3):
@@ -165,7 +157,7 @@ def memory_after_a_change():
 
 saw = {"cases": {name: attempt(run, case, "float32") for name, case in CASES.items()}}
 saw["half"] = {f"{name}, {dtype}": attempt(run, CASES[name], dtype) for name in HALF for dtype in ("bfloat16", "float16")}
-saw["optimizers"] = {name: trained(name, "float32", False) for name in OPTIMIZERS}
+saw["optimizers"] = {name: trained(name, "float32", False) for name in WITH_PLAIN_STATE}
 saw["backward"] = attempt(backward_after_a_change)
 if sys.argv[1] == "sim":
     for name in ("SGD", "Momentum", "Adam", "AdamW"):

@@ -12,7 +12,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <deque>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,14 +35,16 @@ struct Kept {
 };
 
 // Of the operator that this thread runs. Paddle calls, in this order: select, results, the kernel, to_card for each result.
+// Lists of results stand by themselves: Paddle computes them in other tensors, which it assigns to the results at the end.
 thread_local std::vector<Kept> kept_memory;
+thread_local std::deque<std::vector<Kept>> kept_lists;
 thread_local bool is_on_cpu = false;
 
-void keep(const phi::DenseTensor* result) {
+void keep(const phi::DenseTensor* result, std::vector<Kept>& kept) {
   if (!is_on_cpu || result == nullptr || !result->initialized() || !result->meta().is_contiguous()) return;
   const phi::Place& place = result->place();
   if (place.GetType() != phi::AllocationType::CUSTOM || place.GetDeviceType() != "sim") return;
-  kept_memory.push_back({result, result->Holder(), result->meta().offset});
+  kept.push_back({result, result->Holder(), result->meta().offset});
 }
 
 // Puts what the CPU computed where the tensor was. False when it does not fit there.
@@ -69,6 +74,25 @@ void to_card(const phi::DenseTensor* computed, phi::Backend backend, phi::DenseT
   kept_memory.erase(kept);
 }
 
+// The same of a list of results.
+using ListToCard = void(const std::vector<phi::DenseTensor*>&, phi::Backend, std::vector<phi::DenseTensor*>);
+ListToCard* list_to_card_of_paddle = nullptr;
+
+void list_to_card(const std::vector<phi::DenseTensor*>& computed, phi::Backend backend,
+                  std::vector<phi::DenseTensor*> results) {
+  std::vector<Kept> kept;
+  if (!kept_lists.empty()) {
+    kept = std::move(kept_lists.front());
+    kept_lists.pop_front();
+  }
+  for (size_t each = 0; each < computed.size(); ++each) {
+    phi::DenseTensor* result = results[each];
+    const bool is_kept = kept.size() == computed.size() && computed[each] == result && result != nullptr &&
+                         result->initialized() && kept[each].tensor->dims() == result->dims();
+    if (!is_kept || !is_put_back(kept[each], result)) to_card_of_paddle(computed[each], backend, result);
+  }
+}
+
 // phi::KernelFactory::SelectKernelOrThrowError, with which each operator begins. What a copy of a view needs is selected within
 // another operator.
 using Select = phi::KernelResult(const phi::KernelFactory*, const std::string&, const phi::KernelKey&, bool);
@@ -78,6 +102,7 @@ phi::KernelResult select(const phi::KernelFactory* factory, const std::string& n
   const phi::KernelResult selected = select_of_paddle(factory, name, key, strided);
   if (name != "contiguous" && name != "strided_copy") {
     kept_memory.clear();
+    kept_lists.clear();
     is_on_cpu = selected.has_fallback_cpu;
   }
   return selected;
@@ -94,12 +119,13 @@ CountedResults *list_of_paddle = nullptr, *optional_list_of_paddle = nullptr;
 
 phi::DenseTensor* result(void* tensor) {
   phi::DenseTensor* found = result_of_paddle(tensor);
-  keep(found);
+  keep(found, kept_memory);
   return found;
 }
 
 std::vector<phi::DenseTensor*> all_kept(std::vector<phi::DenseTensor*> found) {
-  for (const phi::DenseTensor* each : found) keep(each);
+  kept_lists.emplace_back();
+  for (const phi::DenseTensor* each : found) keep(each, kept_lists.back());
   return found;
 }
 
@@ -119,6 +145,8 @@ struct Replacement {
 const Replacement kReplacements[] = {
     XPULAB_REPLACEMENT("_ZN6paddle12experimental16TransDataBackendEPKN3phi11DenseTensorENS0_7BackendEPS2_", to_card,
                        to_card_of_paddle),
+    XPULAB_REPLACEMENT("_ZN6paddle12experimental16TransDataBackendERKSt6vectorIPN3phi11DenseTensorESaIS4_EENS0_7BackendES6_",
+                       list_to_card, list_to_card_of_paddle),
     XPULAB_REPLACEMENT(
         "_ZNK3phi13KernelFactory24SelectKernelOrThrowErrorERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
         "RKNS_9KernelKeyEb",
@@ -134,12 +162,15 @@ const Replacement kReplacements[] = {
 };
 #undef XPULAB_REPLACEMENT
 
-void write_address(ElfW(Addr) at, void* address) {
+// By name how often a call was redirected.
+size_t redirected[std::size(kReplacements)] = {};
+
+bool write_address(ElfW(Addr) at, void* address) {
   const auto page = static_cast<ElfW(Addr)>(sysconf(_SC_PAGESIZE));
   // A wheel may be linked so that this table is read-only once it is filled.
-  if (mprotect(reinterpret_cast<void*>(at & ~(page - 1)), page, PROT_READ | PROT_WRITE) == 0) {
-    std::memcpy(reinterpret_cast<void*>(at), &address, sizeof(address));
-  }
+  if (mprotect(reinterpret_cast<void*>(at & ~(page - 1)), page, PROT_READ | PROT_WRITE) != 0) return false;
+  std::memcpy(reinterpret_cast<void*>(at), &address, sizeof(address));
+  return true;
 }
 
 // Replaces the functions where a library calls them through its table of other libraries' functions.
@@ -164,8 +195,9 @@ int replace_in(dl_phdr_info* library, size_t, void*) {
   if (table == nullptr || symbols == nullptr || names == nullptr) return 0;
   for (size_t each = 0; each < bytes / sizeof(*table); ++each) {
     const char* name = names + symbols[ELF64_R_SYM(table[each].r_info)].st_name;
-    for (const Replacement& replacement : kReplacements) {
-      if (std::strcmp(name, replacement.name) == 0) write_address(library->dlpi_addr + table[each].r_offset, replacement.by);
+    for (size_t of = 0; of < std::size(kReplacements); ++of) {
+      if (std::strcmp(name, kReplacements[of].name) != 0) continue;
+      redirected[of] += write_address(library->dlpi_addr + table[each].r_offset, kReplacements[of].by);
     }
   }
   return 0;
@@ -177,9 +209,14 @@ void keep_memory_of_operators_in_place() {
   if (to_card_of_paddle != nullptr) return;
   std::vector<void*> found;
   for (const Replacement& each : kReplacements) found.push_back(dlsym(RTLD_DEFAULT, each.name));
-  if (std::find(found.begin(), found.end(), nullptr) != found.end()) return;
-  for (size_t each = 0; each < found.size(); ++each) *kReplacements[each].of_paddle = found[each];
-  dl_iterate_phdr(replace_in, nullptr);
+  if (std::find(found.begin(), found.end(), nullptr) == found.end()) {
+    for (size_t each = 0; each < found.size(); ++each) *kReplacements[each].of_paddle = found[each];
+    dl_iterate_phdr(replace_in, nullptr);
+  }
+  if (std::find(std::begin(redirected), std::end(redirected), size_t{0}) != std::end(redirected)) {
+    std::fprintf(stderr,
+                 "xpulab sim: this wheel has no calls that operators in place need here; their results leave their buffers\n");
+  }
 }
 
 }  // namespace sim

@@ -10,7 +10,8 @@ namespace sim {
 // backward needs was changed.
 //
 // It replaces the addresses of functions in the tables through which Paddle's libraries call each other's functions. A
-// wheel without these functions is left as it is. Tensors with a placement on a mesh are, too.
+// wheel without these functions is left as it is, which a line on standard error says. Tensors with a placement on a mesh are,
+// too.
 void keep_memory_of_operators_in_place();
 
 }  // namespace sim
