@@ -1,9 +1,11 @@
 """In place of xpulab.ranks: call a function on several ranks, a process each, with the variables of Paddle's launcher."""
 
+import faulthandler
 import functools
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from xpulab.ranks.environment import HOST, held_ports
-from xpulab.ranks.rendezvous import give_groups_stores
+from xpulab.ranks.rendezvous import prepare
 
 GRACE = 5.0
 START = "import pickle, sys; job = pickle.load(open(sys.argv[1], 'rb')); pickle.loads(job)()"
@@ -59,11 +61,17 @@ def run(function, n, *arguments, device="cpu", time_limit=120.0, launch=None):
 
 
 def end(ranks, time_limit):
-    """Wait for the ranks, kill those that are left, and return their exit codes."""
+    """Wait for the ranks, kill those that are left, which then print where they are, and return their exit codes."""
     until = time.monotonic() + time_limit
     while any(code(rank) is None for rank in ranks) and time.monotonic() < until:
         if any(code(rank) for rank in ranks):
             until = min(until, time.monotonic() + GRACE)
+        time.sleep(0.02)
+    left = [rank for rank in ranks if code(rank) is None]
+    for rank in left:
+        os.kill(rank.pid, signal.SIGABRT)
+    until = time.monotonic() + GRACE
+    while any(code(rank) is None for rank in left) and time.monotonic() < until:
         time.sleep(0.02)
     for rank in ranks:
         if code(rank) is None:
@@ -82,7 +90,9 @@ def work(function, arguments, device, answers, rank):
     import cloudpickle
     import paddle
 
-    give_groups_stores()
+    faulthandler.disable()  # which takes Paddle's handler away
+    faulthandler.enable(sys.stderr)  # writes where this rank is when `end` ends it
+    prepare()
     paddle.set_device("cpu" if device == "cpu" else f"{device}:{rank}")
     try:
         answers[rank].write_bytes(cloudpickle.dumps(function(*arguments)))
@@ -125,7 +135,8 @@ def started_anew(job, environment, printed):
 def report(rank, code, text):
     """What became of a rank."""
     last = (text.strip().splitlines() or [""])[-1]
-    reason = "" if code == 0 else f"killed by signal {-code}" if code < 0 else last
+    frames = [line.strip() for line in text.splitlines() if line.startswith("  File ")]
+    reason = "" if code == 0 else "; ".join([f"killed by signal {-code}", *frames[:4]]) if code < 0 else last
     outcome = "returned" if code == 0 else "killed" if code < 0 else "raised"
     return SimpleNamespace(rank=rank, reason=reason, outcome=outcome, detail=text, printed=text, step="", at=0.0)
 
