@@ -17,9 +17,12 @@ for argument in "$@"; do
         --no-model) model= ; continue ;;
         --list | --help) model= ;;
         --device=*) device=${argument#--device=} ;;
-        19 | 19_* | */19_*) packages=formers model= ;; # as its metadata says
     esac
-    if [ "$previous" = --device ]; then device=$argument; fi
+    case $previous in
+        --device) device=$argument ;;
+        --list | --cold | --resume | --prove | *=* | [!-]* | '') # after any other option its value follows
+            case $argument in 19 | 19_* | */19_*) packages=formers model= ;; esac ;; # as its metadata says
+    esac
     previous=$argument
     arguments+=("$argument")
 done

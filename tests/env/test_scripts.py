@@ -73,11 +73,27 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize("name", [*OWN, *(name[:2] for name in OWN), *(f"notebooks/{name}.ipynb" for name in OWN)])
-def test_validate_runs_a_chapter_with_an_environment_of_its_own_there_and_fetches_no_model(scripts, name):
-    code, reached, printed = run(scripts, "validate.sh", name, "--device", "cpu", EXIT_CODE_OF_MODEL="130")  # would stop it
-    assert (code, reached["arguments"]) == (7, ["run", name, "--device", "cpu"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        *([name, "--device", "cpu"] for name in OWN),
+        *([f"notebooks/{name}.ipynb"] for name in OWN),
+        *(["--device", "cpu", name[:2]] for name in OWN),
+        *(["--level=smoke", name[:2]] for name in OWN),
+        *(["--cold", name[:2]] for name in OWN),
+    ],
+)
+def test_validate_runs_a_chapter_with_an_environment_of_its_own_there_and_fetches_no_model(scripts, given):
+    code, reached, printed = run(scripts, "validate.sh", *given, EXIT_CODE_OF_MODEL="130")  # would stop it
+    assert (code, reached["arguments"]) == (7, ["run", *given])
     assert (scripts.venv.exists(), scripts.venv.with_name(".venv-formers").exists()) == (False, True), printed
+
+
+@pytest.mark.parametrize("option", ["--seed", "--cards", "--out"])
+def test_validate_takes_no_value_of_an_option_for_a_chapter(scripts, option):
+    for name in OWN:
+        run(scripts, "validate.sh", option, name[:2], "--device", "cpu")
+        assert (scripts.venv.exists(), scripts.venv.with_name(".venv-formers").exists()) == (True, False)
 
 
 def test_there_is_a_chapter_with_an_environment_of_its_own():
