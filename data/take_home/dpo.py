@@ -20,6 +20,7 @@ import paddle
 from paddle.distributed import fleet, get_rank, get_world_size
 from paddlenlp.peft import LoRAConfig, LoRAModel
 from paddlenlp.trainer import PdArgumentParser, TrainerCallback, TrainingArguments, set_seed
+from paddlenlp.trainer.trainer_utils import ShardingOption
 from paddlenlp.transformers import AutoModelForCausalLM, AutoTokenizer
 from paddlenlp.trl import DPOTrainer, preference_collate_fn, preprocess_preference_data
 from paddlenlp.trl.llm_utils import get_lora_target_modules
@@ -183,6 +184,8 @@ def main(given):
     parser = PdArgumentParser((ModelArguments, DataArguments, DPOConfig, Arguments))
     given = [*parser.read_json(given[0]), *given[1:]]
     source, data, settings, arguments = parser.parse_args_into_dataclasses(given, look_for_args_file=False)
+    if ShardingOption.FULL_SHARD in arguments.sharding:
+        raise SystemExit("sharding stage3: each card has a part of the weights, and one card makes the answers; use stage1")
     paddle.set_device(arguments.device)
     set_seed(arguments.seed)
     keep_single_process_models()

@@ -23,6 +23,7 @@ import paddle
 from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.peft import LoRAConfig, LoRAModel
 from paddlenlp.trainer import PdArgumentParser, TrainerCallback
+from paddlenlp.trainer.trainer_utils import ShardingOption
 from paddlenlp.transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from paddlenlp.transformers.configuration_utils import LlmMetaConfig
 from paddlenlp.trl import DataConfig, ModelConfig, SFTConfig, SFTTrainer
@@ -147,7 +148,7 @@ def main():
     model, data, training, options = parser.parse_json_file_and_cmd_lines()
     if training.pipeline_parallel_degree > 1:
         raise SystemExit("this script has no pipeline; for one use llm/run_finetune.py")
-    if options.merge_to and training.tensor_parallel_degree > 1:
+    if options.merge_to and (training.tensor_parallel_degree > 1 or ShardingOption.FULL_SHARD in training.sharding):
         raise SystemExit("--merge_to: each card has a part of the weights; load the adapter on one card and merge it there")
     if options.merge_to and model.use_mora:
         raise SystemExit("--merge_to: PaddleNLP 3.0.0b4 merges MoRA wrongly; use the adapter unmerged")

@@ -199,11 +199,12 @@ def to_hugging_face(stored):
 
 
 def convert(old, new):
-    """Write the folder `new` from a folder with model.safetensors that PaddleNLP saved."""
+    """Write the folder `new` from a folder with the weights of a Llama that PaddleNLP saved as safetensors."""
+    stored = {name: value for path in sorted(Path(old).glob("*.safetensors")) for name, value in load_file(path).items()}
+    if not any(name.startswith("llama.") for name in stored):
+        raise SystemExit(f"{old}: holds no safetensors with the weights of a Llama that PaddleNLP saved")
     shutil.copytree(old, new, ignore=shutil.ignore_patterns("*.safetensors", "*.pdparams", "*.index.json"))
-    save_file(
-        to_hugging_face(load_file(Path(old, "model.safetensors"))), Path(new, "model.safetensors"), metadata={"format": "pt"}
-    )
+    save_file(to_hugging_face(stored), Path(new, "model.safetensors"), metadata={"format": "pt"})
     print("written", new)
 
 

@@ -57,9 +57,10 @@ def add_rows(rows: Table, dtype: str) -> None:
     rows.equal(f"{dtype}, above a half", _codes(above, dtype), positive + 1, control=even)
     no_number, ordinary = (_texts(_cast([value], dtype).cast("float32")) for value in (np.nan, 1.0))
     rows.equal(f"{dtype}, NaN", no_number, ["nan"], control=ordinary)
-    largest = [float(exact[finite].max()), np.inf]
+    largest = exact[finite].max()
+    over = np.isinf if TYPES[dtype].has_infinity else np.isnan  # what a cast that does not saturate may give instead
     beyond, within = (_cast([value, np.inf], dtype).cast("float32").numpy() for value in (1e30, 1.0))
-    beyond, within = (["too small" if value < largest[0] else "largest" for value in each] for each in (beyond, within))
+    beyond, within = (["largest" if v == largest or over(v) else str(v) for v in each] for each in (beyond, within))
     rows.equal(f"{dtype}, beyond the largest", beyond, ["largest", "largest"], control=within)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "codes.safetensors")

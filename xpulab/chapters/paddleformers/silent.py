@@ -14,7 +14,6 @@ from xpulab.chapters.paddleformers import moved, same_model, successor
 from xpulab.chapters.shared.processes import run_each_apart
 
 _NORM, _UP = "model.norm.weight", "model.layers.0.mlp.up_proj.weight"
-_METADATA = "flex-ckpt.auto_generated.metadata"
 Found = dict[str, tuple[str, str]]
 Train = Callable[..., tuple[Any, list[float]]]
 """The function of the lesson: it takes a network and settings, and returns the trainer and the losses."""
@@ -37,7 +36,7 @@ class Damaged:
         stored = load_file(start / "model.safetensors")
         without = {name: value for name, value in stored.items() if name != _UP}
         shorter = {**stored, _NORM: stored[_NORM][:32].copy(), _UP: stored[_UP][:64].copy()}
-        for name, content in (("whole", stored), ("missing", without), ("other shape", shorter)):
+        for name, content in (("whole", stored), ("shared", stored), ("missing", without), ("other shape", shorter)):
             same_model.write(folder / name, content)
 
     def loads(self, name: str) -> str:
@@ -51,7 +50,7 @@ class Damaged:
         return {
             "another shape": (self.loads("other shape"), "refused"),
             "a weight is missing, format ''": (kind(unchecked, self._wanted), "refused"),
-            "the right file after a failed load": (self._after_failure(forget=False), "the model"),
+            "the right file after a failed load": (self._after_failure(), "the model"),
             "the folder afterwards": (self._folder_after_load(), "as it was"),
         }
 
@@ -65,14 +64,13 @@ class Damaged:
         with successor.quiet():
             return self._logits(self._new(self._start))
 
-    def files_of_a_copy(self, loaded: bool = True) -> list[str]:
-        """The files of the right folder after a copy of it was loaded, or before."""
-        if loaded:
-            copy = successor.copied(self._folder / "whole", self._folder / "copy")
-            successor.outcome(lambda: self._new(copy))
-        return sorted(path.name for path in (self._folder / "whole").iterdir() if path.name != _METADATA)
+    def files_of_a_shared_folder(self, load_a_copy: bool) -> list[str]:
+        """The files of a folder with the right model after a copy of it was loaded, or the folder itself."""
+        shared = self._folder / "shared"
+        successor.outcome(lambda: self._new(successor.copied(shared, self._folder / "copy") if load_a_copy else shared))
+        return sorted(path.name for path in shared.iterdir())
 
-    def _after_failure(self, forget: bool) -> str:
+    def _after_failure(self) -> str:
         with successor.quiet():
             for folder in ("missing", "whole"):
                 try:

@@ -114,23 +114,6 @@ def error_of_a_save(folder: Path, writable: bool) -> str:
             run.manager.terminate_workers()
 
 
-def average_of_two(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """What the other average of PaddleFormers, EMABuffer in the trainer, makes of a weight before and after a step.
-
-    On a GPU or an XPU it moves the weight with the card's copies; elsewhere these have stand-ins.
-    """
-    zcc, kept = importlib.import_module(MODULE), {}  # type: ignore[var-annotated]
-    buffer = object.__new__(zcc.EMABufferShardingIOBased)
-    buffer.args, buffer.offload = SimpleNamespace(zcc_save_ema_coef=KEEP), True
-    with ExitStack() as patches:
-        if paddle.get_device().partition(":")[0] not in ("gpu", "xpu"):
-            patches.enter_context(mock.patch.object(paddle.Tensor, "cuda", lambda tensor, *_: tensor))
-            patches.enter_context(mock.patch.object(paddle.Tensor, "pin_memory", lambda tensor, *_: tensor.clone()))
-        for value in (before, after):
-            buffer._ema_impl({"weight": paddle.to_tensor(value)}, kept)
-    return kept["weight"].numpy()
-
-
 class _Run:
     """A trainer with one optimizer, whose state is in one buffer, and a buffer of weights."""
 

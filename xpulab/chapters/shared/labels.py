@@ -332,6 +332,8 @@ LABELS = {
     "A row that is read twice gets the sum of two gradients": "被读两次的行得到两个梯度之和",
     "row {} of x, gradient {}": "x 的第 {} 行，梯度 {}",
     "row {} of the result": "结果的第 {} 行",
+    # 19
+    "Both packages make the same steps from the same weights": "从相同的权重开始，两者的每一步都相同",
 }
 """By English label the Chinese one. {} stands for what the chapter computes, in the same order in both."""
 
