@@ -190,21 +190,19 @@ def prepare(run: Path | None) -> list[Book]:
     WORK.mkdir(parents=True, exist_ok=True)
     BOTH.write_text("".join(f"{name}\n" for name in sorted(set.intersection(*(set(book.pages.values()) for book in books)))))
     glossary = ROOT / "docs/zh/glossary.md"
-    headings = re.findall(r"^#+ +(.*)", glossary.read_text(encoding="utf-8"), re.M) if glossary.exists() else []
+    headings = re.findall(r"^#+ +(.*)", glossary.read_text(encoding="utf-8"), re.M)
     WORDS.write_text("".join(f"{word}\n" for word in re.findall(r"[\u4e00-\u9fff]{2,}", "\n".join(headings))), encoding="utf-8")
     return books
 
 
 def both_books() -> list[Book]:
-    """The English and the Chinese book, each with the pages that it has; only the English one without a Chinese front page."""
+    """The English and the Chinese book, each with the pages that it has."""
     chinese = {
         path: re.sub(r"^(docs|notebooks)/zh/", r"\1/", path) for path in paths_of("notebooks/zh/*.ipynb", "docs/zh/*.md")
     }
     english = {path: path for path in [*paths_of("notebooks/*.ipynb", "docs/*.md"), *CONTENTS["Project"]]} | {
         "README.md": FRONT
     }
-    if not (ROOT / "README_cn.md").exists():
-        return [Book("en", english)]
     chinese["README_cn.md"] = FRONT
     addresses = {path: re.sub(r"\.\w+$", ".html", name) for path, name in english.items()}
     other_addresses = {path: re.sub(r"\.\w+$", ".html", f"zh/{name}") for path, name in chinese.items()}

@@ -66,7 +66,12 @@ def anchor(heading: str) -> str:
     """The anchor of a heading in JupyterLab and in pages made by nbconvert."""
     if re.search(r"[`*_\[\]<>]", heading):
         raise SystemExit(f"heading {heading!r}: write it without markup, because links lead to it")
-    return heading.strip().replace(" ", "-")
+    return notebook_anchor(heading.strip())
+
+
+def notebook_anchor(heading: str) -> str:
+    """The anchor that JupyterLab gives to a heading, whatever is in it."""
+    return heading.replace(" ", "-")
 
 
 def title(path: Path) -> str:

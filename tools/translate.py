@@ -30,7 +30,7 @@ from functools import cached_property
 from pathlib import Path
 
 import nbformat
-from arrange_notebooks import arranged
+from arrange_notebooks import arranged, notebook_anchor
 
 from xpulab.errors import InputError
 from xpulab.files import ROOT
@@ -184,11 +184,6 @@ def digest(text: str) -> str:
 def headings(text: str) -> list[str]:
     """The headings of a Markdown text, in order."""
     return HEADING.findall(re.sub(r"^(```|~~~).*?^\1", "", text, flags=re.DOTALL | re.MULTILINE))
-
-
-def notebook_anchor(heading: str) -> str:
-    """The anchor of a heading in JupyterLab."""
-    return heading.replace(" ", "-")
 
 
 def page_anchors(text: str) -> list[str]:
