@@ -14,7 +14,6 @@ import pytest
 from nbformat import NotebookNode, v4
 
 from xpulab import files, messages, warm
-from xpulab.records.planned import planned_checks
 
 _SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
@@ -129,11 +128,9 @@ def book() -> Callable[..., NotebookNode]:
 @pytest.fixture(scope="session")
 def checks_of_the_book() -> frozenset[str]:
     """The names of all checks that the notebooks plan."""
-    found: set[str] = set()
-    for path in files.NOTEBOOKS.glob("*.ipynb"):
-        cells = nbformat.read(path, as_version=4).cells
-        found |= {check.name for check in planned_checks((c.source for c in cells if c.cell_type == "code"), path.stem)}
-    return frozenset(found)
+    from xpulab.harness.chapter import read_chapter  # imports much that few tests need
+
+    return frozenset(check.name for path in files.NOTEBOOKS.glob("*.ipynb") for check in read_chapter(path).checks)
 
 
 @pytest.fixture

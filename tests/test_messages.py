@@ -133,6 +133,8 @@ def small():
         ("8 cards", "8 张卡"),
         ("simulated cards", "simulated cards"),
         ("cell 5 of section merge raised", "小节 merge 的单元 5 抛出异常"),
+        ("cell 5 of section passed raised", "小节 passed 的单元 5 抛出异常"),
+        ("/实验 一/x is passed", "/实验 一/x 是通过"),
         ("  passed\n\nother\n  because: it is 1 cards", "  通过\n\nother\n  依据：it 是 1 张卡"),
         ("passed; other", "通过；other"),
         ("one; other", "one; other"),
@@ -311,6 +313,7 @@ def test_a_run_in_chinese_leaves_the_notebook_and_all_files_for_programs_as_they
         left[language] = (ran.returncode, outputs, result, cases)
         assert ("demo：未通过，比较了 2 个检查中的 2 个" in ran.stdout) == (language == "zh"), ran.stdout
         assert ("checks compared" in ran.stdout) == (language == "en"), ran.stdout
+        assert ("设备 cpu，级别 quick，1 个笔记本，" in ran.stdout) == (language == "zh"), ran.stdout
     assert left["en"] == left["zh"]
     code, outputs, *_ = left["zh"]
     assert code == 1 and "en passed" in json.dumps(outputs)

@@ -75,7 +75,7 @@ def test_a_row_for_each_capability_and_lane_and_a_column_for_each_release(keep, 
     assert "| card-vote | cpu | - | - |" in lines
     assert "| export | cpu |  | known |" in lines
     assert "| 3.3.1 | cpu | 2 | 1 | 0 | 0 | 1 | 2026-11-22 |" in lines
-    assert lines[2].startswith("**Take 3.3.1**: nothing is red there")
+    assert lines[2].startswith("**Take 3.3.1** (run on cpu and sim): nothing is red there")
     assert lines[3].startswith(
         "**Not run yet**: 3.0.0 on cpu, 3.0.0 on sim, 3.1.1 on cpu, 3.1.1 on sim, 3.3.0 on cpu, 3.3.0 on sim;"
     )
@@ -163,7 +163,33 @@ def test_a_listed_defect_that_is_not_seen_and_a_red_supported_release_are_exit_c
     keep(version, "cpu", kept)
     _, code = page()
     assert code == (1 if said else 0)
-    assert (said or "every listed defect is seen") in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert (said or "every listed defect is seen") in printed
+    not_run = ", ".join(each for each in ("3.0.0", "3.1.1") if each != version)
+    assert f"not compared: {not_run}\n" in printed
+
+
+def test_a_damaged_second_run_is_a_failure(tool, keep):
+    keep("3.3.1", "cpu", of(check("lora.a"), **NEW))
+    (tool.KEPT / "3.3.1" / "cpu" / "again").mkdir()
+    (tool.KEPT / "3.3.1" / "cpu" / "again" / "result.json").write_text('{"schema": 1}')
+    assert "not what `xpulab run` writes" in tool.kept("3.3.1", "cpu").failure
+
+
+def test_an_environment_is_made_again_when_the_pins_have_changed(tool, tmp_path, monkeypatch):
+    pins, made = tmp_path / "env" / "requirements" / "common.txt", []
+    pins.parent.mkdir(parents=True)
+    pins.write_text("numpy==1\n")
+    monkeypatch.setattr(
+        tool, "_done", lambda command: made.append(command) or (tool.KEPT / "3.3.1" / "env").mkdir(parents=True, exist_ok=True)
+    )
+    tool.environment("3.3.1")
+    first = len(made)
+    tool.environment("3.3.1")
+    assert first and len(made) == first
+    pins.write_text("numpy==2\n")
+    tool.environment("3.3.1")
+    assert len(made) == 2 * first
 
 
 def test_wrong_arguments_and_an_empty_folder_are_exit_code_2(tool, capsys):

@@ -8,7 +8,8 @@ text: it looks it up in the catalogue, else it finds the message with placeholde
 the values too. A text that the catalogue does not have is shown as it is. tools/messages.py reads the marked texts.
 
 Only the command line chooses a language, when it starts. In a notebook, and in whatever imports this package, all texts are
-English. Standard library only: the doctor needs it where nothing else can be imported.
+English but the labels of figures, which follow VARIABLE (chapters/shared/figures.py). Standard library only: the doctor needs
+it where nothing else can be imported.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ _language = ENGLISH
 
 NUMBERS = ("number", "count", "many")
 """Placeholders that stand for nothing but a number."""
+NAMES = ("name", "names", "needs", "measured")
+"""Placeholders that stand for names and values, which are the same in every language."""
 _NUMBER = re.compile(r"\d[\d,.]*")
 
 _GAP = re.compile(r"(?<=[\u3400-\u9fff]) (?=[\u3400-\u9fff])")
@@ -197,10 +200,12 @@ class Catalogue:
             yield before + covered, f"{translated}{self._separators[COLON] if before else colon}{after}"
         for template in reversed(self._templates):  # of two with the same, one that has the other as a value
             if (values := template.values(text)) is not None:
-                read = {name: self._read(value) for name, value in values.items()}
+                read = {name: (0, value) if name in NAMES else self._read(value) for name, value in values.items()}
                 message = self._translations[template.message]
-                translated = message.format(**{name: translation for name, (_, translation) in read.items()})
-                yield template.weight + sum(covered for covered, _ in read.values()), _GAP.sub("", translated)
+                # a space of the message may go, one of a value may be that of a path
+                kept = {name: translation.replace(" ", "\0") for name, (_, translation) in read.items()}
+                translated = _GAP.sub("", message.format(**kept)).replace("\0", " ")
+                yield template.weight + sum(covered for covered, _ in read.values()), translated
         if SEMICOLON in text:
             sentences = [self._read(sentence) for sentence in text.split(SEMICOLON)]
             yield sum(covered for covered, _ in sentences), self._separators[SEMICOLON].join(each for _, each in sentences)

@@ -46,6 +46,20 @@ def test_each_label_is_one_that_a_chapter_draws(written):
     assert [label for label in unknown if not any(each.fullmatch(label) for each in patterns)] == []
 
 
+def titles_of(source):
+    """The titles and names of axes that a Python source passes on, but those that it computes."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg in ("title", "x", "y") and isinstance(node.value, ast.Constant):
+            yield node.value.value
+
+
+def test_each_title_and_axis_of_a_picture_has_a_chinese_label():
+    sources = {path: path.read_text(encoding="utf-8") for path in (files.ROOT / "xpulab/chapters").glob("*/pictures.py")}
+    titles = [(path.parent.name, title) for path, source in sources.items() for title in titles_of(source)]
+    assert len(titles) > 30
+    assert [(name, title) for name, title in titles if isinstance(title, str) and labels.chinese(title) == title] == []
+
+
 def test_a_label_has_as_many_values_in_both_languages():
     assert [label for label, own in labels.LABELS.items() if label.count("{}") != own.count("{}")] == []
 

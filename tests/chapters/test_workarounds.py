@@ -36,27 +36,25 @@ def run_cold(script, *workarounds):
 
 
 @pytest.fixture(scope="module")
-def run():
-    """Runs a script with these workarounds in a worker of a fork server, which has imported Paddle and PaddleNLP."""
-    with warm.ForkServer() as server:
+def run(fork_server):
+    """Runs a script with these workarounds in a worker of the fork server, which has imported Paddle and PaddleNLP."""
 
-        def run_warm(script, *workarounds):
-            payload = json.dumps([str(SCRIPTS / f"{script}.py"), *workarounds]).encode()
-            with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-                streams = {"stdout": out.fileno(), "stderr": err.fileno()}
-                with warm.fork(
-                    server.address, "run_script:main", payload, environment=environment(), cwd=SCRIPTS, **streams
-                ) as worker:
-                    status = worker.wait(SECONDS)
-                for stream in (out, err):
-                    stream.seek(0)
-                return Done(status, out.read(), err.read())
+    def run_warm(script, *workarounds):
+        payload = json.dumps([str(SCRIPTS / f"{script}.py"), *workarounds]).encode()
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            streams = {"stdout": out.fileno(), "stderr": err.fileno()}
+            place = {"environment": environment(), "cwd": SCRIPTS, **streams}
+            with warm.fork(fork_server.address, "run_script:run", payload, **place) as worker:
+                status = worker.wait(SECONDS)
+            for stream in (out, err):
+                stream.seek(0)
+            return Done(status, out.read(), err.read())
 
-        yield run_warm
+    return run_warm
 
 
 def environment():
-    path = os.pathsep.join(filter(None, (str(SCRIPTS), os.environ.get("PYTHONPATH"))))
+    path = os.pathsep.join(filter(None, (str(SCRIPTS.parents[1]), os.environ.get("PYTHONPATH"))))
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 

@@ -75,6 +75,11 @@ class TestAChapterWithAnEnvironmentOfItsOwn:
         assert "03_own is not part of this run" in format_left_out(left_out)
         assert "env/validate.sh 03" in format_left_out(left_out)
 
+    def test_a_check_of_it_is_found_and_refused_with_what_runs_it(self, own):
+        assert [plan.name for plan in make_plans([], "quick", ["demo.*"])] == ["01_one", "02_two"]  # control
+        with pytest.raises(InputError, match=r"bash env/validate.sh 03 makes it"):
+            refuse_other_environments(plan.chapter for plan in make_plans([], "quick", ["demo.own"]))
+
     @pytest.mark.parametrize("given", [["3"], ["*"]])
     def test_it_is_planned_where_it_is_named_and_refused_with_what_runs_it(self, own, given):
         chapters = [plan.chapter for plan in make_plans(given, "quick")]
@@ -85,7 +90,7 @@ class TestAChapterWithAnEnvironmentOfItsOwn:
     def test_in_its_environment_the_others_are_refused(self, own, monkeypatch):
         monkeypatch.setattr(environments, "present", lambda: "formers")
         refuse_other_environments(plan.chapter for plan in make_plans(["3"], "quick"))  # control
-        with pytest.raises(InputError, match=r"^01_one, 02_two: cannot run in .*bash env/validate.sh 01 makes the usual one"):
+        with pytest.raises(InputError, match=r"^01_one, 02_two: cannot run in .*bash env/validate.sh makes the usual one"):
             refuse_other_environments(plan.chapter for plan in make_plans([], "quick"))
 
     def test_an_environment_that_there_is_not_is_an_error(self, put):

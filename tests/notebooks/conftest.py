@@ -97,7 +97,7 @@ def forked(fork_server: warm.ForkServer) -> Callable[..., subprocess.CompletedPr
     """
 
     def run(script: Path | str, *arguments: str, cwd: Path, n: int = 1, device: str = "cpu") -> subprocess.CompletedProcess:
-        base = environment.before_launch(os.environ) | {"PYTHONPATH": str(Path(__file__).parent)}
+        base = environment.before_launch(os.environ) | {"PYTHONPATH": str(Path(__file__).parent.parent)}
         base |= sim.environment(n) if device == "sim" else {}
         payload = json.dumps([str(script), *arguments]).encode()
         logs = cwd / "log"

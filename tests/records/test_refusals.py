@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from xpulab.errors import InputError
-from xpulab.records import known_issues, refusals
+from xpulab.records import environments, refusals
 from xpulab.records.refusals import format_entry, format_undeclared, load, refusal
 
 ENTRY = """\
@@ -77,7 +77,7 @@ def test_what_is_declared_here_is_a_fact_of_the_installed_release():
     assert refusal("cpu", "reduce_scatter", "float32", "SUM") is not None
     assert refusal("cpu", "all_reduce", "float32", "AVG", "stream") is not None
     assert refusal("cpu", "all_reduce", "float32", "SUM") is None
-    assert known_issues.installed_version("paddle") is not None
+    assert environments.installed_version("paddle") is not None
 
 
 @pytest.mark.parametrize(

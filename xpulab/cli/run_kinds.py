@@ -109,7 +109,7 @@ def _list(asked: Asked) -> int:
         check_needs(plan.chapter)
         print(format_plan(plan, MeasuredTimes(device, plan.level).seconds(plan)))
     for line in _left_out(asked):
-        print(line)
+        print(shown(line))
     return 0
 
 
@@ -117,7 +117,7 @@ def _left_out(asked: Asked) -> list[str]:
     """A line for each chapter that a run without names leaves out."""
     from xpulab.harness.plan import format_left_out, with_own_environment
 
-    return [] if asked.notebooks or asked.checks else [format_left_out(chapter) for chapter in with_own_environment()]
+    return [] if asked.notebooks or asked.checks else [*map(format_left_out, with_own_environment())]
 
 
 def _refused(asked: Asked, lost: Lost) -> int:
@@ -158,8 +158,8 @@ def _run(asked: Asked, target: Target, begun: Started, console: Console) -> Outc
         return harness.Outcome(ended, False)
     if not goes_on:
         harness.prepare(folder)
-    many = chosen.format_admission(at_once)
-    banner = shown(f"device {target.device}, level {target.level}, {len(plans)} notebooks, {many}")
+    admission = chosen.format_admission(at_once)
+    banner = shown(f"device {target.device}, level {target.level}, {len(plans)} notebooks, {admission}")
     console.print(banner, highlight=False, markup=False, soft_wrap=True)
     for line in _left_out(asked):
         console.print(shown(line), highlight=False, markup=False, soft_wrap=True)

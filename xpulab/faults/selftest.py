@@ -133,7 +133,7 @@ def faults_named(names: Sequence[str]) -> tuple[Fault, ...]:
     known = {fault.name: fault for fault in CATALOGUE}
     for name in names:
         if name not in known:
-            raise InputError(N_(f"no fault {name!r}; `xpulab selftest --list` shows them"))
+            raise InputError(N_(f"no fault {name!r}; `xpulab selftest --list` shows those of this environment"))
     if names:
         return tuple(known[name] for name in names)
     here = environments.present()

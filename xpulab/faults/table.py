@@ -82,7 +82,7 @@ def format_trials(trials: Sequence[Trial]) -> str:
 def format_catalogue(faults: Iterable[Fault]) -> str:
     """A line for each fault."""
     return "\n".join(
-        f"{fault.name:<36} {fault.notebook:<28} {', '.join(fault.lanes) or 'not run':<8} {shown(fault.what)}"
+        f"{fault.name:<36} {fault.notebook:<28} {padded(', '.join(fault.lanes) or shown('not run'), 8)} {shown(fault.what)}"
         for fault in faults
     )
 

@@ -173,7 +173,7 @@ def _language(stored: _Stored, claimed: Mapping[str, Any]) -> str:
         metadata = json.loads(stored.contents[f"{stored.prefix}{claimed['executed']}"])["metadata"]
         named = metadata[METADATA_KEY]["language"]
     except (KeyError, TypeError, ValueError):
-        return "en"
+        return ENGLISH
     return named if named in LANGUAGES else ENGLISH
 
 

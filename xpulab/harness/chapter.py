@@ -15,6 +15,7 @@ from nbformat import NotebookNode
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.sections import Section, closure, read_sections
+from xpulab.messages import ENGLISH
 from xpulab.records.planned import PlannedCheck, planned_checks, python_of
 from xpulab.records.record import METADATA_KEY
 
@@ -44,7 +45,7 @@ class Chapter:
     @property
     def language(self) -> str:
         """What its text is written in, one of xpulab.messages.LANGUAGES."""
-        return self.notebook.metadata[METADATA_KEY].get("language", "en")
+        return self.notebook.metadata[METADATA_KEY].get("language", ENGLISH)
 
     @cached_property
     def _positions(self) -> list[int]:

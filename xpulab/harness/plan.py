@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from xpulab.harness.sections import Section, closure, excerpt, refuse_undefined_
 from xpulab.messages import N_, shown
 from xpulab.records import environments
 from xpulab.records.planned import PlannedCheck
-from xpulab.records.record import LEVELS
+from xpulab.records.record import LEVELS, METADATA_KEY
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,10 @@ def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ())
         raise InputError(N_(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}; `xpulab run` also has soak"))
     chapters = [read_chapter(path) for path in find_notebooks(notebooks)]
     if not notebooks:
-        chapters = [chapter for chapter in chapters if not chapter.environment]
+        usual = [chapter for chapter in chapters if not chapter.environment]
+        names = [check.name for chapter in usual for check in chapter.checks]
+        if all(any(fnmatchcase(name, pattern) for name in names) for pattern in checks):
+            chapters = usual  # else the check may be one of those that need another environment, which is then named
     _refuse_shared_file_names(chapters)
     _refuse_shared_names(chapters)
     if checks:
@@ -145,10 +149,10 @@ def check_needs(chapter: Chapter) -> None:
             plan_of_checks(chapter, LEVELS[-1], checks)
 
 
-def with_own_environment() -> list[Chapter]:
-    """The chapters in notebooks/ that are not part of a run that names none, since they need an environment of their own."""
-    chapters = (read_chapter(path) for path in sorted(files.NOTEBOOKS.glob("*.ipynb")))
-    return [chapter for chapter in chapters if chapter.environment]
+def with_own_environment() -> list[str]:
+    """The names of the chapters that are not part of a run that names none: they need an environment of their own."""
+    metadata = {path.stem: json.loads(path.read_text(encoding="utf-8"))["metadata"] for path in files.NOTEBOOKS.glob("*.ipynb")}
+    return sorted(name for name, entries in metadata.items() if entries.get(METADATA_KEY, {}).get("environment"))
 
 
 def refuse_other_environments(chapters: Iterable[Chapter]) -> None:
@@ -158,18 +162,27 @@ def refuse_other_environments(chapters: Iterable[Chapter]) -> None:
     if not others:
         return
     names, number, wanted = ", ".join(each.path.stem for each in others), others[0].path.stem[:2], others[0].environment
-    made = f"bash env/validate.sh {number} makes"
     if wanted:
-        problem = f"needs an environment of its own, with {environments.PACKAGES[wanted]}"
-        raise InputError(f"{names}: {problem}; {made} it, .venv-{wanted}, and runs the chapter there, apart from others")
-    problem = f"cannot run in an environment with {environments.PACKAGES[here]}"
-    raise InputError(f"{names}: {problem}; {made} the usual one, .venv, and runs it there")
+        package = environments.PACKAGES[wanted]
+        raise InputError(
+            N_(
+                f"{names}: needs an environment of its own, with {package}; bash env/validate.sh {number} makes it, "
+                f".venv-{wanted}, and runs the chapter there, apart from others"
+            )
+        )
+    package = environments.PACKAGES[here]
+    raise InputError(
+        N_(
+            f"{names}: cannot run in an environment with {package}; bash env/validate.sh makes the usual one, .venv; "
+            "run it there"
+        )
+    )
 
 
-def format_left_out(chapter: Chapter) -> str:
+def format_left_out(name: str) -> str:
     """For a reader of a run that names no notebook: a chapter that is not part of it, and how to run it."""
-    name = chapter.path.stem
-    return f"{name} is not part of this run: it has an environment of its own; bash env/validate.sh {name[:2]} runs it"
+    number = name[:2]
+    return N_(f"{name} is not part of this run: it has an environment of its own; bash env/validate.sh {number} runs it")
 
 
 def format_plan(plan: Plan, seconds: float) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from importlib import metadata
 
+from xpulab.devices import WHEELS
+
 SUCCESSOR = "paddleformers"
 """The package that took over PaddleNLP's training of language models. After it is renamed again, change it here."""
 
@@ -16,12 +18,15 @@ PACKAGES = {"formers": SUCCESSOR}
 
 def present() -> str:
     """The environment that this process runs in; empty for .venv, and for any other without one of these packages."""
-    return next((name for name, package in PACKAGES.items() if _is_installed(package)), "")
+    return next((name for name, package in PACKAGES.items() if installed_version(package)), "")
 
 
-def _is_installed(package: str) -> bool:
-    try:
-        metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
+def installed_version(package: str) -> str | None:
+    """The version of a package; "paddle" is the installed wheel of Paddle. None where it is not installed."""
+    names = WHEELS if package == "paddle" else (package,)
+    for name in names:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None

@@ -10,14 +10,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from xpulab import files
-from xpulab.devices import WHEELS
 from xpulab.errors import InputError, line_of
+from xpulab.records.environments import installed_version
 
 
 @dataclass(frozen=True)
@@ -99,14 +98,3 @@ def check_specifier(wanted: str, path: Path) -> None:
         line = line_of(path.read_text(encoding="utf-8"), re.escape(wanted))
         remedy = 'write it like "==3.0.0b4"'
         raise InputError(f"{path} line {line}: {wanted!r} is not a version specifier; {remedy}") from error
-
-
-def installed_version(package: str) -> str | None:
-    """The version of a package; "paddle" is the installed wheel of Paddle. None where it is not installed."""
-    names = WHEELS if package == "paddle" else (package,)
-    for name in names:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return None

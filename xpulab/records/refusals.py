@@ -18,7 +18,8 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from xpulab import files
-from xpulab.records.known_issues import check_specifier, installed_version
+from xpulab.records.environments import installed_version
+from xpulab.records.known_issues import check_specifier
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from xpulab.fleet.redact import Redactor
 from xpulab.harness.chapter import Chapter
 from xpulab.harness.plan import make_plans
 from xpulab.harness.sections import LEVELS
+from xpulab.records.environments import SUCCESSOR
 from xpulab.records.known_issues import KnownIssue, load
 from xpulab.records.planned import PlannedCheck
 from xpulab.upstream.cells import slice_for
@@ -46,7 +47,7 @@ _DIFFERS = "DIFFERS"
 _INLINE = 400
 """Lines of a script that the text still holds: with 110 characters each, two thirds of what an issue on GitHub may have."""
 
-_PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu", "paddlenlp", "paddleformers", "numpy", "safetensors")
+_PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlepaddle-xpu", "paddlenlp", SUCCESSOR, "numpy", "safetensors")
 
 
 @dataclass(frozen=True)

@@ -86,4 +86,4 @@ def _details(record: Record) -> Iterator[str]:
         yield f"          {joined([', '.join(cases), shown(_KNOWN)])}"
     else:
         compared = shown(f"measured {record.measured}, expected {record.expected or '-'}")
-        yield f"          {joined([compared, shown(record.reason or '')])}"
+        yield f"          {joined([compared, shown(record.reason)] if record.reason else [compared])}"

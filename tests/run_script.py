@@ -1,4 +1,4 @@
-"""What a worker of the fork server runs for a test: a script of a chapter, as `python SCRIPT ARGUMENT ...` does."""
+"""What a worker of the fork server runs for a test: a script, as `python SCRIPT ARGUMENT ...` does."""
 
 from __future__ import annotations
 
