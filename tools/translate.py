@@ -431,7 +431,9 @@ def translated(text: str) -> str:
     plain = ESCAPED.sub(r"\1", text)
     if plain != text and SPECIAL.sub(r"\\\1", plain) == text:
         return SPECIAL.sub(r"\\\1", catalogue.translate(plain))
-    return catalogue.translate(text.replace("\\|", "|")).replace("|", "\\|")
+    with_bars = text.replace("\\|", "|")
+    made = catalogue.translate(with_bars)
+    return made if with_bars == text else made.replace("|", "\\|")
 
 
 def made_of(edition: Edition, english: str) -> str:

@@ -260,7 +260,7 @@ See [there](words.md#a-word) and [above](#capabilities).
     red
 
 - red
-- [2, 0] is kept
+- [2, 0] is kept, so is a | b
 
 | axis | cause | lane |
 |---|---|---|
@@ -284,7 +284,7 @@ def test_a_page_of_a_tool_is_translated_by_lines_and_cells_and_names_and_code_st
         "    red",
         "",
         "- 红色",
-        "- [2, 0] is kept",
+        "- [2, 0] is kept, so is a | b",
         "",
         "| 轴 | 原因 | 测试设备 |",
         "|---|---|---|",
