@@ -1,6 +1,6 @@
 """What mixed precision does: types under auto_cast, the steps of GradScaler, and optimizers with master weights.
 
-Offered: types_under, product_under, ScaledSteps, scaled_steps, unscaled, master_weight_row.
+Offered: UnderAutoCast, in_half_types, expected_types, ScaledSteps, scaled_steps, unscaled, MASTER_WEIGHTS, master_weight_row.
 """
 
 from __future__ import annotations
@@ -18,34 +18,66 @@ import paddle
 import paddle.nn.functional as F
 from paddle import _C_ops
 
+from xpulab.chapters.shared import half_types
 from xpulab.chapters.shared.missing_kernels import results_of
 from xpulab.chapters.shared.precision import on_device
 from xpulab.checks.table import Table
+from xpulab.devices import SIMULATED
 
 UPDATE, STEPS = 2.0**-12, 64
 """The size of one update of a weight that is 1, and how many there are. The half types lose each of them."""
 
 
-def types_under(level: Any, dtype: Any) -> dict[str, str]:
-    """The types that auto_cast gives to a product, to a sum of exponentials and to the gradient of a float32 weight.
+@dataclass(frozen=True)
+class UnderAutoCast:
+    """What auto_cast does with a half type.
 
-    level: "O1" or "O2". dtype: the half type.
+    types: by level, "O1" or "O2", and by result its type. product: the result of F.linear [32, 64] @ [64, 32] at O1, that of
+    rounded factors, and that of the factors as they are.
     """
+
+    types: dict[str, dict[str, str]]
+    product: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _under_auto_cast(dtypes: list[str], seed: int) -> dict[str, UnderAutoCast]:
+    """By half type what auto_cast does with it on the device in use. The seed draws the factors."""
+    return {
+        dtype: UnderAutoCast({level: _types_under(level, dtype) for level in ("O1", "O2")}, _product(dtype, seed))
+        for dtype in dtypes
+    }
+
+
+def expected_types(level: str, dtype: str) -> dict[str, str]:
+    """By result the type that Paddle 3.3.1 gives it at this level, where `dtype` is the type of products.
+
+    Source: paddle/amp/amp_lists.py: products are on the white list, exponentials on the black list of O1 only. A layer's
+    bias is float32, and so is the sum with it, but where the layer is one operator (linear_v2: wheels for CUDA).
+    """
+    return {
+        "product": dtype,
+        "layer with a bias": dtype if paddle.is_compiled_with_cuda() else "float32",
+        "exponentials": "float32" if level == "O1" else dtype,
+        "gradient of a weight": "float32",
+    }
+
+
+def _types_under(level: Any, dtype: Any) -> dict[str, str]:
     layer: Any = paddle.nn.Linear(8, 8)
     x = paddle.ones([2, 8])
     with _without_warnings(), paddle.amp.auto_cast(level=level, dtype=dtype):
-        product = layer(x)
+        product, with_bias = F.linear(x, layer.weight), layer(x)
         exponentials = F.softmax(product)
-    product.sum().backward()
-    found = {"product": product, "exponentials": exponentials, "gradient": layer.weight.grad}
+    (product.sum() + with_bias.sum()).backward()
+    found = {"product": product, "layer with a bias": with_bias, "exponentials": exponentials}
+    found["gradient of a weight"] = layer.weight.grad
     return {name: str(tensor.dtype).removeprefix("paddle.") for name, tensor in found.items()}
 
 
-def product_under(level: Any, dtype: Any, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A product [32, 64] @ [64, 32] of float32 numbers under auto_cast: the result, that of rounded factors, the exact one."""
+def _product(dtype: Any, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     left, right = np.random.default_rng(seed).standard_normal((2, 64, 32)).astype("float32")
     (_, rounded_left), (_, rounded_right) = (on_device(each, dtype) for each in (left.T, right))
-    with _without_warnings(), paddle.amp.auto_cast(level=level, dtype=dtype):
+    with _without_warnings(), paddle.amp.auto_cast(level="O1", dtype=dtype):
         result = F.linear(paddle.to_tensor(left.T), paddle.to_tensor(right))
     return result.astype("float64").numpy(), rounded_left @ rounded_right, left.T.astype("float64") @ right
 
@@ -88,17 +120,43 @@ def unscaled(gradients: list[float], factor: float) -> tuple[list[float], bool]:
     return [float(each) for each in divided[0].numpy()], bool(found)
 
 
-def master_weight_row(rows: Table, optimizer: str, dtype: Any) -> None:
-    """A row: a weight of this type after STEPS updates of UPDATE with multi_precision=True; the control is without.
+MASTER_WEIGHTS = [(optimizer, dtype) for dtype in ("bfloat16", "float16") for optimizer in ("SGD", "Momentum", "AdamW")]
+"""Optimizers, names of classes of paddle.optimizer, each with the type of its weight."""
 
-    optimizer: the name of a class of paddle.optimizer. Skipped where the device is known to have no kernel.
+
+def in_half_types(
+    dtypes: list[str], seed: int, device: str
+) -> tuple[dict[str, UnderAutoCast], dict[tuple[str, str], list[np.ndarray]]]:
+    """By half type what auto_cast does with it, and, on simulated cards only, the weights for master_weight_row.
+
+    The seed draws factors. On simulated cards a process of its own computes them.
+    """
+
+    def both() -> Any:
+        weights = {}
+        for optimizer, dtype in MASTER_WEIGHTS if device == SIMULATED else ():
+            updated = [_updated(optimizer, dtype, multi) for multi in (True, False)]
+            weights[optimizer, dtype] = [each.astype("float32").numpy() for each in updated]
+        return _under_auto_cast(dtypes, seed), weights
+
+    found: tuple[dict[str, UnderAutoCast], dict[tuple[str, str], list[np.ndarray]]]
+    found = half_types.with_kernels(both, device=device)
+    return found
+
+
+def master_weight_row(rows: Table, optimizer: str, dtype: Any, updated: list[np.ndarray] | None = None) -> None:
+    """A row: a weight after its updates with multi_precision=True; the control is without.
+
+    updated: of in_half_types. Without it the device in use computes them, and the row is skipped where it is known to
+    have no kernel.
     """
     case = f"{optimizer}, {dtype}"
-    both = partial(_updated, optimizer, dtype)
-    results = results_of(rows, case, lambda: [both(True), both(False)], optimizer.lower(), dtype)
-    if results:
-        with_master, without = (each.astype("float32").numpy() for each in results)
-        rows.close(case, with_master, np.full([1, 1], 1 + STEPS * UPDATE), atol=2.0**-8, control=without)
+    if updated is None:
+        both = partial(_updated, optimizer, dtype)
+        found = results_of(rows, case, lambda: [both(True), both(False)], optimizer.lower(), dtype)
+        updated = [each.astype("float32").numpy() for each in found]
+    if updated:
+        rows.close(case, updated[0], np.full([1, 1], 1 + STEPS * UPDATE), atol=2.0**-8, control=updated[1])
 
 
 def _updated(optimizer: str, dtype: Any, multi_precision: bool) -> paddle.Tensor:

@@ -6,17 +6,14 @@ import importlib.util
 import inspect
 import json
 import math
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import paddle
@@ -25,11 +22,7 @@ from paddlenlp.trainer import trainer
 from safetensors.numpy import load_file
 
 from xpulab import files, ranks
-from xpulab.chapters.shared import take_home, workarounds
-
-HALF = "XPULAB_SIM_HALF"
-"""The variable with which simulated cards compute in half types."""
-
+from xpulab.chapters.shared import half_types, take_home, workarounds
 
 LARGEST_WHOLE = 256
 """Numbers of a weight that stage 3 leaves whole on each rank."""
@@ -80,7 +73,7 @@ def train(script: str, config: str | Path, cards: int, device: str, callback: ty
     Raises ranks.RanksFailed when a rank raises.
     """
     listed = [f"--{name}={value}" for name, value in ({"device": device} | arguments).items()]
-    with _half_types(device == "sim" and bool(arguments.get("bf16"))):
+    with half_types.in_new_processes(device if arguments.get("bf16") else "cpu"):
         path = str(take_home.script_path(script))
         held = ranks.run(run_script, cards, path, [str(config), *listed], callback, device=device, time_limit=240)
     folder = Path(arguments["output_dir"])
@@ -160,11 +153,6 @@ def _arrays(folder: Path, *patterns: str) -> dict[str, np.ndarray]:
 def _float32(value: np.ndarray) -> np.ndarray:
     """bfloat16, which numpy reads as uint16, as float32; other types as they are."""
     return (value.astype("uint32") << 16).view("float32") if value.dtype == np.uint16 else value
-
-
-def _half_types(wanted: bool) -> AbstractContextManager[Any]:
-    """Ranks on simulated cards that start meanwhile compute in half types."""
-    return mock.patch.dict(os.environ, {HALF: "1"}) if wanted else nullcontext()
 
 
 def shares(held: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]) -> list[float]:

@@ -156,13 +156,13 @@ def copies_of_views_with_an_inverted_bit() -> None:
     """A bit is inverted in every fifth copy of more than 400 bytes from the card."""
 
 
-@fault(detected_by=("amp.values",), wraps="paddle.nn.functional:linear", not_run="it compares on real cards only")
+@fault(device="sim", where="ranks", detected_by=("amp.values",), wraps="paddle.nn.functional:linear")
 def products_leave_out_the_last_term(real, x, weight, *given, **named):
     """A linear layer leaves out the last term of each sum."""
     return real(x[..., :-1], weight[:-1], *given, **named)
 
 
-@fault(detected_by=("amp.master-weights",), wraps="paddle.optimizer:AdamW.__init__", not_run="it compares on real cards only")
+@fault(device="sim", where="ranks", detected_by=("amp.master-weights",), wraps="paddle.optimizer:AdamW.__init__")
 def adamw_without_master_weights(real, self, *given, multi_precision=False, **named):
     """AdamW ignores multi_precision."""
     real(self, *given, multi_precision=False, **named)
