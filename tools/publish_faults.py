@@ -36,8 +36,8 @@ HISTORY = (
     ),
     N_("The faults of chapter 19 were tried in its own environment, with paddleformers 1.2.0, on 2026-11-26."),
 )
-"""Where the rows of the page come from that was put together of several runs. Empty it when you publish a whole run; the page must
-say the same, with the same numbers."""
+"""Where the rows of the page come from that was put together of several runs. Empty it when you publish a whole run. The page
+must say the same, with the same numbers."""
 
 
 def main(arguments: list[str]) -> None:
