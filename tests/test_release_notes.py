@@ -1,4 +1,7 @@
-"""docs/release-notes.md: each item has a status, each check that it names is in a notebook, and the counts are right."""
+"""docs/release-notes.md: each item has a status, each check that it names is in a notebook, and the counts are right.
+
+The Chinese page has the same items, statuses, checks and counts.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,11 @@ from dataclasses import dataclass
 from xpulab import files
 
 PAGE = files.ROOT / "docs" / "release-notes.md"
+CHINESE = files.ROOT / "docs" / "zh" / "release-notes.md"
 STATUSES = ("covered", "covered (sim)", "taught only", "skipped here", "missing", "out of scope")
 """In the order of the columns of the counts."""
+IN_CHINESE = {"已覆盖": "covered", "已覆盖（sim）": "covered (sim)", "只讲解": "taught only"}
+IN_CHINESE |= {"此处跳过": "skipped here", "缺失": "missing", "范围之外": "out of scope"}
 COMPARED = ("covered", "covered (sim)", "skipped here")
 ITEMS = {"000": 44, "001": 26, "002": 27, "003": 77, "004": 63}
 """By note how many items the page splits it into, numbered from 1."""
@@ -68,6 +74,18 @@ def wrong_in(text: str, planned: Collection[str]) -> list[str]:
 
 def test_the_page_is_right(checks_of_the_book):
     assert wrong_in(PAGE.read_text(encoding="utf-8"), checks_of_the_book) == []
+
+
+def test_the_chinese_page_has_the_items_statuses_checks_and_counts_of_the_english_one():
+    text, translated = (page.read_text(encoding="utf-8") for page in (PAGE, CHINESE))
+    facts = [(item.name, item.status, item.checks, bool(item.note)) for item in items_of(text)]
+    own = items_of(translated)
+    assert [(item.name, IN_CHINESE.get(item.status), item.checks, bool(item.note)) for item in own] == facts
+    assert [item.name for item in own if item.what.isascii()] == []
+    titles = rows_of(translated, "说明")[0][2:]
+    assert [IN_CHINESE[title] for title in titles] == list(STATUSES)
+    counts = [cells[1:] for cells in rows_of(translated, r"\d{3}|合计")]
+    assert counts == [cells[1:] for cells in rows_of(text, r"\d{3}|all")]
 
 
 def test_what_is_wrong_is_named(checks_of_the_book):

@@ -1,10 +1,11 @@
-"""tools/releases.py: docs/releases.md from runs that are kept, and what it judges."""
+"""tools/releases.py: docs/releases.md and docs/zh/releases.md from runs that are kept, and what it judges."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -20,6 +21,9 @@ RED = {"outcome": "failed", "measured": 2.5, "reason": "2.5 | 1, in /somewhere/e
 NEVER = {"outcome": "missing", "measured": None, "reason": "the cell was never reached"}
 REFUSED = check("install.versions", **RED)
 NO_BUILD = "xpulab: the simulated accelerator does not build: /usr/bin/g++ stopped\n  /a/b/allocator.h:22:10: no glog\n"
+
+LEFT_AS_IT_IS = "the simulated accelerator does not build: g++ stopped; allocator.h:22:10: no glog"
+"""Of NO_BUILD what the page shows, in each language: the catalogue of messages does not have it."""
 
 
 @pytest.fixture
@@ -75,10 +79,8 @@ def test_a_row_for_each_capability_and_lane_and_a_column_for_each_release(keep, 
     assert "| card-vote | cpu | - | - |" in lines
     assert "| export | cpu |  | known |" in lines
     assert "| 3.3.1 | cpu | 2 | 1 | 0 | 0 | 1 | 2026-11-22 |" in lines
-    assert lines[2].startswith("**Take 3.3.1** (run on cpu and sim): nothing is red there")
-    assert lines[3].startswith(
-        "**Not run yet**: 3.0.0 on cpu, 3.0.0 on sim, 3.1.1 on cpu, 3.1.1 on sim, 3.3.0 on cpu, 3.3.0 on sim;"
-    )
+    assert lines[2] == "**Take 3.3.1** (run on cpu, sim): nothing is red on 3.3.1."
+    assert lines[3].startswith("**Not run yet**: 3.0.0 (cpu), 3.0.0 (sim), 3.1.1 (cpu), 3.1.1 (sim), 3.3.0 (cpu), 3.3.0 (sim);")
 
 
 def test_what_an_upgrade_changes_is_named_with_the_failing_check(keep, page):
@@ -88,8 +90,8 @@ def test_what_an_upgrade_changes_is_named_with_the_failing_check(keep, page):
     keep("3.3.1", "sim", of(check("lora.a"), **NEW))
     lines, _ = page()
     changed = "*red, now green*: install, lora; *green, now red*: dpo (`dpo.a`)"
-    assert f"- **3.2.2 to 3.3.1, cpu**: {changed}." in lines
-    assert "- **3.2.2 to 3.3.1, sim**: it runs now; before it does not build." in lines
+    assert f"- **from 3.2.2 to 3.3.1, cpu**: {changed}." in lines
+    assert "- **from 3.2.2 to 3.3.1, sim**: it runs now, before it does not build." in lines
 
 
 MEAN = row("mean", "failed", reason="0.5, not 0.6")
@@ -110,7 +112,7 @@ def test_causes_are_of_the_first_row_that_no_list_has(tool, keep, page):
     assert "| first-lora.mean-of-the-counted | cpu | sum: 0.1 |" in lines
     assert "| collectives.reductions | cpu | kind reduce, shape 1024: inf |" in lines
     assert "| lora.a | cpu | 2.5 \\| 1, in file.py |" in lines
-    assert "| install.versions | cpu | the suite supports 3.3.0 and 3.3.1 |" in lines
+    assert "| install.versions | cpu | the suite supports 3.3.0, 3.3.1 |" in lines
 
 
 def test_what_the_list_has_for_a_newer_release_is_told_from_what_only_the_older_one_has(keep, page):
@@ -124,7 +126,7 @@ def test_what_the_list_has_for_a_newer_release_is_told_from_what_only_the_older_
     assert "| passport | cpu | known in 3.3 | known in 3.3 | green |" in lines
     assert "| first-lora | cpu | known in 3.3 | green |  |" in lines
     assert "| collectives | cpu | **red** reductions | known in 3.3 | known |" in lines
-    assert "- **3.2.2 to 3.3.0, cpu**: *red, now green*: install; *known in 3.3, now green*: passport." in lines
+    assert "- **from 3.2.2 to 3.3.0, cpu**: *red, now green*: install; *known in 3.3, now green*: passport." in lines
 
 
 def test_a_release_that_cannot_run_is_a_row_with_its_reason(keep, page):
@@ -136,6 +138,28 @@ def test_a_release_that_cannot_run_is_a_row_with_its_reason(keep, page):
     assert "- sim: the simulated accelerator does not build: g++ stopped; allocator.h:22:10: no glog" in lines
     assert any(line.startswith("| 3.2.2 | cpu | - | - | - | does not run | - | 20") for line in lines)
     assert code == 1  # neither install.versions nor the defects of 3.1.1 are seen
+
+
+def test_the_chinese_page_comes_from_the_same_run_with_the_same_numbers_names_and_a_reason_in_each_cell(tool, keep, page):
+    keep("3.0.0", "cpu", of(REFUSED, red_rows("indexing.get", row("a", "failed", reason="1 | 2")), **OLD))
+    keep("3.2.2", "cpu", of(REFUSED, check("lora.a", **RED), check("lora.b", **RED), check("dpo.a"), **OLD))
+    keep("3.2.2", "sim", NO_BUILD)
+    keep("3.3.1", "cpu", of(check("install.versions"), check("lora.a"), check("dpo.a", **RED), **NEW))
+    keep("3.3.1", "sim", of(check("lora.a"), **NEW))
+    english, _ = page()
+    header, *lines = (tool.PAGE.parent / "zh" / tool.PAGE.name).read_text(encoding="utf-8").splitlines()
+    assert header.startswith("<!-- of docs/releases.md ")
+    assert "| 能力 | 测试设备 | 3.0.0 | 3.2.2 | 3.3.1 |" in lines
+    assert "| lora | cpu |  | **红色** a +1 | 绿色 |" in lines
+    assert "| lora | sim |  | 无法编译 | 绿色 |" in lines
+    changed = "*红色，现在绿色*：install, lora；*绿色，现在红色*：dpo (`dpo.a`)"
+    assert f"- **从 3.2.2 到 3.3.1，cpu**：{changed}。" in lines
+    assert "- **从 3.2.2 到 3.3.1，sim**：现在可以运行，以前无法编译。" in lines
+    assert "| indexing.get | cpu | 两个轴的掩码与切片并用时被拒绝 |" in lines
+    assert any("[原因](#为什么是红色)" in line for line in lines)
+    assert [len(re.split(r"(?<!\\)\|", line)) for line in lines] == [len(re.split(r"(?<!\\)\|", line)) for line in english]
+    prose = [line for line in lines if re.match(r"[^|\s]", line) and not re.fullmatch(r"### [\d.]+", line)]
+    assert [line for line in prose if not re.search(r"[\u4e00-\u9fff]", line)] == ["- sim: " + LEFT_AS_IT_IS]
 
 
 def test_a_damaged_run_is_a_failure_and_an_unfinished_one_is_left_out(tool, keep, page):

@@ -5,8 +5,8 @@
 .venv/bin/python tools/messages.py check       # exit code 1 when a message is missing, stale, fuzzy or wrong, or the .mo is old
 
 The files are xpulab/locale/<language>/LC_MESSAGES/xpulab.po and .mo. Messages are the first arguments of N_, shown and labelled
-in Python, of these and of text in the report's page, some fields of files in data/, the titles of chapters, and what the
-faults of exercises do. An f-string is a message with placeholders, which are named after what they show: {count} for
+in Python, of these and of text in the report's page, some fields of files in data/, the titles of chapters and the rules of
+their grids, and what faults do. An f-string is a message with placeholders, which are named after what they show: {count} for
 f"{count} cells" and f"{len(count)} cells".
 """
 
@@ -30,8 +30,9 @@ from babel.messages.pofile import read_po, write_po
 from jinja2.ext import babel_extract
 
 from xpulab import files
-from xpulab.faults.exercise import exercises
+from xpulab.faults import CATALOGUE
 from xpulab.messages import DOMAIN, ENGLISH, LANGUAGES, LOCALE, NUMBERS, Catalogue, template_of
+from xpulab.records.record import METADATA_KEY
 
 MARKS = ("N_", "shown", "labelled")
 PAGE_MARKS = ("shown", "text", "labelled")
@@ -41,6 +42,8 @@ DATA = {
     "data/supported_versions.yaml": ("remedy",),
 }
 """Files whose fields are shown to people, and these fields."""
+MAKERS = ("tools/publish_faults.py", "tools/publish_grids.py", "tools/releases.py")
+"""Tools that make pages of both languages, with these messages."""
 KEPT = ("{install}",)
 """What stands for a placeholder in the files of data/; other braces are text."""
 LETTERS = 3
@@ -97,13 +100,18 @@ def in_page(source: bytes) -> Iterator[tuple[str, int]]:
 
 
 def in_notebook(text: str) -> Iterator[tuple[str, int]]:
-    """The messages of a notebook: the title of its chapter."""
-    yield _escaped(json.loads(text)["metadata"]["xpulab"]["title"]), 1
+    """The messages of a notebook: the title of its chapter, and the rules of its grids."""
+    notebook = json.loads(text)
+    yield _escaped(notebook["metadata"]["xpulab"]["title"]), 1
+    for output in (output for cell in notebook["cells"] for output in cell.get("outputs", [])):
+        rules = output.get("metadata", {}).get(METADATA_KEY, {}).get("grid", {}).get("rules", [])
+        yield from ((_escaped(rule), 1) for rule in rules)
 
 
-def of_exercises() -> Iterator[str]:
-    """What the faults do that a reader has to find."""
-    yield from (_escaped(exercise.fault.what) for exercise in exercises())
+def of_faults() -> Iterator[tuple[str, str]]:
+    """What each fault does, and why it does not run where it does not, with the notebook that it is injected into."""
+    for fault in CATALOGUE:
+        yield from ((_escaped(text), f"notebooks/{fault.notebook}.ipynb") for text in (fault.what, fault.not_run) if text)
 
 
 def extracted() -> Catalog:
@@ -121,8 +129,8 @@ def extracted() -> Catalog:
             messages = in_data(path.read_text(encoding="utf-8"), DATA[name])
         for message, _ in messages:
             catalog.add(message, locations=[(name, 0)])
-    for message in of_exercises():
-        catalog.add(message, locations=[("data/exercises.yaml", 0)])
+    for message, name in of_faults():
+        catalog.add(message, locations=[(name, 0)])
     return catalog
 
 
@@ -216,7 +224,7 @@ def check(language: str) -> list[str]:
 def _sources() -> list[Path]:
     package = files.ROOT / "xpulab"
     code = [*sorted(package.rglob("*.py")), *sorted(package.rglob("*.html"))]
-    return [*code, *(files.ROOT / name for name in DATA), *sorted(files.NOTEBOOKS.glob("*.ipynb"))]
+    return [*code, *(files.ROOT / name for name in (*MAKERS, *DATA)), *sorted(files.NOTEBOOKS.glob("*.ipynb"))]
 
 
 def _message(text: ast.JoinedStr) -> str:

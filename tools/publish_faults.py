@@ -1,4 +1,4 @@
-"""Write docs/faults.md: which faults the suite detects, from a run of the whole catalogue.
+"""Write docs/faults.md and docs/zh/faults.md: which faults the suite detects, from a run of the whole catalogue.
 
 .venv/bin/xpulab selftest --json > build/selftest.json
 .venv-formers/bin/xpulab selftest --json > build/selftest-19.json
@@ -18,12 +18,26 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from translate import publish
+
 from xpulab import files
 from xpulab.faults import CATALOGUE
+from xpulab.messages import N_
 
 PAGE = files.ROOT / "docs" / "faults.md"
-CHECKS = "## What each check detected"
+CHECKS = f"## {N_('What each check detected')}"
 """The heading of the page's second part."""
+FIRST_DAY, ONE_BY_ONE = 734, 300
+HISTORY = (
+    N_(f"Not in one run: {FIRST_DAY} rows are those of runs of the first day, whose faults did not change since."),
+    N_(
+        f"{ONE_BY_ONE} rows, of faults that are new or changed, were tried one by one while these were written, on the commits "
+        "that led to this page; of those a row names the checks that had to be red, not all that were."
+    ),
+    N_("The faults of chapter 19 were tried in its own environment, with paddleformers 1.2.0, on 2026-11-26."),
+)
+"""Where the rows of the page come from that was put together of several runs. Empty it when you publish a whole run. The page
+must say the same, with the same numbers."""
 
 
 def main(arguments: list[str]) -> None:
@@ -39,7 +53,7 @@ def main(arguments: list[str]) -> None:
             print(f"{argument}: not what `xpulab selftest --json` prints: {error}", file=sys.stderr)
             raise SystemExit(2) from error
     result = together(results)
-    PAGE.write_text(as_page(result), encoding="utf-8")
+    publish(PAGE, as_page(result))
     print(f"{PAGE.relative_to(files.ROOT)}: {len(result['faults'])} faults")
 
 
@@ -57,53 +71,56 @@ def as_page(result: dict[str, Any]) -> str:
     trials = result["faults"]
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("paddlepaddle", "paddlenlp"))
-    ran = f"{result['detected']} of {len(trials)} were detected when `xpulab selftest` ran on {date} with {versions}."
+    detected = result["detected"]
     head = [
-        "# Which faults the suite detects",
+        f"# {N_('Which faults the suite detects')}",
         "",
-        ran,
-        "Each was injected into its notebook alone, on the lane named: *cpu* is a CPU, *sim* stands for simulated cards.",
-        "A row with *smoke* ran the notebook at level smoke. All others ran the sections of the checks named, at level quick,",
-        "or at *standard* where the row says so.",
-        "**Nothing here was run on a real card.** Made by `tools/publish_faults.py`; the catalogue is",
-        "[xpulab/faults](../xpulab/faults).",
+        N_(f"{detected} of {len(trials)} were detected when `xpulab selftest` ran on {date} with {versions}."),
+        *HISTORY,
+        N_("Each was injected into its notebook alone, on the lane named: *cpu* is a CPU, *sim* stands for simulated cards."),
+        N_(
+            "A row with *smoke* ran the notebook at level smoke. All others ran the sections of the checks named, at level "
+            "quick, or at *standard* where the row says so."
+        ),
+        N_(
+            "**Nothing here was run on a real card.** Made by `tools/publish_faults.py`; the catalogue is "
+            "[xpulab/faults](../xpulab/faults)."
+        ),
     ]
     missed = [trial for trial in trials if trial["missed"]]
-    body = ["", "## Missed", "", *_table(missed)] if missed else []
+    body = ["", f"## {N_('Missed')}", "", *_table(missed)] if missed else []
     detected = sorted((trial for trial in trials if not trial["missed"]), key=_order)
     for notebook, of_it in groupby(detected, key=lambda trial: trial["notebook"]):
         body += ["", f"## {notebook}", "", *_table(list(of_it))]
     if not_run := [fault for fault in CATALOGUE if fault.not_run]:
-        rows = [(fault.name, fault.what, "not run", ", ".join(fault.detected_by), fault.not_run) for fault in not_run]
-        body += [
-            "",
-            "## Not run",
-            "",
-            "| fault | what breaks | lane | must be detected by | why |",
-            "|---|---|---|---|---|",
-            *map(_line, rows),
-        ]
+        rows = [(fault.name, fault.what, N_("not run"), ", ".join(fault.detected_by), fault.not_run) for fault in not_run]
+        titles = (N_("fault"), N_("what breaks"), N_("lane"), N_("must be detected by"), N_("why"))
+        body += ["", f"## {N_('Not run')}", "", _line(titles), "|---|---|---|---|---|", *map(_line, rows)]
     body += [
         "",
         CHECKS,
         "",
-        "How many faults each check detected, of those that break more than xpulab's own code, and whether it was ever the",
-        "only one. A trial ends when all checks that must detect its fault are red: others may have detected it later.",
+        N_(
+            "How many faults each check detected, of those that break more than xpulab's own code, and whether it was ever the "
+            "only one."
+        ),
+        N_("A trial ends when all checks that must detect its fault are red: others may have detected it later."),
         "",
     ]
-    body += ["| check | faults | ever the only one |", "|---|---|---|"]
-    body += [f"| {check} | {each['faults']} | {'yes' if each['alone'] else 'no'} |" for check, each in result["checks"].items()]
+    body += [_line((N_("check"), N_("faults"), N_("ever the only one"))), "|---|---|---|"]
+    yes, no = N_("yes"), N_("no")
+    body += [_line((check, str(each["faults"]), yes if each["alone"] else no)) for check, each in result["checks"].items()]
     return "\n".join([*head, *body]) + "\n"
 
 
 def _table(trials: list[dict[str, Any]]) -> list[str]:
-    head = ["| fault | what breaks | lane | detected by | s |", "|---|---|---|---|---|"]
-    return [*head, *map(_row, trials)]
+    titles = (N_("fault"), N_("what breaks"), N_("lane"), N_("detected by"), "s")
+    return [_line(titles), "|---|---|---|---|---|", *map(_row, trials)]
 
 
 def _row(trial: dict[str, Any]) -> str:
     reason = trial["reason_contains"]
-    detected = f"a cell that raises: *{reason}*" if reason and not trial["missed"] else ", ".join(trial["detected_by"])
+    detected = N_(f"a cell that raises: *{reason}*") if reason and not trial["missed"] else ", ".join(trial["detected_by"])
     lane = trial["device"] if trial["level"] == "quick" else f"{trial['device']}, {trial['level']}"
     cells = (trial["fault"], trial["what"], lane, detected or "-", f"{trial['seconds']:.0f}")
     return _line(cells)

@@ -1,10 +1,10 @@
-"""Runs the whole suite on releases of Paddle, and writes docs/releases.md: each capability on each release and lane.
+"""Runs the whole suite on releases of Paddle, and writes docs/releases.md and docs/zh/releases.md: each capability on each.
 
     .venv/bin/python tools/releases.py [VERSION ...] [--again | --page-only]
 
 Each release gets an environment of its own, build/releases/VERSION/env, made once (about 1.5 GB and two minutes each), with
 everything else pinned as usual; each lane keeps its run beside it, build/releases/VERSION/LANE. What is kept is not run again
-without --again, and with --page-only nothing is run: the page is written from what is there. Exit codes: 0 when every defect
+without --again, and with --page-only nothing is run: the pages are written from what is there. Exit codes: 0 when every defect
 that is listed for a release that was run is seen, and nothing is red on a supported one, 1 otherwise, 2 for wrong arguments,
 when nothing is kept, or when an environment could not be made. No part of env/test.sh: it takes too long, and tests nothing
 that changes here from day to day.
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from publish_grids import grids
+from translate import publish, row_of
 
 from xpulab import child, files
 from xpulab.errors import InputError
@@ -43,6 +44,7 @@ from xpulab.fleet.compare.capabilities import (
 )
 from xpulab.fleet.compare.comparison import Side
 from xpulab.fleet.runs import RESULT, read_run
+from xpulab.messages import N_
 from xpulab.records import known_issues
 from xpulab.records.record import RED
 
@@ -57,17 +59,21 @@ RELEASES = ("3.0.0", "3.1.1", "3.2.2", "3.3.0", "3.3.1")
 LANES = {"cpu": (), "sim": ("--cards", "2")}
 """By lane the further arguments of its run."""
 
+_GATHER = N_("gather(axis=1) gives every row the last row's gradient")
+_MASK = N_("a mask of two axes with a slice is refused")
 DEFECTS: dict[str, dict[str, str]] = {
     "3.0.0": {
-        "numerics.gradients": "gather(axis=1) gives every row the last row's gradient",
-        "numerics.random": "bernoulli_(0.3) has mean 0.7",
-        "numerics.edges": "[2, 0] @ [0, 3] is garbage; maximum drops NaN; a sum of 4096 ones in bfloat16 is 1024; "
-        "a two-dimensional mask with an index is refused",
-        "shard-dataloader.rows": "shard_dataloader fails on texts in a batch, and in its second epoch",
-        "index-gradients.read": "gather(axis=1) gives every row the last row's gradient",
-        "indexing.get": "a mask of two axes with a slice is refused",
+        "numerics.gradients": _GATHER,
+        "numerics.random": N_("bernoulli_(0.3) has mean 0.7"),
+        "numerics.edges": N_(
+            "[2, 0] @ [0, 3] is garbage; maximum drops NaN; a sum of 4096 ones in bfloat16 is 1024; "
+            "a two-dimensional mask with an index is refused"
+        ),
+        "shard-dataloader.rows": N_("shard_dataloader fails on texts in a batch, and in its second epoch"),
+        "index-gradients.read": _GATHER,
+        "indexing.get": _MASK,
     },
-    "3.1.1": {"indexing.get": "a mask of two axes with a slice is refused"},
+    "3.1.1": {"indexing.get": _MASK},
     "3.2.2": {},
     "3.3.0": {},
     "3.3.1": {},
@@ -77,7 +83,7 @@ DEFECTS: dict[str, dict[str, str]] = {
 SUPPORTED = ("3.3.0", "3.3.1")
 """The releases on which nothing may be red, and which install.versions accepts."""
 
-LATER = "known in 3.3"
+LATER = N_("known in 3.3")
 """A red capability, each of whose red rows is a defect that data/known_issues.yaml has, but not for this release."""
 
 INSTALL_SECONDS, RUN_SECONDS = 1800, 1500
@@ -134,11 +140,11 @@ class Tried:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what is not kept yet, write the page, and judge."""
+    """Run what is not kept yet, write both pages, and judge."""
     parser = argparse.ArgumentParser(description="Runs the whole suite on releases of Paddle, and writes docs/releases.md.")
     parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(RELEASES)}; without one, all")
     parser.add_argument("--again", action="store_true", help="repeat runs that are kept")
-    parser.add_argument("--page-only", action="store_true", help="run nothing, write the page from the runs that are kept")
+    parser.add_argument("--page-only", action="store_true", help="run nothing, write the pages from the runs that are kept")
     asked = parser.parse_args(arguments)
     if unknown := [version for version in asked.versions if version not in RELEASES]:
         print(f"no release {unknown[0]} here; choose of {', '.join(RELEASES)}", file=sys.stderr)
@@ -157,7 +163,7 @@ def main(arguments: Sequence[str]) -> int:
     if not tried:
         print(f"{KEPT} holds no run; run this without --page-only", file=sys.stderr)
         return 2
-    PAGE.write_text(page(tried), encoding="utf-8")
+    publish(PAGE, page(tried))
     print(f"{PAGE.relative_to(files.ROOT)}: {len(tried)} runs")
     faults = list(judged(tried))
     print("\n".join(faults) or "every listed defect is seen, and nothing is red on the releases that are supported")
@@ -284,30 +290,32 @@ def _red_chapters(tried: Tried) -> dict[str, Mapping[str, object]]:
 
 def page(tried: Sequence[Tried]) -> str:
     """The whole page."""
-    lines = ["# Which release of Paddle to take", "", *_introduction(tried), "", *_overview(tried)]
-    lines += ["", "## Capabilities", "", *_legend(), "", *_matrix(tried)]
-    lines += ["", "## What an upgrade changes", "", *_upgrades(tried)]
-    lines += ["", "## Why it is red", "", *_reasons(tried)]
+    lines = [f"# {N_('Which release of Paddle to take')}", "", *_introduction(tried), "", *_overview(tried)]
+    lines += ["", f"## {N_('Capabilities')}", "", *_legend(), "", *_matrix(tried)]
+    lines += ["", f"## {N_('What an upgrade changes')}", "", *_upgrades(tried)]
+    lines += ["", f"## {N_('Why it is red')}", "", *_reasons(tried)]
     return "\n".join(lines) + "\n"
 
 
 def _introduction(tried: Sequence[Tried]) -> Iterator[str]:
     good = [version for version in reversed(RELEASES) if _is_right(version, tried)]
     if good:
-        right = f"{' and '.join(good)} have nothing red" if good[1:] else "nothing is red there"
-        lanes = " and ".join(each.lane for each in tried if each.version == good[0])
-        yield f"**Take {good[0]}** (run on {lanes}): {right}."
+        lanes, versions = ", ".join(each.lane for each in tried if each.version == good[0]), ", ".join(good)
+        yield N_(f"**Take {good[0]}** (run on {lanes}): nothing is red on {versions}.")
     places = [(each.version, each.lane) for each in tried]
-    if left := [f"{version} on {lane}" for version in RELEASES for lane in LANES if (version, lane) not in places]:
-        yield f"**Not run yet**: {', '.join(left)}; their cells are empty, and nothing here speaks of them."
-    yield "The stable wheel for Kunlun XPUs is 3.3.0. **Nothing here ran on an XPU or a GPU**, only the wheels for the CPU."
+    if left := [f"{version} ({lane})" for version in RELEASES for lane in LANES if (version, lane) not in places]:
+        yield N_(f"**Not run yet**: {', '.join(left)}; their cells are empty, and nothing here speaks of them.")
+    yield N_("The stable wheel for Kunlun XPUs is 3.3.0. **Nothing here ran on an XPU or a GPU**, only the wheels for the CPU.")
     yield ""
     dates = sorted({each.date for each in tried})
     result: Mapping[str, Any] = next((each.side.result for each in reversed(tried) if each.side), {})
     found = {**result.get("versions", {}), "Python": result.get("machine", {}).get("python")}
     others = ", ".join(f"{name} {found[name]}" for name in ("paddlenlp", "numpy", "Python") if found.get(name))
-    yield f"The whole suite at level quick, run on {' to '.join(dict.fromkeys((dates[0], dates[-1])))} with {others},"
-    yield "and everything else pinned as in `env/requirements`. Made by `tools/releases.py`. From two runs of your own:"
+    when = " - ".join(dict.fromkeys((dates[0], dates[-1])))
+    yield N_(
+        f"The whole suite at level quick, run on {when} with {others}, and everything else pinned as in `env/requirements`."
+    )
+    yield N_("Made by `tools/releases.py`. From two runs of your own:")
     yield ""
     yield "    xpulab compare OLD NEW --as upgrade"
 
@@ -321,33 +329,41 @@ def _is_right(version: str, tried: Sequence[Tried]) -> bool:
 
 
 def _overview(tried: Sequence[Tried]) -> Iterator[str]:
-    yield f"| release | lane | green | known | {LATER} | red | not compared | date |"
+    counted = (GREEN, WITH_KNOWN, LATER, IS_RED, UNCOMPARED)
+    yield row_of((N_("release"), N_("lane"), *counted, N_("date")))
     yield "|---|---|---:|---:|---:|---:|---:|---|"
     for each in reversed(tried):
         if each.side is None:
             yield f"| {each.version} | {each.lane} | - | - | - | {_ended_as(each)} | - | {each.date} |"
             continue
         outcomes = [*each.outcomes.values()]
-        counts = " | ".join(str(outcomes.count(outcome)) for outcome in (GREEN, WITH_KNOWN, LATER, IS_RED, UNCOMPARED))
+        counts = " | ".join(str(outcomes.count(outcome)) for outcome in counted)
         yield f"| {each.version} | {each.lane} | {counts} | {each.date} |"
 
 
 def _ended_as(tried: Tried) -> str:
-    return "does not build" if "does not build" in tried.failure else "does not run"
+    return N_("does not build") if "does not build" in tried.failure else N_("does not run")
 
 
 def _legend() -> Iterator[str]:
-    yield "*green*: all that was compared is right. *known*: right, but for defects that [the list](../data/known_issues.yaml)"
-    yield f"has for this release, each with a workaround. *{LATER}*: red, but the list has all of it for 3.3, so an upgrade"
-    yield "changes nothing there. **red**: with the first failing check, that is not on it, and how many more;"
-    yield "[why](#why-it-is-red). A dash: all checks are skipped there. [Capabilities](capabilities.md) says what each one is."
+    yield N_("*green*: all that was compared is right.")
+    yield N_(
+        "*known*: right, but for defects that [the list](../data/known_issues.yaml) has for this release, "
+        "each with a workaround."
+    )
+    yield N_("*known in 3.3*: red, but the list has all of it for 3.3, so an upgrade changes nothing there.")
+    yield N_(
+        "**red**: with the first failing check, that is not on it, and how many more; [why](#why-it-is-red). "
+        "A dash: all checks are skipped there."
+    )
+    yield N_("[Capabilities](capabilities.md) says what each one is.")
 
 
 def _matrix(tried: Sequence[Tried]) -> Iterator[str]:
     versions = list(dict.fromkeys(each.version for each in tried))
     by_place = {(each.version, each.lane): each for each in tried}
     capabilities = list(dict.fromkeys(name for each in tried for name in each.standings))
-    yield f"| capability | lane | {' | '.join(versions)} |"
+    yield row_of((N_("capability"), N_("lane"), *versions))
     yield f"|---|---|{'---|' * len(versions)}"
     for capability in capabilities:
         for lane in LANES:
@@ -361,7 +377,8 @@ def _cell(tried: Tried, capability: str) -> str:
     outcome = tried.outcomes.get(capability, "")
     if outcome == IS_RED:
         checks = tried.unlisted(capability)
-        return f"**red** {checks[0][0].split('.', 1)[1]}{f' +{len(checks) - 1}' if checks[1:] else ''}"
+        name, more = checks[0][0].split(".", 1)[1], f" +{len(checks) - 1}" if checks[1:] else ""
+        return N_(f"**red** {name}") + more
     return "-" if outcome == UNCOMPARED else outcome
 
 
@@ -370,37 +387,40 @@ def _upgrades(tried: Sequence[Tried]) -> Iterator[str]:
     for lane in LANES:
         of_lane = [each for each in tried if each.lane == lane]
         for before, after in reversed(list(pairwise(of_lane))):
-            changed = "; ".join(_changed(before, after)) or "no outcome differs"
-            yield f"- **{before.version} to {after.version}, {lane}**: {changed}."
+            changed = "; ".join(_changed(before, after)) or N_("no outcome differs")
+            old, new = before.version, after.version
+            yield "- " + N_(f"**from {old} to {new}, {lane}**: {changed}.")
 
 
 def _changed(before: Tried, after: Tried) -> Iterator[str]:
     if before.side is None or after.side is None:
         if before.failure and after.failure:
-            yield f"{_ended_as(before)}, before and after"
+            yield N_(f"{_ended_as(before)}, before and after")
         elif before.failure:
-            yield f"it runs now; before it {_ended_as(before)}"
+            yield N_(f"it runs now, before it {_ended_as(before)}")
         else:
-            yield f"it {_ended_as(after)} any more"
+            yield N_(f"it {_ended_as(after)} any more")
         return
-    groups: dict[str, list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for capability, new in after.outcomes.items():
         old = before.outcomes.get(capability, new)
         if old != new and {old, new} != {LATER, WITH_KNOWN}:
             shown = f"{capability} (`{after.unlisted(capability)[0][0]}`)" if new == IS_RED else capability
-            groups.setdefault(f"{old}, now {new}", []).append(shown)
-    for what, of_it in groups.items():
-        yield f"*{what}*: {', '.join(of_it)}"
+            groups.setdefault((old, new), []).append(shown)
+    for (old, new), of_it in groups.items():
+        names = ", ".join(of_it)
+        yield N_(f"*{old}, now {new}*: {names}")
 
 
 def _reasons(tried: Sequence[Tried]) -> Iterator[str]:
     """For each release a table of the first failing check of each red capability; runs that there are not first."""
-    yield "The cause where it is known, else what the check says. Where a chapter cannot go on, checks that never ran are red."
+    yield N_("The cause where it is known, else what the check says.")
+    yield N_("Where a chapter cannot go on, checks that never ran are red.")
     for version in reversed(RELEASES):
         of_it = [each for each in tried if each.version == version]
         lines = [f"- {each.lane}: {_text(each.failure, 2 * _SHOWN_REASON)}" for each in of_it if each.side is None]
         lines += [
-            f"- {each.lane}: {name} is red although none of its checks is: {_text(in_a_line(str(red['reason'])))}"
+            f"- {each.lane}: " + N_(f"{name} is red although none of its checks is: {_text(in_a_line(str(red['reason'])))}")
             for each in of_it
             for name, red in _red_chapters(each).items()
         ]
@@ -414,7 +434,7 @@ def _reasons(tried: Sequence[Tried]) -> Iterator[str]:
             continue
         yield from ("", f"### {version}", "", *lines, *([""] if lines and rows else []))
         if rows:
-            yield from ("| first failing check | lane | cause |", "|---|---|---|")
+            yield from (row_of((N_("first failing check"), N_("lane"), N_("cause"))), "|---|---|---|")
             yield from (f"| {check} | {', '.join(lanes)} | {why} |" for (check, why), lanes in rows.items())
 
 
@@ -423,7 +443,8 @@ def cause(version: str, check: str, case: str, reason: str) -> str:
     if listed := DEFECTS[version].get(check):
         return _text(listed)
     if check == "install.versions":
-        return f"the suite supports {' and '.join(SUPPORTED)}"
+        names = ", ".join(SUPPORTED)
+        return N_(f"the suite supports {names}")
     return _text(in_a_line(f"{case}: {reason}" if case else reason))
 
 

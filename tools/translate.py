@@ -6,11 +6,13 @@
     .venv/bin/python tools/translate.py accept NN CELL ...   # these translations fit the English cells of today
     .venv/bin/python tools/translate.py accept PAGE          # so does docs/zh/PAGE, or README_cn.md for README.md
     .venv/bin/python tools/translate.py links                # leads the links of docs/zh/*.md and README_cn.md to Chinese pages
+    .venv/bin/python tools/translate.py made                 # docs/zh/PAGE of each page that a tool makes, see MADE
 
 notebooks/zh/text/NAME.md holds for each Markdown cell a line `<!-- cell ID HASH -->` and below it the translation. HASH says
 which English text was translated. Links are written as in the English text: `write` leads them to the Chinese pages, and an
 anchor to the heading at the same place there. Code, tags and metadata come from the English notebook. An output of the
-Chinese notebook is kept where its code is unchanged and it shows the numbers of the English output.
+Chinese notebook is kept where its code is unchanged and it shows the numbers of the English output. A page that a tool makes
+is translated line by line and cell by cell with the catalogue of messages (tools/messages.py).
 
 Exit codes: 0 done, 1 a Chinese notebook differs from the English one in what is not text, 2 bad input. Stale and missing
 translations are listed and are no error.
@@ -32,6 +34,7 @@ from pathlib import Path
 import nbformat
 from arrange_notebooks import arranged, notebook_anchor
 
+from xpulab import messages
 from xpulab.errors import InputError
 from xpulab.files import ROOT
 
@@ -56,6 +59,15 @@ WORDS = {
 NUMERALS = {float(number): numeral for number, numeral in enumerate("零一二三四五六七八九十")} | {16.0: "十六"}
 """What a translation may have for a digit; for 2 also 两."""
 IGNORED_OUTPUT = "nbval-ignore-output"
+MADE = ("docs/faults.md", "docs/grids.md", "docs/releases.md")
+"""Pages that tools make: of these the Chinese page is made, too."""
+OF_NAMES = ("fault", "check", "capability", "first failing check", "axis", "values, the default first", "release", "date")
+"""Titles of the columns of such pages whose cells are the same in each language."""
+MARKER = re.compile(r"(#{1,6} +|- |)(.*)")
+"""What makes a line of Markdown a heading or an item, and its text."""
+CELL_END = re.compile(r"(?<!\\)\|")
+ESCAPED = re.compile(r"\\([`|<>*_\[\]$])")
+SPECIAL = re.compile(r"([`|<>*_\[\]$])")
 
 
 # ------------------------------------------------------------------------------------------------------------ the two editions
@@ -178,7 +190,7 @@ def emptied(text: str) -> str:
 
 def digest(text: str) -> str:
     """What a translation names the English text by."""
-    return hashlib.sha256(emptied(text).encode()).hexdigest()[:12]
+    return text_digest(emptied(text).encode())
 
 
 def headings(text: str) -> list[str]:
@@ -311,7 +323,12 @@ def pages(edition: Edition) -> dict[str, str]:
 
 def page_digest(edition: Edition, english: str) -> str:
     """What a translated page names its English page by."""
-    return hashlib.sha256((edition.root / english).read_bytes()).hexdigest()[:12]
+    return text_digest((edition.root / english).read_bytes())
+
+
+def text_digest(text: bytes) -> str:
+    """The beginning of a hash."""
+    return hashlib.sha256(text).hexdigest()[:12]
 
 
 def accept_page(edition: Edition, name: str) -> None:
@@ -356,6 +373,82 @@ def lead_links(edition: Edition) -> list[str]:
         if (new := with_links(text, link)) != text:
             path.write_text(new, encoding="utf-8")
             changed.append(chinese)
+    return changed
+
+
+# ------------------------------------------------------------------------------------------------------- pages that tools make
+
+
+def publish(page: Path, text: str) -> None:
+    """Write a page that a tool makes, one of MADE, and the Chinese one below zh/ beside it."""
+    page.write_text(text, encoding="utf-8")
+    chinese = page.parent / "zh" / page.name
+    chinese.parent.mkdir(exist_ok=True)
+    chinese.write_text(made_page(Edition(), f"docs/{page.name}", text), encoding="utf-8")
+
+
+def made_page(edition: Edition, english: str, text: str) -> str:
+    """The Chinese page of one that a tool makes. english: its path in the repository. text: the English page."""
+    titles: list[str] = []
+    lines = []
+    for line in text.splitlines():
+        is_row = line.startswith("|")
+        if is_row and not titles:
+            titles = cells_of(line)
+            line = row_of(map(translated, titles))
+        elif is_row and not re.fullmatch(r"[|:-]+", line):
+            cells = zip(titles, cells_of(line), strict=True)
+            line = row_of(cell if title in OF_NAMES else translated(cell) for title, cell in cells)
+        elif not is_row:
+            titles = []
+            if not line.startswith("    "):
+                marker, rest = MARKER.fullmatch(line).groups()  # type: ignore[union-attr]  # it fits every line
+                line = marker + translated(rest)
+        lines.append(line)
+    made = "\n".join(lines) + "\n"
+    own_anchors = dict(zip(page_anchors(text), page_anchors(made), strict=True))
+    chinese = f"docs/zh/{posixpath.basename(english)}"
+
+    def link(target: str, anchor: str) -> str:
+        return edition.link(target, anchor, english, chinese) if target else f"#{own_anchors[anchor[1:]]}"
+
+    return f"<!-- of {english} {text_digest(text.encode())} -->\n{with_links(made, link)}"
+
+
+def cells_of(row: str) -> list[str]:
+    """The cells of a row of a table, as they are written."""
+    return [cell.strip() for cell in CELL_END.split(row)[1:-1]]
+
+
+def row_of(cells: Iterable[str]) -> str:
+    """The row of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def translated(text: str) -> str:
+    """A line or cell of Markdown in Chinese; what the catalogue does not have stays. Where all of it is escaped, so is that."""
+    catalogue = messages.catalogue("zh")
+    plain = ESCAPED.sub(r"\1", text)
+    if plain != text and SPECIAL.sub(r"\\\1", plain) == text:
+        return SPECIAL.sub(r"\\\1", catalogue.translate(plain))
+    with_bars = text.replace("\\|", "|")
+    made = catalogue.translate(with_bars)
+    return made if with_bars == text else made.replace("|", "\\|")
+
+
+def made_of(edition: Edition, english: str) -> str:
+    """What the Chinese page of one of MADE must be."""
+    return made_page(edition, english, (edition.root / english).read_text(encoding="utf-8"))
+
+
+def write_made(edition: Edition) -> list[str]:
+    """Write the Chinese pages of MADE; returns those that changed."""
+    changed = []
+    for english in MADE:
+        path = edition.root / "docs/zh" / posixpath.basename(english)
+        if not path.exists() or path.read_text(encoding="utf-8") != made_of(edition, english):
+            path.write_text(made_of(edition, english), encoding="utf-8")
+            changed.append(path.relative_to(edition.root).as_posix())
     return changed
 
 
@@ -469,6 +562,10 @@ def unfinished(edition: Edition) -> list[str]:
         found += stale_notebook(edition, name)
     for english_page, page in pages(edition).items():
         text = (edition.root / page).read_text(encoding="utf-8")
+        if english_page in MADE:
+            if text != made_of(edition, english_page):
+                found.append(f"{page}: is not what {english_page} and the catalogue of messages make: translate.py made")
+            continue
         header = PAGE.match(text)
         if not header or header[1] != english_page:
             found.append(
@@ -538,6 +635,8 @@ def main(arguments: list[str], edition: Edition | None = None) -> int:
             return check(edition)
         if command == "links" and not given:
             print("\n".join(lead_links(edition)) or "nothing to change")
+        elif command == "made" and not given:
+            print("\n".join(write_made(edition)) or "nothing to change")
         elif command == "write":
             names = [chapter(edition, each) for each in given] or edition.chapters
             if left := [name for name in names if name not in edition.chapters]:

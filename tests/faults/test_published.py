@@ -1,9 +1,10 @@
-"""docs/faults.md shows what the selftest found, for all faults of the catalogue."""
+"""docs/faults.md and docs/zh/faults.md show what the selftest found, for all faults of the catalogue."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 
@@ -14,7 +15,9 @@ from xpulab.faults import CATALOGUE
 
 SPEC = importlib.util.spec_from_file_location("publish_faults", files.ROOT / "tools" / "publish_faults.py")
 publish_faults = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(publish_faults)
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(files.ROOT / "tools"))
+    SPEC.loader.exec_module(publish_faults)
 
 TRIAL = {
     "fault": "a-fault",
@@ -45,6 +48,13 @@ def test_the_page_names_every_fault_of_the_catalogue_on_each_of_its_lanes_and_no
     tried |= {(fault.name, f"{fault.device}, smoke") for fault in CATALOGUE if fault.smoke}
     tried |= {(fault.name, "not run") for fault in CATALOGUE if fault.not_run}
     assert {(row[1].strip(), row[3].strip()) for row in rows} - {("fault", "lane")} == tried
+
+
+def test_the_page_says_where_its_rows_come_from_as_the_tool_would_write_it():
+    lines = publish_faults.PAGE.read_text(encoding="utf-8").splitlines()
+    head = page().split("\n## ")[0].splitlines()
+    assert lines[: len(head)] == [*head[:2], lines[2], *head[3:]]  # the third has date and numbers
+    assert re.fullmatch(r"(\d+) of \1 were detected when `xpulab selftest` ran on [\d, -]+ with .*\.", lines[2])
 
 
 def test_a_row_says_what_breaks_and_what_detected_it_the_missed_first():

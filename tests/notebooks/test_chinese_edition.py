@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import nbformat
 import pytest
@@ -249,6 +250,75 @@ def test_a_page_is_stale_until_it_is_accepted(book, capsys):
     book.file("docs/words.md", "# Words\n\n## A word\n\nTwo.\n")
     assert book.command("check") == 0
     assert "docs/zh/words.md line 1: is stale" in capsys.readouterr().out
+
+
+MADE = """# Capabilities
+
+[Capabilities](capabilities.md) says what each one is.
+See [there](words.md#a-word) and [above](#capabilities).
+
+    red
+
+- red
+- [2, 0] is kept, so is a | b
+
+| axis | cause | lane |
+|---|---|---|
+| state | [2, 0] | red |
+| red | gather(axis=1) gives every row the last row's gradient | a \\| b |
+| red | \\[2, 0\\] @ \\[0, 3\\] is garbage | **red** a.b |
+"""
+"""A page of a tool, whose words are in the catalogue of messages; the column of axes is one of names."""
+
+
+def test_a_page_of_a_tool_is_translated_by_lines_and_cells_and_names_and_code_stay(book, translate):
+    book.file("docs/faults.md", MADE)
+    header, *lines = translate.made_of(book.edition, "docs/faults.md").splitlines()
+    assert header == f"<!-- of docs/faults.md {translate.page_digest(book.edition, 'docs/faults.md')} -->"
+    assert lines == [
+        "# 能力",
+        "",
+        "每项能力是什么，见[能力](../capabilities.md)。",
+        "See [there](words.md#词) and [above](#能力).",
+        "",
+        "    red",
+        "",
+        "- 红色",
+        "- [2, 0] is kept, so is a | b",
+        "",
+        "| 轴 | 原因 | 测试设备 |",
+        "|---|---|---|",
+        "| state | [2, 0] | 红色 |",
+        "| red | gather(axis=1) 给每一行的都是最后一行的梯度 | a \\| b |",
+        "| red | \\[2, 0\\] @ \\[0, 3\\] is garbage | **红色** a.b |",
+    ]
+
+
+def test_a_page_of_a_tool_that_is_not_made_of_its_english_page_is_listed_until_it_is(book, translate, capsys):
+    for page in translate.MADE:
+        book.file(page, MADE)
+    assert book.command("made") == 0
+    assert capsys.readouterr().out.split() == [page.replace("docs/", "docs/zh/") for page in translate.MADE]
+    book.file("docs/grids.md", MADE.replace("state", "mode"))
+    assert book.command("check") == 0
+    assert "docs/zh/grids.md: is not what docs/grids.md and the catalogue of messages make" in capsys.readouterr().out
+    assert book.command("made") == 0
+    assert capsys.readouterr().out == "docs/zh/grids.md\n"
+    assert book.command("made") == 0
+    assert capsys.readouterr().out == "nothing to change\n"
+
+
+@pytest.mark.parametrize("name", ["faults.md", "grids.md", "releases.md"])
+def test_a_committed_page_of_a_tool_is_made_of_the_english_page(translate, name):
+    assert (ROOT / "docs/zh" / name).read_text(encoding="utf-8") == translate.made_of(translate.Edition(), f"docs/{name}")
+
+
+@pytest.mark.parametrize("name", ["faults.md", "grids.md"])
+def test_each_sentence_of_a_committed_page_of_a_tool_is_chinese(translate, name):
+    lines = (ROOT / "docs/zh" / name).read_text(encoding="utf-8").splitlines()[1:]
+    prose = [line for line in lines if re.match(r"[^|#\s]", line)]
+    prose += [cell for line in lines if line.startswith("| ") for cell in translate.cells_of(line) if cell.endswith(".")]
+    assert [line for line in prose if not translate.CHINESE.search(line)] == []
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xpulab.fleet.compare.comparison import Cell, Place, Side, Table
+from xpulab.messages import N_
 from xpulab.records.record import RED
 
-GREEN, WITH_KNOWN, IS_RED, UNCOMPARED = "green", "known", "red", "not compared"
+GREEN, WITH_KNOWN, IS_RED, UNCOMPARED = N_("green"), N_("known"), N_("red"), N_("not compared")
 """Outcomes of a capability. "known": nothing is red, and a check met a known issue. "not compared": all checks were skipped."""
 
 _BEST_FIRST = (GREEN, WITH_KNOWN, UNCOMPARED, IS_RED)
