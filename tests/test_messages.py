@@ -19,10 +19,12 @@ from tests.harness.test_report import record, result_of, verdict
 from tests.test_cli import COMMAND, put
 from xpulab import cli, files, messages
 from xpulab.harness import report
+from xpulab.harness.chapter import read_chapter
 from xpulab.harness.explain import Explanation
+from xpulab.harness.judge import Group
 from xpulab.harness.report.text import format_result
 from xpulab.messages import N_, Catalogue, labelled, padded, shown, width
-from xpulab.records.record import Row
+from xpulab.records.record import Row, record_in
 
 
 @pytest.fixture
@@ -78,6 +80,39 @@ other = shown("plain {braces}"), labelled("cause: ", seen), shown(seen), print("
     assert list(tool.in_data(rows, ("cause", "remedy"))) == [("{install} and {{x: 1}}", 2)]
 
 
+NOTEBOOK = (
+    'check.equal("demo.one", 1, 1, control=2, means="one {is} one")',
+    'means, bound = f"below {words(size.share)}", 0.1\ncheck.below("demo.two", 0, bound, control=1, means=means)',
+    'means = "all match" if whole else "the first matches"\ncheck.equal("demo.three", 1, 1, control=2, means=means)\n'
+    'check.equal("demo.four", 1, 1, control=2, means=size.means)',
+    'def lacking(n):\n    return "" if n else f"{n} cards are needed"\n'
+    'if reason := lacking(2):\n    check.skip("demo.five", reason)\ncheck.skip("demo.six", "not here")',
+)
+
+
+def test_titles_meanings_and_reasons_are_read_from_a_notebook(tool, tmp_path):
+    put(tmp_path, "demo", *NOTEBOOK)
+    assert [message for message, _ in tool.in_notebook(read_chapter(tmp_path / "demo.ipynb"))][-6:] == [
+        "one {{is}} one",
+        "below {share}",
+        "all match",
+        "the first matches",
+        "{n} cards are needed",
+        "not here",
+    ]
+
+
+def test_a_meaning_whose_text_is_not_found_is_refused(tool, tmp_path):
+    put(tmp_path, "demo", 'check.equal("demo.one", 1, 1, control=2, means=elsewhere)')
+    with pytest.raises(tool.WrongMark, match=r"demo.ipynb cell \d+: elsewhere has no text in this notebook"):
+        list(tool.in_notebook(read_chapter(tmp_path / "demo.ipynb")))
+
+
+def test_a_title_that_is_not_the_heading_of_the_chinese_notebook_is_found(tool, monkeypatch):
+    monkeypatch.setattr(tool, "of_headings", lambda language: {"Proof": ["另一个标题"]})
+    assert [line for line in tool.check("zh") if "another title: 'Proof' is '另一个标题'" in line]
+
+
 @pytest.mark.parametrize(
     ("source", "why"),
     [
@@ -97,6 +132,21 @@ def test_every_message_is_found_in_its_text_and_says_the_same_with_its_values(to
         values = {name: "7" if name in messages.NUMBERS else f"<{number}>" for number, name in enumerate(sorted(names))}
         if message.id and message.id not in (messages.COLON, messages.SEMICOLON):
             assert shown(message.id.format(**values)) == message.string.format(**values)
+
+
+def test_what_a_check_of_the_book_means_and_where_it_stands_is_shown_in_chinese(chinese):
+    meanings = {}
+    for path in sorted(files.NOTEBOOKS.glob("*.ipynb")):
+        chapter = read_chapter(path)
+        records = [
+            record_in(output.get("metadata", {})) for cell in chapter.notebook.cells for output in cell.get("outputs", ())
+        ]
+        meanings |= {record.name: record.means for record in records if record and record.outcome != "skipped"}
+        for section in chapter.sections:
+            assert CHINESE.search(shown(section.title)) or section.title in ("AutoTrainer", "All-to-all"), section.title
+    assert len(meanings) > 450
+    for name, meaning in meanings.items():
+        assert CHINESE.search(shown(meaning)) and not re.search(r"\b(the|is|are|and|with) ", shown(meaning)), name
 
 
 # ---------------------------------------------------------------------------------------------------- how a text is translated
@@ -208,6 +258,9 @@ def _of(beginning):
 # -------------------------------------------------------------------------------------------------------------- the reports
 
 
+MEANING, TITLE = "合并后的模型给出的 logits 与基座模型加适配器的相同", "文件，以及秩的选择"
+
+
 def reported(folder, language):
     """The reports of a run with much that is red, by file name; and what the terminal shows."""
     folder.mkdir()
@@ -216,12 +269,13 @@ def reported(folder, language):
     red = verdict(
         "red",
         record("n.failed", "failed", reason="its control is accepted too, so this check cannot fail"),
-        record("n.rows", "failed", rows=rows),
+        record("n.rows", "failed", rows=rows, means="the merged model gives the logits of base and adapter"),
         record("n.missing", "missing", means="planned in the notebook's source, but it never ran"),
         outcome="failed",
         reasons=("2 of 3 checks are red: n.failed, n.rows", "cell 5 of section merge raised"),
         notes=("it took 30 s, its budget is 10 s",),
     )
+    red = replace(red, groups=(Group("The files, and the choice of the rank", "proof", ("n.rows",)),))
     result = replace(
         result_of(verdict("good", record("g.one")), replace(red, explanations=(known,)), folder=folder),
         date="2026-11-22T03:10:00+00:00",
@@ -240,7 +294,15 @@ def test_files_for_programs_are_the_same_in_both_languages_and_the_page_is_trans
     assert ElementTree.fromstring(translated[0]["junit.xml"]).get("name") == "xpulab"
     page = translated[0]["index.html"]
     assert '<html lang="en">' in english[0]["index.html"] and '<html lang="zh-Hans">' in page
-    for text in ("CPU：未就绪", "比较了 4 个计划内检查中的", "它的对照值也被接受", "小节 merge 的单元 5", "Paddle 3 不再支持"):
+    for text in (
+        "CPU：未就绪",
+        "比较了 4 个计划内检查中的",
+        "它的对照值也被接受",
+        "小节 merge 的单元 5",
+        "Paddle 3 不再支持",
+        MEANING,
+        TITLE,
+    ):
         assert text in page
     for text in ("NOT READY", "planned checks", "its control is", "Where this was measured", "no longer supports"):
         assert text not in page and text in english[0]["index.html"]
@@ -253,6 +315,7 @@ def test_the_end_of_a_run_is_translated_with_its_columns_and_names_stay(tmp_path
     assert [width(line.partition(name)[0]) for line, name in zip((lines[0], lines[1]), ("good", "red"), strict=True)] == [8, 8]
     assert lines[-1] == "红色：2 个笔记本中通过 1 个，比较了 3 个检查，拒绝了 3 个对照值，在 cpu 上，用时 12 s"
     assert "CPU：未就绪" in lines and any("未通过 n.failed:" in line for line in lines)
+    assert f"        未通过 n.rows: {MEANING}" in lines
     for line in lines:
         assert CHINESE.search(line) or "ip link" in line, line
 
@@ -276,6 +339,11 @@ def test_an_exercise_is_chinese_and_its_names_stay(tmp_path):
         assert_chinese(line)
     listed = invoke("exercise", XPULAB_LANG="zh").stdout.splitlines()
     assert len(listed) > 15 and all(CHINESE.search(line) for line in listed)
+
+
+def test_the_plan_of_a_chapter_has_the_titles_of_the_chinese_notebook():
+    listed = invoke("run", "03_lora", "--list", "--lang", "zh").stdout
+    assert f"  files  {TITLE} (验证, quick, 需要 " in listed and "    lora.merge\n" in listed
 
 
 def test_a_label_and_its_text(chinese):

@@ -5,9 +5,10 @@
 .venv/bin/python tools/messages.py check       # exit code 1 when a message is missing, stale, fuzzy or wrong, or the .mo is old
 
 The files are xpulab/locale/<language>/LC_MESSAGES/xpulab.po and .mo. Messages are the first arguments of N_, shown and labelled
-in Python, of these and of text in the report's page, some fields of files in data/, the titles of chapters and the rules of
-their grids, and what faults do. An f-string is a message with placeholders, which are named after what they show: {count} for
-f"{count} cells" and f"{len(count)} cells".
+in Python, of these and of text in the report's page, some fields of files in data/, what faults do, and of notebooks the
+titles of chapters and sections, the rules of grids, what checks mean and why they are skipped. An f-string is a message with
+placeholders, which are named after what they show: {count} for f"{count} cells" and f"{len(count)} cells". The translation of
+a section's title is the heading of the notebook in that language: update takes it from there.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from __future__ import annotations
 import argparse
 import ast
 import io
-import json
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -31,7 +32,9 @@ from jinja2.ext import babel_extract
 
 from xpulab import files
 from xpulab.faults import CATALOGUE
+from xpulab.harness.chapter import Chapter, code_cells, read_chapter
 from xpulab.messages import DOMAIN, ENGLISH, LANGUAGES, LOCALE, NUMBERS, Catalogue, template_of
+from xpulab.records.planned import python_of
 from xpulab.records.record import METADATA_KEY
 
 MARKS = ("N_", "shown", "labelled")
@@ -49,6 +52,7 @@ KEPT = ("{install}",)
 LETTERS = 3
 """How many letters a message with placeholders must have of its own: one with fewer would fit other texts."""
 PER_LINE = 120
+_chapter = cache(read_chapter)
 _UNDATED = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NOT_KEPT = ("#, fuzzy", '"POT-Creation', '"PO-Revision', '"Last-Trans', '"Language-Team', '"Report-Msgid', '"Project-Id')
 
@@ -99,13 +103,75 @@ def in_page(source: bytes) -> Iterator[tuple[str, int]]:
             yield first, line
 
 
-def in_notebook(text: str) -> Iterator[tuple[str, int]]:
-    """The messages of a notebook: the title of its chapter, and the rules of its grids."""
-    notebook = json.loads(text)
-    yield _escaped(notebook["metadata"]["xpulab"]["title"]), 1
-    for output in (output for cell in notebook["cells"] for output in cell.get("outputs", [])):
-        rules = output.get("metadata", {}).get(METADATA_KEY, {}).get("grid", {}).get("rules", [])
-        yield from ((_escaped(rule), 1) for rule in rules)
+def in_notebook(chapter: Chapter) -> Iterator[tuple[str, int]]:
+    """The messages of a notebook with their cells: titles, rules of grids, what checks mean, why they are skipped.
+
+    Raises WrongMark.
+    """
+    yield _escaped(chapter.title), 1
+    yield from ((_escaped(section.title), section.cells.start + 1) for section in chapter.sections)
+    for index, cell in enumerate(chapter.notebook.cells):
+        for output in cell.get("outputs", []):
+            rules = output.get("metadata", {}).get(METADATA_KEY, {}).get("grid", {}).get("rules", [])
+            yield from ((_escaped(rule), index + 1) for rule in rules)
+    cells = {index + 1: ast.parse(python_of(chapter.notebook.cells[index].source)) for index in code_cells(chapter.notebook)}
+    anywhere = _assigned(cells.values())
+    for number, tree in cells.items():
+        assigned = anywhere | _assigned([tree])  # a name of several cells stands for what this cell assigns
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        for call in sorted(calls, key=lambda each: (each.lineno, each.col_offset)):
+            stated = [each.value for each in call.keywords if each.arg == "means"]
+            texts = [text for value in stated for text in _texts(value, assigned)]
+            if any(isinstance(value, ast.Name) for value in stated) and not texts:
+                raise WrongMark(f"{chapter.path} cell {number}: {ast.unparse(stated[0])} has no text in this notebook")
+            if ast.unparse(call.func) == "check.skip":
+                texts += [text for value in call.args[1:] for text in _texts(value, assigned)]
+            yield from ((text, number) for text in texts)
+
+
+def _assigned(trees: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
+    """What each name of a notebook stands for: values, one by one in `means, bound = "...", 0.1`, and what functions return."""
+    values: dict[str, list[ast.expr]] = defaultdict(list)
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.FunctionDef):
+            returned = (each.value for each in ast.walk(node) if isinstance(each, ast.Return))
+            values[node.name] += [value for value in returned if value is not None]
+        elif isinstance(node, ast.Assign | ast.NamedExpr):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=False))
+                for name, value in pairs:
+                    if isinstance(name, ast.Name):
+                        values[name.id].append(value)
+    return values
+
+
+def _texts(value: ast.expr, assigned: Mapping[str, Sequence[ast.expr]]) -> Iterator[str]:
+    """The messages that an argument may be; none for what the package computes, where N_ marks it."""
+    if isinstance(value, ast.Constant):
+        yield from [_escaped(value.value)] if isinstance(value.value, str) and value.value else []
+    elif isinstance(value, ast.JoinedStr):
+        yield _message(value)
+    elif isinstance(value, ast.IfExp):
+        yield from (text for branch in (value.body, value.orelse) for text in _texts(branch, assigned))
+    elif isinstance(value, ast.Call):
+        yield from _texts(value.func, assigned)
+    elif isinstance(value, ast.Name):
+        others = {name: values for name, values in assigned.items() if name != value.id}
+        yield from (text for each in assigned.get(value.id, ()) for text in _texts(each, others))
+
+
+def of_headings(language: str) -> dict[str, list[str]]:
+    """For each title of a section in English the titles of these sections in the notebooks of another language."""
+    titles: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(files.NOTEBOOKS.glob("*.ipynb")):
+        translated = path.parent / language / path.name
+        if translated.exists():
+            names = {section.name: section.title for section in _chapter(translated).sections}
+            for section in _chapter(path).sections:
+                titles[_escaped(section.title)].append(_escaped(names[section.name]))
+    return titles
 
 
 def of_faults() -> Iterator[tuple[str, str]]:
@@ -124,7 +190,7 @@ def extracted() -> Catalog:
         elif path.suffix == ".html":
             messages = in_page(path.read_bytes())
         elif path.suffix == ".ipynb":
-            messages = in_notebook(path.read_text(encoding="utf-8"))
+            messages = in_notebook(_chapter(path))
         else:
             messages = in_data(path.read_text(encoding="utf-8"), DATA[name])
         for message, _ in messages:
@@ -203,10 +269,17 @@ def written(catalog: Catalog) -> bytes:
 
 
 def update(language: str) -> None:
-    """New messages into the catalogue, with the translation of a similar one where there is one, as fuzzy; old ones out."""
+    """New messages into the catalogue, with the translation of a similar one where there is one, as fuzzy; old ones out.
+
+    Titles of sections are translated: by the headings of the notebooks in that language.
+    """
     catalog = read(language)
     catalog.update(extracted(), update_header_comment=False)
     catalog.obsolete.clear()
+    for title, headings in of_headings(language).items():
+        catalog[title].flags.discard("fuzzy")
+        if str(catalog[title].string) not in headings:
+            catalog[title].string = headings[0]
     po_of(language).parent.mkdir(parents=True, exist_ok=True)
     po_of(language).write_bytes(written(catalog))
 
@@ -215,6 +288,9 @@ def check(language: str) -> list[str]:
     """All that is wrong with the files of a language."""
     catalog = read(language)
     found = list(problems(catalog, extracted()))
+    for title, headings in of_headings(language).items():
+        if title in catalog and str(catalog[title].string) not in headings:
+            found.append(f"another title: {title!r} is {headings[0]!r} in the notebooks; run tools/messages.py update")
     mo = po_of(language).with_suffix(".mo")
     if not mo.exists() or mo.read_bytes() != compiled(catalog):
         found.append(f"{mo.relative_to(files.ROOT)} is not that of the .po file; run tools/messages.py compile")

@@ -8,9 +8,11 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
+from tests.conftest import CHINESE, assert_chinese
 from xpulab import files
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import make_plans
+from xpulab.messages import shown
 from xpulab.soak import report, rounds
 from xpulab.soak.report import Summary
 from xpulab.soak.values import Place, Problem, Value
@@ -62,7 +64,7 @@ def test_the_summary_names_the_first_problem_with_round_time_and_temperature(sum
 def test_the_summary_has_the_spread_of_times_and_temperatures(summary, round_of):
     text = report.format_summary(summary(round_of(1), round_of(2), round_of(5)))
     assert "51 to 55 s, median 52 s" in text
-    assert "61 to 65 °C, 1450 to 1450 MHz, 90 to 90 W, 504 to 504 MiB" in text
+    assert "61 to 65 °C; 1450 to 1450 MHz; 90 to 90 W; 504 to 504 MiB" in text
 
 
 def test_what_is_worth_knowing_of_rounds_is_said_once(summary, round_of):
@@ -100,3 +102,16 @@ def test_a_round_in_a_terminal_is_one_line_and_one_for_each_problem(round_of, pr
     good, bad = report.format_round(round_of(1)), report.format_round(round_of(2, problem()))
     assert good == "03:01:00  round 1, seed 0: passed, 7 checks compared, 5 values repeated, 51 s, card 0 61 °C 1450 MHz"
     assert bad.splitlines()[1].endswith("02_sft sft.recall: red: measured 3")
+
+
+def test_what_people_read_of_a_soak_is_chinese_and_what_programs_read_stays(summary, round_of, problem, chinese):
+    given = (round_of(1), round_of(3, DIFFERENCE, problem(), notes=("sft is skipped: it needs 2 cards, and --cards allows 1",)))
+    written = report.files(summary(*given))
+    for line in [*written["summary.txt"].splitlines(), *shown(report.format_round(given[1])).splitlines()]:
+        assert_chinese(line.partition("报告在 ")[0])
+    assert (
+        "第一个问题：第 3 轮（种子 0，2026-11-22 03:03:00, card 0 63 °C 1450 MHz）：02_sft sft.trajectory"
+        in written["summary.txt"]
+    )
+    assert "  轮次         2，其中 2 轮完整；种子 0" in written["summary.txt"]
+    assert not CHINESE.search(written["junit.xml"] + written["soak.json"])

@@ -26,6 +26,7 @@ from xpulab.checks.ledger import ledger as ledger  # check.ledger holds what was
 from xpulab.checks.rows import Comparison, close_to, evaluate, value_of, with_known_issue
 from xpulab.checks.shown import show
 from xpulab.checks.table import Table
+from xpulab.messages import N_
 from xpulab.records.record import Record, Row
 
 Rows = TypeVar("Rows", bound=Table)
@@ -39,7 +40,7 @@ def close(
     control: Any,
     atol: float = 0.0,
     rtol: float = 0.0,
-    means: str = "as close to the expected value as the bound asks",
+    means: str = N_("as close to the expected value as the bound asks"),
     about_nonfinite: bool = False,
 ) -> None:
     """Every element of `measured` is within atol + rtol * |expected| of `expected`; the shapes are the same.
@@ -55,7 +56,7 @@ def equal(
     expected: Any,
     *,
     control: Any,
-    means: str = "equal to the expected value",
+    means: str = N_("equal to the expected value"),
     about_nonfinite: bool = False,
 ) -> None:
     """`measured` equals `expected`: numbers, strings, tensors, or lists and dicts of these; 3 equals 3.0."""
@@ -68,34 +69,34 @@ def bitwise(
     expected: Any,
     *,
     control: Any,
-    means: str = "the same to the last bit",
+    means: str = N_("the same to the last bit"),
     about_nonfinite: bool = False,
 ) -> None:
     """`measured` has the same bytes, type and shape as `expected`: arrays, tensors, or lists and dicts of these."""
     _record(name, measured, control, means, partial(compare.bitwise, expected=expected, nonfinite=about_nonfinite))
 
 
-def below(name: str, measured: Any, bound: float, *, control: Any, means: str = "below its bound") -> None:
+def below(name: str, measured: Any, bound: float, *, control: Any, means: str = N_("below its bound")) -> None:
     """Every element of `measured` is smaller than `bound`."""
     _record(name, measured, control, means, partial(compare.below, bound=float(bound)))
 
 
-def above(name: str, measured: Any, bound: float, *, control: Any, means: str = "above its bound") -> None:
+def above(name: str, measured: Any, bound: float, *, control: Any, means: str = N_("above its bound")) -> None:
     """Every element of `measured` is larger than `bound`."""
     _record(name, measured, control, means, partial(compare.above, bound=float(bound)))
 
 
-def between(name: str, measured: Any, low: float, high: float, *, control: Any, means: str = "within its bounds") -> None:
+def between(name: str, measured: Any, low: float, high: float, *, control: Any, means: str = N_("within its bounds")) -> None:
     """Every element of `measured` is at least `low` and at most `high`."""
     _record(name, measured, control, means, partial(compare.between, low=float(low), high=float(high)))
 
 
-def finite(name: str, measured: Any, *, control: Any, means: str = "free of NaN and infinity") -> None:
+def finite(name: str, measured: Any, *, control: Any, means: str = N_("free of NaN and infinity")) -> None:
     """No element of `measured` is NaN or infinite."""
     _record(name, measured, control, means, compare.finite)
 
 
-def true(name: str, measured: Any, *, control: Any, means: str = "it holds") -> None:
+def true(name: str, measured: Any, *, control: Any, means: str = N_("it holds")) -> None:
     """`measured` is True. Prefer a check that compares numbers, because it shows how large the difference is."""
     _record(name, measured, control, means, compare.true)
 
@@ -107,7 +108,7 @@ def raises(
     *,
     control: Callable[[], Any],
     match: str = "",
-    means: str = "refused with an error",
+    means: str = N_("refused with an error"),
 ) -> None:
     """`call` raises `kind` with a text in which the regular expression `match` is found; `control` does not."""
     started = time.perf_counter()

@@ -14,7 +14,7 @@ from xpulab.cli import chosen
 from xpulab.cli.app import app, command
 from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
-from xpulab.messages import N_
+from xpulab.messages import N_, shown
 
 fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes, their comparison, and jobs across nodes.")
 app.add_typer(fleet, name="fleet")
@@ -85,7 +85,7 @@ def run(
     console.print(ran.text, highlight=False, markup=False, soft_wrap=True)
     if drain and not ran.interrupted:
         for sentence in fleet_run.drain(ran.summary):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            console.print(shown(sentence), highlight=False, markup=False, soft_wrap=True)
     if ran.interrupted:
         raise KeyboardInterrupt
     raise typer.Exit(0 if ran.summary.is_green else 1)
@@ -100,9 +100,9 @@ def show(
 
     from xpulab.fleet.cluster import fleet_run
 
-    shown = fleet_run.show(folder)
-    Console().print(shown.text, highlight=False, markup=False, soft_wrap=True)
-    raise typer.Exit(0 if shown.summary.is_green else 1)
+    compared = fleet_run.show(folder)
+    Console().print(compared.text, highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(0 if compared.summary.is_green else 1)
 
 
 @command(fleet, hidden=True)

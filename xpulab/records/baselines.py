@@ -20,6 +20,7 @@ from typing import Any
 from xpulab import files
 from xpulab.devices import DEVICES, WHEELS, wheel_device
 from xpulab.errors import InputError, line_of
+from xpulab.messages import N_
 from xpulab.records.record import Measurement, RunContext
 
 SCHEMA = 1
@@ -110,9 +111,9 @@ class Baseline:
             if (entry.kind, entry.unit, entry.conditions, len(entry.value)) == wanted:
                 return entry
         if not same_case:
-            raise NoBaseline("no baseline: it was not measured yet; run `xpulab baseline`")
+            raise NoBaseline(N_("no baseline: it was not measured yet; run `xpulab baseline`"))
         available = "; ".join(_format_conditions(entry.conditions) for entry in same_case)
-        raise NoBaseline(f"no baseline for {_format_conditions(measured.conditions)}: it was measured with {available}")
+        raise NoBaseline(N_(f"no baseline for {_format_conditions(measured.conditions)}: it was measured with {available}"))
 
 
 def hardware(run_context: RunContext) -> str:
@@ -157,15 +158,15 @@ def find(run_context: RunContext, level: str) -> Baseline:
     path = folder() / f"{run_context.device}.json"
     found = [each for each in load_all(folder()) if each.device == run_context.device]
     if not found:
-        raise NoBaseline(f"no baseline: there is no {path.name} in {path.parent.name}; `xpulab baseline` measures one")
+        raise NoBaseline(N_(f"no baseline: there is no {path.name} in {path.parent.name}; `xpulab baseline` measures one"))
     here, family = hardware(run_context), wheel(run_context)
     for what, mine in (("hardware", here), ("wheel", family), ("level", level)):
         others = sorted({getattr(each, what) for each in found})
         found = [each for each in found if getattr(each, what) == mine]
         if not found:
-            raise NoBaseline(f"no baseline: {path.name} was measured with {what} {' and '.join(others)}, not with {mine}")
+            raise NoBaseline(N_(f"no baseline: {path.name} was measured with {what} {' and '.join(others)}, not with {mine}"))
     if copied := copies(found[0], load_all(folder())):
-        raise NoBaseline(f"no baseline: that of {here} in {path.name} has the same rates as {copied}, so one is a copy")
+        raise NoBaseline(N_(f"no baseline: that of {here} in {path.name} has the same rates as {copied}, so one is a copy"))
     return found[0]
 
 

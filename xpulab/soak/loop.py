@@ -32,6 +32,7 @@ from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
 from xpulab.harness.run import kernel_environment
 from xpulab.harness.written import replace_text
+from xpulab.messages import N_, shown
 from xpulab.soak import report
 from xpulab.soak.report import Summary
 from xpulab.soak.rounds import FAILED, INTERRUPTED, PASSED, Round, Sampler, in_order, read_memory, round_to_json
@@ -66,15 +67,16 @@ def run_soak(asked: Soak, console: Console) -> int:
     Raises InputError when the folder cannot be used, or a file of a report cannot be written (a full disk).
     """
     target = asked.target
-    where = f"device {target.device}, {len(asked.plans)} notebooks a round at level {target.level}, {asked.jobs} at a time"
-    until = "until it is interrupted" if asked.hours is None else f"for {asked.hours:g} h"
-    console.print(f"soak {until}: {where}", highlight=False, soft_wrap=True)
+    where = N_(f"device {target.device}, {len(asked.plans)} notebooks a round at level {target.level}, {asked.jobs} at a time")
+    until = N_("soak until it is interrupted") if asked.hours is None else N_(f"soak for {asked.hours:g} h")
+    begun = f"{until}: {where}"
+    console.print(shown(begun), highlight=False, soft_wrap=True)
     try:
         summary = soak(asked, console)
     except OSError as error:
-        remedy = f"{asked.folder / LINES} has the rounds until then; make room, and start again with another --out"
-        raise InputError(f"the soak ended because a report could not be written: {error}; {remedy}") from error
-    console.print(report.format_summary(summary), highlight=False, markup=False, soft_wrap=True)
+        remedy = N_(f"{asked.folder / LINES} has the rounds until then; make room, and start again with another --out")
+        raise InputError(N_(f"the soak ended because a report could not be written: {error}; {remedy}")) from error
+    console.print(shown(report.format_summary(summary)), highlight=False, markup=False, soft_wrap=True)
     return summary.exit_code
 
 
@@ -140,7 +142,7 @@ class _Runner:
         except KeyboardInterrupt:
             interrupted = True
         seconds, memory = time.monotonic() - started, read_memory(self._log.folder)
-        notes = ("the fork server had ended and was started again",) if 0 < servers < self._kernels.started else ()
+        notes = (N_("the fork server had ended and was started again"),) if 0 < servers < self._kernels.started else ()
         ended = INTERRUPTED if interrupted else PASSED
         return Round(number, seed, began, seconds, ended, 0, 0, sampler.samples, memory, notes=notes), verdicts
 
@@ -150,7 +152,7 @@ class _Runner:
             verdicts = [each for each in verdicts if each.run and not (each.run.stopped or "").startswith(INTERRUPTED)]
         repeated, differences = self._values.compare(this.number, this.seed, verdicts)
         found = in_order(this.number, this.seed, [*differences, *red_in(verdicts)], verdicts, this.samples)
-        skipped = [f"{each.name} is skipped: {each.reason}" for each in verdicts if each.outcome == "skipped"]
+        skipped = [N_(f"{each.name} is skipped: {each.reason}") for each in verdicts if each.outcome == "skipped"]
         return replace(
             this,
             outcome=FAILED if found and this.outcome == PASSED else this.outcome,
@@ -172,7 +174,7 @@ def _keep(log: Log, summary: Summary, console: Console) -> None:
     this = summary.rounds[-1]
     log.add(this)
     log.write(report.files(replace(summary, first_bad=log.first_bad)))
-    console.print(report.format_round(this), highlight=False, markup=False, soft_wrap=True)
+    console.print(shown(report.format_round(this)), highlight=False, markup=False, soft_wrap=True)
 
 
 def _summary(asked: Soak, log: Log, rounds: Sequence[Round], started: float, interrupted: bool) -> Summary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from xpulab.doctor.meant import Lost
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import SCOPE
+from xpulab.messages import N_, shown
 from xpulab.soak.rounds import INTERRUPTED, PASSED, Found, Round, extremes, part_names
 from xpulab.soak.values import Place
 
@@ -25,7 +26,12 @@ SCHEMA = 1
 _SHOWN = 10
 """Places that the summary lists; soak.jsonl has all."""
 
-_UNITS = {"temperature_c": "°C", "clock_mhz": "MHz", "power_w": "W", "memory_used_mib": "MiB"}
+_RANGES: dict[str, Callable[[float, float], str]] = {
+    "temperature_c": lambda low, high: N_(f"{low:g} to {high:g} °C"),
+    "clock_mhz": lambda low, high: N_(f"{low:g} to {high:g} MHz"),
+    "power_w": lambda low, high: N_(f"{low:g} to {high:g} W"),
+    "memory_used_mib": lambda low, high: N_(f"{low:g} to {high:g} MiB"),
+}
 _FORBIDDEN = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -58,7 +64,7 @@ class Summary:
     @property
     def scope(self) -> str:
         """What the soak says, and what it does not."""
-        return f"No round ran: {self.lost.headline}" if self.lost else SCOPE[self.target.device]
+        return N_(f"No round ran: {self.lost.headline}") if self.lost else SCOPE[self.target.device]
 
     @property
     def complete(self) -> tuple[Round, ...]:
@@ -98,7 +104,7 @@ class Summary:
 def files(summary: Summary) -> dict[str, str]:
     """The reports by file name."""
     return {
-        "summary.txt": format_summary(summary) + "\n",
+        "summary.txt": shown(format_summary(summary)) + "\n",
         "junit.xml": _xml(summary),
         "soak.json": json.dumps(to_json(summary), indent=2, allow_nan=False) + "\n",
     }
@@ -152,11 +158,15 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 def format_round(this: Round) -> str:
     """The line of a round for a terminal, its problems below."""
-    shown = "".join(f", {text}" for text in _parts(this))
-    head = f"round {this.number}, seed {this.seed}: {this.outcome}, {this.checks} checks compared"
-    lines = [f"{this.began:%H:%M:%S}  {head}, {this.repeated} values repeated, {this.seconds:.0f} s{shown}"]
+    cards = "".join(f", {text}" for text in _parts(this))
+    lines = [
+        N_(
+            f"{this.began:%H:%M:%S}  round {this.number}, seed {this.seed}: {this.outcome}, {this.checks} checks compared, "
+            f"{this.repeated} values repeated, {this.seconds:.0f} s{cards}"
+        )
+    ]
     lines += [f"          {found}" for found in this.found[:_SHOWN]]
-    lines += [f"          and {len(this.found) - _SHOWN} more"] if len(this.found) > _SHOWN else []
+    lines += [f"          {N_(f'and {len(this.found) - _SHOWN} more problems')}"] if len(this.found) > _SHOWN else []
     return "\n".join([*lines, *(f"          note: {note}" for note in this.notes)])
 
 
@@ -166,54 +176,62 @@ def format_summary(summary: Summary) -> str:
 
 
 def _lines(summary: Summary) -> Iterator[str]:
-    rounds, target = summary.rounds, summary.target
+    rounds, names = summary.rounds, ", ".join(plan.name for plan in summary.plans)
+    soak = N_(f"soak on {summary.target.device}, {names}")
     if summary.lost:
-        yield f"soak on {target.device}, {', '.join(plan.name for plan in summary.plans)}: it did not start"
+        yield f"{soak}: {N_('it did not start')}"
         yield str(summary.lost)
         return
-    ended = "interrupted after" if summary.interrupted else "ended after"
-    yield f"soak on {target.device}, {', '.join(plan.name for plan in summary.plans)}: {ended} {_hours(summary.seconds)}"
-    seeds = sorted({each.seed for each in rounds})
-    yield f"  rounds       {len(rounds)}, of which {len(summary.complete)} complete; seeds {', '.join(map(str, seeds))}"
+    hours = f"{summary.seconds / 3600:.2f} h"
+    ended = N_(f"interrupted after {hours}") if summary.interrupted else N_(f"ended after {hours}")
+    yield f"{soak}: {ended}"
+    seeds, complete = ", ".join(map(str, sorted({each.seed for each in rounds}))), len(summary.complete)
+    yield "  " + N_(f"rounds       {len(rounds)}, of which {complete} complete; seeds {seeds}")
     checks = sum(each.checks for each in rounds)
-    yield f"  checks       {checks} compared; {summary.repeated} values compared with an earlier round of the same seed"
+    yield "  " + N_(
+        f"checks       {checks} compared; {summary.repeated} values compared with an earlier round of the same seed"
+    )
     if times := _spread([each.seconds for each in summary.complete]):
-        yield f"  a round      {times['lowest']:.0f} to {times['highest']:.0f} s, median {times['median']:.0f} s"
+        lowest, middle, highest = (f"{times[name]:.0f}" for name in ("lowest", "median", "highest"))
+        yield "  " + N_(f"a round      {lowest} to {highest} s, median {middle} s")
     samples = tuple(sample for each in rounds for sample in each.samples)
     for name in part_names(samples):
-        values = (f"{low:g} to {high:g} {_UNITS[key]}" for key, (low, high) in extremes(samples, name).items())
-        yield f"  {name:<12} {', '.join(values)}"
+        ranges = (_RANGES[key](low, high) for key, (low, high) in extremes(samples, name).items())
+        yield f"  {name:<12} {'; '.join(ranges)}"
     notes = [*(sample.note for sample in samples if sample.note), *(note for each in rounds for note in each.notes)]
-    yield from (f"  note         {note}" for note in dict.fromkeys(notes))
+    yield from ("  " + N_(f"note         {note}") for note in dict.fromkeys(notes))
     if rounds:
         first, last = rounds[0].memory, rounds[-1].memory
-        used = f"{first.machine} MiB of the machine used after the first round, {last.machine} MiB after the last"
-        yield f"  memory       {used}"
-        yield f"               this process {first.own} and {last.own} MiB, /dev/shm {first.shared} and {last.shared} MiB"
+        before, after = first.machine, last.machine
+        yield "  " + N_(f"memory       {before} MiB of the machine used after the first round, {after} MiB after the last")
+        yield " " * 15 + N_(f"this process {first.own} and {last.own} MiB, /dev/shm {first.shared} and {last.shared} MiB")
     yield from _problems(summary)
     yield summary.scope
-    yield f"{_VERDICTS[summary.outcome]}: report {summary.folder}"
+    verdict = _VERDICTS[summary.outcome]
+    yield N_(f"{verdict}: report {summary.folder}")
 
 
 _VERDICTS = {
-    "passed": "green: nothing was red, and every value repeated",
-    "failed": "RED: see the first problem above",
-    "nothing compared": "no verdict: no two rounds with the same seed ended, so no value was compared with an earlier one",
+    "passed": N_("green: nothing was red, and every value repeated"),
+    "failed": N_("RED: see the first problem above"),
+    "nothing compared": N_("no verdict: no two rounds with the same seed ended, so no value was compared with an earlier one"),
 }
 
 
 def _problems(summary: Summary) -> Iterator[str]:
     if not summary.found:
         return
-    yield f"first problem: {summary.found[0]}"
+    yield f"{N_('first problem: ')}{summary.found[0]}"
     places = list(summary.places().items())
     for place, count in places[:_SHOWN]:
         first = summary.rounds_of(place)[0]
-        yield f"  {place}: {first.problem.kind} in {count} of {len(summary.rounds)} rounds, first in round {first.number}"
+        kind, number = first.problem.kind, first.number
+        yield f"  {place}: " + N_(f"{kind} in {count} of {len(summary.rounds)} rounds, first in round {number}")
     if len(places) > _SHOWN:
-        yield f"  and {len(places) - _SHOWN} more places; soak.jsonl has all"
+        yield "  " + N_(f"and {len(places) - _SHOWN} more places; soak.jsonl has all")
     if summary.first_bad is not None:
-        yield f"  reports of round {summary.first_bad}: rounds/{summary.first_bad:04d}/index.html"
+        page = f"rounds/{summary.first_bad:04d}/index.html"
+        yield "  " + N_(f"reports of round {summary.first_bad}: {page}")
 
 
 def _parts(this: Round) -> Iterator[str]:
@@ -223,10 +241,6 @@ def _parts(this: Round) -> Iterator[str]:
         temperature, clock = values.get("temperature_c"), values.get("clock_mhz")
         texts = [f"{temperature[1]:g} °C" if temperature else "", f"{clock[0]:g} MHz" if clock else ""]
         yield " ".join([name, *filter(None, texts)])
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.2f} h"
 
 
 def _xml(summary: Summary) -> str:

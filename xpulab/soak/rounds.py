@@ -16,10 +16,11 @@ from xpulab.doctor.cards import Card
 from xpulab.doctor.nvidia_smi import read_nvidia_smi
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.harness.judge import Verdict
+from xpulab.messages import N_
 from xpulab.records.record import record_in
 from xpulab.soak.values import Problem
 
-PASSED, FAILED, INTERRUPTED = "passed", "failed", "interrupted"
+PASSED, FAILED, INTERRUPTED = "passed", "failed", N_("interrupted")
 """The outcomes of a round."""
 
 INTERVAL_SECONDS = 30.0
@@ -84,8 +85,9 @@ class Found:
     parts: tuple[Part, ...]
 
     def __str__(self) -> str:
-        where = f"round {self.number} (seed {self.seed}, {self.time:%Y-%m-%d %H:%M:%S}{format_parts(self.parts)})"
-        return f"{where}: {self.problem.place}: {self.problem.kind}: {self.problem.reason}"
+        when = f"{self.time:%Y-%m-%d %H:%M:%S}{format_parts(self.parts)}"
+        problem = self.problem
+        return N_(f"round {self.number} (seed {self.seed}, {when}): {problem.place}: {problem.kind}: {problem.reason}")
 
 
 @dataclass(frozen=True)
@@ -199,11 +201,11 @@ def read_parts(device: str) -> Sample:
     now = datetime.now().astimezone()
     if tool := _TOOLS.get(device):
         reading = tool()
-        note = None if reading.cards else f"no tool shows temperatures and clocks: {reading.detail}"
+        note = None if reading.cards else N_(f"no tool shows temperatures and clocks: {reading.detail}")
         return Sample(now, tuple(map(_card, reading.cards)), note)
     part = _processor()
     if part.temperature_c is None and part.clock_mhz is None:
-        return Sample(now, (), "no sensor of the processor is readable here")
+        return Sample(now, (), N_("no sensor of the processor is readable here"))
     return Sample(now, (part,))
 
 

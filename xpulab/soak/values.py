@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xpulab.harness.judge import Verdict
+from xpulab.messages import N_
 from xpulab.records.record import RED, Record, Row
 from xpulab.soak.selection import Selection
 
+DIFFERENCE, RED_KIND = N_("difference"), N_("red")
+"""The kinds of problems."""
 SEEDS = 8
 """How many seeds a soak uses, in turns. With seeds 0 to 7 all sections were green on the CPU."""
 
@@ -59,7 +62,7 @@ class Value:
 class Problem:
     """Something that a soak reports.
 
-    kind: "difference" (an earlier round with the same seed measured otherwise) or "red" (a check or a notebook is red).
+    kind: DIFFERENCE (an earlier round with the same seed measured otherwise) or RED_KIND (a check or a notebook is red).
     place: where. reason: one sentence. before, after: of a difference, the values of both rounds, else None.
     """
 
@@ -94,8 +97,8 @@ class Values:
                 continue
             compared += 1
             if not value.repeats(earlier):
-                reason = f"{value}, in round {earlier.number} with the same seed {earlier}"
-                problems.append(Problem("difference", place, reason, earlier, replace(value, number=number)))
+                reason = N_(f"{value}, in round {earlier.number} with the same seed {earlier}")
+                problems.append(Problem(DIFFERENCE, place, reason, earlier, replace(value, number=number)))
         return compared, problems
 
     def _values(self, verdicts: Sequence[Verdict]) -> Iterator[tuple[Place, Value]]:
@@ -112,10 +115,13 @@ def red_in(verdicts: Sequence[Verdict]) -> list[Problem]:
     for verdict in verdicts:
         red = [record for record in verdict.records if record.outcome in RED - {"missing"}]
         for record in red:
-            reason = f"{record.outcome}, measured {record.measured}, expected {record.expected or '-'}; {record.reason}"
-            problems.append(Problem("red", Place(verdict.name, record.name, ""), reason))
+            outcome, measured, expected = record.outcome, record.measured, record.expected or "-"
+            reason = N_(f"{outcome}, measured {measured}, expected {expected}; {record.reason}")
+            problems.append(Problem(RED_KIND, Place(verdict.name, record.name, ""), reason))
         if verdict.outcome in ("failed", "missing") and (not red or (verdict.run and verdict.run.stopped)):
-            problems.append(Problem("red", Place(verdict.name, "the notebook", ""), verdict.reason_in_short or verdict.outcome))
+            problems.append(
+                Problem(RED_KIND, Place(verdict.name, "the notebook", ""), verdict.reason_in_short or verdict.outcome)
+            )
     return problems
 
 

@@ -7,6 +7,7 @@ import json
 import jsonschema
 import pytest
 
+from tests.conftest import CHINESE
 from tests.fleet.compare import made_up
 from xpulab import files
 from xpulab.fleet import bundle
@@ -144,3 +145,16 @@ def test_a_bundle_that_came_late_counts_and_its_node_stays_silent(put, tmp_path)
     for node in ("c", "d"):
         bundle.make(tmp_path / put(node).node, [], Redactor({}), tmp_path / f"{node}.zip")
     assert status(summarize(answers_in(tmp_path), tmp_path)) == {"a": "green", "b": "green", "c": "silent", "d": "green"}
+
+
+def test_the_end_of_a_fleet_run_is_chinese_and_what_slurm_and_programs_get_stays(put, failed, tmp_path, chinese):
+    silent = Answer("e", "silent", "it never answered (2 attempts): Slurm: down*")
+    summary = summarize([put("a"), put("b"), failed("c"), put("d", gone="Slurm: down*"), silent], tmp_path)
+    text = format_summary(summary)
+    for line in text.splitlines():
+        assert CHINESE.search(line), line
+    assert "无应答   e  它从未应答（尝试 2 次）：Slurm: down*" in text and "绿色     a  1 个笔记本，比较了 1 个检查，" in text
+    assert text.endswith("红色：5 个节点中有 2 个是绿色；1 红色, 2 无应答")
+    assert not CHINESE.search(
+        json.dumps([to_json(summary, "ssh", "", 1.0, False), *drain_commands(summary)], ensure_ascii=False)
+    )

@@ -11,6 +11,7 @@ import numpy as np
 
 from xpulab import files
 from xpulab.chapters.shared.training_size import TINY, Needs, Size, parameters_in
+from xpulab.messages import N_
 from xpulab.reference import preferences as formulas
 
 NEEDS = Needs(memory=52, other=1.0e9, disk=20, seconds=2.2)
@@ -70,25 +71,30 @@ class PreferencePlan(Size):
     @property
     def means_of_scores(self) -> str:
         """What the check of both runs' scores states."""
-        pairs = "every held-out pair" if self.is_tiny else "most held-out pairs"
-        return f"both runs rank {pairs} correctly, and the first has the larger margin"
+        if self.is_tiny:
+            return N_("both runs rank every held-out pair correctly, and the first has the larger margin")
+        return N_("both runs rank most held-out pairs correctly, and the first has the larger margin")
 
     @property
     def means_of_loss(self) -> str:
         """What the check of the loss states."""
-        return "the loss falls by more than a quarter" if self.is_tiny else "the loss falls below that of its own start"
+        if self.is_tiny:
+            return N_("the loss falls by more than a quarter")
+        return N_("the loss falls below that of its own start")
 
     @property
     def means_of_accuracy(self) -> str:
         """What the check of the accuracy states."""
-        return f"{'nine of ten' if self.is_tiny else 'most'} pairs are ranked correctly, held-out pairs too"
+        if self.is_tiny:
+            return N_("nine of ten pairs are ranked correctly, held-out pairs too")
+        return N_("most pairs are ranked correctly, held-out pairs too")
 
     @property
     def why_unknown(self) -> str:
         """Why answers are not compared word for word."""
         if self.is_tiny:
-            return "the answers of another model are not known"
-        return (
+            return N_("the answers of another model are not known")
+        return N_(
             f"{self.steps} steps do not teach a pretrained model to answer word for word; dpo.accuracy and dpo.margin "
             "compare it with its own start"
         )
@@ -96,12 +102,14 @@ class PreferencePlan(Size):
     @property
     def why_no_betas(self) -> str:
         """Why values of beta are not compared with a large model."""
-        return "each value of beta needs one more training of this model; a tiny model shows the effect"
+        return N_("each value of beta needs one more training of this model; a tiny model shows the effect")
 
     @property
     def why_gradients_once(self) -> str:
         """Why numpy does not compute a large model's gradients for a second time, after the training."""
-        return "numpy takes half a minute for the gradients of a large model; dpo.first-gradients compares those of the start"
+        return N_(
+            "numpy takes half a minute for the gradients of a large model; dpo.first-gradients compares those of the start"
+        )
 
     @property
     def why_not_every_type(self) -> str:

@@ -19,6 +19,7 @@ from xpulab.chapters.shared.device import Device
 from xpulab.checks.ledger import ledger
 from xpulab.checks.table import Table
 from xpulab.devices import SIMULATED
+from xpulab.messages import N_
 from xpulab.records.hardware import Sheet
 from xpulab.records.usable import whole_cores
 
@@ -64,7 +65,9 @@ def model_of_card() -> str:
 
 def why_no_sheet(model: str) -> str:
     """Why there is no data sheet to compare with."""
-    return f"the card {model or 'without a name'} is not in data/hardware.yaml; add its data sheet there"
+    if not model:
+        return N_("the card has no name to look up in data/hardware.yaml")
+    return N_(f"the card {model} is not in data/hardware.yaml; add its data sheet there")
 
 
 def below_the_limit(device: Device, seconds_of: Timer) -> list[Rate]:

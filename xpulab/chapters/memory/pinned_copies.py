@@ -11,6 +11,7 @@ import paddle
 
 from xpulab.chapters.shared.device import Device, synchronize
 from xpulab.checks.table import Table
+from xpulab.messages import N_
 
 TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
 
@@ -31,7 +32,7 @@ def why_not() -> str:
     """Why this device has no page-locked memory in Paddle, or an empty text."""
     if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu():
         return ""
-    return "Paddle for this device has no page-locked memory: pin_memory() raises an error"
+    return N_("Paddle for this device has no page-locked memory: pin_memory() raises an error")
 
 
 def layouts(dtype: Any) -> dict[str, Any]:

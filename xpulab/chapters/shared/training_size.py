@@ -16,6 +16,7 @@ from paddlenlp.transformers import AutoConfig
 
 from xpulab.chapters.shared import resources
 from xpulab.chapters.shared.models import folder_of
+from xpulab.messages import N_
 from xpulab.reference.parallel_training import Model
 
 TINY = 5_000_000
@@ -94,20 +95,20 @@ class TrainingSize(Size):
     def means_of_recall(self) -> str:
         """What the check of the answers to training questions states."""
         if self.is_tiny:
-            return "every training question is answered exactly"
-        return "the answers to training questions are nearer to the wanted ones than before"
+            return N_("every training question is answered exactly")
+        return N_("the answers to training questions are nearer to the wanted ones than before")
 
     @property
     def means_of_learning(self) -> str:
         """What a short run does, by `heldout_share`."""
-        return "halves the loss" if self.is_tiny else f"reduces the loss to less than {self.heldout_share:.0%}"
+        return N_("halves the loss") if self.is_tiny else N_(f"reduces the loss to less than {self.heldout_share:.0%}")
 
     @property
     def means_of_new_wording(self) -> str:
         """What the check of the answers to held-out questions states."""
         if self.is_tiny:
-            return "more than half of the questions in a new wording are answered"
-        return "the answers to questions in a new wording are nearer to the wanted ones than before"
+            return N_("more than half of the questions in a new wording are answered")
+        return N_("the answers to questions in a new wording are nearer to the wanted ones than before")
 
 
 _SFT = Needs(memory=56, other=0.8e9, disk=6, seconds=1.4)
@@ -140,7 +141,7 @@ def _lora(parameters: int, longer: bool) -> TrainingSize:
 
 def format_share(share: float) -> str:
     """A share as words: "a tenth", "half", or "70%"."""
-    return {0.1: "a tenth", 0.5: "half"}.get(share, f"{share:.0%}")
+    return {0.1: N_("a tenth"), 0.5: N_("half")}.get(share, f"{share:.0%}")
 
 
 def parameters_of(model: str) -> int:

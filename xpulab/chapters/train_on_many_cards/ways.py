@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xpulab.messages import N_
 from xpulab.ranks import RanksFailed
 
 Arguments = dict[str, Any]
@@ -91,7 +92,7 @@ def possible(device: str, cards: int) -> dict[str, Way]:
 
 def no_bf16(device: str) -> str:
     """Why a device has no bf16 training; "" where it has."""
-    return "the kernels of a CPU have no bfloat16 for this model" if device == "cpu" else ""
+    return N_("the kernels of a CPU have no bfloat16 for this model") if device == "cpu" else ""
 
 
 def impossible(device: str) -> dict[str, tuple[int, Arguments, list[str]]]:

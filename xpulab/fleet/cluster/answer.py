@@ -10,11 +10,12 @@ from xpulab import files
 from xpulab.errors import InputError
 from xpulab.fleet.cluster.messages import ENDED
 from xpulab.fleet.runs import find_sources
+from xpulab.messages import N_
 
 RECORD = "fleet.json"
 """What a fleet run writes beside the bundles."""
 
-LEFT_OUT, LOST, SILENT, WAITING, CANCELLED = "left out", "lost", "silent", "waiting", "cancelled"
+LEFT_OUT, LOST, SILENT, WAITING, CANCELLED = N_("left out"), N_("lost"), N_("silent"), N_("waiting"), N_("cancelled")
 OUTCOMES = (*ENDED, LEFT_OUT, LOST, SILENT, WAITING, CANCELLED)
 """How a node's part can end: what a task says itself (ENDED), and what is seen from outside.
 

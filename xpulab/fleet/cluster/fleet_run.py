@@ -22,6 +22,7 @@ from xpulab.fleet.cluster.slurm import Slurm
 from xpulab.fleet.cluster.submit import Deadlines, submit
 from xpulab.fleet.cluster.summary import Summary, format_summary, summarize, to_json
 from xpulab.fleet.compare.report import write
+from xpulab.messages import N_, labelled, shown
 
 ENGINES = ("slurm", "ssh")
 _ANSWERS_WITHIN = 30.0
@@ -50,7 +51,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class FleetRun:
-    """summary: of all nodes. text: for a terminal. interrupted: whether Ctrl-C ended it."""
+    """summary: of all nodes. text: for a terminal, in the chosen language. interrupted: whether Ctrl-C ended it."""
 
     summary: Summary
     text: str
@@ -83,10 +84,10 @@ def run(
     shared = engine.shared(folder)
     task = ["--limit", str(deadlines.run), *(["--shared", str(shared)] if shared else ["--end-with-stdin"])]
     commands = {node: [*xpulab, "fleet", "task", "--node", node, *task, "--", *asked.arguments] for node in chosen.nodes}
-    what = f"level {asked.level} on {asked.device}"
-    console.print(f"{engine.name}: {len(chosen.nodes)} nodes, {what}", highlight=False, markup=False, soft_wrap=True)
+    begun = N_(f"{len(chosen.nodes)} nodes, level {asked.level} on {asked.device}")
+    console.print(f"{engine.name}: {shown(begun)}", highlight=False, markup=False, soft_wrap=True)
     for node, why in chosen.left_out.items():
-        console.print(f"left out: {node}: {why}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{shown('left out: ')}{node}: {shown(why)}", highlight=False, markup=False, soft_wrap=True)
     started = time.monotonic()
     submitted = submit(commands, folder, deadlines, engine, progress_on(console, chosen.nodes))
     left_out = [Answer(node, LEFT_OUT, why) for node, why in chosen.left_out.items()]
@@ -115,16 +116,16 @@ def drain(summary: Summary) -> Iterator[str]:
     for command in drain_commands(summary):
         ran = run_tool(command, _ANSWERS_WITHIN)
         node = command[2].removeprefix("NodeName=")
-        yield f"drained {node}" if ran.outcome == "ok" else f"{node} was not drained: {ran.detail}"
+        yield N_(f"drained {node}") if ran.outcome == "ok" else N_(f"{node} was not drained: {ran.detail}")
 
 
 def _format_drain(summary: Summary) -> str:
-    """The commands as a shell reads them."""
+    """The commands as a shell reads them, below a line in the chosen language."""
     commands = []
     for *words, reason in drain_commands(summary):
         name, _, value = reason.partition("=")
         commands.append(f"{shlex.join(words)} {name}={shlex.quote(value)}")
-    return "\n".join(["with Slurm, these commands take the nodes out of service:", *commands]) if commands else ""
+    return "\n".join([shown("with Slurm, these commands take the nodes out of service:"), *commands]) if commands else ""
 
 
 def _prepare(folder: Path) -> None:
@@ -142,7 +143,7 @@ def _store(stored: dict[str, Any], summary: Summary, folder: Path) -> str:
         (folder / RECORD).write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
         page = write(summary.comparison, folder) if summary.comparison else folder / RECORD
     except OSError as error:
-        return f"{folder / RECORD} cannot be written: {error.strerror}"
+        return shown(f"{folder / RECORD} cannot be written: {error.strerror}")
     except InputError as error:
-        return str(error)
-    return f"report: {page}"
+        return shown(str(error))
+    return labelled("report: ", str(page))

@@ -10,9 +10,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+from xpulab.messages import N_
+
 PREFIX = "xpulab-task "
 
-ENDED = ("done", "late", "disk", "undelivered", "failed")
+ENDED = (N_("done"), N_("late"), N_("disk"), N_("undelivered"), N_("failed"))
 """How a task can end.
 
 done: the run has a verdict, and its bundle was delivered. late: the run did not end within its time limit.

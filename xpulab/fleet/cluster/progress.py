@@ -13,6 +13,7 @@ from rich.table import Table
 
 from xpulab.fleet.cluster.answer import Answer
 from xpulab.harness.timed_lines import TimedLines
+from xpulab.messages import N_, labelled, shown
 
 _ROWS = 24
 """Of nodes that have not answered; the others are counted."""
@@ -24,9 +25,9 @@ def progress_on(console: Console, nodes: Sequence[str]) -> Progress:
 
 
 def format_answer(answer: Answer) -> str:
-    """An answer in one line, without the node's name."""
-    ended = f"{answer.outcome} after {answer.seconds:.0f} s" if answer.seconds else answer.outcome
-    return f"{ended}{f': {answer.sentence}' if answer.sentence else ''}"
+    """An answer in one line, without the node's name, in the chosen language."""
+    ended = N_(f"{answer.outcome} after {answer.seconds:.0f} s") if answer.seconds else answer.outcome
+    return shown(f"{ended}: {answer.sentence}" if answer.sentence else ended)
 
 
 class Progress(TimedLines):
@@ -41,7 +42,7 @@ class Progress(TimedLines):
         """The task of a node is in this state now; the same state may be reported again."""
         if self._states.get(node) != state:
             self._states[node] = state
-            self._say(f"{node}: {state}")
+            self._say(f"{node}: {shown(state)}")
 
     def on_line(self, node: str, line: str) -> None:
         """The run of a node printed a line."""
@@ -49,7 +50,7 @@ class Progress(TimedLines):
     def on_answer(self, answer: Answer) -> None:
         """The answer of a node is final."""
         self._open -= 1
-        self._say(f"{answer.node}: {format_answer(answer)} ({self._open} to go)")
+        self._say(f"{answer.node}: {format_answer(answer)} ({shown(f'{self._open} to go')})")
 
 
 class _Table(Progress):
@@ -82,8 +83,9 @@ class _Table(Progress):
 
     def _render(self) -> Table:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self._counts.items())) or "none yet"
-        table.add_row(f"{time.monotonic() - self._started:.0f} s", f"answered: {counts}", f"{len(self._rows)} to go")
+        counts = ", ".join(f"{count} {shown(outcome)}" for outcome, count in sorted(self._counts.items()))
+        seconds, open_ = f"{time.monotonic() - self._started:.0f} s", len(self._rows)
+        table.add_row(seconds, labelled("answered: ", counts or N_("none yet")), shown(f"{open_} to go"))
         for node, (state, line) in list(self._rows.items())[:_ROWS]:
-            table.add_row(escape(node), escape(state), escape(line[:80]))
+            table.add_row(escape(node), escape(shown(state)), escape(line[:80]))
         return table

@@ -19,6 +19,7 @@ from xpulab.fleet.cluster.answer import CANCELLED, LOST, SILENT, WAITING, Answer
 from xpulab.fleet.cluster.engine import Engine, Look
 from xpulab.fleet.cluster.messages import Ended, Part, Started, content_of, parse_message
 from xpulab.fleet.cluster.progress import Progress
+from xpulab.messages import N_
 
 GRACE = 300.0
 """Seconds that a task has after the time limit of its run: to stop it, and for the diagnosis in its bundle."""
@@ -87,12 +88,13 @@ class _Node(EventHandler):
     def abandon(self) -> None:
         """The fleet run is interrupted: the answer is what there is."""
         if self.answer is None:
-            self._finish(CANCELLED, "the fleet run was interrupted before this node had answered")
+            self._finish(CANCELLED, N_("the fleet run was interrupted before this node had answered"))
 
     def ev_pickup(self, worker: Any, node: str) -> None:
         if worker is self._worker:
             self._attempt.queued = self._attempt.turn = time.monotonic()
-            self._show("submitted" if self._attempt.number == 1 else f"submitted again, attempt {self._attempt.number}")
+            number = self._attempt.number
+            self._show(N_("submitted") if number == 1 else N_(f"submitted again, attempt {number}"))
 
     def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
         if worker is not self._worker or self.answer is not None:
@@ -101,7 +103,7 @@ class _Node(EventHandler):
         message = parse_message(line)
         if isinstance(message, Started):
             self._attempt.started = time.monotonic()
-            self._show(f"running on {message.host}")
+            self._show(N_(f"running on {message.host}"))
         elif isinstance(message, Part):
             self._attempt.parts.append(message)
         elif isinstance(message, Ended):
@@ -118,7 +120,7 @@ class _Node(EventHandler):
 
     def ev_close(self, worker: Any, timedout: bool) -> None:
         if timedout and worker is self._worker and self.answer is None:
-            self._give_up("its command did not end in time")
+            self._give_up(N_("its command did not end in time"))
 
     def on_look(self, look: Look, now: float) -> None:
         """What the engine knows of the node now; called every few seconds."""
@@ -130,18 +132,20 @@ class _Node(EventHandler):
             self._clear(attempt.message, now, now - attempt.ended)
         elif attempt.started is not None:
             if now - attempt.started > self._deadlines.run + GRACE:
-                self._give_up(f"it started, and gave no message within {self._deadlines.run + GRACE:.0f} s")
+                self._give_up(N_(f"it started, and gave no message within {self._deadlines.run + GRACE:.0f} s"))
         elif attempt.gone is not None:
             if now - attempt.gone >= self._deadlines.gone:
-                self._give_up("it never answered")
+                self._give_up(N_("it never answered"))
         elif look.waits:
             attempt.turn = now
-            self._show(f"waits: {look.waits}")
+            self._show(N_(f"waits: {look.waits}"))
             if now - attempt.queued > self._deadlines.wait:
                 self._end_worker()
-                self._finish(WAITING, self._and_state(f"it had no turn within {self._deadlines.wait / 60:g} min: {look.waits}"))
+                self._finish(
+                    WAITING, self._and_state(N_(f"it had no turn within {self._deadlines.wait / 60:g} min: {look.waits}"))
+                )
         elif now - attempt.turn > self._deadlines.answers:
-            self._give_up(f"it never answered within {self._deadlines.answers:.0f} s of its turn")
+            self._give_up(N_(f"it never answered within {self._deadlines.answers:.0f} s of its turn"))
 
     def _ended(self, code: int) -> None:
         """The command of the engine has ended; without a message the task is lost, and started again."""
@@ -149,19 +153,21 @@ class _Node(EventHandler):
         if attempt.message is not None:
             self.on_look(self._engine.look([self.name])[self.name], time.monotonic())
             return
-        why = self._last_error() or f"its command ended with exit code {code}"
+        why = self._last_error() or N_(f"its command ended with exit code {code}")
         self._look = self._engine.look([self.name])[self.name]
         if attempt.number <= self._deadlines.retries and not self._look.gone:
-            self._show(f"lost: {why}")
+            self._show(N_(f"lost: {why}"))
             self.start()
             return
-        attempts = f" ({attempt.number} attempts)" if attempt.number > 1 else ""
         if attempt.started is None:
-            self._finish(SILENT, f"it never answered{attempts}: {self._and_state(why)}")
+            outcome, what, why = SILENT, N_("it never answered"), self._and_state(why)
         elif self._look.gone:
-            self._finish(SILENT, f"it stopped answering during the run{attempts}: {self._and_state(why)}")
+            outcome, what, why = SILENT, N_("it stopped answering during the run"), self._and_state(why)
         else:
-            self._finish(LOST, f"its task ended without a message{attempts}: {why}")
+            outcome, what = LOST, N_("its task ended without a message")
+        if (number := attempt.number) > 1:
+            what = N_(f"{what} ({number} attempts)")
+        self._finish(outcome, f"{what}: {why}")
 
     def _clear(self, message: Ended, now: float, waited: float) -> None:
         """The task has ended; the node counts when the engine has finished with it, or finds that it is gone."""
@@ -172,7 +178,7 @@ class _Node(EventHandler):
             sentence = message.sentence
             outcome, bundle = message.outcome, self._store_bundle()
             if outcome == "done" and bundle is None:
-                outcome, sentence = LOST, "its bundle did not arrive"
+                outcome, sentence = LOST, N_("its bundle did not arrive")
             self._finish(outcome, sentence, bundle, message.seconds)
 
     def _store_bundle(self) -> str | None:

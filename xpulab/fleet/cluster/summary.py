@@ -16,10 +16,18 @@ from xpulab.fleet.compare.machines import compare_machines
 from xpulab.fleet.finding import Finding
 from xpulab.fleet.outliers import DIFFERS, MISSING, RED_CHECK, RED_NOTEBOOK, SLOW, UNFINISHED
 from xpulab.fleet.runs import Reader, Run, Unreadable
+from xpulab.messages import N_, joined, labelled, padded, shown
 
 SCHEMA = 1
 
-GREEN, RED, OUTLIER, SILENT, UNKNOWN, LEFT_OUT = "green", "red", "outlier", "silent", "unknown", "left out"
+GREEN, RED, OUTLIER, SILENT, UNKNOWN, LEFT_OUT = (
+    N_("green"),
+    N_("red"),
+    N_("outlier"),
+    N_("silent"),
+    N_("unknown"),
+    N_("left out"),
+)
 STATUSES = (RED, OUTLIER, SILENT, UNKNOWN, LEFT_OUT, GREEN)
 """The status of a node, in the order of the report.
 
@@ -133,19 +141,20 @@ def _summarized(answer: Answer, run: Run | None, findings: Sequence[Finding], un
     if answer.outcome in _OF_OUTCOME:
         return Summarized(answer, _OF_OUTCOME[answer.outcome], "; ".join(filter(None, (answer.sentence, found))), repeat)
     if run is None:
-        return Summarized(answer, UNKNOWN, unreadable.reason if unreadable else "its bundle is missing")
+        return Summarized(answer, UNKNOWN, unreadable.reason if unreadable else N_("its bundle is missing"))
     if findings:
         status = RED if any(each.kind in _RED_KINDS for each in findings) else OUTLIER
         return Summarized(answer, status, found, repeat)
     compared = sum(notebook["compared"] for notebook in run.result["notebooks"])
     seconds = f"{run.result['seconds']:.0f} s"
     if not run.result.get("green"):
-        return Summarized(answer, UNKNOWN, f"its run is {run.result['outcome']}: no check was compared")
-    partial = "a partial run, no verdict on the node: " if run.result["outcome"] == "partial" else ""
+        return Summarized(answer, UNKNOWN, N_(f"its run is {run.result['outcome']}: no check was compared"))
+    partial = N_("a partial run, no verdict on the node: ") if run.result["outcome"] == "partial" else ""
     count = len(run.result["notebooks"])
-    sentence = f"{partial}{count} notebook{'' if count == 1 else 's'}, {compared} checks compared, {seconds}"
+    notebooks = N_("1 notebook") if count == 1 else N_(f"{count} notebooks")
+    sentence = partial + N_(f"{notebooks}, {compared} checks compared, {seconds}")
     if answer.gone:
-        return Summarized(answer, SILENT, f"its run is green, but the node stopped answering: {answer.gone}")
+        return Summarized(answer, SILENT, N_(f"its run is green, but the node stopped answering: {answer.gone}"))
     return Summarized(answer, GREEN, sentence)
 
 
@@ -156,8 +165,10 @@ def _with_reasons(nodes: Sequence[Summarized], by_node: Mapping[str, list[Findin
     answered = sum(node.status in (GREEN, RED, OUTLIER) for node in nodes)
     common = {what for what, count in counts.items() if count > 1 and 2 * count > answered}
     notes = [
-        f"{counts[what]} of {answered} nodes have the same problem ({what}): look for its cause in software or settings first; "
-        "no command drains them"
+        N_(
+            f"{counts[what]} of {answered} nodes have the same problem ({what}): look for its cause in software or settings "
+            "first; no command drains them"
+        )
         for what in sorted(common)
     ]
     reasons = {name: problem[1] for name, problem in problems.items() if problem and problem[0] not in common}
@@ -212,18 +223,18 @@ def to_json(summary: Summary, engine: str, date: str, seconds: float, interrupte
 
 
 def format_summary(summary: Summary) -> str:
-    """A line for each node, what repeats a problem below it, and the verdict."""
+    """In the chosen language a line for each node, what repeats a problem below it, and the verdict."""
     return "\n".join(_lines(summary))
 
 
 def _lines(summary: Summary) -> Iterator[str]:
     width = max((len(node.node) for node in summary.nodes), default=0)
     for node in summary.nodes:
-        yield f"{node.status:<9}{node.node:<{width}}  {node.sentence}"
+        yield f"{padded(shown(node.status), 9)}{node.node:<{width}}  {shown(node.sentence)}"
         if node.repeat:
-            yield f"{'':<11}{'':<{width}}rerun: {node.repeat}"
-    yield from (f"note: {note}" for note in summary.notes)
+            yield f"{'':<11}{'':<{width}}{shown('rerun: ')}{node.repeat}"
+    yield from (labelled("note: ", note) for note in summary.notes)
     counts = Counter(node.status for node in summary.nodes)
-    counted = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status] and status != GREEN)
-    verdict = "green" if summary.is_green else "RED"
-    yield f"{verdict}: {counts[GREEN]} of {len(summary.nodes)} nodes are green{f'; {counted}' if counted else ''}"
+    counted = ", ".join(f"{counts[status]} {shown(status)}" for status in STATUSES if counts[status] and status != GREEN)
+    verdict, green = N_("green") if summary.is_green else N_("RED"), counts[GREEN]
+    yield joined(filter(None, (shown(f"{verdict}: {green} of {len(summary.nodes)} nodes are green"), counted)))

@@ -27,6 +27,7 @@ from xpulab.errors import InputError
 from xpulab.fleet import bundle
 from xpulab.fleet.cluster.messages import Ended, Message, Started, parts_of
 from xpulab.fleet.sending import collect
+from xpulab.messages import N_
 from xpulab.records.record import RED
 
 SCRATCH = "XPULAB_SCRATCH"
@@ -82,7 +83,7 @@ def run_task(task: Task, environ: Mapping[str, str], say: Callable[[Message], No
     except _NoRoom as error:
         sentence = str(error)
     except OSError as error:
-        sentence = f"the scratch folder cannot be used: {error}"
+        sentence = N_(f"the scratch folder cannot be used: {error}")
     ended = Ended(outcome, sentence, code, round(time.monotonic() - started, 1))
     say(ended)
     return ended
@@ -108,15 +109,22 @@ def _scratch(environ: Mapping[str, str]) -> Path:
             probe.write(bytes(1 << 20))
             probe.flush()
     except OSError as error:
-        raise _NoRoom(f"the scratch folder {scratch} cannot be written: {error.strerror}; free space there, {_ELSE}") from error
+        raise _NoRoom(
+            N_(
+                f"the scratch folder {scratch} cannot be written: {error.strerror}; free space there, or name another one in "
+                f"{SCRATCH}"
+            )
+        ) from error
     free = shutil.disk_usage(scratch).free
     if free < ROOM:
-        needed = f"{free >> 20} MiB are free, {ROOM >> 20} MiB are needed"
-        raise _NoRoom(f"the scratch folder {scratch} is full: {needed}; free space there, {_ELSE}")
+        room = ROOM >> 20
+        raise _NoRoom(
+            N_(
+                f"the scratch folder {scratch} is full: {free >> 20} MiB are free, {room} MiB are needed; free space there, or "
+                f"name another one in {SCRATCH}"
+            )
+        )
     return scratch
-
-
-_ELSE = f"or name another one in {SCRATCH}"
 
 
 def _in_folder(
@@ -125,17 +133,21 @@ def _in_folder(
     """Outcome, sentence and exit code of a task whose files are below the folder."""
     ran = _run(task, folder / "run", show)
     late = (
-        f"the run did not end within {task.limit:.0f} s and was stopped; its last line: {ran.last}" if ran.code is None else ""
+        N_(f"the run did not end within {task.limit:.0f} s and was stopped; its last line: {ran.last}")
+        if ran.code is None
+        else ""
     )
     if not _has_result(folder / "run"):
         _scratch(environ)
-        return ("late", late, None) if late else ("failed", f"the run left no result.json: {ran.last}", ran.code)
+        return ("late", late, None) if late else ("failed", N_(f"the run left no result.json: {ran.last}"), ran.code)
     file = folder / f"{task.node}.zip"
     try:
         bundle.write(collect(folder / "run", bundle.EVERYTHING), file)
     except InputError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _NO_ROOM:
-            raise _NoRoom(f"the bundle cannot be written to the scratch folder {folder.parent}: {error.__cause__}") from error
+            raise _NoRoom(
+                N_(f"the bundle cannot be written to the scratch folder {folder.parent}: {error.__cause__}")
+            ) from error
         return "failed", str(error), ran.code
     if undelivered := _deliver(file, task, say):
         return "undelivered", "; ".join(filter(None, (late, undelivered, _verdict(folder / "run")))), ran.code
@@ -154,9 +166,12 @@ def _verdict(folder: Path) -> str:
     """What a bundle that nobody gets would have said, in short."""
     result = json.loads((folder / "result.json").read_bytes())
     if result.get("green"):
-        return "its run is green"
+        return N_("its run is green")
     red = [check["name"] for notebook in result["notebooks"] for check in notebook["checks"] if check["outcome"] in RED]
-    return f"its run is red: {', '.join(red[:3]) or 'no check compared'}"
+    if not red:
+        return N_("its run is red: no check compared")
+    names = ", ".join(red[:3])
+    return N_(f"its run is red: {names}")
 
 
 def _run(task: Task, out: Path, show: Callable[[str], None]) -> _Ran:
@@ -200,5 +215,5 @@ def _deliver(file: Path, task: Task, say: Callable[[Message], None]) -> str:
     except OSError as error:
         with contextlib.suppress(OSError):  # the folder cannot be reached at all
             unfinished.unlink(missing_ok=True)
-        return f"the bundle cannot be written to the shared folder {task.shared}: {error.strerror}"
+        return N_(f"the bundle cannot be written to the shared folder {task.shared}: {error.strerror}")
     return ""
