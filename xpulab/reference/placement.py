@@ -40,6 +40,11 @@ def block(x: np.ndarray, mesh: np.ndarray, kinds: Kinds, rank: int) -> np.ndarra
     return x
 
 
+def blocks(x: np.ndarray, shape: Shape, kinds: Kinds) -> np.ndarray:
+    """What each rank of a mesh of this shape holds of x, [ranks, ...]; all blocks have one shape."""
+    return np.stack([block(x, ranks_of(shape), kinds, rank) for rank in range(int(np.prod(shape)))])
+
+
 def joining_ranks(mesh: np.ndarray, kinds: Kinds, rank: int) -> np.ndarray:
     """The ranks whose summands become the block of this rank: those along its partial axes."""
     position = np.argwhere(mesh == rank)[0]

@@ -209,9 +209,26 @@ def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
     if x.is_dist():
         sizes = x.process_mesh.shape
         keeps = sizes.index(min(sizes))
-        placements = [dist.Shard(0) if index == keeps else dist.Replicate() for index in range(2)]
+        placements = [dist.Shard(0) if index == keeps else dist.Replicate() for index in range(len(sizes))]
         x = dist.reshard(x, x.process_mesh, placements)
     return real(x, axis=axis, **kwargs)
+
+
+@fault(where="ranks", detected_by=("mesh-fallback.placements",), also_on=("sim",), wraps="paddle:cumsum")
+def second_of_equal_axes_keeps_its_cut(real, x, axis=None, **kwargs):
+    """Where rows cannot stay cut along two axes of equal size, the second one keeps its cut."""
+    if x.is_dist() and x.process_mesh.shape == [2, 2]:
+        x = dist.reshard(x, x.process_mesh, [dist.Replicate(), dist.Shard(0)])
+    return real(x, axis=axis, **kwargs)
+
+
+@fault(where="ranks", detected_by=("mesh-fallback.values",), also_on=("sim",), wraps="paddle.nn.functional:layer_norm")
+def gradient_of_a_norm_that_fell_back_too_large(real, x, *args, **kwargs):
+    """The gradient of a layer norm whose rows are cut along two axes or more is a hundredth too large."""
+    if x.is_dist() and sum(each.is_shard(0) for each in x.placements) > 1 and not x.stop_gradient:
+        x = x.clone()
+        x.register_hook(lambda gradient: gradient * 1.01)
+    return real(x, *args, **kwargs)
 
 
 @fault(where="ranks", detected_by=("mesh-fallback.values",), after="paddle.nn.functional:layer_norm")
@@ -580,3 +597,44 @@ def only_the_first_axis_is_declared(real, tensor, mesh, placements):
 def script_sums_only_what_is_whole() -> None:
     """The script to take home adds up the summands only where the result is not cut."""
     replace_in_file("data/take_home/auto_trainer.py", "any(each.is_shard() for each in placements)", "False")
+
+
+SHARD_DATALOADER = "paddle.distributed.auto_parallel.api:ShardDataloader"
+
+
+@fault(where="ranks", detected_by=("shard-dataloader.fields",), also_on=("sim",), after=f"{SHARD_DATALOADER}._get_batch")
+def fields_without_a_tensor_left_out(batch, self, *given):
+    """The function shard_dataloader leaves out the fields of a dict that are neither tensors nor lists."""
+    if isinstance(batch, dict):
+        return {key: each for key, each in batch.items() if isinstance(each, paddle.Tensor | list)}
+    return batch
+
+
+@fault(where="ranks", detected_by=("shard-dataloader.fields",), also_on=("sim",), after=f"{SHARD_DATALOADER}.__init__")
+def dense_tensor_idx_ignored(_result, self, *given, **named):
+    """The function shard_dataloader cuts every field by rows, also those that dense_tensor_idx names."""
+    self.dense_tensor_idx = None
+
+
+@fault(
+    where="ranks",
+    detected_by=("shard-dataloader.fields",),
+    also_on=("sim",),
+    wraps=f"{SHARD_DATALOADER}._get_mesh_and_placement",
+)
+def every_field_on_the_first_mesh(real, self, index):
+    """Of several meshes the function shard_dataloader takes the first one for every field."""
+    return real(self, 0)
+
+
+@fault(
+    where="ranks",
+    detected_by=("shard-optimizer.steps",),
+    also_on=("sim",),
+    wraps="paddle.distributed.auto_parallel.api:_ShardOptimizer.step",
+)
+def one_rank_makes_each_step_twice(real, self, *given):
+    """With a single rank the sharded optimizer makes each step twice."""
+    if dist.get_world_size() == 1:
+        real(self, *given)
+    return real(self, *given)

@@ -10,6 +10,7 @@ first ones. Of each group of ranks x batch rows rank r has the r-th batch; of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -148,9 +149,9 @@ def _read_batch(value: Any) -> Any:
     if isinstance(value, list | tuple) and not all(isinstance(each, str) for each in value):
         return [_read_batch(each) for each in value]
     if not isinstance(value, paddle.Tensor):
-        return list(value)
+        return list(value) if isinstance(value, list | tuple) else value
     mine = (value._local_value() if value.is_dist() else value).numpy()
-    return value.is_dist(), mine.reshape(len(mine), -1)[:, 0].astype(int).tolist()
+    return value.is_dist(), mine.reshape(len(mine), -1)[:, 0].astype(int).tolist() if mine.size else []
 
 
 def read_by_samplers(cases: Sequence[Case]) -> list[Any]:
@@ -264,3 +265,87 @@ def add_sharded_row(rows: Table, case: Case, of_ranks: Sequence[Any]) -> None:
         rows.equal(
             case.name, [str(each) for each in of_ranks], [str(each) for each in expected], control=[str(each) for each in other]
         )
+
+
+# --------------------------------------------------------------------------------- fields of other kinds, and several meshes
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A form of batch.
+
+    make: from a field with this rank's rows, and the shapes of three images, to the batch. expected: the batch as `_read_batch`
+    shows it, from what a rank has of the rows on the first and on the second mesh. meshes: 1 or 2.
+    """
+
+    make: Callable[[Any, Any], Any]
+    expected: Callable[[Any, Any], Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    meshes: int = 1
+
+
+SHAPES = (False, [14, 15, 16])
+"""How `_read_batch` shows the shapes of three images that stayed a plain tensor: by their heights."""
+
+FIELDS = {
+    "None in a dict": Fields(lambda x, _: {"x": x, "none": None}, lambda x, _: {"x": x, "none": None}),
+    "a number in a dict": Fields(lambda x, _: {"x": x, "number": 7}, lambda x, _: {"x": x, "number": 7}),
+    "both in a list in a tuple": Fields(lambda x, _: (x, [x, None, 7]), lambda x, _: [x, [x, None, 7]]),
+    "None in a tuple": Fields(lambda x, _: (x, None), lambda x, _: [x, None]),
+    "a number in a tuple": Fields(lambda x, _: (x, 7), lambda x, _: [x, 7]),
+    "shapes of images": Fields(
+        lambda x, shapes: {"x": x, "shapes": shapes},
+        lambda x, _: {"x": x, "shapes": SHAPES},
+        {"dense_tensor_idx": [[], [0]]},
+    ),
+    "shapes of images, in a list": Fields(
+        lambda x, shapes: {"x": x, "images": [x, shapes]},
+        lambda x, _: {"x": x, "images": [x, SHAPES]},
+        {"dense_tensor_idx": [[], [1]]},
+    ),
+    "two meshes, keys": Fields(
+        lambda x, _: {"x": x, "y": x, "z": x},
+        lambda first, second: {"z": first, "x": second},
+        {"input_keys": ["z", "x"]},
+        meshes=2,
+    ),
+    "two meshes, one by rows": Fields(
+        lambda x, _: (x, x),
+        lambda first, second: [first, (True, [0, 1, 2, 3]) if second[1] else second],
+        {"shard_dims": ["dp", None]},
+        meshes=2,
+    ),
+}
+
+
+def _meshes() -> list[Any]:
+    return [dist.ProcessMesh([2 * number, 2 * number + 1], dim_names=["dp"]) for number in range(2)]
+
+
+def read_fields() -> dict[str, Any]:
+    """On one of four ranks: of each of FIELDS the first batch, as `_read_batch` shows it, or an error message."""
+    dist.init_parallel_env()
+    meshes, mine = _meshes(), dist.get_rank() // 2
+    shapes = paddle.to_tensor([[14, 28], [15, 28], [16, 28]])
+    found: dict[str, Any] = {}
+    for title, fields in FIELDS.items():
+
+        def batch_of(rows: Sequence[Any], make: Callable[[Any, Any], Any] = fields.make) -> Any:
+            return make(paddle.to_tensor([float(y) for _, y in rows]), shapes)
+
+        loader = paddle.io.DataLoader(Numbered(8, "tuple"), batch_size=4, collate_fn=batch_of)
+        options = {"shard_dims": "dp", **fields.options}
+        try:
+            sharded_loader = dist.shard_dataloader(loader, meshes[mine] if fields.meshes == 1 else meshes, **options)
+            found[title] = _read_batch(next(iter(sharded_loader)))
+        except Exception as error:  # raised on every rank, before anything is sent
+            found[title] = f"{type(error).__name__}: {first_line(error)}"
+    return found
+
+
+def expected_fields(title: str, rank: int) -> Any:
+    """What `read_fields` gives on a rank. On two meshes a rank has no rows of what is on the other one."""
+    rows, none = (True, [[0, 1], [2, 3]][rank % 2]), (True, [])
+    if FIELDS[title].meshes == 1:
+        return FIELDS[title].expected(rows, rows)
+    return FIELDS[title].expected(*((rows, none) if rank < 2 else (none, rows)))

@@ -138,6 +138,30 @@ def offloaded_merge_writes_zeros(_result, state, *args, offload=False, **kwargs)
         each.local_tensor.zero_()
 
 
+@fault(where="ranks", detected_by=("distributed-checkpoint.aoa",), also_on=("sim",), after="paddle.distributed:load_state_dict")
+def offloaded_load_with_statements_writes_zeros(_result, state, *args, offload=False, aoa_config=None, **kwargs):
+    """Loading with statements and offload writes zeros."""
+    for each in state.values() if offload and aoa_config else ():
+        each.local_tensor.zero_()
+
+
+@fault(
+    detected_by=("distributed-checkpoint.merge-aoa",),
+    also_on=("sim",),
+    after=f"{CHECKPOINT}.dcp.load_state_dict:load_state_dict",
+)
+def offloaded_merge_with_statements_writes_zeros(_result, state, *args, offload=False, aoa_config=None, **kwargs):
+    """Merging with statements and offload writes zeros."""
+    for each in state.values() if offload and aoa_config else ():
+        each.local_tensor.zero_()
+
+
+@fault(device="sim", where="ranks", detected_by=("distributed-checkpoint.contents",), wraps="paddle:Tensor.copy_")
+def loaded_values_do_not_come_back_to_the_host(real, self, other, *given):
+    """While a card is in use, what other ranks send for a tensor in host memory reaches the card, and not that tensor."""
+    return self if self.place.is_cpu_place() and not other.place.is_cpu_place() else real(self, other, *given)
+
+
 @fault(where="ranks", detected_by=("load-memory.share",), also_on=("sim",), wraps="paddle.distributed:load_state_dict")
 def every_rank_reads_every_file(real, state, path, *args, **kwargs):
     """While a rank loads, it holds the files of all ranks."""

@@ -1,7 +1,7 @@
 """States that n ranks save and m ranks load: how they are cut, as what, in which type, format and memory, name by name.
 
     check.grid("distributed-checkpoint.layouts", layouts(counts), on_ranks(folder, device), add_row, ...)
-    check.grid("distributed-checkpoint.contents", contents(), on_ranks(folder, device), add_row, ...)
+    check.grid("distributed-checkpoint.contents", contents(device), on_ranks(folder, device), add_row, ...)
 
 A case saves a state of one or many layers, each with a matrix, a vector or a number, with random bits in all of them. The
 ranks that load fill tensors that hold other bits. Compared is what each rank then holds of each name, and that saving changed
@@ -10,8 +10,8 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,9 @@ or that other state, which failed because it lacks a name."""
 
 _OTHER = (BEFORE[1], BEFORE[3])
 
+FILLED = ("on the device", "on the host")
+"""Where the tensors are that a checkpoint fills; they must be there afterwards, too."""
+
 NAMES = ("in one dict", "saved in dicts", "loaded in dicts")
 """Whether states are {"layers.0.matrix": ...}, or {"layers": {"0": {"matrix": ...}}} when they are saved or loaded."""
 
@@ -89,8 +92,8 @@ def _can(kind: str, way: str) -> bool:
     return {SHARDED: True, PLACED: way in WAYS[:4], PLAIN: way == "whole"}[kind]
 
 
-def contents() -> Grid:
-    """What two ranks save by rows, and one or two load by columns."""
+def contents(device: str) -> Grid:
+    """What two ranks save by rows, and one or two load by columns. device: the name of the device in use."""
     return Grid(
         {
             "dtype": TYPES,
@@ -102,12 +105,14 @@ def contents() -> Grid:
             "offload": (False, True),
             "before": BEFORE,
             "names": NAMES,
+            "filled": FILLED,
         },
         {
             "safetensors refuse a transpose": lambda memory_was, format: (memory_was, format) == ("transposed", "safetensors"),
             "of several ranks some would wait: a known issue": lambda loaded_on, format, before: (
                 (loaded_on, format, before) == (2, FORMATS[1], BEFORE[3])
             ),
+            "a CPU has one memory": lambda filled: device == "cpu" and filled != FILLED[0],
             "a name beside dicts is none": lambda names, before: (names, before) == (NAMES[2], BEFORE[3]),
         },
         hollow={"names": [NAMES[2]]},
@@ -136,6 +141,7 @@ class Plan:
     memory_now: str = MEMORY[0]
     before: str = BEFORE[0]
     names: str = NAMES[0]
+    filled: str = FILLED[0]
 
 
 def plan_of(case: Case) -> Plan:
@@ -255,7 +261,9 @@ def _save(path: Path, plan: Plan) -> Held:
 
 def _load(path: Path, plan: Plan) -> Held:
     """On a rank: by name what it holds after loading, and what else changed."""
-    made = _state(state_of(plan, "before"), plan.now, plan.loaded_as, plan.memory_now, plan.dtype)
+    with _default_place(plan.filled):
+        made = _state(state_of(plan, "before"), plan.now, plan.loaded_as, plan.memory_now, plan.dtype)
+    places = {name: tensor.place for name, tensor in made.tensors.items()}
     given = _in_dicts(made.given) if plan.names == NAMES[2] else made.given
     options: dict[str, Any] = {"safetensors": plan.format == FORMATS[1], "offload": plan.offload}
     around = text_of(made.around)
@@ -263,7 +271,9 @@ def _load(path: Path, plan: Plan) -> Held:
         dist.load_state_dict(given, str(path / "other"), **options)
     if plan.before == BEFORE[2]:
         dist.load_state_dict(given, str(path / "saved"), **options)
-        for name, tensor in _state(state_of(plan, "other"), plan.now, PLAIN, MEMORY[0], plan.dtype).tensors.items():
+        with _default_place(plan.filled):
+            other = _state(state_of(plan, "other"), plan.now, PLAIN, MEMORY[0], plan.dtype).tensors
+        for name, tensor in other.items():
             made.tensors[name].set_value(tensor)
     if plan.before == BEFORE[3]:
         lacks = {**given, "layers.-1.matrix": next(iter(given.values()))}
@@ -271,7 +281,23 @@ def _load(path: Path, plan: Plan) -> Held:
             dist.load_state_dict(lacks, str(path / "other"), **options)
     dist.load_state_dict(given, str(path / "saved"), **options)
     changed = {f"around {name}": text for name, text in text_of(made.around).items() if text != around[name]}
+    changed.update(
+        {
+            f"place of {name}": str(made.tensors[name].place)
+            for name, before in places.items()
+            if made.tensors[name].place != before
+        }
+    )
     return {**text_of(made.tensors), **changed}
+
+
+@contextmanager
+def _default_place(filled: str) -> Iterator[None]:
+    """New tensors are where this value of FILLED says."""
+    before = paddle.get_device()
+    paddle.set_device("cpu" if filled == FILLED[1] else before)
+    yield
+    paddle.set_device(before)
 
 
 @dataclass(frozen=True)

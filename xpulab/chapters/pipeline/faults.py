@@ -225,3 +225,35 @@ def gradient_of_a_virtual_stage_lost(real, self, *given):
 def squares_of_the_last_stage_halved(loss, self, output, target):
     """The last stage takes half of the loss of a batch of numbers."""
     return loss / 2 if output.ndim == 2 else loss
+
+
+@fault(
+    where="ranks",
+    detected_by=("pipeline.gradients",),
+    also_on=("sim",),
+    wraps="paddle.distributed.fleet.recompute.recompute:RecomputeFunction.backward",
+)
+def gradient_of_a_recomputed_block_too_large(real, ctx, *given):
+    """A block that recomputes its activations sends a gradient to the block before it that is a hundredth too large."""
+    return tuple(None if each is None else 1.01 * each for each in real(ctx, *given))
+
+
+@fault(
+    where="ranks", detected_by=("pipeline.second-step",), also_on=("sim",), wraps=f"{SCHEDULES}:_PipelineSchedule._split_inputs"
+)
+def micro_batches_of_one_row_exchanged(real, self, args, kwargs=None):
+    """When the micro-batches of a step have a single row, the first stage takes the first two in the other order."""
+    chunks, named = real(self, args, kwargs)
+    if args and chunks[0][0].shape[0] == 1:
+        chunks = [chunks[1], chunks[0], *chunks[2:]]
+    return chunks, named
+
+
+@fault(where="ranks", detected_by=("pipeline.several-tensors",), also_on=("sim",), wraps=f"{STAGE}.get_bwd_send_ops")
+def gradient_of_the_second_tensor_lost(real, self, *given):
+    """Of the gradients of several tensors that a stage received only the first one is sent back, the others are zeros."""
+    for chunk, gradients in self.bwd_cache.items():
+        self.bwd_cache[chunk] = gradients[:1] + tuple(
+            None if each is None else paddle.zeros_like(each) for each in gradients[1:]
+        )
+    return real(self, *given)
