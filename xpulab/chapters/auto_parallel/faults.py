@@ -638,3 +638,14 @@ def one_rank_makes_each_step_twice(real, self, *given):
     if dist.get_world_size() == 1:
         real(self, *given)
     return real(self, *given)
+
+
+@fault(
+    where="ranks",
+    also_on=("sim",),
+    detected_by=("auto-parallel-config.gradients",),
+    wraps="paddlenlp.transformers.qwen2.modeling:repeat_kv",
+)
+def heads_of_keys_shared_in_turn(_real, heads, times):
+    """Heads of queries share the heads of keys in turn, and not in groups."""
+    return paddle.concat([heads] * times, axis=2)
