@@ -333,7 +333,8 @@ def read_fields() -> dict[str, Any]:
         def batch_of(rows: Sequence[Any], make: Callable[[Any, Any], Any] = fields.make) -> Any:
             return make(paddle.to_tensor([float(y) for _, y in rows]), shapes)
 
-        loader = paddle.io.DataLoader(Numbered(8, "tuple"), batch_size=4, collate_fn=batch_of)
+        collate: Any = batch_of
+        loader = paddle.io.DataLoader(Numbered(8, "tuple"), batch_size=4, collate_fn=collate)
         options = {"shard_dims": "dp", **fields.options}
         try:
             sharded_loader = dist.shard_dataloader(loader, meshes[mine] if fields.meshes == 1 else meshes, **options)
@@ -345,7 +346,8 @@ def read_fields() -> dict[str, Any]:
 
 def expected_fields(title: str, rank: int) -> Any:
     """What `read_fields` gives on a rank. On two meshes a rank has no rows of what is on the other one."""
-    rows, none = (True, [[0, 1], [2, 3]][rank % 2]), (True, [])
+    rows: Any = (True, [[0, 1], [2, 3]][rank % 2])
+    none: Any = (True, [])
     if FIELDS[title].meshes == 1:
         return FIELDS[title].expected(rows, rows)
     return FIELDS[title].expected(*((rows, none) if rank < 2 else (none, rows)))

@@ -107,7 +107,8 @@ def over_axes(shapes: Iterable[Shape], x: np.ndarray, weights: np.ndarray) -> di
             result = operator(rows)
             kinds = ["S0" if each.is_shard(0) else "R" for each in result.placements or []]
             (result * dist.shard_tensor(paddle.to_tensor(weights), mesh, placements_of(kinds))).sum().backward()
-            found[shape, name] = Placed(kinds, (result._local_value().numpy(), rows.grad._local_value().numpy()))
+            gradient: Any = rows.grad
+            found[shape, name] = Placed(kinds, (result._local_value().numpy(), gradient._local_value().numpy()))
     return found
 
 
