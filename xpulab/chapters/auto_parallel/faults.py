@@ -638,3 +638,18 @@ def one_rank_makes_each_step_twice(real, self, *given):
     if dist.get_world_size() == 1:
         real(self, *given)
     return real(self, *given)
+
+
+@fault(
+    where="ranks",
+    detected_by=("auto-parallel-config.gradients",),
+    also_on=("sim",),
+    wraps="paddlenlp.transformers.qwen2.modeling:repeat_kv",
+)
+def gradient_of_a_shared_key_head_averaged(real, heads, count):
+    """The gradient of a key head that several heads share is their mean, not their sum, where the heads are cut."""
+    if not heads.is_dist() or count == 1:
+        return real(heads, count)
+    heads = heads.clone()
+    heads.register_hook(lambda gradient: gradient / count)
+    return real(heads, count)
