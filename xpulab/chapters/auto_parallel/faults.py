@@ -653,3 +653,11 @@ def gradient_of_a_shared_key_head_averaged(real, heads, count):
     heads = heads.clone()
     heads.register_hook(lambda gradient: gradient / count)
     return real(heads, count)
+
+
+@fault(
+    where="ranks", detected_by=("auto-parallel-config.static",), after="paddle.distributed.auto_parallel.api:DistModel.__call__"
+)
+def loss_of_a_static_program_halved(loss, self, *given):
+    """A static program returns half of its loss."""
+    return loss / 2

@@ -102,7 +102,7 @@ def over_axes(shapes: Iterable[Shape], x: np.ndarray, weights: np.ndarray) -> di
     for shape in shapes:
         mesh = new_mesh(shape)
         for name, operator in OPERATORS.items():
-            rows = dist.shard_tensor(paddle.to_tensor(x), mesh, [dist.Shard(0)] * len(shape))
+            rows: Any = dist.shard_tensor(paddle.to_tensor(x), mesh, [dist.Shard(0)] * len(shape))
             rows.stop_gradient = False  # not before: its gradient would belong to the tensor that was cut
             result = operator(rows)
             kinds = ["S0" if each.is_shard(0) else "R" for each in result.placements or []]

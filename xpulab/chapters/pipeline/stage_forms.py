@@ -120,7 +120,8 @@ def _on_rank(form: str) -> np.ndarray:
     fleet.auto.set_mesh(dist.ProcessMesh(list(range(RANKS)), dim_names=["pp"]))
     stage = PipelineStage(Taking() if rank else Giving(form), rank, RANKS, group=group)
     schedule = schedules.ScheduleFThenB(stage, n_microbatches=MICRO_BATCHES, loss_fn=_square)
-    (x, target, keywords), losses = _batch(form), []
+    x, target, keywords = _batch(form)
+    losses: list[Any] = []
     schedule.step(x, target=target, losses=losses, **keywords)
     return np.concatenate([[sum(float(loss) for loss in losses)], stage.sublayer.weight.grad.numpy().ravel()])
 
