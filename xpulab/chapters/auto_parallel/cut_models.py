@@ -109,17 +109,18 @@ def plan(name: str, sequence_parallel: bool = False) -> dict[str, Any]:
     if name not in ("Llama", "Qwen2"):
         column, row = (("wide",), ("narrow",)) if name == "linears" else (("q", "k", "v"), ("o",))
         return {key: dist.ColWiseParallel() for key in column} | {key: dist.RowWiseParallel() for key in row}
-    layer = f"{name.lower()}.layers.*."
+    prefix = name.lower()
+    layer = f"{prefix}.layers.*."
     found: dict[str, Any] = {f"{layer}self_attn.{key}_proj": dist.ColWiseParallel() for key in "qkv"}
     found |= {f"{layer}mlp.{key}_proj": dist.ColWiseParallel() for key in ("gate", "up")}
     found |= {f"{layer}self_attn.o_proj": dist.RowWiseParallel(), f"{layer}mlp.down_proj": dist.RowWiseParallel()}
     found["lm_head.weight"] = dist.ColWiseParallel()
     if sequence_parallel:  # between the cut matrices the hidden state is cut along the sequence
-        found[f"{name.lower()}.embed_tokens"] = [dist.ColWiseParallel(), dist.SequenceParallelBegin()]
+        found[f"{prefix}.embed_tokens"] = [dist.ColWiseParallel(), dist.SequenceParallelBegin()]
         found[f"{layer}self_attn"] = dist.SequenceParallelDisable()
         found[f"{layer}mlp"] = dist.SequenceParallelDisable(need_transpose=False)
         return found | {"lm_head": dist.SequenceParallelEnd()}
-    return found | {f"{name.lower()}.embed_tokens": dist.ColWiseParallel(gather_output=True)}
+    return found | {f"{prefix}.embed_tokens": dist.ColWiseParallel(gather_output=True)}
 
 
 def cut_gradients(

@@ -642,10 +642,22 @@ def one_rank_makes_each_step_twice(real, self, *given):
 
 @fault(
     where="ranks",
-    also_on=("sim",),
     detected_by=("auto-parallel-config.gradients",),
+    also_on=("sim",),
     wraps="paddlenlp.transformers.qwen2.modeling:repeat_kv",
 )
-def heads_of_keys_shared_in_turn(_real, heads, times):
-    """Heads of queries share the heads of keys in turn, and not in groups."""
-    return paddle.concat([heads] * times, axis=2)
+def gradient_of_a_shared_key_head_averaged(real, heads, count):
+    """The gradient of a key head that several heads share is their mean, not their sum, where the heads are cut."""
+    if not heads.is_dist() or count == 1:
+        return real(heads, count)
+    heads = heads.clone()
+    heads.register_hook(lambda gradient: gradient / count)
+    return real(heads, count)
+
+
+@fault(
+    where="ranks", detected_by=("auto-parallel-config.static",), after="paddle.distributed.auto_parallel.api:DistModel.__call__"
+)
+def loss_of_a_static_program_halved(loss, self, *given):
+    """A static program returns half of its loss."""
+    return loss / 2

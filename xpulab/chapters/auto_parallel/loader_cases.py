@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -322,6 +323,11 @@ def _meshes() -> list[Any]:
     return [dist.ProcessMesh([2 * number, 2 * number + 1], dim_names=["dp"]) for number in range(2)]
 
 
+def _batch_of(make: Callable[[Any, Any], Any], shapes: Any, rows: Sequence[Any]) -> Any:
+    """What a loader makes of these rows of `Numbered`, a tuple each."""
+    return make(paddle.to_tensor([float(number) for _, number in rows]), shapes)
+
+
 def read_fields() -> dict[str, Any]:
     """On one of four ranks: of each of FIELDS the first batch, as `_read_batch` shows it, or an error message."""
     dist.init_parallel_env()
@@ -329,12 +335,8 @@ def read_fields() -> dict[str, Any]:
     shapes = paddle.to_tensor([[14, 28], [15, 28], [16, 28]])
     found: dict[str, Any] = {}
     for title, fields in FIELDS.items():
-
-        def batch_of(rows: Sequence[Any], make: Callable[[Any, Any], Any] = fields.make) -> Any:
-            return make(paddle.to_tensor([float(y) for _, y in rows]), shapes)
-
-        collate: Any = batch_of
-        loader = paddle.io.DataLoader(Numbered(8, "tuple"), batch_size=4, collate_fn=collate)
+        make_batch: Any = partial(_batch_of, fields.make, shapes)
+        loader = paddle.io.DataLoader(Numbered(8, "tuple"), batch_size=4, collate_fn=make_batch)
         options = {"shard_dims": "dp", **fields.options}
         try:
             sharded_loader = dist.shard_dataloader(loader, meshes[mine] if fields.meshes == 1 else meshes, **options)

@@ -102,13 +102,12 @@ def over_axes(shapes: Iterable[Shape], x: np.ndarray, weights: np.ndarray) -> di
     for shape in shapes:
         mesh = new_mesh(shape)
         for name, operator in OPERATORS.items():
-            rows = dist.shard_tensor(paddle.to_tensor(x), mesh, [dist.Shard(0)] * len(shape))
+            rows: Any = dist.shard_tensor(paddle.to_tensor(x), mesh, [dist.Shard(0)] * len(shape))
             rows.stop_gradient = False  # not before: its gradient would belong to the tensor that was cut
             result = operator(rows)
             kinds = ["S0" if each.is_shard(0) else "R" for each in result.placements or []]
             (result * dist.shard_tensor(paddle.to_tensor(weights), mesh, placements_of(kinds))).sum().backward()
-            gradient: Any = rows.grad
-            found[shape, name] = Placed(kinds, (result._local_value().numpy(), gradient._local_value().numpy()))
+            found[shape, name] = Placed(kinds, (result._local_value().numpy(), rows.grad._local_value().numpy()))
     return found
 
 
