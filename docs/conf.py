@@ -30,7 +30,11 @@ nb_execution_mode = "off"
 nb_merge_streams = True
 myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 4
-myst_url_schemes = {"http": None, "https": None, "mailto": None, "file": None, "other": "{{path}}#{{fragment}}"}
+myst_url_schemes = {
+    **dict.fromkeys(("http", "https", "mailto")),
+    "other": "{{path}}#{{fragment}}",  # a page of the book in the other language
+    "clone": "file://{{path}}",  # a file of the repository that is no page
+}
 highlight_language = "none"  # indented blocks of the pages are commands; cells name their language
 
 html_theme = "sphinx_book_theme"

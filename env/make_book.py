@@ -330,7 +330,7 @@ def file_of_repository(path: str) -> str:
     server, repository = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
     if server and repository:
         return f"{server}/{repository}/{kind}/{os.environ.get('GITHUB_SHA', 'HEAD')}/{path}"
-    return (ROOT / path).as_uri()
+    return (ROOT / path).as_uri().replace("file:", "clone:", 1)  # a scheme of docs/conf.py: Markdown allows no link to a file
 
 
 def format_contents(book: Book, pages: list[str], titles: dict[str, str]) -> str:
