@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -490,4 +491,5 @@ def _text(text: str, most: int = _SHOWN_REASON) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the run that it has started ends too
     sys.exit(main(sys.argv[1:]))
