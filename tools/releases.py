@@ -160,6 +160,7 @@ def main(arguments: Sequence[str]) -> int:
             if asked.again or not kept(version, lane):
                 print(f"{version}, {lane}: running", flush=True)
                 run(python, KEPT / version / lane, lane)
+            repeat_late(python, KEPT / version / lane, lane)
     tried = [each for version in RELEASES for lane in LANES if (each := kept(version, lane))]
     if not tried:
         print(f"{KEPT} holds no run; run this without --page-only", file=sys.stderr)
@@ -204,20 +205,24 @@ def _done(command: list[str]) -> None:
 
 
 def run(python: Path, folder: Path, lane: str) -> None:
-    """Run the suite at level quick into the folder; where no run results, it holds FAILURE instead.
-
-    Chapters that a time limit stopped run again, alone, into AGAIN: the machine may have been busy with something else.
-    """
+    """Run the suite at level quick into the folder; where no run results, it holds FAILURE instead."""
     shutil.rmtree(folder, ignore_errors=True)
     ran = _run(python, folder, lane)
     if ran.status in (0, 1) and (folder / RESULT).is_file():
-        if late := _late(json.loads((folder / RESULT).read_text(encoding="utf-8"))):
-            _run(python, folder / AGAIN, lane, *late, "--jobs", "1")
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     ended = f"it did not end within {RUN_SECONDS} s" if ran.status is None else f"exit code {ran.status}"
     (folder / FAILURE).write_text(f"{ran.errors.strip() or ran.output.strip() or ended}\n", encoding="utf-8")
+
+
+def repeat_late(python: Path, folder: Path, lane: str) -> None:
+    """Run the chapters that a time limit stopped alone, into AGAIN: the machine may have been busy with something else."""
+    if not (folder / RESULT).is_file() or (folder / AGAIN).exists():
+        return
+    if late := _late(json.loads((folder / RESULT).read_text(encoding="utf-8"))):
+        print(f"{folder.parent.name}, {lane}: running {', '.join(late)} again", flush=True)
+        _run(python, folder / AGAIN, lane, *late, "--jobs", "1")
 
 
 def _run(python: Path, folder: Path, lane: str, *more: str) -> child.Ran:
