@@ -2,14 +2,12 @@
 
 import faulthandler
 import functools
-import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,8 +40,6 @@ def step(text):
 
 def run(function, n, *arguments, device="cpu", time_limit=120.0, launch=None):
     """What function(*arguments) returns on each of n ranks. When one fails, the others have GRACE seconds left."""
-    is_main = threading.current_thread() is threading.main_thread()  # in a copy of another thread Paddle has no device
-    start = forked if device == "cpu" and is_main else started_anew
     with held_ports(n) as ports, tempfile.TemporaryDirectory() as folder:
         endpoints, folder = [f"{HOST}:{port}" for port in ports], Path(folder)
         answers = [folder / f"answer{rank}" for rank in range(n)]
@@ -63,26 +59,21 @@ def run(function, n, *arguments, device="cpu", time_limit=120.0, launch=None):
 def end(ranks, time_limit):
     """Wait for the ranks, kill those that are left, which then print where they are, and return their exit codes."""
     until = time.monotonic() + time_limit
-    while any(code(rank) is None for rank in ranks) and time.monotonic() < until:
-        if any(code(rank) for rank in ranks):
+    while any(rank.poll() is None for rank in ranks) and time.monotonic() < until:
+        if any(rank.poll() for rank in ranks):
             until = min(until, time.monotonic() + GRACE)
         time.sleep(0.02)
-    left = [rank for rank in ranks if code(rank) is None]
+    left = [rank for rank in ranks if rank.poll() is None]
     for rank in left:
-        os.kill(rank.pid, signal.SIGABRT)
+        rank.send_signal(signal.SIGABRT)
     until = time.monotonic() + GRACE
-    while any(code(rank) is None for rank in left) and time.monotonic() < until:
+    while any(rank.poll() is None for rank in left) and time.monotonic() < until:
         time.sleep(0.02)
     for rank in ranks:
-        if code(rank) is None:
+        if rank.poll() is None:
             rank.kill()
-        rank.wait() if isinstance(rank, subprocess.Popen) else rank.join()
-    return [code(rank) for rank in ranks]
-
-
-def code(rank):
-    """A rank's exit code, None while it runs."""
-    return rank.poll() if isinstance(rank, subprocess.Popen) else rank.exitcode
+        rank.wait()
+    return [rank.poll() for rank in ranks]
 
 
 def work(function, arguments, device, answers, rank):
@@ -106,23 +97,8 @@ def work(function, arguments, device, answers, rank):
         time.sleep(0.02)
 
 
-def forked(job, environment, printed):
-    """Start a rank as a copy of this process."""
-
-    def child():
-        sys.stdout = sys.stderr = open(printed, "w", buffering=1)  # noqa: SIM115 open until the process ends
-        os.dup2(sys.stdout.fileno(), 1)
-        os.dup2(sys.stdout.fileno(), 2)
-        os.environ.update(environment)
-        job()
-
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    return process
-
-
-def started_anew(job, environment, printed):
-    """Start a rank in a new process: a card cannot be used after a fork."""
+def start(job, environment, printed):
+    """Start a rank in a new process: in a fork of one that has computed no card works, and a product may never return."""
     import cloudpickle
 
     path = printed.with_suffix(".job")
