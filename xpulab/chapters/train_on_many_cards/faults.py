@@ -124,6 +124,16 @@ def rows_of_the_vocabulary_shifted(result, self, *given, **named):
 @fault(
     where="ranks",
     device="sim",
+    detected_by=("many-cards.gpt",),
+    wraps=f"{TRAINER}:register_sequence_parallel_allreduce_hooks",
+)
+def gradients_of_norms_stay_on_their_rank(real, *given):
+    """With divided tokens the gradients of norms and biases are those of a rank's own tokens."""
+
+
+@fault(
+    where="ranks",
+    device="sim",
     detected_by=("many-cards.weights",),
     wraps=f"{FLEET}.meta_optimizers.dygraph_optimizer.hybrid_parallel_optimizer:HybridParallelClipGrad._comm_and_clip",
 )

@@ -19,6 +19,7 @@ import numpy as np
 import paddle
 from paddle.distributed import sharding
 from paddlenlp.trainer import trainer
+from paddlenlp.transformers import GPTForCausalLM
 from safetensors.numpy import load_file
 
 from xpulab import files, ranks
@@ -85,6 +86,7 @@ def run_script(path: str, arguments: list[str], callback: Any = None) -> dict[st
     """On a rank: run the script with these arguments; returns what the rank held in the end."""
     workarounds.silence_paddlenlp_log()
     divide_small_weights()
+    divide_the_head_of_gpt()
     if callback is not None:
         trainer.DEFAULT_CALLBACKS.append(callback)
     sys.path.append(str(files.ROOT / "xpulab" / "align"))  # log.py, which a reader copies beside the script
@@ -103,6 +105,20 @@ def divide_small_weights() -> None:
     Paddle leaves those of up to 2**20 numbers whole, which all weights of a tiny model are; PaddleNLP has no argument for it.
     """
     sharding.group_sharded_parallel = partial(sharding.group_sharded_parallel, segment_size=LARGEST_WHOLE)
+
+
+def divide_the_head_of_gpt() -> None:
+    """Let tensor parallelism divide the head of a GPT.
+
+    PaddleNLP 3.0.0b4 lists the embedding, and not the head, which is the same weight by a second name in each file.
+    """
+    listed = GPTForCausalLM._get_tensor_parallel_mappings.__func__
+
+    def with_head(cls: Any, config: Any, is_split: bool = True) -> dict[str, Any]:
+        mappings = listed(cls, config, is_split)
+        return mappings | {"lm_head.weight": mappings["word_embeddings.weight"]}
+
+    GPTForCausalLM._get_tensor_parallel_mappings = classmethod(with_head)
 
 
 def _module_of(path: str) -> ModuleType:
