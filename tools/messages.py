@@ -47,6 +47,8 @@ DATA = {
     "data/supported_versions.yaml": ("remedy",),
 }
 """Files whose fields are shown to people, and these fields."""
+ENVIRONMENT = "env/make_venv.py"
+"""Beside the package, with messages: what runs before the package can be installed."""
 MAKERS = ("tools/publish_faults.py", "tools/publish_grids.py", "tools/releases.py")
 """Tools that make pages of both languages, with these messages."""
 KEPT = ("{install}",)
@@ -322,7 +324,7 @@ def check(language: str) -> list[str]:
 def _sources() -> list[Path]:
     package = files.ROOT / "xpulab"
     code = [*sorted(package.rglob("*.py")), *sorted(package.rglob("*.html"))]
-    return [*code, *(files.ROOT / name for name in (*MAKERS, *DATA)), *sorted(files.NOTEBOOKS.glob("*.ipynb"))]
+    return [*code, *(files.ROOT / name for name in (ENVIRONMENT, *MAKERS, *DATA)), *sorted(files.NOTEBOOKS.glob("*.ipynb"))]
 
 
 def _message(text: ast.JoinedStr) -> str:

@@ -82,6 +82,11 @@ def labelled(label: str, text: str) -> str:
     return f"{shown(label)}{shown(text)}"
 
 
+def headed(head: str, text: str) -> str:
+    """A text after what it is about, both in the chosen language."""
+    return f"{head}{COLON if _language == ENGLISH else catalogue(_language).separator(COLON)}{text}"
+
+
 def joined(texts: Iterable[str]) -> str:
     """Texts that are in the chosen language as the sentences of one line."""
     return (SEMICOLON if _language == ENGLISH else catalogue(_language).separator(SEMICOLON)).join(texts)
