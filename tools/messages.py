@@ -144,8 +144,8 @@ def _assigned(trees: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
             returned = (each.value for each in ast.walk(node) if isinstance(each, ast.Return))
             values[node.name] += [value for value in returned if value is not None]
         elif isinstance(node, ast.For):
-            for name in (each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)):
-                values[name].append(node.iter)
+            for taken in (each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)):
+                values[taken].append(node.iter)
         elif isinstance(node, ast.Assign | ast.NamedExpr):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 pairs = [(target, node.value)]
