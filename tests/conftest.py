@@ -19,11 +19,11 @@ _SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
 
 
-TIERS = ("unit", "integration", "notebooks", "cluster", "real", "formers")
+TIERS = ("unit", "integration", "environments", "notebooks", "cluster", "real", "formers")
 """unit: in this process, or in one short other one. integration: starts processes that last: kernels, ranks, simulated cards,
-the command line, parts of notebooks. notebooks: looks at whole runs of the committed notebooks, which env/validate.sh makes.
-cluster: needs what a scheduler has: Slurm, ssh, the node exporter, Kubernetes. real: with a pretrained model from the cache.
-formers: chapter 19 in its own environment. The last four run only when -m asks for them."""
+the command line. environments: makes environments, or starts what is in a broken one. notebooks: runs the committed notebooks,
+whole or in part, and the files that they write. cluster: needs what a scheduler has: Slurm, ssh, the node exporter, Kubernetes.
+real: with a pretrained model from the cache. formers: chapter 19 in its own environment. The last five run only when -m asks."""
 
 ONE_WORKER = {
     "the run of the whole suite, for which another worker would wait": (

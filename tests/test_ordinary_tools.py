@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import make, save
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 PLAIN = ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, "--rootdir=."]
 TOOLS = {

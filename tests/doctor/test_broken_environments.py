@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.environments
 
 REINSTALL = "python -m pip install paddlepaddle==3.3.1 --force-reinstall --no-deps"
 

@@ -10,7 +10,7 @@ import pytest
 from tests.doctor.conftest import Environment
 from xpulab import files
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.environments
 
 WITHOUT_PADDLE = {
     "hardware.diagnosis",

@@ -15,7 +15,7 @@ import pytest
 from xpulab.errors import InputError
 from xpulab.files import ROOT
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.environments
 
 
 def test_installs_the_framework_the_rest_and_the_repository_and_writes_the_marker(repository):

@@ -13,7 +13,7 @@ from xpulab import files
 from xpulab.files import ROOT
 from xpulab.pretrained import cache, prepare
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.environments
 
 # Replaces `python -m xpulab` and `python -m pytest`: prints what it received. The model is prepared by the real command.
 ECHO = """

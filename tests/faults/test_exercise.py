@@ -34,7 +34,7 @@ def test_each_notebook_names_its_exercise_and_no_other():
         assert named == {notebook.stem[3:]} & known, notebook.stem
 
 
-@pytest.mark.integration
+@pytest.mark.notebooks
 def test_a_reader_sees_red_checks_and_not_the_answer(tmp_path):
     (asked,) = [each for each in exercise.exercises() if each.chapter == "lora"]
     ran = xpulab("3", "--out", str(tmp_path / "new"))

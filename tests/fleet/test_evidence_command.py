@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from xpulab import cli, files
 from xpulab.records.node import node_name
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 SECRETS = {
     "HF_TOKEN": "planted-hf-value",

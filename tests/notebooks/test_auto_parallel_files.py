@@ -18,7 +18,7 @@ from xpulab import files
 from xpulab.chapters.shared import take_home
 from xpulab.ranks import environment
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 CELLS = nbformat.read(files.NOTEBOOKS / "10_auto_parallel.ipynb", as_version=4).cells
 SECONDS = 200

@@ -14,7 +14,7 @@ import pytest
 from xpulab import files
 from xpulab.chapters.shared import take_home
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 NOTEBOOK = files.NOTEBOOKS / "15_distributed_checkpoints.ipynb"
 SECONDS = 60

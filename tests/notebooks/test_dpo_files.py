@@ -18,7 +18,7 @@ from paddlenlp.trainer import PdArgumentParser, TrainingArguments
 from xpulab import files, sim
 from xpulab.chapters.shared import take_home
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 SECONDS = 120
 PAIRS = 12

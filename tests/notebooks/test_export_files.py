@@ -13,7 +13,7 @@ import pytest
 
 from xpulab import files
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 SCRIPT = files.DATA / "take_home" / "export.py"
 CONFIG = {"model": str(files.DATA / "models" / "tiny-qwen2-sft"), "path": "served/model", "device": "cpu", "at_most": 24}

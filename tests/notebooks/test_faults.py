@@ -12,7 +12,7 @@ from xpulab.faults.selftest import WITHOUT_MODELS, try_fault
 from xpulab.harness.plan import Plan, make_plans
 from xpulab.harness.run import kernel_environment
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 PLANS = {plan.name: plan for plan in make_plans([], "quick")}
 

@@ -17,7 +17,7 @@ from xpulab import files
 from xpulab.chapters.shared import take_home
 from xpulab.ranks.environment import before_launch
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 STEPS = 4
 CONFIG = {

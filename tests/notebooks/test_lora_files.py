@@ -19,7 +19,7 @@ from xpulab.chapters.lora import pictures
 from xpulab.chapters.shared import take_home
 from xpulab.ranks.environment import before_launch
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 STEPS = 48
 BATCH = 8

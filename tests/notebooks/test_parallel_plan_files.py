@@ -17,7 +17,7 @@ from xpulab.chapters.parallel_plan import plan_files
 from xpulab.chapters.shared import take_home
 from xpulab.ranks import environment
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("in_fork_server")]
+pytestmark = [pytest.mark.notebooks, pytest.mark.usefixtures("in_fork_server")]
 
 SCRIPT = take_home.script_path("parallel")
 SECONDS = 200

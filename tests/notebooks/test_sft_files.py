@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from xpulab import files
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 NOTEBOOK = files.NOTEBOOKS / "02_sft.ipynb"
 STEPS = 3

@@ -11,7 +11,7 @@ import pytest
 
 from xpulab import files
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 SCRIPT = files.DATA / "take_home" / "zero_cost_saver.py"
 SECONDS = 60

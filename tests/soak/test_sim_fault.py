@@ -13,7 +13,7 @@ import pytest
 from xpulab.chapters.shared.fault import Fault
 from xpulab.faults import inject
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 COMMAND = [sys.executable, "-m", "xpulab", "run", "--level", "soak", "--device", "sim", "--check", "sft.smoke-loss-is-finite"]
 FROM = 4

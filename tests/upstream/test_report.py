@@ -43,7 +43,7 @@ def test_every_known_issue_has_a_script_without_xpulab_or_a_reason(name):
     assert {module for module in modules if module.split(".")[0] == "xpulab"} == set()
 
 
-@pytest.mark.integration
+@pytest.mark.notebooks
 @pytest.mark.parametrize(
     "name",
     ["checkpoint.safetensors", "all-to-all.one-rank", "pipeline.all-layers", "shard-dataloader.declared"],
@@ -60,7 +60,7 @@ def test_the_script_shows_each_known_case_where_xpulab_is_missing(xpulab, tmp_pa
             assert any(f"{name}, {issue.case}:" in line or issue.case is None for line in differing), (issue.case, differing)
 
 
-@pytest.mark.integration
+@pytest.mark.notebooks
 def test_the_text_has_what_the_form_asks_for_in_both_languages(xpulab, tmp_path, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "secret-3141592")
     run = tmp_path / "run"
@@ -95,7 +95,7 @@ def test_the_text_has_what_the_form_asks_for_in_both_languages(xpulab, tmp_path,
     assert "secret-3141592" not in text
 
 
-@pytest.mark.integration
+@pytest.mark.notebooks
 @pytest.mark.parametrize(
     "line",
     ["check.equal('demo.red', [1.0, nan], [1.0, nan], control=[2.0, nan])", "check.equal('demo.red', [], [], control=[1])"],
@@ -110,7 +110,7 @@ def test_a_check_that_is_red_for_nan_or_for_an_empty_value_differs_in_its_script
     assert (done.exit_code, "DIFFERS" in done.output) == (0, True), done.output
 
 
-@pytest.mark.integration
+@pytest.mark.notebooks
 def test_a_check_that_agrees_here_is_said_to_show_nothing(xpulab, tmp_path):
     done = xpulab("report", "indexing.smoke-view", "--device", "cpu", "--out", "report")
     assert (done.exit_code, "shows no difference" in done.output) == (1, True), done.output

@@ -20,7 +20,7 @@ import yaml
 
 from xpulab.files import ROOT
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.environments
 
 KEPT = [
     "build/bundle.zip",

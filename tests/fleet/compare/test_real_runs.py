@@ -10,7 +10,7 @@ import pytest
 
 from xpulab import files
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.notebooks
 
 COMMAND = [sys.executable, "-m", "xpulab"]
 CHAPTER = "00_environment"

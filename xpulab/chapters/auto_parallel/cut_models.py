@@ -157,11 +157,13 @@ def cut_gradients(
     return found
 
 
+MOMENTS = ("moment1", "moment2")
+
 STAGES = {0: None, 1: dist.ShardingStage1, 2: dist.ShardingStage2, 3: dist.ShardingStage3}
 """Stages of the sharded optimizer to the class that dist.shard_optimizer takes."""
 
 
-def lacking(device: str, stage: int, micro_batches: int = 1, by_samples: bool = False, divided: bool = True) -> Refusal | None:
+def lacking(device: str, stage: int, micro_batches: int = 1, by_samples: bool = False, **_: bool) -> Refusal | None:
     """The entry of data/refusals.yaml for what a training at a stage of the sharded optimizer needs and the device lacks.
 
     Stage 3, and own rows at stages 1 and 2, need reduce_scatter; micro-batches need a second gradient of a placed tensor.
@@ -181,13 +183,16 @@ def train_linears(
     micro_batches: int = 1,
     divided: bool = True,
     by_samples: bool = False,
+    on_host: bool = False,
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Train; returns the whole weights and moments by name, the losses of the steps as "losses", and the bytes of moments held.
+    """Train; returns the whole weights and moments by name, the losses of the steps as "losses", and the bytes of moments that
+    the device holds after a step.
 
     mesh: of the model, None without one. divided: whether each loss is divided by the number of micro-batches.
-    by_samples: each rank reads its own rows.
+    by_samples: each rank reads its own rows. on_host: between the steps the moments are in the memory of the host.
     """
-    rng, losses = np.random.default_rng(seed + 2), []
+    rng, losses, device = np.random.default_rng(seed + 2), [], model.parameters()[0].place
+    accumulators = getattr(optimizer, "_inner_opt", optimizer)._accumulators
     for _ in range(steps):
         losses.append(0.0)
         batch = rng.normal(0, 1, [micro_batches, BATCH // micro_batches, LENGTH, WIDTH]).astype("float32")
@@ -197,15 +202,30 @@ def train_linears(
             loss = squared_error(model, rows, rows)
             (loss / micro_batches if divided else loss).backward()
             losses[-1] += float(whole(loss)) / micro_batches
+        if on_host:
+            move_moments(accumulators, device)
         optimizer.step()
         optimizer.clear_grad()
+        if on_host:
+            move_moments(accumulators, paddle.CPUPlace())
     names = {weight.name: key for key, weight in model.named_parameters()}
     found, held = {key: whole(weight) for key, weight in model.named_parameters()}, 0
-    for moment in ("moment1", "moment2"):
-        for name, state in getattr(optimizer, "_inner_opt", optimizer)._accumulators[moment].items():
-            found[f"{names[name]} {moment}"] = whole(state)
-            held += (state._local_value() if state.is_dist() else state).size * 4
+    for moment in MOMENTS:
+        for name, state in accumulators[moment].items():
+            if str(state.place) == str(device):
+                held += (state._local_value() if state.is_dist() else state).size * 4
+            found[f"{names[name]} {moment}"] = whole(state.to(device) if on_host else state)
     return found | {"losses": np.array(losses)}, held
+
+
+def move_moments(accumulators: Mapping[str, dict[str, Any]], place: Any) -> None:
+    """Put a copy of each moment at this place in its stead, as offload_optim of PaddleNLP's Trainer does.
+
+    AutoTrainer has that option too, and ignores it: its loop does not call _offload_optimizer.
+    """
+    for states in (accumulators[moment] for moment in MOMENTS if moment in accumulators):
+        for name, state in states.items():
+            states[name] = state.to(place, blocking=True).clone()
 
 
 def train_at_stages(

@@ -661,3 +661,49 @@ def gradient_of_a_shared_key_head_averaged(real, heads, count):
 def loss_of_a_static_program_halved(loss, self, *given):
     """A static program returns half of its loss."""
     return loss / 2
+
+
+@fault(
+    where="ranks",
+    detected_by=("auto-parallel-config.resume",),
+    also_on=("sim",),
+    wraps="paddle.distributed:load_state_dict",
+)
+def moments_of_a_checkpoint_not_loaded(real, state_dict, path, *given, **named):
+    """Loading a distributed checkpoint leaves AdamW's moments as they are."""
+    real({name: value for name, value in state_dict.items() if "_moment" not in name}, path, *given, **named)
+
+
+@fault(
+    where="ranks",
+    detected_by=("auto-parallel-config.resume",),
+    also_on=("sim",),
+    wraps="paddle.optimizer.lr:LRScheduler.set_state_dict",
+)
+def resumed_schedule_begins_again(real, self, *given):
+    """The schedule of the learning rate that goes on from a checkpoint begins again."""
+
+
+@fault(
+    where="ranks",
+    detected_by=("auto-parallel-config.pinned",),
+    also_on=("sim",),
+    wraps="paddle.distributed:load_state_dict",
+)
+def names_of_a_checkpoint_refused(real, state_dict, path, *given, **named):
+    """Loading a distributed checkpoint refuses names with a point."""
+    if any("." in name for name in state_dict):
+        raise ValueError("a name has a point")
+    real(state_dict, path, *given, **named)
+
+
+@fault(where="ranks", detected_by=("shard-optimizer.steps",), also_on=("sim",), after="paddle:Tensor.to")
+def moved_parts_are_inexact(result, self, *given, **named):
+    """A tensor that is cut over ranks has a relative error of a hundredth when it was moved to the host or back."""
+    return result * 1.01 if result.is_dist() else result
+
+
+@fault(device="sim", where="ranks", detected_by=("shard-optimizer.bytes",), wraps="paddle:Tensor.to")
+def placed_tensors_stay_on_the_device(real, self, *given, **named):
+    """A tensor that is cut over ranks stays on its device when it is moved to the host."""
+    return self if self.is_dist() else real(self, *given, **named)

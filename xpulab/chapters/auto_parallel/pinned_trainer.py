@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.distributed as dist
-from paddlenlp.trainer import AutoTrainingArguments, PdArgumentParser
+from paddlenlp.trainer import AutoTrainingArguments, PdArgumentParser, TrainerCallback
+from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.transformers.llama.modeling_auto import LlamaPretrainingCriterion3DAuto
 
+from xpulab.chapters.auto_parallel.resharding import whole
 from xpulab.chapters.shared import workarounds
 
 AUTO_TRAINER = "paddlenlp.trainer.auto_trainer"
@@ -25,15 +27,19 @@ def without_and_with(
     new_model: Callable[[Any], Any],
     rows: Sequence[Any],
     options: str,
+    folder: str,
 ) -> dict[str, Any]:
     """On one of two ranks: each thing that AutoTrainer needs, as it is and with its workaround, to what was found.
 
     names_of_before: the workaround for the import. sum_before_cut: for a summand that is cut.
     trainer_class: for the optimizer and the order of the rows; gives the class for a class of optimizer.
     new_model: makes AutoTrainer's model from its arguments. options: they shard the optimizer over both ranks.
+    folder: for a checkpoint.
     """
     dist.init_parallel_env()
     workarounds.silence_paddlenlp_log()
+    workarounds.silence_checkpoint_log()
+    workarounds.load_checkpoints_on_cpu()
     found: dict[str, Any] = {"import": message_of(lambda: importlib.import_module(AUTO_TRAINER))}
     found["a wrong name"] = message_of(lambda: importlib.import_module(f"{AUTO_TRAINER}s"))
     names_of_before()
@@ -41,6 +47,11 @@ def without_and_with(
     found["a summand that is cut"] = cut_summand()
     sum_before_cut()
     found["a summand that is cut, workaround"] = cut_summand()
+    saved = {"model": {"weight": paddle.ones([2])}}  # the form in which AutoTrainer saves and loads
+    dist.save_state_dict(saved, folder)
+    found["a checkpoint in dicts"] = message_of(lambda: dist.load_state_dict(saved, folder))
+    load_in_one_dict()
+    found["a checkpoint in dicts, workaround"] = message_of(lambda: dist.load_state_dict(saved, folder))
     (args,) = PdArgumentParser(AutoTrainingArguments).parse_args_into_dataclasses(options.split(), look_for_args_file=False)
     model = new_model(args)
     given = dict(model=model, args=args, criterion=LlamaPretrainingCriterion3DAuto(model.config), train_dataset=rows)
@@ -68,6 +79,57 @@ def message_of(call: Callable[[], Any]) -> str:
     """The error message of a call, or WORKED."""
     try:
         call()
-    except (ImportError, RuntimeError) as error:
+    except (ImportError, RuntimeError, ValueError) as error:
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return WORKED
+
+
+def load_in_one_dict() -> None:
+    """Let AutoTrainer go on from a checkpoint: it gives dist.load_state_dict dicts in a dict, which Paddle 3.3.1 refuses.
+
+    With it, in this process, the tensors have the names that saving made, such as model.lm_head.weight, in one dict. Source:
+    Paddle 3.3.1, distributed/flex_checkpoint/dcp/utils.py, check_resumable_locally.
+    """
+    real = dist.load_state_dict
+
+    def load_state_dict(state_dict: dict[str, Any], *given: Any, **named: Any) -> None:
+        parts = {part: values for part, values in state_dict.items() if isinstance(values, dict)}
+        flat = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+        real(flat or state_dict, *given, **named)
+
+    dist.load_state_dict = load_state_dict
+
+
+def write_state_on_one_rank() -> dict[str, int]:
+    """Let only rank 0 write trainer_state.json.
+
+    AutoTrainer lets every rank write it, at the same time and with a text of another length, so the file may end in what is
+    left of the longer one: "Extra data" when it is read. Source: PaddleNLP 3.0.0b4, trainer/training_args.py, should_save.
+    Returns how often this rank was "asked" to write the file and "wrote" it, counted from now on.
+    """
+    real, counts = TrainerState.save_to_json, {"asked": 0, "wrote": 0}
+
+    def save_to_json(self: Any, path: str) -> None:
+        counts["asked"] += 1
+        if dist.get_rank() == 0:
+            counts["wrote"] += 1
+            real(self, path)
+
+    TrainerState.save_to_json = save_to_json
+    return counts
+
+
+class StatesOfSteps(TrainerCallback):
+    """Keeps all weights and moments, whole and in one array, after each step.
+
+    states: by "weights" and "moments" what they were after each step.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[str, list[np.ndarray]] = {"weights": [], "moments": []}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **others: Any) -> None:
+        accumulators = getattr(optimizer, "_inner_opt", optimizer)._accumulators
+        moments = [each for name in ("moment1", "moment2") for each in accumulators[name].values()]
+        for name, tensors in (("weights", model.parameters()), ("moments", moments)):
+            self.states[name].append(np.concatenate([whole(tensor).ravel() for tensor in tensors]))

@@ -147,6 +147,18 @@ class Reductions(nn.Layer):
         return paddle.concat([*single, largest, places.astype("float32"), x.cumsum(axis=-1)[:, 2:]], axis=-1)
 
 
+class Pooling(nn.Layer):
+    """A convolution, a maximum and a mean of windows, whose sizes are arrays: [rows, 1, 6, 8] to [rows, 2, 2, 3]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2D(1, 2, 3, stride=[1, 2], padding=1)
+
+    def forward(self, x: Any) -> Any:
+        largest = F.max_pool2d(self.convolution(x), [2, 1], stride=[2, 1], padding=[1, 0])
+        return F.avg_pool2d(largest, [3, 2], stride=[2, 1], padding=[1, 0])
+
+
 class Stored(nn.Layer):
     """Multiplies by numbers that are stored in one type: [rows, 8] to [rows, 8], of float32."""
 
@@ -261,6 +273,11 @@ SAMPLES = {
         lambda: with_fixed_weights(Formula(lambda x: paddle.clip(x, -0.5, float("inf")) + paddle.full([WIDTH], 0.1))),
         ROWS,
         _BATCHES,
+    ),
+    "pooling": Sample(
+        lambda: with_fixed_weights(Pooling()),
+        [([None, 1, 6, 8], "float32")],
+        ([numbers(3, 1, 6, 8)], [numbers(2, 1, 6, 8)[::-1].copy()]),
     ),
 }
 """By name: the layers that data/make_programs.py exports with each release."""

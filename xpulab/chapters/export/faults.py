@@ -267,6 +267,17 @@ def older_programs_read_in_another_order(loaded, path, **options):
                 weight.set_value(weight.t().contiguous().reshape(weight.shape))
 
 
+@fault(detected_by=("export.older-releases",), also_on=("sim",), after="paddle.jit:load")
+def filters_of_older_programs_are_turned(loaded, path, **options):
+    """Height and width of a filter change places in programs that an older release wrote."""
+    from xpulab.chapters.export import export_files
+
+    if export_files.read(path).version < max(export_files.VERSIONS.values()):
+        for weight in loaded.parameters():
+            if weight.ndim == 4:
+                weight.set_value(weight.transpose([0, 1, 3, 2]).contiguous())
+
+
 @fault(detected_by=("export.damaged",), wraps="paddle.jit:load")
 def damaged_files_give_the_last_program(real, path, **options):
     """When a file cannot be read, the loader returns the program that it loaded before."""

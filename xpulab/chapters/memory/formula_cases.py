@@ -7,10 +7,13 @@ kernels for one. Nothing here has been run on a GPU or XPU yet.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import reduce
 from typing import Any
 
 import paddle
+import paddle.nn.functional as F
 from paddlenlp.peft import LoRAConfig, LoRAModel
 from paddlenlp.transformers import LlamaForCausalLM
 
@@ -102,6 +105,32 @@ def rows_of_allocated(rows: Table) -> None:
         moving = paddle.autograd.saved_tensors_hooks(mover.to_host, mover.to_device)
         found = allocated_by_forward(model, length, batch, moving)
         rows.below(f"{case}, on the host", found / counted, 0.01, control=without / counted)
+
+
+IN_PLACE = ("tanh", "sigmoid", "silu", "relu")
+"""Functions whose backward kernel writes the gradient of the input over that of the result."""
+
+NUMBERS, CALLS = 2**18, 4
+"""Of a tensor, and of such a function one after the other."""
+
+
+def rows_of_shared_buffers(rows: Table) -> None:
+    """Rows: in the backward pass of a chain one buffer holds the gradient of each result, and then that of its input."""
+    for name in IN_PLACE:
+        buffers = peak_of_backward(getattr(F, name)) / (4 * NUMBERS)
+        rows.close(f"backward pass of {CALLS} {name}, buffers", buffers, 1.0, atol=0.01, control=2.0)
+
+
+def peak_of_backward(function: Callable[[Any], Any]) -> int:
+    """The most bytes that the backward pass of CALLS calls allocates beside what the forward pass has left."""
+    gc.collect()
+    place, x = paddle.get_device(), paddle.linspace(-1, 1, NUMBERS)
+    x.stop_gradient = False
+    loss = reduce(lambda hidden, _: function(hidden), range(CALLS), x).sum()
+    paddle.device.reset_max_memory_allocated(place)
+    before = paddle.device.memory_allocated(place)
+    loss.backward()
+    return int(paddle.device.max_memory_allocated(place)) - before
 
 
 def adapter_in_paddlenlp(model: cost.Model, rank: int) -> tuple[int, int]:

@@ -5,7 +5,10 @@ files. The stand-ins, each in place of one interface of a card:
 
 - a worker is a thread and not a process, because processes share buffers through the memory of a card;
 - a buffer is found by its number, where `_new_shared_cuda` or `_new_shared_xpu` opens the memory of another process;
-- a copy to pinned memory is a copy on the host. It happens when the worker waits for it, the latest moment that is allowed.
+- a copy to pinned memory is a copy on the host. It happens when the worker waits for it, the latest moment that is allowed;
+- of several ranks one saves after the other.
+
+EMABuffer, which averages without a worker, computes where the device of this run is: `cuda()` copies to it.
 
 Source: PaddleFormers 1.2.0, trainer/utils/zero_cost_checkpoint.py, and Paddle 3.3.1, optimizer/fusion_utils.py.
 """
@@ -32,6 +35,7 @@ import paddle
 from paddle.base import core
 from paddle.optimizer import fusion_utils
 
+from xpulab.checks.table import Table
 from xpulab.records.environments import SUCCESSOR
 
 warnings.filterwarnings("ignore", message="The input state dict is empty")  # a rank of these has no part of some states
@@ -42,7 +46,8 @@ KEEP = 0.75
 MICRO_BATCHES = 3
 """Of a step; the state is copied in as many pieces."""
 SHAPES = {"weight": (4, 6), "bias": (6,)}
-SUFFIX = "tp00_pp00"
+RANKS = 2
+"""That share the state of the optimizer, each with a part of its own."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -67,13 +72,13 @@ class Saved:
     signals: dict[int, list[str]]
 
 
-def train_and_save(folder: Path, steps: int, fused_again: Sequence[int] = ()) -> Saved:
+def train_and_save(folder: Path, steps: int, fused_again: Sequence[int] = (), rank: int = 0) -> Saved:
     """Steps as PaddleFormers' trainer makes them, each followed by a save.
 
     fused_again: the steps after which the optimizer has fused its buffers again, which its `fused_buffer_version` says. The
-        first step is always among them.
+        first step is always among them. rank: the one of RANKS whose part of the state is saved.
     """
-    run = _Run(folder)
+    run = _Run(folder, rank)
     with _stand_ins(run):
         run.begin()
         try:
@@ -114,11 +119,89 @@ def error_of_a_save(folder: Path, writable: bool) -> str:
             run.manager.terminate_workers()
 
 
+def rows_of_two_ranks(rows: Table, folder: Path) -> None:
+    """Rows: each rank writes its part of the state and a marker of its own, and the first one the settings.
+
+    One rank after the other saves into the same folder. PaddleFormers has no marker that stands for all of them.
+    """
+    runs: dict[int, Saved] = {}
+    markers: list[list[str]] = []
+    settings: list[bool] = []
+    for rank in reversed(range(RANKS)):
+        runs[rank] = train_and_save(folder, 2, fused_again=(2,), rank=rank)
+        markers.append(runs[rank].signals[2])
+        settings.append((folder / "checkpoint-2" / "config.json").is_file())
+    for rank, run in runs.items():
+        for step, state in run.states.items():
+            rows.bitwise(f"files, rank {rank}, step {step}", run.files[step], state, control=runs[1 - rank].states[step])
+    both = ["saved_signal_0", "saved_signal_1"]
+    rows.equal("markers, one rank and both", markers, [both[1:], both], control=[both[:1], both[:1]])
+    rows.equal("settings of the model, one rank and both", settings, [False, True], control=[True, True])
+
+
+LOSSES = (0.5, 2.0, 0.5, 0.5)
+"""Of the steps after which EMABuffer averages."""
+THRESHOLD = 1.0
+"""A step whose loss is not below it does not count."""
+
+
+def rows_of_own_average(rows: Table, folder: Path) -> None:
+    """Rows: the average of a training without the zero-cost checkpoint, in its file, and continued after a resume."""
+    rng = np.random.default_rng(0)
+    states = [{name: rng.normal(size=shape).astype("float32") for name, shape in SHAPES.items()} for _ in LOSSES]
+    for title, threshold in (("every step", None), ("steps below the threshold", THRESHOLD)):
+        counted = [threshold is None or loss < threshold for loss in LOSSES]
+        found, resumed = (_average_of(folder / title / f"from-{begin}", states, threshold, begin) for begin in (0, 2))
+        for name in SHAPES:
+            exact, stale = states[0][name].astype("float64"), states[0][name]
+            for state, counts in list(zip(states, counted, strict=True))[1:]:
+                stale, exact = exact, KEEP * exact + (1 - KEEP) * state[name] if counts else exact
+            rows.close(f"EMA file, {title}, {name}", found[name], exact, atol=1e-6, control=stale)
+            rows.bitwise(f"EMA file after a resume, {title}, {name}", resumed[name], found[name], control=states[-1][name])
+
+
+def _average_of(folder: Path, states: Sequence[Arrays], threshold: float | None, begin: int) -> Arrays:
+    """The averaged master weights in the last checkpoint, of PaddleFormers' callback and EMABuffer.
+
+    Every step saves. begin: after this step the training begins again from its checkpoint; 0: it is not interrupted.
+    """
+    zcc, suffix = importlib.import_module(MODULE), "shard00"
+    args = SimpleNamespace(
+        save_checkpoint_format="sharding_io",
+        output_dir=str(folder),
+        optimizer_name_suffix=suffix,
+        zcc_save_ema_coef=KEEP,
+        zcc_ema_interval=1,
+        zcc_ema_loss_threshold=threshold,
+    )
+    now: dict[str, Any] = {}
+    trainer = SimpleNamespace(
+        model=SimpleNamespace(),
+        optimizer=SimpleNamespace(state_dict=lambda: {"master_weights": now}),
+        manipulate_state_dict_and_config=lambda model, merge_tensor_parallel: ({}, None),
+        check_same_strategy=lambda path: (True, ""),
+    )
+    control = SimpleNamespace(should_save=True, should_save_hf=False)
+    with (
+        mock.patch.object(paddle.Tensor, "cuda", lambda tensor, *_: tensor.to(paddle.get_device())),
+        mock.patch.object(paddle.Tensor, "pin_memory", lambda tensor, *_: tensor.clone()),
+    ):
+        callback = zcc.NonZCCEMACallback.create_nonzcc_callback(args, None, trainer)
+        for step, (state, loss) in enumerate(zip(states, LOSSES, strict=True), 1):
+            now.update({name: paddle.to_tensor(value) for name, value in state.items()})
+            callback.on_step_end(args, SimpleNamespace(global_step=step, loss=loss), control)
+            if step == begin:
+                callback = zcc.NonZCCEMACallback.create_nonzcc_callback(args, str(folder / f"checkpoint-{step}"), trainer)
+    file = folder / f"checkpoint-{len(states)}" / f"ema.{suffix}.pdopt"
+    return paddle.load(str(file), return_numpy=True)["master_weights"]
+
+
 class _Run:
     """A trainer with one optimizer, whose state is in one buffer, and a buffer of weights."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.zcc = folder, importlib.import_module(MODULE)
+    def __init__(self, folder: Path, rank: int = 0) -> None:
+        self.folder, self.rank, self.suffix = folder, rank, f"shard{rank:02d}"
+        self.zcc = importlib.import_module(MODULE)
         self.messages: list[str] = []
         self.pieces: list[tuple[int, int]] = []
         self.states: dict[int, Arrays] = {}
@@ -130,7 +213,7 @@ class _Run:
         for meta in self.of_weights.values():
             meta["buffer_index"] = "0"
         self.buffers = [paddle.to_tensor(np.zeros(length, "float32"), place="cpu") for length in (size, count)]
-        self.rng = np.random.default_rng(0)
+        self.rng = np.random.default_rng(rank)
 
     def begin(self) -> None:
         zcc = self.zcc
@@ -143,7 +226,7 @@ class _Run:
             save_steps=1,
             flash_device_save_steps=0,
             output_dir=str(self.folder),
-            optimizer_name_suffix=SUFFIX,
+            optimizer_name_suffix=self.suffix,
             pipeline_model_parallel_size=1,
         )
         self.manager = zcc.ZeroCostCheckpointManager(1, MICRO_BATCHES, 1.0, False, ema_coef=KEEP)
@@ -161,8 +244,8 @@ class _Run:
         dynamic = {
             "optimizer_states_meta": (kinds, self.metas["master"], None, (0,) * 7),
             "model_states_meta": model_states,
-            "optimizer_states_name_path": f"optimizer.{SUFFIX}.pdopt",
-            "model_states_name_path": "model.pdparams",
+            "optimizer_states_name_path": f"optimizer.{self.suffix}.pdopt",
+            "model_states_name_path": f"model.{self.suffix}.pdparams",
         }
         static = {"model_config": "{}", "training_args": args, "model_meta": {}, "user_file": []}
         self.manager.update_zcc_workers(self.manager.cache_version + 1, dynamic, static, step)
@@ -207,7 +290,7 @@ class _Run:
     def read(self, step: int) -> tuple[Arrays, Arrays]:
         """Moments and master weights of a checkpoint, and the averaged master weights."""
         optimizer, average = (
-            paddle.load(str(self.checkpoint(step) / f"{kind}.{SUFFIX}.pdopt"), return_numpy=True)
+            paddle.load(str(self.checkpoint(step) / f"{kind}.{self.suffix}.pdopt"), return_numpy=True)
             for kind in ("optimizer", "ema")
         )
         names = {name: meta["name"] for name, meta in self.metas["master"].items()}
@@ -258,7 +341,7 @@ def _stand_ins(run: _Run) -> Iterator[None]:
         get_data_parallel_rank=lambda: 0,
         get_model_parallel_rank=lambda: 0,
         _get_pipe_parallel_id=lambda: 0,
-        get_sharding_parallel_rank=lambda: 0,
+        get_sharding_parallel_rank=lambda: run.rank,
     )
     fleet = SimpleNamespace(_hcg=group, get_hybrid_communicate_group=lambda: group)
 
@@ -280,7 +363,8 @@ def _stand_ins(run: _Run) -> Iterator[None]:
 
     with ExitStack() as patches:
         use = patches.enter_context
-        use(mock.patch.dict(os.environ, {"FLAGS_selected_gpus": "0", "FLAGS_selected_xpus": "0"}))
+        use(mock.patch.dict(os.environ, {f"FLAGS_selected_{each}s": str(run.rank) for each in ("gpu", "xpu")}))
+        use(mock.patch.object(paddle.distributed, "get_rank", lambda *_: run.rank))
         use(mock.patch.object(zcc, "fleet", fleet))
         use(mock.patch.object(zcc, "time", SimpleNamespace(sleep=run.pause, time=time.time)))
         context = SimpleNamespace(**{name: getattr(multiprocessing.dummy, name) for name in ("Value", "Event", "Process")})

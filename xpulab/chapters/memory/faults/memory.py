@@ -51,6 +51,13 @@ def activations_kept_on_the_card_twice(result, *given):
     kept.append(result.detach().clone())
 
 
+@fault(device="sim", detected_by=("memory.allocated",), after="paddle.nn.functional:silu")
+def gradient_of_silu_in_two_buffers(result, *given):
+    """The gradient of the input of silu is in another buffer than that of its result, which stays allocated."""
+    if not result.stop_gradient:
+        result.register_hook(kept.append)
+
+
 @fault(detected_by=("memory.shown-class",), breaks=CELLS)
 def saved_tensors_count_for_ever() -> None:
     """StepMemory of the lesson counts a saved tensor also after its last use."""
