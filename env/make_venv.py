@@ -21,6 +21,8 @@ XPULAB_VENV names another folder than .venv (a relative path starts at the repos
 (.venv.lock: when two processes run at once, one creates the environment and the other waits) and the output of the
 installer (.venv.log).
 
+What it prints is in the language of XPULAB_LANG, or of --lang among ARGUMENTS, from Python 3.10 on.
+
 Only the standard library is used. Python 3.8 is enough to print which Python is missing.
 Exit codes: 1 when a run is red before it starts, 2 when the environment could not be created, 128 + n when signal n stopped it.
 """
@@ -46,6 +48,20 @@ sys.path.insert(0, str(ROOT))
 
 from xpulab.devices import wheel_device  # noqa: E402
 from xpulab.errors import InputError  # noqa: E402
+
+if sys.version_info >= (3, 10):  # noqa: UP036 - the catalogue's reader needs it, too; before, all that is said is English
+    from xpulab.messages import N_, choose, shown
+else:
+
+    def N_(text):
+        return text
+
+    def shown(text):
+        return text
+
+    def choose(asked=None):
+        pass
+
 
 MARKER = "xpulab.json"
 SUPPORTED = ((3, 12), (3, 11), (3, 10))
@@ -79,6 +95,7 @@ def main(arguments):
         if sys.version_info < (3, 10):  # noqa: UP036 - xpulab.doctor, which detects the device, needs 3.10.
             python, _ = find_python(SUPPORTED, venv)
             os.execv(python, [python, "-IS", os.path.abspath(__file__), *arguments])
+        choose(language_of(command))
         wanted = options.set or requirement_set(options.device, venv, run_arguments(command), options.packages)
         create_if_needed(venv, expected_state(wanted, options.packages), options.packages)
     except Refused as refused:
@@ -87,10 +104,10 @@ def main(arguments):
         report(error)
         return 2
     except OSError as error:
-        report(f"{venv}: cannot be created: {error}. To use another folder set XPULAB_VENV=/another/folder.")
+        report(N_(f"{venv}: cannot be created: {error}. To use another folder set XPULAB_VENV=/another/folder."))
         return 2
     except Stopped as stopped:
-        report(f"stopped. The next run creates {venv} again if it is not complete.")
+        report(N_(f"stopped. The next run creates {venv} again if it is not complete."))
         return 128 + stopped.args[0]
     if command and not options.make_only:
         python = str(venv / "bin" / "python")
@@ -123,7 +140,7 @@ def create_if_needed(venv, state, packages=COMMON):
         reason = reason_to_create(venv, state)  # Again: another process may have created it while this one waited.
         if reason:
             python, version = find_python(SUPPORTED_FOR.get(state["device"], SUPPORTED), venv)
-            report(f"creating {venv} for {state['device']} with Python {version}: {reason}")
+            report(N_(f"creating {venv} for {state['device']} with Python {version}: {reason}"))
             remove_content(venv)
             install(venv, state["device"], python, lock, packages)
             write_marker(venv, dict(state, python=version))
@@ -158,10 +175,11 @@ def requirement_set(device, venv, run=None, packages=COMMON):
         if run is None:
             raise
         folder = lost_run.write(error.lost, run, ROOT / "notebooks")
-        report(f"RED, nothing was installed; report: {folder / 'result.json'}\n{error}")
+        red = N_(f"RED, nothing was installed; report: {folder / 'result.json'}")
+        report(f"{red}\n{error}")
         raise Refused(1) from error
     for warning in meant.warnings(detection):
-        report(f"warning: {warning}")
+        report(f"{N_('warning: ')}{warning}")
     return chosen
 
 
@@ -193,24 +211,24 @@ def expected_state(device, packages=COMMON):
 def reason_to_create(venv, state):
     """The reason why the environment must be created, or None when it is ready."""
     if not venv.exists():
-        return "it does not exist yet"
+        return N_("it does not exist yet")
     try:
         marker = json.loads((venv / MARKER).read_text())
         changed = [key for key in state if marker[key] != state[key]]
         minor = marker["python"].rpartition(".")[0]
     except FileNotFoundError:
-        return "the last installation was not finished"
+        return N_("the last installation was not finished")
     except (ValueError, KeyError, TypeError, AttributeError):
-        return f"its {MARKER} cannot be read"
+        return N_(f"its {MARKER} cannot be read")
     if "repository" in changed:
-        return f"it was created for {marker['repository']}"
+        return N_(f"it was created for {marker['repository']}")
     if "device" in changed:
-        return f"it contains the {marker['device']} set, but {state['device']} is requested"
+        return N_(f"it contains the {marker['device']} set, but {state['device']} is requested")
     if "sources" in changed:
-        return "env/requirements or pyproject.toml changed"
+        return N_("env/requirements or pyproject.toml changed")
     # Compare the version too: after a system upgrade the link may lead to another Python, which has other package folders.
     if (version_of(venv / "bin" / "python") or "").rpartition(".")[0] != minor:
-        return f"its Python {minor} no longer runs"
+        return N_(f"its Python {minor} no longer runs")
     return None
 
 
@@ -232,10 +250,10 @@ def find_python(versions, venv):
             if version and tuple(map(int, version.split(".")[:2])) == minor:
                 return str(candidate), version
             if candidate.exists():
-                found.append(f"{candidate} (does not run)")
+                found.append(N_(f"{candidate} (does not run)"))
     wanted = [".".join(map(str, minor)) for minor in reversed(versions)]
     needs = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
-    raise InputError(f"needs Python {needs}; found {', '.join(found)}. Install one of them and add it to PATH.")
+    raise InputError(N_(f"needs Python {needs}; found {', '.join(found)}. Install one of them and add it to PATH."))
 
 
 def version_of(python):
@@ -266,7 +284,7 @@ def remove_content(venv):
         return
     names = {path.name for path in venv.iterdir()}
     if names and "pyvenv.cfg" not in names and venv != (ROOT / ".venv").resolve():
-        raise InputError(f"{venv}: not a virtual environment, so it is not changed. Set XPULAB_VENV to another folder.")
+        raise InputError(N_(f"{venv}: not a virtual environment, so it is not changed. Set XPULAB_VENV to another folder."))
     for name in sorted(names, key=lambda name: (name == "pyvenv.cfg", name != MARKER)):
         path = venv / name
         if path.is_dir() and not path.is_symlink():
@@ -279,7 +297,9 @@ def install(venv, device, python, lock, packages=COMMON):
     """Creates the environment and installs the framework of the device, the packages and the repository into it."""
     free = shutil.disk_usage(str(venv.parent)).free / 1e9
     if free < NEEDED_GB:
-        raise InputError(f"{venv}: needs {NEEDED_GB} GB, {free:.1f} GB are free. Set XPULAB_VENV to a folder on another disk.")
+        raise InputError(
+            N_(f"{venv}: needs {NEEDED_GB} GB, {free:.1f} GB are free. Set XPULAB_VENV to a folder on another disk.")
+        )
     uv = shutil.which("uv")
     uv = uv if uv and output_of([uv, "--version"]) else None
     inside = str(venv / "bin" / "python")
@@ -289,32 +309,33 @@ def install(venv, device, python, lock, packages=COMMON):
         # here makes the import of paddle and paddlenlp three times as fast, also with PYTHONDONTWRITEBYTECODE.
         installer = [uv, "pip", "install", "--python", inside]
         installer += ["--index-strategy", "unsafe-best-match", "--compile-bytecode"]
-        steps = [("created", [python, "-I", "-m", "venv", "--without-pip", str(venv)])]
+        steps = [(N_("created"), [python, "-I", "-m", "venv", "--without-pip", str(venv)])]
     else:
         installer = [inside, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
         steps = [
-            ("created", [python, "-I", "-m", "venv", str(venv)]),
-            ("updated pip", [*installer, "-c", pinned, "pip"]),  # It may be too old to build seqeval.
+            (N_("created"), [python, "-I", "-m", "venv", str(venv)]),
+            (N_("updated pip"), [*installer, "-c", pinned, "pip"]),  # It may be too old to build seqeval.
         ]
     if device == BOOK:
-        steps.append(("installed env/requirements/book.txt", [*installer, "-r", str(REQUIREMENTS / "book.txt")]))
+        steps.append((N_("installed env/requirements/book.txt"), [*installer, "-r", str(REQUIREMENTS / "book.txt")]))
     else:
         # The framework first: if its index is unreachable, pip fails at once instead of asking it for every other package.
         framework = framework_arguments(device)
         steps += [
-            (f"installed {framework[-1]}", [*installer, "-c", pinned, *framework]),
-            (f"installed env/requirements/{packages}.txt", [*installer, "-r", pinned]),
-            ("installed xpulab", [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
+            (N_(f"installed {framework[-1]}"), [*installer, "-c", pinned, *framework]),
+            (N_(f"installed env/requirements/{packages}.txt"), [*installer, "-r", pinned]),
+            (N_("installed xpulab"), [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
         ]
     log = sibling(venv, ".log")
-    report(f"installing with {'uv' if uv else 'pip'}; its output goes to {log}")
+    report(N_(f"installing with {'uv' if uv else 'pip'}; its output goes to {log}"))
     with open(str(log), "wb") as out:
         for done, command in steps:
             started = time.monotonic()
             code = run_step(command, out, lock)
             if code != 0:
                 raise InputError(format_failure(command, code, log))
-            report(f"{done} ({time.monotonic() - started:.1f} s)")
+            seconds = time.monotonic() - started
+            report(f"{shown(done)} ({seconds:.1f} s)")
 
 
 def framework_arguments(device):
@@ -381,8 +402,9 @@ def has_ended(pid):
 def format_failure(command, code, log):
     """The error message for a step that failed."""
     lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-    how = f"did not end within {INSTALL_SECONDS // 60} minutes" if code is None else f"failed with exit code {code}"
-    return "\n".join([f"{' '.join(command)}: {how}. The end of {log}:", *(f"    {line}" for line in lines)])
+    minutes = INSTALL_SECONDS // 60
+    how = N_(f"did not end within {minutes} minutes") if code is None else N_(f"failed with exit code {code}")
+    return "\n".join([N_(f"{' '.join(command)}: {how}. The end of {log}:"), *(f"    {line}" for line in lines)])
 
 
 def write_marker(venv, state):
@@ -401,7 +423,7 @@ def locked(venv):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(f"waiting for another process that is creating {venv}")
+            report(N_(f"waiting for another process that is creating {venv}"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
 
@@ -429,8 +451,15 @@ def split_arguments(arguments):
     return arguments[:at], arguments[at + 1 :]
 
 
+def language_of(command):
+    """The language that the command asks for, if it does: the value of the last --lang in it."""
+    from xpulab.doctor import lost_run
+
+    return lost_run.option(command, "--lang")
+
+
 def report(message):
-    print(f"xpulab: {message}", file=sys.stderr, flush=True)
+    print(f"xpulab: {shown(str(message))}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ TIERS = ("unit", "integration", "environments", "notebooks", "cluster", "real", 
 """unit: in this process, or in one short other one. integration: starts processes that last: kernels, ranks, simulated cards,
 the command line. environments: makes environments, or starts what is in a broken one. notebooks: runs the committed notebooks,
 whole or in part, and the files that they write. cluster: needs what a scheduler has: Slurm, ssh, the node exporter, Kubernetes.
-real: with a pretrained model from the cache. formers: chapter 19 in its own environment. The last five run only when -m asks."""
+real: with a pretrained model from the cache. formers: chapter 19 in its own environment. The last five run when -m asks."""
 
 ONE_WORKER = {
     "the run of the whole suite, for which another worker would wait": (

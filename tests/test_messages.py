@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import json
 import os
@@ -18,12 +19,14 @@ from tests.conftest import CHINESE, assert_chinese
 from tests.harness.test_report import record, result_of, verdict
 from tests.test_cli import COMMAND, put
 from xpulab import cli, files, messages
+from xpulab.checks.rows import known_or_fixed
 from xpulab.harness import report
 from xpulab.harness.chapter import read_chapter
 from xpulab.harness.explain import Explanation
 from xpulab.harness.judge import Group
 from xpulab.harness.report.text import format_result
 from xpulab.messages import N_, Catalogue, labelled, padded, shown, width
+from xpulab.records import known_issues, refusals
 from xpulab.records.record import Row, record_in
 
 
@@ -87,18 +90,26 @@ NOTEBOOK = (
     'check.equal("demo.four", 1, 1, control=2, means=size.means)',
     'def lacking(n):\n    return "" if n else f"{n} cards are needed"\n'
     'if reason := lacking(2):\n    check.skip("demo.five", reason)\ncheck.skip("demo.six", "not here")',
+    'unsupported = {"a": "it blocks"} if slow else {}\nskipped = {}\nskipped["b"] = f"{size} is too much"\n'
+    'with check.table("demo.rows", means="rows") as rows:\n    rows.skip("a", unsupported["a"])\n'
+    '    for case, reason in skipped.items():\n        rows.skip(case, reason)\n    rows.skip("c", lacking(2) or "it waits")',
 )
 
 
 def test_titles_meanings_and_reasons_are_read_from_a_notebook(tool, tmp_path):
     put(tmp_path, "demo", *NOTEBOOK)
-    assert [message for message, _ in tool.in_notebook(read_chapter(tmp_path / "demo.ipynb"))][-6:] == [
+    assert [message for message, _ in tool.in_notebook(read_chapter(tmp_path / "demo.ipynb"))][-11:] == [
         "one {{is}} one",
         "below {share}",
         "all match",
         "the first matches",
         "{n} cards are needed",
         "not here",
+        "rows",
+        "it blocks",
+        "{size} is too much",
+        "{n} cards are needed",
+        "it waits",
     ]
 
 
@@ -149,6 +160,18 @@ def test_what_a_check_of_the_book_means_and_where_it_stands_is_shown_in_chinese(
         assert CHINESE.search(shown(meaning)) and not re.search(r"\b(the|is|are|and|with) ", shown(meaning)), name
 
 
+def test_known_issues_and_what_devices_lack_are_shown_in_chinese_whole(chinese):
+    for issue in known_issues.load():
+        failed = known_or_fixed(Row("a case", "failed", 1.0, "< 1", "rejected", None), issue)
+        reference = "；".join(shown(sentence) for sentence in issue.reference.split("; "))
+        whole = f"{shown(issue.symptom)}（{reference}）。规避方法：{shown(issue.workaround)}"
+        assert CHINESE.search(shown(issue.symptom)) and shown(failed.reason) == whole, issue.id
+        both = shown(f"{failed.reason}; other: {failed.reason}")
+        assert both.replace("other: ", "other：") == f"{whole}；other：{whole}", issue.id
+    for refusal in refusals.load():
+        assert CHINESE.search(shown(refusal.format_reason()).partition("（")[0]), refusal.reason
+
+
 # ---------------------------------------------------------------------------------------------------- how a text is translated
 
 
@@ -167,6 +190,9 @@ def small():
             "{count} cards": "{count} 张卡",
             "{label} raised": "{label} 抛出异常",
             "cell {number} of section {name}": "小节 {name} 的单元 {number}",
+            "{label} [{reason}]": "{label}【{reason}】",
+            "one [of two]": "二者之一",
+            "it waits; it blocks": "它等待；它阻塞",
         }
     )
 
@@ -188,6 +214,9 @@ def small():
         ("  passed\n\nother\n  because: it is 1 cards", "  通过\n\nother\n  依据：it 是 1 张卡"),
         ("passed; other", "通过；other"),
         ("one; other", "one; other"),
+        ("it waits; it blocks; this is passed", "它等待；它阻塞；this 是通过"),
+        ("one [of two] [passed]", "二者之一【通过】"),
+        ("passed [one [of two]]", "通过【二者之一】"),
         ("lora.merge: passed", "lora.merge: 通过"),
         (".", "."),
         ("", ""),
@@ -306,6 +335,31 @@ def test_files_for_programs_are_the_same_in_both_languages_and_the_page_is_trans
         assert text in page
     for text in ("NOT READY", "planned checks", "its control is", "Where this was measured", "no longer supports"):
         assert text not in page and text in english[0]["index.html"]
+
+
+def test_the_page_says_in_chinese_what_is_known_and_why_cases_are_skipped(tmp_path):
+    issue = next(issue for issue in known_issues.load() if issue.id == "pissa-reload")
+    failed = Row("state loaded", "failed", 1.0, "< 1", "rejected", None)
+    skipped = Row("swiglu", "skipped", None, "", "not tried", "no kernel for it here: Paddle refuses it on a CPU")
+    rows = (known_or_fixed(failed, issue), skipped, replace(skipped, case="plain", outcome="passed", reason=None))
+    unable = "gloo has no all_to_all (measured on the CPU, paddlepaddle 3.3.1: Unimplemented cpu kernel for all_to_all)"
+    result = result_of(
+        verdict("good", record("g.known", "known", rows=rows), record("g.skipped", "skipped", means=unable, reason=unable)),
+        folder=tmp_path,
+    )
+    pages = {}
+    for language in ("en", "zh"):
+        messages.choose(language, {})
+        report.write(result)
+        pages[language] = html.unescape((tmp_path / "index.html").read_text(encoding="utf-8"))
+    for english, translated in (
+        (issue.symptom, "加载的 PiSSA 适配器给出的答案与基座模型一样"),
+        (issue.workaround, "规避方法：先做一次前向传播"),
+        ("no kernel for it here", "这里没有它的内核：Paddle 在 CPU 上拒绝它"),
+        ("gloo has no all_to_all", "gloo 没有 all_to_all（在 CPU 上测得"),
+    ):
+        assert english in pages["en"] and translated not in pages["en"], english
+        assert translated in pages["zh"] and english not in pages["zh"], english
 
 
 def test_the_end_of_a_run_is_translated_with_its_columns_and_names_stay(tmp_path):

@@ -5,10 +5,11 @@
 .venv/bin/python tools/messages.py check       # exit code 1 when a message is missing, stale, fuzzy or wrong, or the .mo is old
 
 The files are xpulab/locale/<language>/LC_MESSAGES/xpulab.po and .mo. Messages are the first arguments of N_, shown and labelled
-in Python, of these and of text in the report's page, some fields of files in data/, what faults do, and of notebooks the
-titles of chapters and sections, the rules of grids, what checks mean and why they are skipped. An f-string is a message with
-placeholders, which are named after what they show: {count} for f"{count} cells" and f"{len(count)} cells". The translation of
-a section's title is the heading of the notebook in that language: update takes it from there.
+in Python, of these and of text in the report's page, some fields of files in data/, the known issues and what devices lack,
+what faults do, and of notebooks the titles of chapters and sections, the rules of grids, what checks mean and why they, or
+cases of them, are skipped. An f-string is a message with placeholders, which are named after what they show: {count} for
+f"{count} cells" and f"{len(count)} cells". The translation of a section's title is the heading of the notebook in that
+language: update takes it from there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from jinja2.ext import babel_extract
 from xpulab import files
 from xpulab.faults import CATALOGUE
 from xpulab.harness.chapter import Chapter, code_cells, read_chapter
-from xpulab.messages import DOMAIN, ENGLISH, LANGUAGES, LOCALE, NUMBERS, Catalogue, template_of
+from xpulab.messages import DOMAIN, ENGLISH, LANGUAGES, LOCALE, NUMBERS, SEMICOLON, Catalogue, template_of
+from xpulab.records import known_issues, refusals
 from xpulab.records.planned import python_of
 from xpulab.records.record import METADATA_KEY
 
@@ -45,6 +47,8 @@ DATA = {
     "data/supported_versions.yaml": ("remedy",),
 }
 """Files whose fields are shown to people, and these fields."""
+ENVIRONMENT = "env/make_venv.py"
+"""Beside the package, with messages: what runs before the package can be installed."""
 MAKERS = ("tools/publish_faults.py", "tools/publish_grids.py", "tools/releases.py")
 """Tools that make pages of both languages, with these messages."""
 KEPT = ("{install}",)
@@ -124,24 +128,31 @@ def in_notebook(chapter: Chapter) -> Iterator[tuple[str, int]]:
             texts = [text for value in stated for text in _texts(value, assigned)]
             if any(isinstance(value, ast.Name) for value in stated) and not texts:
                 raise WrongMark(f"{chapter.path} cell {number}: {ast.unparse(stated[0])} has no text in this notebook")
-            if ast.unparse(call.func) == "check.skip":
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "skip":  # of check, or of the rows of a table
                 texts += [text for value in call.args[1:] for text in _texts(value, assigned)]
             yield from ((text, number) for text in texts)
 
 
 def _assigned(trees: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
-    """What each name of a notebook stands for: values, one by one in `means, bound = "...", 0.1`, and what functions return."""
+    """What each name of a notebook stands for: values, one by one in `means, bound = "...", 0.1`, and what functions return.
+
+    A name that holds others, as in `reasons["one"] = "..."`, stands for all of them, and so does what a loop takes from it.
+    """
     values: dict[str, list[ast.expr]] = defaultdict(list)
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.FunctionDef):
             returned = (each.value for each in ast.walk(node) if isinstance(each, ast.Return))
             values[node.name] += [value for value in returned if value is not None]
+        elif isinstance(node, ast.For):
+            for taken in (each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)):
+                values[taken].append(node.iter)
         elif isinstance(node, ast.Assign | ast.NamedExpr):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 pairs = [(target, node.value)]
                 if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                     pairs = list(zip(target.elts, node.value.elts, strict=False))
                 for name, value in pairs:
+                    name = name.value if isinstance(name, ast.Subscript) else name
                     if isinstance(name, ast.Name):
                         values[name.id].append(value)
     return values
@@ -155,6 +166,10 @@ def _texts(value: ast.expr, assigned: Mapping[str, Sequence[ast.expr]]) -> Itera
         yield _message(value)
     elif isinstance(value, ast.IfExp):
         yield from (text for branch in (value.body, value.orelse) for text in _texts(branch, assigned))
+    elif isinstance(value, ast.BoolOp | ast.Dict):
+        yield from (text for each in value.values for text in _texts(each, assigned))
+    elif isinstance(value, ast.Subscript) or (isinstance(value, ast.Attribute) and value.attr == "items"):
+        yield from _texts(value.value, assigned)
     elif isinstance(value, ast.Call):
         yield from _texts(value.func, assigned)
     elif isinstance(value, ast.Name):
@@ -180,6 +195,15 @@ def of_faults() -> Iterator[tuple[str, str]]:
         yield from ((_escaped(text), f"notebooks/{fault.notebook}.ipynb") for text in (fault.what, fault.not_run) if text)
 
 
+def of_lists() -> Iterator[tuple[str, str]]:
+    """What devices lack, and the sentences of the known issues, with the file that lists them."""
+    for refusal in refusals.load():
+        yield _escaped(refusal.format_reason()), "data/refusals.yaml"
+    for issue in known_issues.load():
+        for text in (issue.symptom, *issue.reference.split(SEMICOLON), issue.workaround):
+            yield _escaped(text), "data/known_issues.yaml"
+
+
 def extracted() -> Catalog:
     """All messages, each with the files that have it. Raises WrongMark."""
     catalog = Catalog(domain=DOMAIN, project="xpulab", charset="utf-8")
@@ -195,7 +219,7 @@ def extracted() -> Catalog:
             messages = in_data(path.read_text(encoding="utf-8"), DATA[name])
         for message, _ in messages:
             catalog.add(message, locations=[(name, 0)])
-    for message, name in of_faults():
+    for message, name in (*of_faults(), *of_lists()):
         catalog.add(message, locations=[(name, 0)])
     return catalog
 
@@ -300,7 +324,7 @@ def check(language: str) -> list[str]:
 def _sources() -> list[Path]:
     package = files.ROOT / "xpulab"
     code = [*sorted(package.rglob("*.py")), *sorted(package.rglob("*.html"))]
-    return [*code, *(files.ROOT / name for name in (*MAKERS, *DATA)), *sorted(files.NOTEBOOKS.glob("*.ipynb"))]
+    return [*code, *(files.ROOT / name for name in (ENVIRONMENT, *MAKERS, *DATA)), *sorted(files.NOTEBOOKS.glob("*.ipynb"))]
 
 
 def _message(text: ast.JoinedStr) -> str:

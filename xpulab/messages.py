@@ -82,6 +82,11 @@ def labelled(label: str, text: str) -> str:
     return f"{shown(label)}{shown(text)}"
 
 
+def headed(head: str, text: str) -> str:
+    """A text after what it is about, both in the chosen language."""
+    return f"{head}{COLON if _language == ENGLISH else catalogue(_language).separator(COLON)}{text}"
+
+
 def joined(texts: Iterable[str]) -> str:
     """Texts that are in the chosen language as the sentences of one line."""
     return (SEMICOLON if _language == ENGLISH else catalogue(_language).separator(SEMICOLON)).join(texts)
@@ -116,22 +121,39 @@ class Template:
 
     def values(self, text: str) -> dict[str, str] | None:
         """The values with which the message gives the text; None when it cannot. Each but the last is as short as possible."""
+        return next(self.readings(text), None)
+
+    def readings(self, text: str) -> Iterator[dict[str, str]]:
+        """The values as `values` has them, then, where these are others, those of which each but the first is short.
+
+        "a (b) (c)" is {text} ({source}) with the text a, and with the text a (b): which one is right, its translation shows.
+        """
         first, *middle, last = self.literals
         if len(text) < self.weight or not text.startswith(first) or not text.endswith(last):
+            return
+        inner = text[len(first) : len(text) - len(last)]
+        shortest = _parts(inner, middle)
+        if shortest is None:
+            return
+        backwards = _parts(inner[::-1], [literal[::-1] for literal in reversed(middle)]) or []
+        for found in dict.fromkeys((tuple(shortest), tuple(part[::-1] for part in reversed(backwards)))):
+            values: dict[str, str] = {}
+            if all(
+                values.setdefault(name, value) == value and (name not in NUMBERS or _NUMBER.fullmatch(value))
+                for name, value in zip(self.names, found, strict=True)
+            ):
+                yield values
+
+
+def _parts(text: str, literals: Iterable[str]) -> list[str] | None:
+    """What stands before, between and after the literals, each part but the last as short as possible; None without them."""
+    parts = []
+    for literal in literals:
+        part, found, text = text.partition(literal)
+        if not found:
             return None
-        found, position, end = [], len(first), len(text) - len(last)
-        for literal in middle:
-            at = text.find(literal, position, end)
-            if at < 0:
-                return None
-            found.append(text[position:at])
-            position = at + len(literal)
-        found.append(text[position:end])
-        values: dict[str, str] = {}
-        for name, value in zip(self.names, found, strict=True):
-            if values.setdefault(name, value) != value or (name in NUMBERS and not _NUMBER.fullmatch(value)):
-                return None
-        return values
+        parts.append(part)
+    return [*parts, text]
 
 
 def template_of(message: str) -> Template:
@@ -199,7 +221,7 @@ class Catalogue:
             before, translated = self._read(head)
             yield before + covered, f"{translated}{self._separators[COLON] if before else colon}{after}"
         for template in reversed(self._templates):  # of two with the same, one that has the other as a value
-            if (values := template.values(text)) is not None:
+            for values in template.readings(text):
                 read = {name: (0, value) if name in NAMES else self._read(value) for name, value in values.items()}
                 message = self._translations[template.message]
                 # a space of the message may go, one of a value may be that of a path
@@ -207,8 +229,14 @@ class Catalogue:
                 translated = _GAP.sub("", message.format(**kept)).replace("\0", " ")
                 yield template.weight + sum(covered for covered, _ in read.values()), translated
         if SEMICOLON in text:
-            sentences = [self._read(sentence) for sentence in text.split(SEMICOLON)]
-            yield sum(covered for covered, _ in sentences), self._separators[SEMICOLON].join(each for _, each in sentences)
+            separator, parts = self._separators[SEMICOLON], text.split(SEMICOLON)
+            sentences = [self._read(part) for part in parts]
+            yield sum(covered for covered, _ in sentences), separator.join(each for _, each in sentences)
+            for count in range(1, len(parts)):  # a message may itself be two sentences
+                head, rest = SEMICOLON.join(parts[:count]), SEMICOLON.join(parts[count:])
+                if head in self._plain:
+                    covered, after = self._read(rest)
+                    yield len(head) + covered, f"{self._plain[head]}{separator}{after}"
 
 
 @cache

@@ -307,6 +307,21 @@ def test_an_unsupported_python_exits_with_2_before_it_looks_for_devices(make_ven
     assert capsys.readouterr().err.startswith("xpulab: needs Python 3.10, 3.11 or 3.12; found 3.8.18")
 
 
+def test_what_it_prints_is_chinese_when_that_is_asked_for(make_venv, monkeypatch, tmp_path, capsys, chinese):
+    assert make_venv.language_of(["-m", "xpulab", "run", "--lang", "zh"]) == "zh"
+    assert make_venv.language_of(["-m", "xpulab", "run"]) is None
+    state = {"device": "cpu", "sources": "", "repository": str(tmp_path)}
+    make_venv.report(make_venv.reason_to_create(tmp_path / "venv", state))
+    monkeypatch.setattr(make_venv, "sys", running("3.13.0"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError) as raised:
+        make_venv.find_python(make_venv.SUPPORTED, tmp_path / "venv")
+    make_venv.report(raised.value)
+    assert capsys.readouterr().err == (
+        "xpulab: 它还不存在\nxpulab: 需要 Python 3.10, 3.11 or 3.12；找到的是 3.13.0。请安装其中一个并加入 PATH。\n"
+    )
+
+
 def test_the_xpu_set_needs_python_3_10(make_venv, monkeypatch, tmp_path):
     monkeypatch.setattr(make_venv, "sys", running("3.11.7"))
     monkeypatch.setenv("PATH", str(tmp_path))

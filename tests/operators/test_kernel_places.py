@@ -58,5 +58,6 @@ def fallbacks_on_simulated_cards():
     return [kernel_places.fell_back(kernel_places.launches_of(each)) for each in steps]
 
 
+@pytest.mark.integration
 def test_a_kernel_that_a_card_lacks_is_counted_and_one_that_it_has_is_not():
     assert ranks.run(fallbacks_on_simulated_cards, 1, device="sim") == [[0, 1]]

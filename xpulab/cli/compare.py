@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from xpulab.cli.app import command
+from xpulab.messages import shown
 
 
 @command()
@@ -42,5 +43,5 @@ def compare(
     if out is not None:
         page = write(comparison, out)
         if not as_json:
-            print(f"report: {page}")
+            print(f"{shown('report: ')}{page}")
     raise typer.Exit(1 if comparison.findings else 0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xpulab.fleet.runs import Run
+from xpulab.messages import N_
 from xpulab.records.format import format_value
 from xpulab.records.record import RED
 
@@ -49,14 +50,24 @@ def place(check: str, case: str) -> str:
 
 
 def first_red(check: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Of a red check, or of its first red row: case, measured and expected as text, and what happened."""
+    """Of a red check, or of its first red row: case, measured and expected as text, and a sentence."""
     row = next((row for row in check["rows"] if row["outcome"] in RED), None)
     part, case = row or check, row["case"] if row else ""
-    measured = part["measured"]
-    if measured is None:
-        return case, "nothing", str(part["expected"]), f"is {part['outcome']}: {part['reason'] or check['reason']}"
-    shown = format_value(measured)
-    return case, shown, str(part["expected"]), f"measured {shown}, expected {part['expected']}"
+    at, expected = place(check["name"], case), part["expected"]
+    if part["measured"] is None:
+        return case, "nothing", str(expected), format_red(at, part["outcome"], part["reason"] or check["reason"])
+    measured = format_value(part["measured"])
+    return case, measured, str(expected), N_(f"{at} measured {measured}, expected {expected}")
+
+
+def format_red(name: str, outcome: str, reason: str | None) -> str:
+    """The sentence about a check or a notebook that measured nothing. outcome: a red one."""
+    sentences = {
+        "failed": N_(f"{name} is failed: {reason}"),
+        "broken": N_(f"{name} is broken: {reason}"),
+        "missing": N_(f"{name} is missing: {reason}"),
+    }
+    return sentences[outcome]
 
 
 def _as_asked(run: Run) -> str:

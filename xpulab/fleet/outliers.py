@@ -13,22 +13,22 @@ from itertools import islice
 from typing import Any
 
 from xpulab.fleet import rates
-from xpulab.fleet.finding import Finding, first_red, repeat, repeat_run
-from xpulab.fleet.finding import place as format_place
+from xpulab.fleet.finding import Finding, first_red, format_red, repeat, repeat_run
 from xpulab.fleet.machine_type import grouped_by_type, refuse_mixed
 from xpulab.fleet.rates import Measured, Spread
 from xpulab.fleet.runs import Run
 from xpulab.fleet.votes import Vote, disagreements
+from xpulab.messages import N_
 from xpulab.records.record import RED
 
-UNREADABLE, UNFINISHED, RED_NOTEBOOK, RED_CHECK = "unreadable", "unfinished", "red notebook", "red check"
-MISSING, DIFFERS, CARD_TWICE = "missing check", "differs from the majority", "card id twice"
-SLOW, MEMORY = "slow", "more memory"
-NO_MAJORITY = "no majority"
+UNREADABLE, UNFINISHED, RED_NOTEBOOK, RED_CHECK = N_("unreadable"), N_("unfinished"), N_("red notebook"), N_("red check")
+MISSING, DIFFERS, CARD_TWICE = N_("missing check"), N_("differs from the majority"), N_("card id twice")
+SLOW, MEMORY = N_("slow"), N_("more memory")
+NO_MAJORITY = N_("no majority")
 KINDS = (UNREADABLE, UNFINISHED, RED_NOTEBOOK, RED_CHECK, MISSING, DIFFERS, SLOW, MEMORY, CARD_TWICE, NO_MAJORITY)
 """The kinds, in the order in which they are reported. The first and the last are none of find_outliers, but of a comparison."""
 
-MACHINE_MEMORY = "memory of the machine"
+MACHINE_MEMORY = N_("memory of the machine")
 LEAST_MEMORY = 0.97
 """A share of the median: firmware reserves other amounts, and one memory module of 32 is 3 %."""
 
@@ -37,7 +37,6 @@ _NO_SERIAL = frozenset({"", "0", "n/a", "[n/a]", "none", "unknown"})
 
 _SHOWN_CARDS = 3
 _NAMED_CARD = re.compile(r"\bcard (\d+)\b")
-_WORD = {"rate": "slower", "memory": "more memory"}
 _KIND = {"rate": SLOW, "memory": MEMORY}
 
 
@@ -64,14 +63,16 @@ def of_each_run(runs: Sequence[Run]) -> Iterator[Finding]:
     """What a run says of itself: it is not finished, a notebook or a check is red."""
     for run in runs:
         if not run.is_finished:
-            yield _of_run(run, UNFINISHED, f"its run has not ended: outcome {run.result['outcome']!r}; it has no verdict")
+            ended = N_(f"its run has not ended: outcome {run.result['outcome']!r}")
+            yield _of_run(run, UNFINISHED, f"{ended}; {N_('it has no verdict')}")
             continue
         for notebook in run.result["notebooks"]:
             red = [check for check in notebook["checks"] if check["outcome"] in RED]
             for check in red:
                 yield _of_red_check(run, notebook["name"], check)
             if notebook["outcome"] in ("failed", "missing") and not red:
-                yield _of_run(run, RED_NOTEBOOK, f"{notebook['name']} is {notebook['outcome']}: {notebook['reason']}")
+                sentence = format_red(notebook["name"], notebook["outcome"], notebook["reason"])
+                yield _of_run(run, RED_NOTEBOOK, sentence)
 
 
 def missing_checks(runs: Sequence[Run]) -> Iterator[Finding]:
@@ -84,7 +85,7 @@ def missing_checks(runs: Sequence[Run]) -> Iterator[Finding]:
         for notebook, check in usual:
             has_chapter = (notebook, "") in chapters[run.name]
             if (check == "" and not has_chapter) or (check and has_chapter and (notebook, check) not in planned[run.name]):
-                sentence = f"{check or notebook} is not in this run, but in {counts[notebook, check]} of {len(runs)}"
+                sentence = N_(f"{check or notebook} is not in this run, but in {counts[notebook, check]} of {len(runs)}")
                 yield Finding(run.name, check, "", MISSING, "nothing", "a verdict", sentence, repeat(run, notebook, check))
 
 
@@ -96,7 +97,9 @@ def differing(runs: Sequence[Run], votes: Sequence[Vote]) -> Iterator[Finding]:
             continue
         for ballot in vote.ballots[1:]:
             for node in ballot.nodes:
-                sentence = f"{vote.where}: {ballot.shown}; {len(majority.nodes)} of {vote.nodes} nodes have {majority.shown}"
+                number, count = len(majority.nodes), vote.nodes
+                others = N_(f"{number} of {count} nodes have {majority.shown}")
+                sentence = f"{vote.where}: {ballot.shown}; {others}"
                 again = repeat(by_name[node], vote.notebook, vote.check) if vote.check else "xpulab doctor"
                 yield Finding(node, vote.check, vote.case, DIFFERS, ballot.shown, majority.shown, sentence, again)
 
@@ -118,7 +121,8 @@ def less_memory(runs: Sequence[Run]) -> Iterator[Finding]:
     median = statistics.median(sizes.values())
     for node, size in sizes.items():
         if size < LEAST_MEMORY * median:
-            sentence = f"{MACHINE_MEMORY}: {size:g} GiB, the median of {len(sizes)} nodes is {median:g} GiB"
+            compared = N_(f"{size:g} GiB, the median of {len(sizes)} nodes is {median:g} GiB")
+            sentence = f"{MACHINE_MEMORY}: {compared}"
             shown = (f"{size:g} GiB", f"{median:g} GiB")
             yield Finding(node, "", MACHINE_MEMORY, DIFFERS, *shown, sentence, "xpulab doctor")
 
@@ -126,7 +130,7 @@ def less_memory(runs: Sequence[Run]) -> Iterator[Finding]:
 def repeated_cards(runs: Sequence[Run]) -> Iterator[Finding]:
     """Cards whose serial number another card has, on the same node or another one."""
     for run, index, serial, others in _repeated_serials(runs):
-        sentence = f"card {index} has serial number {serial}, and so has {others}"
+        sentence = N_(f"card {index} has serial number {serial}, and so has {others}")
         again = f"xpulab doctor --device {run.result['device']}"
         yield Finding(run.name, "", f"card {index}", CARD_TWICE, serial, "a serial number of its own", sentence, again)
 
@@ -136,19 +140,18 @@ def _of_run(run: Run, kind: str, sentence: str) -> Finding:
 
 
 def _of_red_check(run: Run, notebook: str, check: Mapping[str, Any]) -> Finding:
-    case, measured, expected, what = first_red(check)
+    case, measured, expected, sentence = first_red(check)
     kind = MISSING if check["outcome"] == "missing" else RED_CHECK
-    sentence = f"{format_place(check['name'], case)} {what}"
     return Finding(run.name, check["name"], case, kind, measured, expected, sentence, repeat(run, notebook, check["name"]))
 
 
 def _of_measured(run: Run, measured: Measured, spread: Spread) -> Finding:
     value = measured.values[run.name]
     shown, median, bound = map(measured.format, (value, spread.median, spread.bound))
-    sentence = (
-        f"{measured.check}, {measured.case}: {shown}{_format_card(run, measured.case)}, {_WORD[measured.kind]} "
-        f"than {bound}; the median of {len(measured.values)} nodes is {median}"
-    )
+    here = _with_card(shown, run, measured.case)
+    off = N_(f"{here}, slower than {bound}") if measured.kind == "rate" else N_(f"{here}, more memory than {bound}")
+    usual = N_(f"the median of {len(measured.values)} nodes is {median}")
+    sentence = f"{measured.check}, {measured.case}: {off}; {usual}"
     expected = f"{'at least' if measured.kind == 'rate' else 'at most'} {bound}"
     again = repeat(run, measured.notebook, measured.check)
     return Finding(run.name, measured.check, measured.case, _KIND[measured.kind], shown, expected, sentence, again)
@@ -167,7 +170,9 @@ def _repeated_serials(runs: Sequence[Run]) -> Iterator[tuple[Run, int, str, str]
                 owners[str(card["serial"])].append((run, card["index"]))
     for serial, places in owners.items():
         for run, index in places if len(places) > 1 else ():
-            others = (f"card {number} of {other.name}" for other, number in places if not _is_same(run, index, other, number))
+            others = (
+                N_(f"card {number} of {other.name}") for other, number in places if not _is_same(run, index, other, number)
+            )
             if named := list(islice(others, _SHOWN_CARDS + 1)):
                 more = " and more" if len(named) > _SHOWN_CARDS else ""
                 yield run, index, serial, ", ".join(named[:_SHOWN_CARDS]) + more
@@ -178,8 +183,11 @@ def _is_same(run: Run, index: int, other: Run, number: int) -> bool:
     return other is run and (number == index or run.result["device"] == "gpu")
 
 
-def _format_card(run: Run, case: str) -> str:
-    """Number and serial number of the card that a case names, or of the only one; "" when they are not known."""
+def _with_card(shown: str, run: Run, case: str) -> str:
+    """A value with number and serial number of the card that a case names, or of the only one, when they are known."""
     cards, named = run.result["card_facts"], _NAMED_CARD.search(case)
     chosen = [card for card in cards if named and card["index"] == int(named[1])] or (cards if len(cards) == 1 else [])
-    return "".join(f" (card {card['index']}, serial number {card['serial']})" for card in chosen if card["serial"])
+    for card in chosen:
+        if card["serial"]:
+            shown = N_(f"{shown} (card {card['index']}, serial number {card['serial']})")
+    return shown

@@ -22,6 +22,7 @@ import paddle
 from xpulab.chapters.shared.device import no_fallback, places
 from xpulab.chapters.shared.kept_bits import bits_of_products
 from xpulab.chapters.shared.precision import BITS
+from xpulab.messages import N_
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
 from xpulab.operators.dropped import wrong_share
@@ -74,9 +75,9 @@ def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
     """Call the operator on the device in use, and compare. device: its name, "cpu", "gpu", "xpu" or "sim"."""
     result = Result(call)
     if call.operator in WITHOUT_VALUES:
-        return replace(result, reason="its result has no defined elements")
+        return replace(result, reason=N_("its result has no defined elements"))
     if sum(int(np.prod(spec.shape)) for spec in (*call.tensors(), *filter(None, call.results))) > LARGEST:
-        return replace(result, reason="too large to be compared")
+        return replace(result, reason=N_("too large to be compared"))
     try:
         arrays = arrays_of(call, seed)
     except NotReplayable as problem:
@@ -93,7 +94,7 @@ def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
     if device != "cpu":
         result = replace(result, falls_back=_falls_back(call, arrays, seed))
     if call.operator in RANDOM:
-        return replace(result, reason="its results are random")
+        return replace(result, reason=N_("its results are random"))
     return _compared(result, attempt, arrays, found, seed, device)
 
 
@@ -133,7 +134,7 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
     try:
         reference, results = reference_for(call, arrays, found)
     except Exception as error:
-        return replace(result, reason=f"no reference: {type(error).__name__}: {first_line(error)}")
+        return replace(result, reason=N_(f"no reference: {type(error).__name__}: {first_line(error)}"))
     seconds = time.perf_counter() - began
     expected = [each for each in results if each is not None]
     kept = [tensor for tensor, want in zip(attempt.results, _padded(results, found), strict=False) if want is not None]
@@ -142,7 +143,7 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
     bits = _bits(call, types, device)
     result = replace(result, reference=reference.name)
     if reference.name == CPU and device == "cpu" and set(types) & set(FLOATS) == {"float64"}:
-        result = replace(result, reason="the reference is the same kernel")
+        result = replace(result, reason=N_("the reference is the same kernel"))
     elif len(values) != len(expected) or any(a.shape != np.shape(b) for a, b in zip(values, expected, strict=False)):
         shapes = [list(each.shape) for each in values], [list(np.shape(each)) for each in expected]
         return replace(result, error=f"results of shapes {shapes[0]}, expected {shapes[1]}")

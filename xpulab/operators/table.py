@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xpulab.messages import N_
 from xpulab.operators.calls import FLOATS, Call, Recording, format_call
 from xpulab.operators.reference import of_type
 from xpulab.operators.replay import Result, replay
@@ -88,5 +89,5 @@ def _row(case: str, each: list[Result], what: str) -> Row:
     pairs = [(getattr(result, what), getattr(result, f"{what}_control")) for result in each]
     compared = [(number, control) for number, control in pairs if number is not None]
     if not compared:
-        return Row(case, None, None, next((result.reason for result in each if result.reason), "it has no results"))
+        return Row(case, None, None, next((result.reason for result in each if result.reason), N_("it has no results")))
     return Row(case, max(number for number, _ in compared), min(control for _, control in compared))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from tests.conftest import CHINESE
 from tests.fleet.compare.made_up import card, check, measurement, measuring, notebook, red, result, row
 from tools.benchmarks.many_nodes import make_fleet, named
-from xpulab import cli, files
+from xpulab import cli, files, messages
 from xpulab.fleet import outliers
 from xpulab.fleet.compare import parity, upgrade
 
@@ -77,6 +79,45 @@ def test_findings_are_the_same_on_the_console_in_json_and_on_the_page(put, tmp_p
         assert finding["sentence"].replace("<", "&lt;") in page and finding["repeat"] in page
     assert comparison["summary"] in done.output and comparison["summary"] in page
     assert comparison["scopes"][0] in done.output and comparison["scopes"][0] in page
+
+
+SLOWER = result(notebook(check(measured=0.5), measuring(measurement("rate", 1.0))))
+ON_CPU = {**RED, "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("runs", "kind", "said"),
+    [
+        ((GREEN, GREEN, GREEN, RED), "fleet", ("红色的检查", "测得 2.5，应为 < 1", "4 个运行中有 1 个出现")),
+        ((GREEN, GREEN, GREEN, SLOWER), "fleet", ("与多数不同", "4 个节点中有 3 个为", "低于", "4 个节点的中位数为")),
+        ((GREEN, SLOWER), "fleet", ("没有多数", "2 个节点太少")),
+        (
+            (GREEN, {**RED, "versions": OTHER_RELEASE["versions"]}),
+            "upgrade",
+            ("变为错误", "测得 2.5", "之前为", "有差别的版本"),
+        ),
+        ((GREEN, ON_CPU), "parity", ("错误", "测得 2.5，应为 < 1", "各章中作了比较的检查")),
+    ],
+)
+def test_a_comparison_is_chinese_for_people_and_the_same_for_programs(put, tmp_path, runs, kind, said):
+    folders = put(**{f"r{at}": each for at, each in enumerate(runs)})
+    texts, stored = {}, {}
+    for language in ("en", "zh"):
+        out = tmp_path / language
+        done = call(*folders, "--as", kind, "--out", out, "--lang", language)
+        page = html.unescape((out / "compare.html").read_text(encoding="utf-8"))
+        texts[language], stored[language] = (done.stdout, page), (done.exit_code, (out / "compare.json").read_bytes())
+    assert stored["en"] == stored["zh"] and not CHINESE.search(stored["zh"][1].decode())
+    for text in texts["en"]:
+        assert not CHINESE.search(text)
+    for text in texts["zh"]:
+        assert all(each in text for each in said), text
+        for sentence in (each["sentence"] for each in json.loads(stored["zh"][1])["findings"]):
+            assert sentence not in text and CHINESE.search(shown_in_chinese(sentence)), sentence
+
+
+def shown_in_chinese(text):
+    return messages.catalogue("zh").translate(text)
 
 
 def test_a_page_shows_names_as_text(put, tmp_path):

@@ -35,7 +35,7 @@ def test_without_a_majority_both_values_are_shown_and_no_node_is_accused(fleet):
     comparison = fleet(*[of(check())] * 2, *[of(check(measured=0.5))] * 2)
     (found,) = comparison.findings
     assert (found.kind, found.node) == ("no majority", "")
-    assert "0.25 [00112233445566aa] on n0 and 1 more; 0.5 [00112233445566aa] on n2 and 1 more" in found.sentence
+    assert "n0 and 1 more: 0.25 [00112233445566aa]; n2 and 1 more: 0.5 [00112233445566aa]" in found.sentence
 
 
 def test_two_machines_are_too_few_and_the_comparison_says_so(fleet):

@@ -41,9 +41,9 @@ TEXT = result(notebook(check(), outcome="failed", reason="its text differs"), ou
             of(check()),
             of(check(outcome="failed", measured=2.5)),
             "wrong",
-            "measured 2.5, expected < 1 on xpu; passed on cpu",
+            "xpu: demo.sum measured 2.5, expected < 1; cpu: passed",
         ),
-        (of(check()), TEXT, "wrong", "00_demo is failed on xpu: its text differs"),
+        (of(check()), TEXT, "wrong", "xpu: 00_demo is failed: its text differs"),
         (of(check(), check("demo.more")), of(check()), "missing check", "demo.more"),
     ],
 )

@@ -74,7 +74,7 @@ TEXT = result(notebook(check(), outcome="failed", reason="its text differs"), ou
 @pytest.mark.parametrize(
     ("before", "after", "found", "better", "said"),
     [
-        ([of(check())] * 2, [of(check()), of(failed())], "now wrong", None, "2.5, expected < 1 in 1 of 2 runs; it was passed"),
+        ([of(check())] * 2, [of(check()), of(failed())], "now wrong", None, "2.5, expected < 1; in 1 of 2 runs; it was passed"),
         ([of(failed())], [of(check())], None, "now right", ""),
         ([of(check())], [of(SKIPPED)], "no longer compared", None, ""),
         ([of(SKIPPED)], [of(check())], None, "now compared", ""),

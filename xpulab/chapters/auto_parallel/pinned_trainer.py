@@ -47,7 +47,7 @@ def without_and_with(
     found["a summand that is cut"] = cut_summand()
     sum_before_cut()
     found["a summand that is cut, workaround"] = cut_summand()
-    saved = {"model": {"weight": paddle.ones([2])}}  # the form in which AutoTrainer saves and loads
+    saved: Any = {"model": {"weight": paddle.ones([2])}}  # the form in which AutoTrainer saves and loads
     dist.save_state_dict(saved, folder)
     found["a checkpoint in dicts"] = message_of(lambda: dist.load_state_dict(saved, folder))
     load_in_one_dict()

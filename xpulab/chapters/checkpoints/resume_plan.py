@@ -9,6 +9,7 @@ import paddle.nn.functional as F
 
 from xpulab.chapters.shared import processes, resources
 from xpulab.chapters.shared.training_size import TINY, Needs, Size, parameters_of
+from xpulab.messages import N_
 
 CHECKPOINT = 12.9
 """Bytes of a checkpoint for each parameter: weights, a tied head once more, and two moments; measured with SmolLM2-135M."""
@@ -43,7 +44,7 @@ class ResumePlan(Size):
     def why_skipped(self) -> str:
         """Why a large model skips a case: what it would need."""
         disk = len(self.points) * CHECKPOINT * self.parameters / resources.GB
-        return f"it needs further runs of this model, each with {disk:.1f} GB of checkpoints; a tiny model runs all of them"
+        return N_(f"it needs further runs of this model, each with {disk:.1f} GB of checkpoints; a tiny model runs all of them")
 
 
 def plan_for(model: str, level: str) -> ResumePlan:

@@ -21,6 +21,7 @@ import paddle
 import paddle.distributed as dist
 
 from xpulab import ranks
+from xpulab.messages import N_
 
 UNIT = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 """Types, with half the distance from 1 to the next number."""
@@ -28,7 +29,7 @@ UNIT = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 SIZES = (200, 5000, 70_001)
 """Elements: libraries choose trees or rings, and the way in which they divide a message, by its size."""
 
-NO_CHOICE = {"cpu": "gloo offers no choice of algorithm", "sim": "simulated cards add in one way only"}
+NO_CHOICE = {"cpu": N_("gloo offers no choice of algorithm"), "sim": N_("simulated cards add in one way only")}
 
 
 def algorithms(device: str) -> dict[str, dict[str, str]]:

@@ -114,7 +114,7 @@ class PreferencePlan(Size):
     @property
     def why_not_every_type(self) -> str:
         """Why a loss type is not trained with a large model."""
-        return "each type needs two more copies of this model; dpo.loss-options compares the formula of every type"
+        return N_("each type needs two more copies of this model; dpo.loss-options compares the formula of every type")
 
     def data(self, folder: str) -> dict[str, str]:
         """The files of the pairs by split: those of the data, or their first lines in the given folder."""

@@ -20,6 +20,7 @@ from xpulab.chapters.shared.device import Device
 from xpulab.chapters.shared.processes import forked_device
 from xpulab.checks.compare import first_line
 from xpulab.checks.table import Table
+from xpulab.messages import N_
 from xpulab.records import known_issues
 from xpulab.warm import ForkServerGone
 
@@ -60,7 +61,7 @@ def passport(device: Device, level: str) -> list[Entry]:
         if issue.id in by_name:
             entries.append(_entry(by_name[issue.id], listed, answers))
         else:
-            entries.append(Entry(issue.id, None, listed, f"proved by {issue.check} of {chapter_of(issue.check)}"))
+            entries.append(Entry(issue.id, None, listed, N_(f"proved by {issue.check} of {chapter_of(issue.check)}")))
     for past in PAST:
         has = SpecifierSet(past.versions).contains(paddle.__version__, prereleases=True)
         entries.append(_entry(past.defect, PRESENT if has else ABSENT, answers))
@@ -76,7 +77,7 @@ def compare(rows: Table, entries: Iterable[Entry], device: str) -> None:
         if entry.found is None:
             rows.skip(entry.name, entry.proof)
         elif device in ("gpu", "xpu") and (entry.found, entry.listed) == (ABSENT, PRESENT):
-            rows.skip(entry.name, f"this {device} does not have it; the list was measured on the CPU")
+            rows.skip(entry.name, N_(f"this {device} does not have it; the list was measured on the CPU"))
         else:
             rows.equal(entry.name, entry.found, entry.listed, control=ABSENT if entry.listed == PRESENT else PRESENT)
 
@@ -108,7 +109,7 @@ def _runs(defect: Defect, device: Device, level: str) -> bool:
 
 
 def _entry(defect: Defect, listed: str, answers: dict[str, str]) -> Entry:
-    answer = answers.get(defect.name, f"{_UNTRIED}it runs at level standard")
+    answer = answers.get(defect.name, f"{_UNTRIED}{N_('it runs at level standard')}")
     if answer.startswith(_UNTRIED):
         return Entry(defect.name, None, listed, answer)
     return Entry(defect.name, answer, listed, "here")
@@ -131,7 +132,7 @@ def _in_a_process(defects: Sequence[Defect], device: Device) -> dict[str, str]:
     try:
         return ranks.run(answers_of, 1, names, device=device.name)[0]
     except ForkServerGone as gone:
-        return dict.fromkeys(names, f"{_UNTRIED}no other process starts: {first_line(gone)}")
+        return dict.fromkeys(names, f"{_UNTRIED}{N_(f'no other process starts: {first_line(gone)}')}")
     except ranks.RanksFailed as failed:
         ended = failed.reports[0].reason
     if len(names) == 1 and "signal" in ended:

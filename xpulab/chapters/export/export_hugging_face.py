@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
+from xpulab.messages import N_
 from xpulab.pretrained import torch_folder
 from xpulab.pretrained.convert import Target, targets_of
 
@@ -63,7 +64,7 @@ def from_torch(folder: Path, config: Mapping[str, Any]) -> dict[str, np.ndarray]
 def lacks_transformers() -> str:
     """Why transformers cannot read a folder here; empty when it can."""
     missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
-    return f"{' and '.join(missing)} not installed" if missing else ""
+    return N_(f"{' and '.join(missing)} not installed") if missing else ""
 
 
 def logits_of_transformers(folder: Path, ids: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage impor
 from paddle.distributed.fleet.utils import tensor_fusion_helper as helper
 
 from xpulab.checks.table import Table
+from xpulab.messages import N_
 
 ALIGNMENT = 256
 """Bytes: the slot of each gradient starts at a multiple of it."""
@@ -76,7 +77,7 @@ weights too: two more buffers hold all weights, and for the optimizer each of th
 
 def why_not(device: str, cards: int) -> str:
     """Why fused buffers cannot be tried on this device, or an empty text."""
-    return "" if device == "cpu" or cards >= 2 else "it needs two cards"
+    return "" if device == "cpu" or cards >= 2 else N_("it needs two cards")
 
 
 def steps_of(variants: Sequence[tuple[str, int]], count: int, seed: int) -> list[Steps]:

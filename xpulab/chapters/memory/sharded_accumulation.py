@@ -15,6 +15,7 @@ import paddle
 import paddle.distributed as dist
 
 from xpulab.chapters.memory import fused_buffers
+from xpulab.messages import N_
 
 STEPS, ROWS, RATE = 3, 8, 0.1
 
@@ -73,7 +74,7 @@ def why_not(way: str, device: str, cards: int) -> str:
     if device in ("cpu", "sim") and way == "fleet, stage 1":
         return ""
     if device == "cpu":
-        return "Paddle refuses it on a CPU"
+        return N_("Paddle refuses it on a CPU")
     return fused_buffers.why_not(device, cards)
 
 

@@ -14,6 +14,7 @@ from paddle.base import core
 
 from xpulab.checks.compare import first_line
 from xpulab.checks.table import Table
+from xpulab.messages import N_
 from xpulab.records.refusals import format_undeclared, refusal
 
 _PLACES = {"cpu": ("CPU",), "gpu": ("GPU", "GPUDNN"), "xpu": ("XPU", "KPS"), "sim": ("CPU", "sim")}
@@ -30,7 +31,9 @@ def lacked(kernel: str, dtype: str, form: str = "") -> str:
         return declared.format_reason()
     name = f"{kernel}_grad" if form == "gradient" else kernel
     types = _types_of(name, device)
-    return "" if not types or dtype in types else f"Paddle's wheel has {name} on {device} for {', '.join(sorted(types))} only"
+    if not types or dtype in types:
+        return ""
+    return N_(f"Paddle's wheel has {name} on {device} for {', '.join(sorted(types))} only")
 
 
 def results_of(
@@ -41,7 +44,7 @@ def results_of(
         return compute()
     except Exception as error:  # whatever is raised: its class decides nothing
         if reason := lacked(kernel, dtype, form):
-            rows.skip(case, f"no kernel for it here: {reason}")
+            rows.skip(case, N_(f"no kernel for it here: {reason}"))
         else:
             rows.equal(case, undeclared(first_line(error), kernel, dtype, form), "no error", control="another error")
         return []

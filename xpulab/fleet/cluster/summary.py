@@ -137,7 +137,8 @@ def _with_cause(finding: Finding, run: Run) -> Finding:
 
 def _summarized(answer: Answer, run: Run | None, findings: Sequence[Finding], unreadable: Unreadable | None) -> Summarized:
     repeat = findings[0].repeat if findings else ""
-    found = f"{findings[0].sentence}{f' (and {len(findings) - 1} more)' if len(findings) > 1 else ''}" if findings else ""
+    found, number = findings[0].sentence if findings else "", len(findings) - 1
+    found = N_(f"{found} (and {number} more)") if number > 0 else found
     if answer.outcome in _OF_OUTCOME:
         return Summarized(answer, _OF_OUTCOME[answer.outcome], "; ".join(filter(None, (answer.sentence, found))), repeat)
     if run is None:

@@ -13,7 +13,7 @@ GREEN, WITH_KNOWN, IS_RED, UNCOMPARED = N_("green"), N_("known"), N_("red"), N_(
 """Outcomes of a capability. "known": nothing is red, and a check met a known issue. "not compared": all checks were skipped."""
 
 _BEST_FIRST = (GREEN, WITH_KNOWN, UNCOMPARED, IS_RED)
-BETTER, WORSE = "better", "worse"
+BETTER, WORSE = N_("better"), N_("worse")
 
 
 @dataclass(frozen=True)
@@ -97,4 +97,4 @@ def capability_table(before: Side, after: Side) -> Table:
         pair = [side.get(capability) for side in both]
         rows.append((capability, *map(format_standing, pair), change(*pair)))
     rows.sort(key=lambda row: not row[-1])
-    return Table("Capabilities", ("capability", before.name, after.name, "change"), tuple(rows))
+    return Table(N_("Capabilities"), ("capability", before.name, after.name, "change"), tuple(rows))

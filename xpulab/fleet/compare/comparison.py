@@ -13,6 +13,7 @@ from xpulab.errors import InputError
 from xpulab.fleet.finding import Finding, repeat
 from xpulab.fleet.machine_type import is_known
 from xpulab.fleet.runs import Run
+from xpulab.messages import N_
 from xpulab.records.record import COMPARED, RED, worst
 
 SCHEMA = 1
@@ -21,7 +22,7 @@ FLEET, UPGRADE, PARITY = "fleet", "upgrade", "parity"
 KINDS = (FLEET, UPGRADE, PARITY)
 """Machines of one type, one machine before and after a change, and several devices."""
 
-NOT_PLANNED = "not planned"
+NOT_PLANNED = N_("not planned")
 KNOWN = ("known", "fixed")
 """Outcomes of a check that met a known issue."""
 
@@ -61,17 +62,23 @@ class Comparison:
     def headline(self) -> str:
         """How much was found, on how many runs of a fleet."""
         if not self.findings:
-            return "nothing found"
-        count = f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
+            return N_("nothing found")
+        number = len(self.findings)
+        found = N_("1 finding") if number == 1 else N_(f"{number} findings")
         nodes = {finding.node for finding in self.findings} - {""}
         unreadable = nodes - {run.name for run in self.runs}
-        return f"{count} on {len(nodes)} of {len(self.runs) + len(unreadable)} runs" if self.kind == FLEET and nodes else count
+        many = len(self.runs) + len(unreadable)
+        return N_(f"{found} on {len(nodes)} of {many} runs") if self.kind == FLEET and nodes else found
+
+    @property
+    def counts(self) -> Counter[str]:
+        """By kind how many findings there are."""
+        return Counter(finding.kind for finding in self.findings)
 
     @property
     def summary(self) -> str:
         """The headline, and how much of each kind was found."""
-        counts = Counter(finding.kind for finding in self.findings)
-        return ": ".join(filter(None, [self.headline, ", ".join(f"{count} {kind}" for kind, count in counts.items())]))
+        return ": ".join(filter(None, [self.headline, ", ".join(f"{count} {kind}" for kind, count in self.counts.items())]))
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -165,9 +172,9 @@ class Side:
         return next(check for check in self.checks[place] if check["outcome"] == self.outcome(place))
 
     def how_often(self, place: Place) -> str:
-        """In how many runs the check is red, where that is not in all: "in 1 of 3 runs"."""
-        red = sum(check["outcome"] in RED for check in self.checks[place])
-        return "" if red in (0, len(self.runs)) else f" in {red} of {len(self.runs)} runs"
+        """In how many runs the check is red, where that is not in all: "; in 1 of 3 runs"."""
+        number, many = sum(check["outcome"] in RED for check in self.checks[place]), len(self.runs)
+        return "" if number in (0, many) else f"; {N_(f'in {number} of {many} runs')}"
 
     def repeat(self, place: Place) -> str:
         """The command that repeats a check on this side."""
@@ -197,9 +204,11 @@ def require_comparable(runs: Sequence[Run]) -> None:
     """Raises InputError when a run has not ended, does not say where it ran, or computed something else than the first."""
     for run in runs:
         if not run.is_finished:
-            raise InputError(f"{run.source}: the run has not ended (outcome {run.result['outcome']!r}); wait, or run it again")
+            raise InputError(
+                N_(f"{run.source}: the run has not ended (outcome {run.result['outcome']!r}); wait, or run it again")
+            )
         if not is_known(run):
-            raise InputError(f"{run.source}: no notebook recorded where it ran; run it again")
+            raise InputError(N_(f"{run.source}: no notebook recorded where it ran; run it again"))
     first = runs[0]
     for run in runs[1:]:
         for field in ("level", "seed"):

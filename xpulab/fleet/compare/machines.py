@@ -22,6 +22,7 @@ from xpulab.fleet.outliers import NO_MAJORITY, UNREADABLE, find_within
 from xpulab.fleet.rates import Measured
 from xpulab.fleet.runs import Run, Unreadable
 from xpulab.fleet.votes import Vote
+from xpulab.messages import N_
 
 _SHOWN_VALUES = 3
 
@@ -35,7 +36,7 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixe
     if not mixed:
         refuse_mixed(groups)
     if not any(run.is_finished for run in runs):
-        raise InputError("none of the runs has ended, so there is nothing to compare; wait, or run them again")
+        raise InputError(N_("none of the runs has ended, so there is nothing to compare; wait, or run them again"))
     findings = [_of_unreadable(each) for each in unreadable]
     compared = [(group, votes.disagreements(group)) for group in groups.values()]
     findings += find_within(runs, compared)
@@ -46,10 +47,11 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixe
 
 
 def _subject(runs: Sequence[Run], groups: Mapping[MachineType, Sequence[Run]]) -> str:
-    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+    number = len(runs)
+    counted = N_("1 run") if number == 1 else N_(f"{number} runs")
     if len(groups) == 1:
-        return f"{count} of one type of machine: {format_type(next(iter(groups)))}"
-    return f"{count} of {len(groups)} types of machines: {'; '.join(format_groups(groups))}"
+        return N_(f"{counted} of one type of machine: {format_type(next(iter(groups)))}")
+    return N_(f"{counted} of {len(groups)} types of machines: {'; '.join(format_groups(groups))}")
 
 
 def _title(of_type: MachineType, types: Sequence[MachineType]) -> str:
@@ -66,37 +68,38 @@ def _of_unreadable(unreadable: Unreadable) -> Finding:
 def _without_majority(group: Sequence[Run], split: Sequence[Vote]) -> Iterator[Finding]:
     for vote in split:
         if vote.majority is None:
-            shown = "; ".join(f"{ballot.shown} on {_named(ballot.nodes)}" for ballot in vote.ballots[:_SHOWN_VALUES])
-            more = f"; and {len(vote.ballots) - _SHOWN_VALUES} other values" if len(vote.ballots) > _SHOWN_VALUES else ""
-            why = "no majority" if vote.nodes >= votes.NEEDED else f"{vote.nodes} nodes are too few for a majority"
+            shown = "; ".join(f"{_named(ballot.nodes)}: {ballot.shown}" for ballot in vote.ballots[:_SHOWN_VALUES])
+            number = len(vote.ballots) - _SHOWN_VALUES
+            more = f"; {N_(f'and {number} other values')}" if number > 0 else ""
+            why = NO_MAJORITY if vote.nodes >= votes.NEEDED else N_(f"{vote.nodes} nodes are too few for a majority")
             again = repeat(group[0], vote.notebook, vote.check) if vote.check else "xpulab doctor"
             first, second = (ballot.shown for ballot in vote.ballots[:2])
-            yield Finding("", vote.check, vote.case, NO_MAJORITY, first, second, f"{vote.where}: {why}: {shown}{more}", again)
+            yield Finding("", vote.check, vote.case, NO_MAJORITY, first, second, f"{vote.where}: {why}; {shown}{more}", again)
 
 
-def _named(nodes: Sequence[str]) -> str:
-    return nodes[0] if len(nodes) == 1 else f"{nodes[0]} and {len(nodes) - 1} more"
+def _named(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else N_(f"{names[0]} and {len(names) - 1} more")
 
 
 def _notes(runs: Sequence[Run], groups: Mapping[MachineType, Sequence[Run]]) -> Iterator[str]:
     for group in groups.values():
         if len(group) < votes.NEEDED:
             names = ", ".join(run.name for run in group)
-            yield f"{names}: fewer than {votes.NEEDED} runs of one type: no majority, and no median of rates"
+            yield N_(f"{names}: fewer than {votes.NEEDED} runs of one type: no majority, and no median of rates")
     if unknown := [run.name for run in runs if run.is_finished and not is_known(run)]:
-        yield f"{_named(unknown)}: no notebook recorded where it ran, so its values were not compared"
+        yield N_(f"{_named(unknown)}: no notebook recorded where it ran, so its values were not compared")
     if partial := [run.name for run in runs if run.result["outcome"] == "partial"]:
-        yield f"{_named(partial)}: only some checks were run (--check)"
+        yield N_(f"{_named(partial)}: only some checks were run (--check)")
 
 
 def _of_group(title: str, group: Sequence[Run]) -> Iterator[Table]:
     columns = ("check", "case", "nodes", "median", "deviation", "bound", "worst", "unit", "node")
     if rows := tuple(_of_measured(measured) for measured in rates.measured_by(group)):
-        yield Table(f"Rates and memory{title}", columns, rows)
+        yield Table(N_(f"Rates and memory{title}"), columns, rows)
     seconds = tuple(_of_chapter(name, measured) for name, measured in chapter_seconds(group).items())
-    yield Table(f"Seconds of the chapters, not judged{title}", ("chapter", "median", "least", "most", "node"), seconds)
+    yield Table(N_(f"Seconds of the chapters, not judged{title}"), ("chapter", "median", "least", "most", "node"), seconds)
     if known := tuple(_known_issues(group)):
-        yield Table(f"Known issues that not all runs meet{title}", ("check", "outcome", "runs"), known)
+        yield Table(N_(f"Known issues that not all runs meet{title}"), ("check", "outcome", "runs"), known)
 
 
 def _of_measured(measured: Measured) -> tuple[Cell, ...]:

@@ -20,11 +20,12 @@ from xpulab.fleet.compare.comparison import (
     chapter_seconds,
     require_comparable,
 )
-from xpulab.fleet.finding import Finding, first_red, place
+from xpulab.fleet.finding import Finding, first_red, format_red, place
 from xpulab.fleet.machine_type import differing_names, format_nodes, machine_type
 from xpulab.fleet.runs import Run
+from xpulab.messages import N_
 
-WRONG, MISSING, OTHER_LOSS = "wrong", "missing check", "other losses"
+WRONG, MISSING, OTHER_LOSS = N_("wrong"), N_("missing check"), N_("other losses")
 FINDINGS = (WRONG, MISSING, OTHER_LOSS)
 
 LOSS_SHARE = 0.01
@@ -63,34 +64,34 @@ def compare_devices(runs: Sequence[Run]) -> Comparison:
 def _notes(runs: Sequence[Run], sides: Sequence[Side]) -> Iterator[str]:
     for chapter in dict.fromkeys(name for side in sides for name in side.chapters):
         if without := [side.name for side in sides if chapter not in side.chapters]:
-            yield f"{chapter} was not run on {', '.join(without)}, so it is not compared there"
+            yield N_(f"{chapter} was not run on {', '.join(without)}, so it is not compared there")
     types = [machine_type(run) for run in runs]
     for name in differing_names(types):
         if name != "device":
             values = (dict(each).get(name, "none") for each in types)
             yield f"{name} differs: {', '.join(f'{run.name} {value}' for run, value in zip(runs, values, strict=True))}"
     if partial := [run.name for run in runs if run.result["outcome"] == "partial"]:
-        yield f"{format_nodes(partial)}: only some checks were run (--check)"
+        yield N_(f"{format_nodes(partial)}: only some checks were run (--check)")
 
 
 def _wrong(where: Place, sides: Sequence[Side]) -> Iterator[Finding]:
     """What is red on a device, with what it is on the others; what one device's run does not have."""
     check, outcomes = where[1], {side.name: side.outcome(where) for side in sides}
     for side in sides:
-        elsewhere = ", ".join(f"{outcome} on {name}" for name, outcome in outcomes.items() if name != side.name)
+        elsewhere = "; ".join(f"{name}: {outcome}" for name, outcome in outcomes.items() if name != side.name)
         if side.outcome(where) == NOT_PLANNED:
-            sentence = f"{check} is not in the run on {side.name}; {elsewhere}"
+            sentence = f"{N_(f'{check} is not in the run on {side.name}')}; {elsewhere}"
             yield Finding(side.runs[0].name, check, "", MISSING, NOT_PLANNED, elsewhere, sentence, side.repeat(where))
         elif side.is_red(where):
             case, measured, expected, what = first_red(side.worst_check(where))
             kind = MISSING if side.outcome(where) == "missing" else WRONG
-            sentence = f"{place(check, case)} {what} on {side.name}; {elsewhere}"
+            sentence = f"{side.name}: {what}; {elsewhere}"
             yield Finding(side.runs[0].name, check, case, kind, measured, expected, sentence, side.repeat(where))
 
 
 def _red_chapters(side: Side) -> Iterator[Finding]:
     for name, red in side.red_chapters().items():
-        sentence = f"{name} is {red['outcome']} on {side.name}: {red['reason']}"
+        sentence = f"{side.name}: {format_red(name, red['outcome'], red['reason'])}"
         yield Finding(side.runs[0].name, "", name, WRONG, red["outcome"], "passed", sentence, side.repeat((name, "")))
 
 
@@ -112,8 +113,9 @@ def _other_losses(first: Side, other: Side) -> Iterator[Finding]:
         allowed = LOSS_SHARE * max(map(abs, values))
         if difference is not None and difference > allowed:
             shown = (f"to {later[where, case][-1]:.6g}", f"to {values[-1]:.6g}")
-            apart = f"differ by {difference:.3g}, more than {allowed:.3g}"
-            sentence = f"{place(where[1], case)}: losses on {other.name} and {first.name} {apart}"
+            names = f"{other.name}, {first.name}"
+            apart = N_(f"losses on {names} differ by {difference:.3g}, more than {allowed:.3g}")
+            sentence = f"{place(where[1], case)}: {apart}"
             yield Finding(other.runs[0].name, where[1], case, OTHER_LOSS, *shown, sentence, other.repeat(where))
 
 
@@ -131,7 +133,7 @@ def _chapters(sides: Sequence[Side]) -> Table:
         bits = (_same_bits(first, side, places) for side in sides[1:])
         took = (each[name][0][0] if name in each else None for each in seconds)
         rows.append((name, *compared, *bits, *took))
-    return Table("Checks that compared something, by chapter", tuple(columns), tuple(rows))
+    return Table(N_("Checks that compared something, by chapter"), tuple(columns), tuple(rows))
 
 
 def _same_bits(first: Side, other: Side, places: Sequence[Place]) -> str:
@@ -153,7 +155,7 @@ def _losses(sides: Sequence[Side]) -> Iterator[Table]:
         names = [side.name for side in sides]
         differing = (f"largest difference {name}" for name in names[1:])
         columns = ("check", "case", "steps", *(f"last {name}" for name in names), *differing, "allowed")
-        yield Table("Losses", columns, tuple(rows))
+        yield Table(N_("Losses"), columns, tuple(rows))
 
 
 def _not_everywhere(sides: Sequence[Side]) -> Iterator[Table]:
@@ -167,7 +169,7 @@ def _not_everywhere(sides: Sequence[Side]) -> Iterator[Table]:
                     rows.append((where[0], where[1], on or side.name, side.name, reason))
     if rows:
         yield Table(
-            "Compared on one device, skipped on another",
+            N_("Compared on one device, skipped on another"),
             ("chapter", "check", "compared on", "skipped on", "reason"),
             tuple(rows),
         )
@@ -192,7 +194,7 @@ def _known(sides: Sequence[Side]) -> Iterator[Table]:
         if len(set(compared.values())) > 1 and set(compared.values()) & set(KNOWN):
             rows.append((where[1], *(side.outcome(where) for side in sides)))
     if rows:
-        yield Table("Known issues that not all devices meet", ("check", *(side.name for side in sides)), tuple(rows))
+        yield Table(N_("Known issues that not all devices meet"), ("check", *(side.name for side in sides)), tuple(rows))
 
 
 def _near(sides: Sequence[Side]) -> Iterator[Table]:
@@ -210,7 +212,7 @@ def _near(sides: Sequence[Side]) -> Iterator[Table]:
     ]
     if rows:
         columns = ("check", "case", *(f"share on {side.name}" for side in sides))
-        yield Table("Near the tolerance on one device only (share of it that is used)", columns, tuple(rows[:_MOST_NEAR]))
+        yield Table(N_("Near the tolerance on one device only (share of it that is used)"), columns, tuple(rows[:_MOST_NEAR]))
 
 
 def _share_of_tolerance(compared: Mapping[str, Any]) -> float | None:

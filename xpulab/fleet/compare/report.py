@@ -12,11 +12,19 @@ from xpulab import __version__
 from xpulab.errors import InputError
 from xpulab.fleet.compare.comparison import FLEET, PARITY, UPGRADE, Comparison, Table, to_json
 from xpulab.fleet.finding import Finding
+from xpulab.messages import N_, headed, labelled, language, padded, shown, width
 from xpulab.records.format import format_value
 
-_TITLES = {FLEET: "Machines", UPGRADE: "Before and after", PARITY: "Devices"}
+_TITLES = {FLEET: N_("Machines"), UPGRADE: N_("Before and after"), PARITY: N_("Devices")}
 _SHOWN_NODES = 5
 _SHOWN_CASES = 8
+_COLUMNS = (
+    (N_("capability"), N_("chapter"), N_("check"), N_("case"), N_("nodes"), N_("median"), N_("deviation"), N_("bound")),
+    (N_("worst"), N_("unit"), N_("node"), N_("least"), N_("most"), N_("outcome"), N_("runs"), N_("before"), N_("after")),
+    (N_("change"), N_("same bits"), N_("of checks"), N_("allowed change"), N_("factor"), N_("issue"), N_("what"), N_("steps")),
+    (N_("compared on"), N_("skipped on"), N_("reason"), N_("allowed")),
+)
+"""Names of columns, for the catalogue; those that contain the name of a side or a device stay English."""
 _WHOLE = 1000
 """Numbers from here on are shown without a fraction."""
 _SHOWN_ROWS = 20
@@ -24,16 +32,22 @@ _SHOWN_ROWS = 20
 
 
 def format_comparison(comparison: Comparison) -> str:
-    """The comparison as lines of text."""
-    lines = [f"{comparison.kind}: {comparison.subject}"]
-    lines += [f"note: {note}" for note in comparison.notes]
+    """The comparison as lines of text, in the chosen language."""
+    lines = [f"{comparison.kind}: {shown(comparison.subject)}"]
+    lines += [labelled("note: ", note) for note in comparison.notes]
     for table in comparison.tables:
         lines += ["", *_table(table)]
     for finding in comparison.improvements:
         lines += ["", *_finding([finding])] if finding is comparison.improvements[0] else _finding([finding])
     for group in grouped(comparison.findings):
         lines += ["", *_finding(group)]
-    return "\n".join([*lines, "", *comparison.scopes, comparison.summary])
+    return "\n".join([*lines, "", *map(shown, comparison.scopes), format_counts(comparison)])
+
+
+def format_counts(comparison: Comparison) -> str:
+    """The summary of a comparison in the chosen language."""
+    counts = ", ".join(f"{count} {shown(kind)}" for kind, count in comparison.counts.items())
+    return headed(shown(comparison.headline), counts) if counts else shown(comparison.headline)
 
 
 def write(comparison: Comparison, folder: Path) -> Path:
@@ -52,10 +66,13 @@ def write(comparison: Comparison, folder: Path) -> Path:
 def to_html(comparison: Comparison) -> str:
     """The page of a comparison."""
     environment = jinja2.Environment(loader=jinja2.PackageLoader("xpulab.fleet.compare", "."), autoescape=True)
+    environment.globals |= {"shown": shown, "headed": headed, "counts": format_counts}
+    environment.globals["text"] = lambda message, **values: shown(message.format(**values))
     environment.filters["cell"] = format_cell
     environment.filters["nodes"] = format_group_nodes
     environment.tests["numeric"] = lambda cell: isinstance(cell, int | float)
     return environment.get_template("page.html").render(
+        html_language={"en": "en", "zh": "zh-Hans"}[language()],
         comparison=comparison,
         title=_TITLES[comparison.kind],
         findings=grouped(comparison.findings),
@@ -87,36 +104,41 @@ def _place(finding: Finding) -> tuple[str, str, str]:
 def format_group_nodes(group: Sequence[Finding]) -> str:
     """The nodes of findings that belong together."""
     nodes = list(dict.fromkeys(finding.node for finding in group if finding.node))
-    more = f" and {len(nodes) - _SHOWN_NODES} more" if len(nodes) > _SHOWN_NODES else ""
-    return ", ".join(nodes[:_SHOWN_NODES]) + more
+    names, more = ", ".join(nodes[:_SHOWN_NODES]), len(nodes) - _SHOWN_NODES
+    text = f"{names} and {more} more" if more > 0 else names
+    return shown(text)
 
 
 def format_cell(cell: object) -> str:
-    """A cell of a table as text."""
+    """A cell of a table as text, in the chosen language."""
     if isinstance(cell, float) and abs(cell) >= _WHOLE:
         return f"{cell:.0f}"
-    return format_value(cell) if isinstance(cell, float) else "" if cell is None else str(cell)
+    return format_value(cell) if isinstance(cell, float) else "" if cell is None else shown(str(cell))
 
 
 def _finding(group: Sequence[Finding]) -> Iterator[str]:
     first, nodes = group[0], format_group_nodes(group)
-    yield f"{first.kind}{f', {nodes}' if nodes else ''}: {first.sentence}"
+    yield headed(f"{shown(first.kind)}{f', {nodes}' if nodes else ''}", shown(first.sentence))
     if more := [finding.case for finding in group[1:] if finding.case != first.case]:
-        yield f"    and {len(more)} more: {', '.join(more[:_SHOWN_CASES])}{', ...' if len(more) > _SHOWN_CASES else ''}"
+        number, cases = len(more), f"{', '.join(more[:_SHOWN_CASES])}{', ...' if len(more) > _SHOWN_CASES else ''}"
+        yield f"    {headed(shown(f'and {number} more'), cases)}"
     if first.repeat:
-        yield f"    repeat: {first.repeat}"
+        yield f"    {shown('repeat: ')}{first.repeat}"
 
 
 def _table(table: Table) -> Iterator[str]:
     """The table with aligned columns, numbers to the right."""
+    columns = tuple(map(shown, table.columns))
     rows = [tuple(map(format_cell, row)) for row in table.rows[:_SHOWN_ROWS]]
-    widths = [max(len(cell) for cell in column) for column in zip(table.columns, *rows, strict=True)]
+    widths = [max(map(width, column)) for column in zip(columns, *rows, strict=True)]
     numeric = [all(isinstance(row[index], int | float | None) for row in table.rows) for index in range(len(widths))]
-    yield f"{table.title}:"
-    for row in (table.columns, *rows):
+    yield headed(shown(table.title), "").rstrip()
+    for row in (columns, *rows):
         cells = (
-            cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(row, widths, numeric, strict=True)
+            " " * (wide - width(cell)) + cell if right else padded(cell, wide)
+            for cell, wide, right in zip(row, widths, numeric, strict=True)
         )
         yield f"  {'  '.join(cells)}".rstrip()
     if len(table.rows) > _SHOWN_ROWS:
-        yield f"  and {len(table.rows) - _SHOWN_ROWS} more; the page and the JSON have all"
+        number = len(table.rows) - _SHOWN_ROWS
+        yield f"  {shown(f'and {number} more; the page and the JSON have all')}"

@@ -23,16 +23,16 @@ from xpulab.fleet.compare.comparison import (
     chapter_seconds,
     require_comparable,
 )
-from xpulab.fleet.finding import Finding, first_red
-from xpulab.fleet.finding import place as format_place
+from xpulab.fleet.finding import Finding, first_red, format_red
 from xpulab.fleet.machine_type import differing_names, hardware, machine_type
 from xpulab.fleet.rates import Measured
 from xpulab.fleet.runs import Run
+from xpulab.messages import N_
 from xpulab.records import baselines
 from xpulab.records.record import RED
 
-SLOWER, MORE_MEMORY, OTHER_LOSS = "slower than its spread", "more memory", "other losses"
-FASTER, LESS_MEMORY = "faster than its spread", "less memory"
+SLOWER, MORE_MEMORY, OTHER_LOSS = N_("slower than its spread"), N_("more memory"), N_("other losses")
+FASTER, LESS_MEMORY = N_("faster than its spread"), N_("less memory")
 
 SPREADS = 4
 """A rate is slower when the medians of both sides differ by more than so many spreads (largest minus smallest of a side)."""
@@ -52,9 +52,9 @@ _KINDS = {
 }
 """By the kind of a measurement and whether it grew."""
 
-NOW_WRONG, VANISHED, NOT_COMPARED = "now wrong", "vanished check", "no longer compared"
+NOW_WRONG, VANISHED, NOT_COMPARED = N_("now wrong"), N_("vanished check"), N_("no longer compared")
 FINDINGS = (NOW_WRONG, SLOWER, MORE_MEMORY, OTHER_LOSS, VANISHED, NOT_COMPARED)
-NOW_RIGHT, NOW_COMPARED = "now right", "now compared"
+NOW_RIGHT, NOW_COMPARED = N_("now right"), N_("now compared")
 
 
 def sides_of(runs: Sequence[Run]) -> tuple[Side, Side]:
@@ -105,16 +105,19 @@ def _described(side: Side) -> str:
 
 def _notes(before: Side, after: Side, places: Sequence[Place]) -> Iterator[str]:
     if not changed_versions(before, after):
-        yield "no version differs between these runs"
+        yield N_("no version differs between these runs")
     if not has_spread(before, after):
         factor = MOST_FACTOR[before.result["device"]]
-        yield f"one run of a side shows no spread, so a rate is slower beyond a factor of {factor:g}; name two or more of each"
+        yield N_(
+            f"one run of a side shows no spread, so a rate is slower beyond a factor of {factor:g}; name two or more of each"
+        )
     still = [where for where in places if before.is_red(where) and after.is_red(where)]
     if still:
-        yield f"wrong before and after: {', '.join(check for _, check in still)}"
+        yield f"{N_('wrong before and after: ')}{', '.join(check for _, check in still)}"
     new = [where for where in places if before.outcome(where) == NOT_PLANNED]
     if new:
-        yield f"{len(new)} new checks: {', '.join(check for _, check in new)}"
+        number = len(new)
+        yield f"{N_(f'{number} new checks')}: {', '.join(check for _, check in new)}"
 
 
 def _changes(where: Place, before: Side, after: Side) -> Iterator[Finding]:
@@ -123,35 +126,39 @@ def _changes(where: Place, before: Side, after: Side) -> Iterator[Finding]:
     check = where[1]
     again = (before if later == NOT_PLANNED else after).repeat(where)
     if later == NOT_PLANNED:
-        yield _change(VANISHED, where, "", earlier, later, f"{check} was {earlier}, and is not planned any more", again)
+        yield _change(VANISHED, where, "", earlier, later, N_(f"{check} was {earlier}, and is not planned any more"), again)
     elif after.is_red(where) and (new_rows := _new_red(where, before, after)) is not None:
         case, measured, _, what = first_red(new_rows)
-        sentence = f"{format_place(check, case)} {what}{after.how_often(where)}; it was {earlier}"
+        sentence = f"{what}{after.how_often(where)}; {_was(earlier)}"
         yield _change(NOW_WRONG, where, case, earlier, measured, sentence, again)
     elif before.is_red(where) and not after.is_red(where) and later != "skipped":
-        yield _change(
-            NOW_RIGHT, where, "", earlier, later, f"{check} was {earlier}{before.how_often(where)}, is {later}", again
-        )
+        sentence = f"{N_(f'{check} was {earlier}, is {later}')}{before.how_often(where)}"
+        yield _change(NOW_RIGHT, where, "", earlier, later, sentence, again)
     elif before.is_compared(where) and not after.is_compared(where):
         reason = after.worst_check(where)["reason"]
-        yield _change(NOT_COMPARED, where, "", earlier, later, f"{check} was {earlier}, is {later}: {reason}", again)
+        yield _change(NOT_COMPARED, where, "", earlier, later, N_(f"{check} was {earlier}, is {later}: {reason}"), again)
     elif earlier == "skipped" and after.is_compared(where):
-        yield _change(NOW_COMPARED, where, "", earlier, later, f"{check} was skipped, is {later}", again)
+        yield _change(NOW_COMPARED, where, "", earlier, later, N_(f"{check} was {earlier}, is {later}"), again)
     elif gone := _rows_no_longer_compared(where, before, after):
-        sentence = f"{check}: {len(gone)} rows are no longer compared: {', '.join(gone[:5])}{', ...' if len(gone) > 5 else ''}"
+        number, named = len(gone), f"{', '.join(gone[:5])}{', ...' if len(gone) > 5 else ''}"
+        sentence = f"{check}: {N_(f'{number} rows are no longer compared')}: {named}"
         yield _change(NOT_COMPARED, where, gone[0], earlier, later, sentence, again)
+
+
+def _was(earlier: str) -> str:
+    return N_(f"it was {earlier}")
 
 
 def _red_chapters(before: Side, after: Side) -> Iterator[Finding]:
     """Chapters that are red now although none of their checks is, for instance because their text differs."""
     for name, red in after.red_chapters().items():
         if name not in before.red_chapters():
-            sentence = f"{name} is {red['outcome']}: {red['reason']}"
+            sentence = format_red(name, red["outcome"], red["reason"])
             yield Finding("", "", name, NOW_WRONG, red["outcome"], "passed", sentence, after.repeat((name, "")))
 
 
 def _vanished_chapter(name: str, before: Side) -> Finding:
-    sentence = f"{name} was run before, and was not run after"
+    sentence = N_(f"{name} was run before, and was not run after")
     return Finding("", "", name, VANISHED, NOT_PLANNED, "run", sentence, before.repeat((name, "")))
 
 
@@ -215,7 +222,8 @@ def changed_rates(before: Side, after: Side) -> Iterator[Finding]:
             continue
         kind = _KINDS[earlier.kind, change > 0]
         shown = [earlier.format(value) for value in (*medians, allowed)]
-        sentence = f"{earlier.check}, {earlier.case}: {shown[1]}, before {shown[0]}; a change of {shown[2]} is allowed"
+        old, new, most = shown
+        sentence = f"{earlier.check}, {earlier.case}: {new}; {_was(old)}; {N_(f'a change of {most} is allowed')}"
         again = after.repeat((earlier.notebook, earlier.check))
         yield Finding("", earlier.check, earlier.case, kind, shown[1], shown[0], sentence, again)
 
@@ -232,7 +240,8 @@ def changed_losses(before: Side, after: Side) -> Iterator[Finding]:
             difference = max(abs(one - other) for values in later for one, other in zip(values, earlier[0], strict=True))
             if difference > allowed:
                 shown = f"to {later[0][-1]:.6g}", f"to {earlier[0][-1]:.6g}"
-                sentence = f"{where[1]}, {case}: losses differ by {difference:.3g} nats, more than {allowed:.3g}"
+                apart = N_(f"losses differ by {difference:.3g} nats, more than {allowed:.3g}")
+                sentence = f"{where[1]}, {case}: {apart}"
                 yield Finding("", where[1], case, OTHER_LOSS, *shown, sentence, after.repeat(where))
 
 
@@ -265,7 +274,7 @@ def changed_versions(before: Side, after: Side) -> tuple[tuple[str, str, str], .
 
 def _versions(before: Side, after: Side) -> Iterator[Table]:
     if rows := changed_versions(before, after):
-        yield Table("Versions that differ", ("what", before.name, after.name), rows)
+        yield Table(N_("Versions that differ"), ("what", before.name, after.name), rows)
 
 
 def _chapters(before: Side, after: Side) -> Table:
@@ -278,7 +287,7 @@ def _chapters(before: Side, after: Side) -> Table:
         same = sum(before.digest(where) == after.digest(where) for where in with_digests)
         took = [statistics.median(value for value, _ in each[name]) if name in each else None for each in seconds]
         rows.append((name, *(_outcomes(side, name) for side in (before, after)), *took, same, len(with_digests)))
-    return Table("Chapters", columns, tuple(rows))
+    return Table(N_("Chapters"), columns, tuple(rows))
 
 
 def _outcomes(side: Side, name: str) -> str:
@@ -294,7 +303,7 @@ def _measured(before: Side, after: Side) -> Iterator[Table]:
         rows.append((earlier.check, earlier.case, *shown, earlier.table_unit, medians[1] / medians[0]))
     if rows:
         columns = ("check", "case", before.name, after.name, "allowed change", "unit", "factor")
-        yield Table("Rates and memory, medians", columns, tuple(rows))
+        yield Table(N_("Rates and memory, medians"), columns, tuple(rows))
 
 
 def _known_issues(before: Side, after: Side) -> Iterator[Table]:
@@ -306,4 +315,4 @@ def _known_issues(before: Side, after: Side) -> Iterator[Table]:
             side = after if outcomes[1] in KNOWN else before
             rows.append((where[1], *outcomes, side.worst_check(where)["reason"]))
     if rows:
-        yield Table("Known issues that differ", ("check", before.name, after.name, "issue"), tuple(rows))
+        yield Table(N_("Known issues that differ"), ("check", before.name, after.name, "issue"), tuple(rows))
