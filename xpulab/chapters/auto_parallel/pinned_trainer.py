@@ -85,7 +85,7 @@ def message_of(call: Callable[[], Any]) -> str:
 
 
 def load_in_one_dict() -> None:
-    """Let AutoTrainer go on from a checkpoint: it gives dist.load_state_dict dicts in a dict, which Paddle 3.3.1 refuses.
+    """Let AutoTrainer go on from a checkpoint: it gives dist.load_state_dict dicts in a dict, which Paddle 3.3 refuses.
 
     With it, in this process, the tensors have the names that saving made, such as model.lm_head.weight, in one dict. Source:
     Paddle 3.3.1, distributed/flex_checkpoint/dcp/utils.py, check_resumable_locally.
