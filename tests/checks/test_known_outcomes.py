@@ -98,6 +98,14 @@ def rows_of_a_table(measured):
         rows.equal("float32", 1, 1, control=2)
 
 
+def test_the_reason_of_a_red_row_stands_before_those_of_known_ones(listed, shown):
+    listed(case="float16")
+    with check.table("a.b", means="it holds") as rows:
+        rows.equal("float16", 3, 1, control=2)
+        rows.equal("float32", 4, 1, control=2)
+    assert shown.record.reason.startswith("float32: ") and "; float16: sums are wrong" in shown.record.reason
+
+
 @pytest.mark.parametrize(
     ("case", "measured", "rows", "outcome"),
     [

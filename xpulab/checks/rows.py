@@ -14,7 +14,7 @@ from xpulab.checks.digest import digest_of
 from xpulab.checks.ledger import ledger
 from xpulab.messages import N_
 from xpulab.records.known_issues import KnownIssue, known_issue
-from xpulab.records.record import Row
+from xpulab.records.record import RED, Row
 
 NAMED = 3
 """So many cases with one reason are named; of more, the first and their number."""
@@ -83,9 +83,9 @@ def known_or_fixed(row: Row, issue: KnownIssue | None) -> Row:
 
 
 def reasons_of(rows: Sequence[Row]) -> list[str]:
-    """The reasons of rows, each once, after the cases that have it."""
+    """The reasons of rows, each once, after the cases that have it; those of red rows first."""
     cases: dict[str | None, list[str]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.outcome not in RED):
         cases.setdefault(row.reason, []).append(row.case)
     return [f"{_format_cases(names)}: {reason}" for reason, names in cases.items()]
 
