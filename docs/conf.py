@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from docutils.nodes import Element, SkipNode, math_block
+from docutils.nodes import Element, Node, SkipNode, TextElement, document, literal, literal_block, math_block
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
@@ -20,6 +20,9 @@ from sphinx.writers.html5 import HTML5Translator
 logger = getLogger(__name__)
 SIZES = re.compile(r"\\[bB]igg?[lr]?(?![A-Za-z])")
 """Sizes of parentheses, which docutils does not know and MathML chooses by itself."""
+WHOLE = 24
+"""Code of so many characters does not break in a table."""
+PUNCTUATION, CHINESE = re.compile(r"[\u3000-\u303f\uff00-\uffef\u2014\u2018-\u201d\u2026]"), re.compile(r"[\u3400-\u9fff]")
 
 project = "xpulab"
 author = "the contributors of xpulab"
@@ -57,6 +60,8 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))
     app.add_config_value("pages_in_both_languages", "", "html", str)
     app.connect("html-page-context", lead_to_other_language)
+    app.connect("doctree-read", join_chinese_lines)
+    app.connect("doctree-read", keep_names_whole)
     app.add_search_language(Chinese)
     logging.getLogger("jieba").setLevel(logging.WARNING)  # it writes its progress to stderr
 
@@ -65,6 +70,32 @@ class Chinese(SearchChinese):
     """The search in Chinese pages, whose queries are split into words too."""
 
     js_splitter_code = Path(__file__).with_name("book.search.js").read_text(encoding="utf-8")
+
+
+def join_chinese_lines(app: Sphinx, tree: document) -> None:
+    """Drop the line breaks of the source between Chinese characters, or beside Chinese punctuation: a browser shows a space."""
+    if app.config.language != "zh_CN":
+        return
+    for element in tree.findall(lambda node: isinstance(node, TextElement) and not isinstance(node, literal_block)):
+        kept: list[Node] = []
+        for place, node in enumerate(element.children):
+            before = "".join(each.astext() for each in kept)
+            after = "".join(each.astext() for each in element.children[place + 1 :])
+            if not (node.astext() == "\n" and before and after and _joins(before[-1], after[0])):
+                kept.append(node)
+        element[:] = kept
+
+
+def keep_names_whole(app: Sphinx, tree: document) -> None:
+    """Mark short code, which would else break after a hyphen and between any two letters where a table has little room."""
+    for node in tree.findall(literal):
+        if len(node.astext()) <= WHOLE:
+            node["classes"].append("whole")
+
+
+def _joins(last: str, first: str) -> bool:
+    """Whether nothing may stand between these characters: both are Chinese, or one is Chinese punctuation."""
+    return bool(PUNCTUATION.match(last) or PUNCTUATION.match(first) or (CHINESE.match(last) and CHINESE.match(first)))
 
 
 def lead_to_other_language(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Element | None) -> None:

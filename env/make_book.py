@@ -61,6 +61,8 @@ TEXTS = {
         "proof": "Code of the proof",
         "helper": "Helper code",
         "of": ": ",
+        ", ": ", ",
+        "count": "{count} {outcome}",
         "run": "The chapters show the run of {when}.",
         "executed": "Executed by the run of {when}.",
         "committed": "The run did not execute this chapter: these outputs are the committed ones, from a CPU.",
@@ -69,6 +71,9 @@ TEXTS = {
         "proof": "验证部分的代码",
         "helper": "辅助代码",
         "of": "：",
+        ", ": "，",
+        "count": "{count} 项{outcome}",
+        "author": "xpulab 的贡献者",
         "run": "各章显示的是 {when} 的运行。",
         "executed": "由 {when} 的运行执行。",
         "committed": "这次运行没有执行本章：这里的输出是仓库中提交的，来自 CPU。",
@@ -156,7 +161,14 @@ def build(books: list[Book], of_a_run: bool) -> bool:
         command += ["--fail-on-warning", "--keep-going", "--quiet", "--jobs", "auto"]
         command += ["--doctree-dir", str(WORK / f"doctrees-{book.language}"), "-D", f"pages_in_both_languages={BOTH}"]
         if book.language == "zh":
-            command += ["-D", "language=zh_CN", "-D", f"html_search_options.dict={WORDS}"]
+            command += [
+                "-D",
+                "language=zh_CN",
+                "-D",
+                f"html_search_options.dict={WORDS}",
+                "-D",
+                f"author={book.text('author')}",
+            ]
         if of_a_run:
             command += ["-D", "suppress_warnings=myst.xref_missing"]  # to sections that are not in the level of the run
         if subprocess.run([*command, str(book.source), str(fresh / book.site)]).returncode != 0:
@@ -290,7 +302,8 @@ def collapse(cell: dict, own_tag: str, book: Book) -> None:
     if outcomes.keys() - GOOD or any(output["output_type"] == "error" for output in outputs):
         tag = "hide-input"
     if tag == "hide-cell" and outcomes:
-        prompt += book.text("of") + ", ".join(f"{count} {book.text(outcome)}" for outcome, count in outcomes.items())
+        counts = (book.text("count").format(count=count, outcome=book.text(outcome)) for outcome, count in outcomes.items())
+        prompt += book.text("of") + book.text(", ").join(counts)
     cell["metadata"]["tags"].append(tag)
     cell["metadata"]["mystnb"] = {"code_prompt_show": prompt, "code_prompt_hide": prompt}
 

@@ -65,7 +65,7 @@ OF_STEPS = ("Qwen2", "Llama", "DPO")
 
 HEAD = """# Operators
 
-Which operators the training of language models calls, and which check compares each with a formula. Recorded were one step,
+Which operators the training of language models calls, and which check compares each with a formula. One step was recorded,
 forward, backward and optimizer, of a tiny Llama, Qwen2 and Qwen2-MoE of PaddleNLP, of LoRA and of DPO, on a CPU. A *grid*
 combines types, layouts, shapes, values and attributes ([grids.md](grids.md)); *as called* means that chapter 17 makes the call
 again on other numbers, in each type, and compares value and gradient (`operators.values`, `operators.gradients`). An operator
@@ -97,7 +97,7 @@ def page(recordings: Mapping[str, Recording]) -> str:
             entry["in"][name] = None
     rows = sorted(found.items(), key=lambda item: (-len(item[1]["in"]), -item[1]["calls"], item[0]))
     lines = [
-        f"| `{operator}` | {each['calls']} | {', '.join(each['in'])} | {each['by']} | {_cover(operator)} | "
+        f"| `{operator}` | {each['calls']} | {', '.join(each['in'])} | `{each['by']}` | {_cover(operator)} | "
         f"{'yes' if set(each['in']) & set(OF_STEPS) else 'no'} |"
         for operator, each in rows
     ]

@@ -14,6 +14,7 @@ from typing import Any
 from translate import publish, row_of
 
 from xpulab import files
+from xpulab.checks.grid import listed
 from xpulab.messages import N_
 from xpulab.records.record import METADATA_KEY
 
@@ -54,7 +55,7 @@ def grids() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _section(notebook: str, grid: dict[str, Any]) -> str:
     cases = ", ".join(f"{level} {count}" for level, count in grid["cases"].items())
-    rows = [row_of((axis, ", ".join(labels).replace("|", "\\|"))) for axis, labels in grid["axes"].items()]
+    rows = [row_of((axis, listed(labels).replace("|", "\\|"))) for axis, labels in grid["axes"].items()]
     rules = [f"- {rule}" for rule in grid["rules"]]
     chapter = f"[{notebook}](../notebooks/{notebook}.ipynb)"
     head = [row_of((N_("axis"), N_("values, the default first"))), "|---|---|"]

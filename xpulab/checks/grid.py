@@ -147,12 +147,12 @@ class Grid:
         from IPython.display import display
 
         found = {"check": check, **self.describe()}
-        rows = "".join(f"<tr><td>{axis}</td><td>{', '.join(labels)}</td></tr>" for axis, labels in found["axes"].items())
+        rows = "".join(f"<tr><td>{axis}</td><td>{listed(labels)}</td></tr>" for axis, labels in found["axes"].items())
         rules = "".join(f"<tr><td>not together</td><td>{rule}</td></tr>" for rule in found["rules"])
         counts = ", ".join(f"{count} at {level}" for level, count in found["cases"].items())
         head = "<tr><th>axis</th><th>values, the default first</th></tr>"
         text = "\n".join(
-            [check, *(f"  {axis}: {', '.join(labels)}" for axis, labels in found["axes"].items()), f"  cases: {counts}"]
+            [check, *(f"  {axis}: {listed(labels)}" for axis, labels in found["axes"].items()), f"  cases: {counts}"]
         )
         html = f"<b>{check}</b><table><thead>{head}</thead><tbody>{rows}{rules}</tbody></table><p>Cases: {counts}</p>"
         display({"text/plain": text, "text/html": html}, raw=True, metadata={METADATA_KEY: {"grid": found}})
@@ -277,3 +277,8 @@ def _labelled(axis: str, values: Sequence[Any] | Mapping[str, Any]) -> dict[str,
     if len(labelled) < max(2, len(values)):
         raise ValueError(f"axis {axis!r} needs two or more values whose labels differ, not {list(values)}")
     return labelled
+
+
+def listed(labels: Sequence[str]) -> str:
+    """The values of an axis in one line, with semicolons where a value itself has a comma."""
+    return ("; " if any("," in label for label in labels) else ", ").join(labels)

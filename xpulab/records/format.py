@@ -13,7 +13,8 @@ def format_measured(record: Record) -> str:
         return "; ".join(map(format_measurement, record.measurements))
     numbers = [row.measured for row in record.rows if isinstance(row.measured, float)]
     if record.measured is not None and len(numbers) > 1:
-        return f"{record.measured}, {min(numbers):.3g} to {max(numbers):.3g}"
+        least, most = f"{min(numbers):.3g}", f"{max(numbers):.3g}"
+        return f"{record.measured}, {least if least == most else f'{least} to {most}'}"
     return format_value(record.measured)
 
 

@@ -59,7 +59,7 @@ def gradient_doubled(real, self, *args, **kwargs):
     after="paddle:DataParallel.forward",
 )
 def data_parallel_sums_gradients(out, self, *args, **kwargs):
-    """Paddle.DataParallel adds up the gradients of the ranks and does not divide by the number of ranks."""
+    """paddle.DataParallel adds up the gradients of the ranks and does not divide by the number of ranks."""
     first = out[0] if isinstance(out, tuple) else out
     first.register_hook(lambda gradient: gradient * dist.get_world_size())
 

@@ -40,11 +40,11 @@ def reshards(moved: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]) -> No
     """
     if not moved:
         return
-    sent = {"R to S0": "drop the rest", "S0 to R": "all-gather", "P to R": "all-reduce"}
+    titles = {"R to S0": "R to S0: drop the rest", "S0 to R": "S0 to R: all-gather", "P to R": "P to R: all-reduce"}
     axes = diagram(33, 16.6, "Three reshards of a 6 x 3 table between two ranks")
     for column, name in enumerate(moved[0]):
         left = 2.3 + column * 10.4
-        axes.text(left + 4.2, 15.6, f"{name}: {sent[name]}", ha="center", va="center", fontsize=9)
+        axes.text(left + 4.2, 15.6, titles[name], ha="center", va="center", fontsize=9)
         for rank, of_rank in enumerate(moved):
             bottom = 8.0 * (1 - rank) + 0.4
             if column == 0:

@@ -72,7 +72,8 @@ def resumed_runs(runs: Mapping[str, tuple[RunRecorder, Mapping[int, RunRecorder]
         for row, (at, run) in enumerate(resumed.items()):
             bottom = 0.8 * (height - row) - 0.25
             axes.text(left - 0.15, bottom + 0.35, f"after step {at}", ha="right", va="center", fontsize=8)
-            box(axes, left, bottom, 1.4 * at, 0.7, "from the checkpoint" if at > steps / 4 else "", "idle")
+            saved = "from the checkpoint" if at > steps / 4 else "from the\ncheckpoint" if at > steps / 8 else ""
+            box(axes, left, bottom, 1.4 * at, 0.7, saved, "idle", fontsize=8, linespacing=0.9)
             for step in range(at + 1, steps + 1):
                 text, tone = _compared(whole, run, step)
                 box(axes, left + 1.4 * (step - 1), bottom, 1.4, 0.7, text, tone, fontsize=8, linespacing=0.9)

@@ -70,7 +70,7 @@ def ring(states: Sequence[np.ndarray], sends: Sequence[Sequence[int]]) -> None:
     axes = figures.diagram(columns * wide + 1.2, rows * high, "Ring: in each step every rank sends one chunk to the next rank")
     for number, state in enumerate(states):
         left, low = 1.4 + number % columns * wide, (rows - 1 - number // columns) * high + 0.5
-        label = f"step {number + 1}" if number < len(sends) else "result"
+        label = f"step {number + 1}" if number < len(sends) else "the result"
         tones = np.where(state == total, "strong", np.where(state == states[0], "plain", "first"))
         figures.grid_of(axes, state, left, low, tones=tones, label=label)
         if number % columns == 0:
@@ -163,7 +163,7 @@ NOTE = re.compile(r"\bat ([\d.]+) s: (.+)$", re.MULTILINE)
 
 def timeline(reports: Sequence[RankReport], seconds: float, root_cause: int | None) -> None:
     """What every rank did until the run was ended after this many seconds, from the lines that it printed."""
-    tones = {"computes": "first", "waits in all_reduce": "second"}
+    tones = {"computes": "first", "waits in all_reduce": "second", "loads the next batch": "wrong"}
     noted = {report.rank: [(float(at), text) for at, text in NOTE.findall(report.printed)] for report in reports}
     first = min((at for notes in noted.values() for at, _ in notes), default=0.0)
     lanes: dict[str, list[tuple[float, float, str, str]]] = {}

@@ -84,22 +84,23 @@ def what_dpo_compares(policy: Mapping[str, float], reference: Mapping[str, float
 
     policy, reference: {"chosen": ln p, "rejected": ln p} in nats.
     """
+    policy, reference = ({kind: round(logps[kind], 2) for kind in _KINDS} for logps in (policy, reference))  # as they are shown
     _, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.0), width_ratios=(3, 2), layout="constrained")
     gaps = {}
     for height, (name, logps) in enumerate({"policy": policy, "reference": reference}.items()):
         gaps[name] = logps["chosen"] - logps["rejected"]
         for kind, marker in zip(_KINDS, "os", strict=True):
             left.plot(logps[kind], height, marker, color="#1b4d89" if kind == "chosen" else "#c1440e", markersize=9)
-            left.annotate(f"{kind}\n{logps[kind]:.1f}", (logps[kind], height), (0, 9), **_ABOVE)
+            left.annotate(f"{kind}\n{logps[kind]:.2f}", (logps[kind], height), (0, 9), **_ABOVE)
         ends = {"xy": (logps["chosen"], height), "xytext": (logps["rejected"], height)}
         left.annotate("", **ends, arrowprops={"arrowstyle": "->", "color": "#444444", "shrinkA": 7, "shrinkB": 7})
-        left.annotate(f"gap {gaps[name]:+.1f}", (np.mean(list(logps.values())), height), (0, -14), **_ABOVE)
+        left.annotate(f"gap {gaps[name]:+.2f}", (np.mean(list(logps.values())), height), (0, -14), **_ABOVE)
     h = gaps["policy"] - gaps["reference"]
     values = [*policy.values(), *reference.values()]
     room = 0.15 * (max(values) - min(values))
     left.set(xlabel="ln p of the answer (nats)", ylim=(1.7, -0.7), xlim=(min(values) - room, max(values) + room))
     left.set_yticks([0, 1], ["policy", "reference"])
-    left.set_title(f"h = {gaps['policy']:.1f} - ({gaps['reference']:.1f}) = {h:.1f} nats", fontsize=10)
+    left.set_title(f"h = {gaps['policy']:.2f} - ({gaps['reference']:.2f}) = {h:.2f} nats", fontsize=10)
     left.grid(visible=False, axis="y")
     reach = max(6.0, 1.2 * abs(h))
     axis = np.linspace(-reach, reach, 121)

@@ -72,10 +72,11 @@ def where_tensors_are(arrays: Mapping[str, Any], tensors: Mapping[str, Any], pla
     """
     rows = max(len(arrays), len(tensors))
     axes = diagram(11.0, 1.2 * rows + 1.2, f"A copy leads from one memory to the other; device: {place}")
-    titles = ("memory of the host, numpy", f"memory of {place}, Paddle" + (" (the same chips here)" if place == "cpu" else ""))
+    of_device = f"memory of {place}, Paddle (the same chips here)" if place == "cpu" else f"memory of {place}, Paddle"
+    titles = ("memory of the host, numpy", of_device)
     for x, title, values in ((0.1, titles[0], arrays), (6.6, titles[1], tensors)):
         box(axes, x, 0.1, 4.2, 1.2 * rows + 0.6, tone="idle")
-        axes.text(x + 2.1, 1.2 * rows + 0.42, title, ha="center", va="center", fontsize=9)
+        axes.text(x + 2.1, 1.2 * rows + 0.42, title, ha="center", va="center", fontsize=8)
         for row, (name, value) in enumerate(values.items()):
             bytes_held = (value if isinstance(value, np.ndarray) else value.numpy()).nbytes
             text = f"{name} {list(value.shape)}, {bytes_held} bytes"
@@ -124,11 +125,18 @@ def _roofline(axes: plt.Axes, work: Mapping[str, tuple[float, float]]) -> None:
     products = {name: point for name, point in work.items() if name != "add"}
     axes.loglog(*work["add"], "s", color="#c1440e", label="addition", linestyle="none")
     axes.loglog(
-        *np.transpose(list(products.values())), "o", color="#1b4d89", label="product of n x n matrices", linestyle="none"
+        *np.transpose(list(products.values())),
+        "o",
+        color="#1b4d89",
+        label="product of n x n matrices",
+        linestyle="none",
+        zorder=4,
     )
+    beside: dict[str, Any] = {"textcoords": "offset points", "xytext": (5, -5), "ha": "left", "va": "top"}
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # the line of the memory does not cross the text
     for name, (intensity, rate) in products.items():
         text = f"n = {name.split()[-1]}"
-        axes.annotate(text, (intensity, rate), xytext=(0, -9), textcoords="offset points", ha="center", va="top", fontsize=8)
+        axes.annotate(text, (intensity, rate), fontsize=8, bbox=ground, **beside)
     axes.set(xlabel="operations per byte, FLOP/byte", ylabel="GFLOP/s", title="Computations")
     axes.set_ylim(min(rate for _, rate in work.values()) / 4, peak * 3)
     axes.legend(frameon=False, fontsize=8, loc="lower right")

@@ -32,7 +32,7 @@ def counted_tokens(tokenizer: Any, example: Mapping[str, Sequence[int]]) -> None
         axes.text(1.6, y + 0.6, name, ha="right", va="center", fontsize=9)
         for place, number in enumerate(numbers):
             answer = place >= _BEFORE if numbers is tokens else number != -100
-            box(axes, 1.8 + place, y, 1, 1.2, _format_token(tokenizer, number), "first" if answer else "idle")
+            box(axes, 1.8 + place, y, 1, 1.2, _format_token(tokenizer, number), "first" if answer else "idle", fontsize=8)
     for place in range(_BEFORE - 1, len(tokens) - 1):
         arrow(axes, (1.8 + place + 1.35, 3.0), (1.8 + place + 0.55, 1.5))
     axes.text(1.8 + _BEFORE / 2, 4.4, "... prompt", ha="center", fontsize=9)
@@ -41,11 +41,13 @@ def counted_tokens(tokenizer: Any, example: Mapping[str, Sequence[int]]) -> None
 
 
 def _format_token(tokenizer: Any, number: int) -> str:
-    """A token as it fits into a box: -100 as it is, the line break as a sign, long ones cut."""
+    """A token as it fits into a box: -100 as it is, "_" for only a space, the line break as a sign, long ones cut."""
     if number == -100:
         return "-100"
     text = tokenizer.decode([number], clean_up_tokenization_spaces=False).strip(" ").replace("\n", "\\n")
     text = text.replace("<|im_end|>", "<end>").replace("<|im_start|>", "<start>").replace("assistant", "assist.")
+    if not text:
+        return "_"
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "~"
 
 

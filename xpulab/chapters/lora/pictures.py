@@ -111,7 +111,7 @@ def training(losses: Sequence[Sequence[float]], changes: Mapping[str, Sequence[f
     for panel in panels:
         panel.title.set_fontsize(10)
     panels[0].legend(frameon=False, fontsize=8)
-    panels[1].legend(frameon=False, fontsize=8, loc="center right")
+    panels[1].legend(frameon=False, fontsize=8, loc="center")
     plt.show()
 
 

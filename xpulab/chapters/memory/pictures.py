@@ -34,6 +34,7 @@ def over_one_step(ways: Mapping[str, Sequence[Sample]], title: str) -> None:
 
 
 def _draw(panel: plt.Axes, samples: Sequence[Sample]) -> None:
+    samples = [*samples, *([samples[-1]] * max(1, len(samples) // 20))]  # the last one has a width too
     below, places = np.zeros(len(samples)), np.arange(len(samples))
     for part, tone in PARTS.items():
         size = np.array([getattr(each, part) for each in samples]) / MIB
@@ -80,7 +81,7 @@ def costs(peaks: Mapping[str, float], seconds: Mapping[str, float]) -> None:
         fill, hatch = figures.TONES[tone].fill, figures.TONES[tone].hatch
         axes.barh(range(len(values)), list(values.values()), color=fill, hatch=hatch, edgecolor="#555555", height=0.65)
         for row, value in enumerate(values.values()):
-            axes.text(value, row, f" {value:.3g}", va="center", fontsize=8)
+            axes.text(value, row, f" {value:.1f}", va="center", fontsize=8)
         axes.axvline(next(iter(values.values())), color="0.4", linestyle=":", linewidth=1.2)
         axes.set(xlabel=label, title=title, xlim=(0, 1.2 * max(values.values())))
         axes.title.set_fontsize(10)

@@ -53,7 +53,7 @@ GENERATION = Grid(
     },
     {
         "padding needs a mask": lambda prompts, mask: prompts == PROMPTS["padded left"] and mask == "left out",
-        "whether padding has a penalty is nowhere said": lambda prompts, penalty: (
+        "nothing says whether padding has a penalty": lambda prompts, penalty: (
             prompts == PROMPTS["padded left"] and penalty != 1.0
         ),
     },

@@ -31,7 +31,7 @@ def label_shift(tokenizer: Any, example: Mapping[str, Sequence[int]]) -> None:
         for place, number in enumerate(numbers):
             answer = place > first if numbers is tokens else number >= 0
             tone = "first" if answer else "plain" if numbers is tokens else "idle"
-            box(axes, 1.8 + place, y, 1, 1.2, _format_token(tokenizer, number), tone)
+            box(axes, 1.8 + place, y, 1, 1.2, _format_token(tokenizer, number), tone, fontsize=8, linespacing=1.5)
     for place in range(first, width - 1):
         arrow(axes, (1.8 + place + 1.35, 3.0), (1.8 + place + 0.55, 1.5))
     axes.text(1.8 + (first + 1) / 2, 4.4, "question", ha="center", fontsize=9)

@@ -175,4 +175,4 @@ def _fill(axes: plt.Axes, x: float, y: float, width: float, height: float, tone:
     chosen = TONES[tone]
     # the hatch is drawn in a patch of its own, so that it is lighter than the edge
     axes.add_patch(plt.Rectangle((x, y), width, height, facecolor=chosen.fill, edgecolor="#9a9a9a", hatch=chosen.hatch, lw=0))
-    axes.add_patch(plt.Rectangle((x, y), width, height, facecolor="none", edgecolor="#555555", lw=0.9))
+    axes.add_patch(plt.Rectangle((x, y), width, height, facecolor="none", edgecolor="#555555", lw=0.9, clip_on=False))

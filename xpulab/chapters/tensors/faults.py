@@ -347,7 +347,7 @@ def roll_takes_the_first_axis(roll, x, shifts, axis=None, **named):
 
 @fault(detected_by=("indexing.selections",), wraps="paddle:take_along_axis")
 def positions_of_int32_are_read_as_the_first(take, x, index, axis, *given, **named):
-    """Take_along_axis takes every position of int32 for the first one."""
+    """take_along_axis takes every position of int32 for the first one."""
     return take(x, index * 0 if index.dtype == paddle.int32 else index, axis, *given, **named)
 
 
@@ -361,7 +361,7 @@ def gathering_ends_after_1024_positions(gather, x, index, axis=0, **named):
 
 @fault(detected_by=("indexing.selections",), wraps="paddle:gather_nd")
 def rows_of_a_view_are_gathered_in_the_order_of_memory(gather, x, index, **named):
-    """Gather_nd takes the rows of a transposed tensor in the order of memory."""
+    """gather_nd takes the rows of a transposed tensor in the order of memory."""
     is_transposed = x.ndim == 2 and x.strides[0] < x.strides[1]
     return gather(x.T.contiguous().reshape(x.shape) if is_transposed else x, index, **named)
 
@@ -384,14 +384,14 @@ def scatter_goes_through_float32(scatter, x, index, updates, *given, **named):
 
 @fault(detected_by=("indexing.writes",), wraps="paddle:index_add")
 def rows_are_added_to_a_view_in_the_order_of_memory(add, x, index, axis, value, **named):
-    """Index_add takes the elements of a transposed tensor in the order of memory."""
+    """index_add takes the elements of a transposed tensor in the order of memory."""
     is_transposed = x.ndim == 2 and x.strides[0] < x.strides[1]
     return add(x.T.contiguous().reshape(x.shape) if is_transposed else x, index, axis, value, **named)
 
 
 @fault(detected_by=("indexing.writes",), wraps="paddle:scatter_nd_add")
 def rows_of_more_than_1024_elements_lose_their_end(add, x, index, updates, **named):
-    """Scatter_nd_add adds the first 1,024 elements of a row."""
+    """scatter_nd_add adds the first 1,024 elements of a row."""
     if x.ndim != 2 or x.shape[1] <= 1024:
         return add(x, index, updates, **named)
     return paddle.concat([add(x[:, :1024], index, updates[:, :1024], **named), x[:, 1024:]], axis=1)
@@ -414,13 +414,13 @@ def rows_that_are_added_count_once(scatter, x, index, updates, overwrite=True, *
 
 @fault(detected_by=("indexing.writes",), wraps="paddle:put_along_axis")
 def positions_from_the_end_mean_the_first(put, x, indices, values, axis, *given, **named):
-    """Put_along_axis takes a negative position for the first one."""
+    """put_along_axis takes a negative position for the first one."""
     return put(x, indices.clip(0), values, axis, *given, **named)
 
 
 @fault(detected_by=("indexing.writes",), wraps="paddle:masked_fill")
 def mask_of_a_column_is_read_as_a_row(fill, x, mask, value, **named):
-    """Masked_fill broadcasts a mask of one column along the first axis."""
+    """masked_fill broadcasts a mask of one column along the first axis."""
     is_column = mask.ndim == 2 and mask.shape[-1] == 1 and x.shape[-1] > 1 and x.size
     return fill(x, mask[:1] if is_column else mask, value, **named)
 
@@ -434,7 +434,7 @@ def gradient_of_a_broadcast_value_is_of_one_element(where, condition, x=None, y=
 
 @fault(detected_by=("indexing.writes",), wraps="paddle:masked_fill_")
 def fill_in_place_makes_a_copy(_real, x, mask, value, **named):
-    """Masked_fill_ returns a new tensor and leaves the old one as it was."""
+    """masked_fill_ returns a new tensor and leaves the old one as it was."""
     return paddle.masked_fill(x, mask, value)
 
 
@@ -448,7 +448,7 @@ def positions_do_not_accumulate_without_strides(put, x, indices, value, accumula
 
 @fault(detected_by=("indexing.writes",), wraps="paddle:put_along_axis")
 def old_elements_count_although_left_out(put, x, indices, values, axis, reduce="assign", include_self=True, **named):
-    """Put_along_axis counts the old elements, also with include_self=False."""
+    """put_along_axis counts the old elements, also with include_self=False."""
     return put(x, indices, values, axis, reduce, include_self=True, **named)
 
 
@@ -470,7 +470,7 @@ def padding_row_has_a_gradient(rows, tokens, weight, padding_idx=None, **named):
 
 @fault(detected_by=("indexing.selections",), wraps="paddle.nn.functional:one_hot")
 def one_hot_of_int32_is_shifted(hot, x, num_classes, **named):
-    """One_hot of positions of int32 sets the element after the right one."""
+    """one_hot of positions of int32 sets the element after the right one."""
     return hot((x + 1) % num_classes if x.dtype == paddle.int32 else x, num_classes, **named)
 
 

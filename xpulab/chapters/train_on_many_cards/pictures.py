@@ -28,23 +28,23 @@ STEPS: Mapping[str, Sequence[Sequence[tuple[str, float, str]]]] = {
         [
             ("forward, rows 0-3", 3, "first"),
             ("backward", 5, "second"),
-            ("mean", 1.2, "strong"),
+            ("gradients", 1.2, "strong"),
             ("AdamW, half", 1.6, "third"),
             ("weights", 1.2, "strong"),
         ],
         [
             ("forward, rows 4-7", 3, "first"),
             ("backward", 5, "second"),
-            ("mean", 1.2, "strong"),
+            ("gradients", 1.2, "strong"),
             ("AdamW, half", 1.6, "third"),
             ("weights", 1.2, "strong"),
         ],
     ],
     "tensor parallel": [
         [
-            ("layer", 1.2, "first"),
+            ("attention", 1.3, "first"),
             ("+", 0.5, "strong"),
-            ("layer", 1.2, "first"),
+            ("MLP", 1.3, "first"),
             ("+", 0.5, "strong"),
             ("backward", 2, "second"),
             ("+", 0.5, "strong"),
@@ -56,25 +56,33 @@ STEPS: Mapping[str, Sequence[Sequence[tuple[str, float, str]]]] = {
     * 2,
     "pipeline": [
         [
-            ("1", 1.5, "first"),
-            ("2", 1.5, "first"),
-            ("waits", 2.2, "idle"),
-            ("1", 2.2, "second"),
-            ("waits", 1.5, "idle"),
-            ("2", 2.2, "second"),
+            ("1", 1.4, "first"),
+            ("↓", 0.5, "strong"),
+            ("2", 1.4, "first"),
+            ("↓", 0.5, "strong"),
+            ("waits", 2, "idle"),
+            ("↑", 0.5, "strong"),
+            ("1", 2, "second"),
+            ("waits", 1.4, "idle"),
+            ("↑", 0.5, "strong"),
+            ("2", 2, "second"),
             ("AdamW", 1.2, "third"),
         ],
         [
-            ("waits", 1.5, "idle"),
-            ("1", 1.5, "first"),
-            ("1", 2.2, "second"),
-            ("2", 1.5, "first"),
-            ("2", 2.2, "second"),
+            ("waits", 1.4, "idle"),
+            ("↓", 0.5, "strong"),
+            ("1", 1.4, "first"),
+            ("↓", 0.5, "strong"),
+            ("1", 2, "second"),
+            ("↑", 0.5, "strong"),
+            ("2", 1.4, "first"),
+            ("2", 2, "second"),
+            ("↑", 0.5, "strong"),
             ("AdamW", 1.2, "third"),
         ],
     ],
 }
-"""By way, for each rank: what it does in a step, how long that is drawn, and its tone."""
+"""By way, for each rank: what it does in a step, how long that is drawn, and its tone; "strong" is on both ranks at once."""
 
 
 def rows_of_ranks(batches: Sequence[Sequence[Sequence[int]]]) -> None:

@@ -15,6 +15,8 @@ Event = tuple[str, str, float, float]
 _LANES = {"training": "first", "copy": "strong", "background write": "third", "plain save": "second"}
 _CHARACTERS = 80
 """How many characters fit into the width of the timeline."""
+_BESIDE = "plain save"
+"""The lane whose bars are too narrow for their texts, which stand on the right of them."""
 
 
 def stalls(times: Sequence[tuple[float, float]], megabytes: float) -> None:
@@ -41,11 +43,14 @@ def timeline(events: Sequence[Event]) -> None:
     longest = max(end - start for _, _, _, end in events) * 1000
     readable = {
         lane: [
-            (begin, long, text if long > longest * len(text) / _CHARACTERS else "", tone) for begin, long, text, tone in pieces
+            (begin, long, text if lane != _BESIDE and long > longest * len(text) / _CHARACTERS else "", tone)
+            for begin, long, text, tone in pieces
         ]
         for lane, pieces in lanes.items()
     }
     axes = plt.subplots(figsize=(9.0, 2.8), layout="constrained")[1]
     figures.schedule(axes, readable, x="time (ms)")
+    for begin, long, text, _ in lanes[_BESIDE]:
+        axes.text(begin + long, list(lanes).index(_BESIDE), f" {text}", ha="left", va="center", fontsize=9)
     axes.set_title("Training continues while a thread writes; a plain save stops it")
     plt.show()

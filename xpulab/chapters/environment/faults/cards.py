@@ -54,7 +54,7 @@ def one_card_inverts_a_bit_now_and_then() -> None:
 
 @fault(device="sim", detected_by=("card-vote.memory",), smoke=("card-vote.memory",), wraps="paddle:set_device")
 def set_device_stays_on_the_first_card(set_device, device):
-    """Paddle.set_device ignores the number of the card, so all cards are the first one and all votes agree."""
+    """paddle.set_device ignores the number of the card, so all cards are the first one and all votes agree."""
     return set_device(str(device).replace(":1", ":0"))
 
 
@@ -93,7 +93,7 @@ def one_card_is_listed_twice(serial_number, _card):
 
 @fault(device="sim", detected_by=("bandwidth.clock",), wraps="paddle:device.synchronize")
 def synchronize_does_not_wait(_real, device=None):
-    """Paddle.device.synchronize returns at once, so every clock stops too early."""
+    """paddle.device.synchronize returns at once, so every clock stops too early."""
 
 
 @fault(device="sim", detected_by=("bandwidth.data-sheet",), wraps="time:perf_counter")
@@ -145,7 +145,7 @@ def card_hidden_from_paddle(count):
 
 @fault(device="sim", detected_by=("install.run-check",), wraps="paddle.utils:run_check")
 def run_check_verifies_the_cpu(_real):
-    """Paddle.utils.run_check finds no card, verifies the CPU and reports success."""
+    """paddle.utils.run_check finds no card, verifies the CPU and reports success."""
     return print("PaddlePaddle works well on 1 CPU.\nPaddlePaddle is installed successfully!")
 
 

@@ -91,12 +91,12 @@ def transpose_ignored(matmul, x, y, transpose_x=False, transpose_y=False, name=N
     wraps="paddle.optimizer:Optimizer.clear_grad",
 )
 def clear_grad_keeps_gradients(_real, self, set_to_zero=True):
-    """Clear_grad keeps the gradients, so that those of all steps add up."""
+    """clear_grad keeps the gradients, so that those of all steps add up."""
 
 
 @fault(detected_by=("numerics.from-pytorch",), wraps="paddle.nn:Layer.set_state_dict")
 def state_dict_is_not_loaded(_real, self, state, use_structured_name=True):
-    """Set_state_dict reports success and changes no parameter of a layer."""
+    """set_state_dict reports success and changes no parameter of a layer."""
     return ([], [])
 
 
@@ -114,7 +114,7 @@ def transposed_right_factor(product, self, other):
 
 @fault(detected_by=("install.remedies",), wraps="paddle:set_device")
 def set_device_accepts_any_device(set_device, device):
-    """Paddle.set_device accepts a device for which the wheel was not built, and stays where it is."""
+    """paddle.set_device accepts a device for which the wheel was not built, and stays where it is."""
     try:
         return set_device(device)
     except ValueError:
@@ -123,7 +123,7 @@ def set_device_accepts_any_device(set_device, device):
 
 @fault(detected_by=("numerics.no-fallback",), wraps="paddle.nn.functional:layer_norm", not_run="it compares on real cards only")
 def layer_norm_has_no_kernel_for_the_card(layer_norm, x, *given, **named):
-    """Layer_norm has no kernel for the card, and gives NaN where the fallback to the CPU is switched off."""
+    """layer_norm has no kernel for the card, and gives NaN where the fallback to the CPU is switched off."""
     flag = "FLAGS_enable_api_kernel_fallback"
     return layer_norm(x, *given, **named) * (1.0 if paddle.get_flags(flag)[flag] else float("nan"))
 

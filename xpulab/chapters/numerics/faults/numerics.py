@@ -26,7 +26,7 @@ def mean_divides_by_n_minus_one(mean, self, axis=None, **named):
 
 @fault(detected_by=("numerics.random",), wraps="paddle:Tensor.bernoulli_")
 def bernoulli_with_inverted_probability(draw, self, p=0.5, **named):
-    """Bernoulli_(p) is 1 with probability 1 - p, as in Paddle 3.0.0."""
+    """bernoulli_(p) is 1 with probability 1 - p, as in Paddle 3.0.0."""
     return draw(self, 1 - p, **named)
 
 

@@ -208,7 +208,7 @@ def take_along_axis_gradient_counts_once(real: Any, x: Any, index: Any, axis: in
 
 @fault(detected_by=("operators.repeated",), wraps="paddle:_C_ops.index_add")
 def index_add_counts_once(real: Any, x: Any, index: Any, value: Any, axis: int = 0, **named: Any):
-    """Index_add writes where it should add, so that of repeated indices the last one counts."""
+    """index_add writes where it should add, so that of repeated indices the last one counts."""
     return real(x, index, value * last_of_each(index).astype(value.dtype).unsqueeze(-1), axis, **named)
 
 

@@ -92,7 +92,7 @@ def bits_of_a_mask_are_inverted_as_integers(_real, self):
 
 @fault(detected_by=("numerics.arithmetic",), wraps="paddle:logical_and")
 def truth_of_numbers_is_their_bits(_real, x, y, **named):
-    """Logical_and of integers combines their bits, so that 1 and 2 are false."""
+    """logical_and of integers combines their bits, so that 1 and 2 are false."""
     if x.dtype in (paddle.int32, paddle.int64):
         return paddle.bitwise_and(x, y).astype("bool")
     return _real(x, y, **named)
