@@ -104,6 +104,12 @@ def test_proof_and_helper_cells_are_collapsed_and_what_is_red_is_not(make_book, 
     assert cell["metadata"]["mystnb"]["code_prompt_show"] == prompt
 
 
+def test_a_collapsed_cell_of_the_chinese_book_says_in_chinese_how_many_checks_it_has(make_book):
+    cell = {"metadata": {"tags": ["proof"]}, "outputs": [shown("passed"), shown("known"), shown("passed")]}
+    make_book.collapse(cell, "proof", book(make_book, language="zh"))
+    assert cell["metadata"]["mystnb"]["code_prompt_show"] == "验证部分的代码：2 项通过，1 项已知问题"
+
+
 @pytest.mark.parametrize(
     ("page", "link", "in_the_book"),
     [
