@@ -27,12 +27,10 @@ from xpulab.messages import N_
 PAGE = files.ROOT / "docs" / "faults.md"
 CHECKS = f"## {N_('What each check detected')}"
 """The heading of the page's second part."""
-FIRST_DAY, ONE_BY_ONE = 734, 342
 HISTORY = (
-    N_(f"Not in one run: {FIRST_DAY} rows are those of runs of the first day, whose faults did not change since."),
     N_(
-        f"{ONE_BY_ONE} rows, of faults that are new or changed, were tried one by one while these were written, on the commits "
-        "that led to this page; of those a row names the checks that had to be red, not all that were."
+        "Two were missed in that run, and detected after a repair: `calls-are-not-recorded` named what has another name today, "
+        "and `predictor-of-the-last-files` needed a predictor before it, which the check makes now."
     ),
     N_("The faults of chapter 19 were tried in its own environment, with paddleformers 1.2.0, on 2026-11-26."),
 )
