@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -110,10 +111,11 @@ def test_a_rank_computes_in_one_thread():
 
 def test_fifty_runs_in_a_row_leave_nothing_open():
     ranks.run(rank, 2)
-    before = sorted(os.listdir("/proc/self/fd"))
+    gc.collect()  # what earlier tests left to the garbage collection is closed now, and not between the two lists
+    before = set(os.listdir("/proc/self/fd"))
     for _ in range(50):
         assert ranks.run(rank, 2) == [0, 1]
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def all_reduced(add: int) -> float:
