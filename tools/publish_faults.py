@@ -29,8 +29,8 @@ CHECKS = f"## {N_('What each check detected')}"
 """The heading of the page's second part."""
 HISTORY = (
     N_(
-        "Two were missed in that run, and detected after a repair: `calls-are-not-recorded` named what has another name today, "
-        "and `predictor-of-the-last-files` needed a predictor before it, which the check makes now."
+        "Two were missed in the run of all, and detected alone after a repair: `calls-are-not-recorded` named what has "
+        "another name today, and `predictor-of-the-last-files` needed a predictor before it, which the check makes now."
     ),
     N_("The faults of chapter 19 were tried in its own environment, with paddleformers 1.2.0, on 2026-11-26."),
 )
@@ -73,7 +73,7 @@ def as_page(result: dict[str, Any]) -> str:
     head = [
         f"# {N_('Which faults the suite detects')}",
         "",
-        N_(f"{detected} of {len(trials)} were detected when `xpulab selftest` ran on {date} with {versions}."),
+        N_(f"{detected} of {len(trials)} were detected by `xpulab selftest`, last on {date}, with {versions}."),
         *HISTORY,
         N_("Each was injected into its notebook alone, on the lane named: *cpu* is a CPU, *sim* stands for simulated cards."),
         N_(

@@ -54,7 +54,7 @@ def test_the_page_says_where_its_rows_come_from_as_the_tool_would_write_it():
     lines = publish_faults.PAGE.read_text(encoding="utf-8").splitlines()
     head = page().split("\n## ")[0].splitlines()
     assert lines[: len(head)] == [*head[:2], lines[2], *head[3:]]  # the third has date and numbers
-    assert re.fullmatch(r"(\d+) of \1 were detected when `xpulab selftest` ran on [\d, -]+ with .*\.", lines[2])
+    assert re.fullmatch(r"(\d+) of \1 were detected by `xpulab selftest`, last on [\d-]+, with .*\.", lines[2])
 
 
 def test_a_row_says_what_breaks_and_what_detected_it_the_missed_first():
