@@ -4,4 +4,4 @@ Inside a kernel a notebook imports `xpulab.chapters`; outside it `xpulab.harness
 in one format only, `xpulab.records.record`.
 """
 
-__version__ = "1.0.0"
+__version__ = "1.0.1.dev0"
