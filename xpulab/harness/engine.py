@@ -59,7 +59,7 @@ class _Client(PapermillNotebookClient):
     def papermill_execute_cells(self) -> None:
         left_out: frozenset[int] = frozenset()
         for index, cell in enumerate(self.nb.cells):
-            if index in left_out:
+            if index in left_out or cell.cell_type != "code":  # for a text, too, papermill writes the notebook twice
                 continue
             loss = None
             try:

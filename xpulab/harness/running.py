@@ -17,7 +17,9 @@ from xpulab.harness.report.result import Result
 from xpulab.records.record import Record, RunContext, record_in, run_context_in
 
 _LEAST_SECONDS = 0.5
-"""Between two files: cells can end many times a second, and what ended last is written after this time at the latest."""
+"""Between two files: cells can end many times a second."""
+_MOST_OF_A_CORE = 0.03
+"""The part of a core that writing may take: near the end of a long run a file takes 0.1 s, so one is written every 3 s."""
 
 
 class RunningResult:
@@ -66,8 +68,9 @@ class RunningResult:
     def _write_news(self) -> None:
         while self._news.wait() and not self._over.is_set():
             self._news.clear()
+            began = time.monotonic()
             self._write()
-            self._over.wait(_LEAST_SECONDS)
+            self._over.wait(max(_LEAST_SECONDS, (time.monotonic() - began) / _MOST_OF_A_CORE))
 
     def _write(self) -> None:
         with self._lock:

@@ -32,8 +32,8 @@ def write(result: Result) -> None:
 
 
 def write_running(result: Result) -> None:
-    """Write result.json alone, while the run is under way."""
-    _write_result(result)
+    """Write result.json alone, on one line, while the run is under way: indenting it takes ten times as long."""
+    _write_result(result, indent=None)
 
 
 def is_complete(folder: Path) -> bool:
@@ -58,5 +58,5 @@ def of_ended_run(folder: Path, target: Target, verdicts: tuple[Verdict, ...]) ->
     return Result(target, verdicts, stored["seconds"], folder, stored["date"], stored["node"], proved)
 
 
-def _write_result(result: Result) -> None:
-    replace_text(result.folder / RESULT, json.dumps(to_json(result), indent=2, allow_nan=False) + "\n")
+def _write_result(result: Result, indent: int | None = 2) -> None:
+    replace_text(result.folder / RESULT, json.dumps(to_json(result), indent=indent, allow_nan=False) + "\n")
