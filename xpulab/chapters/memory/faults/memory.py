@@ -299,6 +299,12 @@ def async_offload_copies_nothing(real, tensor, loader):
     return (tensor, real(tensor, loader)[1])
 
 
+@fault(device="sim", detected_by=("offload.paddle",), wraps="paddle.incubate.tensor.manipulation:_NoopAsyncTask.is_completed")
+def task_of_a_copy_never_completed(_real, self):
+    """The task of Paddle's async_offload says that a copy that has ended goes on."""
+    return False
+
+
 @fault(device="sim", detected_by=("offload.trainer",), wraps="paddlenlp.trainer:Trainer._offload_optimizer")
 def trainer_does_not_offload(_real, self):
     """PaddleNLP's trainer accepts offload_optim and leaves the moments on the card."""
