@@ -18,8 +18,8 @@ from xpulab.records.record import Record, RunContext, record_in, run_context_in
 
 _LEAST_SECONDS = 0.5
 """Between two files: cells can end many times a second."""
-_MOST_OF_A_CORE = 0.03
-"""The part of a core that writing may take: near the end of a long run a file takes 0.1 s, so one is written every 3 s."""
+_MOST_OF_THE_TIME = 0.03
+"""The part of the time that writing may take: the more there is to write, the longer the next file waits."""
 
 
 class RunningResult:
@@ -70,7 +70,7 @@ class RunningResult:
             self._news.clear()
             began = time.monotonic()
             self._write()
-            self._over.wait(max(_LEAST_SECONDS, (time.monotonic() - began) / _MOST_OF_A_CORE))
+            self._over.wait(max(_LEAST_SECONDS, (time.monotonic() - began) / _MOST_OF_THE_TIME))
 
     def _write(self) -> None:
         with self._lock:

@@ -32,7 +32,7 @@ def write(result: Result) -> None:
 
 
 def write_running(result: Result) -> None:
-    """Write result.json alone, on one line, while the run is under way: indenting it takes ten times as long."""
+    """Write result.json alone, on one line, while the run is under way: indenting it takes three times as long."""
     _write_result(result, indent=None)
 
 
