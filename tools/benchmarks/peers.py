@@ -29,7 +29,7 @@ from processes import Measured, end_cleanly_when_terminated, measure, plain_envi
 from where_time_goes import Spent, chapters_of
 
 from xpulab import files
-from xpulab.harness.plan import read_plan
+from xpulab.harness.plan import read_plan, with_own_environment
 from xpulab.records.usable import whole_cores
 
 IGNORED = "nbval-ignore-output"
@@ -218,8 +218,10 @@ def format_result(runs: Sequence[Measured]) -> str:
 
 
 def chosen_notebooks(pattern: str) -> list[Path]:
-    """The committed notebooks whose names the glob matches."""
-    found = [path for path in sorted(files.NOTEBOOKS.glob("*.ipynb")) if fnmatch.fnmatchcase(path.stem, pattern)]
+    """The committed notebooks whose names the glob matches and that this environment can run."""
+    others = with_own_environment()
+    paths = (path for path in sorted(files.NOTEBOOKS.glob("*.ipynb")) if path.stem not in others)
+    found = [path for path in paths if fnmatch.fnmatchcase(path.stem, pattern)]
     if not found:
         raise SystemExit(f"--chapters {pattern}: no notebook in {files.NOTEBOOKS} has such a name")
     return found
