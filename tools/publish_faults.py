@@ -33,7 +33,10 @@ HISTORY = (
         "another name today, and `predictor-of-the-last-files` needed a predictor before it, which the check makes now."
     ),
     N_("The faults of chapter 19 were tried in its own environment, with paddleformers 1.2.0, on 2026-11-26."),
-    N_("`task-of-a-copy-never-completed` was added after the run of all, and tried alone on 2026-11-27."),
+    N_(
+        "`task-of-a-copy-never-completed` and `several-cards-read-the-order-of-another-epoch` were added after the run of "
+        "all, and tried alone on 2026-11-27."
+    ),
 )
 """Where the rows of the page come from that was put together of several runs. Empty it when you publish a whole run. The page
 must say the same, with the same numbers."""

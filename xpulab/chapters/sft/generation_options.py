@@ -90,15 +90,7 @@ def measure(case: Case) -> Compared:
         network = model(config)
     weights = set_weights(network, rng)
     network.eval()
-    prompts = [rng.integers(1, VOCABULARY, length).tolist() for length in case.prompts]
-    free = [row.tokens for row in _searched(weights, config, prompts, case, ends=())]
-    unused = next(token for token in range(1, VOCABULARY) if not any(token in row for row in free))
-    ends = {
-        "never": (unused,),
-        "the first token": (free[0][0],),
-        "the third token": (free[0][2],),
-        "one of two tokens": (unused, free[0][1]),
-    }[case.end]
+    prompts, ends, right = _prompts_of(weights, config, case, rng)
     options = {**case.way, "max_new_tokens": NEW, "use_cache": case.cache, "repetition_penalty": case.penalty}
     if case.least:
         options["min_new_tokens"] = case.least
@@ -109,7 +101,6 @@ def measure(case: Case) -> Compared:
     options["eos_token_id"] = list(ends) if len(ends) > 1 else ends[0]
     tokens, _ = network.generate(paddle.to_tensor(ids), pad_token_id=PADDING, bos_token_id=1, **options)
 
-    right = _searched(weights, config, prompts, case, ends)
     wrong = _searched(weights, config, [prompt[:-1] or [prompt[0] % (VOCABULARY - 1) + 1] for prompt in prompts], case, ends)
     longest = max(len(row.tokens) for row in right)
     if all(row.clear == NEW for row in right):
@@ -121,6 +112,25 @@ def measure(case: Case) -> Compared:
         [*(_text((row.tokens + NEW * [PADDING])[:longest], row.clear) for row in right), *sizes[1]],
         [*(_text(row.tokens, NEW) for row in wrong), *sizes[2]],
     )
+
+
+def _prompts_of(
+    weights: Any, config: Any, case: Case, rng: np.random.Generator
+) -> tuple[list[list[int]], tuple[int, ...], list[_Row]]:
+    """Random prompts whose first tokens are certain, the tokens that end a row, and what is right."""
+    while True:
+        prompts = [rng.integers(1, VOCABULARY, length).tolist() for length in case.prompts]
+        free = [row.tokens for row in _searched(weights, config, prompts, case, ends=())]
+        unused = next(token for token in range(1, VOCABULARY) if not any(token in row for row in free))
+        ends = {
+            "never": (unused,),
+            "the first token": (free[0][0],),
+            "the third token": (free[0][2],),
+            "one of two tokens": (unused, free[0][1]),
+        }[case.end]
+        right = _searched(weights, config, prompts, case, ends)
+        if all(row.clear for row in right):
+            return prompts, ends, right
 
 
 def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:

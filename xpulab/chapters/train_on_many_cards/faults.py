@@ -36,6 +36,19 @@ def every_card_gets_the_rows_of_the_first(real, self, *given, **named):
     self.local_rank = 0
 
 
+@fault(
+    where="everywhere",
+    also_on=("sim",),
+    detected_by=("many-cards.order", "many-cards.losses"),
+    smoke=("many-cards.smoke-data-parallel",),
+    wraps="paddle.io:DistributedBatchSampler.__iter__",
+)
+def several_cards_read_the_order_of_another_epoch(real, self):
+    """On several cards the rows of an epoch have the order of the next one, so one card and two read other rows."""
+    self.epoch += 1
+    return real(self)
+
+
 @fault(where="ranks", detected_by=("many-cards.gradients",), wraps=f"{SHARDING}.reduce_gradients", also_on=("sim",))
 def sharded_gradients_are_summed(real, self, parameter_list, hcg):
     """With a sharded optimizer gradients are added up, not averaged."""
