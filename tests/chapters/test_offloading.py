@@ -31,7 +31,7 @@ class Task:
 
 def test_finishing_a_copy_waits_for_it_and_frees_its_source():
     task, tensor = Task(), paddle.ones([2])
-    copy = HostCopy(tensor, tensor.place, (0,), task, tensor)
+    copy = HostCopy(tensor, tensor.place, (0,), task=task, source=tensor)
     copy.finish()
     copy.finish()
     assert (task.waited, copy.source) == (1, None)

@@ -10,8 +10,14 @@ import numpy as np
 from xpulab.chapters.shared.precision import BITS
 from xpulab.operators.calls import FLOATS
 
-FACTOR = 8.0
-"""How often the rounding of a term may add up, as in xpulab.chapters.shared.precision.tolerance."""
+FACTOR, FACTOR_OF_HALVES = 8.0, 1.0
+"""How often the rounding of a term may add up, as in xpulab.chapters.shared.precision.tolerance.
+
+A kernel for a type of 16 bits computes in single precision; what counts is that its inputs and outputs are rounded.
+"""
+
+LEAST = {"float16": 2.0**-24}
+"""By type how near to 0 its numbers end."""
 
 WRONG = 1e12
 """The error / tolerance of what may not differ at all, or is not finite: infinity is no measurement."""
@@ -40,10 +46,13 @@ def bounds(
             for want, dtype in zip(expected, types, strict=True)
         ]
     unknown = 1.0 if reference.name == "numpy" else _UNKNOWN
-    factor = unknown * FACTOR * _FACTORS[reference.kind] * 2.0 ** (bits - bits_after_sums(reference, arrays, expected, bits))
+    added = FACTOR if bits >= BITS["float32"] else FACTOR_OF_HALVES
+    factor = unknown * added * _FACTORS[reference.kind] * 2.0 ** (bits - bits_after_sums(reference, arrays, expected, bits))
     scales = _scales(reference, arrays, expected, seed)
     return [
-        2.0 ** -BITS.get(dtype, 60) * np.abs(want) + factor * 2.0**-bits * scale if dtype in FLOATS else np.zeros(want.shape)
+        2.0 ** -BITS.get(dtype, 60) * np.abs(want) + factor * 2.0**-bits * scale + LEAST.get(dtype, 0.0)
+        if dtype in FLOATS
+        else np.zeros(want.shape)
         for want, scale, dtype in zip(expected, scales, types, strict=True)
     ]
 

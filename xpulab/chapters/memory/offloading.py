@@ -35,13 +35,15 @@ class HostCopy:
     """A tensor in host memory.
 
     tensor: the copy, on the CPU or in page-locked memory, its axes in the order of the memory. place: where the tensor was.
-    axes: how to transpose the copy to get the tensor. task: what waits for the copy, or None when it is complete.
+    axes: how to transpose the copy to get the tensor. name: of the tensor, by which AdamW finds the moments of a master weight.
+    task: what waits for the copy, or None when it is complete.
     source: the tensor, which must exist until then, or None.
     """
 
     tensor: Any
     place: Any
     axes: tuple[int, ...]
+    name: str = ""
     task: Any = None
     source: Any = None
 
@@ -81,9 +83,9 @@ class Offloader:
             return tensor
         ordered, back = tensor.detach().transpose(axes), tuple(int(axis) for axis in np.argsort(axes))
         if self._loader is None:
-            return HostCopy(_copied(ordered, paddle.CPUPlace()), tensor.place, back)
+            return HostCopy(_copied(ordered, paddle.CPUPlace()), tensor.place, back, tensor.name)
         kept, task = manipulation.async_offload(ordered, self._loader)
-        copy = HostCopy(kept, tensor.place, back, task, ordered)
+        copy = HostCopy(kept, tensor.place, back, tensor.name, task, ordered)
         self._started = [each for each in self._started if not _is_complete(each)]
         self._started.append(copy)
         return copy
@@ -94,10 +96,13 @@ class Offloader:
             return copy
         copy.finish()
         if self._loader is None:
-            return _copied(copy.tensor, copy.place).transpose(copy.axes)
-        back, task = manipulation.async_reload(copy.tensor, self._loader)
-        task.cpu_wait()
-        return back.transpose(copy.axes)
+            back = _copied(copy.tensor, copy.place)
+        else:
+            back, task = manipulation.async_reload(copy.tensor, self._loader)
+            task.cpu_wait()
+        result = back.transpose(copy.axes)
+        result.name = copy.name
+        return result
 
     def finish(self) -> None:
         """Wait for all copies to host memory that were started: then their tensors on the device may be written or freed."""

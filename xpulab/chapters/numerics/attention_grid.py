@@ -181,4 +181,4 @@ def add_row(kept: Mapping[str, int], rows: Table, case: Case, found: Compared | 
         rows.skip(case.name, reason)
     else:
         kernel = "matmul" if case.way.call is _by_hand else "flash_attn"
-        add_compared(rows, case.name, found, case.dtype, (kernel,), kept.get(case.dtype))
+        add_compared(rows, case.name, found, case.dtype, (kernel,), kept.get(case.dtype), composed=True)

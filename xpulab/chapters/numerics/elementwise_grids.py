@@ -85,7 +85,10 @@ FUNCTIONS = {
     "pow 3": Function(lambda x: paddle.pow(x, 3.0), lambda x: x**3, lambda x: 3 * x**2, "pow"),
     "scale": Function(lambda x: paddle.scale(x, 0.5, bias=3.0), lambda x: 0.5 * x + 3, lambda x: 0.5 + 0 * x, "scale"),
     "clip": Function(
-        lambda x: paddle.clip(x, -0.75, 1.25), lambda x: np.clip(x, -0.75, 1.25), lambda x: 1.0 * (np.abs(x - 0.25) < 1), "clip"
+        lambda x: paddle.clip(x, -0.75, 1.25),
+        lambda x: np.clip(x, -0.75, 1.25),
+        lambda x: 1.0 * (np.abs(x - 0.25) <= 1),
+        "clip",
     ),
     "abs": Function(lambda x: paddle.abs(x), np.abs, np.sign, "abs"),
     "sin": Function(lambda x: paddle.sin(x), np.sin, np.cos, "sin"),
@@ -186,6 +189,11 @@ def _of_bits(operator: Callable[[Any, Any], Any]) -> Callable[[np.ndarray, np.nd
     return lambda x, y: np.asarray(operator(x.astype("int64"), y.astype("int64")))
 
 
+def _larger(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The gradient of the first of two numbers of which one is taken: Paddle shares it where both are equal."""
+    return (np.sign(x - y) + 1) / 2
+
+
 ARITHMETIC = {
     "add": Arithmetic(lambda x, y: paddle.add(x, y), np.add, lambda x, y: (1 + 0 * x, 1 + 0 * y), "add", "add_"),
     "subtract": Arithmetic(
@@ -196,10 +204,10 @@ ARITHMETIC = {
         lambda x, y: paddle.divide(x, y), np.divide, lambda x, y: (1 / y, -x / y**2), "divide", "divide_", takes="floats"
     ),
     "maximum": Arithmetic(
-        lambda x, y: paddle.maximum(x, y), np.maximum, lambda x, y: (1.0 * (x > y), 1.0 * (y > x)), "maximum", ""
+        lambda x, y: paddle.maximum(x, y), np.maximum, lambda x, y: (_larger(x, y), _larger(y, x)), "maximum", ""
     ),
     "minimum": Arithmetic(
-        lambda x, y: paddle.minimum(x, y), np.minimum, lambda x, y: (1.0 * (x < y), 1.0 * (y < x)), "minimum", ""
+        lambda x, y: paddle.minimum(x, y), np.minimum, lambda x, y: (_larger(y, x), _larger(x, y)), "minimum", ""
     ),
     "floor_divide": Arithmetic(lambda x, y: paddle.floor_divide(x, y), np.floor_divide, None, "floor_divide", "floor_divide_"),
     "remainder": Arithmetic(lambda x, y: paddle.remainder(x, y), np.remainder, None, "remainder", "remainder_"),

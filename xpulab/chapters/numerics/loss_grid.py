@@ -170,4 +170,5 @@ def _equal_share(labels: Labels, classes: int) -> float:
 
 def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
     """Add the row of a case: shapes, loss and gradient, in units of what rounding may cause."""
-    add_compared(rows, case.name, found, case.dtype, ("cross_entropy_with_softmax",))
+    kernels = ("cross_entropy_with_softmax", *(["label_smooth"] if case.target.smoothing else []))
+    add_compared(rows, case.name, found, case.dtype, kernels)

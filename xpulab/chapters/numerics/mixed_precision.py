@@ -1,6 +1,6 @@
 """What mixed precision does: types under auto_cast, the steps of GradScaler, and optimizers with master weights.
 
-Offered: UnderAutoCast, in_half_types, expected_types, ScaledSteps, scaled_steps, unscaled, MASTER_WEIGHTS, master_weight_row.
+Offered: UnderAutoCast, under_auto_cast, expected_types, ScaledSteps, scaled_steps, unscaled, MASTER_WEIGHTS, master_weight_row.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ import paddle
 import paddle.nn.functional as F
 from paddle import _C_ops
 
-from xpulab.chapters.shared import half_types
 from xpulab.chapters.shared.missing_kernels import results_of
 from xpulab.chapters.shared.precision import on_device
 from xpulab.checks.table import Table
-from xpulab.devices import SIMULATED
 
 UPDATE, STEPS = 2.0**-12, 64
 """The size of one update of a weight that is 1, and how many there are. The half types lose each of them."""
@@ -40,7 +38,7 @@ class UnderAutoCast:
     product: tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def _under_auto_cast(dtypes: list[str], seed: int) -> dict[str, UnderAutoCast]:
+def under_auto_cast(dtypes: list[str], seed: int) -> dict[str, UnderAutoCast]:
     """By half type what auto_cast does with it on the device in use. The seed draws the factors."""
     return {
         dtype: UnderAutoCast({level: _types_under(level, dtype) for level in ("O1", "O2")}, _product(dtype, seed))
@@ -124,39 +122,16 @@ MASTER_WEIGHTS = [(optimizer, dtype) for dtype in ("bfloat16", "float16") for op
 """Optimizers, names of classes of paddle.optimizer, each with the type of its weight."""
 
 
-def in_half_types(
-    dtypes: list[str], seed: int, device: str
-) -> tuple[dict[str, UnderAutoCast], dict[tuple[str, str], list[np.ndarray]]]:
-    """By half type what auto_cast does with it, and, on simulated cards only, the weights for master_weight_row.
-
-    The seed draws factors. On simulated cards a process of its own computes them.
-    """
-
-    def both() -> Any:
-        weights = {}
-        for optimizer, dtype in MASTER_WEIGHTS if device == SIMULATED else ():
-            updated = [_updated(optimizer, dtype, multi) for multi in (True, False)]
-            weights[optimizer, dtype] = [each.astype("float32").numpy() for each in updated]
-        return _under_auto_cast(dtypes, seed), weights
-
-    found: tuple[dict[str, UnderAutoCast], dict[tuple[str, str], list[np.ndarray]]]
-    found = half_types.with_kernels(both, device=device)
-    return found
-
-
-def master_weight_row(rows: Table, optimizer: str, dtype: Any, updated: list[np.ndarray] | None = None) -> None:
+def master_weight_row(rows: Table, optimizer: str, dtype: Any) -> None:
     """A row: a weight after its updates with multi_precision=True; the control is without.
 
-    updated: of in_half_types. Without it the device in use computes them, and the row is skipped where it is known to
-    have no kernel.
+    The row is skipped where the device in use is known to have no kernel.
     """
     case = f"{optimizer}, {dtype}"
-    if updated is None:
-        both = partial(_updated, optimizer, dtype)
-        found = results_of(rows, case, lambda: [both(True), both(False)], optimizer.lower(), dtype)
-        updated = [each.astype("float32").numpy() for each in found]
-    if updated:
-        rows.close(case, updated[0], np.full([1, 1], 1 + STEPS * UPDATE), atol=2.0**-8, control=updated[1])
+    both = partial(_updated, optimizer, dtype)
+    if found := results_of(rows, case, lambda: [both(True), both(False)], optimizer.lower(), dtype):
+        updated, without = (each.astype("float32").numpy() for each in found)
+        rows.close(case, updated, np.full([1, 1], 1 + STEPS * UPDATE), atol=2.0**-8, control=without)
 
 
 def _updated(optimizer: str, dtype: Any, multi_precision: bool) -> paddle.Tensor:

@@ -170,6 +170,9 @@ ALONG = {
 OPERATORS: Mapping[str, Operator] = REDUCING | ALONG
 
 INTEGERS = ("int64", "int32")
+HALVES = ("float16", "bfloat16")
+"""Their gradients are made of results that were rounded to the type, so each term is uncertain by its last bit."""
+
 SHAPES = ((6, 5), (1,), (), (3, 4, 5), (0, 4), (33, 1), (127,), (2, 1025), (4, 1, 64))
 """Rows and columns; one element; no axis; three axes; no element; one column; 2^7 - 1; a long axis; a broad one."""
 
@@ -191,8 +194,11 @@ def far_apart(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return 100 * rng.standard_normal(shape)
 
 
-LEAST = 1e-25
-"""What is smaller counts as 0, as the exponentials of numbers far below the largest: float32 ends at 1e-38."""
+LEAST = {"float16": 2.0**-24}
+"""By type what counts as 0; of the other types 1e-25, as float32 ends at 1e-38: exponentials far below the largest."""
+
+LARGEST = {"float16": 65504.0 * (1 - 2.0**-10)}
+"""By type beyond which number a result may be infinite."""
 
 
 def _contiguous(array: np.ndarray, dtype: Any) -> paddle.Tensor:
@@ -246,8 +252,13 @@ RULES: dict[str, Callable[..., bool]] = {
     "integers are ties, or negative": lambda dtype, values: (
         dtype in INTEGERS and values not in (VALUES["ties"], VALUES["negative"])
     ),
-    "products of many numbers leave the type": lambda operator, shape, values: (
-        operator == "prod" and (math.prod(shape) > 64 or values in (VALUES["a large mean"], VALUES["near zero"], far_apart))
+    "products of many numbers leave the type": lambda operator, shape, values, dtype: (
+        operator == "prod"
+        and (
+            math.prod(shape) > 64
+            or values in (VALUES["a large mean"], VALUES["near zero"], far_apart)
+            or (dtype == "float16" and values is VALUES["normal"])
+        )
     ),
 }
 
@@ -332,12 +343,19 @@ def summed(gradient: np.ndarray, of: np.ndarray) -> np.ndarray:
 
 
 def add_compared(
-    rows: Table, name: str, found: Compared | Exception, dtype: str, kernels: Sequence[str], kept: int | None = None
+    rows: Table,
+    name: str,
+    found: Compared | Exception,
+    dtype: str,
+    kernels: Sequence[str],
+    kept: int | None = None,
+    composed: bool = False,
 ) -> None:
     """Add a row: shapes, value and gradients, in units of what rounding may cause; the control is a quarter larger.
 
     An error is a skipped row where the device is known to lack one of these kernels for the type, else a red one.
-    kept: the bits that the products of the device keep, where they are fewer than the type has.
+    kept: the bits that the products of the device keep, where they are fewer than the type has. composed: the operator is made
+    of several, each of which rounds its result to the type, as gradients are.
     """
     if isinstance(found, Exception):
         if reason := next(filter(None, (lacked(kernel, dtype) for kernel in kernels)), ""):
@@ -349,18 +367,25 @@ def add_compared(
     if shapes != wanted or not any(each.size for each in found.right):  # an empty array equals nothing: shapes are compared
         rows.equal(name, shapes, wanted, control=[[*shape, 2] for shape in wanted])
         return
-    units = [_unit(right, terms, dtype, kept) for right, terms in zip(found.right, found.terms, strict=True)]
-    got, right = (
-        np.concatenate([(each / unit).ravel() for each, unit in zip(arrays, units, strict=True)])
-        for arrays in (found.found, found.right)
-    )
+    compared = zip(found.found, found.right, found.terms, strict=True)
+    parts = [_in_units(*each, dtype, kept, composed or place > 0) for place, each in enumerate(compared)]
+    if dtype in HALVES and np.isinf(found.found[0]).any() and not np.isinf(parts[0][0]).any():
+        parts = parts[:1]  # the result leaves the type, as it must: it has no gradient
+    got, right = (np.concatenate([part[place].ravel() for part in parts]) for place in range(2))
     rows.close(name, got, right, atol=1.0, control=right + np.copysign(0.25 * np.abs(right) + 8, right))
 
 
-def _unit(right: np.ndarray, terms: np.ndarray, dtype: str, kept: int | None) -> np.ndarray:
+def _in_units(
+    found: np.ndarray, right: np.ndarray, terms: np.ndarray, dtype: str, kept: int | None, composed: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """What was found and what is right, in units of what rounding may cause; numbers beyond the type must be infinite."""
     if dtype in (*INTEGERS, "bool"):
-        return np.full(right.shape, 0.25)
-    return precision.tolerance(right, np.broadcast_to(terms, right.shape), dtype, kept) + LEAST
+        return 4 * found, 4 * right
+    if dtype in HALVES and composed:
+        kept = min(kept or precision.BITS["float64"], precision.BITS[dtype] + 3)
+    unit = precision.tolerance(right, np.broadcast_to(terms, right.shape), dtype, kept) + LEAST.get(dtype, 1e-25)
+    is_beyond = (np.abs(right) > LARGEST.get(dtype, math.inf)) & (found == np.copysign(math.inf, right))
+    return np.where(is_beyond, right, found) / unit, right / unit
 
 
 def measure(case: Case) -> Compared:

@@ -61,7 +61,7 @@ def _einsum(left: str, right: str, result: str) -> Product:
     def call(x: paddle.Tensor, y: paddle.Tensor) -> Any:
         return paddle.einsum(form, x, y)
 
-    return Product(call, left, right, result, "matmul")
+    return Product(call, left, right, result, "einsum")
 
 
 PRODUCTS = {

@@ -304,8 +304,8 @@ def _measured(case: Case) -> Compared:
             zip(("gradient of x", "gradient of the value"), _slopes(write, whole, targets, value, sources, kept), strict=True)
         )
         for (name, source), slope in zip(sources_of.items(), slopes, strict=True):
-            found[name] = np.zeros(source.shape, "float32") if slope is None else slope.astype("float32").numpy()
-            right[name] = exact[name]
+            slope = np.zeros(source.shape, "float32") if slope is None else slope.astype("float32").numpy()
+            found[name], right[name] = slope + 0.0, exact[name] + 0.0  # the sign of a zero depends on the order of factors
     return Compared(found, right)
 
 
