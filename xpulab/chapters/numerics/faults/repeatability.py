@@ -156,13 +156,20 @@ def copies_of_views_with_an_inverted_bit() -> None:
     """A bit is inverted in every fifth copy of more than 400 bytes from the card."""
 
 
-@fault(device="sim", where="ranks", detected_by=("amp.values",), wraps="paddle.nn.functional:linear")
+@fault(device="sim", detected_by=("amp.values",), wraps="paddle.nn.functional:linear")
 def products_leave_out_the_last_term(real, x, weight, *given, **named):
     """A linear layer leaves out the last term of each sum."""
     return real(x[..., :-1], weight[:-1], *given, **named)
 
 
-@fault(device="sim", where="ranks", detected_by=("amp.master-weights",), wraps="paddle.optimizer:AdamW.__init__")
+@fault(device="sim", detected_by=("numerics.functions",), wraps="paddle:exp")
+def exponentials_of_float16_in_bfloat16(real, x, *given, **named):
+    """The exponential of a float16 tensor has the precision of bfloat16."""
+    result = real(x, *given, **named)
+    return result.astype("bfloat16").astype("float16") if result.dtype == paddle.float16 else result
+
+
+@fault(device="sim", detected_by=("amp.master-weights",), wraps="paddle.optimizer:AdamW.__init__")
 def adamw_without_master_weights(real, self, *given, multi_precision=False, **named):
     """AdamW ignores multi_precision."""
     real(self, *given, multi_precision=False, **named)
