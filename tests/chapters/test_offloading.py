@@ -66,3 +66,10 @@ def test_finish_waits_for_all_copies_that_were_started(tasks):
     offloader.finish()
     assert [task.waited for task in tasks] == [1, 1, 1]
     assert [each.source for each in kept] == [None] * 3
+
+
+def test_a_tensor_that_comes_back_has_its_name():
+    """AdamW finds the moments of a master weight by the name of that weight."""
+    tensor = paddle.ones([2])
+    offloader = Offloader()
+    assert offloader.to_device(offloader.to_host(tensor)).name == tensor.name
