@@ -232,4 +232,6 @@ def _slope(weight: np.ndarray, indices: str, factor: np.ndarray, of_factor: str,
 
 def add_row(kept: Mapping[str, int], rows: Table, case: Case, found: Compared | Exception) -> None:
     """Add the row of a case. kept: by type the bits that products of the device keep of their factors, where they are fewer."""
-    add_compared(rows, case.name, found, case.dtype, (PRODUCTS[case.product].kernel,), kept.get(case.dtype))
+    product = PRODUCTS[case.product]
+    is_sum = product.added is not None  # of two operators where a layer is not one
+    add_compared(rows, case.name, found, case.dtype, (product.kernel,), kept.get(case.dtype), composed=is_sum)

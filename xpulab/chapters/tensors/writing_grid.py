@@ -242,10 +242,16 @@ RULES: dict[str, Callable[..., bool]] = {
     ),
 }
 
+OF_HALVES: dict[str, Callable[..., bool]] = {
+    "sums of many numbers need more bits than bfloat16 has": lambda operator, places, dtype: (
+        places is INDICES["many"] and WRITES[operator].how == "add" and dtype == "bfloat16"
+    ),
+}
+
 
 def writes(device: str, types: Sequence[str]) -> Grid:
     """The grid. device: the one in use, cpu, gpu, xpu or sim. types: the floating types that it has."""
-    rules = {**RULES, **CRASHES, **(CRASHES_ON_SIM if device == "sim" else {})}
+    rules = {**RULES, **CRASHES, **(CRASHES_ON_SIM if device == "sim" else {}), **(OF_HALVES if "bfloat16" in types else {})}
     axes: dict[str, Any] = {
         "operator": tuple(WRITES),
         "dtype": (*types, "int64", "int32", "bool"),
