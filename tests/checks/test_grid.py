@@ -220,6 +220,22 @@ def test_an_operator_that_raises_everywhere_is_not_computed_for_every_case(recor
     assert len(tried) == grids.MOST_ERRORS * len(AXES["dtype"]) < len(outcomes)
 
 
+def test_errors_of_one_dtype_do_not_stand_for_another():
+    grid = Grid(
+        {"operator": ("add", "sum"), "dtype": ("float32", "float16"), "shape": ("one", "two", "three", "four", "five", "six")}
+    )
+
+    def measure(case):
+        if case.dtype == "float16":
+            raise NotImplementedError("no kernel")
+        return "value"
+
+    cases = sorted(grid.cases("standard", 0), key=lambda case: case.dtype)  # those that raise come first
+    outcomes = grids.one_by_one(measure)(cases)
+    assert [isinstance(each, Exception) for each in outcomes] == [case.dtype == "float16" for case in cases]
+    assert sum(case.dtype == "float16" and case.operator == "add" for case in cases) > grids.MOST_ERRORS
+
+
 def test_an_operator_that_raises_for_some_cases_is_computed_for_all_of_them():
     cases = Grid(AXES, RULES).cases("standard", 0)
     outcomes = grids.one_by_one(lambda case: 1 // int(not case.keepdim))(cases)

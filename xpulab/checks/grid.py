@@ -246,16 +246,16 @@ class Grid:
 def one_by_one(measure: Callable[[Case], Any]) -> Callable[[Sequence[Case]], list[Any]]:
     """What check.grid takes as `run`, of a function that measures one case: an exception is the value of its case.
 
-    When the first MOST_ERRORS cases of one value of the first axis raise, as those of an operator that the device lacks, the
-    last error stands for its other cases, too: Paddle's take 0.2 s each.
+    When the first MOST_ERRORS cases of one value of the first axis in one dtype raise, as those of an operator that the device
+    lacks, the last error stands for its other cases in this dtype, too: Paddle's take 0.2 s each.
     """
 
     def run(cases: Sequence[Case]) -> list[Any]:
-        errors: dict[str, list[Exception]] = {}
-        works: set[str] = set()
+        errors: dict[tuple[str, str], list[Exception]] = {}
+        works: set[tuple[str, str]] = set()
         values: list[Any] = []
         for case in cases:
-            name = next(iter(case.labels.values()))
+            name = next(iter(case.labels.values())), case.labels.get("dtype", "")
             raised = errors.setdefault(name, [])
             if name not in works and len(raised) >= MOST_ERRORS:
                 values.append(raised[-1])

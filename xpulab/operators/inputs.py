@@ -89,10 +89,10 @@ def _reals(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     if not np.isfinite([low, high]).all():
         low, high = -LARGEST, LARGEST
     low, high = (float(np.clip(bound, -LARGEST, LARGEST)) for bound in (low, high))
+    if spec.dtype == "float16":  # squares of small numbers are 0 there, and the gradient of rsqrt is infinite
+        low, high = (max(low, 2.0**-6) if low >= 0 else min(low, -(2.0**-4))), max(high, 2.0**-4)
     if low >= 0:
         least = max(low, 1e-3 * high)
-        if spec.dtype == "float16":  # the gradient of rsqrt near 0 leaves the type
-            least, high = max(least, 2.0**-6), max(high, 2.0**-4)
         return generator.uniform(least, max(high, least), spec.shape)
     return np.clip(generator.standard_normal(spec.shape) * max(-low, high) / _SPREADS, low, high)
 

@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from xpulab.chapters.shared.precision import BITS
+from xpulab.chapters.shared.precision import BITS, LEAST
 from xpulab.operators.calls import FLOATS
 
 FACTOR, FACTOR_OF_HALVES = 8.0, 1.0
 """How often the rounding of a term may add up, as in xpulab.chapters.shared.precision.tolerance.
 
-A kernel for a type of 16 bits computes in single precision; what counts is that its inputs and outputs are rounded.
+Where all inputs have 16 bits, a kernel computes in single precision, and only its results are rounded.
 """
-
-LEAST = {"float16": 2.0**-24}
-"""By type how near to 0 its numbers end."""
 
 WRONG = 1e12
 """The error / tolerance of what may not differ at all, or is not finite: infinity is no measurement."""
@@ -46,7 +43,7 @@ def bounds(
             for want, dtype in zip(expected, types, strict=True)
         ]
     unknown = 1.0 if reference.name == "numpy" else _UNKNOWN
-    added = FACTOR if bits >= BITS["float32"] else FACTOR_OF_HALVES
+    added = FACTOR_OF_HALVES if source_bits < BITS["float32"] else FACTOR
     factor = unknown * added * _FACTORS[reference.kind] * 2.0 ** (bits - bits_after_sums(reference, arrays, expected, bits))
     scales = _scales(reference, arrays, expected, seed)
     return [

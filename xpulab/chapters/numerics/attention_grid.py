@@ -15,6 +15,7 @@ import paddle
 import paddle.nn.functional as F
 
 from xpulab.chapters.numerics.operator_grids import LAYOUTS, VALUES, Compared, Right, add_compared, computed, long_sum
+from xpulab.chapters.shared import precision
 from xpulab.chapters.shared.missing_kernels import lacked
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
@@ -125,6 +126,9 @@ def measure(case: Case) -> Compared:
     elif way.mask:
         mask = paddle.to_tensor(np.where(allowed, 0.0, BARRED)).astype(case.dtype)
     share = heads // key_heads
+    left = (
+        LEFT + precision.LEAST.get(case.dtype, 0.0) * 2.0 ** precision.BITS[case.dtype]
+    )  # times the last bit: the least chance
 
     def call(query: paddle.Tensor, key: paddle.Tensor, value: paddle.Tensor) -> paddle.Tensor:
         if share > 1:  # as PaddleNLP does
@@ -139,7 +143,7 @@ def measure(case: Case) -> Compared:
         chances = np.exp(scores - scores.max(axis=-1, keepdims=True))
         chances /= chances.sum(axis=-1, keepdims=True)
         share_of_error = (4 + sizes.max(axis=-1, keepdims=True)) * long_sum(case.size) * long_sum(keys)
-        return chances, share_of_error * chances + LEFT
+        return chances, share_of_error * chances + left
 
     def value_of(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> Right:
         chances, uncertain = parts(query, key)

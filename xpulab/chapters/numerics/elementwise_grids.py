@@ -28,6 +28,7 @@ from xpulab.chapters.numerics.operator_grids import (
     long_sum,
     summed,
 )
+from xpulab.chapters.shared import precision
 from xpulab.chapters.shared.missing_kernels import lacked
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
@@ -146,7 +147,9 @@ def measure_function(case: Case) -> Compared:
     """Compute the function and its gradient on the device in use."""
     function, rng = FUNCTIONS[case.function], case.rng()
     drawn = case.values(rng, case.shape)
-    tensor = case.layout(np.abs(drawn) if function.is_of_positives else drawn, case.dtype)
+    if function.is_of_positives:
+        drawn = np.maximum(np.abs(drawn), precision.LEAST.get(case.dtype, 0.0))
+    tensor = case.layout(drawn, case.dtype)
 
     def value(x: np.ndarray) -> Right:
         right = function.value(x)

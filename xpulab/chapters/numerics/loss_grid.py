@@ -171,4 +171,4 @@ def _equal_share(labels: Labels, classes: int) -> float:
 def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
     """Add the row of a case: shapes, loss and gradient, in units of what rounding may cause."""
     kernels = ("cross_entropy_with_softmax", *(["label_smooth"] if case.target.smoothing else []))
-    add_compared(rows, case.name, found, case.dtype, kernels)
+    add_compared(rows, case.name, found, case.dtype, kernels, composed=True)  # labels, weights and reduction: operators each

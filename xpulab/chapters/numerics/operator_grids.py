@@ -170,9 +170,6 @@ ALONG = {
 OPERATORS: Mapping[str, Operator] = REDUCING | ALONG
 
 INTEGERS = ("int64", "int32")
-HALVES = ("float16", "bfloat16")
-"""Their gradients are made of results that were rounded to the type, so each term is uncertain by its last bit."""
-
 SHAPES = ((6, 5), (1,), (), (3, 4, 5), (0, 4), (33, 1), (127,), (2, 1025), (4, 1, 64))
 """Rows and columns; one element; no axis; three axes; no element; one column; 2^7 - 1; a long axis; a broad one."""
 
@@ -194,11 +191,8 @@ def far_apart(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return 100 * rng.standard_normal(shape)
 
 
-LEAST = {"float16": 2.0**-24}
-"""By type what counts as 0; of the other types 1e-25, as float32 ends at 1e-38: exponentials far below the largest."""
-
-LARGEST = {"float16": 65504.0 * (1 - 2.0**-10)}
-"""By type beyond which number a result may be infinite."""
+_LEAST = 1e-25
+"""What is smaller counts as 0, as the exponentials of numbers far below the largest: float32 ends at 1e-38."""
 
 
 def _contiguous(array: np.ndarray, dtype: Any) -> paddle.Tensor:
@@ -252,13 +246,8 @@ RULES: dict[str, Callable[..., bool]] = {
     "integers are ties, or negative": lambda dtype, values: (
         dtype in INTEGERS and values not in (VALUES["ties"], VALUES["negative"])
     ),
-    "products of many numbers leave the type": lambda operator, shape, values, dtype: (
-        operator == "prod"
-        and (
-            math.prod(shape) > 64
-            or values in (VALUES["a large mean"], VALUES["near zero"], far_apart)
-            or (dtype == "float16" and values is VALUES["normal"])
-        )
+    "products of many numbers leave the type": lambda operator, shape, values: (
+        operator == "prod" and (math.prod(shape) > 64 or values in (VALUES["a large mean"], VALUES["near zero"], far_apart))
     ),
 }
 
@@ -369,7 +358,7 @@ def add_compared(
         return
     compared = zip(found.found, found.right, found.terms, strict=True)
     parts = [_in_units(*each, dtype, kept, composed or place > 0) for place, each in enumerate(compared)]
-    if dtype in HALVES and np.isinf(found.found[0]).any() and not np.isinf(parts[0][0]).any():
+    if dtype in precision.HALVES and np.isinf(found.found[0]).any() and not np.isinf(parts[0][0]).any():
         parts = parts[:1]  # the result leaves the type, as it must: it has no gradient
     got, right = (np.concatenate([part[place].ravel() for part in parts]) for place in range(2))
     rows.close(name, got, right, atol=1.0, control=right + np.copysign(0.25 * np.abs(right) + 8, right))
@@ -381,10 +370,11 @@ def _in_units(
     """What was found and what is right, in units of what rounding may cause; numbers beyond the type must be infinite."""
     if dtype in (*INTEGERS, "bool"):
         return 4 * found, 4 * right
-    if dtype in HALVES and composed:
-        kept = min(kept or precision.BITS["float64"], precision.BITS[dtype] + 3)
-    unit = precision.tolerance(right, np.broadcast_to(terms, right.shape), dtype, kept) + LEAST.get(dtype, 1e-25)
-    is_beyond = (np.abs(right) > LARGEST.get(dtype, math.inf)) & (found == np.copysign(math.inf, right))
+    least = precision.LEAST.get(dtype, _LEAST)
+    if dtype in precision.HALVES and composed:  # each term is uncertain by the last bit of the type, near 0 too
+        kept, least = min(kept or precision.BITS["float64"], precision.BITS[dtype] + 3), 8 * least
+    unit = precision.tolerance(right, np.broadcast_to(terms, right.shape), dtype, kept) + least
+    is_beyond = (np.abs(right) > precision.LARGEST.get(dtype, math.inf)) & (found == np.copysign(math.inf, right))
     return np.where(is_beyond, right, found) / unit, right / unit
 
 
@@ -408,6 +398,9 @@ def measure(case: Case) -> Compared:
         if case.operator == "cumsum":
             return [(slope, np.broadcast_to(longer * _sum(np.abs(weight), case.axis), slope.shape))]
         steep = longer * (_steepness(x, case.axis) + np.abs(x))
+        if case.dtype in precision.LEAST and case.operator in ("prod", "norm"):  # made of a result that is rounded near 0
+            least = precision.LEAST[case.dtype]
+            steep = steep + least * 2.0 ** precision.BITS[case.dtype] / np.maximum(np.abs(operator.value(x, case.axis)), least)
         return [(slope, steep * (np.abs(slope) + np.abs(weight).mean() * (case.operator in ALONG)))]
 
     return computed(rng, case.dtype, lambda x: operator.call(x, case.axis, keepdim), [tensor], value, slopes)

@@ -1,6 +1,6 @@
 """Compare results of few bits with double precision: what a type keeps, the error that rounding may cause, and a control.
 
-Offered: BITS, on_device, supported_types, expected_bits_of_products, fewer_bits, tolerance, compare.
+Offered: BITS, HALVES, LEAST, LARGEST, on_device, supported_types, expected_bits_of_products, fewer_bits, tolerance, compare.
 """
 
 from __future__ import annotations
@@ -16,6 +16,14 @@ from xpulab.doctor.matmul_mode import matmul_mode
 
 BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 """By type the bits of its fraction."""
+
+HALVES = ("float16", "bfloat16")
+
+LEAST = {"float16": 2.0**-24}
+"""By type the smallest number above 0, where that is near to what operators compute with."""
+
+LARGEST = {"float16": 65504.0 * (1 - 2.0**-10)}
+"""By type beyond which number a result may be infinite, where operators reach it."""
 
 BITS_OF_MODE = {"INT16": 14, "TF32": 10, "FLOAT16": 10}
 """By matmul mode the bits that a product keeps of its factors; other modes keep those of the type."""
