@@ -140,6 +140,23 @@ def test_a_notebook_that_is_about_to_start_when_the_run_is_stopped_does_not_star
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("asked", "limits"), [({}, (50, 40)), ({"limit_in_budgets": 20}, (200, 190))])
+def test_the_time_limits_are_the_budget_times_what_is_asked_for(put, tmp_path, monkeypatch, asked, limits):
+    given = []
+
+    class Listening(Watchdog):
+        def __init__(self, limit_seconds, log, cell_limit_seconds=None):
+            given.append((limit_seconds, cell_limit_seconds))
+            super().__init__(limit_seconds, log, cell_limit_seconds)
+
+    monkeypatch.setattr("xpulab.harness.execute.Watchdog", Listening)
+    monkeypatch.setattr("papermill.execute_notebook", lambda *given, **options: None)
+    (tmp_path / "out").mkdir()
+    target = Target("cpu", "quick", 1, **asked)
+    list(Execution(target, tmp_path / "out", lambda *cell: None).run([read_plan(put("short", GOOD, budget=10), "quick")], 1))
+    assert given == [limits]
+
+
 def test_a_papermill_that_does_not_come_back_is_left_behind(put, tmp_path, monkeypatch):
     for name in ("START_SECONDS", "_GRACE_SECONDS", "_RETURN_SECONDS"):
         monkeypatch.setattr(f"xpulab.harness.watchdog.{name}", 0.01)

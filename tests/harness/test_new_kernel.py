@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.conftest import make, save, section
-from xpulab.harness.execute import Execution, Target
+from xpulab.harness.execute import LIMIT_IN_BUDGETS, Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.lost import can_go_on_without
 from xpulab.harness.plan import plan_of_checks, read_plan
@@ -87,7 +87,7 @@ def run(tmp_path, in_fork_server):
 @pytest.fixture
 def short_cells(monkeypatch):
     """A cell may take a sixth of the budget."""
-    monkeypatch.setattr("xpulab.harness.execute.CELL_LIMIT_IN_BUDGETS", 1 / 6)
+    monkeypatch.setattr("xpulab.harness.execute.LEFT_IN_BUDGETS", LIMIT_IN_BUDGETS - 1 / 6)
 
 
 def outcomes(verdict):

@@ -222,10 +222,10 @@ def test_a_run_that_is_killed_twice_goes_on(killable):
     assert killable.executed.metadata["xpulab"]["run"]["resumed"] == 2
 
 
-def test_a_run_that_was_interrupted_by_ctrl_c_goes_on_too(killable):
+def test_a_run_that_was_interrupted_by_ctrl_c_goes_on_too_also_with_another_time_limit(killable):
     killable.kill_in_the_middle(number=signal.SIGINT)
     assert killable.result["outcome"] == "failed"
-    code, printed = killable.run("--resume")
+    code, printed = killable.run("--resume", "--time-limit", "20")
     assert (code, killable.ran) == (0, "dfm" + "dfme"), printed
 
 

@@ -51,6 +51,12 @@ def run(
             min=1, help="Notebooks at a time. Default: as many as processors and memory have room for; on a card one."
         ),
     ] = None,
+    time_limit: Annotated[
+        int,
+        typer.Option(
+            min=2, max=100, help="A notebook that takes so many times its budget is stopped; raise it on a busy machine."
+        ),
+    ] = 5,
     cold: Annotated[
         bool, typer.Option("--cold", help="Start every kernel anew instead of forking it from a warm process.")
     ] = False,

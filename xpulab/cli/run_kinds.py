@@ -39,6 +39,7 @@ class Asked:
     seed: int
     checks: list[str] | None
     jobs: int | None
+    time_limit: int
     cold: bool
     resume: bool
     out: Path | None
@@ -91,7 +92,7 @@ def start(asked: Asked) -> int:
         refuse_other_environments(plan.chapter for plan in plans)
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
         level = ROUND_LEVEL if asked.is_soak else asked.level
-        target = Target(device, level, chosen.cards(device, asked.cards, plans), asked.seed)
+        target = Target(device, level, chosen.cards(device, asked.cards, plans), asked.seed, asked.time_limit)
         chosen.limit_threads(chosen.admission(device, asked.jobs), len(plans))
         if asked.is_soak:
             return _soak(asked, target, Console())

@@ -43,8 +43,8 @@ INTERRUPTED = "interrupted"
 LIMIT_IN_BUDGETS = 5.0
 """A notebook is stopped after this many times its budget: a slow machine gets there, a cell that never ends does not."""
 
-CELL_LIMIT_IN_BUDGETS = LIMIT_IN_BUDGETS - 1
-"""So long may one cell take: what is left after one that never ends has as long as the whole notebook should take."""
+LEFT_IN_BUDGETS = 1.0
+"""A cell is stopped so much earlier: what is left after one that never ends has as long as the whole notebook should take."""
 
 _ORDINARY_KERNEL = "python3"
 
@@ -59,13 +59,15 @@ class Target:
     """What a run is asked to use.
 
     device: cpu, gpu, xpu or sim. level: one of sections.LEVELS. cards: how many a notebook may use.
-    seed: of data, initial values and order; at least 0.
+    seed: of data, initial values and order; at least 0. limit_in_budgets: a notebook is stopped after this many times its
+    budget.
     """
 
     device: str
     level: str
     cards: int
     seed: int = 0
+    limit_in_budgets: float = LIMIT_IN_BUDGETS
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,8 @@ class Execution:
 
     def _run_one(self, plan: Plan) -> Path | None:
         executed = self._folder / f"{plan.name}.ipynb"
-        budget = plan.budget_seconds
-        watchdog = Watchdog(budget * LIMIT_IN_BUDGETS, executed.with_suffix(".log"), budget * CELL_LIMIT_IN_BUDGETS)
+        budget, limit = plan.budget_seconds, self._target.limit_in_budgets
+        watchdog = Watchdog(budget * limit, executed.with_suffix(".log"), budget * (limit - LEFT_IN_BUDGETS))
         self._watchdogs.add(watchdog)
         if self._stopping.is_set():  # asked once stop() knows the watchdog, so that no kernel starts in between
             return None
