@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from inspect import signature
 from xml.etree import ElementTree
 
 import jsonschema
@@ -20,8 +21,10 @@ import pytest
 from tests.conftest import make, save
 from xpulab import files, warm
 from xpulab.cli import chosen
+from xpulab.cli.run import run
 from xpulab.doctor.detect import detect
 from xpulab.errors import InputError
+from xpulab.harness.execute import LIMIT_IN_BUDGETS
 
 pytestmark = pytest.mark.integration
 
@@ -175,6 +178,18 @@ def test_an_ended_run_writes_all_reports(ended):
 
 
 # -------------------------------------------------------------------------------------------------------------- pieces
+
+
+def test_a_notebook_is_stopped_at_the_time_limit_that_is_asked_for(tmp_path):
+    put(tmp_path, "endless", GOOD, "import time\nwhile True:\n    time.sleep(0.01)", budget=4)
+    command = [*COMMAND, "run", "endless.ipynb", "--device", "cpu", "--cold", "--time-limit", "2", "--out", "out"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 1, ended.stderr
+    assert "had not ended after 8 s" in ended.stdout, ended.stdout
+
+
+def test_without_a_time_limit_it_is_that_of_every_other_run():
+    assert signature(run).parameters["time_limit"].default == LIMIT_IN_BUDGETS
 
 
 def test_list_names_every_notebook_and_every_check(tmp_path):
