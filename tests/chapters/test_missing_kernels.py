@@ -5,8 +5,10 @@ from __future__ import annotations
 import paddle
 import pytest
 
+from xpulab import processor
 from xpulab.chapters.shared.missing_kernels import lacked, results_of
 from xpulab.checks.table import Table
+from xpulab.records.refusals import refusal
 
 pytestmark = pytest.mark.unit
 
@@ -54,7 +56,26 @@ def test_an_operator_that_the_wheel_does_not_list_is_skipped_only_where_it_is_de
     assert not lacked("no_such_operator", "float32")
 
 
-def test_a_gradient_is_asked_for_by_itself():
+@pytest.fixture
+def processor_without(monkeypatch):
+    """A function that makes this processor one without a feature, or with all of them."""
+    refusal.cache_clear()
+    yield lambda missing="": monkeypatch.setattr(processor, "lacks", lambda feature: feature == missing)
+    refusal.cache_clear()
+
+
+def test_a_kernel_that_ends_the_process_on_this_processor_is_not_tried(processor_without):
+    processor_without("avx512f")
+    rows = Table("kernels.table")
+    assert results_of(rows, "case", lambda: pytest.fail("it was called"), "fused_rms_norm_quant", "float32") == []
+    assert "AVX-512" in rows.record("means", 0.0).rows[0].reason
+    processor_without()
+    refusal.cache_clear()
+    assert results_of(rows, "there", lambda: [paddle.ones([1])], "fused_rms_norm_quant", "float32")
+
+
+def test_a_gradient_is_asked_for_by_itself(processor_without):
+    processor_without()
     assert tried(RuntimeError("anything"), "fused_rms_norm_quant", "float32", "gradient").outcome == "skipped"
     assert tried(RuntimeError("anything"), "fused_rms_norm_quant", "float32").outcome == "failed"
     assert lacked("swiglu", "float16", "gradient") and not lacked("swiglu", "float64", "gradient")

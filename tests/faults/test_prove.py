@@ -50,7 +50,7 @@ def result(tmp_path, device="cpu", level="quick", seed=0, outcome="passed", left
 def test_on_the_cpu_every_fault_of_its_lane_and_of_level_quick_fits_a_green_run(tmp_path):
     ran = {plan.name for plan in plans_of("standard")}
     fits = (fault for fault in CATALOGUE if fault.level == "quick" and not fault.reason_contains and fault.notebook in ran)
-    wanted = {fault.name for fault in fits if "cpu" in fault.lanes}
+    wanted = {fault.name for fault in fits if "cpu" in fault.lanes and not selftest.lacked_here(fault)}
     found = candidates(result(tmp_path, level="standard"))
     assert {fault.name for fault in found} == wanted
     assert {fault.device for fault in found} == {"cpu"}

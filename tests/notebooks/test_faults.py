@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from xpulab.faults import CATALOGUE
-from xpulab.faults.selftest import WITHOUT_MODELS, try_fault
+from xpulab.faults.selftest import WITHOUT_MODELS, lacked_here, try_fault
 from xpulab.harness.plan import Plan, make_plans
 from xpulab.harness.run import kernel_environment
 
@@ -26,7 +26,7 @@ def cells(fault):
 
 
 HERE = [fault for fault in CATALOGUE if fault.notebook in PLANS]  # not those of a chapter with its own environment
-TRIED = [fault for fault in HERE if fault.level == "quick" and not fault.not_run]
+TRIED = [fault for fault in HERE if fault.level == "quick" and not fault.not_run and not lacked_here(fault)]
 QUICKEST = [min((fault for fault in TRIED if fault.notebook == name), key=cells) for name in sorted(PLANS)]
 CASES = [(fault, "quick") for fault in QUICKEST] + [(fault, "smoke") for fault in HERE if fault.smoke]
 

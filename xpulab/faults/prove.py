@@ -46,6 +46,7 @@ def candidates(result: Result, catalogue: Sequence[Fault] = CATALOGUE) -> list[F
         if set(fault.lanes) >= _PROVED_ON[device]
         and fault.notebook in ran
         and not fault.reason_contains
+        and not selftest.lacked_here(fault)
         and (level == _SMOKE or level == fault.level)
         and (checks := _checks(fault, level))
         and passed.issuperset(checks)

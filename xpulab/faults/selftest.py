@@ -30,6 +30,7 @@ from xpulab.harness.plan import Plan, plan_of, plan_of_checks
 from xpulab.messages import N_
 from xpulab.records import environments
 from xpulab.records.record import Record, record_in, worse
+from xpulab.records.refusals import refusal
 from xpulab.warm import RUN_FOLDER
 
 CARDS = 2
@@ -138,6 +139,12 @@ def faults_named(names: Sequence[str]) -> tuple[Fault, ...]:
         return tuple(known[name] for name in names)
     here = environments.present()
     return tuple(fault for fault in CATALOGUE if chapter_of(fault).environment == here)
+
+
+def lacked_here(fault: Fault) -> str:
+    """Why this machine cannot run what the fault breaks, as data/refusals.yaml declares it; "" where it can."""
+    declared = refusal(fault.device, fault.kernel) if fault.kernel else None
+    return declared.format_reason() if declared else ""
 
 
 def count(faults: Iterable[Fault]) -> int:

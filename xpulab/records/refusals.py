@@ -17,7 +17,7 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from xpulab import files
+from xpulab import files, processor
 from xpulab.records.environments import installed_version
 from xpulab.records.known_issues import check_specifier
 
@@ -33,6 +33,7 @@ class Refusal:
     types: the types that it concerns, "float16"; empty for all.
     reductions: the reductions that it concerns, of SUM, MAX, MIN, PROD, AVG; empty for all.
     form: the form of the call that it concerns, "stream" or "gradient"; "" for all.
+    without: a feature of the host's processor, "avx512f": it is lacked where that is, and the process ends when it is called.
     """
 
     call: str
@@ -43,6 +44,7 @@ class Refusal:
     types: tuple[str, ...] = ()
     reductions: tuple[str, ...] = ()
     form: str = ""
+    without: str = ""
 
     def concerns(self, device: str, call: str, dtype: str, reduction: str, form: str) -> bool:
         """Whether the entry is about this call with the installed versions. "" is a call without type, reduction or form."""
@@ -51,6 +53,7 @@ class Refusal:
             and (not self.types or dtype in self.types)
             and (not self.reductions or reduction in self.reductions)
             and self.form in ("", form)
+            and (not self.without or processor.lacks(self.without))
             and all(
                 (found := installed_version(package)) is not None and SpecifierSet(wanted).contains(found, prereleases=True)
                 for package, wanted in self.versions.items()

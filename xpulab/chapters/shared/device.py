@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from xpulab import processor
 from xpulab.chapters.shared import workarounds
 from xpulab.chapters.shared.parameters import check_parameters
 from xpulab.checks.ledger import ledger
@@ -240,20 +241,7 @@ def _kind(place: Any) -> str:
 
 def _processor() -> str:
     """The processor's name; on x86 with family, model and stepping, because virtual machines use one name for many."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            one_core = dict(_fields(lines))
-    except OSError:
-        one_core = {}
+    one_core = processor.first_core()
     name = one_core.get("model name") or platform.processor() or platform.machine()
     kind = [one_core[field] for field in ("cpu family", "model", "stepping") if field in one_core]
     return f"{name} ({'-'.join(kind)})" if kind else name
-
-
-def _fields(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The names and values of the first core in /proc/cpuinfo."""
-    for line in lines:
-        if not line.strip():
-            return
-        name, _, value = line.partition(":")
-        yield name.strip(), value.strip()

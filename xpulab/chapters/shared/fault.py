@@ -72,6 +72,7 @@ class Fault:
     level: the level at which detected_by must turn red: "quick", or "standard" for checks that run only there.
     smoke: the names of the checks that must turn red at level smoke; empty where it is not tried at that level.
     not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
+    kernel: what it breaks, as data/refusals.yaml names it: it is not tried where that declares that the machine lacks it.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Fault:
     smoke: tuple[str, ...] = ()
     also_on: tuple[str, ...] = ()
     not_run: str = ""
+    kernel: str = ""
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -114,6 +116,7 @@ def fault(
     level: Literal["quick", "standard"] = "quick",
     smoke: tuple[str, ...] = (),
     not_run: str = "",
+    kernel: str = "",
     notebook: str = "",
 ) -> Callable[[Callable[..., Any]], Fault]:
     """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault.
@@ -159,6 +162,7 @@ def fault(
             smoke=smoke,
             also_on=also_on,
             not_run=not_run,
+            kernel=kernel,
         )
 
     return from_function

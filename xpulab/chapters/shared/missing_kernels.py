@@ -39,15 +39,22 @@ def lacked(kernel: str, dtype: str, form: str = "") -> str:
 def results_of(
     rows: Table, case: str, compute: Callable[[], list[paddle.Tensor]], kernel: str, dtype: str, form: str = ""
 ) -> list[paddle.Tensor]:
-    """The tensors that `compute` returns; none after an error: the row is skipped where the kernel is lacked, else red."""
+    """The tensors that `compute` returns; none after an error: the row is skipped where the kernel is lacked, else red.
+
+    A kernel that is declared as one that ends the process on this machine's processor is not tried.
+    """
+    declared = refusal(_device(), kernel, dtype, form=form)
     try:
-        return compute()
-    except Exception as error:  # whatever is raised: its class decides nothing
-        if reason := lacked(kernel, dtype, form):
-            rows.skip(case, N_(f"no kernel for it here: {reason}"))
-        else:
-            rows.equal(case, undeclared(first_line(error), kernel, dtype, form), "no error", control="another error")
-        return []
+        if not (declared and declared.without):
+            return compute()
+        error = "it would end the process"
+    except Exception as raised:  # whatever is raised: its class decides nothing
+        error = first_line(raised)
+    if reason := lacked(kernel, dtype, form):
+        rows.skip(case, N_(f"no kernel for it here: {reason}"))
+    else:
+        rows.equal(case, undeclared(error, kernel, dtype, form), "no error", control="another error")
+    return []
 
 
 def undeclared(error: str, kernel: str, dtype: str, form: str = "") -> str:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import yaml
 
+from xpulab.processor import lacks
+
 _DECLARED = Path(__file__).resolve().parent / "data" / "refusals.yaml"
 
 
@@ -11,7 +13,7 @@ class Refusal:
     """One thing that devices lack."""
 
     def __init__(self, fields):
-        self.reason, self.source = fields["reason"], fields["source"]
+        self.reason, self.source, self.without = fields["reason"], fields["source"], fields.get("without", "")
 
     def format_reason(self):
         """What the device lacks, and who says so."""
@@ -26,6 +28,7 @@ def refusal(device, call, dtype="", reduction="", form=""):
             and dtype in entry.get("types", [dtype])
             and reduction in entry.get("reductions", [reduction])
             and form == entry.get("form", form)
+            and ("without" not in entry or lacks(entry["without"]))
         ):
             return Refusal(entry)
     return None

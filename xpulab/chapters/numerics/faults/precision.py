@@ -142,7 +142,7 @@ def swiglu_gates_the_other_half(real, gate, up=None, name=None):
     return real(up, gate) if up is not None else real(gate)
 
 
-@fault(detected_by=("operators.fused",), wraps="paddle.incubate.nn.functional:fused_rms_norm")
+@fault(detected_by=("operators.fused",), wraps="paddle.incubate.nn.functional:fused_rms_norm", kernel="fused_rms_norm_quant")
 def fused_norm_without_epsilon(real, x, weight, bias, epsilon, *given, **named):
     """The fused RMS norm ignores its epsilon."""
     return real(x, weight, bias, 0.0, *given, **named)
