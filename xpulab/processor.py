@@ -1,7 +1,9 @@
-"""The host's processor, as Linux describes it; standard library only.
+"""The host's processor, as Linux describes it.
 
-lacks("avx512f")            # True: a kernel that uses AVX-512 ends the process here
-first_core()["model name"]  # "AMD EPYC 7763 64-Core Processor"
+    lacks("avx512f")            # True: a kernel that uses AVX-512 ends the process here
+    first_core()["model name"]  # "AMD EPYC 7763 64-Core Processor"
+
+Standard library only.
 """
 
 from __future__ import annotations

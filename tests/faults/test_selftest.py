@@ -16,7 +16,10 @@ from tests.conftest import make, save, section
 from xpulab import cli, files
 from xpulab.chapters.shared.fault import Fault, in_every_rank
 from xpulab.chapters.shared.fault import fault as declare
+from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, selftest, table
+from xpulab.faults.command import run_controls, run_trials
+from xpulab.records.refusals import Refusal
 
 pytestmark = pytest.mark.integration
 
@@ -264,3 +267,12 @@ def test_the_command_lists_all_faults_and_refuses_a_name_that_none_has():
     done = command("--fault", "none")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no fault 'none'" in done.stderr and "--list" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("run", [run_trials, run_controls])
+def test_a_fault_of_a_kernel_that_this_machine_lacks_is_not_tried_and_proves_nothing(fault, monkeypatch, capsys, run):
+    lacked = Refusal("norm", ("cpu",), {}, "the processor has no AVX-512", "a test")
+    monkeypatch.setattr(selftest, "refusal", lambda device, kernel: lacked if kernel == "norm" else None)
+    with pytest.raises(InputError, match="none of these faults"):
+        run([fault(wrong_root, kernel="norm")], 1, False)
+    assert "not tried on this machine: demo: the processor has no AVX-512 (a test)" in capsys.readouterr().err

@@ -44,16 +44,19 @@ def results_of(
     A kernel that is declared as one that ends the process on this machine's processor is not tried.
     """
     declared = refusal(_device(), kernel, dtype, form=form)
+    if declared and declared.without:
+        return _skipped(rows, case, declared.format_reason())
     try:
-        if not (declared and declared.without):
-            return compute()
-        error = "it would end the process"
-    except Exception as raised:  # whatever is raised: its class decides nothing
-        error = first_line(raised)
-    if reason := lacked(kernel, dtype, form):
-        rows.skip(case, N_(f"no kernel for it here: {reason}"))
-    else:
-        rows.equal(case, undeclared(error, kernel, dtype, form), "no error", control="another error")
+        return compute()
+    except Exception as error:  # whatever is raised: its class decides nothing
+        if reason := lacked(kernel, dtype, form):
+            return _skipped(rows, case, reason)
+        rows.equal(case, undeclared(first_line(error), kernel, dtype, form), "no error", control="another error")
+        return []
+
+
+def _skipped(rows: Table, case: str, reason: str) -> list[paddle.Tensor]:
+    rows.skip(case, N_(f"no kernel for it here: {reason}"))
     return []
 
 
