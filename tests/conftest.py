@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -14,6 +15,8 @@ import pytest
 from nbformat import NotebookNode, v4
 
 from xpulab import files, messages, warm
+from xpulab.harness.chapter import Chapter, read_chapter
+from xpulab.harness.plan import Plan, plan_of
 
 _SOCKETS = str(Path(__file__).parent / "kernels_on_sockets")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_SOCKETS, os.environ.get("PYTHONPATH"))))
@@ -66,6 +69,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 def tier_of(item: pytest.Item) -> str:
     """The tier of a test."""
     return next(tier for tier in TIERS if item.get_closest_marker(tier))
+
+
+# ---------------------------------------------------------------------------------------------------------------- the book
+
+
+@cache
+def chapters() -> tuple[Chapter, ...]:
+    """The committed chapters, read once in each process: several modules have a test for each check."""
+    return tuple(read_chapter(path) for path in sorted(files.NOTEBOOKS.glob("*.ipynb")))
+
+
+@cache
+def plans(level: str) -> dict[str, Plan]:
+    """The plans of all chapters at this level by their names, also of those with an environment of their own."""
+    return {chapter.path.stem: plan_of(chapter, level) for chapter in chapters()}
+
+
+@cache
+def usual_plans(level: str) -> dict[str, Plan]:
+    """Those that run when no notebook is named."""
+    return {name: plan for name, plan in plans(level).items() if not plan.chapter.environment}
 
 
 # ------------------------------------------------------------------------------------------------------- small notebooks
@@ -128,9 +152,7 @@ def book() -> Callable[..., NotebookNode]:
 @pytest.fixture(scope="session")
 def checks_of_the_book() -> frozenset[str]:
     """The names of all checks that the notebooks plan."""
-    from xpulab.harness.chapter import read_chapter  # imports much that few tests need
-
-    return frozenset(check.name for path in files.NOTEBOOKS.glob("*.ipynb") for check in read_chapter(path).checks)
+    return frozenset(check.name for chapter in chapters() for check in chapter.checks)
 
 
 @pytest.fixture
@@ -153,7 +175,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
                 filled.mkdir()
                 fill(filled)
                 (filled / "done.json").write_text(json.dumps(True))
-        assert (filled / "done.json").exists(), "the run that all tests share has failed"
+        assert (filled / "done.json").exists(), "what all tests share was not made: another worker says why"
         return filled
 
     return folder

@@ -9,17 +9,15 @@ from types import SimpleNamespace
 
 import IPython
 
-from xpulab import files, ranks
+from tests.conftest import plans
+from xpulab import ranks
 from xpulab.chapters.first_lora import pretrained_faults as pretrained
 from xpulab.chapters.shared.fault import CELLS
 from xpulab.faults import CATALOGUE, catalogue, selftest
-from xpulab.harness.plan import make_plans
 from xpulab.records.record import LEVELS
 from xpulab.sim.faults import parse
 
-EVERY = sorted(files.chapters().values())
-"""All chapters, also those with an environment of their own."""
-PLANS = {level: {plan.name: plan for plan in make_plans(EVERY, level)} for level in LEVELS}
+PLANS = {level: plans(level) for level in LEVELS}
 
 
 def planned(notebook, level="quick"):

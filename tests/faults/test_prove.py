@@ -6,13 +6,12 @@ import json
 import os
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache
 
 import jsonschema
 import pytest
 from rich.console import Console
 
-from tests.conftest import make, save
+from tests.conftest import make, save, usual_plans
 from xpulab import files
 from xpulab.chapters.shared.fault import Fault
 from xpulab.faults import CATALOGUE, selftest
@@ -20,7 +19,6 @@ from xpulab.faults.prove import candidates, prove, sample
 from xpulab.fleet.gate import gate
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
-from xpulab.harness.plan import make_plans
 from xpulab.harness.report.result import Result
 from xpulab.harness.report.text import format_result
 from xpulab.records import proof as proofs
@@ -29,16 +27,10 @@ from xpulab.records.record import Record
 pytestmark = pytest.mark.integration
 
 
-@cache
-def plans_of(level):
-    """Those of the whole suite, made once for each level."""
-    return make_plans([], level)
-
-
 def result(tmp_path, device="cpu", level="quick", seed=0, outcome="passed", left_out=()):
     """A run of the whole suite in which every check has this outcome, but for those left out."""
     verdicts = []
-    for plan in plans_of(level):
+    for plan in usual_plans(level).values():
         records = tuple(Record(check.name, outcome, "m") for check in plan.checks if check.name not in left_out)
         verdicts.append(Verdict(plan.name, plan.title, "passed", None, records, None, (), (), None))
     return Result(Target(device, level, 2, seed), tuple(verdicts), 1.0, tmp_path)
@@ -48,7 +40,7 @@ def result(tmp_path, device="cpu", level="quick", seed=0, outcome="passed", left
 
 
 def test_on_the_cpu_every_fault_of_its_lane_and_of_level_quick_fits_a_green_run(tmp_path):
-    ran = {plan.name for plan in plans_of("standard")}
+    ran = {plan.name for plan in usual_plans("standard").values()}
     fits = (fault for fault in CATALOGUE if fault.level == "quick" and not fault.reason_contains and fault.notebook in ran)
     wanted = {fault.name for fault in fits if "cpu" in fault.lanes and not selftest.lacked_here(fault)}
     found = candidates(result(tmp_path, level="standard"))

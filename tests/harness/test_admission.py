@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from tests.conftest import GOOD, section
+from tests.conftest import GOOD, section, usual_plans
 from xpulab.harness.admission import AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.machine import Reading
-from xpulab.harness.plan import make_plans, read_plan
+from xpulab.harness.plan import read_plan
 
 GIB = 1 << 30
 OLD = Running(0.0, GIB)
@@ -82,7 +82,10 @@ def test_the_last_cell_that_judges_times_is_found_in_the_cells_that_run(put):
 
 def test_each_section_of_the_book_that_compares_with_a_baseline_judges_times():
     baselines = [
-        (plan.chapter, check) for plan in make_plans([], "standard") for check in plan.checks if check.method == "baseline"
+        (plan.chapter, check)
+        for plan in usual_plans("standard").values()
+        for check in plan.checks
+        if check.method == "baseline"
     ]
     assert baselines
     for chapter, check in baselines:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from tests.conftest import GOOD
-from xpulab import warm
 from xpulab.errors import InputError
 from xpulab.harness import baseline
 from xpulab.harness import run as harness
@@ -20,7 +17,6 @@ from xpulab.harness.plan import read_plan
 from xpulab.records import baselines
 from xpulab.records.commit import commit
 from xpulab.records.record import Measurement, Record, RunContext
-from xpulab.warm import kernels
 
 pytestmark = pytest.mark.integration
 
@@ -89,17 +85,9 @@ def test_outside_a_repository_the_commit_is_unknown(tmp_path):
 
 
 @pytest.mark.timeout(280)
+@pytest.mark.usefixtures("in_fork_server")
 class TestMeasuredAndCompared:
-    """Real runs of a demo notebook, with one fork server for all of them."""
-
-    @pytest.fixture(scope="class")
-    def server(self):
-        with warm.ForkServer() as server:
-            yield kernels.environment(server, {})
-
-    @pytest.fixture(autouse=True)
-    def _one_server(self, server, monkeypatch):
-        monkeypatch.setattr(harness, "kernel_environment", lambda *_: nullcontext({**os.environ, **server}))
+    """Real runs of a demo notebook, whose kernels are forked."""
 
     def measure(self, plan, folder):
         return baseline.measure([plan], Target("cpu", "quick", 1), 2, folder, Console(quiet=True))

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import usual_plans
 from xpulab import sim, warm
-from xpulab.harness.plan import make_plans
 from xpulab.ranks import environment
 
 RUNS = "XPULAB_TEST_RUNS"
@@ -33,7 +33,7 @@ SECONDS = 1100
 @cache
 def of_quick() -> set[str]:
     """The names of the checks of level quick."""
-    return {check.name for plan in make_plans([], "quick") for check in plan.checks}
+    return {check.name for plan in usual_plans("quick").values() for check in plan.checks}
 
 
 @dataclass(frozen=True)

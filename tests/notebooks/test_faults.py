@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import usual_plans
 from xpulab.faults import CATALOGUE
 from xpulab.faults.selftest import WITHOUT_MODELS, lacked_here, try_fault
-from xpulab.harness.plan import Plan, make_plans
 from xpulab.harness.run import kernel_environment
 
 pytestmark = pytest.mark.notebooks
 
-PLANS = {plan.name: plan for plan in make_plans([], "quick")}
+PLANS = usual_plans("quick")
 
 
 def cells(fault):
     """How many cells run for the fault, all of them for one after which a cell raises."""
     plan = PLANS[fault.notebook]
-    detecting = [check for check in plan.chapter.checks if check.name in fault.detected_by]
-    part = plan if fault.reason_contains else Plan(plan.chapter, "quick", plan.chapter.closure_of(detecting), partial=True)
-    return len(part.notebook.cells)
+    detecting = tuple(check for check in plan.chapter.checks if check.name in fault.detected_by)
+    sections = plan.sections if fault.reason_contains else plan.chapter.closure_of(detecting)
+    return sum(len(section.cells) for section in sections)
 
 
 HERE = [fault for fault in CATALOGUE if fault.notebook in PLANS]  # not those of a chapter with its own environment

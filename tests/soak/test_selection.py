@@ -6,11 +6,11 @@ from fnmatch import fnmatchcase
 
 import pytest
 
+from tests.conftest import usual_plans
 from xpulab.errors import InputError
-from xpulab.harness.plan import make_plans
 from xpulab.soak.selection import Selection, check_hours, make_soak_plans, selection
 
-PLANNED = [check.name for plan in make_plans([], "standard") for check in plan.checks]
+PLANNED = [check.name for plan in usual_plans("standard").values() for check in plan.checks]
 
 
 def test_a_round_trains_sends_and_saves():

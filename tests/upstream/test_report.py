@@ -8,16 +8,14 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from tests.conftest import make, save
+from tests.conftest import make, save, usual_plans
 from xpulab import cli, files
-from xpulab.harness.plan import make_plans
 from xpulab.records.known_issues import load
 from xpulab.upstream.cells import slice_for
 from xpulab.upstream.flatten import flatten
 from xpulab.upstream.modules import CannotFollow
 
-PLANS = make_plans([], "standard")
-CHECKS = {check.name: (plan.chapter, check) for plan in PLANS for check in plan.checks}
+CHECKS = {check.name: (plan.chapter, check) for plan in usual_plans("standard").values() for check in plan.checks}
 PARAMETERS = {"device": "cpu", "level": "standard", "cards": 2, "seed": 0}
 WITHOUT_SCRIPT = {
     "operators.empty": "xpulab.operators.recorder uses __file__, which is not defined there",

@@ -23,6 +23,7 @@ from xpulab.sim.limits import DEFINITIONS
 
 PLUGIN = Path(__file__).parents[3] / "xpulab" / "sim" / "plugin"
 INTERFACE = Path(__file__).with_name("group_abi.cc")
+LIBRARY = "communicators.so"
 OPS = ("SUM", "AVG", "MAX", "MIN", "PRODUCT")
 TYPES = (
     *("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"),
@@ -229,11 +230,18 @@ class Ranks:
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def library(once: Callable[[str, Callable[[Path], None]], Path]) -> ctypes.CDLL:
     """The communicators alone, without the rest of the plug-in and without Paddle."""
+    loaded = ctypes.CDLL(str(once("communicators", build) / LIBRARY))
+    loaded.xpulab_group_bytes.restype = ctypes.c_size_t
+    loaded.xpulab_group_leave.restype = None
+    return loaded
+
+
+def build(folder: Path) -> None:
+    """Compile the library into a folder."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     assert compiler, "a C++ compiler is needed: apt-get install g++"
-    folder = tmp_path_factory.mktemp("communicators")
     sources = [INTERFACE, *sorted(PLUGIN.glob("shm_*.cc")), *sorted(PLUGIN.glob("reduce_*.cc"))]
     options = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I", str(PLUGIN), *DEFINITIONS]
     building = [
@@ -245,12 +253,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         for each in building:
             each.kill()
     objects = [str(folder / f"{source.stem}.o") for source in sources]
-    built = folder / "communicators.so"
-    subprocess.run([compiler, "-shared", *objects, "-pthread", "-lrt", "-o", str(built)], check=True, timeout=60)
-    loaded = ctypes.CDLL(str(built))
-    loaded.xpulab_group_bytes.restype = ctypes.c_size_t
-    loaded.xpulab_group_leave.restype = None
-    return loaded
+    subprocess.run([compiler, "-shared", *objects, "-pthread", "-lrt", "-o", str(folder / LIBRARY)], check=True, timeout=60)
 
 
 @pytest.fixture

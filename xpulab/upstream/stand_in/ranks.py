@@ -16,6 +16,7 @@ from xpulab.ranks.environment import HOST, held_ports
 from xpulab.ranks.rendezvous import prepare
 
 GRACE = 5.0
+ABORT_SECONDS = 10.0  # for writing where it is; a busy machine takes a while
 START = "import pickle, sys; job = pickle.load(open(sys.argv[1], 'rb')); pickle.loads(job)()"
 
 
@@ -66,7 +67,7 @@ def end(ranks, time_limit):
     left = [rank for rank in ranks if rank.poll() is None]
     for rank in left:
         rank.send_signal(signal.SIGABRT)
-    until = time.monotonic() + GRACE
+    until = time.monotonic() + ABORT_SECONDS
     while any(rank.poll() is None for rank in left) and time.monotonic() < until:
         time.sleep(0.02)
     for rank in ranks:
