@@ -35,6 +35,7 @@ def wrong_on_simulated_cards(n):
     return wrong
 
 
+@pytest.mark.usefixtures("in_fork_server")
 @pytest.mark.parametrize("n", [3, 8])
 def test_every_case_is_right_on_simulated_cards(n):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
