@@ -5,6 +5,7 @@ All nodes are on this host, so each has a folder of verdicts, and settings, of i
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -35,8 +36,11 @@ XPULAB_DEVICE=cpu
 [ ! -r {folder}/settings-$XPULAB_NODE ] || . {folder}/settings-$XPULAB_NODE
 """
 WRAPPER = """#!/bin/sh
+exec 9>>{folder}/{name}-running
+flock --shared 9
 [ ! -e {folder}/{name}-paused ] || exit 0
-/usr/bin/env -i SLURM_CONF={folder}/slurm.conf XPULAB_SETTINGS={folder}/xpulab.conf SLURMD_NODENAME=$SLURMD_NODENAME {script}
+/usr/bin/env -i SLURM_CONF={folder}/slurm.conf XPULAB_SETTINGS={folder}/xpulab.conf \\
+    SLURMD_NODENAME=$SLURMD_NODENAME {script} 9>&-
 code=$?
 echo $code >> {folder}/{name}-$SLURMD_NODENAME
 exit $code
@@ -77,6 +81,12 @@ class Site:
         """How often a recipe has ended on a node."""
         path = self.folder / f"{name}-{node}"
         return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def pause(self, name):
+        """Start a recipe no more; returns when none runs: one that began before would still read what is put now."""
+        (self.folder / f"{name}-paused").touch()
+        with (self.folder / f"{name}-running").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
 
     def wait_for_health_checks(self, node, count=2):
         """Wait for so many: the first may have read what was there before."""
@@ -209,7 +219,7 @@ def test_a_broken_environment_of_xpulab_drains_nothing(site):
 
 
 def test_a_red_prolog_drains_the_node_with_its_reason_and_the_job_waits_for_another(site):
-    (site.folder / "health-paused").touch()
+    site.pause("health")
     site.put("node1", red=True)
     number = site.submit("--nodelist=node1", "--wrap", "true")
     site.wait(lambda: site.job(number).get("Restarts") == "1", "the job to be requeued")
@@ -220,7 +230,7 @@ def test_a_red_prolog_drains_the_node_with_its_reason_and_the_job_waits_for_anot
 
 
 def test_a_site_that_looks_at_the_host_drains_a_node_whose_port_is_down(site):
-    (site.folder / "health-paused").touch()
+    site.pause("health")
     port = site.folder / "root/sys/class/infiniband/mlx5_0/ports/1"
     (port / "gids").mkdir(parents=True)
     (port / "state").write_text("1: DOWN\n")
@@ -252,7 +262,7 @@ def test_a_site_can_refuse_jobs_on_a_node_without_a_verdict(site):
 
 
 def test_the_nightly_job_measures_its_nodes_although_one_of_them_cannot_run(site):
-    (site.folder / "health-paused").touch()
+    site.pause("health")
     for node in NODES:
         site.remove(node)
     site.set("node2", XPULAB_DEVICE="xpu")  # which is not there, so its task exits with 2
