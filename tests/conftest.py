@@ -175,7 +175,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
                 filled.mkdir()
                 fill(filled)
                 (filled / "done.json").write_text(json.dumps(True))
-        assert (filled / "done.json").exists(), "what all tests share was not made: another worker says why"
+        assert (filled / "done.json").exists(), "what all tests share was not made: the first test that needed it says why"
         return filled
 
     return folder
