@@ -30,7 +30,7 @@ CHECKS = f"## {N_('What each check detected')}"
 HISTORY = (
     N_(
         "All were tried in one run, on a processor without AVX-512, but those of chapter 19, in its own environment with "
-        "paddleformers 1.2.0, and `fused-norm-without-epsilon`, on 2026-11-26 on a processor that has AVX-512."
+        "paddleformers 1.2.0, and `fused-norm-without-epsilon`, on 2026-11-27 on a processor that has AVX-512."
     ),
 )
 """Where the rows of the page come from that was put together of several runs. Empty it when you publish a whole run. The page
