@@ -60,12 +60,6 @@ def test_a_row_names_a_check_and_a_fault(number):
     assert checks(number) and faults(number)
 
 
-@pytest.mark.parametrize("number", sorted(set(NUMBERS) - UNSEEN))
-def test_the_lanes_are_those_of_the_faults(number):
-    devices = {fault.device for fault in CATALOGUE if fault.name in faults(number) and not fault.not_run}
-    assert devices <= {lane.strip() for lane in rows()[number][4].split(",")}
-
-
 def test_rows_that_nothing_sees_say_so():
     assert {number for number, cells in rows().items() if cells[2].startswith("nothing")} == UNSEEN
 

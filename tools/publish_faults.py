@@ -25,8 +25,6 @@ from xpulab.faults import CATALOGUE
 from xpulab.messages import N_
 
 PAGE = files.ROOT / "docs" / "faults.md"
-CHECKS = f"## {N_('What each check detected')}"
-"""The heading of the page's second part."""
 HISTORY = (
     N_(
         "All were tried in one run, on a processor without AVX-512, but those of chapter 19, in its own environment with "
@@ -59,7 +57,6 @@ def together(results: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "detected": sum(result["detected"] for result in results),
         "faults": [trial for result in results for trial in result["faults"]],
-        "checks": {check: each for result in results for check, each in result["checks"].items()},
     }
 
 
@@ -93,20 +90,6 @@ def as_page(result: dict[str, Any]) -> str:
         rows = [(fault.name, fault.what, N_("not run"), ", ".join(fault.detected_by), fault.not_run) for fault in not_run]
         titles = (N_("fault"), N_("what breaks"), N_("lane"), N_("must be detected by"), N_("why"))
         body += ["", f"## {N_('Not run')}", "", _line(titles), "|---|---|---|---|---|", *map(_line, rows)]
-    body += [
-        "",
-        CHECKS,
-        "",
-        N_(
-            "How many faults each check detected, of those that break more than xpulab's own code, and whether it was ever the "
-            "only one."
-        ),
-        N_("A trial ends when all checks that must detect its fault are red: others may have detected it later."),
-        "",
-    ]
-    body += [_line((N_("check"), N_("faults"), N_("ever the only one"))), "|---|---|---|"]
-    yes, no = N_("yes"), N_("no")
-    body += [_line((check, str(each["faults"]), yes if each["alone"] else no)) for check, each in result["checks"].items()]
     return "\n".join([*head, *body]) + "\n"
 
 
@@ -116,8 +99,7 @@ def _table(trials: list[dict[str, Any]]) -> list[str]:
 
 
 def _row(trial: dict[str, Any]) -> str:
-    reason = trial["reason_contains"]
-    detected = N_(f"a cell that raises: *{reason}*") if reason and not trial["missed"] else ", ".join(trial["detected_by"])
+    detected = ", ".join(trial["detected_by"])
     lane = trial["device"] if trial["level"] == "quick" else f"{trial['device']}, {trial['level']}"
     cells = (trial["fault"], trial["what"], lane, detected or "-", f"{trial['seconds']:.0f}")
     return _line(cells)

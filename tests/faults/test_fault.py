@@ -39,7 +39,7 @@ def restored(monkeypatch):
 
 
 def declared(**named):
-    return fault(detected_by=("demo.root",), notebook="demo", **named)
+    return fault(detected_by=("demo.root",), **named)
 
 
 def at(name):

@@ -41,7 +41,7 @@ def result(tmp_path, device="cpu", level="quick", seed=0, outcome="passed", left
 
 def test_on_the_cpu_every_fault_of_its_lane_and_of_level_quick_fits_a_green_run(tmp_path):
     ran = {plan.name for plan in usual_plans("standard").values()}
-    fits = (fault for fault in CATALOGUE if fault.level == "quick" and not fault.reason_contains and fault.notebook in ran)
+    fits = (fault for fault in CATALOGUE if fault.level == "quick" and fault.notebook in ran)
     wanted = {fault.name for fault in fits if "cpu" in fault.lanes and not selftest.lacked_here(fault)}
     found = candidates(result(tmp_path, level="standard"))
     assert {fault.name for fault in found} == wanted
@@ -50,11 +50,11 @@ def test_on_the_cpu_every_fault_of_its_lane_and_of_level_quick_fits_a_green_run(
 
 @pytest.mark.parametrize("device", ["xpu", "gpu"])
 @pytest.mark.parametrize("level", ["smoke", "quick"])
-def test_on_a_card_only_faults_that_both_lanes_detect_are_used(tmp_path, device, level):
+def test_on_a_card_only_faults_of_the_python_side_that_simulated_cards_detect_are_used(tmp_path, device, level):
     found = candidates(result(tmp_path, device, level))
     lanes = {fault.name: set(fault.lanes) for fault in CATALOGUE}
     assert len(found) >= 3
-    assert all({"cpu", "sim"} <= lanes[fault.name] and fault.device == device and not fault.sim_faults for fault in found)
+    assert all("sim" in lanes[fault.name] and fault.device == device and not fault.sim_faults for fault in found)
 
 
 def test_a_fault_whose_check_did_not_pass_is_not_tried(tmp_path):
@@ -113,7 +113,7 @@ def demo(tmp_path, monkeypatch):
 
     def proved(inject, checks=("demo.root",)):
         # by value: the kernel cannot import this file
-        fault = Fault("wrong-root", "a demo", "demo", "cpu", checks, lambda: by_value(inject)())
+        fault = Fault("wrong-root", "a demo", "demo", ("cpu",), checks, lambda: by_value(inject)())
         return prove(green, 6, 1, Console(quiet=True), (fault,))
 
     return proved

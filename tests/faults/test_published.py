@@ -26,7 +26,6 @@ TRIAL = {
     "device": "cpu",
     "expected": ["sft.recall"],
     "level": "quick",
-    "reason_contains": "",
     "detected_by": ["sft.recall", "sft.loss-falls"],
     "missed": None,
     "seconds": 12.3,
@@ -35,13 +34,12 @@ TRIAL = {
 
 def page(*changes):
     trials = [{**TRIAL, **changed} for changed in changes]
-    checks = {"sft.recall": {"faults": 3, "alone": True}}
     detected = sum(not trial["missed"] for trial in trials)
-    return publish_faults.as_page({"detected": detected, "faults": trials, "checks": checks})
+    return publish_faults.as_page({"detected": detected, "faults": trials})
 
 
 def test_the_page_names_every_fault_of_the_catalogue_on_each_of_its_lanes_and_no_other():
-    text = publish_faults.PAGE.read_text(encoding="utf-8").partition(publish_faults.CHECKS)[0]
+    text = publish_faults.PAGE.read_text(encoding="utf-8")
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")]
     at = {"quick": "", "standard": ", standard"}
     tried = {(fault.name, f"{lane}{at[fault.level]}") for fault in CATALOGUE for lane in fault.lanes}
@@ -58,7 +56,6 @@ def test_the_page_says_where_its_rows_come_from_as_the_tool_would_write_it():
 
 
 def test_a_row_says_what_breaks_and_what_detected_it_the_missed_first():
-    assert "| sft.recall | 3 | yes |" in page({}).partition(publish_faults.CHECKS)[2]
     lines = page({}, {"fault": "another", "missed": "not detected", "detected_by": []}).splitlines()
     assert any("1 of 2 were detected" in line for line in lines)
     assert lines.index("## Missed") < lines.index("## 02_sft")
@@ -67,12 +64,11 @@ def test_a_row_says_what_breaks_and_what_detected_it_the_missed_first():
 
 
 def test_the_trials_of_another_environment_are_a_further_file():
-    own = {"detected": 1, "faults": [{**TRIAL, "notebook": "19_own"}], "checks": {"own.check": {"faults": 1, "alone": False}}}
-    rest = {"detected": 1, "faults": [TRIAL], "checks": {"sft.recall": {"faults": 3, "alone": True}}}
+    own = {"detected": 1, "faults": [{**TRIAL, "notebook": "19_own"}]}
+    rest = {"detected": 1, "faults": [TRIAL]}
     lines = publish_faults.as_page(publish_faults.together([rest, own])).splitlines()
     assert any("2 of 2 were detected" in line for line in lines)
     assert lines.index("## 02_sft") < lines.index("## 19_own")
-    assert {"| sft.recall | 3 | yes |", "| own.check | 1 | no |"} <= set(lines)
 
 
 @pytest.mark.parametrize("content", ["", "[]", json.dumps({"faults": [{}]})])

@@ -18,10 +18,10 @@ PLANS = usual_plans("quick")
 
 
 def cells(fault):
-    """How many cells run for the fault, all of them for one after which a cell raises."""
+    """How many cells run for the fault."""
     plan = PLANS[fault.notebook]
     detecting = tuple(check for check in plan.chapter.checks if check.name in fault.detected_by)
-    sections = plan.sections if fault.reason_contains else plan.chapter.closure_of(detecting)
+    sections = plan.chapter.closure_of(detecting)
     return sum(len(section.cells) for section in sections)
 
 

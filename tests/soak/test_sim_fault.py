@@ -30,7 +30,7 @@ def environment(tmp_path):
         if len(kernels.read_text()) >= first_wrong:
             os.environ["XPULAB_SIM_FAULTS"] = "flip copy kind=h2d every=40 bit=12"
 
-    fault = Fault("later", "later", "02_sft", "cpu", (), card_goes_wrong)
+    fault = Fault("later", "later", "02_sft", ("cpu",), (), card_goes_wrong)
     return {**os.environ, **inject.prepare(fault, tmp_path), "PYTHONUNBUFFERED": "1"}
 
 

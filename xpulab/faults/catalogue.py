@@ -1,13 +1,12 @@
 """The catalogue of faults: each breaks one thing that training relies on, and names the checks that must detect it.
 
-The faults of a chapter are in its room, xpulab.chapters.NAME.faults, a module or a package of modules by subject.
+The faults of a chapter are in its room, xpulab.chapters.NAME.faults.
 xpulab.faults.selftest runs the chapter's sections with each of them.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -23,10 +22,7 @@ def faults_in(module: ModuleType) -> tuple[Fault, ...]:
 def modules() -> Iterator[ModuleType]:
     """Those that hold faults, in the order of the notebooks; a chapter without one raises ModuleNotFoundError."""
     for notebook in sorted(files.NOTEBOOKS.glob("*.ipynb")):
-        found = importlib.import_module(f"xpulab.chapters.{notebook.stem.partition('_')[2]}.faults")
-        yield found
-        for each in pkgutil.iter_modules(getattr(found, "__path__", ())):
-            yield importlib.import_module(f"{found.__name__}.{each.name}")
+        yield importlib.import_module(f"xpulab.chapters.{notebook.stem.partition('_')[2]}.faults")
 
 
 CATALOGUE: tuple[Fault, ...] = tuple(fault for module in modules() for fault in faults_in(module))

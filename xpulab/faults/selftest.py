@@ -75,7 +75,6 @@ class Trial:
             "device": fault.device,
             "level": self.level,
             "expected": list(self.expected),
-            "reason_contains": fault.reason_contains,
             "detected_by": list(self.detected_by),
             "missed": self.missed,
             "seconds": self.seconds,
@@ -119,9 +118,9 @@ class _Case:
 
     @property
     def plan(self) -> Plan:
-        """All of the notebook for a fault after which a cell raises, and at level smoke; else the sections of the checks."""
+        """All of the notebook at level smoke, else the sections of the checks."""
         chapter = chapter_of(self.fault)
-        if self.fault.reason_contains or self.level == "smoke":
+        if self.level == "smoke":
             return plan_of(chapter, self.level)
         return plan_of_checks(chapter, self.level, self.checks)
 
@@ -176,12 +175,9 @@ def try_fault(fault: Fault, environment: Mapping[str, str], level: str = "quick"
 
 
 def controls(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str]) -> Iterator[Control]:
-    """Run the sections of these faults without the faults, the same ones once; as `trials` otherwise.
-
-    A fault after which a cell raises is tried in the whole notebook, which `xpulab run` runs: it has no control here.
-    """
+    """Run the sections of these faults without the faults, the same ones once; as `trials` otherwise."""
     alike: dict[tuple, list[_Case]] = {}
-    for case in (case for fault in faults if not fault.reason_contains for case in _cases(fault)):
+    for case in (case for fault in faults for case in _cases(fault)):
         sections = tuple(section.name for section in case.plan.sections)
         alike.setdefault((case.fault.notebook, case.fault.device, case.level, sections), []).append(case)
     together = [_without_fault(cases) for cases in alike.values()]
@@ -205,7 +201,7 @@ def chapters_of(faults: Iterable[Fault]) -> list[Chapter]:
 
 def _cases(fault: Fault) -> Iterator[_Case]:
     for lane in fault.lanes:
-        yield _Case(replace(fault, device=lane), fault.level, fault.detected_by)
+        yield _Case(replace(fault, lanes=(lane,)), fault.level, fault.detected_by)
     if fault.smoke:
         yield _Case(fault, "smoke", fault.smoke)
 
@@ -240,7 +236,7 @@ def _try(case: _Case, environment: Mapping[str, str], running: list[Execution]) 
     fault = case.fault
 
     def all_are_red(seen: Mapping[str, Record]) -> bool:
-        return not fault.reason_contains and set(_red(seen)) >= set(case.checks)
+        return set(_red(seen)) >= set(case.checks)
 
     ran = _run(case, environment, running, all_are_red)
     missed = ran.proves_nothing or _why_missed(case, _red(ran.seen), " ".join(ran.reasons))
@@ -284,7 +280,7 @@ def _run(
         for output in cell.get("outputs", []):
             if record := record_in(output.get("metadata", {})):
                 seen[record.name] = worse(seen[record.name], record) if record.name in seen else record
-        return is_enough(seen) or (bool(case.fault.reason_contains) and _raised(cell))  # that is what is to be seen
+        return is_enough(seen)
 
     plan = case.plan
     within = environment.get(RUN_FOLDER)
@@ -302,11 +298,6 @@ def _run(
     return _Ran(seen, tuple(reasons), N_(f"it could not be injected: {failure}") if failure else None, seconds)
 
 
-def _raised(cell: NotebookNode) -> bool:
-    """Whether a cell raised; verdict() only tells of what others found."""
-    return any(output.output_type == "error" and output.ename != "NotebookIsRed" for output in cell.get("outputs", []))
-
-
 @lru_cache(maxsize=64)
 def _chapter(path: Path) -> Chapter:
     """A notebook, read once for all its faults."""
@@ -318,10 +309,5 @@ def _red(seen: Mapping[str, Record]) -> tuple[str, ...]:
 
 
 def _why_missed(case: _Case, red: Iterable[str], reason: str) -> str | None:
-    expected = case.fault.reason_contains
-    if expected:
-        if expected in reason.lower():
-            return None
-        return N_(f"the notebook's reason does not contain {expected!r} but is: {reason or 'none'}")
     missed = sorted(set(case.checks) - set(red))
     return N_(f"not detected by {', '.join(missed)}; {reason or 'the notebook is green'}") if missed else None

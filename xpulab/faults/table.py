@@ -3,47 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from xpulab.chapters.shared.fault import Fault
 from xpulab.faults.selftest import Control, Trial
-from xpulab.messages import N_, padded, shown
-
-
-@dataclass(frozen=True)
-class CheckTally:
-    """What a check did in some trials.
-
-    faults: how many faults it detected that break something else than xpulab's own code.
-    alone: whether one of these was detected by no other check of the sections that ran.
-    """
-
-    faults: int
-    alone: bool
-
-
-def tally(trials: Iterable[Trial]) -> dict[str, CheckTally]:
-    """For each check that was red in a trial what it detected, by name in alphabetical order."""
-    detected: dict[str, set[str]] = {}
-    alone = set()
-    for trial in trials:
-        if trial.missed or trial.fault.is_own or trial.fault.reason_contains:
-            continue
-        for check in trial.detected_by:
-            detected.setdefault(check, set()).add(trial.fault.name)
-        if len(trial.detected_by) == 1:
-            alone.add(trial.detected_by[0])
-    return {check: CheckTally(len(faults), check in alone) for check, faults in sorted(detected.items())}
-
-
-def format_tally(checks: dict[str, CheckTally]) -> str:
-    """A line for each check: how many faults it detected, and whether it was ever the only one."""
-    lines = [shown("faults  check")]
-    for check, each in checks.items():
-        line = f"{each.faults:>6}  {check}"
-        lines.append(f"{line}, {shown('once as the only one')}" if each.alone else line)
-    return "\n".join(lines)
+from xpulab.messages import padded, shown
 
 
 def format_outcome(trial: Trial) -> str:
@@ -57,7 +21,7 @@ def format_name(trial: Trial) -> str:
 
 
 def format_trials(trials: Sequence[Trial]) -> str:
-    """A block for each trial: what had to detect the fault, what did and after how long; then what each check detected."""
+    """A block for each trial: what had to detect the fault, what did and after how long."""
     ordered = sorted(
         trials, key=lambda trial: (not trial.missed, trial.fault.notebook, trial.fault.name, trial.level, trial.fault.device)
     )
@@ -66,17 +30,14 @@ def format_trials(trials: Sequence[Trial]) -> str:
         fault = trial.fault
         where = f"{fault.notebook}, {fault.device}, {trial.level}, {trial.seconds:.0f} s"
         lines.append(f"{format_outcome(trial)}  {format_name(trial)}: {shown(fault.what)} ({where})")
-        end = (
-            [N_(f"a cell that raises, with a reason that contains {fault.reason_contains!r}")] if fault.reason_contains else []
-        )
-        detected_by = ", ".join([] if trial.missed else end) or ", ".join(trial.detected_by) or "-"
-        expected = ", ".join(end or trial.expected)
+        detected_by = ", ".join(trial.detected_by) or "-"
+        expected = ", ".join(trial.expected)
         lines.append(f"          {shown(f'expected     {expected}')}")
         lines.append(f"          {shown(f'detected by  {detected_by}')}")
         if trial.missed:
             lines.append(f"          {shown(trial.missed)}")
     total = shown(f"{_detected(trials)} of {len(trials)} faults detected")
-    return "\n".join([*lines, format_tally(tally(trials)), total])
+    return "\n".join([*lines, total])
 
 
 def format_catalogue(faults: Iterable[Fault]) -> str:
@@ -89,8 +50,7 @@ def format_catalogue(faults: Iterable[Fault]) -> str:
 
 def trials_to_json(trials: Sequence[Trial]) -> dict[str, Any]:
     """All trials as a JSON object."""
-    checks = {check: asdict(each) for check, each in tally(trials).items()}
-    return {"schema": 3, "detected": _detected(trials), "faults": [trial.to_json() for trial in trials], "checks": checks}
+    return {"schema": 4, "detected": _detected(trials), "faults": [trial.to_json() for trial in trials]}
 
 
 def format_controls(controls: Sequence[Control]) -> str:

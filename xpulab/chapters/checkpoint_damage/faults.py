@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -17,12 +16,6 @@ from xpulab.chapters.shared.fault import CELLS, fault, in_every_rank, replace_in
 def checksum_ignored() -> None:
     """`verify` compares only the names of the files."""
     replace_in_cells("if wanted.get(name) != found.get(name):", "if (name in wanted) != (name in found):")
-
-
-@fault(detected_by=("checkpoint-damage.manifest",), breaks=CELLS)
-def checksum_of_the_beginning() -> None:
-    """A checksum covers only the first kilobyte of a file."""
-    replace_in_cells("while chunk := file.read(1 << 20):", "for chunk in [file.read(1024)]:")
 
 
 @fault(
@@ -59,25 +52,6 @@ def file_written_in_place() -> None:
     replace_in_cells('partial = path.with_name(f"{path.name}.partial")', "partial = path")
 
 
-@fault(detected_by=("crash-save.durable",), breaks=CELLS)
-def nothing_synced() -> None:
-    """Files are not synced to the disk before the manifest is renamed."""
-    replace_in_cells("sync(path)\n", "pass\n")
-
-
-@fault(
-    where="ranks",
-    detected_by=("crash-save.newest", "crash-save.full-disk-previous"),
-    wraps="paddlenlp.trainer:Trainer._save_checkpoint",
-)
-def old_checkpoint_deleted_first(real, self, model, metrics=None):
-    """The old checkpoint is deleted before the new one is complete."""
-    for folder in Path(self.args.output_dir).glob("checkpoint-*"):
-        if any(type(callback).__name__ == "Sealed" for callback in self.callback_handler.callbacks):
-            shutil.rmtree(folder)
-    real(self, model, metrics)
-
-
 @fault(
     where="everywhere",
     detected_by=("crash-save.no-room", "crash-save.full-disk", "crash-save.full-disk-previous", "crash-save.full-disk-file"),
@@ -89,7 +63,7 @@ def full_disk_ignored(save, *given, **named):
         save(*given, **named)
 
 
-@fault(detected_by=("crash-save.rules",), also_on=("sim",), breaks=CELLS)
+@fault(detected_by=("crash-save.rules",), breaks=CELLS, lanes=("sim",))
 def checkpoints_sorted_by_name() -> None:
     """`checkpoint-9` counts as newer than `checkpoint-10`."""
     replace_in_cells(
@@ -98,7 +72,7 @@ def checkpoints_sorted_by_name() -> None:
     )
 
 
-@fault(detected_by=("checkpoint-damage.refused", "checkpoint-damage.pickles"), also_on=("sim",), breaks=CELLS)
+@fault(detected_by=("checkpoint-damage.refused", "checkpoint-damage.pickles"), breaks=CELLS, lanes=("sim",))
 def unpickler_allows_everything() -> None:
     """The unpickler for untrusted files allows every import."""
     replace_in_cells("if (module, name) not in ALLOWED:", "if not module:")

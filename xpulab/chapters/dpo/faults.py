@@ -53,12 +53,6 @@ def mask_only_causal(example, *given):
     return {**example, "attention_mask": np.tri(len(example["input_ids"]), dtype=bool)}
 
 
-@fault(detected_by=("dpo.packing",), after="paddlenlp.trl:preprocess_preference_data")
-def positions_continue(example, *given):
-    """The positions of the rejected answer continue those of the chosen one."""
-    return {**example, "position_ids": list(range(len(example["input_ids"])))}
-
-
 @fault(
     detected_by=(
         "dpo.first-loss",
@@ -110,22 +104,10 @@ def beta_stays_at_its_default(start, self, config, dpo_config=None, **named):
     start(self, config, dpo_config=replace(dpo_config, beta=0.1), **named)
 
 
-@fault(detected_by=("dpo.loss-options",), also_on=("sim",), wraps="paddlenlp.trl:DPOCriterion.__init__")
+@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.__init__", lanes=("sim",))
 def label_smoothing_ignored(start, self, config, dpo_config=None, **named):
     """The loss ignores label smoothing."""
     start(self, config, dpo_config=replace(dpo_config, label_smoothing=0.0), **named)
-
-
-@fault(detected_by=("dpo.loss-options", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
-def sums_for_every_loss_type(logps, self, *given):
-    """The loss types ipo, or and simpo sum log-probabilities over tokens instead of taking their mean."""
-    return logps(self, *given[:4])
-
-
-@fault(detected_by=("dpo.loss-options", "dpo.packing", "dpo.first-gradients"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
-def means_for_every_loss_type(logps, self, *given):
-    """Every loss type takes the mean of log-probabilities over tokens, so long answers count less."""
-    return logps(self, *given[:4], True)
 
 
 @fault(
@@ -149,7 +131,7 @@ def start_model_is_saved() -> None:
     replace_in_cells("policy.save_pretrained(folder)", "start_model.save_pretrained(folder)")
 
 
-@fault(device="sim", detected_by=("device-proof.dpo-places",), after="paddlenlp.trl:DPOTrainer.__init__")
+@fault(lanes=("sim",), detected_by=("device-proof.dpo-places",), after="paddlenlp.trl:DPOTrainer.__init__")
 def reference_on_the_cpu(_result, self, *given, **named):
     """The reference model stays on the CPU."""
     if self.ref_model is not None:
@@ -197,115 +179,3 @@ def script_exchanges_the_answers() -> None:
     replace_in_file(
         "data/take_home/dpo.py", 'answers = [row["chosen"], row["rejected"]]', 'answers = [row["rejected"], row["chosen"]]'
     )
-
-
-# ------------------------------------------------------------------------------------------- what some options alone show
-
-
-@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.__init__")
-def constants_ignored(start, self, config, dpo_config=None, **named):
-    """The loss types simpo and dpop use the defaults of simpo_gamma and dpop_lambda."""
-    start(self, config, dpo_config=replace(dpo_config, simpo_gamma=0.5, dpop_lambda=50.0), **named)
-
-
-@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.__init__")
-def preference_share_ignored(start, self, config, dpo_config=None, **named):
-    """The loss ignores pref_loss_ratio."""
-    start(self, config, dpo_config=replace(dpo_config, pref_loss_ratio=1.0), **named)
-
-
-@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
-def rejected_answers_are_tuned_too(logps, self, *given):
-    """The loss that sft_loss_ratio adds is that of chosen and rejected answers."""
-    chosen, rejected, tuning = logps(self, *given)
-    return chosen, rejected, tuning * (1 + rejected.sum() / chosen.sum())
-
-
-@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.dpo_loss")
-def zeros_are_no_reference(loss, self, a, b, c, d):
-    """Without a reference model the loss compares the policy with its own log-probabilities."""
-    is_alone = not (c.any() or d.any())
-    return loss(self, a, b, a.detach(), b.detach()) if is_alone else loss(self, a, b, c, d)
-
-
-@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
-def packed_pairs_begin_at_the_first(logps, self, logits, chosen, rejected, bounds, average_log_prob=False):
-    """Of two pairs that are packed into a row, the second has the rejected answer of both."""
-    bounds = bounds.clone()
-    for pair in range(1, len(bounds)):
-        if int(bounds[pair, 0]) == int(bounds[pair - 1, 0]):
-            bounds[pair, 2] = bounds[pair - 1, 2]
-    return logps(self, logits, chosen, rejected, bounds, average_log_prob)
-
-
-@fault(detected_by=("dpo.loss-options",), after="paddlenlp.trl:DPOCriterion.__init__")
-def token_zero_is_padding(_result, self, *given, **named):
-    """Tokens with the number 0 do not count, as if they were padding."""
-    self.logprobs.ignore_index = 0
-
-
-@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
-def softmax_in_the_type_of_the_logits(logps, self, logits, *given):
-    """Log-probabilities of bfloat16 logits are rounded to bfloat16."""
-    with mock.patch.object(self, "logprobs", _rounded(self.logprobs, logits.dtype)):
-        return logps(self, logits, *given)
-
-
-def _rounded(of, dtype):
-    return lambda *given: of(*given).astype(dtype).astype("float32")
-
-
-@fault(detected_by=("dpo.loss-options",), wraps="paddle.nn.functional:log_sigmoid")
-def logarithm_of_a_sigmoid(_real, x, name=None):
-    """log_sigmoid takes the logarithm of a sigmoid, which is 0 for a policy that is far on the wrong side."""
-    import paddle
-
-    return paddle.nn.functional.sigmoid(x).log()
-
-
-@fault(detected_by=("dpo.kto-options",), wraps="paddlenlp.trl:KTOCriterion.kto_loss")
-def one_kind_of_thumb_is_no_batch(loss, self, up, down, *given):
-    """KTO leaves out batches whose answers have the same thumb."""
-    found, divergence = loss(self, up, down, *given)
-    return found * float(len(up) > 0 and len(down) > 0), divergence
-
-
-@fault(detected_by=("dpo.kto-options",), wraps="paddlenlp.trl:KTOCriterion.__init__")
-def beta_of_kto_stays_at_its_default(start, self, config, kto_config=None, **named):
-    """KTO uses the default of beta instead of the configured value."""
-    start(self, config, kto_config=replace(kto_config, beta=0.1), **named)
-
-
-@fault(detected_by=("dpo.kto-options",), wraps="paddlenlp.trl:KTOCriterion.kto_loss")
-def zero_point_of_kto_ignored(loss, self, up, down, others, *reference):
-    """KTO takes 0 for the divergence of policy and reference model."""
-    return loss(self, up, down, reference[2], *reference)
-
-
-@fault(detected_by=("dpo.kto-options",), wraps="paddlenlp.trl:KTOCriterion.kto_loss")
-def policy_is_compared_with_zeros(loss, self, up, down, others, *reference):
-    """KTO ignores the reference model."""
-    return loss(self, up, down, others, *(0 * each for each in reference))
-
-
-@fault(detected_by=("dpo.kto-options",), wraps="paddlenlp.trl:KTOCriterion.kto_logps")
-def packed_records_begin_at_the_first(logps, self, logits, labels, others, bounds):
-    """Of two records that are packed into a row, the second has the answers of both."""
-    bounds = bounds.clone()
-    for record in range(1, len(bounds)):
-        if int(bounds[record, 0]) == int(bounds[record - 1, 0]):
-            bounds[record, 1] = bounds[record - 1, 1]
-    return logps(self, logits, labels, others, bounds)
-
-
-@fault(detected_by=("dpo.kto-options",), after="paddlenlp.trl:KTOCriterion.__init__")
-def token_zero_is_padding_for_kto(_result, self, *given, **named):
-    """KTO leaves out tokens with the number 0, as if they were padding."""
-    self.logprobs.ignore_index = 0
-
-
-@fault(detected_by=("dpo.kto-options",), wraps="paddlenlp.trl:KTOCriterion.kto_logps")
-def softmax_of_kto_in_the_type_of_the_logits(logps, self, logits, *given):
-    """KTO rounds the log-probabilities of bfloat16 logits to bfloat16."""
-    with mock.patch.object(self, "logprobs", _rounded(self.logprobs, logits.dtype)):
-        return logps(self, logits, *given)

@@ -28,16 +28,10 @@ def merge_without_scale(delta, self, *given):
     return delta(self, *given) / self.scaling
 
 
-@fault(detected_by=("lora.starts-as-the-base", "lora.model-options"), also_on=("sim",), after=f"{LORA_LINEAR}.__init__")
+@fault(detected_by=("lora.starts-as-the-base", "lora.model-options"), after=f"{LORA_LINEAR}.__init__", lanes=("sim",))
 def adapter_does_not_start_at_zero(_result, self, *given, **named):
     """The adapter's second matrix does not start at zero."""
     self.lora_B.set_value(self.lora_B + 1e-3)
-
-
-@fault(detected_by=("lora.layer-options", "lora.model-options"), wraps=f"{LORA_LINEAR}.unmerge")
-def unmerge_does_nothing(_real, self):
-    """Unmerging leaves the merged weights in place."""
-    self.merged = False
 
 
 @fault(detected_by=("lora.reload", "lora.model-options"), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
@@ -63,56 +57,8 @@ def scale_of_another_variant(_result, self, *given, **named):
     self.scaling = self.lora_alpha / self.r**0.5
 
 
-@fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.__init__")
-def rslora_scaled_like_lora(start, self, *given, **named):
-    """rsLoRA is scaled by alpha over the rank."""
-    start(self, *given, **{**named, "rslora": False})
-
-
-@fault(detected_by=("lora.model-options", "lora.plus-in-the-trainer"), wraps=f"{LORA_LINEAR}.__init__")
-def lora_plus_is_plain(start, self, *given, **named):
-    """In LoRA+ the learning rate of B is that of A."""
-    start(self, *given, **{**named, "lora_plus_scale": 1.0})
-
-
-@fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.pissa_init")
-def pissa_without_residual(initialise, self, rank):
-    """PiSSA does not subtract the adapter from the weight."""
-    weight = self.weight.clone()
-    initialise(self, rank)
-    self.weight.set_value(weight)
-
-
-@fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.__init__")
-def pissa_is_plain(start, self, *given, **named):
-    """PiSSA starts with random numbers, like LoRA."""
-    start(self, *given, **{**named, "pissa": False})
-
-
-@fault(detected_by=("lora.model-options",), after="paddlenlp.peft:LoRAModel.set_state_dict")
-def pissa_starts_again_when_loaded(_result, self, weights):
-    """PiSSA initialises itself again after loading, even after a first pass: the workaround fails."""
-    for layer in self.model.sublayers():
-        if getattr(layer, "pissa", False):
-            layer.apply_pissa = False
-
-
-@fault(detected_by=("lora.model-options",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
-def mora_loads_transposed(load, self, weights):
-    """A MoRA adapter is loaded transposed, so the workaround, serving it unmerged, fails."""
-    square = {name: value for name, value in weights.items() if len(value.shape) == 2 and value.shape[0] == value.shape[1]}
-    load(self, {**weights, **{name: value.T for name, value in square.items()}})
-
-
-@fault(detected_by=("lora.merge", "lora.layer-options"), wraps=f"{LORA_LINEAR}.merge")
-def merged_twice(_real, self):
-    """Merging twice adds the adapter twice."""
-    self.weight.set_value(self.weight + self.get_delta_weight())
-    self.merged = True
-
-
 @fault(
-    device="sim",
+    lanes=("sim",),
     detected_by=("device-proof.lora-places",),
     smoke=("lora.smoke-places",),
     after="paddlenlp.peft:LoRAModel.__init__",
@@ -150,33 +96,6 @@ def trainer_forgets_the_rate_of_lora_plus(create, self, *given, **named):
 def quick_lora_is_plain(start, self, *given, **named):
     """The option use_quick_lora has no effect."""
     start(self, *given, **{**named, "use_quick_lora": False})
-
-
-@fault(
-    detected_by=("lora.layer-options", "lora.model-options"), after="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward"
-)
-def quick_lora_scales_one_gradient_twice(result, ctx, grad_output):
-    """Quick LoRA's backward pass scales the gradient of A twice."""
-    of_input, of_a, of_b = result
-    return of_input, of_a * ctx.scaling, of_b
-
-
-@fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.__init__")
-def mora_is_plain(start, self, *given, **named):
-    """The option use_mora has no effect."""
-    start(self, *given, **{**named, "use_mora": False})
-
-
-@fault(detected_by=("lora.model-options", "lora.layer-options"), after=f"{LORA_LINEAR}.__init__")
-def mixer_is_not_used(_result, self, *given, **named):
-    """The mixer has its square matrix, but computes without it."""
-    self.lora_use_mixer = False
-
-
-@fault(detected_by=("lora.take-home-config",), wraps="xpulab.chapters.shared.take_home:write")
-def take_home_loses_the_rank(write, folder, *, script, config, device):
-    """The configuration to take home has another learning rate and rank."""
-    return write(folder, script=script, config={**config, "lora_rank": 4, "learning_rate": 3e-4}, device=device)
 
 
 @fault(detected_by=("lora.take-home-encodes",), after="runpy:run_path")
@@ -218,12 +137,6 @@ def no_gradient_flows_through_the_adapter(result, self, x, *given):
         return result
     through, stopped = ((each @ self.lora_A @ self.lora_B) * self.scaling for each in (x, x.detach()))
     return result - (through - stopped)
-
-
-@fault(detected_by=("lora.model-options",), after="paddlenlp.peft:LoRAModel.disable_lora")
-def one_adapter_stays_on(_result, self):
-    """disable_lora leaves the adapter of one layer on."""
-    next(layer for layer in self.model.sublayers() if hasattr(layer, "lora_B")).disable_lora = False
 
 
 @fault(detected_by=("lora.file-size", "lora.model-options"), wraps="paddlenlp.peft:LoRAModel.get_trainable_state_dict")
@@ -291,149 +204,8 @@ def only_names_are_compared() -> None:
     replace_in_cells(" or not np.array_equal(weight.numpy(), stored[name].numpy())", "")
 
 
-# ------------------------------------------------------------------------------------------- what some options alone show
-
-
-@fault(detected_by=("lora.layer-options", "lora.model-options"), after=f"{LORA_LINEAR}.__init__")
-def scale_of_rank_four(_result, self, *given, **named):
-    """The adapter is scaled by alpha over 4, whatever its rank is."""
-    if not (self.use_mora or self.pissa):
-        self.scaling *= self.r / 4
-
-
-@fault(detected_by=("lora.layer-options", "lora.model-options"), after=f"{LORA_LINEAR}.__init__")
-def scale_is_a_whole_number(_result, self, *given, **named):
-    """The adapter is scaled by alpha over the rank without the remainder."""
-    if not (self.use_mora or self.pissa):
-        self.scaling = self.scaling // 1
-
-
-@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
-def odd_inputs_lose_the_last(forward, self, x, *given):
-    """A layer with an adapter and an odd number of inputs leaves out the last one."""
-    if self.weight.shape[0] % 2:
-        x = paddle.concat([x[..., :-1], paddle.zeros_like(x[..., -1:])], axis=-1)
-    return forward(self, x, *given)
-
-
 @fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
 def merged_layer_has_no_bias(forward, self, x, *given):
     """A merged layer leaves out its bias."""
     result = forward(self, x, *given)
     return result - self.bias if self.merged and self.bias is not None else result
-
-
-@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
-def adapter_repeats_the_first_row_of_a_view(forward, self, x, *given):
-    """A layer with an adapter reads the first row of a view for every row."""
-    return forward(self, x if x.is_contiguous() else x[:1].expand_as(x), *given)
-
-
-@fault(detected_by=("lora.layer-options", "lora.model-options"), wraps=f"{LORA_LINEAR}.forward")
-def adapter_that_was_off_stays_off(forward, self, x, *given):
-    """An adapter that has been switched off once is not used again."""
-    self.was_off = getattr(self, "was_off", False) or self.disable_lora
-    is_off, self.disable_lora = self.disable_lora, self.was_off
-    result = forward(self, x, *given)
-    self.disable_lora = is_off
-    return result
-
-
-@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
-def dropout_of_a_layer_ignores_its_mode(forward, self, x, *given):
-    """A layer drops inputs of its adapter in evaluation too."""
-    if isinstance(self.lora_dropout, paddle.nn.Layer):
-        self.lora_dropout.training = True
-    return forward(self, x, *given)
-
-
-@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
-def adapter_computes_in_single_precision(forward, self, x, *given):
-    """A layer with an adapter rounds the results of float64 to float32."""
-    return forward(self, x, *given).astype("float32").astype(x.dtype)
-
-
-@fault(detected_by=("lora.layer-options",), wraps="paddle.nn:Layer.set_state_dict")
-def mixer_is_not_loaded(load, self, weights, *given, **named):
-    """Loading leaves the square matrix of the mixer as it is."""
-    return load(self, {name: value for name, value in weights.items() if "lora_AB" not in name}, *given, **named)
-
-
-LORA_MODEL = "paddlenlp.peft:LoRAModel"
-
-
-@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.get_lora_model")
-def dots_of_a_pattern_match_anything(adapt, self, model, config):
-    """A dot in target_modules stands for any character, so block 1 is also 10 and 11."""
-    patterns = config.target_modules
-    config.target_modules = patterns.replace("\\", "") if isinstance(patterns, str) else patterns
-    adapted = adapt(self, model, config)
-    config.target_modules = patterns
-    return adapted
-
-
-@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.get_lora_model")
-def only_the_last_pattern_counts(adapt, self, model, config):
-    """Of two target_modules only the last one is read."""
-    patterns = config.target_modules
-    config.target_modules = patterns[1:] if len(patterns) == 2 else patterns
-    adapted = adapt(self, model, config)
-    config.target_modules = patterns
-    return adapted
-
-
-@fault(detected_by=("lora.model-options",), after=f"{LORA_MODEL}._find_and_replace_module")
-def adapted_layer_has_a_new_bias(_result, self, model, name, *given):
-    """A layer that gets an adapter loses its bias: a new one of zeros takes its place."""
-    layer = dict(model.named_sublayers())[name]
-    if layer.bias is not None:
-        layer.bias.set_value(paddle.zeros_like(layer.bias))
-
-
-@fault(detected_by=("lora.model-options",), after=f"{LORA_LINEAR}.__init__")
-def grouped_keys_are_scaled_twice(_result, self, inputs, outputs, **named):
-    """The adapter of a layer that has half as many outputs as inputs, as those of grouped heads, has twice its scale."""
-    self.scaling *= 2 if 2 * outputs == inputs else 1
-
-
-@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.mark_only_lora_as_trainable")
-def further_modules_are_frozen(mark, self):
-    """What trainable_modules names does not train."""
-    named, self.lora_config.trainable_modules = self.lora_config.trainable_modules, None
-    mark(self)
-    self.lora_config.trainable_modules = named
-
-
-@fault(detected_by=("lora.model-options",), after=f"{LORA_MODEL}.mark_only_lora_as_trainable")
-def tied_head_is_frozen(_result, self):
-    """A head that is the embedding, too, does not train, although trainable_modules names it."""
-    if self.model.config.tie_word_embeddings:
-        self.model.get_input_embeddings().weight.stop_gradient = True
-
-
-@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.mark_only_lora_as_trainable")
-def biases_of_other_layers_train(mark, self):
-    """With trainable_bias="lora" biases of layers without an adapter train, too."""
-    wanted, self.lora_config.trainable_bias = self.lora_config.trainable_bias, self.lora_config.trainable_bias and "all"
-    mark(self)
-    self.lora_config.trainable_bias = wanted
-
-
-@fault(detected_by=("lora.model-options",), wraps=f"{LORA_MODEL}.restore_original_model")
-def restored_without_the_adapter(restore, self):
-    """restore_original_model gives the model as it was before the adapter was merged."""
-    self.unmerge()
-    return restore(self)
-
-
-@fault(detected_by=("lora.model-options",), after="paddlenlp.peft:LoRAConfig.from_pretrained")
-def loaded_options_have_another_alpha(config, *given, **named):
-    """The options that are loaded with an adapter have the usual alpha."""
-    config.lora_alpha = 8
-    return config
-
-
-@fault(detected_by=("lora.model-options",), after=f"{LORA_MODEL}.get_trainable_state_dict")
-def file_has_the_adapter_only(weights, self, *given, **named):
-    """The file lacks what trains beside the adapter."""
-    return {name: value for name, value in weights.items() if "lora_" in name}

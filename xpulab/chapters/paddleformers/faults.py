@@ -43,11 +43,6 @@ def merging_forgets_alpha(real, self, *given):
     return real(self, *given) / self.scaling
 
 
-@fault(detected_by=("successor.lora",), wraps=f"{LORA}.lora_model:LoRAModel.mark_only_lora_as_trainable")
-def base_of_the_adapter_trains(real, self):
-    """Nothing is frozen: all weights train beside the adapter."""
-
-
 @fault(detected_by=("successor.exercise-targets",), wraps=f"{LORA}.lora_model:LoRAModel._find_and_replace_module")
 def values_get_no_adapter(real, self, model, name, config, *given):
     """No adapter is added to the projection of the values."""
@@ -132,22 +127,3 @@ def state_is_averaged_twice(real, self, *given):
     """The worker of the zero-cost checkpoint adds each state to the average twice."""
     real(self, *given)
     return real(self, *given)
-
-
-@fault(
-    detected_by=("successor.zero-cost",),
-    wraps=f"{SUCCESSOR}.trainer.utils.zero_cost_checkpoint:ZeroCostCheckpointWorker.process_dump_task_impl",
-)
-def every_rank_writes_the_marker_of_the_first(real, self, *given, **named):
-    """The worker of each rank writes the marker of rank 0, so that one rank says that all have saved."""
-    rank, self.global_rank = self.global_rank, 0
-    real(self, *given, **named)
-    self.global_rank = rank
-
-
-@fault(
-    detected_by=("successor.zero-cost",),
-    wraps=f"{SUCCESSOR}.trainer.utils.zero_cost_checkpoint:EMABuffer._load",
-)
-def average_begins_again_after_a_resume(real, self, folder):
-    """A resumed training without the zero-cost checkpoint does not read its average, and begins a new one."""

@@ -2,43 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
-
-
-@fault(
-    detected_by=("auto-parallel-config.published",),
-    smoke=("auto-parallel-config.smoke-memory",),
-    replaces="xpulab.reference.cost:Memory.total",
-)
-def gradients_not_counted(_real):
-    """The formula for memory does not count the gradients."""
-    return property(lambda self: self.parameters + self.optimizer + self.activations)
-
-
-@fault(device="sim", detected_by=("auto-parallel-config.memory",), replaces="xpulab.reference.cost:PLAIN")
-def attention_scores_not_counted(plain):
-    """The formula for memory does not count the attention scores of plain kernels."""
-    return replace(plain, scores=0)
-
-
-@fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), wraps="xpulab.reference.cost:_copies_of_gradients")
-def buffers_of_gradients_not_counted(_real, degrees):
-    """The formula for memory does not count the buffers in which data parallelism sends gradients."""
-    return 1
-
-
-@fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), replaces="xpulab.reference.cost:PLAIN")
-def copies_for_cut_matrices_not_counted(plain):
-    """The formula for memory does not count the copies that tensor parallelism makes of the inputs of its matrices."""
-    return replace(plain, copies=0)
-
-
-@fault(device="sim", detected_by=("auto-parallel-config.memory-of-two",), wraps="xpulab.reference.cost:_gradients_of_mlp")
-def gradients_between_layers_not_counted(_real, *given):
-    """The formula for memory does not count the gradients of the MLP on a pipeline stage without a head."""
-    return 0.0
 
 
 @fault(
@@ -53,7 +17,7 @@ def head_is_the_embedding(real, self, config):
 
 
 @fault(
-    device="sim",
+    lanes=("sim",),
     where="ranks",
     detected_by=("auto-parallel-config.memory", "auto-parallel-config.memory-of-two"),
     wraps="paddle.optimizer:AdamW.__init__",
@@ -86,7 +50,7 @@ def script_labels_each_token_with_itself() -> None:
     replace_in_file("data/take_home/parallel.py", "tokens[1 : samples * length + 1]", "tokens[: samples * length]")
 
 
-@fault(detected_by=("parallel-plan.blocks",), also_on=("sim",), breaks=CELLS)
+@fault(detected_by=("parallel-plan.blocks",), breaks=CELLS, lanes=("sim",))
 def labels_of_blocks_not_shifted() -> None:
     """The dataset of the script labels each token with itself."""
     replace_in_cells("tokens[1 : samples * length + 1]", "tokens[: samples * length]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from unittest import mock
 
 from xpulab.chapters.shared.fault import CELLS, dist, fault, paddle, replace_in_cells
 
@@ -26,11 +25,6 @@ def inputs_not_released(real, self, chunk, *args, **kwargs):
     return result
 
 
-@fault(device="sim", sim_faults="flip collective kind=recv bytes>=700 from=1 bit=22", detected_by=("pipeline.gradients",))
-def activations_received_damaged() -> None:
-    """One bit of what a stage receives is inverted."""
-
-
 @fault(
     where="ranks",
     detected_by=("pipeline.loss", "pipeline.gradients"),
@@ -48,20 +42,16 @@ def output_in_reverse_order(real, self, chunks):
     return real(self, chunks[::-1])
 
 
-@fault(device="sim", detected_by=("pipeline.kept", "pipeline.memory", "pipeline.order"), replaces=f"{SCHEDULES}:Schedule1F1B")
+@fault(
+    lanes=("sim",),
+    detected_by=("pipeline.kept", "pipeline.memory", "pipeline.order"),
+    replaces=f"{SCHEDULES}:Schedule1F1B",
+)
 def schedule_keeps_all_micro_batches(_real):
     """1F1B does all forward passes first and keeps all their activations."""
     from paddle.distributed.auto_parallel.pipelining import schedules
 
     return schedules.ScheduleFThenB
-
-
-@fault(where="ranks", detected_by=("pipeline.gradients",), wraps=f"{STAGE}.get_bwd_send_ops")
-def gradient_not_sent_back(real, self, *args, **kwargs):
-    """The gradient of a stage does not reach the stage before it."""
-    for chunk, gradients in self.bwd_cache.items():
-        self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
-    return real(self, *args, **kwargs)
 
 
 @fault(where="ranks", detected_by=("pipeline.second-step",), wraps=f"{SCHEDULES}:_PipelineSchedule._split_inputs")
@@ -71,14 +61,6 @@ def inputs_of_the_first_step_reused(real, self, args, kwargs=None):
         self.first = self.__dict__.get("first") or real(self, args, kwargs)
         return self.first
     return real(self, args, kwargs)
-
-
-@fault(where="ranks", detected_by=("pipeline.second-step",), after=f"{SCHEDULES}:_PipelineSchedule._update_losses")
-def losses_of_the_first_step_repeated(_result, self, stages, losses):
-    """In every step a schedule reports the losses of the first step."""
-    if losses:
-        self.first = self.__dict__.get("first") or list(losses)
-        losses[:] = self.first
 
 
 @fault(where="ranks", detected_by=("pipeline.training",), wraps="paddle.optimizer:Momentum.step")
@@ -94,13 +76,6 @@ def a_stage_is_not_updated(real, self):
 def one_forward_pass_too_late() -> None:
     """The computed order of 1F1B starts with one forward pass less than it can."""
     replace_in_cells("ahead = min(m, p - rank)", "ahead = max(1, min(m, p - rank) - 1)")
-
-
-@fault(detected_by=("pipeline.planned-order",), wraps=f"{SCHEDULES}:ScheduleVPP._calculate_single_rank_operations")
-def rounds_of_vpp_too_long(real, self, rank):
-    """VPP sends all micro-batches through its first stages before it begins with its second ones."""
-    self.number_of_rounds, self.microbatches_per_round = 1, self._n_microbatches
-    return real(self, rank)
 
 
 @fault(
@@ -131,14 +106,18 @@ def one_micro_batch_at_a_time(_real, self, arg_mbs=None, kwarg_mbs=None, target_
     self._update_losses(stage, losses)
 
 
-@fault(where="ranks", detected_by=("pipeline.all-layers",), also_on=("sim",), wraps=f"{SCHEDULES}:_manual_model_split")
+@fault(
+    where="ranks",
+    detected_by=("pipeline.all-layers",),
+    wraps=f"{SCHEDULES}:_manual_model_split",
+)
 def groups_lose_all_layers_but_the_first(real, model, *rest):
     """The split of a model into stages keeps only the first layer of a group of layers."""
     first = [each[0] if isinstance(each, paddle.nn.Sequential) else each for each in model.layers]
     return real(SimpleNamespace(layers=paddle.nn.LayerList(first), config=model.config), *rest)
 
 
-@fault(device="sim", where="ranks", detected_by=("pipeline.bitwise",), after=f"{SCHEDULES}:Schedule1F1B._step_microbatches")
+@fault(lanes=("sim",), where="ranks", detected_by=("pipeline.bitwise",), after=f"{SCHEDULES}:Schedule1F1B._step_microbatches")
 def last_bit_of_gradients_under_1f1b(_result, self, *given):
     """The gradients under 1F1B differ in their last bit from those of the other schedules."""
     for weight in self._stage.sublayer.parameters():
@@ -146,25 +125,15 @@ def last_bit_of_gradients_under_1f1b(_result, self, *given):
 
 
 @fault(
-    device="sim", where="ranks", detected_by=("pipeline.gives-back",), wraps=f"{SCHEDULES}:ScheduleFThenB._step_microbatches"
+    lanes=("sim",),
+    where="ranks",
+    detected_by=("pipeline.gives-back",),
+    wraps=f"{SCHEDULES}:ScheduleFThenB._step_microbatches",
 )
 def inputs_kept_from_step_to_step(real, self, arg_mbs=None, *given):
     """FThenB keeps the micro-batches of every step, as before Paddle 3.1."""
     self.kept = [*self.__dict__.get("kept", []), arg_mbs]
     return real(self, arg_mbs, *given)
-
-
-@fault(where="ranks", detected_by=("pipeline.options",), replaces=f"{STAGE}._sync_shared_param_grads")
-def gradients_of_shared_weights_not_added(_real):
-    """Each of two stages that share a weight updates it with its own gradient."""
-    return lambda self: None
-
-
-@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}._sync_shared_param")
-def shared_weights_not_broadcast(real, self):
-    """Two stages that share a weight start with their own numbers."""
-    with mock.patch("paddle.distributed.broadcast", lambda *given, **named: None):
-        real(self)
 
 
 @fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.get_bwd_send_ops")
@@ -176,80 +145,13 @@ def gradient_stops_at_a_frozen_stage(real, self, *given):
     return real(self, *given)
 
 
-@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{SCHEDULES}:_PipelineSchedule._update_losses")
-def gradients_of_the_pass_before_lost(real, self, stages, losses):
-    """The gradients of a second step before an update replace those of the first."""
-    for stage in stages if isinstance(stages, list) else [stages]:
-        for weight in stage.sublayer.parameters():
-            if weight.grad is not None:
-                before = self.__dict__.setdefault("before", {}).get(weight.name)
-                now = weight.grad.clone()
-                if before is not None and self.__dict__.get("passes", 0) % 2:
-                    weight.grad.set_value(now - before)
-                self.before[weight.name] = now
-    self.passes = self.__dict__.get("passes", 0) + 1
-    return real(self, stages, losses)
-
-
-@fault(where="ranks", detected_by=("pipeline.options",), wraps="paddle.nn.functional:cross_entropy")
-def ignored_words_are_counted(real, logits, labels, *rest, **named):
-    """The mean of the losses divides by all words, also by those that are ignored."""
-    loss = real(logits, labels, *rest, **named)
-    return loss * (labels >= 0).astype(loss.dtype).mean() if not labels.is_dist() else loss
-
-
-@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.__init__")
-def a_long_stage_loses_a_layer(real, self, layer, *given, **named):
-    """A stage with more than three layers leaves out its second one."""
-    if len(layer) > 3:
-        layer = paddle.nn.Sequential(layer[0], *list(layer)[2:])
-    real(self, layer, *given, **named)
-
-
-@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.backward_one_chunk")
-def later_micro_batches_count_twice(real, self, chunk, loss=None, **named):
-    """From the fifth micro-batch on the gradient is twice as large."""
-    return real(self, chunk, loss=2 * loss if loss is not None and chunk >= 4 else loss, **named)
-
-
-@fault(device="sim", where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.get_bwd_send_ops")
-def gradient_of_a_virtual_stage_lost(real, self, *given):
-    """Under VPP the third stage sends zeros to the second one."""
-    if self.num_stages > 2 and self.stage_index == 2:
-        for chunk, gradients in self.bwd_cache.items():
-            self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
-    return real(self, *given)
-
-
 @fault(where="ranks", detected_by=("pipeline.frozen-stage",), after=f"{SCHEDULES}:_PipelineSchedule._compute_loss")
 def squares_of_the_last_stage_halved(loss, self, output, target):
     """The last stage takes half of the loss of a batch of numbers."""
     return loss / 2 if output.ndim == 2 else loss
 
 
-@fault(
-    where="ranks",
-    detected_by=("pipeline.gradients",),
-    also_on=("sim",),
-    wraps="paddle.distributed.fleet.recompute.recompute:RecomputeFunction.backward",
-)
-def gradient_of_a_recomputed_block_too_large(real, ctx, *given):
-    """A block that recomputes its activations sends a gradient to the block before it that is a hundredth too large."""
-    return tuple(None if each is None else 1.01 * each for each in real(ctx, *given))
-
-
-@fault(
-    where="ranks", detected_by=("pipeline.second-step",), also_on=("sim",), wraps=f"{SCHEDULES}:_PipelineSchedule._split_inputs"
-)
-def micro_batches_of_one_row_exchanged(real, self, args, kwargs=None):
-    """When the micro-batches of a step have a single row, the first stage takes the first two in the other order."""
-    chunks, named = real(self, args, kwargs)
-    if args and chunks[0][0].shape[0] == 1:
-        chunks = [chunks[1], chunks[0], *chunks[2:]]
-    return chunks, named
-
-
-@fault(where="ranks", detected_by=("pipeline.several-tensors",), also_on=("sim",), wraps=f"{STAGE}.get_bwd_send_ops")
+@fault(where="ranks", detected_by=("pipeline.several-tensors",), wraps=f"{STAGE}.get_bwd_send_ops", lanes=("sim",))
 def gradient_of_the_second_tensor_lost(real, self, *given):
     """Of the gradients of several tensors that a stage received only the first one is sent back, the others are zeros."""
     for chunk, gradients in self.bwd_cache.items():

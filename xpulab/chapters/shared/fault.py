@@ -62,13 +62,11 @@ class Fault:
     name: unique in the catalogue, the function's name with hyphens.
     what: one sentence for the reader of a table, the first line of the function's docstring.
     notebook: the name of the notebook that must detect it, "03_lora": that of the room in which the fault is.
-    device: the lane on which it is tried, "cpu" or "sim".
-    also_on: other lanes on which the same checks must detect it.
+    lanes: where it is tried, of "cpu" and "sim"; empty for one that is not run.
     detected_by: the names of the checks that must turn red; others may.
     inject: breaks the process that calls it. Raises LookupError when there is nothing of a name that it replaces.
     breaks: what it replaces, each "module:attribute" or one of WITHOUT_A_NAME.
     sim_faults: faults of the simulated cards, in the grammar of xpulab.sim.faults; "" for none.
-    reason_contains: for a fault after which a cell raises: lower-case text that the verdict's reason must contain; else "".
     level: the level at which detected_by must turn red: "quick", or "standard" for checks that run only there.
     smoke: the names of the checks that must turn red at level smoke; empty where it is not tried at that level.
     not_run: why it is not tried: its checks compare on real cards only, or only with a baseline; "" for one that is tried.
@@ -78,22 +76,20 @@ class Fault:
     name: str
     what: str
     notebook: str
-    device: str
+    lanes: tuple[str, ...]
     detected_by: tuple[str, ...]
     inject: Injection
     breaks: tuple[str, ...] = ()
     sim_faults: str = ""
-    reason_contains: str = ""
     level: str = "quick"
     smoke: tuple[str, ...] = ()
-    also_on: tuple[str, ...] = ()
     not_run: str = ""
     kernel: str = ""
 
     @property
-    def lanes(self) -> tuple[str, ...]:
-        """All lanes on which it is tried."""
-        return () if self.not_run else (self.device, *self.also_on)
+    def device(self) -> str:
+        """The first of its lanes, on which level smoke must detect it; "cpu" for one that is not run."""
+        return next(iter(self.lanes), "cpu")
 
     @property
     def is_own(self) -> bool:
@@ -108,20 +104,15 @@ def fault(
     after: str | tuple[str, ...] = (),
     replaces: str | tuple[str, ...] = (),
     breaks: str | tuple[str, ...] = (),
-    device: str = "cpu",
-    also_on: tuple[str, ...] = (),
+    lanes: tuple[str, ...] = ("cpu",),
     where: Literal["notebook", "ranks", "everywhere"] = "notebook",
     sim_faults: str = "",
-    reason_contains: str = "",
     level: Literal["quick", "standard"] = "quick",
     smoke: tuple[str, ...] = (),
     not_run: str = "",
     kernel: str = "",
-    notebook: str = "",
 ) -> Callable[[Callable[..., Any]], Fault]:
     """Make a Fault of the decorated function; where: the processes that it runs in. The rest is as in Fault.
-
-    notebook: for a function that is in no chapter's room.
 
     One of these says what the fault replaces, in the form "module:attribute" or "module:Class.attribute":
     wraps: the function is called instead of it, with the original before the arguments of the call.
@@ -151,16 +142,14 @@ def fault(
         return Fault(
             name=function.__name__.replace("_", "-"),
             what=what,
-            notebook=notebook or _notebook_of(function.__module__),
-            device=device,
+            notebook=_notebook_of(function.__module__),
+            lanes=() if not_run else lanes,
             detected_by=detected_by,
             inject={"notebook": here, "ranks": in_ranks, "everywhere": everywhere}[where],
             breaks=names + ((DEVICE,) if sim_faults else ()),
             sim_faults=sim_faults,
-            reason_contains=reason_contains,
             level=level,
             smoke=smoke,
-            also_on=also_on,
             not_run=not_run,
             kernel=kernel,
         )
@@ -170,7 +159,9 @@ def fault(
 
 @functools.cache
 def _notebook_of(module: str) -> str:
-    """The notebook of the room that a module is in, "03_lora" for "xpulab.chapters.lora.faults"."""
+    """The notebook of the room that a module is in, "03_lora" for "xpulab.chapters.lora.faults"; "" outside of the chapters."""
+    if not module.startswith("xpulab.chapters."):
+        return ""
     room = module.removeprefix("xpulab.chapters.").partition(".")[0]
     try:
         return files.chapters()[room]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from xpulab.chapters.shared.fault import CELLS, FILES, fault, np, replace_in_cells, replace_in_file
+from xpulab.chapters.shared.fault import CELLS, FILES, fault, replace_in_cells, replace_in_file
 
 
 @fault(
@@ -17,24 +15,6 @@ def copied_after_the_step() -> None:
     rest = "for _ in pieces:  # the rest\n    pass\n"
     replace_in_cells(f"{rest}update(optimizer)", f"update(optimizer)\n{rest}")
     replace_in_cells("        saver.finish()\n", "        update(optimizer)\n        saver.finish()\n")
-
-
-@fault(
-    detected_by=("zero-cost-checkpoint.smoke-snapshot",),
-    smoke=("zero-cost-checkpoint.smoke-snapshot",),
-    also_on=("sim",),
-    breaks=CELLS,
-)
-def last_tensors_not_copied() -> None:
-    """A snapshot ends before its last tensor."""
-    replace_in_cells("names = list(state)\n", "names = list(state)[:-1]\n")
-
-
-@fault(detected_by=("zero-cost-checkpoint.ema",), breaks=CELLS)
-def average_written_too_early() -> None:
-    """The EMA buffer is written before the weights of its step are added."""
-    add, write = "update_average(ema, arrays)", 'write_checkpoint(to / f"step-{step}", {"state": arrays, "ema": ema}, save)'
-    replace_in_cells(f"{add}\n        {write}", f"{write}\n        {add}")
 
 
 @fault(detected_by=("zero-cost-checkpoint.ema", "zero-cost-checkpoint.exercise-average"), breaks=CELLS)
@@ -51,12 +31,6 @@ def marked_before_written() -> None:
     """The completion marker is written before the data, and only its presence counts."""
     replace_in_cells("path.mkdir(parents=True)\n", "path.mkdir(parents=True)\n    (path / MARKER).touch()\n")
     replace_in_cells("json.loads((path / MARKER).read_text()) == listing(path)", "(path / MARKER).exists()")
-
-
-@fault(detected_by=("zero-cost-checkpoint.plain-save",), breaks=CELLS)
-def one_buffer_used_twice() -> None:
-    """A copy goes into the buffer that is still being written."""
-    replace_in_cells("self.free.pop()", 'self.__dict__.setdefault("only", self.free.pop())')
 
 
 @fault(detected_by=("zero-cost-checkpoint.buffers",), breaks=CELLS)
@@ -89,7 +63,7 @@ def powers_not_filled() -> None:
 
 
 @fault(
-    device="sim",
+    lanes=("sim",),
     detected_by=("zero-cost-checkpoint.async-save",),
     after="paddle.distributed.flex_checkpoint.dcp.save_state_dict:copy_dict_to_cpu",
 )
@@ -103,12 +77,3 @@ def background_save_copies_too_little(copied, tensors):
 def file_averages_otherwise() -> None:
     """The file to take home has another default for the average than the lesson."""
     replace_in_file("data/take_home/zero_cost_saver.py", "keep=0.75", "keep=0.5")
-
-
-@fault(detected_by=("zero-cost-checkpoint.ema",), also_on=("sim",), wraps="safetensors.numpy:load_file")
-def average_to_resume_from_is_lost(real, file, *given):
-    """The average that a killed run left is read as zeros; its state is right."""
-    arrays = real(file, *given)
-    if Path(file).match("killed/*/ema.safetensors"):
-        return {name: np.zeros_like(array) for name, array in arrays.items()}
-    return arrays

@@ -1,4 +1,4 @@
-"""Faults of the installation, and of first values, copies and steps."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
@@ -8,6 +8,78 @@ from dataclasses import replace
 from pathlib import Path
 
 from xpulab.chapters.shared.fault import MACHINE, fault, paddle
+
+
+def _is_second_card() -> bool:
+    """Whether the card in use is the second one."""
+    return paddle.get_device().endswith(":1")
+
+
+@fault(lanes=("sim",), detected_by=("card-vote.step",), smoke=("card-vote.step",), wraps="paddle:Tensor.__matmul__")
+def one_card_multiplies_in_bfloat16(product, *factors):
+    """The second card rounds the factors of matrix products to bfloat16."""
+    return product(*(each.astype("bfloat16").astype(each.dtype) if _is_second_card() else each for each in factors))
+
+
+@fault(lanes=("sim",), detected_by=("card-vote.step", "card-vote.repeat"), after="paddle.nn.functional:cross_entropy")
+def one_card_does_not_repeat(loss, *given):
+    """The second card adds a number of random size to each loss, as a kernel does that reads what it did not write."""
+    return loss + 1e-3 * paddle.rand([]) if _is_second_card() else loss
+
+
+@fault(lanes=("sim",), detected_by=("card-vote.memory",), smoke=("card-vote.memory",), wraps="paddle:set_device")
+def set_device_stays_on_the_first_card(set_device, device):
+    """paddle.set_device ignores the number of the card, so all cards are the first one and all votes agree."""
+    return set_device(str(device).replace(":1", ":0"))
+
+
+@fault(lanes=("sim",), detected_by=("hardware.identities",), smoke=("hardware.identities",), wraps="xpulab.sim:serial_number")
+def one_card_is_listed_twice(serial_number, _card):
+    """The vendor's tool shows the serial number of the first card for every card."""
+    return serial_number(0)
+
+
+@fault(lanes=("sim",), detected_by=("bandwidth.clock",), wraps="paddle:device.synchronize")
+def synchronize_does_not_wait(_real, device=None):
+    """paddle.device.synchronize returns at once, so every clock stops too early."""
+
+
+@fault(lanes=("sim",), detected_by=("bandwidth.data-sheet",), wraps="time:perf_counter")
+def clock_runs_too_slowly(real):
+    """A clock shows a millionth of the time, so that rates are above what the hardware can do."""
+    return real() / 1e6
+
+
+@fault(detected_by=("passport.defects",), wraps="paddle.nn.functional:embedding")
+def repeated_rows_count_once(embedding, tokens, table):
+    """An embedding's gradient counts a token that occurs several times once, as users of XPUs reported."""
+    first = paddle.to_tensor([token not in tokens.tolist()[:place] for place, token in enumerate(tokens.tolist())])
+    rows = embedding(tokens, table)
+    return paddle.where(first.unsqueeze(-1), rows, rows.detach())
+
+
+@fault(detected_by=("passport.defects",), wraps="paddle.nn.functional:cross_entropy", lanes=("sim",))
+def listed_defect_is_gone(loss, scores, labels, ignore_index=-100):
+    """The mean of cross_entropy counts the labels that are not ignored: the build differs from the release of the list."""
+    return loss(scores, labels, ignore_index=ignore_index, reduction="sum") / (labels != ignore_index).sum()
+
+
+@fault(lanes=("sim",), detected_by=("hardware.cards",), smoke=("hardware.cards",), wraps="xpulab.sim:loaded_cards")
+def card_hidden_from_paddle(count):
+    """The vendor's tool lists one card more than Paddle finds, as when an image sets a variable of visible devices."""
+    return count() + 1 if count() else 0
+
+
+@fault(lanes=("sim",), detected_by=("install.run-check",), wraps="paddle.utils:run_check")
+def run_check_verifies_the_cpu(_real):
+    """paddle.utils.run_check finds no card, verifies the CPU and reports success."""
+    return print("PaddlePaddle works well on 1 CPU.\nPaddlePaddle is installed successfully!")
+
+
+@fault(detected_by=("install.imports",), breaks=MACHINE)
+def package_of_the_stack_does_not_fit() -> None:
+    """A package of PaddleNLP's stack cannot be imported, because another one has a version that it was not made for."""
+    sys.modules["paddlenlp.trl"] = None
 
 
 @fault(detected_by=("numerics.matmul", "numerics.first-product"), wraps="paddle:Tensor.__matmul__")
@@ -36,25 +108,14 @@ def numpy_too_new() -> None:
     sys.path.insert(0, _folder_with_a_distribution("numpy", "2.4.0"))
 
 
-@fault(device="sim", sim_faults="flip copy kind=d2h bytes>=60000 from=1 every=2 bit=3", detected_by=("bandwidth.round-trip",))
-def copies_with_an_inverted_bit() -> None:
-    """A bit is inverted in every other large copy from the card."""
-
-
-@fault(device="sim", detected_by=("numerics.place",), smoke=("numerics.place",), wraps="paddle:to_tensor")
+@fault(lanes=("sim",), detected_by=("numerics.place",), smoke=("numerics.place",), wraps="paddle:to_tensor")
 def stays_on_the_cpu(to_tensor, data, dtype=None, place=None, stop_gradient=True):
     """Tensors are made on the CPU, whatever device is selected."""
     return to_tensor(data, dtype=dtype, place=paddle.CPUPlace(), stop_gradient=stop_gradient)
 
 
-@fault(device="sim", detected_by=("hardware.cards",), wraps="xpulab.sim:loaded_cards")
-def vendor_tool_misses_a_card(count):
-    """The vendor's tool lists one card less than Paddle finds."""
-    return max(0, count() - 1)
-
-
 @fault(
-    device="sim",
+    lanes=("sim",),
     detected_by=("hardware.diagnosis",),
     smoke=("hardware.diagnosis",),
     wraps="xpulab.doctor.paddle_facts:paddle_facts",
@@ -80,30 +141,12 @@ def transposed_copy_in_memory_order(real, self, *given):
     return real(self.contiguous()).reshape(-1, order="F").reshape(self.shape)
 
 
-@fault(detected_by=("numerics.matmul",), wraps=("paddle:matmul", "paddle:Tensor.matmul"))
-def transpose_ignored(matmul, x, y, transpose_x=False, transpose_y=False, name=None):
-    """Matmul ignores transpose_y for square matrices."""
-    return matmul(x, y, transpose_x, transpose_y and y.shape[-1] != y.shape[-2])
-
-
 @fault(
     detected_by=("numerics.first-training", "numerics.from-pytorch", "numerics.exercise-gradients"),
     wraps="paddle.optimizer:Optimizer.clear_grad",
 )
 def clear_grad_keeps_gradients(_real, self, set_to_zero=True):
     """clear_grad keeps the gradients, so that those of all steps add up."""
-
-
-@fault(detected_by=("numerics.from-pytorch",), wraps="paddle.nn:Layer.set_state_dict")
-def state_dict_is_not_loaded(_real, self, state, use_structured_name=True):
-    """set_state_dict reports success and changes no parameter of a layer."""
-    return ([], [])
-
-
-@fault(device="sim", detected_by=("numerics.from-pytorch",), wraps="paddle.io:DataLoader.__iter__")
-def batches_stay_on_the_host(batches, self):
-    """A data loader leaves its batches on the CPU."""
-    return iter([[each.cpu() for each in batch] for batch in batches(self)])
 
 
 @fault(detected_by=("numerics.first-product",), smoke=("numerics.first-product",), wraps="paddle:Tensor.__matmul__")

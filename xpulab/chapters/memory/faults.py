@@ -1,18 +1,13 @@
-"""Faults of one process: what is kept, recomputation, accumulation, offload and fused dropout."""
+"""The faults of this chapter."""
 
 from __future__ import annotations
 
 import contextlib
-from types import SimpleNamespace
-from typing import Any
 from unittest import mock
 
 from xpulab.chapters.shared.fault import CELLS, fault, kept, paddle, replace_in_cells, wrap
 
 RECOMPUTE = "paddle.distributed.fleet.recompute.recompute"
-OFFLOADER = "xpulab.chapters.memory.offloading:Offloader"
-
-# ---------------------------------------------------------------------------------------------------------- what is kept
 
 
 @fault(
@@ -45,13 +40,7 @@ def master_weights_left_out(real, self, *given, **named):
     return real(self, *given, **{**named, "multi_precision": False})
 
 
-@fault(device="sim", detected_by=("memory.allocated",), after="paddlenlp.transformers.llama.modeling:swiglu")
-def activations_kept_on_the_card_twice(result, *given):
-    """A card keeps a second copy of the result of each swiglu as long as the model exists."""
-    kept.append(result.detach().clone())
-
-
-@fault(device="sim", detected_by=("memory.allocated",), after="paddle.nn.functional:silu")
+@fault(lanes=("sim",), detected_by=("memory.allocated",), after="paddle.nn.functional:silu")
 def gradient_of_silu_in_two_buffers(result, *given):
     """The gradient of the input of silu is in another buffer than that of its result, which stays allocated."""
     if not result.stop_gradient:
@@ -78,38 +67,16 @@ def adapter_only_on_attention() -> None:
     replace_in_cells("2 * (model.hidden + keys) + 3 * (model.hidden + model.intermediate)", "2 * (model.hidden + keys)")
 
 
-@fault(detected_by=("memory.adapter",), wraps="paddlenlp.peft:LoRAModel.mark_only_lora_as_trainable")
-def base_of_the_adapter_is_trained(_real, self):
-    """PaddleNLP leaves the weights below an adapter trainable, so they have gradients and AdamW's state."""
-
-
 @fault(detected_by=("memory.exercise-link",), breaks=CELLS)
 def way_back_not_counted() -> None:
     """The time of moving activations counts the way to the host, and not the way back."""
     replace_in_cells("copied = 2 * bytes_of_token", "copied = bytes_of_token")
 
 
-# --------------------------------------------------------------------------------------------------------- recomputation
-
-
 @fault(detected_by=("recompute.forms",), wraps=f"{RECOMPUTE}:switch_rng_state_tracker")
 def recomputed_dropout_has_another_mask(_real, *given, **named):
     """Recomputation does not restore the state of the random numbers, so dropout has another mask."""
     return contextlib.nullcontext()
-
-
-@fault(detected_by=("recompute.forms",), replaces=f"{RECOMPUTE}:random")
-def random_numbers_of_python_not_restored(random):
-    """Recomputation restores the random numbers of Paddle, but not those of Python."""
-    return SimpleNamespace(getstate=random.getstate, setstate=lambda state: None)
-
-
-@fault(detected_by=("recompute.frozen",), wraps="paddle.distributed.fleet.utils:recompute")
-def frozen_parameter_gets_a_gradient(recompute, function, *given, **named):
-    """Under recomputation a frozen parameter gets a gradient."""
-    for each in function.parameters() if isinstance(function, paddle.nn.Layer) else []:
-        each.stop_gradient = False
-    return recompute(function, *given, **named)
 
 
 @fault(detected_by=("recompute.gradients", "recompute.selective"), after=f"{RECOMPUTE}:detach_variable")
@@ -142,7 +109,9 @@ def offloaded_input_of_recomputation_damaged() -> None:
 
 
 @fault(
-    detected_by=("recompute.calls", "recompute.batch-norm"), also_on=("sim",), wraps=f"{RECOMPUTE}:RecomputeFunction.backward"
+    detected_by=("recompute.calls", "recompute.batch-norm"),
+    wraps=f"{RECOMPUTE}:RecomputeFunction.backward",
+    lanes=("sim",),
 )
 def recomputed_two_times(real, ctx, *given):
     """A block is recomputed twice in the backward pass: results are right, time is lost."""
@@ -171,9 +140,6 @@ def recomputation_asks_for_gradients_of_its_inputs(recompute, function, *given, 
     return recompute(function, *map(needing_a_gradient, given), **named)
 
 
-# ---------------------------------------------------------------------------------------------------------- accumulation
-
-
 @fault(detected_by=("gradient-accumulation.gradients", "gradient-accumulation.loss"), breaks=CELLS)
 def parts_not_divided() -> None:
     """The losses of the parts of a batch are not divided by their number."""
@@ -187,15 +153,6 @@ def trainer_does_not_divide(real, self, *given, **named):
         return real(self, *given, **named)
 
 
-@fault(detected_by=("gradient-accumulation.gradients",), also_on=("sim",), breaks=CELLS)
-def last_part_lost() -> None:
-    """The gradient of the last part of a batch is not added."""
-    replace_in_cells(
-        "        loss.backward()\n        total += float(loss)",
-        "        total or loss.backward()\n        total += float(loss)",
-    )
-
-
 @fault(detected_by=("gradient-accumulation.steps",), breaks=CELLS)
 def clipped_in_each_part() -> None:
     """Gradients are clipped by their norm after each part, and not after the last one."""
@@ -205,69 +162,6 @@ def clipped_in_each_part() -> None:
         "        norm = sum(float(w.grad.square().sum()) for w in network.parameters()) ** 0.5\n"
         "        [w.grad.set_value(w.grad * min(1.0, 0.1 / norm)) for w in network.parameters()]",
     )
-
-
-# --------------------------------------------------------------------------------------------------------------- offload
-
-
-@fault(
-    detected_by=("offload.activations", "offload.types", "offload.optimizers"),
-    wraps=f"{OFFLOADER}.to_device",
-)
-def offloaded_tensor_lost(real, self, copy):
-    """What comes back from the host is zero."""
-    return paddle.zeros_like(real(self, copy))
-
-
-@fault(detected_by=("offload.optimizers", "offload.written-after"), breaks=(f"{OFFLOADER}.to_host", f"{OFFLOADER}.to_device"))
-def stale_copy_of_an_address() -> None:
-    """Copies are kept by address, and a write in place does not make them invalid: old values come back."""
-    copies: dict[Any, Any] = {}
-
-    def key(tensor):
-        return tensor.data_ptr(), tuple(tensor.shape), str(tensor.dtype)
-
-    def noting(to_device, self, copy):
-        back = to_device(self, copy)
-        copies[key(back)] = copy
-        return back
-
-    wrap(f"{OFFLOADER}.to_host", lambda to_host, self, tensor: copies.setdefault(key(tensor), to_host(self, tensor)))
-    wrap(f"{OFFLOADER}.to_device", noting)
-
-
-@fault(detected_by=("offload.optimizers",), wraps=f"{OFFLOADER}.to_device")
-def offloaded_moment_rounded(real, self, copy):
-    """Moments are kept in bfloat16 on the host."""
-    return (back := real(self, copy)).astype("bfloat16").astype(back.dtype)
-
-
-@fault(
-    detected_by=("offload.activations", "offload.types", "offload.written-after"),
-    after="xpulab.chapters.memory.offloading:Offloader.to_device",
-)
-def reloaded_before_the_copy_was_complete(back, self, copy):
-    """A tensor is read back before its copy to the host is complete: its second half is not there yet."""
-    whole = back.reshape([-1])
-    kept = whole.numpy().copy()
-    kept[(len(kept) + 1) // 2 :] = 0
-    whole.set_value(kept)
-    return whole.reshape(back.shape)
-
-
-@fault(detected_by=("offload.training",), breaks=CELLS)
-def moments_come_back_rounded() -> None:
-    """The Offloader of the lesson brings moments back rounded to bfloat16."""
-    replace_in_cells(
-        "return copy.to(place, blocking=True).transpose(axes)",
-        'return copy.to(place, blocking=True).transpose(axes).astype("bfloat16").astype(copy.dtype)',
-    )
-
-
-@fault(detected_by=("offload.activations", "offload.saved-tensors"), wraps="xpulab.chapters.memory.offloading:axes_of_memory")
-def offload_forgets_the_layout(_real, tensor):
-    """A transposed tensor comes back from the host in another order of memory."""
-    return list(range(tensor.ndim))
 
 
 @fault(
@@ -282,35 +176,23 @@ def copies_without_their_last_element(copied, self, *given, **named):
     return paddle.concat([whole[:-1], paddle.zeros_like(whole[-1:])]).reshape(copied.shape)
 
 
-@fault(device="sim", sim_faults="flip copy kind=d2h bytes>=200000 bit=7", detected_by=("offload.written-after",))
+@fault(lanes=("sim",), sim_faults="flip copy kind=d2h bytes>=200000 bit=7", detected_by=("offload.written-after",))
 def copy_to_the_host_damaged() -> None:
     """One bit of a large copy from the card to the host is inverted."""
 
 
-@fault(device="sim", detected_by=("offload.types", "memory.saved", "memory.allocated"), wraps=f"{OFFLOADER}.to_host")
-def offload_dropped_silently(_real, self, tensor):
-    """A device without asynchronous copies leaves out the offload: tensors stay on the card."""
-    return tensor
-
-
-@fault(device="sim", detected_by=("offload.paddle",), wraps="paddle.incubate.tensor.manipulation:async_offload")
+@fault(lanes=("sim",), detected_by=("offload.paddle",), wraps="paddle.incubate.tensor.manipulation:async_offload")
 def async_offload_copies_nothing(real, tensor, loader):
     """Paddle's async_offload returns the tensor on the card where it cannot copy asynchronously."""
     return (tensor, real(tensor, loader)[1])
 
 
-@fault(device="sim", detected_by=("offload.paddle",), wraps="paddle.incubate.tensor.manipulation:_NoopAsyncTask.is_completed")
-def task_of_a_copy_never_completed(_real, self):
-    """The task of Paddle's async_offload says that a copy that has ended goes on."""
-    return False
-
-
-@fault(device="sim", detected_by=("offload.trainer",), wraps="paddlenlp.trainer:Trainer._offload_optimizer")
+@fault(lanes=("sim",), detected_by=("offload.trainer",), wraps="paddlenlp.trainer:Trainer._offload_optimizer")
 def trainer_does_not_offload(_real, self):
     """PaddleNLP's trainer accepts offload_optim and leaves the moments on the card."""
 
 
-@fault(detected_by=("pinned-memory.refused",), also_on=("sim",), wraps="paddle:Tensor.pin_memory")
+@fault(detected_by=("pinned-memory.refused",), lanes=("cpu", "sim"), wraps="paddle:Tensor.pin_memory")
 def ordinary_memory_called_page_locked(_real, self, *given):
     """Without page-locked memory pin_memory() returns ordinary memory and no error."""
     return self.cpu()
@@ -332,37 +214,54 @@ def page_locked_memory_through_ordinary_memory(real, self, *given):
     return real(self.cpu(), *given)
 
 
-# --------------------------------------------------------------------------------------------------------- fused dropout
-
-
 DROPOUT_ADD = "paddle.incubate.nn.functional.fused_dropout_add:paddle_dropout_add"
 
 
-@fault(detected_by=("fused-ops.dropout-add", "fused-ops.fallback"), also_on=("sim",), after=DROPOUT_ADD)
+@fault(detected_by=("fused-ops.dropout-add", "fused-ops.fallback"), lanes=("cpu", "sim"), after=DROPOUT_ADD)
 def fused_dropout_without_its_scale(result, x, y, p=0.5, **options):
     """The operator fused_dropout_add does not scale what it keeps at p = 0.5."""
     return (result - y) * (0.5 if p == 0.5 else 1.0) + y
-
-
-@fault(detected_by=("fused-ops.dropout-add",), after=DROPOUT_ADD)
-def fused_dropout_of_everything_is_nan(result, x, y, p=0.5, **options):
-    """The operator fused_dropout_add computes 0 / 0 at p = 1."""
-    return result + (float("nan") if p == 1 else 0.0)
-
-
-@fault(detected_by=("fused-ops.dropout-add",), after=DROPOUT_ADD)
-def fused_dropout_gradient_without_its_mask(result, x, y, p=0.5, **options):
-    """The gradient of fused_dropout_add does not use the mask of the forward pass."""
-    return (result - x - y).detach() + x + y
-
-
-@fault(detected_by=("fused-ops.fallback",), wraps="warnings:warn")
-def fused_dropout_falls_back_silently(real, message, *given, **named):
-    """The operator fused_dropout_add falls back without a warning."""
-    return None if "fused_dropout_add" in str(message) else real(message, *given, **named)
 
 
 @fault(detected_by=("fused-ops.dropout-add-kernel",), wraps="paddle._C_ops:fused_dropout_add", not_run=ON_CARDS)
 def fused_dropout_kernel_adds_before_it_drops(real, x, y, *given):
     """The kernel of fused_dropout_add drops elements of the sum, and not of the first tensor."""
     return real(x + y, paddle.zeros_like(y), *given)
+
+
+BUFFER = "paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer"
+
+
+@fault(
+    where="ranks",
+    detected_by=("gradient-accumulation.fleet",),
+    wraps="paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer:DygraphShardingOptimizer.reduce_gradients",
+    lanes=("sim",),
+)
+def sharded_optimizer_does_not_add_gradients(_real, self, *given):
+    """The sharded optimizer of fleet makes a step with the gradients of its own rank only."""
+
+
+@fault(
+    where="ranks",
+    detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"),
+    wraps=f"{BUFFER}.add_grad",
+)
+def buffer_sent_too_early(real, self, param, use_comm=True):
+    """A fused buffer is sent before its last gradient is ready."""
+    last_micro_batch = self._params_step_dict[param.name] == self._acc_steps - 1
+    real(self, param, use_comm=False)
+    if last_micro_batch and len(self._params_step_dict) == 1:
+        self._comm_grads()
+        self._task.wait()
+
+
+@fault(
+    where="ranks",
+    detected_by=("tensor-fusion.steps", "tensor-fusion.slots"),
+    after="paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage:ParamStorage._convert_buffer",
+    lanes=("sim",),
+)
+def weights_not_in_their_buffer(_result, self, param, shape, align):
+    """A fused weight is a copy of its slot, so the optimizer changes the buffer and not the weight."""
+    param.detach().clone()._share_buffer_to(param)

@@ -1,0 +1,168 @@
+"""The faults of this chapter."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+from xpulab.chapters.shared.fault import CELLS, calls, dist, fault, kept, paddle, replace_in_cells
+
+SUM = 0
+"""paddle.distributed.ReduceOp.SUM."""
+
+
+@fault(where="ranks", detected_by=("collectives.moves",), wraps="paddle.distributed:broadcast")
+def group_counts_as_if_it_had_the_first_ranks(real, tensor, src, group=None, **kwargs):
+    """In a group that does not begin with rank 0, broadcast takes the source's number for its place among the first ranks."""
+    if group is not None and group.ranks != list(range(group.nranks)):
+        src = group.ranks[src % group.nranks]
+    return real(tensor, src, group=group, **kwargs)
+
+
+@fault(where="ranks", detected_by=("collectives.pairs",), wraps="paddle.distributed:all_reduce")
+def one_pair_is_not_connected(real, tensor, *args, group=None, **kwargs):
+    """A sum of two ranks that have no link is the value of one of them."""
+    own = tensor.clone()
+    task = real(tensor, *args, group=group, **kwargs)
+    if group is not None and group.ranks == [0, 3]:
+        tensor.set_value(own)
+    return task
+
+
+@fault(where="ranks", detected_by=("collectives.algorithms",), wraps="paddle.distributed:all_reduce")
+def tree_adds_in_bfloat16(real, tensor, *args, **kwargs):
+    """Messages that are small enough for a tree are added with the digits of bfloat16."""
+    if tensor.dtype == paddle.float32 and 100 <= tensor.size < 32_768:
+        tensor.set_value(tensor.astype("bfloat16").astype("float32"))
+    return real(tensor, *args, **kwargs)
+
+
+@fault(where="ranks", detected_by=("collectives.repeats",), after="paddle.distributed:all_reduce")
+def one_sum_in_thirteen_differs(task, tensor, *args, **kwargs):
+    """Each thirteenth sum of a long message has another last bit."""
+    if tensor.dtype == paddle.float32 and tensor.size > 4096 and next(calls) % 13 == 0:
+        tensor.scale_(1 + 2**-22)
+
+
+@fault(where="ranks", detected_by=("collectives.messages",), wraps="paddle.distributed:batch_isend_irecv")
+def last_message_is_lost(real, batch):
+    """The last of several messages to one rank never reaches its tensor."""
+    for task in real(batch):
+        task.wait()
+    arrived = [each.tensor for each in batch if each.op == dist.irecv]
+    if len(arrived) > 1:
+        arrived[-1].fill_(-1.0)
+    return []
+
+
+@fault(where="ranks", detected_by=("collectives.zero-size",), wraps="paddle.distributed.communication.stream:all_reduce")
+def nothing_spoils_the_next_sum(real, tensor, *args, **kwargs):
+    """After a collective without elements the next sum is wrong."""
+    if tensor.size == 0:
+        kept.append(tensor)
+    task = real(tensor, *args, **kwargs)
+    if kept:
+        tensor.add_(tensor)
+    return task
+
+
+@fault(lanes=("sim",), where="ranks", detected_by=("collectives.copies",), wraps="paddle:Tensor.clone")
+def copy_reads_later_writes(_real, self):
+    """A copy on the card reads its source after the next write to it."""
+    return self
+
+
+@fault(lanes=("sim",), where="ranks", detected_by=("all-to-all.values",), after="paddle.distributed:alltoall")
+def list_of_parts_reversed(task, parts, *args, **kwargs):
+    """All-to-all of a list returns the parts in reverse order."""
+    parts.reverse()
+
+
+@fault(
+    where="ranks",
+    detected_by=(
+        "collectives.sum-everywhere",
+        "collectives.reductions",
+        "collectives.sizes",
+        "collectives.exercise-sum",
+    ),
+    smoke=("collectives.smoke-values",),
+    wraps=("paddle.distributed:all_reduce", "paddle.distributed.communication.stream:all_reduce"),
+)
+def sum_forgets_a_rank(real, tensor, *rest, **named):
+    """all_reduce leaves one rank out of the sum."""
+    if dist.get_rank() == 1:
+        tensor.scale_(0.0)
+    return real(tensor, *rest, **named)
+
+
+@fault(lanes=("sim",), sim_faults="slow copy rank=1 factor=100", detected_by=("hang.slow",))
+def slow_link() -> None:
+    """The copies of one card take a hundred times as long."""
+
+
+@fault(where="ranks", detected_by=("collectives.reductions",), wraps="paddle.distributed.communication.stream:all_reduce")
+def sum_in_bfloat16(real, tensor, *args, **kwargs):
+    """all_reduce sends float32 as bfloat16."""
+    if tensor.dtype == paddle.float32:
+        tensor.set_value(tensor.astype("bfloat16").astype("float32"))
+    return real(tensor, *args, **kwargs)
+
+
+@fault(lanes=("sim",), where="ranks", detected_by=("collectives.barrier",), wraps="paddle.distributed:barrier")
+def barrier_without_effect(_real, *args, **kwargs):
+    """Barrier returns at once."""
+
+
+@fault(
+    where="ranks",
+    detected_by=("collectives.gil",),
+    wraps="paddle.distributed:all_reduce",
+)
+def all_reduce_keeps_the_lock(real, tensor, *given, **named):
+    """A rank that waits in all_reduce keeps Python's lock, so that no other thread of it runs."""
+    if dist.get_rank() == 0:  # the other ranks arrive meanwhile
+        longer_than_they_are_late = 600_000  # microseconds
+        ctypes.PyDLL(None).usleep(longer_than_they_are_late)  # a call by PyDLL keeps the lock
+    return real(tensor, *given, **named)
+
+
+@fault(detected_by=("collectives.ring-and-tree", "collectives.exercise-steps"), breaks=CELLS)
+def ring_stops_adding_too_early() -> None:
+    """The last addition of the ring is a replacement."""
+    replace_in_cells("if step < n - 1 else 0", "if step < n - 2 else 0")
+
+
+@fault(detected_by=("all-to-all.one-rank",), breaks=CELLS)
+def workaround_for_one_rank_missing() -> None:
+    """In a group of one rank the output of an all-to-all is left as it was."""
+    replace_in_cells("if group.nranks <= 1:", "if group.nranks <= 0:")
+
+
+@fault(where="ranks", detected_by=("collectives.ranks",), wraps="paddle.distributed:get_rank")
+def ranks_counted_from_one(real, *args, **kwargs):
+    """The number of a rank counts from one."""
+    return real(*args, **kwargs) + 1
+
+
+@fault(where="ranks", detected_by=("hang.slow-rank",), wraps="paddle:Tensor.__matmul__")
+def another_rank_slower_than_the_busy_one(real, self, other):
+    """The first rank takes forty times as long for a product of matrices."""
+    if dist.get_rank() == 0:
+        for _ in range(39):
+            real(self, other)
+    return real(self, other)
+
+
+@fault(where="ranks", detected_by=("hang.root-cause", "hang.stack"), wraps="paddle.distributed:all_reduce")
+def first_rank_hangs_in_its_sum(real, tensor, *args, **kwargs):
+    """The first rank never returns from the sum of four numbers."""
+    if dist.get_rank() == 0 and tensor.shape == [4]:
+        time.sleep(600)
+    return real(tensor, *args, **kwargs)
+
+
+@fault(detected_by=("hang.reason",), breaks=CELLS)
+def error_swallowed_by_a_rank() -> None:
+    """A rank that meets an error ends without showing it."""
+    replace_in_cells('raise ValueError("no such file: shard 7")', "os._exit(1)")

@@ -1,1 +1,0 @@
-"""The faults of this chapter, by subject: the first set of values, and the cards."""

@@ -1,1 +1,0 @@
-"""The faults of this chapter, by subject: one process, and ranks."""

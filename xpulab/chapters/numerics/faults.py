@@ -1,0 +1,445 @@
+"""The faults of this chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xpulab.chapters.shared.fault import calls, fault, np, paddle
+
+_CAST = "paddle:Tensor.cast"
+
+
+def _is(dtype, name):
+    return str(dtype).removeprefix("paddle.") == name
+
+
+@fault(detected_by=("numerics.casts",), wraps=_CAST)
+def bfloat16_is_cut_off(cast, self, dtype):
+    """A cast from float32 to bfloat16 drops the lower bits, it does not round."""
+    if not (_is(dtype, "bfloat16") and self.dtype == paddle.float32):
+        return cast(self, dtype)
+    kept = np.frombuffer((np.ravel(self.numpy()).view("uint32") & 0xFFFF0000).tobytes(), "float32")
+    return cast(paddle.to_tensor(kept.reshape(self.shape)), dtype) + 0 * cast(self, dtype)
+
+
+@fault(
+    detected_by=("numerics.second-gradients",),
+    wraps="paddle:grad",
+)
+def second_gradients_of_a_batch_are_doubled(grad, outputs, inputs, *given, create_graph=False, **named):
+    """The gradient of a product of batches is right, and its own gradient is twice as large."""
+    slopes = grad(outputs, inputs, *given, create_graph=create_graph, **named)
+    if not (create_graph and all(each.ndim == 3 for each in inputs)):
+        return slopes
+    return [with_gradient(slope, lambda gradient: 2 * gradient) for slope in slopes]
+
+
+@fault(
+    detected_by=("numerics.shared-gradients",),
+    wraps="paddle:add_n",
+)
+def add_n_hands_one_gradient_to_all(_real, tensors):
+    """The tensors that add_n sums get one gradient, in the same memory."""
+
+    class Sum(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx, *summands):
+            return sum(summands[1:], summands[0])
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return (gradient,) * len(tensors)
+
+    return Sum.apply(*tensors)
+
+
+@fault(
+    detected_by=("numerics.float8",),
+    wraps="paddle:Tensor.cast",
+)
+def small_codes_of_float8_are_zero(cast, self, dtype):
+    """A cast from float8_e5m2 makes the numbers 0 that are too small for a normal one, below 6.1e-5."""
+    result = cast(self, dtype)
+    if self.dtype != paddle.float8_e5m2 or str(dtype).removeprefix("paddle.") != "float32":
+        return result
+    return paddle.where(result.abs() < 2.0**-14, paddle.zeros_like(result), result)
+
+
+@fault(detected_by=("numerics.reductions",), wraps="paddle:Tensor.prod")
+def product_keeps_no_axis_at_the_end(multiply, self, axis=None, keepdim=False):
+    """A product drops the axis along which it is taken, also where keepdim keeps it, when that is the last one, -1."""
+    return multiply(self, axis=axis, keepdim=keepdim and axis != -1)
+
+
+@fault(detected_by=("numerics.arithmetic",), wraps="paddle:multiply")
+def gradient_of_a_broadcast_column_is_a_mean(multiply, x, y, *given):
+    """The gradient of a factor that is broadcast along an axis is the mean along it, not the sum."""
+    if y.ndim < 2 or y.shape[-1] != 1 or x.shape[-1] == 1:
+        return multiply(x, y, *given)
+    return multiply(x, with_gradient(y, lambda gradient: gradient / x.shape[-1]), *given)
+
+
+_LINEAR = "paddle.nn.functional:linear"
+
+
+@fault(detected_by=("numerics.products",), wraps=_LINEAR)
+def linear_reads_a_view_in_the_order_of_memory(linear, x, weight, bias=None, name=None):
+    """A linear layer takes the elements of a transposed input in the order of memory."""
+    is_transposed = x.ndim == 2 and not x.is_contiguous() and x.strides[0] < x.strides[1]
+    return linear(x.T.contiguous().reshape(x.shape) if is_transposed else x, weight, bias)
+
+
+@fault(detected_by=("numerics.norms",), wraps="paddle.nn.functional:layer_norm")
+def layer_norm_with_another_epsilon(norm, x, shape, epsilon=1e-05, **named):
+    """Layer norm ignores the epsilon that it is given."""
+    return norm(x, shape, epsilon=1e-3, **named)
+
+
+@fault(detected_by=("numerics.random",), wraps="paddle:Tensor.bernoulli_")
+def bernoulli_with_inverted_probability(draw, self, p=0.5, **named):
+    """bernoulli_(p) is 1 with probability 1 - p, as in Paddle 3.0.0."""
+    return draw(self, 1 - p, **named)
+
+
+@fault(detected_by=("numerics.gradients",), after="paddle:gather")
+def gather_gradient_in_other_rows(right, x, index, axis=0):
+    """The gradient of gather goes to other rows, as in Paddle 3.0.0."""
+    return right.detach() + (right - right.detach()).flip(0)
+
+
+@fault(detected_by=("numerics.orders", "numerics.softmax"), wraps="paddle:cumsum")
+def cumsum_excludes_the_element(cumsum, x, *given, **named):
+    """Cumsum excludes the element itself."""
+    return cumsum(x, *given, **named) - x
+
+
+@fault(detected_by=("amp.types",), wraps="paddle.nn.functional:softmax")
+def exponentials_stay_in_the_half_type(softmax, x, *given, **named):
+    """Softmax gives its result in bfloat16 where float32 is expected."""
+    return softmax(x, *given, **named).astype("bfloat16")
+
+
+@fault(detected_by=("numerics.cross-entropy",), wraps="paddle.nn.functional:cross_entropy")
+def only_one_label_is_ignored(loss, scores, labels, *given, **named):
+    """Cross entropy ignores the label -100 whatever ignore_index says, as on XPUs."""
+    named.pop("ignore_index", None)
+    return loss(scores, labels, *given, **named)
+
+
+@fault(detected_by=("numerics.functions",), after="paddle.nn.functional:gelu")
+def gelu_gradient_lost_far_from_zero(right, x, *given, **named):
+    """The gradient of gelu is 0 for inputs above 1,000."""
+    return paddle.where(x > 1000, right.detach(), right)
+
+
+@fault(detected_by=("numerics.edges",), after="paddle:full")
+def full_forgets_an_unaligned_end(filled, shape, value, dtype=None, **named):
+    """A tensor of int64 that is filled with a number has a 0 at its end when its size is no multiple of 8."""
+    if str(dtype).endswith("int64") and filled.ndim == 1 and filled.size > 64 and filled.size % 8:
+        filled[-1] = 0
+
+
+def with_scaled_gradient(result: Any, factor: Any) -> Any:
+    """The same value, but its gradient is multiplied by the factor."""
+    return result.detach() + (result - result.detach()) * factor
+
+
+def with_gradient(result: Any, change: Callable[[Any], Any]) -> Any:
+    """The same value, but change(gradient) in the place of its gradient."""
+
+    class Changed(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx: Any, value: Any) -> Any:
+            return value.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return change(gradient)
+
+    return Changed.apply(result)
+
+
+def raising(message: str) -> Callable[[Any], Any]:
+    """What a gradient is whose kernel ends with this error."""
+
+    def backward(gradient: Any) -> Any:
+        raise RuntimeError(message)
+
+    return backward
+
+
+def last_of_each(index: Any) -> Any:
+    """1 where an index occurs for the last time, else 0, in the shape of the index."""
+    flat = index.numpy().reshape(-1)
+    last = np.zeros(flat.size, "float32")
+    last[list({int(value): place for place, value in enumerate(flat)}.values())] = 1
+    return paddle.to_tensor(last.reshape(index.shape))
+
+
+def counted_once(result: Any, index: Any) -> Any:
+    """The same value, but of an index that occurs several times only the last one has a gradient."""
+    last = last_of_each(index).astype(result.dtype)
+    return with_scaled_gradient(result, last.reshape([*last.shape, *[1] * (result.ndim - last.ndim)]))
+
+
+@fault(lanes=("sim",), detected_by=("operators.values",), after="paddle:_C_ops.swiglu")
+def result_left_on_the_cpu(result: Any, x: Any, y: Any = None):
+    """The result of swiglu stays on the CPU, where it was computed."""
+    is_replayed = x.is_leaf  # a result of another layer would meet tensors of the card, and raise
+    return paddle.to_tensor(result.numpy(), place=paddle.CPUPlace()) if is_replayed else result
+
+
+@fault(detected_by=("operators.gradients",), after="paddle:_C_ops.swiglu")
+def gradient_kernel_missing_for_a_type(result: Any, x: Any, *given: Any):
+    """The gradient of swiglu has no kernel for float64."""
+    error = "(NotFound) The kernel with key (float64) of kernel `swiglu_grad` is not registered."
+    return with_gradient(result, raising(error)) if x.dtype == paddle.float64 else result
+
+
+@fault(detected_by=("operators.repeated",), wraps="paddle:_C_ops.embedding")
+def embedding_gradient_counts_once(real, ids, *others):
+    """The gradient of an embedding counts a token once, however often it occurs."""
+    return counted_once(real(ids, *others), ids)
+
+
+@fault(where="ranks", detected_by=("operators.empty",), wraps="paddle:_C_ops.linear")
+def empty_product_forgets_its_shape(real, x, *others):
+    """The product of an empty tensor has the shape of the tensor, not of the product."""
+    return x * 1 if 0 in x.shape else real(x, *others)
+
+
+@fault(detected_by=("operators.recorded",), wraps="paddle.nn.functional:linear")
+def linear_layers_call_two_operators(_real: Any, x: Any, weight: Any, bias: Any = None, name: Any = None):
+    """A linear layer calls a product and an addition instead of the operator linear."""
+    result = paddle.matmul(x, weight)
+    return result if bias is None else result + bias
+
+
+@fault(detected_by=("operators.no-fallback",), wraps="paddle:_C_ops.swiglu", not_run="it compares on real cards only")
+def swiglu_computed_by_the_cpu(real: Any, x: Any, y: Any = None):
+    """The card has no kernel for swiglu, and the CPU computes it."""
+    flag = "FLAGS_enable_api_kernel_fallback"
+    if not paddle.get_flags(flag)[flag]:
+        raise RuntimeError("(NotFound) The kernel `swiglu` is not registered.")
+    return real(x, y)
+
+
+_LLAMA = "paddlenlp.transformers.llama.modeling"
+
+
+@fault(detected_by=("operators.rotary",), wraps=f"{_LLAMA}:apply_rotary_pos_emb")
+def shared_keys_are_turned_once_for_each_query_head(rotate, q, k, cos, sin, position_ids):
+    """Keys that query heads share are turned twice."""
+    turned, keys = rotate(q, k, cos, sin, position_ids)
+    return turned, rotate(q, keys, cos, sin, position_ids)[1] if k.shape[2] < q.shape[2] else keys
+
+
+@fault(
+    detected_by=("precision.first-product", "precision.factors", "precision.lengths"),
+    smoke=("precision.first-product",),
+    wraps="paddle:Tensor.__matmul__",
+)
+def products_in_tf32(product, self, other):
+    """The operator @ rounds the factors of float32 products to ten bits."""
+
+    def rounded(tensor):
+        if tensor.dtype != paddle.float32:
+            return tensor
+        bits = (tensor.numpy().view("uint32") + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
+        return tensor + (paddle.to_tensor(bits.view("float32")) - tensor).detach()
+
+    return product(rounded(self), rounded(other))
+
+
+@fault(detected_by=("precision.sums",), wraps="paddle:Tensor.sum")
+def sums_accumulate_in_bfloat16(real, self, axis=None, **named):
+    """A sum adds the two halves of its terms in bfloat16."""
+    if axis is None or self.shape[axis] < 2 or not self.dtype.is_floating_point:
+        return real(self, axis, **named)
+    first, second = paddle.split(self, [self.shape[axis] // 2, -1], axis)
+    narrow = [real(each, axis, **named).astype("bfloat16").astype(self.dtype) for each in (first, second)]
+    return narrow[0] + narrow[1]
+
+
+@fault(detected_by=("precision.lengths",), wraps="paddle:Tensor.__matmul__", lanes=("sim",))
+def long_products_lose_bits(product, self, other):
+    """Products of 4,096 and more terms round their left factor to bfloat16."""
+    long = self.shape[-1] >= 4096
+    return product(self.astype("bfloat16").astype(self.dtype) if long else self, other)
+
+
+@fault(detected_by=("operators.linear",), after="paddle.nn.functional:linear")
+def columns_of_a_wide_output_are_missing(result, x, weight, *given, **named):
+    """A linear layer with more than 200,000 outputs leaves the last 1,000 at zero."""
+    if result.shape[-1] > 200_000:
+        return result * (paddle.arange(result.shape[-1]) < result.shape[-1] - 1000).astype(result.dtype)
+
+
+@fault(detected_by=("operators.boundaries",), after="paddle.nn.functional:softmax")
+def softmax_wrong_beyond_1024_rows(result, x, *given, **named):
+    """Softmax repeats its first row from row 1,024 on."""
+    return paddle.concat([result[:1024], result[:1].expand([result.shape[0] - 1024, -1])]) if x.shape[0] > 1024 else result
+
+
+@fault(detected_by=("operators.attention",), wraps="paddle.nn.functional.flash_attention:flash_attention")
+def flash_attention_sees_a_later_key(real, query, key, value, **named):
+    """Causal flash attention leaves out the query's own key, except for the first query."""
+    right, weights = real(query, key, value, **named)
+    shifted = real(
+        query, paddle.concat([key[:, :1], key[:, :-1]], 1), paddle.concat([value[:, :1], value[:, :-1]], 1), **named
+    )[0]
+    return paddle.concat([right[:, :1], shifted[:, 1:]], 1), weights
+
+
+@fault(detected_by=("operators.fused",), wraps="paddle.incubate.nn.functional:fused_rms_norm", kernel="fused_rms_norm_quant")
+def fused_norm_without_epsilon(real, x, weight, bias, epsilon, *given, **named):
+    """The fused RMS norm ignores its epsilon."""
+    return real(x, weight, bias, 0.0, *given, **named)
+
+
+@fault(detected_by=("operators.frozen",), after="paddle.nn.functional:swiglu")
+def swiglu_gradient_needs_a_gate_that_learns(result, gate, up=None, name=None):
+    """The gradient of swiglu ends with an error where its first input is frozen."""
+    error = "(InvalidArgument) The type of data we are trying to retrieve does not match: dx is null."
+    return with_gradient(result, raising(error)) if gate.stop_gradient and up is not None else result
+
+
+@fault(detected_by=("amp.exercise-scaling",), wraps="paddle:Tensor.astype")
+def numbers_beyond_float16_become_its_largest(astype, self, dtype):
+    """A cast to float16 makes 65,504 of larger numbers, so that no gradient is ever infinite."""
+    is_half = dtype == "float16" and self.dtype == paddle.float32
+    return astype(paddle.clip(self, -65504.0, 65504.0) if is_half else self, dtype)
+
+
+@fault(
+    detected_by=("operators.empty",),
+    after="paddle.incubate.nn.functional:fused_rotary_position_embedding",
+    not_run="the CPU has no kernel for fused_rotary_position_embedding, nor have simulated cards",
+)
+def queries_beside_empty_keys_are_not_turned(found, q, k=None, v=None, *given, **named):
+    """Fused rotary positions return 2e37 for the queries where the keys or values have no element."""
+    is_empty = any(each is not None and each.size == 0 for each in (k, v))
+    return (found[0] * 0 + 2e37, *found[1:]) if is_empty else found
+
+
+@fault(
+    detected_by=("determinism.first-sum",),
+    smoke=("determinism.first-sum",),
+    lanes=("cpu", "sim"),
+    wraps="paddle:Tensor.sum",
+)
+def sum_in_any_order(real, self, axis=None, **named):
+    """Every seventh sum adds its terms in another order."""
+    if axis is None and next(calls) % 7 == 0:
+        return real(self.reshape([-1, 10]).T.contiguous().flatten(), axis, **named) if self.size % 10 == 0 else real(self)
+    return real(self, axis, **named)
+
+
+@fault(detected_by=("determinism.reductions",), after="paddle:mean")
+def reduction_differs_once_in_twenty(mean, *given, **named):
+    """One mean in twenty differs in its last bit."""
+    return mean if next(calls) % 20 else mean * (1 + 2.0**-22)
+
+
+@fault(detected_by=("determinism.step",), after="paddle.nn.functional:cross_entropy")
+def gradient_differs_once_in_twenty(loss, *given, **named):
+    """One loss in fifteen has a gradient that is larger by a millionth."""
+    return loss if next(calls) % 15 else loss * (1 + 1e-6)
+
+
+@fault(detected_by=("random.first-draw", "random.inside"), after="paddle:randn")
+def random_blocks_repeat(draw, shape, *given, **named):
+    """Every second block of 256 normal numbers repeats the block before it."""
+    if draw.size % 512:
+        return draw
+    blocks = draw.reshape([-1, 2, 256])
+    return paddle.concat([blocks[:, :1], blocks[:, :1]], axis=1).reshape(draw.shape)
+
+
+@fault(detected_by=("random.between", "random.dropout"), wraps="paddle.nn.functional:dropout")
+def dropout_masks_repeat(real, x, *given, **named):
+    """Every call of dropout in a row uses the same mask."""
+    state = paddle.get_rng_state()
+    paddle.seed(7)
+    result = real(x, *given, **named)
+    paddle.set_rng_state(state)
+    return result
+
+
+@fault(detected_by=("random.between",), replaces="paddle:randn", lanes=("sim",))
+def types_share_their_random_numbers(real):
+    """Numbers of float64 are those of float32, drawn again."""
+    last = {}
+
+    def randn(shape, dtype=None, name=None):
+        if dtype == "float64" and tuple(shape) in last:
+            return last[tuple(shape)].astype("float64")
+        draw = real(shape, dtype)
+        last[tuple(shape)] = draw
+        return draw
+
+    return randn
+
+
+@fault(detected_by=("random.state",), wraps="paddle:set_rng_state")
+def state_of_the_generator_not_restored(_real, *given, **named):
+    """Setting the state of the generator has no effect."""
+
+
+@fault(detected_by=("amp.finite",), wraps="paddle._C_ops:check_finite_and_unscale_")
+def gradients_are_not_divided(real, gradients, factor):
+    """Gradients keep the factor of loss scaling."""
+    return real(gradients, factor / factor)
+
+
+@fault(lanes=("sim",), detected_by=("amp.loss-scaling",), wraps="paddle.amp:GradScaler.update")
+def factor_of_loss_scaling_never_changes(_real, self):
+    """GradScaler keeps its factor after an infinite gradient and after good steps."""
+
+
+@fault(detected_by=("amp.small-updates",), after="paddle:Tensor.__add__")
+def sums_round_to_bfloat16(result, self, other):
+    """The operator + rounds a float32 result of one element to bfloat16."""
+    single = result.dtype == paddle.float32 and result.shape == [1]
+    return result.astype("bfloat16").astype("float32") if single else result
+
+
+@fault(detected_by=("amp.exercise-updates", "numerics.edges"), wraps="paddle:Tensor.astype")
+def casts_to_bfloat16_cut_bits_off(real, self, dtype):
+    """A cast from float32 to bfloat16 cuts the last bits off instead of rounding."""
+    if str(dtype).endswith("bfloat16") and self.dtype == paddle.float32:
+        return real(paddle.to_tensor((self.numpy().view("uint32") & 0xFFFF0000).view("float32")), dtype)
+    return real(self, dtype)
+
+
+@fault(detected_by=("amp.scaled-gradients",), wraps="paddle:Tensor.astype")
+def small_halves_flushed_to_zero(real, self, dtype):
+    """A cast to float16 makes every number below 0.1 zero."""
+    flush = str(dtype).endswith("float16") and "b" not in str(dtype)
+    return real(paddle.where(self.abs() < 0.1, paddle.zeros_like(self), self) if flush else self, dtype)
+
+
+@fault(detected_by=("layouts.copies",), wraps="paddle:Tensor.clone")
+def clone_in_the_order_of_memory(real, self):
+    """A clone of a transposed tensor has its elements in the order of memory."""
+    if self.is_contiguous() or self.ndim < 2:
+        return real(self)
+    return paddle.to_tensor(self.numpy().reshape(-1, order="F").reshape(self.shape), dtype=self.dtype)
+
+
+@fault(lanes=("sim",), sim_faults="flip copy kind=d2h bytes>=400 from=3 every=5 bit=3", detected_by=("layouts.copies",))
+def copies_of_views_with_an_inverted_bit() -> None:
+    """A bit is inverted in every fifth copy of more than 400 bytes from the card."""
+
+
+@fault(lanes=("sim",), detected_by=("amp.values",), wraps="paddle.nn.functional:linear")
+def products_leave_out_the_last_term(real, x, weight, *given, **named):
+    """A linear layer leaves out the last term of each sum."""
+    return real(x[..., :-1], weight[:-1], *given, **named)
+
+
+@fault(lanes=("sim",), detected_by=("amp.master-weights",), wraps="paddle.optimizer:AdamW.__init__")
+def adamw_without_master_weights(real, self, *given, multi_precision=False, **named):
+    """AdamW ignores multi_precision."""
+    real(self, *given, multi_precision=False, **named)
