@@ -81,6 +81,12 @@ def chapters() -> tuple[Chapter, ...]:
 
 
 @cache
+def release() -> tuple[Chapter, ...]:
+    """The committed notebooks that judge a release."""
+    return tuple(map(read_chapter, files.release_notebooks()))
+
+
+@cache
 def plans(level: str) -> dict[str, Plan]:
     """The plans of all chapters at this level by their names, also of those with an environment of their own."""
     return {chapter.path.stem: plan_of(chapter, level) for chapter in chapters()}
@@ -152,7 +158,7 @@ def book() -> Callable[..., NotebookNode]:
 @pytest.fixture(scope="session")
 def checks_of_the_book() -> frozenset[str]:
     """The names of all checks that the notebooks plan."""
-    return frozenset(check.name for chapter in chapters() for check in chapter.checks)
+    return frozenset(check.name for chapter in (*chapters(), *release()) for check in chapter.checks)
 
 
 @pytest.fixture

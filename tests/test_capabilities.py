@@ -52,12 +52,13 @@ def rows():
 
 @cache
 def checks_of_chapters():
-    """By capability, by chapter the checks that its notebook plans."""
+    """By capability, by chapter, or files.RELEASE for those that judge a release, the checks that its notebook plans."""
     found = {}
-    for path in sorted(files.NOTEBOOKS.glob("*.ipynb")):
-        cells = nbformat.read(path, as_version=4).cells
+    for path in (*sorted(files.NOTEBOOKS.glob("*.ipynb")), *files.release_notebooks()):
+        cells, room = nbformat.read(path, as_version=4).cells, path.parent.name
         for check in planned_checks((cell.source for cell in cells if cell.cell_type == "code"), path.stem):
-            found.setdefault(check.name.split(".")[0], {}).setdefault(path.stem[:2], set()).add(check.name)
+            place = files.RELEASE if room == files.RELEASE else path.stem[:2]
+            found.setdefault(check.name.split(".")[0], {}).setdefault(place, set()).add(check.name)
     return found
 
 
@@ -67,7 +68,7 @@ def test_what_was_promised_is_there():
 
 def test_every_capability_that_a_notebook_names_has_a_row_and_no_row_is_of_another():
     named = set()
-    for path in files.NOTEBOOKS.glob("*.ipynb"):
+    for path in (*files.NOTEBOOKS.glob("*.ipynb"), *files.release_notebooks()):
         named |= set(nbformat.read(path, as_version=4).metadata["xpulab"]["capabilities"])
     assert named == rows().keys()
 

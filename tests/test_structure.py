@@ -26,6 +26,7 @@ LAYERS = (
     {"checks"},
     {"ranks"},
     {"chapters"},
+    {"release"},
     {"harness", "operators", "align"},
     {"faults", "soak"},
     {"fleet"},
@@ -33,7 +34,7 @@ LAYERS = (
     {"cli", "__main__"},
 )
 """The rooms, each layer imports only from those before it and from its own; CONTRIBUTING.md draws them."""
-INSIDE = {"checks", "chapters", "ranks", "reference"}
+INSIDE = {"checks", "chapters", "release", "ranks", "reference"}
 """The packages that run inside the kernel."""
 OUTSIDE = {"harness", "faults", "soak", "fleet", "cli"}
 """What runs outside of it: only the executed notebook passes from one side to the other."""
@@ -107,6 +108,11 @@ def test_a_chapter_imports_only_its_own_room_and_the_shared_one():
         if each in rooms and rooms[each] not in (room, "shared")
     ]
     assert others == []
+
+
+def test_a_notebook_of_the_release_imports_only_its_own_room_of_those():
+    rooms = {name: name.split(".")[2] for name in modules() if name.startswith("xpulab.release.")}
+    assert [(name, each) for name, room in rooms.items() for each in imported_by(name) if rooms.get(each, room) != room] == []
 
 
 def test_nothing_that_is_shipped_reads_from_the_tests():

@@ -45,12 +45,12 @@ def page() -> str:
 
 
 def grids() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name of the notebook and what Grid.show displayed, for each grid."""
-    for path in sorted(files.NOTEBOOKS.glob("*.ipynb")):
+    """The path of the notebook below notebooks/, without its ending, and what Grid.show displayed, for each grid."""
+    for path in (*sorted(files.NOTEBOOKS.glob("*.ipynb")), *files.release_notebooks()):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             for output in cell.get("outputs", []):
                 if grid := output.get("metadata", {}).get(METADATA_KEY, {}).get("grid"):
-                    yield path.stem, grid
+                    yield path.relative_to(files.NOTEBOOKS).with_suffix("").as_posix(), grid
 
 
 def _section(notebook: str, grid: dict[str, Any]) -> str:

@@ -17,6 +17,8 @@ from xpulab.messages import ENGLISH, N_
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "data"
 NOTEBOOKS = ROOT / "notebooks"
+RELEASE = "release"
+"""The folder of notebooks/ whose notebooks judge a release of Paddle and PaddleNLP, and what `xpulab run` calls all of them."""
 
 LONGEST_MESSAGE = 300
 """Characters of an error message about a value; the middle of a longer one is left out."""
@@ -46,6 +48,11 @@ def notebooks_in(language: str) -> Path:
 def chapters() -> dict[str, str]:
     """The notebooks by name without number: 03_lora by lora."""
     return {path.stem.partition("_")[2]: path.stem for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")}
+
+
+def release_notebooks() -> list[Path]:
+    """The notebooks that judge a release, in the order of their names."""
+    return sorted((NOTEBOOKS / RELEASE).glob("*.ipynb"))
 
 
 def present_name(notebook: str) -> str:

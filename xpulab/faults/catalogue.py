@@ -1,6 +1,7 @@
 """The catalogue of faults: each breaks one thing that training relies on, and names the checks that must detect it.
 
-The faults of a chapter are in its room, xpulab.chapters.NAME.faults.
+The faults of a chapter are in its room, xpulab.chapters.NAME.faults; those of notebooks/release/NAME.ipynb in
+xpulab.release.NAME.faults.
 xpulab.faults.selftest runs the chapter's sections with each of them.
 """
 
@@ -20,9 +21,11 @@ def faults_in(module: ModuleType) -> tuple[Fault, ...]:
 
 
 def modules() -> Iterator[ModuleType]:
-    """Those that hold faults, in the order of the notebooks; a chapter without one raises ModuleNotFoundError."""
+    """Those that hold faults, in the order of the notebooks; a notebook without one raises ModuleNotFoundError."""
     for notebook in sorted(files.NOTEBOOKS.glob("*.ipynb")):
         yield importlib.import_module(f"xpulab.chapters.{notebook.stem.partition('_')[2]}.faults")
+    for notebook in files.release_notebooks():
+        yield importlib.import_module(f"xpulab.release.{notebook.stem}.faults")
 
 
 CATALOGUE: tuple[Fault, ...] = tuple(fault for module in modules() for fault in faults_in(module))

@@ -47,6 +47,11 @@ class Chapter:
         """What its text is written in, one of xpulab.messages.LANGUAGES."""
         return self.notebook.metadata[METADATA_KEY].get("language", ENGLISH)
 
+    @property
+    def is_of_release(self) -> bool:
+        """Whether it judges the release, and not the machine."""
+        return self.path.parent.name == files.RELEASE
+
     @cached_property
     def _positions(self) -> list[int]:
         return code_cells(self.notebook)

@@ -65,6 +65,7 @@ class Verdict:
     partial: whether only some of its sections were asked for, whatever the outcome.
     groups: the sections that plan a check, in reading order.
     explanations: known causes of what went wrong, with their remedies; empty when it is green.
+    of_release: whether the notebook judges the release, and not the machine.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Verdict:
     partial: bool = False
     groups: tuple[Group, ...] = ()
     explanations: tuple[Explanation, ...] = ()
+    of_release: bool = False
 
     @property
     def grouped_records(self) -> tuple[tuple[Group, tuple[Record, ...]], ...]:
@@ -144,13 +146,27 @@ def judge(plan: Plan, executed: Path) -> Verdict:
         partial=plan.partial,
         groups=_groups(plan),
         explanations=explain(_code_cells(notebook), records, log, device) if outcome == "failed" else (),
+        of_release=plan.chapter.is_of_release,
     )
 
 
 def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
     """The verdict on a notebook that was planned but not executed; its checks have the outcome of the notebook."""
     records = tuple(Record(check.name, outcome, means=N_("not run"), reason=reason) for check in plan.checks)
-    return Verdict(plan.name, plan.title, outcome, None, records, None, (reason,), (), None, plan.partial, _groups(plan))
+    return Verdict(
+        plan.name,
+        plan.title,
+        outcome,
+        None,
+        records,
+        None,
+        (reason,),
+        (),
+        None,
+        plan.partial,
+        _groups(plan),
+        of_release=plan.chapter.is_of_release,
+    )
 
 
 def not_ended(plan: Plan, recorded: Iterable[Record] | None, run_context: RunContext | None) -> Verdict:
@@ -160,7 +176,20 @@ def not_ended(plan: Plan, recorded: Iterable[Record] | None, run_context: RunCon
     records = reconcile([check.name for check in plan.checks if check.name in names], seen)
     outcome = "waiting" if recorded is None else "running"
     reason = N_(f"{len(records)} of {len(plan.checks)} checks have ended")
-    return Verdict(plan.name, plan.title, outcome, None, records, run_context, (reason,), (), None, plan.partial, _groups(plan))
+    return Verdict(
+        plan.name,
+        plan.title,
+        outcome,
+        None,
+        records,
+        run_context,
+        (reason,),
+        (),
+        None,
+        plan.partial,
+        _groups(plan),
+        of_release=plan.chapter.is_of_release,
+    )
 
 
 def _groups(plan: Plan) -> tuple[Group, ...]:

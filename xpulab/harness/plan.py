@@ -89,12 +89,12 @@ class Plan:
 
 
 def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ()) -> list[Plan]:
-    """The plans for these notebooks (numbers, names, paths or globs); when none is given, for all in notebooks/ that need no
-    environment of their own.
+    """The plans for these notebooks (numbers, names, paths, globs, or files.RELEASE for those that judge a release); when none
+    is given, for all chapters that need no environment of their own.
 
     checks: globs of checks' names; when there are any, only the sections of these checks run, with all that they need.
-    Raises InputError for a level, notebook or check that is not there, a notebook that cannot be run, and a file's or
-    check's name that two notebooks share.
+    Raises InputError for a level, notebook or check that is not there, a notebook that cannot be run, a file's or check's name
+    that two notebooks share, and for chapters together with notebooks that judge a release.
     """
     if level not in LEVELS:
         raise InputError(N_(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}; `xpulab run` also has soak"))
@@ -104,6 +104,7 @@ def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ())
         names = [check.name for chapter in usual for check in chapter.checks]
         if all(any(fnmatchcase(name, pattern) for name in names) for pattern in checks):
             chapters = usual  # else the check may be one of those that need another environment, which is then named
+    _refuse_two_subjects(chapters)
     _refuse_shared_file_names(chapters)
     _refuse_shared_names(chapters)
     if checks:
@@ -224,6 +225,8 @@ def _matching(given: str) -> list[Path]:
     for candidate in (Path(given), files.NOTEBOOKS / given, files.NOTEBOOKS / f"{given}.ipynb"):
         if candidate.is_file():
             return [candidate.resolve()]
+    if given == files.RELEASE:
+        return files.release_notebooks()
     chapters = sorted(files.NOTEBOOKS.glob("*.ipynb"))
     if by_part := [path.resolve() for path in chapters if _is_part(given, *path.stem.partition("_")[::2])]:
         return by_part
@@ -236,6 +239,13 @@ def _matching(given: str) -> list[Path]:
         raise InputError(N_(f"no notebook {given!r}: chapters were renumbered, and it is {renamed} now"))
     known = ", ".join(path.stem for path in chapters)
     raise InputError(N_(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or N_('none')}"))
+
+
+def _refuse_two_subjects(chapters: Sequence[Chapter]) -> None:
+    of_release = [chapter for chapter in chapters if chapter.is_of_release]
+    if of_release and len(of_release) < len(chapters):
+        name, other = of_release[0].path.stem, next(each.path.stem for each in chapters if not each.is_of_release)
+        raise InputError(N_(f"{files.RELEASE}/{name} judges the release and {other} the machine: run them apart"))
 
 
 def _is_part(given: str, number: str, name: str) -> bool:

@@ -125,7 +125,7 @@ def moments_in_bfloat16(_result, self):
 
 
 @fault(
-    detected_by=("sft.cached-positions", "sft.generation-options"),
+    detected_by=("sft.cached-positions",),
     after="paddlenlp.transformers:Qwen2ForCausalLM.prepare_inputs_for_generation",
 )
 def cached_steps_have_position_0(inputs, self, *given, past_key_values=None, **named):
@@ -218,25 +218,3 @@ def step_is_much_slower(step, self):
         for _ in range(100):
             weight.numpy()
     step(self)
-
-
-@fault(detected_by=("sft.training-options",), wraps=f"{QWEN2}:repeat_kv")
-def grouped_keys_are_in_another_order(_real, states, times):
-    """The heads of keys and values are repeated one after another, so a query gets another group's; of one head it is right."""
-    return paddle.tile(states, [1, 1, times, 1])
-
-
-@fault(detected_by=("sft.optimizer-options",), lanes=("sim",), wraps="paddle.amp:GradScaler.step")
-def gradients_are_clipped_before_they_are_divided(step, self, optimizer):
-    """Gradients are clipped while they are still multiplied by the factor of the scaler."""
-    clip = optimizer._grad_clip
-    if clip is None or not self.is_enable():
-        return step(self, optimizer)
-    weights = [weight for weight in optimizer._parameter_list if weight.grad is not None]
-    for weight, gradient in clip([(weight, weight.grad) for weight in weights]):
-        weight.grad.set_value(gradient)
-    optimizer._grad_clip = None
-    try:
-        return step(self, optimizer)
-    finally:
-        optimizer._grad_clip = clip

@@ -61,7 +61,7 @@ class Fault:
 
     name: unique in the catalogue, the function's name with hyphens.
     what: one sentence for the reader of a table, the first line of the function's docstring.
-    notebook: the name of the notebook that must detect it, "03_lora": that of the room in which the fault is.
+    notebook: the name of the notebook that must detect it, that of its room: "03_lora", "release/trainer".
     lanes: where it is tried, of "cpu" and "sim"; empty for one that is not run.
     detected_by: the names of the checks that must turn red; others may.
     inject: breaks the process that calls it. Raises LookupError when there is nothing of a name that it replaces.
@@ -159,7 +159,11 @@ def fault(
 
 @functools.cache
 def _notebook_of(module: str) -> str:
-    """The notebook of the room that a module is in, "03_lora" for "xpulab.chapters.lora.faults"; "" outside of the chapters."""
+    """The notebook of the room that a module is in: "03_lora" for "xpulab.chapters.lora.faults", "release/trainer" for
+    "xpulab.release.trainer.faults"; "" elsewhere.
+    """
+    if module.startswith("xpulab.release."):
+        return f"{files.RELEASE}/{module.split('.')[2]}"
     if not module.startswith("xpulab.chapters."):
         return ""
     room = module.removeprefix("xpulab.chapters.").partition(".")[0]

@@ -43,6 +43,14 @@ SCOPE = {
 }
 """By device: what a green run on it says, and what it does not. It stands in every report."""
 
+RELEASE_SCOPE = N_(
+    "This says whether the release does what its options say, the same on every machine; it says nothing about this machine."
+)
+"""The same of a run of the notebooks that judge a release."""
+
+RELEASED = ("paddlepaddle", "paddlenlp", "paddleformers")
+"""The beginnings of the names of the packages that a release is made of."""
+
 _DIGEST_BYTES = 8
 """Two different values have the same digest with a probability of 2^-64."""
 _RIGHT = ("passed", "fixed")
@@ -102,18 +110,32 @@ class Result:
     @property
     def scope(self) -> str:
         """What a run on this device says, and what it does not."""
-        return N_(f"Nothing ran: {self.lost.headline}") if self.lost else SCOPE[self.target.device]
+        if self.lost:
+            return N_(f"Nothing ran: {self.lost.headline}")
+        return RELEASE_SCOPE if self.is_of_release else SCOPE[self.target.device]
+
+    @property
+    def is_of_release(self) -> bool:
+        """Whether it judges the release of Paddle and PaddleNLP, and not the machine."""
+        return bool(self.verdicts) and all(verdict.of_release for verdict in self.verdicts)
 
     @property
     def judged(self) -> str:
-        """What the verdict is about: "CPU", "GPU", "XPU", "simulated cards"."""
-        return JUDGED[self.target.device]
+        """What the verdict is about: "CPU", "GPU", "XPU", "simulated cards", or the release with its versions."""
+        if not self.is_of_release:
+            return JUDGED[self.target.device]
+        versions = self.run_context.versions if self.run_context else {}
+        return ", ".join(f"{name} {version}" for name, version in versions.items() if name.startswith(RELEASED)) or N_(
+            "release"
+        )
 
     @property
     def verdict(self) -> str:
         """The verdict in words, which name what was judged: "CPU: READY"."""
         if self.outcome in ("partial", "running"):
             return N_(f"{self.judged}: {self.outcome}, no verdict")
+        if self.is_of_release:
+            return N_(f"{self.judged}: does what it says") if self.is_green else N_(f"{self.judged}: does not do what it says")
         return N_(f"{self.judged}: READY") if self.is_green else N_(f"{self.judged}: NOT READY")
 
     @property
@@ -159,6 +181,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "schema": SCHEMA,
             "outcome": result.outcome,
             "green": result.is_green,
+            "judges": "release" if result.is_of_release else "machine",
             "verdict": result.verdict,
             "device": result.target.device,
             "scope": result.scope,

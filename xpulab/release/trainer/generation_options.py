@@ -16,10 +16,10 @@ import paddle
 from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from xpulab import reference
-from xpulab.chapters.sft.training_options import set_weights
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
+from xpulab.release.trainer.training_options import set_weights
 
 NEW, VOCABULARY, PADDING = 6, 40, 0
 """Tokens to generate, the size of the vocabulary, and the token that fills up rows."""

@@ -1,0 +1,1 @@
+"""What SFTTrainer, optimizers and generate promise of their options."""
