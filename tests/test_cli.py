@@ -217,14 +217,6 @@ def test_notebooks_share_the_cores_but_never_a_card(monkeypatch, device, noteboo
     assert chosen.jobs(device, notebooks) == jobs
 
 
-@pytest.mark.parametrize(
-    ("device", "asked", "at_once"),
-    [("cpu", None, None), ("sim", None, None), ("cpu", 3, 3), ("xpu", None, 1), ("gpu", None, 1), ("gpu", 2, 2)],
-)
-def test_without_a_number_a_run_asks_the_machine_and_a_card_takes_one(device, asked, at_once):
-    assert chosen.admission(device, asked) == at_once
-
-
 @pytest.mark.skipif(detect().device != "cpu", reason="this machine has a card")
 def test_auto_is_the_cpu_where_there_is_no_card():
     assert chosen.device("auto") == "cpu"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from xpulab.chapters.sft.generation_options import GENERATION, _Row
 
 from xpulab.chapters.sft import generation_options
-from xpulab.chapters.sft.generation_options import GENERATION, _Row
 
 pytestmark = pytest.mark.unit
 

@@ -140,40 +140,40 @@ def test_a_notebook_that_is_about_to_start_when_the_run_is_stopped_does_not_star
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("asked", "limits"), [({}, (50, 40)), ({"limit_in_budgets": 20}, (200, 190))])
-def test_the_time_limits_are_the_budget_times_what_is_asked_for(put, tmp_path, monkeypatch, asked, limits):
+@pytest.mark.parametrize(("asked", "limit"), [({}, 50), ({"limit_in_budgets": 20}, 200)])
+def test_the_time_limit_is_the_budget_times_what_is_asked_for(put, tmp_path, monkeypatch, asked, limit):
     given = []
 
     class Listening(Watchdog):
-        def __init__(self, limit_seconds, log, cell_limit_seconds=None):
-            given.append((limit_seconds, cell_limit_seconds))
-            super().__init__(limit_seconds, log, cell_limit_seconds)
+        def __init__(self, limit_seconds, log):
+            given.append(limit_seconds)
+            super().__init__(limit_seconds, log)
 
     monkeypatch.setattr("xpulab.harness.execute.Watchdog", Listening)
-    monkeypatch.setattr("papermill.execute_notebook", lambda *given, **options: None)
+    monkeypatch.setattr("xpulab.harness.execute._Client.execute", lambda self: None)
     (tmp_path / "out").mkdir()
     target = Target("cpu", "quick", 1, **asked)
     list(Execution(target, tmp_path / "out", lambda *cell: None).run([read_plan(put("short", GOOD, budget=10), "quick")], 1))
-    assert given == [limits]
+    assert given == [limit]
 
 
-def test_a_papermill_that_does_not_come_back_is_left_behind(put, tmp_path, monkeypatch):
+def test_a_client_that_does_not_come_back_is_left_behind(put, tmp_path, monkeypatch):
     for name in ("START_SECONDS", "_GRACE_SECONDS", "_RETURN_SECONDS"):
         monkeypatch.setattr(f"xpulab.harness.watchdog.{name}", 0.01)
     never = threading.Event()
-    monkeypatch.setattr("papermill.execute_notebook", lambda *given, **options: never.wait())
+    monkeypatch.setattr("xpulab.harness.execute._Client.execute", lambda self: never.wait())
     plan = read_plan(put("stuck", GOOD), "quick")
     (tmp_path / "out").mkdir()
     [(_, executed)] = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *cell: None).run([plan], 1)
     never.set()
     verdict = judge(plan, executed)
     assert (verdict.outcome, outcomes(verdict)) == ("failed", {"demo.good": "missing"})
-    assert verdict.run.stopped == "no kernel was started; papermill did not return from it"
+    assert verdict.run.stopped == "no kernel was started; nbclient did not return from it"
 
 
 def test_a_killed_kernel_is_named_with_its_cell_and_its_log(verdict_on):
     verdict = verdict_on("kills_itself")
-    assert verdict.run.stopped == "the kernel died in cell 3; its last log lines are in kills_itself.log"
+    assert verdict.run.stopped == "the kernel died in cell 3 of section all; its last log lines are in kills_itself.log"
     assert "last line" in verdict.executed.with_suffix(".log").read_text()
     assert (verdict.outcome, outcomes(verdict)) == ("failed", {"demo.later": "missing"})
 

@@ -115,12 +115,9 @@ def test_validate_is_red_with_an_environment_that_it_must_not_make(lost):
     assert names_the_card(done.stderr) and lost.result()["lost"]["id"] == "no-device-node"
 
 
-def test_a_soak_is_red_and_leaves_its_reports(lost):
-    done = lost.xpulab("run", "--level", "soak", "--hours", "0.001", "--out", "out")
-    assert done.returncode == 1 and names_the_card(done.stdout) and not lost.result()["green"]
-    soak = lost.result("soak.json", "soak_result.schema.json")
-    assert (soak["outcome"], soak["rounds"], soak["lost"]["id"]) == ("failed", 0, "no-device-node")
-    assert names_the_card((lost.folder / "out/summary.txt").read_text(encoding="utf-8"))
+def test_a_soak_is_red(lost):
+    done = lost.xpulab("soak", "--hours", "0.001", "--out", "out")
+    assert done.returncode == 1 and names_the_card(done.stdout)
 
 
 def test_a_node_of_a_fleet_is_red(lost):

@@ -113,7 +113,7 @@ def test_an_unknown_notebook_is_refused_with_those_there_are(folder, given):
 def test_an_unknown_level_and_a_glob_of_paths_that_matches_nothing_are_refused(folder, tmp_path):
     assert "no notebook" in refusal(tmp_path / "nothing" / "*.ipynb")
     told = refusal("01_one", "deep")
-    assert all(level in told for level in ("'deep'", "smoke", "quick", "standard", "soak"))
+    assert all(level in told for level in ("'deep'", "smoke", "quick", "standard"))
 
 
 def test_an_empty_folder_is_refused(tmp_path, monkeypatch):

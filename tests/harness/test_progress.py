@@ -12,7 +12,6 @@ from rich.console import Console
 
 from tests.conftest import GOOD
 from xpulab.fleet.cluster.progress import progress_on as progress_of_fleet_on
-from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import read_plan
 from xpulab.harness.progress import progress_on, red_lines
 from xpulab.records.record import Record, Row
@@ -54,9 +53,9 @@ def test_what_is_red_in_a_cell_is_one_line_each(plan, ended, lines):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_it_is_shown_before_the_notebook_ends(plan, terminal, tmp_path):
+def test_it_is_shown_before_the_notebook_ends(plan, terminal):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=60)
-    with progress_on(console, [plan], MeasuredTimes("cpu", "quick", tmp_path / "times.json")) as progress:
+    with progress_on(console, [plan]) as progress:
         progress.on_cell(plan, 3, 5)
         progress.on_cell_end(plan, cell(FAILED))
         assert LINE in console.file.getvalue()
@@ -67,9 +66,9 @@ NAME = "99_" + "[name]" * 20
 
 def test_where_there_is_no_terminal_a_notebook_and_a_node_have_whole_lines_with_seconds():
     console = Console(file=io.StringIO(), width=40)
-    with progress_on(console, [], SimpleNamespace(seconds=lambda plan: 3.0)) as progress:
+    with progress_on(console, []) as progress:
         for number in (1, 2):
-            progress.on_cell(SimpleNamespace(name=NAME), number, 9)
+            progress.on_cell(SimpleNamespace(name=NAME, expected_seconds=3.0), number, 9)
     with progress_of_fleet_on(console, [NAME]) as progress:
         for state in ("waiting", "running", "running"):
             progress.on_state(NAME, state)

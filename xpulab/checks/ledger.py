@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 
 from xpulab.records import left_out
-from xpulab.records.earlier import VARIABLE as EARLIER_KERNELS
-from xpulab.records.earlier import Earlier
 from xpulab.records.left_out import LeftOut
 from xpulab.records.record import Record, RunContext, worse
 
@@ -18,26 +16,14 @@ class Ledger:
     records: the record of each check, by name.
     sources: the sources of the cells, in the order in which they ran.
     run_context: where the notebook runs; use_device sets it, and it is None before.
-    resumed: the names of the checks whose records come from an earlier kernel, which was interrupted or lost.
     """
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.sources: list[str] = []
         self.run_context: RunContext | None = None
-        self.resumed: frozenset[str] = frozenset()
         self._made_in: dict[str, int | None] = {}
-        self._left_out_before = LeftOut()
         self._left_out_now: Path | None = None
-
-    def resume(self, file: Path) -> None:
-        """Take over the records of earlier kernels, of each check the worst. One that runs again can only make it worse."""
-        before = Earlier.from_json(file.read_text(encoding="utf-8"))
-        for record in before.records:
-            same = self.records.get(record.name)
-            self.records[record.name] = worse(same, record) if same else record
-        self.resumed = frozenset(self.records)
-        self._left_out_before = before.left_out
 
     def listen(self, file: Path) -> None:
         """The file will hold what was left out in this kernel, once a cell has raised."""
@@ -45,10 +31,10 @@ class Ledger:
 
     @property
     def left_out(self) -> LeftOut:
-        """The checks that were left out up to now, in this run's kernels, and the cells that raised."""
+        """The checks that were left out up to now, and the cells that raised."""
         if self._left_out_now is None or not self._left_out_now.exists():
-            return self._left_out_before
-        return self._left_out_before.joined_with(LeftOut.from_json(self._left_out_now.read_text(encoding="utf-8")))
+            return LeftOut()
+        return LeftOut.from_json(self._left_out_now.read_text(encoding="utf-8"))
 
     @property
     def device(self) -> str:
@@ -66,7 +52,7 @@ class Ledger:
         shell, earlier = get_ipython(), self.records.get(record.name)
         run = shell.execution_count if shell else None
         same_run = run is not None and self._made_in.get(record.name) == run
-        if earlier and (same_run or record.name in self.resumed or record.outcome == "skipped"):
+        if earlier and (same_run or record.outcome == "skipped"):
             record = worse(earlier, record)
         self.records[record.name], self._made_in[record.name] = record, run
 
@@ -81,7 +67,5 @@ class Ledger:
 
 ledger = Ledger()
 ledger.watch_cells()
-if EARLIER_KERNELS in os.environ:
-    ledger.resume(Path(os.environ.pop(EARLIER_KERNELS)))  # not for processes that this kernel starts
 if left_out.VARIABLE in os.environ:
-    ledger.listen(Path(os.environ.pop(left_out.VARIABLE)))
+    ledger.listen(Path(os.environ.pop(left_out.VARIABLE)))  # not for processes that this kernel starts

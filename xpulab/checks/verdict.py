@@ -22,8 +22,8 @@ class NotebookIsRed(Exception):
 def verdict() -> None:
     """Show the verdict and every check with its numbers; raise NotebookIsRed when the notebook is not green.
 
-    A check is planned when its name is in the source of a cell that has run, in this kernel or in an earlier one of a run that
-    was resumed, or when the harness says that it left the check out. Run all cells before you rely on the verdict.
+    A check is planned when its name is in the source of a cell that has run, or when the harness says that it left the check
+    out. Run all cells before you rely on the verdict.
     """
     from IPython import get_ipython
     from IPython.display import display
@@ -31,8 +31,7 @@ def verdict() -> None:
     history = get_ipython().user_ns["In"]
     cells = history if any(history) else ledger.sources
     left_out = ledger.left_out
-    resumed = (name for name in ledger.records if name in ledger.resumed)
-    planned = dict.fromkeys([*resumed, *_planned_names(cells), *left_out.missing])
+    planned = dict.fromkeys([*_planned_names(cells), *left_out.missing])
     records = reconcile(list(planned), ledger.records.values(), left_out.missing)
     green = is_green(records) and not left_out.raised
     summary = " ".join([_summary(records), *(f"{happened[0].upper()}{happened[1:]}." for happened in left_out.raised)])

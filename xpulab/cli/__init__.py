@@ -2,6 +2,8 @@
 
 # isort: off
 from xpulab.cli import run as run
+from xpulab.cli import prove as prove
+from xpulab.cli import soak as soak
 from xpulab.cli import compare as compare
 from xpulab.cli import gate as gate
 from xpulab.cli import report as report

@@ -65,12 +65,10 @@ def folder(out: Path | None) -> Path:
     return (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()
 
 
-def check_resume(resume: bool, out: Path | None, is_soak: bool) -> None:
-    """Raise InputError for --resume without the folder of the run, or with a soak, which has no end to reach."""
+def check_resume(resume: bool, out: Path | None) -> None:
+    """Raise InputError for --resume without the folder of the run."""
     if resume and out is None:
         raise InputError(N_("--resume needs the folder of the run that was interrupted: name it with --out"))
-    if resume and is_soak:
-        raise InputError(N_("--resume does not fit --level soak: a soak that was interrupted is reported, start a new one"))
 
 
 def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
@@ -91,23 +89,13 @@ def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
 
 
 def jobs(device: str, notebooks: int) -> int:
-    """A fixed number of notebooks at a time: one a core on the CPU; on a card one, since they would share its memory."""
+    """How many notebooks run at a time: one a core on the CPU; on a card one, since they would share its memory."""
     from xpulab.records.usable import whole_cores
 
     return min(notebooks, whole_cores()) if wheel_device(device) == "cpu" else 1
 
 
-def admission(device: str, asked: int | None) -> int | None:
-    """How many notebooks run at a time: the number asked for, one on a card; None: as many as the machine has room for."""
-    return asked or (None if wheel_device(device) == "cpu" else 1)
-
-
-def format_admission(at_once: int | None) -> str:
-    """The same for a reader."""
-    return N_("as many at a time as there is room for") if at_once is None else N_(f"{at_once} at a time")
-
-
-def limit_threads(at_once: int | None, notebooks: int) -> None:
+def limit_threads(at_once: int, notebooks: int) -> None:
     """From now on this process, and each that it starts, computes with one thread, where the user has not said otherwise.
 
     Notebooks share the cores, and tiny models gain nothing from more. Only beside others the matrix products are limited too:

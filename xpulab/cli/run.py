@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xpulab.cli import chosen
 from xpulab.cli.app import command
-from xpulab.cli.run_kinds import Asked, start
-from xpulab.devices import MOST_CARDS
+from xpulab.devices import MOST_CARDS, SIMULATED
+from xpulab.messages import shown
+
+if TYPE_CHECKING:
+    from xpulab.doctor.meant import Lost
+    from xpulab.harness.plan import Plan
 
 
 @command()
 def run(
-    notebooks: Annotated[list[str] | None, typer.Argument(help="Numbers, names, paths or globs; without one, all.")] = None,
+    notebooks: Annotated[
+        list[str] | None,
+        typer.Argument(help="Numbers, names, paths or globs; without one, all chapters. release: those that judge a release."),
+    ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show what would run, with its checks; run nothing.")] = False,
     device: Annotated[
         str, typer.Option(help="auto (what this machine is meant to have; red when that cannot be used), xpu, gpu, cpu or sim.")
@@ -29,27 +37,15 @@ def run(
         ),
     ] = None,
     level: Annotated[
-        str,
-        typer.Option(
-            help="smoke: is it obviously broken. quick: does it work at all. standard: does it work right. "
-            "soak: does it keep working: training, collectives and checkpoints again and again, see --hours."
-        ),
+        str, typer.Option(help="smoke: is it obviously broken. quick: does it work at all. standard: does it work right.")
     ] = "quick",
-    hours: Annotated[
-        float | None, typer.Option(help="Only with --level soak: how long. Default: until it is interrupted.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Of data, initial values and order; with --level soak that of the first round.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of data, initial values and order; 0 is the judged one.")] = 0,
     checks: Annotated[
         list[str] | None,
         typer.Option("--check", help="Run only what the checks with this name or glob need; may be given several times."),
     ] = None,
     jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Notebooks at a time. Default: as many as processors and memory have room for; on a card one."
-        ),
+        int | None, typer.Option(min=1, help="Notebooks at a time. Default: one for each processor; on a card one.")
     ] = None,
     time_limit: Annotated[
         int,
@@ -65,13 +61,84 @@ def run(
         typer.Option("--resume", help="Go on with the run in --out that was killed or interrupted; give its options again."),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="A new folder for the reports. Default: out/<date and time>.")] = None,
-    prove: Annotated[
-        bool, typer.Option("--prove", help="Then inject a sample of faults here; one that no check detects makes the run red.")
-    ] = False,
-    faults: Annotated[int, typer.Option(min=1, help="With --prove: how many.")] = 6,
-    bundle: Annotated[
-        Path | None, typer.Option(help="Then write this new file, with everything that the run knows, as xpulab bundle does.")
-    ] = None,
 ) -> None:
     """Run the notebooks on this machine and say whether it is ready."""
-    raise typer.Exit(start(Asked(**locals())))
+    from rich.console import Console
+
+    from xpulab.doctor.meant import AcceleratorLost
+    from xpulab.harness import fork_server
+    from xpulab.harness.plan import make_plans
+
+    chosen.check_resume(resume, out)
+    named, globs = notebooks or [], checks or []
+    if show_list:
+        _show_list(make_plans(named, level, globs), is_whole_book=not (named or globs))
+        return
+    chosen.expect(expect, device)
+    try:
+        used = chosen.device(device)
+        if used == SIMULATED:
+            chosen.cards(used, cards, make_plans(named, level, globs))
+    except AcceleratorLost as error:
+        _refuse(make_plans(named, level, globs), error.lost, cards or 1, seed, chosen.folder(out), resume)
+        raise typer.Exit(1) from None
+    with fork_server.started(used, cold) as begun:  # it imports while the notebooks are read
+        from xpulab.harness import run as harness
+        from xpulab.harness.execute import Target
+        from xpulab.harness.plan import refuse_other_environments
+        from xpulab.harness.report.text import format_result
+        from xpulab.records import baselines
+
+        plans, folder, console = make_plans(named, level, globs), chosen.folder(out), Console()
+        refuse_other_environments(plan.chapter for plan in plans)
+        baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
+        target = Target(used, level, chosen.cards(used, cards, plans), seed, time_limit)
+        at_once = jobs or chosen.jobs(used, len(plans))
+        chosen.limit_threads(at_once, len(plans))
+        goes_on = resume and harness.is_begun(folder)
+        if goes_on and (ended := harness.finished(plans, target, folder)) is not None:
+            outcome = harness.Outcome(ended, False)
+            console.print(shown(f"{folder}: this run has ended, there is nothing to resume"), markup=False, soft_wrap=True)
+        else:
+            if not goes_on:
+                harness.prepare(folder)
+            banner = shown(f"device {used}, level {level}, {len(plans)} notebooks, {at_once} at a time")
+            console.print(banner, highlight=False, markup=False, soft_wrap=True)
+            _show_left_out(is_whole_book=not (named or globs))
+            outcome = harness.run(plans, target, at_once, folder, console, cold, begun, goes_on)
+    console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)
+    console.print(shown(f"report: {folder / 'index.html'}"), highlight=False, markup=False, soft_wrap=True)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    raise typer.Exit(0 if outcome.result.is_green else 1)
+
+
+def _show_list(plans: list[Plan], is_whole_book: bool) -> None:
+    """Show what would run."""
+    from xpulab.harness.plan import check_needs, format_plan
+
+    for plan in plans:
+        check_needs(plan.chapter)
+        print(format_plan(plan))
+    _show_left_out(is_whole_book)
+
+
+def _show_left_out(is_whole_book: bool) -> None:
+    """Show a line for each chapter that a run without names leaves out."""
+    from xpulab.harness.plan import format_left_out, with_own_environment
+
+    for name in with_own_environment() if is_whole_book else ():
+        print(shown(format_left_out(name)))
+
+
+def _refuse(plans: list[Plan], lost: Lost, cards: int, seed: int, folder: Path, resume: bool) -> None:
+    """Report that nothing ran, because Paddle cannot use the accelerator that this machine is meant to have."""
+    from xpulab.harness import run as harness
+    from xpulab.harness.execute import Target
+    from xpulab.harness.report.text import format_result
+
+    if not (resume and harness.is_begun(folder)):
+        harness.prepare(folder)
+    result = harness.refuse(plans, Target(lost.device, plans[0].level, cards, seed), folder, lost)
+    print(shown(f"report: {folder / 'index.html'}"))
+    print(format_result(result))

@@ -139,9 +139,7 @@ def _values(check: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
 @cache
 def _varies(check: str, case: str) -> bool:
     """Whether this value need not repeat; a check as a whole need not when one of its rows need not."""
-    if case == WHOLE:
-        return any(fnmatchcase(check, of_check) for of_check, _ in selection().varying)
-    return selection().varies(check, case)
+    return selection().varies(check)
 
 
 def _losses(check: Mapping[str, Any], case: str) -> list[str]:

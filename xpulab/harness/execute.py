@@ -1,6 +1,8 @@
-"""Run notebooks with papermill, several at a time, each watched: one that never ends is interrupted, then killed.
+"""Run notebooks, a fixed number at a time, each watched: one that never ends is interrupted, then killed.
 
-All that a later reader needs is written into the executed notebook: xpulab.harness.judge works from it alone.
+papermill puts the parameters into a notebook, nbclient runs it, and its hooks tell of each cell. After a cell that raised, the
+sections that do not need its section run all the same; a kernel that dies ends its notebook. All that a later reader needs is
+written into the executed notebook: xpulab.harness.judge works from it alone.
 """
 
 from __future__ import annotations
@@ -11,47 +13,40 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-import nbformat
-import papermill
 from jupyter_client import AsyncKernelManager
+from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
-from papermill.exceptions import PapermillExecutionError
+from nbformat import NotebookNode
+from papermill.parameterize import parameterize_notebook
 
 from xpulab import messages, warm
-from xpulab.harness import engine
-from xpulab.harness.admission import Admission, AtATime, ByLoad, Running, last_timed_cell
 from xpulab.harness.chapter import code_cells
-from xpulab.harness.course import Course
-from xpulab.harness.machine import Machine
-from xpulab.harness.measured_times import MeasuredTimes
+from xpulab.harness.lost import cells_left_out, label, left_out_of
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, number_of
 from xpulab.harness.watchdog import START_SECONDS, Watchdog, kernel_manager
-from xpulab.harness.written import replace_notebook, replace_what_papermill_writes
+from xpulab.harness.written import replace_notebook, replace_text
 from xpulab.messages import N_
-from xpulab.records import processor
-from xpulab.records.record import METADATA_KEY
+from xpulab.records import left_out, processor
+from xpulab.records.record import METADATA_KEY, RED, record_in
 from xpulab.warm import kernels
 
 INTERRUPTED = "interrupted"
 """Why a notebook was stopped that did nothing wrong: the run was to end."""
 
+KILLED = N_("its run was killed")
+"""The same of a notebook that had shown something red when its run ended without a word."""
+
 LIMIT_IN_BUDGETS = 5.0
 """A notebook is stopped after this many times its budget: a slow machine gets there, a cell that never ends does not."""
 
-LEFT_IN_BUDGETS = 1.0
-"""A cell is stopped so much earlier: what is left after one that never ends has as long as the whole notebook should take."""
-
 _ORDINARY_KERNEL = "python3"
-
-_POLL_SECONDS = 0.2
-"""How often it is asked whether a notebook that waits may start."""
-
-replace_what_papermill_writes()
+_PAPERMILL = "papermill"
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ class Run:
 
     device, level, cards, seed: as in Target. seconds: from the kernel's start to its end. budget_seconds: what was planned.
     stopped: why it did not run to its end (a dead kernel, a time limit, an interruption), else None; an exception in a cell
-    is not named here, the cell's own output shows it. resumed: how many times it was interrupted and resumed.
+    is not named here, the cell's own output shows it.
     """
 
     device: str
@@ -86,16 +81,15 @@ class Run:
     budget_seconds: float
     stopped: str | None
     seed: int = 0
-    resumed: int = 0
 
 
 OnCell = Callable[[Plan, int, int], None]
 """Called with the notebook, the code cell that it starts, counted from 1 as in its source, and how many there are."""
 
-OnCellEnd = Callable[[Plan, nbformat.NotebookNode], None]
+OnCellEnd = Callable[[Plan, NotebookNode], None]
 """Called with the notebook and each of its cells that has ended, with its outputs."""
 
-IsEnough = Callable[[nbformat.NotebookNode], bool]
+IsEnough = Callable[[NotebookNode], bool]
 """Called with each cell that has ended, with its outputs; True ends the notebook there."""
 
 
@@ -110,60 +104,25 @@ class Execution:
         environment: Mapping[str, str] | None = None,
         is_enough: IsEnough = lambda cell: False,
         on_cell_end: OnCellEnd = lambda plan, cell: None,
-        variables_of: Callable[[Plan], Mapping[str, str]] = lambda plan: {},
     ) -> None:
-        """environment: all variables of the kernels; without it this process's own. variables_of: more of one notebook's."""
-        self._on_cell_end, self._variables_of = on_cell_end, variables_of
-        self._target, self._folder, self._on_cell, self._is_enough = target, folder, on_cell, is_enough
+        """environment: all variables of the kernels; without it this process's own."""
+        self._target, self._folder = target, folder
+        self._on_cell, self._on_cell_end, self._is_enough = on_cell, on_cell_end, is_enough
         self._environment = dict(os.environ if environment is None else environment)
-        self._times = MeasuredTimes(target.device, target.level)
         self._watchdogs: set[Watchdog] = set()
-        self._at: dict[str, int] = {}  # the cell that runs, by notebook
-        self._timed: dict[str, int] = {}  # the last cell with a check that judges times, by notebook
-        self._peaks: dict[str, int] = {}  # bytes of the kernel, by notebook
         self._stopping = threading.Event()
 
-    def run(self, plans: Sequence[Plan], jobs: int | None = None) -> Iterator[tuple[Plan, Path]]:
-        """Execute the plans; yields each with its executed notebook as it ends.
-
-        jobs: so many at a time, the longest first. None: as many as the machine has room for, in the order of `in_order`.
-        """
-        admission: Admission = ByLoad(Machine(time.monotonic)) if jobs is None else AtATime(jobs)
-        waiting = in_order(plans, self._times) if jobs is None else longest_first(plans, self._times)
-        self._timed = {plan.name: last_timed_cell(plan) for plan in plans}
-        running: dict[Future[Path | None], tuple[Plan, float]] = {}
-        ended: list[tuple[Plan, Path | None]] = []
-        with ThreadPoolExecutor(max(1, len(plans))) as pool:
+    def run(self, plans: Sequence[Plan], jobs: int) -> Iterator[tuple[Plan, Path]]:
+        """Execute the plans, `jobs` at a time, the longest first; yields each with its executed notebook as it ends."""
+        longest_first = sorted(plans, key=lambda plan: plan.expected_seconds, reverse=True)
+        with ThreadPoolExecutor(jobs) as pool:
+            plan_of = {pool.submit(self._run_one, plan): plan for plan in longest_first}
             try:
-                while waiting or running or ended:
-                    while (plan := self._next(admission, waiting, list(running.values()))) is not None:
-                        waiting.remove(plan)
-                        running[pool.submit(self._run_one, plan)] = (plan, time.monotonic())
-                        admission.changed()
-                    yield from ((plan, executed) for plan, executed in ended if executed is not None)
-                    done, _ = wait(running, _POLL_SECONDS if waiting else None, FIRST_COMPLETED)
-                    ended = [(running.pop(future)[0], future.result()) for future in done]
-                    if ended:
-                        admission.changed()
+                for ended in as_completed(plan_of):
+                    if executed := ended.result():
+                        yield plan_of[ended], executed
             finally:
                 self.stop()
-
-    def _next(self, admission: Admission, waiting: list[Plan], running: Sequence[tuple[Plan, float]]) -> Plan | None:
-        """The first of those that wait and may start now; None when there is none."""
-        if self._stopping.is_set():
-            waiting.clear()
-        now = time.monotonic()
-        candidates = [self._running(plan, now) for plan in waiting]
-        place = admission.next(now, [self._running(*each) for each in running], candidates) if candidates else None
-        return None if place is None else waiting[place]
-
-    def _running(self, plan: Plan, began: float) -> Running:
-        timed = 0 < self._timed[plan.name] >= self._at.get(plan.name, 0)
-        return Running(began, self._times.peak_bytes(plan), timed)
-
-    def keep_time(self, plan: Plan, seconds: float) -> None:
-        """The notebook ran to its end and was right: its time counts for the order of the next runs."""
-        self._times.note(plan, seconds, self._peaks.get(plan.name, 0))
 
     def stop(self) -> None:
         """Stop what runs, and start nothing more; run() then ends."""
@@ -172,139 +131,142 @@ class Execution:
             watchdog.stop(INTERRUPTED)
 
     def _run_one(self, plan: Plan) -> Path | None:
+        """Run one notebook and write it; None when it is not to start any more."""
         executed = self._folder / f"{plan.name}.ipynb"
-        budget, limit = plan.budget_seconds, self._target.limit_in_budgets
-        watchdog = Watchdog(budget * limit, executed.with_suffix(".log"), budget * (limit - LEFT_IN_BUDGETS))
+        watchdog = Watchdog(plan.budget_seconds * self._target.limit_in_budgets, executed.with_suffix(".log"))
         self._watchdogs.add(watchdog)
         if self._stopping.is_set():  # asked once stop() knows the watchdog, so that no kernel starts in between
             return None
         started = time.monotonic()
+        notebook = _prepared(plan, self._target)
+
+        def write(stopped: str | None) -> None:
+            target, seconds = self._target, round(time.monotonic() - started, 2)
+            run = Run(target.device, target.level, target.cards, seconds, plan.budget_seconds, stopped, target.seed)
+            notebook.metadata.setdefault(METADATA_KEY, {})["run"] = asdict(run)
+            replace_notebook(executed, notebook)
+
         within = self._environment.get(warm.RUN_FOLDER)
         with tempfile.TemporaryDirectory(prefix="xpulab-", dir=within, ignore_cleanup_errors=True) as scratch:
-            own = {messages.VARIABLE: plan.chapter.language}  # of its figures; that of the person who runs it is another one
-            variables = {**self._environment, **self._variables_of(plan), **own}
-            course = Course(plan, watchdog, variables, Path(scratch), lambda cell: self._ended(plan, cell))
+            why_missing = Path(scratch) / "left_out.json"
+            variables = {
+                **self._environment,
+                messages.VARIABLE: plan.chapter.language,  # of its figures; that of the person who runs it is another one
+                left_out.VARIABLE: str(why_missing),
+            }
             manager = kernel_manager(watchdog, scratch, variables)
             try:
-                watchdog.run(lambda: self._execute(plan, executed, manager, watchdog, course), f"papermill {plan.name}")
+                watchdog.run(lambda: self._execute(plan, notebook, manager, watchdog, why_missing, write), plan.name)
             finally:
                 watchdog.close()
                 self._watchdogs.discard(watchdog)
-        seconds = round(time.monotonic() - started, 2)
-        target = self._target
-        run = Run(target.device, target.level, target.cards, seconds, plan.budget_seconds, watchdog.reason, target.seed)
-        _write_run(run, executed, plan.notebook)
+        write(watchdog.reason)
         return executed
 
     def _execute(
-        self, plan: Plan, executed: Path, manager: type[AsyncKernelManager], watchdog: Watchdog, course: Course
+        self,
+        plan: Plan,
+        notebook: NotebookNode,
+        manager: type[AsyncKernelManager],
+        watchdog: Watchdog,
+        why_missing: Path,
+        write: Callable[[str | None], None],
     ) -> None:
-        """Execute with papermill; the watchdog keeps why it did not run to its end, unless a cell raised.
+        """Execute the notebook; the watchdog keeps why it did not run to its end, unless a cell raised.
 
-        After a cell raised, or cost its kernel, the sections that do not need its section run all the same.
+        why_missing: the file in which verdict() finds what is left out. write: called as soon as something is red, so that it
+        is not lost when the run is killed.
         """
+        cells = len(code_cells(plan.notebook))
+        own = (index for index in code_cells(notebook) if INJECTED not in notebook.cells[index].metadata.get("tags", []))
+        positions = {index: position for position, index in enumerate(own, start=1)}
 
-        def on_notebook_start(notebook: nbformat.NotebookNode) -> None:
-            code = (index for index in code_cells(notebook) if INJECTED not in notebook.cells[index].metadata.get("tags", []))
-            positions.update({index: position for position, index in enumerate(code, start=1)})
-
-        def on_cell_start(cell: nbformat.NotebookNode, cell_index: int) -> None:
+        def on_cell_start(cell: NotebookNode, cell_index: int) -> None:
             if position := positions.get(cell_index):
-                course.cell_started(number_of(cell, position))
-                self._at[plan.name] = position
+                watchdog.cell = number_of(cell, position)
                 self._on_cell(plan, position, cells)
 
-        def on_cell_executed(cell: nbformat.NotebookNode, cell_index: int, execute_reply: dict) -> None:
+        def on_cell_executed(cell: NotebookNode, cell_index: int, execute_reply: dict) -> None:
             if used := processor.from_metadata((execute_reply or {}).get("metadata", {})):
                 processor.add_to_cell(cell.metadata, used)
-            self._peaks[plan.name] = max(self._peaks.get(plan.name, 0), watchdog.peak_bytes())
-            self._ended(plan, cell)
+            has_raised = any(output.output_type == "error" for output in cell.outputs)
+            if has_raised and watchdog.reason is None:
+                replace_text(why_missing, left_out_of(plan, notebook).to_json())
+                client.left_out = cells_left_out(plan, notebook)
+            if has_raised or any(record.outcome in RED for record in _records_in(cell)):
+                write(KILLED)
+            self._on_cell_end(plan, cell)
+            if self._is_enough(cell):
+                raise _EnoughSeen
 
-        cells = len(code_cells(plan.notebook))
-        positions: dict[int, int] = {}
-        parameters = {name: value for name, value in asdict(self._target).items() if name in plan.parameters}
         try:
-            papermill.execute_notebook(
-                _source_of(plan, executed),
-                executed,
-                parameters=parameters,
-                engine_name=engine.NAME,
-                language="python",
-                progress_bar=False,
-                start_timeout=START_SECONDS,
-                kernel_name=self._kernel_name(plan.notebook),
+            client = _Client(
+                notebook,
+                kernel_name=self._kernel_name(notebook),
                 kernel_manager_class=manager,
+                startup_timeout=START_SECONDS,
+                timeout=None,
+                allow_errors=True,
                 shutdown_kernel="immediate",
-                course=course,
-                on_notebook_start=on_notebook_start,
                 on_cell_start=on_cell_start,
                 on_cell_executed=on_cell_executed,
+                stopped=lambda: watchdog.reason is not None,
             )
+            client.execute()
         except _EnoughSeen:
             watchdog.ended(N_(f"enough was seen after cell {watchdog.cell}"))
-        except PapermillExecutionError:
-            return  # the cells' own outputs show it
         except DeadKernelError:
-            watchdog.ended(course.why_it_ended())
-        except engine.NoNewKernel as error:
-            watchdog.ended(N_(f"{course.why_it_ended()}; no new kernel could be started: {error}"))
-        except Exception as error:  # whatever one notebook does to papermill must not lose the others' verdicts
+            watchdog.ended(
+                N_(f"the kernel died in {label(plan, watchdog.cell)}; its last log lines are in {watchdog.log.name}")
+            )
+        except Exception as error:  # whatever one notebook does to nbclient must not lose the others' verdicts
             watchdog.ended(N_(f"it could not be run: {type(error).__name__}: {error}"))
 
-    def _ended(self, plan: Plan, cell: nbformat.NotebookNode) -> None:
-        """A cell has ended, by itself or with its kernel. Raises _EnoughSeen when the rest is not needed."""
-        self._on_cell_end(plan, cell)
-        if self._is_enough(cell):
-            raise _EnoughSeen
-
-    def _kernel_name(self, notebook: nbformat.NotebookNode) -> str | None:
-        """A warm kernel in place of the ordinary one when there is a fork server; None leaves it to the notebook."""
-        spec = notebook.metadata.get("kernelspec", {})
-        return kernels.NAME if warm.ADDRESS in self._environment and spec.get("name") == _ORDINARY_KERNEL else None
-
-
-def longest_first(plans: Sequence[Plan], times: MeasuredTimes) -> list[Plan]:
-    """Those that take longest first, so that none of them is left when all others have ended."""
-    return sorted(plans, key=times.seconds, reverse=True)
-
-
-def in_order(plans: Sequence[Plan], times: MeasuredTimes) -> list[Plan]:
-    """The order when several run at once.
-
-    Notebooks that judge times come first, while few others run. The shortest of all is the first one, for an early answer;
-    otherwise the longest come first.
-    """
-    first = longest_first([plan for plan in plans if last_timed_cell(plan)], times)
-    others = longest_first([plan for plan in plans if not last_timed_cell(plan)], times)
-    shortest = min(plans, key=times.seconds, default=None)
-    return [*filter(None, [shortest]), *(plan for plan in (*first, *others) if plan is not shortest)]
+    def _kernel_name(self, notebook: NotebookNode) -> str:
+        """A warm kernel in place of the ordinary one when there is a fork server; else the notebook's."""
+        name = notebook.metadata.get("kernelspec", {}).get("name")
+        if name is None:
+            raise ValueError("its metadata names no kernel")
+        return kernels.NAME if warm.ADDRESS in self._environment and name == _ORDINARY_KERNEL else name
 
 
 class _EnoughSeen(Exception):
     """Ends a notebook whose rest is not needed."""
 
 
-def _source_of(plan: Plan, executed: Path) -> Path:
-    """The file that papermill reads: the committed notebook, or an excerpt of it that is written beside the executed one."""
-    if plan.is_whole:
-        return plan.path
-    source = executed.with_suffix(".source.ipynb")
-    nbformat.write(plan.notebook, source)
-    return source
+class _Client(NotebookClient):
+    """A client that leaves cells out. What is left out stays without output.
 
-
-def _write_run(run: Run, executed: Path, source: nbformat.NotebookNode) -> None:
-    """Write how it was run into the executed notebook, or into a copy of the source when nothing was executed.
-
-    The copy has no outputs: what they hold was seen in another run.
+    left_out: the indices of cells that are not to run. stopped: whether the notebook is to end.
     """
-    if executed.exists():
-        notebook = nbformat.read(executed, as_version=4)
-        engine.mark_the_first_error(notebook)
-    else:
-        notebook = copy.deepcopy(source)
-        for cell in notebook.cells:
-            if cell.cell_type == "code":
-                cell.outputs, cell.execution_count = [], None
-    notebook.metadata.setdefault(METADATA_KEY, {})["run"] = asdict(run)
-    replace_notebook(executed, notebook)
+
+    def __init__(self, notebook: NotebookNode, *, stopped: Callable[[], bool], **options: Any) -> None:
+        super().__init__(notebook, **options)
+        self.left_out: frozenset[int] = frozenset()
+        self._stopped = stopped
+
+    async def async_execute_cell(
+        self, cell: NotebookNode, cell_index: int, execution_count: int | None = None, store_history: bool = True
+    ) -> NotebookNode:
+        """As nbclient's, of the cells that are to run."""
+        if cell_index in self.left_out or self._stopped():
+            return cell
+        return await super().async_execute_cell(cell, cell_index, execution_count, store_history)
+
+
+def _prepared(plan: Plan, target: Target) -> NotebookNode:
+    """The notebook with its parameters and without outputs: what they hold was seen in another run."""
+    notebook = copy.deepcopy(plan.notebook)
+    for cell in notebook.cells:
+        cell.metadata.setdefault("tags", [])  # papermill looks for them
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    notebook.metadata.setdefault(_PAPERMILL, NotebookNode())
+    parameters = {name: value for name, value in asdict(target).items() if name in plan.parameters}
+    return (
+        parameterize_notebook(notebook, parameters, kernel_name=_ORDINARY_KERNEL, language="python") if parameters else notebook
+    )
+
+
+def _records_in(cell: NotebookNode) -> list[Any]:
+    return list(filter(None, (record_in(output.get("metadata", {})) for output in cell.outputs)))

@@ -16,9 +16,9 @@ from nbformat import NotebookNode
 from xpulab.harness.chapter import read_notebook
 from xpulab.harness.execute import Run
 from xpulab.harness.explain import Explanation, explain
-from xpulab.harness.lost import DEVICE, LATE, label, left_out_of, loss_in, losses
+from xpulab.harness.lost import label, left_out_of
 from xpulab.harness.plan import Plan
-from xpulab.harness.sections import number_of
+from xpulab.harness.sections import INJECTED, number_of
 from xpulab.messages import N_
 from xpulab.records.record import (
     METADATA_KEY,
@@ -34,7 +34,6 @@ from xpulab.records.record import (
 
 _COMMITTED_DEVICE = "cpu"
 _COMMITTED_SEED = 0
-_ADDED_BY_PAPERMILL = {"injected-parameters", "papermill-error-cell-tag"}
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def judge(plan: Plan, executed: Path) -> Verdict:
         records=records,
         run_context=run_context,
         reasons=reasons,
-        notes=tuple(_notes(plan, run, notebook)),
+        notes=tuple(_notes(run)),
         executed=executed,
         partial=plan.partial,
         groups=_groups(plan),
@@ -227,32 +226,21 @@ def _reasons(
         yield from _differences(notebook, committed, run_context.device if run_context else _COMMITTED_DEVICE)
 
 
-def _notes(plan: Plan, run: Run | None, notebook: NotebookNode) -> Iterator[str]:
-    for number, loss in losses(notebook):
-        if loss.went_on:
-            yield N_(f"{loss.format(label(plan, number))}; went on in a new kernel")
+def _notes(run: Run | None) -> Iterator[str]:
     if run is None:
         yield N_("it was not run by xpulab: no time and no device are on record")
         return
-    if run.resumed:
-        count = run.resumed
-        times = N_("once") if count == 1 else N_(f"{count} times")
-        yield N_(f"it was interrupted and resumed {times}: it ran again from its beginning, and what was red before stays red")
     if run.seconds > 1.5 * run.budget_seconds:
         yield N_(f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s")
 
 
 def _errors(plan: Plan, run: Run | None, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
-    """The cells that raised or cost their kernel, a line for each; beside anything else red verdict()'s error adds nothing."""
-    for number, loss in losses(notebook):
-        is_said = loss.how == DEVICE or (run and run.stopped and not loss.went_on)  # as an error, or why the notebook ended
-        if not is_said:
-            yield loss.format(label(plan, number))
+    """The cells that raised, a line for each; beside anything else red verdict()'s error adds nothing."""
     found = [
         (number_of(cell, number), output)
         for number, cell in enumerate(_code_cells(notebook), start=1)
         for output in cell.outputs
-        if output.output_type == "error" and not _is_of_the_limit(cell, output)
+        if output.output_type == "error"
     ]
     others = [each for each in found if each[1].ename != "NotebookIsRed"]
     for number, output in others if red or others else found:
@@ -260,18 +248,8 @@ def _errors(plan: Plan, run: Run | None, notebook: NotebookNode, red: list[str])
         yield N_(f"{label(plan, number)} raised {output.ename}: {first[:300]}")
 
 
-def _is_of_the_limit(cell: NotebookNode, output: NotebookNode) -> bool:
-    """Whether an exception is only the interruption of a cell at its time limit, after which the notebook went on."""
-    loss = loss_in(cell)
-    return loss is not None and loss.how == LATE and loss.went_on and output.ename == "KeyboardInterrupt"
-
-
 def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    return [
-        cell
-        for cell in notebook.cells
-        if cell.cell_type == "code" and not _ADDED_BY_PAPERMILL & set(cell.metadata.get("tags", []))
-    ]
+    return [cell for cell in notebook.cells if cell.cell_type == "code" and INJECTED not in cell.metadata.get("tags", [])]
 
 
 # ----------------------------------------------------------------------------------------- the text that a reader is shown

@@ -97,7 +97,7 @@ def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ())
     that two notebooks share, and for chapters together with notebooks that judge a release.
     """
     if level not in LEVELS:
-        raise InputError(N_(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}; `xpulab run` also has soak"))
+        raise InputError(N_(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}"))
     chapters = [read_chapter(path) for path in find_notebooks(notebooks)]
     if not notebooks:
         usual = [chapter for chapter in chapters if not chapter.environment]
@@ -186,12 +186,10 @@ def format_left_out(name: str) -> str:
     return N_(f"{name} is not part of this run: it has an environment of its own; bash env/validate.sh {number} runs it")
 
 
-def format_plan(plan: Plan, seconds: float) -> str:
-    """What a plan runs, for a reader, in the chosen language: a line for the notebook, one for each section, its checks below.
-
-    seconds: how long it will take.
-    """
-    lines = [f"{plan.name}  {shown(plan.title)} ({shown(f'{len(plan.checks)} checks, about {seconds:.0f} s')})"]
+def format_plan(plan: Plan) -> str:
+    """What a plan runs, in the chosen language: a line for the notebook, one for each section, its checks below."""
+    counted = shown(f"{len(plan.checks)} checks, about {plan.expected_seconds:.0f} s")
+    lines = [f"{plan.name}  {shown(plan.title)} ({counted})"]
     for section in plan.sections:
         facts = [shown(section.part), section.level]
         facts += [shown(f"needs {', '.join(section.needs)}")] if section.needs else []

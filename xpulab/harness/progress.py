@@ -13,8 +13,6 @@ from rich.live import Live
 from rich.table import Table
 
 from xpulab.harness.judge import Verdict
-from xpulab.harness.lost import loss_in
-from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import Plan
 from xpulab.harness.timed_lines import TimedLines
 from xpulab.messages import N_, joined, shown
@@ -42,17 +40,16 @@ class Progress(Protocol):
         """A notebook was judged."""
 
 
-def progress_on(console: Console, plans: Sequence[Plan], times: MeasuredTimes) -> Progress:
-    """The progress display that suits the console. times: how long each notebook will take here."""
-    return _Table(console, plans) if console.is_terminal else _Lines(console, times)
+def progress_on(console: Console, plans: Sequence[Plan]) -> Progress:
+    """The progress display that suits the console."""
+    return _Table(console, plans) if console.is_terminal else _Lines(console)
 
 
 class _Lines(TimedLines):
     """A line when a notebook starts and one when it ends."""
 
-    def __init__(self, console: Console, times: MeasuredTimes) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._times = times
         self._seen: set[str] = set()
         self._lock = threading.Lock()
 
@@ -60,7 +57,7 @@ class _Lines(TimedLines):
         with self._lock:
             if plan.name not in self._seen:
                 self._seen.add(plan.name)
-                self._say(shown(f"{plan.name}: started, {cells} cells, about {self._times.seconds(plan):.0f} s"))
+                self._say(shown(f"{plan.name}: started, {cells} cells, about {plan.expected_seconds:.0f} s"))
 
     def on_cell_end(self, plan: Plan, cell: NotebookNode) -> None:
         with self._lock:
@@ -113,7 +110,7 @@ class _Table:
 
 
 def red_lines(plan: Plan, cell: NotebookNode) -> Iterator[str]:
-    """In the chosen language a line for each red check of a cell, one for an exception and one for a lost kernel; else none."""
+    """In the chosen language a line for each red check of a cell, and one for an exception; else none."""
     records = [record for output in cell.get("outputs", []) if (record := record_in(output.get("metadata", {})))]
     red = [record for record in records if record.outcome in RED]
     for record in red:
@@ -122,8 +119,6 @@ def red_lines(plan: Plan, cell: NotebookNode) -> Iterator[str]:
         if output.output_type == "error" and output.ename not in _NO_FINDING:
             raised = f"{output.ename}: {output.evalue}" if output.evalue else output.ename
             yield f"{plan.name}: {shown('RED')} {shown(f'a cell raised {_short(raised)}')}"
-    if loss := loss_in(cell):
-        yield f"{plan.name}: {shown('RED')} {shown(loss.format(N_('a cell')))}"
 
 
 def _found(record: Record) -> str:

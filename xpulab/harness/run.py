@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import nbformat
 from nbformat import NotebookNode
 from rich.console import Console
 
@@ -17,32 +18,26 @@ from xpulab.doctor.meant import Lost
 from xpulab.doctor.remedies import by_id
 from xpulab.errors import InputError
 from xpulab.harness import fork_server, report, run_file
-from xpulab.harness.execute import Execution, Target
+from xpulab.harness.execute import INTERRUPTED, KILLED, Execution, Target
 from xpulab.harness.explain import explanation
 from xpulab.harness.fork_server import Started
 from xpulab.harness.judge import Verdict, judge, not_run
-from xpulab.harness.measured_times import MeasuredTimes
 from xpulab.harness.plan import Plan
 from xpulab.harness.progress import progress_on
 from xpulab.harness.report.result import Result
-from xpulab.harness.resume import (
-    Begun,
-    begin,
-    executed_of,
-    finish,
-    has_ended,
-    records_of,
-    variables,
-)
 from xpulab.harness.running import RunningResult
 from xpulab.messages import N_
+from xpulab.records.record import METADATA_KEY, RED
 from xpulab.warm import kernels as warm_kernels
 
 IMPORT_SECONDS = 120.0
 """How long the imports of Paddle and PaddleNLP may take, once for all notebooks."""
 
-_OF_ANOTHER_RUN = ("result.json", "notebooks", "soak.jsonl", run_file.NAME)
+_OF_ANOTHER_RUN = ("result.json", "notebooks", run_file.NAME)
 """What a folder for reports must not hold."""
+
+_OF_THE_END = ("KeyboardInterrupt", "NotebookIsRed")
+"""Exceptions that are no finding of a cell: Ctrl-C, and the verdict on checks that are red by themselves."""
 
 
 class ImportHangs(InputError):
@@ -60,49 +55,33 @@ class Outcome:
 def run(
     plans: Sequence[Plan],
     target: Target,
-    jobs: int | None,
+    jobs: int,
     folder: Path,
     console: Console,
     cold: bool = False,
     begun: Started | None = None,
+    resumed: bool = False,
 ) -> Outcome:
     """Run the notebooks and write the reports into the folder, which `prepare` made.
 
-    jobs: so many at a time; None: as many as the machine has room for.
-    cold: every kernel imports everything itself; otherwise kernels are forked from a process that has, where that is safe.
-    begun: the fork server, when it was started before.
+    jobs: so many at a time. cold: every kernel imports everything itself; otherwise kernels are forked from a process that has,
+    where that is safe. begun: the fork server, when it was started before.
+    resumed: go on with the run that was interrupted in the folder: notebooks that have ended, or had shown something red, are
+    judged as they are, the others run from their beginning.
 
     A notebook that needs more cards than there are is skipped, with the reason. On Ctrl-C what runs is stopped, and what
     has finished is reported. When Paddle's import hangs, no notebook is run, and the reports say so.
+    Raises InputError, of a run that is resumed, when the folder holds no run, the run of another target, plan, machine or
+    version, or one that is under way.
     """
-    run_file.write(folder, plans, target)
-    nothing_runs = all(_skipped(plan, target) for plan in plans)
+    if resumed:
+        run_file.require_same(folder, plans, target)
+    else:
+        run_file.write(folder, plans, target)
     with run_file.held(folder):
-        kernels = kernel_environment(target.device, cold or nothing_runs, begun)
-        return run_in(kernels, plans, target, jobs, folder, console)
-
-
-def resume(
-    plans: Sequence[Plan],
-    target: Target,
-    jobs: int | None,
-    folder: Path,
-    console: Console,
-    cold: bool = False,
-    begun: Started | None = None,
-) -> Outcome:
-    """Go on with the run that was interrupted in this folder; as `run`, which it leaves the same reports as.
-
-    Notebooks that have ended are judged, the others run from their beginning; what was red in one that had begun stays red.
-    Raises InputError when the folder holds no run, the run of another target, plan, machine or version, or one that is under
-    way.
-    """
-    run_file.require_same(folder, plans, target)
-    with run_file.held(folder):
-        left = [begin(plan, folder) for plan in plans]
-        nothing_runs = all(each.has_ended or _skipped(each.plan, target) for each in left)
-        kernels = kernel_environment(target.device, cold or nothing_runs, begun)
-        return _run(kernels, left, folder, target, jobs, console)
+        verdicts = {plan.name: verdict for plan in plans if (verdict := _known(plan, target, folder))}
+        left = [plan for plan in plans if plan.name not in verdicts]
+        return _run(plans, left, verdicts, target, jobs, folder, console, cold or not left, begun)
 
 
 def is_begun(folder: Path) -> bool:
@@ -125,94 +104,91 @@ def refuse(plans: Sequence[Plan], target: Target, folder: Path, lost: Lost) -> R
 def finished(plans: Sequence[Plan], target: Target, folder: Path) -> Result | None:
     """The result of a run that has ended in this folder; None when there is something left to run or to report."""
     run_file.require_same(folder, plans, target)
-    if not report.is_complete(folder):
+    verdicts = tuple(filter(None, (_known(plan, target, folder) for plan in plans)))
+    if not report.is_complete(folder) or len(verdicts) < len(plans):
         return None
-    if not all(_skipped(plan, target) or has_ended(plan, folder) for plan in plans):
-        return None
-    verdicts = tuple(_skipped(plan, target) or judge(plan, executed_of(plan, folder)) for plan in plans)
     return report.of_ended_run(folder, target, verdicts)
 
 
-def run_in(
-    kernels: AbstractContextManager[Mapping[str, str]],
-    plans: Sequence[Plan],
-    target: Target,
-    jobs: int | None,
-    folder: Path,
-    console: Console,
-) -> Outcome:
-    """As `run`, with kernels that have the variables which the context `kernels` gives, in the form of kernel_environment.
-
-    Such a run cannot be resumed.
-    """
-    return _run(kernels, [Begun(plan) for plan in plans], folder, target, jobs, console)
+def require_finished(plans: Sequence[Plan], target: Target, folder: Path) -> Result:
+    """As `finished`; raises InputError where that gives None."""
+    result = finished(plans, target, folder)
+    if result is None:
+        raise InputError(N_(f"{folder}: its run has not ended; go on with it: xpulab run --resume --out {folder}"))
+    return result
 
 
 def _run(
-    kernels: AbstractContextManager[Mapping[str, str]],
-    begun: Sequence[Begun],
-    folder: Path,
+    plans: Sequence[Plan],
+    left: Sequence[Plan],
+    verdicts: dict[str, Verdict],
     target: Target,
-    jobs: int | None,
+    jobs: int,
+    folder: Path,
     console: Console,
+    cold: bool,
+    begun: Started | None,
 ) -> Outcome:
-    """Run what is left of each notebook, judge it as a whole, and write the reports."""
-    started = time.monotonic()
-    by_name = {each.plan.name: each for each in begun}
-    verdicts = {name: too_few for name, each in by_name.items() if (too_few := _skipped(each.plan, target))}
-    for name, each in by_name.items():
-        if each.has_ended and name not in verdicts:
-            verdicts[name] = judge(each.plan, executed_of(each.plan, folder))
-    runnable = [each.plan for name, each in by_name.items() if name not in verdicts]
-    interrupted = False
-    so_far = RunningResult([each.plan for each in begun], target, folder)
-    for each in begun:
-        so_far.kept(each.plan, records_of(each))
+    """Run the notebooks that are left, judge each, and write the reports of all. verdicts: of the others, by name."""
+    started, interrupted = time.monotonic(), False
+    so_far = RunningResult(plans, target, folder)
     for verdict in verdicts.values():
         so_far.on_end(verdict)
-    times = MeasuredTimes(target.device, target.level)
     try:
-        with so_far, progress_on(console, runnable, times) as progress, kernels as environment:
+        kernels = kernel_environment(target.device, cold, begun)
+        with so_far, progress_on(console, left) as progress, kernels as environment:
 
             def on_cell_end(plan: Plan, cell: NotebookNode) -> None:
                 progress.on_cell_end(plan, cell)
                 so_far.on_cell_end(plan, cell)
 
-            execution = Execution(
-                target,
-                folder / "notebooks",
-                progress.on_cell,
-                environment,
-                on_cell_end=on_cell_end,
-                variables_of=lambda plan: variables(by_name[plan.name]),
-            )
+            execution = Execution(target, folder / "notebooks", progress.on_cell, environment, on_cell_end=on_cell_end)
             try:
-                for plan, _ in execution.run(runnable, jobs):
-                    verdicts[plan.name] = _verdict(plan, folder)
+                for plan, executed in execution.run(left, jobs):
+                    verdicts[plan.name] = judge(plan, executed)
                     so_far.on_end(verdicts[plan.name])
                     progress.on_end(verdicts[plan.name])
-                    _keep_time(execution, plan, verdicts[plan.name])
             except KeyboardInterrupt:
                 interrupted = True
     except ImportHangs as error:
         known = explanation(by_id("import-hung"), N_("the import"), target.device)
-        verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in runnable}
-    ordered = tuple(verdicts.get(name) or _verdict(each.plan, folder) for name, each in by_name.items())
+        verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in left}
+    ordered = tuple(verdicts.get(plan.name) or _of_interrupted(plan, folder) for plan in plans)
     result = Result(target, ordered, time.monotonic() - started, folder)
     report.write(result)
     return Outcome(result, interrupted)
 
 
-def _keep_time(execution: Execution, plan: Plan, verdict: Verdict) -> None:
-    """Keep how long a notebook took that is green."""
-    if verdict.outcome == "passed":
-        execution.keep_time(plan, verdict.seconds)
+def executed_of(plan: Plan, folder: Path) -> Path:
+    """The executed notebook in the folder of a run."""
+    return folder / "notebooks" / f"{plan.name}.ipynb"
 
 
-def _verdict(plan: Plan, folder: Path) -> Verdict:
-    if executed_of(plan, folder).exists():
-        return judge(plan, finish(plan, folder))
-    return not_run(plan, "missing", N_("interrupted before it started"))
+def _of_interrupted(plan: Plan, folder: Path) -> Verdict:
+    executed = executed_of(plan, folder)
+    return judge(plan, executed) if executed.exists() else not_run(plan, "missing", N_("interrupted before it started"))
+
+
+def _known(plan: Plan, target: Target, folder: Path) -> Verdict | None:
+    """The verdict on a notebook that is not to run: it needs more cards, or it has a verdict from before an interruption.
+
+    One that was interrupted while everything was green runs again; one that had shown something red stays red.
+    """
+    if plan.cards > target.cards and target.device != "cpu":  # ranks are processes there
+        return not_run(plan, "skipped", N_(f"it needs {plan.cards} cards, and --cards allows {target.cards}"))
+    try:
+        executed = nbformat.read(executed_of(plan, folder), as_version=4)
+    except (OSError, ValueError, nbformat.ValidationError, AttributeError, KeyError):  # none, or damaged by a power failure
+        return None
+    verdict = judge(plan, executed_of(plan, folder))
+    stopped = executed.metadata.get(METADATA_KEY, {}).get("run", {}).get("stopped")
+    was_red = any(record.outcome in RED - {"missing"} for record in verdict.records) or any(map(_has_raised, executed.cells))
+    return verdict if was_red or stopped not in (INTERRUPTED, KILLED) else None
+
+
+def _has_raised(cell: NotebookNode) -> bool:
+    """Whether a cell raised; the interruption itself is no finding."""
+    return any(output.output_type == "error" and output.ename not in _OF_THE_END for output in cell.get("outputs", []))
 
 
 @contextmanager
@@ -263,9 +239,3 @@ def prepare(folder: Path) -> None:
 def _holds_something(path: Path) -> bool:
     """Whether there is a file, or a folder that is not empty: a run that was killed in `prepare` leaves an empty one."""
     return any(path.iterdir()) if path.is_dir() else path.exists()
-
-
-def _skipped(plan: Plan, target: Target) -> Verdict | None:
-    if plan.cards <= target.cards or target.device == "cpu":  # ranks are processes there
-        return None
-    return not_run(plan, "skipped", N_(f"it needs {plan.cards} cards, and --cards allows {target.cards}"))

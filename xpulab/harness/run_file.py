@@ -21,7 +21,7 @@ from xpulab.devices import WHEELS
 from xpulab.doctor.distributions import installed_versions
 from xpulab.errors import InputError
 from xpulab.harness.execute import Target
-from xpulab.harness.plan import Plan
+from xpulab.harness.plan import Plan, make_plans
 from xpulab.harness.written import replace_text
 from xpulab.messages import N_
 from xpulab.records.environments import SUCCESSOR
@@ -51,6 +51,17 @@ def require_same(folder: Path, plans: Sequence[Plan], target: Target) -> None:
                 "without --resume"
             )
         )
+
+
+def read(folder: Path) -> tuple[list[Plan], Target]:
+    """What the run in the folder was asked for. Raises InputError when it holds none."""
+    path = folder / NAME
+    if not path.exists():
+        raise InputError(N_(f"{folder}: holds no run: it has no {NAME}; name the folder of xpulab run --out"))
+    asked = files.load_json(path, files.data("schema", "run.schema.json"))
+    target = Target(asked["device"], asked["level"], asked["cards"], asked["seed"])
+    names = [notebook["name"] for notebook in asked["notebooks"]]
+    return make_plans(names, target.level), target
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -34,11 +34,6 @@ class RunningResult:
         self._lock = threading.Lock()
         self._news, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._write_news, name="result.json", daemon=True)
-
-    def kept(self, plan: Plan, records: Iterable[Record]) -> None:
-        """These records of a notebook come from the run that is resumed."""
-        with self._lock:
-            self._records.setdefault(plan.name, []).extend(records)
 
     def on_cell_end(self, plan: Plan, cell: NotebookNode) -> None:
         """A cell has ended, with its outputs. Called from several threads."""

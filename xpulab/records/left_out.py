@@ -28,7 +28,3 @@ class LeftOut:
     def from_json(text: str) -> LeftOut:
         stored = json.loads(text)
         return LeftOut(stored["missing"], tuple(stored["raised"]))
-
-    def joined_with(self, later: LeftOut) -> LeftOut:
-        """Both; of two reasons for one check the first stays."""
-        return LeftOut({**later.missing, **self.missing}, tuple(dict.fromkeys([*self.raised, *later.raised])))

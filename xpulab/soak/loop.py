@@ -1,11 +1,10 @@
-"""The rounds of a soak, one after the other, until the time is over or it is interrupted; one fork server starts their kernels.
+"""The rounds of a soak, one after the other, until the time is over or it is interrupted.
 
-    soak.jsonl          a line for each round
-    soak.json           the summary for programs; summary.txt for people; junit.xml for CI systems
-    rounds/0007/        the reports and notebooks of a round
+    soak.jsonl        a line for each round
+    soak.json         what the soak found, written anew after each round
+    rounds/0007/      the reports and notebooks of a round, as `xpulab run` writes them
 
-Kept are the first bad round, the first round of each seed (later ones are compared with it), and the last round, so that the
-disk does not fill.
+Kept are the reports of the first bad round and of the last one, so that the disk does not fill.
 """
 
 from __future__ import annotations
@@ -13,36 +12,35 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+import psutil
 from rich.console import Console
 
-from xpulab import warm
-from xpulab.errors import InputError
 from xpulab.harness import run as harness
-from xpulab.harness.execute import Target
+from xpulab.harness.execute import INTERRUPTED, Target
+from xpulab.harness.fork_server import Started
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
-from xpulab.harness.run import kernel_environment
+from xpulab.harness.report.result import SCOPE, digest_of_check
 from xpulab.harness.written import replace_text
 from xpulab.messages import N_, shown
-from xpulab.soak import report
-from xpulab.soak.report import Summary
-from xpulab.soak.rounds import FAILED, INTERRUPTED, PASSED, Round, Sampler, in_order, read_memory, round_to_json
+from xpulab.records.record import RED
 from xpulab.soak.selection import selection
-from xpulab.soak.values import Values, red_in, seed_of
 
-LINES = "soak.jsonl"
+LINES, SUMMARY = "soak.jsonl", "soak.json"
+
+SEEDS = 8
+"""How many seeds a soak uses, in turns. With seeds 0 to 7 all sections were green on the CPU."""
+
 _SECONDS_PER_HOUR = 3600.0
-_ANSWER_SECONDS = 30.0
-"""A fork server that has imported everything forks within milliseconds."""
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Soak:
     """What is asked for.
 
     plans: of one round. target: of all rounds; its seed is that of the first one. jobs: notebooks at a time.
-    hours: how long, above 0; None until it is interrupted. folder: a new one for the reports. cold: as in harness.run.
+    hours: how long, above 0; None until it is interrupted. folder: a new one for the reports.
     """
 
     plans: tuple[Plan, ...]
@@ -58,221 +56,196 @@ class Soak:
     jobs: int
     hours: float | None
     folder: Path
-    cold: bool = False
 
 
-def run_soak(asked: Soak, console: Console) -> int:
-    """Run a soak and say at its end what it found; returns the exit code, see Summary.exit_code.
+@dataclass(frozen=True)
+class Problem:
+    """Something that a round found. round, seed: of it. check: its name, "" for the notebook. reason: one sentence."""
 
-    Raises InputError when the folder cannot be used, or a file of a report cannot be written (a full disk).
+    round: int
+    seed: int
+    notebook: str
+    check: str
+    reason: str
+
+    def __str__(self) -> str:
+        return N_(
+            f"round {self.round} (seed {self.seed}): {' '.join(filter(None, [self.notebook, self.check]))}: {self.reason}"
+        )
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round. began: local time. seconds: how long it took. compared: checks that compared something.
+
+    repeated: checks whose values an earlier round with the same seed had too. problems: what it found.
+    cards: temperature, power and memory of each card at its beginning, as the vendor's tool shows them.
+    memory_mib: of the machine and of /dev/shm in use at its end, in MiB: growth is a leak.
     """
-    target = asked.target
-    where = N_(f"device {target.device}, {len(asked.plans)} notebooks a round at level {target.level}, {asked.jobs} at a time")
-    until = N_("soak until it is interrupted") if asked.hours is None else N_(f"soak for {asked.hours:g} h")
-    begun = f"{until}: {where}"
-    console.print(shown(begun), highlight=False, soft_wrap=True)
-    try:
-        summary = soak(asked, console)
-    except OSError as error:
-        remedy = N_(f"{asked.folder / LINES} has the rounds until then; make room, and start again with another --out")
-        raise InputError(N_(f"the soak ended because a report could not be written: {error}; {remedy}")) from error
-    console.print(shown(report.format_summary(summary)), highlight=False, markup=False, soft_wrap=True)
-    return summary.exit_code
+
+    number: int
+    seed: int
+    began: str
+    seconds: float
+    compared: int
+    repeated: int
+    problems: tuple[Problem, ...]
+    cards: tuple[dict[str, Any], ...]
+    memory_mib: dict[str, int]
 
 
-def soak(asked: Soak, console: Console) -> Summary:
-    """Run rounds, a line on the console for each; the reports are written anew after every round.
+def seed_of(number: int, first: int) -> int:
+    """The seed of a round, counted from 1: the first seed in every second round, in the others the SEEDS in turns.
 
-    An interruption (KeyboardInterrupt) ends the round under way. What its finished notebooks found counts.
-    Raises InputError when the folder cannot be used.
+    0 0 1 0 2 0 3 0 ...: what has changed for good differs from round 1 in the next even round, and no later.
     """
-    log = Log(asked.folder)
-    started = time.monotonic()
-    rounds: list[Round] = []
-    interrupted = False
-    try:
-        with Kernels(asked.target.device, asked.cold) as kernels:
-            runner = _Runner(asked, log, kernels)
-            while has_time(asked.hours, time.monotonic() - started, [each.seconds for each in rounds]):
-                executed = runner.run(len(rounds) + 1)
-                with _uninterrupted():
-                    this = runner.compare(*executed)
-                    rounds.append(this)
-                    _keep(log, _summary(asked, log, rounds, started, interrupted=False), console)
-                if this.outcome == INTERRUPTED:
-                    interrupted = True
-                    break
-    except KeyboardInterrupt:
-        interrupted = True
-    with _uninterrupted(forget=True):
-        summary = _summary(asked, log, rounds, started, interrupted)
-        log.write(report.files(summary))
-    return summary
+    return first if number % 2 == 0 else first + (number - 1) // 2 % SEEDS
 
 
 def has_time(hours: float | None, elapsed: float, seconds: Sequence[float]) -> bool:
     """Whether another round begins: the first one always, later ones when one of median length ends in time."""
-    if hours is None or not seconds:
-        return True
-    return elapsed + median(seconds) <= hours * _SECONDS_PER_HOUR
+    return hours is None or not seconds or elapsed + median(seconds) <= hours * _SECONDS_PER_HOUR
 
 
-class _Runner:
-    """Runs rounds, and compares each with earlier ones."""
+def soak(asked: Soak, console: Console, begun: Started | None = None) -> int:
+    """Run rounds, a line on the console for each; returns the exit code.
 
-    def __init__(self, asked: Soak, log: Log, kernels: Kernels) -> None:
-        self._asked, self._log, self._kernels = asked, log, kernels
-        self._values = Values(selection())
-        self._noted: set[str] = set()
-
-    def run(self, number: int) -> tuple[Round, Sequence[Verdict]]:
-        """Run one round, which is not compared yet; an interruption ends it early, and nothing that has finished is lost."""
-        asked = self._asked
-        seed = seed_of(number, asked.target.seed)
-        began, started, servers = datetime.now().astimezone(), time.monotonic(), self._kernels.started
-        folder = self._log.prepare(number)
-        verdicts: Sequence[Verdict] = ()
-        interrupted = False
-        sampler = Sampler(asked.target.device)
-        try:
-            with sampler:
-                target, quiet = replace(asked.target, seed=seed), Console(quiet=True)
-                outcome = harness.run_in(self._kernels.of_round(), asked.plans, target, asked.jobs, folder, quiet)
-                verdicts, interrupted = outcome.result.verdicts, outcome.interrupted
-        except KeyboardInterrupt:
-            interrupted = True
-        seconds, memory = time.monotonic() - started, read_memory(self._log.folder)
-        notes = (N_("the fork server had ended and was started again"),) if 0 < servers < self._kernels.started else ()
-        ended = INTERRUPTED if interrupted else PASSED
-        return Round(number, seed, began, seconds, ended, 0, 0, sampler.samples, memory, notes=notes), verdicts
-
-    def compare(self, this: Round, verdicts: Sequence[Verdict]) -> Round:
-        """Compare a round with earlier ones. Of an interrupted one the notebooks that were not ended by that count."""
-        if this.outcome == INTERRUPTED:
-            verdicts = [each for each in verdicts if each.run and not (each.run.stopped or "").startswith(INTERRUPTED)]
-        repeated, differences = self._values.compare(this.number, this.seed, verdicts)
-        found = in_order(this.number, this.seed, [*differences, *red_in(verdicts)], verdicts, this.samples)
-        skipped = [N_(f"{each.name} is skipped: {each.reason}") for each in verdicts if each.outcome == "skipped"]
-        return replace(
-            this,
-            outcome=FAILED if found and this.outcome == PASSED else this.outcome,
-            checks=sum(verdict.compared for verdict in verdicts),
-            repeated=repeated,
-            found=found,
-            notes=tuple(self._new([*skipped, *this.notes])),
-        )
-
-    def _new(self, notes: Sequence[str]) -> Iterator[str]:
-        """Those that no earlier round had: what is so in every round is said once."""
-        for note in notes:
-            if note not in self._noted:
-                self._noted.add(note)
-                yield note
-
-
-def _keep(log: Log, summary: Summary, console: Console) -> None:
-    this = summary.rounds[-1]
-    log.add(this)
-    log.write(report.files(replace(summary, first_bad=log.first_bad)))
-    console.print(shown(report.format_round(this)), highlight=False, markup=False, soft_wrap=True)
-
-
-def _summary(asked: Soak, log: Log, rounds: Sequence[Round], started: float, interrupted: bool) -> Summary:
-    seconds = time.monotonic() - started
-    return Summary(asked.target, asked.plans, tuple(rounds), seconds, asked.hours, interrupted, log.folder, log.first_bad)
-
-
-@contextmanager
-def _uninterrupted(forget: bool = False) -> Iterator[None]:
-    """A block that SIGINT and SIGTERM do not break: they raise KeyboardInterrupt after it, unless they are forgotten."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    arrived: list[int] = []
-    before = {number: signal.signal(number, lambda number, frame: arrived.append(number)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, before[number])
-    if arrived and not forget:
-        raise KeyboardInterrupt
-
-
-class Kernels:
-    """Gives each round the variables of its kernels; ends the fork server at the end of its block.
-
-    started: how many fork servers there were; 0 where kernels start cold.
+    It is 1 when something was red or did not repeat, else 130 when it was interrupted, else 0, or 2 when no value was compared
+    with that of an earlier round. begun: the fork server that starts the kernels.
+    Raises InputError when the folder holds another run, or cannot be written.
     """
-
-    def __init__(self, device: str, cold: bool) -> None:
-        self.started = 0
-        self._device, self._cold = device, cold
-        self._server = ExitStack()
-        self._environment: Mapping[str, str] | None = None
-
-    @contextmanager
-    def of_round(self) -> Iterator[Mapping[str, str]]:
-        """The variables, in the form of kernel_environment; raises what that raises."""
-        if self._environment is None or not _answers(self._environment):
-            self._server.close()
-            self._environment = self._server.enter_context(kernel_environment(self._device, self._cold))
-            self.started += warm.ADDRESS in self._environment
-        yield self._environment
-
-    def __enter__(self) -> Kernels:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.close()
-
-
-def _answers(environment: Mapping[str, str]) -> bool:
-    """Whether kernels can be started with these variables: cold ones always can."""
-    if warm.ADDRESS not in environment:
-        return True
+    harness.prepare(asked.folder)
+    (asked.folder / "notebooks").rmdir()  # each round has its own
+    started, rounds, interrupted = time.monotonic(), list[Round](), False
+    first: dict[tuple[int, str], tuple[int, str]] = {}  # by seed and check the round and the digest of its values
     try:
-        return warm.answers(environment[warm.ADDRESS], _ANSWER_SECONDS)
-    except (warm.ForkServerGone, TimeoutError):
-        return False
+        while not interrupted and has_time(asked.hours, time.monotonic() - started, [each.seconds for each in rounds]):
+            this, interrupted = _run_round(asked, len(rounds) + 1, first, begun)
+            rounds.append(this)
+            _keep(asked, rounds, time.monotonic() - started)
+            console.print(shown(format_round(this)), highlight=False, markup=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        interrupted = True
+    text = format_summary(asked, rounds, time.monotonic() - started)
+    console.print(shown(text), highlight=False, markup=False, soft_wrap=True)
+    if any(each.problems for each in rounds):
+        return 1
+    if interrupted:
+        return 130
+    return 0 if any(each.repeated for each in rounds) else 2
 
 
-class Log:
-    """The folder of a soak."""
+def _run_round(
+    asked: Soak, number: int, first: dict[tuple[int, str], tuple[int, str]], begun: Started | None
+) -> tuple[Round, bool]:
+    """Run one round and compare it with earlier ones; whether it was interrupted. Of that one only what had ended counts."""
+    seed, folder, began = seed_of(number, asked.target.seed), folder_of(asked, number), datetime.now().astimezone()
+    harness.prepare(folder)
+    target = replace(asked.target, seed=seed)
+    outcome = harness.run(asked.plans, target, asked.jobs, folder, Console(quiet=True), begun=begun)
+    ended = [each for each in outcome.result.verdicts if each.run and not (each.run.stopped or "").startswith(INTERRUPTED)]
+    judged = ended if outcome.interrupted else outcome.result.verdicts
+    problems = [Problem(number, seed, *red) for verdict in judged for red in _red_in(verdict)]
+    repeated = 0
+    for notebook, check, digest in (values for verdict in judged for values in _values_of(verdict)):
+        before, earlier = first.setdefault((seed, check), (number, digest))
+        repeated += before != number
+        if digest != earlier:
+            reason = N_(f"its values differ from those of round {before} with the same seed")
+            problems.append(Problem(number, seed, notebook, check, reason))
+    context = outcome.result.run_context
+    cards = tuple(asdict(card) for card in context.card_facts) if context else ()
+    compared, seconds = sum(verdict.compared for verdict in judged), outcome.result.seconds
+    when = began.isoformat(timespec="seconds")
+    return Round(number, seed, when, seconds, compared, repeated, tuple(problems), cards, _memory()), outcome.interrupted
 
-    def __init__(self, folder: Path) -> None:
-        """Raises InputError when the folder holds another run or soak, or cannot be written."""
-        harness.prepare(folder)
-        (folder / "notebooks").rmdir()  # each round has its own
-        (folder / LINES).touch()
-        self.folder = folder
-        self.first_bad: int | None = None
-        self._seeds: set[int] = set()
-        self._last: int | None = None
 
-    def folder_of(self, number: int) -> Path:
-        """Where the reports of a round are."""
-        return self.folder / "rounds" / f"{number:04d}"
+def _red_in(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+    """What is red: notebook, check and reason of each check that failed or is broken; else why the notebook is red."""
+    red = [record for record in verdict.records if record.outcome in RED - {"missing"}]
+    for record in red:
+        outcome, measured, expected = record.outcome, record.measured, record.expected or "-"
+        yield verdict.name, record.name, N_(f"{outcome}, measured {measured}, expected {expected}; {record.reason}")
+    if verdict.outcome in ("failed", "missing") and not red:
+        yield verdict.name, "", verdict.reason_in_short or verdict.outcome
 
-    def prepare(self, number: int) -> Path:
-        """Make the folder of a round."""
-        harness.prepare(self.folder_of(number))
-        return self.folder_of(number)
 
-    def add(self, this: Round) -> None:
-        """Write the line of a round to the disk, and remove the reports of the one before unless they are to be kept."""
-        with (self.folder / LINES).open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(round_to_json(this), allow_nan=False) + "\n")
-            lines.flush()
-            os.fsync(lines.fileno())
-        if self._last is not None:
-            shutil.rmtree(self.folder_of(self._last), ignore_errors=True)
-        self._last = this.number
-        if self.first_bad is None and this.found:
-            self.first_bad, self._last = this.number, None
-        if this.outcome == PASSED and this.seed not in self._seeds:
-            self._seeds.add(this.seed)
-            self._last = None
+def _values_of(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+    """Notebook, name and digest of each check whose values must repeat; one that is skipped has its outcome as value."""
+    for record in verdict.records:
+        digest = "skipped" if record.outcome == "skipped" else digest_of_check(record)
+        if digest and not selection().varies(record.name):
+            yield verdict.name, record.name, digest
 
-    def write(self, reports: Mapping[str, str]) -> None:
-        """Write files beside the lines, each whole or not at all."""
-        for name, text in reports.items():
-            replace_text(self.folder / name, text, errors="backslashreplace")
+
+def _memory() -> dict[str, int]:
+    shared = psutil.disk_usage("/dev/shm").used if Path("/dev/shm").is_dir() else 0
+    return {"machine": psutil.virtual_memory().used // _MIB, "shared": shared // _MIB}
+
+
+def folder_of(asked: Soak, number: int) -> Path:
+    """Where the reports of a round are."""
+    return asked.folder / "rounds" / f"{number:04d}"
+
+
+def first_bad(rounds: Sequence[Round]) -> int | None:
+    """The number of the first round with a problem."""
+    return next((each.number for each in rounds if each.problems), None)
+
+
+def _keep(asked: Soak, rounds: Sequence[Round], seconds: float) -> None:
+    """Write the round's line and the summary, and remove the reports of the round before, unless it was the first bad one."""
+    this = rounds[-1]
+    with (asked.folder / LINES).open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(asdict(this)) + "\n")
+        lines.flush()
+        os.fsync(lines.fileno())
+    if len(rounds) > 1 and (before := this.number - 1) != first_bad(rounds):
+        shutil.rmtree(folder_of(asked, before), ignore_errors=True)
+    summary = {
+        "schema": 2,
+        "outcome": "failed" if first_bad(rounds) else "passed" if any(each.repeated for each in rounds) else "nothing compared",
+        "device": asked.target.device,
+        "scope": SCOPE[asked.target.device],
+        "cards": asked.target.cards,
+        "hours_asked": asked.hours,
+        "hours": round(seconds / _SECONDS_PER_HOUR, 4),
+        "notebooks": [plan.name for plan in asked.plans],
+        "rounds": len(rounds),
+        "seeds": sorted({each.seed for each in rounds}),
+        "repeated": sum(each.repeated for each in rounds),
+        "first_bad_round": first_bad(rounds),
+        "problems": [asdict(problem) for each in rounds for problem in each.problems],
+    }
+    replace_text(asked.folder / SUMMARY, json.dumps(summary, indent=2) + "\n")
+
+
+def format_round(this: Round) -> str:
+    """The line of a round, its problems below."""
+    state = N_("red") if this.problems else N_("green")
+    hot = max((card["temperature_c"] for card in this.cards if card.get("temperature_c") is not None), default=None)
+    heat = "" if hot is None else N_(f", at most {hot:g} °C")
+    line = N_(
+        f"{this.began[11:19]}  round {this.number}, seed {this.seed}: {state}, {this.compared} checks compared, "
+        f"{this.repeated} repeated, {this.seconds:.0f} s{heat}"
+    )
+    return "\n".join([line, *(f"          {problem}" for problem in this.problems)])
+
+
+def format_summary(asked: Soak, rounds: Sequence[Round], seconds: float) -> str:
+    """What the soak found, for a terminal."""
+    hours, repeated = f"{seconds / _SECONDS_PER_HOUR:.2f} h", sum(each.repeated for each in rounds)
+    lines = [
+        N_(f"soak on {asked.target.device}: {len(rounds)} rounds in {hours}, {repeated} checks compared with an earlier round")
+    ]
+    if rounds:
+        before, after = rounds[0].memory_mib, rounds[-1].memory_mib
+        lines.append(N_(f"memory in use after the first and the last round: {before['machine']} and {after['machine']} MiB"))
+    if problems := [problem for each in rounds for problem in each.problems]:
+        lines += [N_(f"RED: {len(problems)} problems; the first: {problems[0]}")]
+        lines += [N_(f"its reports: {folder_of(asked, problems[0].round) / 'index.html'}")]
+    else:
+        green = N_("green: nothing was red, and every value repeated")
+        nothing = N_("no verdict: no two rounds with the same seed ended, so no value was compared with an earlier one")
+        lines.append(green if repeated else nothing)
+    return "\n".join([*lines, SCOPE[asked.target.device]])

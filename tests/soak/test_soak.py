@@ -1,0 +1,85 @@
+"""A soak repeats runs, and names the round in which a value differs or a check is red first."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from tests.conftest import make, save, section
+from xpulab.harness import fork_server
+from xpulab.harness.execute import Target
+from xpulab.harness.plan import read_plan
+from xpulab.soak.loop import Soak, seed_of
+from xpulab.soak.loop import soak as run_rounds
+
+COUNTED = """
+from pathlib import Path
+counter = Path(COUNTER)
+number = len(counter.read_text()) if counter.exists() else 0
+counter.write_text("x" * (number + 1))
+"""
+
+
+class Ends(Console):
+    """A console at which somebody presses Ctrl-C after so many rounds."""
+
+    def __init__(self, rounds):
+        super().__init__(quiet=True)
+        self.rounds = rounds
+
+    def print(self, *objects, **options):
+        self.rounds -= 1
+        if self.rounds == 0:
+            raise KeyboardInterrupt
+
+
+def soak(folder, value, rounds=4):
+    """A soak of a notebook with one check of a value, an expression of `number`, which counts rounds from 0."""
+    cell = f'{COUNTED.replace("COUNTER", repr(str(folder / "counter")))}check.equal("demo.value", {value}, 2, control=9)'
+    path = save(make(section("value"), cell), folder / "demo.ipynb")
+    asked = Soak((read_plan(path, "quick"),), Target("cpu", "quick", 1), 1, None, folder / "out")
+    with fork_server.started("cpu", cold=True) as begun:
+        code = run_rounds(asked, Ends(rounds), begun)
+    lines = [json.loads(line) for line in (folder / "out" / "soak.jsonl").read_text().splitlines()]
+    return code, lines, json.loads((folder / "out" / "soak.json").read_text())
+
+
+pytestmark = pytest.mark.integration
+
+
+def test_every_second_round_has_the_first_seed_and_the_others_take_turns():
+    assert [seed_of(number, 5) for number in range(1, 8)] == [5, 5, 6, 5, 7, 5, 8]
+
+
+def test_what_repeats_is_green_until_ctrl_c_and_only_the_last_round_keeps_its_reports(tmp_path):
+    code, lines, summary = soak(tmp_path, "2")
+    assert (code, summary["outcome"], summary["repeated"], len(lines)) == (130, "passed", 2, 4)
+    assert [line["problems"] for line in lines] == [[]] * 4
+    assert [path.name for path in (tmp_path / "out/rounds").iterdir()] == ["0004"]
+
+
+@pytest.mark.parametrize(
+    ("value", "bad", "said"),
+    [("2 if number < 3 else 3", 4, "failed, measured 3"), ("2 if number != 1 else 2.0", 2, "differ from those of round 1")],
+    ids=["a check that fails later", "a value that is right and another one"],
+)
+def test_the_first_round_that_is_wrong_is_named_and_kept(tmp_path, value, bad, said):
+    code, _, summary = soak(tmp_path, value, rounds=5)
+    assert (code, summary["first_bad_round"]) == (1, bad)
+    assert summary["problems"][0]["check"] == "demo.value" and said in summary["problems"][0]["reason"]
+    assert (tmp_path / "out/rounds" / f"{bad:04d}" / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--hours", "0"], "above 0"), (["18_tensors"], "--check"), (["--out", "."], "holds another run")],
+)
+def test_what_cannot_be_is_refused(tmp_path, arguments, said):
+    (tmp_path / "result.json").write_text("{}")
+    command = [sys.executable, "-m", "xpulab", "soak", "--device", "cpu", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2 and said in " ".join(done.stderr.split())
