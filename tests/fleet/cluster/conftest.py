@@ -1,25 +1,18 @@
-"""The faults of a node in a fleet, an sshd for each node on this machine, and Ctrl-C of a fleet run."""
+"""An sshd that is three nodes, and Ctrl-C of a fleet run."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-_spec = importlib.util.spec_from_file_location("faulty_fleet", Path(__file__).parent / "faulty_fleet.py")
-faulty_fleet = importlib.util.module_from_spec(_spec)
-sys.modules["faulty_fleet"] = faulty_fleet
-_spec.loader.exec_module(faulty_fleet)
 
 _SSHD_CONF = """
 ListenAddress 127.0.0.1
