@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -123,13 +124,15 @@ def test_drained_nodes_are_left_out_and_named(cluster, fleet, refused):
     assert "too slow" in refused("--nodes", "node1")
 
 
-def test_ctrl_c_cancels_the_jobs_and_reports_what_came_in(cluster, interrupted, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
+def test_a_fleet_run_that_is_ended_leaves_no_job(cluster, ended, tmp_path, number):
     command = [*COMMAND, "09_collectives", "--nodes", "all", "--level", "standard", "--device", "sim", "--cards", "2"]
     command += ["--partition", "all", "--engine-options", "--comment=lab", "--out", str(tmp_path / "out")]
-    code, text, errors = interrupted(command, cluster.environment)
-    assert code == 130 and "3 unknown" in text and "interrupted" in errors
+    code, text, errors = ended(command, cluster.environment, number)
     until = time.monotonic() + 60
     while cluster.run("squeue", "--noheader").stdout.strip():
         assert time.monotonic() < until, "the jobs are still there"
         time.sleep(0.5)
-    assert json.loads((tmp_path / "out" / "fleet.json").read_text())["interrupted"] is True
+    if number == signal.SIGINT:
+        assert code == 130 and "3 unknown" in text and "interrupted" in errors
+        assert json.loads((tmp_path / "out" / "fleet.json").read_text())["interrupted"] is True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -17,12 +18,12 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def command(sshd, tmp_path):
+def command(ssh_config, tmp_path):
     """A fleet run over ssh, whose tasks use the folder "scratch"."""
     (tmp_path / "scratch").mkdir()
     variables = [f"PYTHONPATH={files.ROOT}", f"TMPDIR={tmp_path / 'scratch'}", "OMP_NUM_THREADS=1"]
     on_nodes = shlex.join(["env", *variables, sys.executable, "-m", "xpulab"])
-    options = ["--engine", "ssh", "--engine-options", f"-F {sshd.config}", "--xpulab", on_nodes, "--out", str(tmp_path / "out")]
+    options = ["--engine", "ssh", "--engine-options", f"-F {ssh_config}", "--xpulab", on_nodes, "--out", str(tmp_path / "out")]
     run = [sys.executable, "-m", "xpulab", "fleet", "run", "09_collectives", "--device", "sim", "--cards", "2"]
     return [*run, *options]
 
@@ -56,8 +57,8 @@ def test_a_run_that_does_not_end_is_stopped_at_its_time_limit_and_named(fleet, t
     assert "within 6 s" in nodes["node3"][1] and list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_ctrl_c_ends_the_runs_on_the_nodes(command, interrupted, tmp_path):
-    code, text, _ = interrupted([*command, "--nodes", "node1", "--level", "standard"], os.environ)
+def test_ctrl_c_ends_the_runs_on_the_nodes(command, ended, tmp_path):
+    code, text, _ = ended([*command, "--nodes", "node1", "--level", "standard"], os.environ, signal.SIGINT)
     assert code == 130 and "1 unknown" in text
     until = time.monotonic() + 60
     while list((tmp_path / "scratch").iterdir()):
