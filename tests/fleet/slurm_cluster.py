@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -103,10 +102,6 @@ class Cluster:
             daemon.kill()
             daemon.wait(20)
 
-    def freeze_slurmd(self, node: str) -> None:
-        """Stop the daemon of a node without an end: it still accepts connections, and never answers. restore() ends this."""
-        self._slurmd[node].send_signal(signal.SIGSTOP)
-
     def start_slurmd(self, node: str) -> None:
         """Start the daemon of a node."""
         if node not in self._slurmd:
@@ -114,8 +109,6 @@ class Cluster:
 
     def restore(self) -> None:
         """Make all nodes usable again, without jobs and variables of a test."""
-        for daemon in self._slurmd.values():
-            daemon.send_signal(signal.SIGCONT)
         self.run("scancel", "--full", "--user", str(os.getuid()))
         for node in NODES:
             (self.folder / f"env-{node}").unlink(missing_ok=True)

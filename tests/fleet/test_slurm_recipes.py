@@ -178,12 +178,6 @@ def test_a_red_prolog_drains_the_node_and_the_job_waits_for_another(site, line):
     assert line or site.cluster.reason("node1") == DRAIN_REASON
 
 
-def test_a_job_starts_on_a_node_without_a_verdict(site):
-    site.remove("node1")
-    done = site.cluster.run("srun", "--nodelist=node1", "-N1", "sh", "-c", "echo $SLURMD_NODENAME")
-    assert done.stdout.strip() == "node1" and (site.folder / "prolog-node1").exists(), done.stderr
-
-
 def test_the_nightly_job_measures_its_nodes_although_one_of_them_cannot_run(site):
     site.pause_health_checks()
     for node in NODES:

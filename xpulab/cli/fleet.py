@@ -58,12 +58,9 @@ def run(
     make_plans(list(given["notebooks"] or ()), given["level"], list(given["checks"] or ()))  # what is wrong is said once, here
     through = engine_named(engine, partition, _words("--engine-options", options))
     on_nodes = [sys.executable, "-m", "xpulab"] if xpulab is None else _words("--xpulab", xpulab)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    ran = fleet_run.run(through, nodes, arguments or (), timeout, on_nodes, chosen.folder(out), console.print)
-    console.print(ran.text)
-    if ran.interrupted:
-        raise KeyboardInterrupt
-    raise typer.Exit(0 if ran.summary.is_green else 1)
+    say = Console(highlight=False, markup=False, soft_wrap=True).print
+    summary = fleet_run.run(through, nodes, arguments or (), timeout, on_nodes, chosen.folder(out), say)
+    raise typer.Exit(0 if summary.is_green else 1)
 
 
 @command(fleet, hidden=True)

@@ -52,8 +52,8 @@ def run(tmp_path):
     def run_all(looks=None, **scripts):
         engine, lines = Local(looks or {}), []
         commands = {node: ["sh", "-c", script] for node, script in scripts.items()}
-        submitted = submit(commands, tmp_path, Limits(1.0, answers=2.0), engine, lambda *line: lines.append(line))
-        return {answer.node: answer for answer in submitted.answers}, engine.cancelled, lines
+        answers, _ = submit(commands, tmp_path, Limits(1.0, answers=2.0), engine, lambda *line: lines.append(line))
+        return {answer.node: answer for answer in answers}, engine.cancelled, lines
 
     return run_all
 

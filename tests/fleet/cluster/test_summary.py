@@ -42,11 +42,6 @@ def status(summary):
     return {node.name: node.status for node in summary.nodes}
 
 
-def test_nodes_that_are_alike_are_green(put, tmp_path):
-    summary = summarize([put("a"), put("b"), put("c")], tmp_path)
-    assert set(status(summary).values()) == {"green"} and summary.is_green and list(drain_commands(summary)) == []
-
-
 def test_a_red_node_is_drained_with_check_measured_expected_and_command(put, failed, tmp_path):
     summary = summarize([put("a"), failed("b"), put("c")], tmp_path)
     assert status(summary) == {"b": "red", "a": "green", "c": "green"} and not summary.is_green
@@ -101,18 +96,6 @@ def test_a_bundle_that_cannot_be_read_is_unknown(put, tmp_path):
     (tmp_path / "c.zip").write_bytes(b"PK, cut off")
     summary = summarize([put("a"), put("b"), Answer("c", "done", "", 1.0, "c.zip")], tmp_path)
     assert status(summary)["c"] == "unknown" and "c.zip" in format_summary(summary)
-
-
-def test_machines_of_two_types_are_compared_each_with_their_own(put, tmp_path):
-    other = {"versions": {"paddlepaddle-xpu": "3.2.0"}}
-    answers = [put("a"), put("b"), put("c"), *(put(node, {"measured": 0.125}, **other) for node in "def")]
-    assert set(status(summarize(answers, tmp_path)).values()) == {"green"}
-
-
-def test_a_long_reason_is_cut_before_its_command(put, tmp_path):
-    answers = [put("a"), put("b"), put("c", {"outcome": "failed", "reason": "x" * 400, "measured": None}, green=False)]
-    (command,) = drain_commands(summarize(answers, tmp_path))
-    assert len(command[-1]) <= 320 and command[-1].endswith("--level quick")
 
 
 def test_the_record_fits_its_schema(put, failed, tmp_path):

@@ -23,7 +23,6 @@ from ClusterShell.Worker.Ssh import WorkerSsh
 from xpulab.doctor.tool import run_tool
 from xpulab.errors import InputError
 
-ENGINES = ("slurm", "ssh")
 PROGRAMS = ("srun", "sinfo", "squeue", "scancel")
 ALL = "all"
 """As --nodes: every node of the partition."""
@@ -79,7 +78,7 @@ def engine_named(name: str, partition: str | None, options: Sequence[str]) -> En
     if name == "slurm":
         return Slurm(partition, options)
     if name != "ssh":
-        raise InputError(f"--engine {name}: no such engine; choose {' or '.join(ENGINES)}")
+        raise InputError(f"--engine {name}: no such engine; choose slurm or ssh")
     if partition is not None:
         raise InputError(f"--partition {partition}: only Slurm has partitions; remove it, or use --engine slurm")
     return Ssh(options)

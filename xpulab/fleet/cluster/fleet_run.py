@@ -37,7 +37,7 @@ outlier: its run is green, but not like those of the others. silent: it never an
 unknown: it has no verdict, and nothing says that this is because of the node. left out: drained or down before.
 """
 
-_WITHOUT_A_TURN = {LEFT_OUT: LEFT_OUT, NO_MESSAGE: SILENT, WAITING: UNKNOWN, CANCELLED: UNKNOWN}
+_WITHOUT_A_RUN = {LEFT_OUT: LEFT_OUT, NO_MESSAGE: SILENT, WAITING: UNKNOWN, CANCELLED: UNKNOWN}
 _LONGEST_REASON = 300
 """Characters of a drain reason; Slurm shows it in one line."""
 
@@ -81,15 +81,6 @@ class Summary:
         return GREEN in statuses and statuses <= {GREEN, LEFT_OUT}
 
 
-@dataclass(frozen=True)
-class FleetRun:
-    """summary: of all nodes. text: for a terminal, in the chosen language. interrupted: whether Ctrl-C ended it."""
-
-    summary: Summary
-    text: str
-    interrupted: bool
-
-
 def run(
     engine: Engine,
     nodes: str,
@@ -98,11 +89,11 @@ def run(
     xpulab: Sequence[str],
     folder: Path,
     say: Callable[[str], None],
-) -> FleetRun:
+) -> Summary:
     """Run `xpulab run` with these arguments on the nodes; the new folder gets a bundle for each, and RECORD.
 
-    minutes: the time limit of each run. xpulab: the words that start it on a node. say: shows a line of progress.
-    Raises InputError when nothing can be started.
+    minutes: the time limit of each run. xpulab: the words that start it on a node. say: shows lines: progress, then all nodes.
+    Raises InputError when nothing can be started, and KeyboardInterrupt when Ctrl-C ended it, after what there is was written.
     """
     chosen = engine.choose(nodes)
     _prepare(folder)
@@ -117,10 +108,13 @@ def run(
     left_out = [Answer(node, LEFT_OUT, why) for node, why in chosen.left_out.items()]
     for answer in left_out:
         show(answer.node, f"{answer.outcome}: {answer.sentence}")
-    submitted = submit(commands, folder, limits, engine, show)
-    summary = summarize([*submitted.answers, *left_out], folder)
-    where = _store(to_json(summary, engine.name, time.monotonic() - began, submitted.interrupted), summary, folder)
-    return FleetRun(summary, f"{format_summary(summary)}\n{where}", submitted.interrupted)
+    answers, interrupted = submit(commands, folder, limits, engine, show)
+    summary = summarize([*answers, *left_out], folder)
+    say(format_summary(summary))
+    say(_store(to_json(summary, engine.name, time.monotonic() - began, interrupted), summary, folder))
+    if interrupted:
+        raise KeyboardInterrupt
+    return summary
 
 
 def summarize(answers: Sequence[Answer], folder: Path) -> Summary:
@@ -154,8 +148,8 @@ def summarize(answers: Sequence[Answer], folder: Path) -> Summary:
 
 def _node(answer: Answer, run: Run | None, findings: Sequence[Finding]) -> Node:
     """The status of a node by its answer, its run and the findings about it."""
-    if answer.outcome in _WITHOUT_A_TURN:
-        return Node(answer, _WITHOUT_A_TURN[answer.outcome], answer.sentence)
+    if answer.outcome in _WITHOUT_A_RUN:
+        return Node(answer, _WITHOUT_A_RUN[answer.outcome], answer.sentence)
     sentence, repeat, problem = _first(findings, run)
     if answer.outcome != DONE:
         both = "; ".join(filter(None, (answer.sentence, sentence)))

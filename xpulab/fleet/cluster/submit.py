@@ -206,18 +206,12 @@ class _Clock(EventHandler):
                 node.on_look(looks[node.name], self._last)
 
 
-@dataclass(frozen=True)
-class Submitted:
-    """answers: one for each node, in order. interrupted: whether Ctrl-C ended the fleet run."""
-
-    answers: tuple[Answer, ...]
-    interrupted: bool
-
-
 def submit(
     commands: Mapping[str, Sequence[str]], folder: Path, limits: Limits, engine: Engine, say: Callable[[str, str], None]
-) -> Submitted:
+) -> tuple[list[Answer], bool]:
     """Run the task on each node, and wait until each has answered or its time is over.
+
+    Returns an answer for each node, in order, and whether Ctrl-C ended the fleet run.
 
     commands: by node, the one that runs the task. folder: where bundles and logs go. say: shows a new state of a node.
     On Ctrl-C the commands that run are cancelled, and the answers say what there is.
@@ -238,4 +232,4 @@ def submit(
             node.abandon()
         engine.cancel([node.name for node in running])
         loop.abort()
-    return Submitted(tuple(node.answer for node in nodes if node.answer), interrupted)
+    return [node.answer for node in nodes if node.answer], interrupted
