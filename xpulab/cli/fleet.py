@@ -12,6 +12,7 @@ import typer
 
 from xpulab.cli import chosen
 from xpulab.cli.app import app, command
+from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
 from xpulab.messages import N_
 
@@ -76,6 +77,30 @@ def task(
     xpulab = (sys.executable, "-m", "xpulab")
     ended = run_task(node, xpulab, run or (), limit, lambda line: print(line, flush=True))
     raise typer.Exit(0 if ended.outcome == DONE else 1)
+
+
+@command(fleet)
+def links(
+    nodes: Annotated[str, typer.Option(help="Which nodes of the job: node[1-3,7]. Default: all of them.")] = "",
+    cards: Annotated[int, typer.Option(min=1, max=MOST_CARDS, help="Ranks of each node.")] = 1,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds of one trial: a hang is found after this long.")] = 120.0,
+    options: Annotated[str, typer.Option("--engine-options", help="Further options of srun: '--gres=xpu:8'.")] = "",
+    python: Annotated[str | None, typer.Option(help="The Python on the nodes. Default: this one.")] = None,
+) -> None:
+    """In a job of Slurm: exchange a known tensor between all nodes, and name the smallest groups that do not work together.
+
+    Exit code 0: all nodes work together, 1: they do not, 2: it was not started in a job.
+    """
+    from xpulab.fleet.cluster.links import Steps, addresses, smallest_red
+
+    on_nodes = [sys.executable] if python is None else _words("--python", python)
+    found = addresses(nodes)
+    steps = Steps(found, cards, limit, on_nodes, _words("--engine-options", options), lambda line: print(line, flush=True))
+    red = smallest_red(tuple(found), steps)
+    for group, why in red:
+        print(f"RED: {','.join(group)}: {why}")
+    print(f"{'RED' if red else 'green'}: {len(found)} nodes, {cards} ranks each")
+    raise typer.Exit(1 if red else 0)
 
 
 @command(fleet)

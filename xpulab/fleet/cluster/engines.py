@@ -84,7 +84,7 @@ def engine_named(name: str, partition: str | None, options: Sequence[str]) -> En
     return Ssh(options)
 
 
-def _names(asked: str) -> tuple[str, ...]:
+def node_names(asked: str) -> tuple[str, ...]:
     """The nodes of a set as Slurm and ClusterShell write it. Raises InputError when it is none."""
     try:
         names = tuple(NodeSet(asked))
@@ -109,7 +109,7 @@ class Ssh(Engine):
 
     def choose(self, asked: str) -> Chosen:
         """As Engine. Only a connection shows whether a node is there, so none is left out."""
-        return Chosen(_names(asked), {})
+        return Chosen(node_names(asked), {})
 
     def worker(self, node: str, command: Sequence[str], limit: float, handler: Any) -> Any:
         """As Engine."""
@@ -140,7 +140,7 @@ class Slurm(Engine):
         if not known:
             there = ", ".join(sorted({line.strip() for line in _lines(("sinfo", "--noheader", "--format=%R"))}))
             raise InputError(f"--partition {self.partition}: Slurm has none of this name; it has {there}")
-        names = tuple(known) if asked == ALL else _names(asked)
+        names = tuple(known) if asked == ALL else node_names(asked)
         if unknown := [name for name in names if name not in known]:
             where = f" in partition {self.partition}" if self.partition else ""
             raise InputError(
