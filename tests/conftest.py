@@ -34,10 +34,6 @@ ONE_WORKER = {
         "tests/notebooks/test_clean_run.py::TestTheWholeSuite",
         "tests/notebooks/test_clean_run.py::TestSimulatedCards",
     ),
-    "ranks across nodes, which one module starts and another must not find": (
-        "tests/fleet/across/test_links.py",
-        "tests/fleet/across/test_running.py",
-    ),
 }
 """By reason the modules and classes that run one after another in one of pytest-xdist's workers."""
 

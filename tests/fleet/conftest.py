@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("slurm_cluster", Path(__file__).parent / "slurm_cluster.py")
-slurm_cluster = importlib.util.module_from_spec(_spec)
-sys.modules["slurm_cluster"] = slurm_cluster
-_spec.loader.exec_module(slurm_cluster)
+from tests.fleet.slurm_cluster import Cluster, cluster, missing
 
-REQUIRED = "XPULAB_TEST_SLURM"
-"""With "required" a machine without Slurm fails the tests that need it, as in CI; otherwise they are skipped."""
+
+def slurm_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for a cluster. Without Slurm the test is skipped; with XPULAB_TEST_SLURM=required, as in CI, it fails."""
+    if programs := missing():
+        message = f"needs {', '.join(programs)} (Debian: slurm-wlm, munge)"
+        pytest.fail(message) if os.environ.get("XPULAB_TEST_SLURM") == "required" else pytest.skip(message)
+    return tempfile.TemporaryDirectory(prefix="xpulab-slurm-", ignore_cleanup_errors=True)
 
 
 @pytest.fixture(scope="module")
-def running_cluster() -> Iterator[slurm_cluster.Cluster]:
+def running_cluster() -> Iterator[Cluster]:
     """A cluster for a module's tests."""
-    if missing := slurm_cluster.missing():
-        message = f"needs {', '.join(missing)} (Debian: slurm-wlm, munge)"
-        pytest.fail(message) if os.environ.get(REQUIRED) == "required" else pytest.skip(message)
-    temporary = tempfile.TemporaryDirectory(prefix="xpulab-slurm-", ignore_cleanup_errors=True)
-    with temporary as folder, slurm_cluster.cluster(Path(folder)) as cluster:
-        yield cluster
+    with slurm_folder() as folder, cluster(Path(folder)) as running:
+        yield running
 
 
-@pytest.fixture
-def cluster(running_cluster: slurm_cluster.Cluster) -> Iterator[slurm_cluster.Cluster]:
+@pytest.fixture(name="cluster")
+def usable_cluster(running_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with all nodes usable, before the test and after it."""
     running_cluster.restore()
     yield running_cluster

@@ -11,8 +11,6 @@ from xpulab.cli import bundle as bundle
 from xpulab.cli import judge as judge
 from xpulab.cli import cards as cards
 from xpulab.cli import fleet as fleet
-from xpulab.cli import fleet_links as fleet_links
-from xpulab.cli import fleet_hosts as fleet_hosts
 from xpulab.cli import doctor as doctor
 from xpulab.cli import shapes as shapes
 from xpulab.cli import align as align

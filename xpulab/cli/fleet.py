@@ -1,8 +1,8 @@
-"""`xpulab fleet`: the same run on many nodes, and which of them are not like the others."""
+"""`xpulab fleet`: the same run on many nodes, and which of them are not like the others; and their hosts side by side."""
 
 from __future__ import annotations
 
-import os
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -14,13 +14,13 @@ from xpulab.cli import chosen
 from xpulab.cli.app import app, command
 from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
-from xpulab.messages import N_, shown
+from xpulab.messages import N_
 
-fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes, their comparison, and jobs across nodes.")
+fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes, their comparison, and their hosts side by side.")
 app.add_typer(fleet, name="fleet")
 
 
-def shell_words(option: str, text: str) -> list[str]:
+def _words(option: str, text: str) -> list[str]:
     """The words of an option's value as a shell reads them. Raises InputError when a quotation mark is missing."""
     try:
         return shlex.split(text)
@@ -28,35 +28,22 @@ def shell_words(option: str, text: str) -> list[str]:
         raise InputError(N_(f"{option} {text}: not what a shell reads: {error}")) from error
 
 
-@command(fleet)
+@command(fleet, context_settings={"ignore_unknown_options": True})
 def run(
-    nodes: Annotated[str, typer.Option(help="How many nodes, or which: node[1-3,7]; with Slurm also all.")],
-    notebooks: Annotated[list[str] | None, typer.Argument(help="As for xpulab run.")] = None,
-    engine: Annotated[
-        str, typer.Option(help="slurm: a job for each node. ssh: through ClusterShell, without a scheduler.")
-    ] = "slurm",
+    nodes: Annotated[str, typer.Option(help="Which nodes: node[1-3,7]; with Slurm also all.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Notebooks and options of xpulab run: 09_collectives --level smoke --cards 8.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="slurm: a job for each node. ssh: through ClusterShell.")] = "slurm",
     partition: Annotated[str | None, typer.Option(help="Only with --engine slurm. Default: that of Slurm.")] = None,
     options: Annotated[
         str, typer.Option("--engine-options", help="Further options of srun ('--gres=xpu:8 --account=lab') or ssh ('-F file').")
     ] = "",
-    device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
-    expect: Annotated[str | None, typer.Option(help="As for xpulab run: how many cards each node must have.")] = None,
-    level: Annotated[str, typer.Option(help="smoke, quick or standard, as for xpulab run.")] = "smoke",
-    cards: Annotated[int | None, typer.Option(min=1, max=MOST_CARDS, help="As for xpulab run.")] = None,
-    checks: Annotated[list[str] | None, typer.Option("--check", help="As for xpulab run; may be given several times.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Minutes for the run of each node.")] = 30.0,
-    wait: Annotated[float, typer.Option(min=0.1, help="Minutes that a task may wait for its node.")] = 10.0,
-    retries: Annotated[int, typer.Option(min=0, help="How often a task that a node lost is started again.")] = 1,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Execute the drain commands, which otherwise are only printed.")
-    ] = False,
     xpulab: Annotated[
         str | None, typer.Option(help="The command on the nodes, for instance /opt/xpulab/.venv/bin/xpulab. Default: this one.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="A new folder for bundles and comparison, with Slurm on a shared disk. Default: out/<date>."),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for bundles and comparison. Default: out/<date>.")] = None,
 ) -> None:
     """Run the notebooks on every node, one task a node, and say which nodes are red, unlike the others, or silent.
 
@@ -64,63 +51,76 @@ def run(
     """
     from rich.console import Console
 
-    from xpulab.doctor.meant import expected_count
     from xpulab.fleet.cluster import fleet_run
-    from xpulab.fleet.cluster.fleet_run import Asked
-    from xpulab.fleet.cluster.submit import Deadlines
-    from xpulab.harness.sections import LEVELS
+    from xpulab.fleet.cluster.engines import engine_named
+    from xpulab.harness.plan import make_plans
 
-    if level not in LEVELS:
-        raise InputError(N_(f"--level {level}: not a level of a fleet run; choose {', '.join(LEVELS)}"))
-    count = None if expect is None else expected_count(expect).count
-    asked = Asked(tuple(notebooks or ()), device, level, cards, tuple(checks or ()), count)
-    deadlines = Deadlines(timeout * 60, wait * 60, retries=retries)
-    through = fleet_run.engine_named(engine, partition, shell_words("--engine-options", options))
-    on_nodes = [sys.executable, "-m", "xpulab"] if xpulab is None else shell_words("--xpulab", xpulab)
-    if drain and engine != "slurm":
-        raise InputError(N_(f"--drain needs --engine slurm: {engine} cannot take a node out of service"))
-    folder = chosen.folder(out)
-    console = Console()
-    ran = fleet_run.run(through, nodes, asked, deadlines, on_nodes, folder, console)
-    console.print(ran.text, highlight=False, markup=False, soft_wrap=True)
-    if drain and not ran.interrupted:
-        for sentence in fleet_run.drain(ran.summary):
-            console.print(shown(sentence), highlight=False, markup=False, soft_wrap=True)
-    if ran.interrupted:
-        raise KeyboardInterrupt
-    raise typer.Exit(0 if ran.summary.is_green else 1)
-
-
-@command(fleet)
-def show(
-    folder: Annotated[Path, typer.Argument(help="What `xpulab fleet run --out` wrote, or a folder with bundles, one a node.")],
-) -> None:
-    """Compare the bundles that lie in a folder, whoever made them. Exit code 0: all are green and alike, 1: they are not."""
-    from rich.console import Console
-
-    from xpulab.fleet.cluster import fleet_run
-
-    compared = fleet_run.show(folder)
-    Console().print(compared.text, highlight=False, markup=False, soft_wrap=True)
-    raise typer.Exit(0 if compared.summary.is_green else 1)
+    given = typer.main.get_command(app).commands["run"].make_context("run", list(arguments or ())).params  # type: ignore[attr-defined]
+    make_plans(list(given["notebooks"] or ()), given["level"], list(given["checks"] or ()))  # what is wrong is said once, here
+    through = engine_named(engine, partition, _words("--engine-options", options))
+    on_nodes = [sys.executable, "-m", "xpulab"] if xpulab is None else _words("--xpulab", xpulab)
+    say = Console(highlight=False, markup=False, soft_wrap=True).print
+    summary = fleet_run.run(through, nodes, arguments or (), timeout, on_nodes, chosen.folder(out), say)
+    raise typer.Exit(0 if summary.is_green else 1)
 
 
 @command(fleet, hidden=True)
 def task(
-    run: Annotated[list[str], typer.Argument(help="What follows `xpulab` in the command of the run.")],
-    node: Annotated[str, typer.Option(help="The name of this node in the fleet.")],
-    limit: Annotated[float, typer.Option(help="Seconds for the run.")],
-    shared: Annotated[Path | None, typer.Option(help="The folder for the bundle. Default: standard output.")] = None,
-    end_with_stdin: Annotated[bool, typer.Option("--end-with-stdin", help="End when standard input is closed.")] = False,
+    run: Annotated[list[str] | None, typer.Argument(help="What follows `xpulab run` in the command of the run.")] = None,
+    node: Annotated[str, typer.Option(help="The name of this node in the fleet.")] = "",
+    limit: Annotated[float, typer.Option(help="Seconds for the run.")] = 1800.0,
 ) -> None:
-    """What `xpulab fleet run` starts on each node."""
-    from xpulab.fleet.cluster.messages import format_message
-    from xpulab.fleet.cluster.task import Task, end_with, run_task
+    """What `xpulab fleet run` starts on each node; it ends when its standard input is closed."""
+    from xpulab.fleet.cluster.task import DONE, end_with, run_task
 
-    if end_with_stdin:
-        end_with(sys.stdin.fileno())
-    asked = Task(node, (sys.executable, "-m", "xpulab", *run), limit, shared)
-    ended = run_task(
-        asked, os.environ, lambda message: print(format_message(message), flush=True), lambda line: print(line, flush=True)
-    )
-    raise typer.Exit(0 if ended.outcome == "done" else 1)
+    end_with(sys.stdin.fileno())
+    xpulab = (sys.executable, "-m", "xpulab")
+    ended = run_task(node, xpulab, run or (), limit, lambda line: print(line, flush=True))
+    raise typer.Exit(0 if ended.outcome == DONE else 1)
+
+
+@command(fleet)
+def links(
+    nodes: Annotated[str, typer.Option(help="Which nodes of the job: node[1-3,7]. Default: all of them.")] = "",
+    cards: Annotated[int, typer.Option(min=1, max=MOST_CARDS, help="Ranks of each node.")] = 1,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds of one trial: a hang is found after this long.")] = 120.0,
+    options: Annotated[str, typer.Option("--engine-options", help="Further options of srun: '--gres=xpu:8'.")] = "",
+    python: Annotated[str | None, typer.Option(help="The Python on the nodes. Default: this one.")] = None,
+) -> None:
+    """In a job of Slurm: exchange a known tensor between all nodes, and name the smallest groups that do not work together.
+
+    Exit code 0: all nodes work together, 1: they do not, 2: it was not started in a job.
+    """
+    from xpulab.fleet.cluster.links import Steps, addresses, smallest_red
+
+    on_nodes = [sys.executable] if python is None else _words("--python", python)
+    found = addresses(nodes)
+    steps = Steps(found, cards, limit, on_nodes, _words("--engine-options", options), lambda line: print(line, flush=True))
+    red = smallest_red(tuple(found), steps)
+    for group, why in red:
+        print(f"RED: {','.join(group)}: {why}")
+    print(f"{'RED' if red else 'green'}: {len(found)} nodes, {cards} ranks each")
+    raise typer.Exit(1 if red else 0)
+
+
+@command(fleet)
+def hosts(
+    reports: Annotated[
+        list[Path], typer.Argument(help="What xpulab doctor --host --json printed on each host: files, or folders of them.")
+    ],
+    golden: Annotated[
+        Path | None, typer.Option(help="The report of a host that is right. Default: what most hosts have.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for passing_nodes.txt and failing_nodes.txt.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON; data/schema/hosts.schema.json.")] = False,
+) -> None:
+    """Name the hosts that are wrong, and those that are not like most of them. Exit code 0: none, 1: some, 2: no report."""
+    from xpulab.fleet.hosts import compare_hosts, format_hosts, to_json, write_nodes
+
+    compared = compare_hosts(reports, golden)
+    print(json.dumps(to_json(compared), indent=2) if as_json else format_hosts(compared))
+    if out is not None:
+        _, failing = write_nodes(compared, out)
+        if not as_json:
+            print(f"\nto leave them out: srun --exclude={failing.resolve()}")
+    raise typer.Exit(1 if compared.failing else 0)

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
-from xpulab.harness.timed_lines import TimedLines
 from xpulab.messages import N_, joined, shown
 from xpulab.records.record import RED, Record, record_in
 
@@ -45,13 +44,23 @@ def progress_on(console: Console, plans: Sequence[Plan]) -> Progress:
     return _Table(console, plans) if console.is_terminal else _Lines(console)
 
 
-class _Lines(TimedLines):
-    """A line when a notebook starts and one when it ends."""
+class _Lines:
+    """A line when a notebook starts and one when it ends, each with the seconds since the start."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
+        self._console, self._started = console, time.monotonic()
         self._seen: set[str] = set()
         self._lock = threading.Lock()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def _say(self, text: str) -> None:
+        elapsed = time.monotonic() - self._started
+        self._console.print(f"[{elapsed:6.1f} s] {text}", highlight=False, markup=False, soft_wrap=True)
 
     def on_cell(self, plan: Plan, cell: int, cells: int) -> None:
         with self._lock:

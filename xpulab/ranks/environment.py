@@ -11,7 +11,6 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from xpulab.devices import SIMULATED
@@ -42,58 +41,39 @@ def before_launch(notebook: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1"}
 
 
-@dataclass(frozen=True)
-class Seat:
-    """The place of a rank in a job, on one node or on several.
-
-    rank: in the job. local_rank: on its node. local_ranks: how many its node has. card: its number, as Paddle counts. nodes: of
-    the job. master: "address:port" of rank 0's store. endpoints: the same of each rank, in their order. device: one of DEVICES.
-    """
-
-    rank: int
-    local_rank: int
-    local_ranks: int
-    card: int
-    nodes: int
-    master: str
-    endpoints: tuple[str, ...]
-    device: str
-
-
 def of_rank(base: Mapping[str, str], rank: int, ports: list[int], device: str, folder: Path) -> dict[str, str]:
     """A rank's variables, as the launcher makes them from those that it was started with (`base`).
 
     ports: of rank 0's store, then one a rank. device: cpu or sim. folder: where logs go.
     """
-    endpoints = tuple(f"{HOST}:{port}" for port in ports[1:])
-    return of_seat(base, Seat(rank, rank, len(endpoints), rank, 1, f"{HOST}:{ports[0]}", endpoints, device), folder)
-
-
-def of_seat(base: Mapping[str, str], seat: Seat, folder: Path) -> dict[str, str]:
-    """The same for a rank of a job on one node or on several. On a GPU or an XPU Paddle chooses the backend by its build."""
-    ranks = str(len(seat.endpoints))
-    selected = {} if seat.device == "cpu" else {f"FLAGS_selected_{seat.device}s": str(seat.card)}
-    backend = {"cpu": {"PADDLE_DISTRI_BACKEND": "gloo"}}
-    backend[SIMULATED] = {"PADDLE_DISTRI_BACKEND": "xccl", "PADDLE_XCCL_BACKEND": SIMULATED}
+    endpoints = [f"{HOST}:{port}" for port in ports[1:]]
+    ranks = str(len(endpoints))
+    backend = {
+        "cpu": {"PADDLE_DISTRI_BACKEND": "gloo"},
+        SIMULATED: {
+            "PADDLE_DISTRI_BACKEND": "xccl",
+            "PADDLE_XCCL_BACKEND": SIMULATED,
+            f"FLAGS_selected_{SIMULATED}s": str(rank),
+        },
+    }
     given = {f"{name}_original" if name in _PROXIES else name: value for name, value in base.items()} | {
         "POD_NAME": "xpulab",
-        "PADDLE_MASTER": seat.master,
+        "PADDLE_MASTER": f"{HOST}:{ports[0]}",
         "PADDLE_GLOBAL_SIZE": ranks,
-        "PADDLE_LOCAL_SIZE": str(seat.local_ranks),
-        "PADDLE_GLOBAL_RANK": str(seat.rank),
-        "PADDLE_LOCAL_RANK": str(seat.local_rank),
-        "PADDLE_NNODES": str(seat.nodes),
-        "PADDLE_CURRENT_ENDPOINT": seat.endpoints[seat.rank],
-        "PADDLE_TRAINER_ID": str(seat.rank),
+        "PADDLE_LOCAL_SIZE": ranks,
+        "PADDLE_GLOBAL_RANK": str(rank),
+        "PADDLE_LOCAL_RANK": str(rank),
+        "PADDLE_NNODES": "1",
+        "PADDLE_CURRENT_ENDPOINT": endpoints[rank],
+        "PADDLE_TRAINER_ID": str(rank),
         "PADDLE_TRAINERS_NUM": ranks,
-        "PADDLE_RANK_IN_NODE": str(seat.local_rank),
+        "PADDLE_RANK_IN_NODE": str(rank),
         "PADDLE_AUTO_CLUSTER": "0",
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(seat.endpoints),
-        **backend.get(seat.device, {}),
-        **selected,
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        **backend[device],
         "PADDLE_LOG_DIR": str(folder),
     }
-    backup = folder / f"backup_env.{seat.rank}.json"
+    backup = folder / f"backup_env.{rank}.json"
     backup.write_text(json.dumps(given))
     return {**given, "PADDLE_BACKUP_ENV_PATH": str(backup)}
 

@@ -16,6 +16,21 @@ from xpulab.files import ROOT
 
 OPERATIONS = ROOT / "env/operations"
 COMMAND = "xpulab run 00_demo --check demo.product --device sim --level smoke"
+DRAIN_REASON = f"[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: {COMMAND}"
+"""Of a red verdict."""
+
+
+def write_verdict(run: Path, red: bool, hours: float) -> None:
+    """A folder of a run that ended so many hours ago."""
+    outcome = "failed" if red else "passed"
+    row = {"name": "demo.product", "measured": 2.5 if red else 0.5, "expected": "< 1", "reason": None, "rows": []}
+    checks = [{**row, "outcome": outcome}]
+    notebook = {"name": "00_demo", "outcome": outcome, "reason": None, "compared": 1, "checks": checks, "explanations": []}
+    date = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
+    result = {"outcome": outcome, "green": not red, "date": date, "level": "smoke", "device": "sim", "cards": 1}
+    run.mkdir(parents=True)
+    (run / "result.new").write_text(json.dumps({**result, "notebooks": [notebook]}))
+    (run / "result.new").rename(run / "result.json")
 
 
 class Site:
@@ -39,15 +54,7 @@ class Site:
 
     def put(self, *, red: bool = False, hours: float = 1.0) -> None:
         """Make this the last verdict."""
-        path = self.verdicts / f"run{len(list(self.verdicts.glob('*')))}" / "result.json"
-        path.parent.mkdir(parents=True)
-        outcome = "failed" if red else "passed"
-        row = {"name": "demo.product", "measured": 2.5 if red else 0.5, "expected": "< 1", "reason": None, "rows": []}
-        checks = [{**row, "outcome": outcome}]
-        notebook = {"name": "00_demo", "outcome": outcome, "reason": None, "compared": 1, "checks": checks, "explanations": []}
-        date = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
-        result = {"outcome": outcome, "green": not red, "date": date, "level": "smoke", "device": "sim", "cards": 1}
-        path.write_text(json.dumps({**result, "notebooks": [notebook]}))
+        write_verdict(self.verdicts / f"run{len(list(self.verdicts.glob('*')))}", red, hours)
 
     def tool(self, name: str, script: str) -> None:
         """A program that the recipes find before others of this name."""
@@ -80,12 +87,6 @@ def site(tmp_path: Path) -> Site:
 def operations() -> Path:
     """The folder of the recipes."""
     return OPERATIONS
-
-
-@pytest.fixture
-def drain_reason() -> str:
-    """The reason of a verdict of Site.put(red=True)."""
-    return f"[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: {COMMAND}"
 
 
 @pytest.fixture

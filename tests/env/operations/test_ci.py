@@ -150,24 +150,6 @@ def test_a_machine_that_is_being_measured_is_left_alone(template, job, site):
     assert 2 in codes and not (folder / "build/report").exists()
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda each: each.path)
-def test_a_runner_is_chosen_by_its_label_and_the_label_is_compared_before_anything_runs(template):
-    names = [re.search(r"xpulab (cards|doctor|bundle)|(validate)", command) for command, _ in commands(template)]
-    assert [each[1] or each[2] for each in names if each] == ["cards", "doctor", "validate", "bundle"]
-    assert re.search(r"xpu-p800-8.*gpu-a100-8", template.text)
-    chosen = {
-        "github.yml": '[self-hosted, "${{ matrix.label }}"]',
-        "gitlab-ci.yml": "tags: [$LABEL]",
-        "Jenkinsfile": 'label "${LABEL}"',
-    }
-    alone = {
-        "github.yml": "group: xpulab-${{",
-        "gitlab-ci.yml": "resource_group: xpulab-",
-        "Jenkinsfile": "disableConcurrentBuilds()",
-    }
-    assert chosen[template.path] in template.text and alone[template.path] in template.text
-
-
 def test_the_jenkinsfile_has_its_blocks_where_a_declarative_pipeline_wants_them():
     path, found = [], set()
     for line in JENKINS.text.splitlines():

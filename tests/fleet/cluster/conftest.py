@@ -1,25 +1,17 @@
-"""The faults of a node in a fleet, an sshd for each node on this machine, and Ctrl-C of a fleet run."""
+"""An sshd that is three nodes, and the end of a fleet run by a signal."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-_spec = importlib.util.spec_from_file_location("faulty_fleet", Path(__file__).parent / "faulty_fleet.py")
-faulty_fleet = importlib.util.module_from_spec(_spec)
-sys.modules["faulty_fleet"] = faulty_fleet
-_spec.loader.exec_module(faulty_fleet)
 
 _SSHD_CONF = """
 ListenAddress 127.0.0.1
@@ -48,17 +40,9 @@ Host *
 """
 
 
-@dataclass(frozen=True)
-class Sshd:
-    """config: of ssh, in which node1 to node3 are this machine and node4 refuses connections. pid: of the daemon."""
-
-    config: Path
-    pid: int
-
-
 @pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """An sshd on loopback with keys of its own."""
+def ssh_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A configuration of ssh in which node1 to node3 are this machine, and node4 refuses connections."""
     program = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin")
     if program is None or shutil.which("ssh") is None:
         message = "needs sshd and ssh (Debian: openssh-server, openssh-client)"
@@ -75,36 +59,23 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     (folder / "ssh.conf").write_text(_SSH_CONF.format(port=port, closed=closed, folder=folder))
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # for privilege separation, when no service has made it
-    ends_with_pytest = ["setpriv", "--pdeathsig", "KILL"]
-    command = [*ends_with_pytest, program, "-D", "-e", "-f", str(folder / "sshd.conf")]
+    command = ["setpriv", "--pdeathsig", "KILL", program, "-D", "-e", "-f", str(folder / "sshd.conf")]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as daemon:
-        try:
-            for line in daemon.stderr:
-                if b"Server listening" in line:
-                    break
-            else:
-                pytest.fail("sshd did not start")
-            yield Sshd(folder / "ssh.conf", daemon.pid)
-        finally:
-            daemon.send_signal(signal.SIGTERM)
-            daemon.wait(20)
+        assert any(b"Server listening" in line for line in daemon.stderr), "sshd did not start"
+        yield folder / "ssh.conf"
+        daemon.terminate()
 
 
 @pytest.fixture
-def interrupted() -> Callable[[Sequence[str], Mapping[str, str]], tuple[int, str, str]]:
-    """A function: a fleet command in this environment that gets Ctrl-C when a node runs; exit code, output, error output."""
+def ended() -> Callable[[Sequence[str], Mapping[str, str], signal.Signals], tuple[int, str, str]]:
+    """A function: a fleet command in this environment that gets a signal when a node runs; exit code, output, error output."""
 
-    def run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
+    def run(command: Sequence[str], environment: Mapping[str, str], number: signal.Signals) -> tuple[int, str, str]:
         pipe = subprocess.PIPE
         with subprocess.Popen(command, env=dict(environment), stdout=pipe, stderr=pipe, text=True) as process:
-            try:
-                for line in process.stdout:
-                    if "running on" in line:
-                        break
-                process.send_signal(signal.SIGINT)
-                output, errors = process.communicate(timeout=60)
-            finally:
-                process.kill()
+            assert any("running on" in line for line in process.stdout)
+            process.send_signal(number)
+            output, errors = process.communicate(timeout=60)
         return process.returncode, output, errors
 
     return run

@@ -1,33 +1,34 @@
-"""Tasks on several nodes at a time: lost ones are started again, and none waits for a node that is silent.
+"""Tasks on several nodes at a time: none waits for a node that is silent, and each has one answer.
 
 The engine of these tests starts shell commands on this machine, and says of nodes what a test gives it.
 """
 
 from __future__ import annotations
 
-import io
 import shlex
 from dataclasses import dataclass, field
 
 import pytest
 from ClusterShell.Worker.Exec import ExecWorker
-from rich.console import Console
 
-from xpulab.fleet.cluster.engine import Engine, Look
-from xpulab.fleet.cluster.messages import Ended, Started, format_message, parts_of
-from xpulab.fleet.cluster.progress import progress_on
-from xpulab.fleet.cluster.submit import Deadlines, submit
+from xpulab.fleet.cluster.engines import PROGRAMS, Engine, Look, Slurm
+from xpulab.fleet.cluster.submit import Limits, submit
+from xpulab.fleet.cluster.task import Ended, Part, Started, format_message, parts_of
 
-STARTED = f"echo {shlex.quote(format_message(Started('host')))}"
-DONE = "; ".join(
-    [STARTED, *(f"echo {shlex.quote(format_message(each))}" for each in [*parts_of(b"bundle"), Ended("done", "", 0, 1.0)])]
-)
+
+def says(*messages):
+    """A shell command that prints these messages."""
+    return "; ".join(f"echo {shlex.quote(format_message(message))}" for message in messages)
+
+
+STARTED = says(Started("host"))
+DONE = says(Started("host"), *parts_of(b"bundle"), Ended("done", "", 1.0, 6))
 FOREVER = "exec sleep 600"
 
 
 @dataclass
 class Local(Engine):
-    """looks: what is known of a node; of others that nothing is wrong. cancelled: the nodes whose commands were ended."""
+    """looks: what is known of a node; of others nothing is. cancelled: the nodes whose commands were ended."""
 
     looks: dict[str, Look] = field(default_factory=dict)
     cancelled: list[str] = field(default_factory=list)
@@ -46,69 +47,62 @@ class Local(Engine):
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a script a node: answers by node, what a plain console shows, the engine."""
+    """Run a script a node: answers by node, the nodes that were cancelled, the lines of progress."""
 
-    def run_all(looks=None, terminal=False, retries=1, **scripts):
-        engine, shown = Local(looks or {}), io.StringIO()
-        deadlines = Deadlines(run=600.0, wait=1.0, answers=2.0, gone=0.0, clears=2.0, retries=retries)
+    def run_all(looks=None, **scripts):
+        engine, lines = Local(looks or {}), []
         commands = {node: ["sh", "-c", script] for node, script in scripts.items()}
-        console = Console(file=shown, force_terminal=terminal, width=150)
-        answers = submit(commands, tmp_path, deadlines, engine, progress_on(console, list(scripts))).answers
-        return {answer.node: answer for answer in answers}, shown.getvalue(), engine
+        answers, _ = submit(commands, tmp_path, Limits(1.0, answers=2.0), engine, lambda *line: lines.append(line))
+        return {answer.node: answer for answer in answers}, engine.cancelled, lines
 
     return run_all
 
 
-def test_the_bundle_of_a_node_is_stored_under_its_name(run, tmp_path):
-    answers, shown, _ = run(a=DONE, b=DONE)
+def test_the_bundle_of_a_node_is_stored_under_its_name_and_each_change_is_shown(run, tmp_path):
+    answers, _, lines = run(a=DONE, b=DONE)
     assert {answer.outcome for answer in answers.values()} == {"done"}
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes() == b"bundle"
-    assert "a: running on host" in shown and "(0 to go)" in shown
+    assert [state for node, state in lines if node == "a"] == ["running on host", "done"]
 
 
-def test_a_task_that_was_lost_is_started_again_once(run, tmp_path):
-    again = (
-        f"[ -e {tmp_path}/called ] && {{ {DONE}; }} || {{ touch {tmp_path}/called; echo 'connection closed' >&2; exit 255; }}"
-    )
-    answers, shown, _ = run(a=again, b="echo 'no such host' >&2; exit 255")
-    assert (answers["a"].outcome, answers["a"].attempts) == ("done", 2) and "a: lost: connection closed" in shown
-    assert (answers["b"].outcome, answers["b"].attempts) == ("silent", 2)
-    assert answers["b"].sentence.endswith("(2 attempts): no such host")
+@pytest.mark.parametrize(
+    ("script", "named"),
+    [
+        ("echo 'no such host' >&2; exit 255", "no such host"),
+        ("exit 9", "exit code 9"),
+        (f"{STARTED}; echo cell 3; exit 9", "stopped answering during the run"),
+        (says(Started("host"), *parts_of(b"bun"), Ended("done", "", 1.0, 6)), "bundle did not arrive whole"),
+        (says(Started("host"), Part("?"), Ended("done", "", 1.0, 6)), "bundle did not arrive whole"),
+    ],
+)
+def test_a_task_without_a_last_message_or_a_whole_bundle_is_silent_with_the_reason(run, tmp_path, script, named):
+    answers, _, _ = run(a=script, b=DONE)
+    assert (answers["a"].outcome, answers["b"].outcome) == ("silent", "done") and named in answers["a"].sentence
+    assert not list(tmp_path.glob("a.zip*")) and not list(tmp_path.glob("*.part"))
+    assert "cell 3" not in script or "cell 3" in (tmp_path / "a.log").read_text()
 
 
-def test_a_task_that_ends_without_a_message_is_lost_and_its_output_kept(run, tmp_path):
-    answers, _, _ = run(a=f"{STARTED}; echo cell 3; exit 9", retries=0)
-    assert answers["a"].outcome == "lost" and "exit code 9" in answers["a"].sentence
-    assert "cell 3" in (tmp_path / "a.log").read_text()
-
-
-def test_a_node_that_gives_no_message_is_silent_and_the_others_are_used(run):
-    answers, _, engine = run(a=FOREVER, b=DONE)
-    assert (answers["a"].outcome, answers["b"].outcome) == ("silent", "done") and engine.cancelled == ["a"]
-
-
-def test_a_node_that_is_gone_before_its_task_starts_is_silent_with_what_the_engine_says(run):
-    answers, _, engine = run({"a": Look(gone="down", over=False, state="Slurm: down")}, a=FOREVER, b=DONE)
-    assert answers["a"].sentence == "it never answered; Slurm: down" and engine.cancelled == ["a"]
+def test_a_node_that_gives_no_message_is_silent_with_its_state_and_the_others_are_used(run):
+    answers, cancelled, _ = run({"a": Look(state="Slurm: down")}, a=FOREVER, b=DONE)
+    assert (answers["a"].outcome, answers["b"].outcome, cancelled) == ("silent", "done", ["a"])
+    assert "never answered" in answers["a"].sentence and "Slurm: down" in answers["a"].sentence
 
 
 def test_a_node_that_has_no_turn_is_not_called_silent(run):
-    answers, _, engine = run({"a": Look(waits="PENDING (Resources)", over=False, state="Slurm: allocated")}, a=FOREVER, b=DONE)
-    assert answers["a"].outcome == "waiting" and "PENDING (Resources)" in answers["a"].sentence
-    assert engine.cancelled == ["a"]
+    answers, cancelled, lines = run({"a": Look("PENDING (Resources)")}, a=FOREVER, b=DONE)
+    assert (answers["a"].outcome, cancelled) == ("waiting", ["a"]) and "PENDING (Resources)" in answers["a"].sentence
+    assert ("a", "waits: PENDING (Resources)") in lines
 
 
-def test_while_the_engine_knows_nothing_of_a_node_it_is_not_called_silent(run):
-    answers, _, _ = run({"a": Look(waits="Slurm does not answer", over=False)}, a=FOREVER, b=DONE)
-    assert answers["a"].outcome == "waiting"
-    assert answers["a"].sentence.endswith("Slurm does not answer")
+def test_a_command_that_goes_on_after_the_last_message_is_ended_and_the_answer_counts(run):
+    answers, cancelled, _ = run(a=f"{DONE}; {FOREVER}")
+    assert (answers["a"].outcome, answers["a"].bundle, cancelled) == ("done", "a.zip", ["a"])
 
 
-def test_a_node_that_is_gone_after_its_task_is_named_with_its_bundle(run):
-    answers, _, _ = run({"a": Look(gone="down", over=False)}, a=DONE)
-    assert (answers["a"].outcome, answers["a"].bundle, answers["a"].gone) == ("done", "a.zip", "down")
-
-
-def test_a_terminal_shows_a_table_of_the_nodes_that_have_not_answered(run):
-    _, shown, _ = run(terminal=True, a=f"{DONE}; echo cell 3", b="exit 1")
-    assert "answered: 1 done, 1 silent" in shown and "b: silent: it never answered" in shown
+@pytest.mark.parametrize(("sinfo", "squeue"), [("echo 'a|idle|none'", "exit 1"), ("exit 1", "true")])
+def test_while_slurm_does_not_answer_its_nodes_wait_and_are_not_silent(tmp_path, monkeypatch, sinfo, squeue):
+    for name, line in {**dict.fromkeys(PROGRAMS, "exit 1"), "sinfo": sinfo, "squeue": squeue}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert Slurm().look(["a"]) == {"a": Look(waits="Slurm does not answer")}

@@ -1,131 +1,258 @@
-"""One fleet run from nodes to the comparison: choose, submit, summarize, write what there is."""
+"""One fleet run from nodes to the comparison: submit, give each node its status, write and print what there is."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from xpulab.doctor.tool import run_tool
 from xpulab.errors import InputError
-from xpulab.fleet.cluster.answer import LEFT_OUT, RECORD, Answer, answers_in
-from xpulab.fleet.cluster.engine import Engine, Ssh
-from xpulab.fleet.cluster.progress import progress_on
-from xpulab.fleet.cluster.slurm import Slurm
-from xpulab.fleet.cluster.submit import Deadlines, submit
-from xpulab.fleet.cluster.summary import Summary, format_summary, summarize, to_json
+from xpulab.fleet.cluster.engines import Engine
+from xpulab.fleet.cluster.submit import CANCELLED, LEFT_OUT, WAITING, Answer, Limits, submit
+from xpulab.fleet.cluster.submit import SILENT as NO_MESSAGE
+from xpulab.fleet.cluster.task import DONE
+from xpulab.fleet.compare.comparison import Comparison
+from xpulab.fleet.compare.machines import compare_machines
 from xpulab.fleet.compare.report import write
-from xpulab.messages import N_, labelled, shown
+from xpulab.fleet.finding import Finding
+from xpulab.fleet.runs import Reader, Run, Unreadable
+from xpulab.messages import N_, joined, labelled, padded, shown
 
-ENGINES = ("slurm", "ssh")
-_ANSWERS_WITHIN = 30.0
-"""Seconds that Slurm has to drain a node."""
+SCHEMA = 2
+RECORD = "fleet.json"
+"""What a fleet run writes beside the bundles; data/schema/fleet.schema.json."""
+
+GREEN, RED, OUTLIER, SILENT, UNKNOWN = N_("green"), N_("red"), N_("outlier"), N_("silent"), N_("unknown")
+STATUSES = (RED, OUTLIER, SILENT, UNKNOWN, LEFT_OUT, GREEN)
+"""The status of a node, in the order of the report.
+
+green: its run is green and like those of the others. red: a check failed, or the node itself says why it could not run.
+outlier: its run is green, but not like those of the others. silent: it never answered, or stopped answering.
+unknown: it has no verdict, and nothing says that this is because of the node. left out: drained or down before.
+"""
+
+_WITHOUT_A_RUN = {LEFT_OUT: LEFT_OUT, NO_MESSAGE: SILENT, WAITING: UNKNOWN, CANCELLED: UNKNOWN}
+_LONGEST_REASON = 300
+"""Characters of a drain reason; Slurm shows it in one line."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What runs on each node, as the options of `xpulab run` name it."""
+class Node:
+    """A node at the end. status: of STATUSES. sentence: why, or what was compared.
 
-    notebooks: tuple[str, ...]
-    device: str
-    level: str
-    cards: int | None
-    checks: tuple[str, ...]
-    expect: int | None = None
+    repeat: the command that repeats it there; or "". problem: in the same words for all nodes that have it; or "".
+    drain: for `scontrol update ... Reason=`; None for a node that is not to be drained.
+    """
+
+    answer: Answer
+    status: str
+    sentence: str
+    repeat: str = ""
+    problem: str = ""
+    drain: str | None = None
 
     @property
-    def arguments(self) -> list[str]:
-        """What follows `xpulab` in the command."""
-        cards = [] if self.cards is None else ["--cards", str(self.cards)]
-        checks = [word for check in self.checks for word in ("--check", check)]
-        expect = [] if self.expect is None else ["--expect", str(self.expect)]
-        return ["run", *self.notebooks, "--device", self.device, "--level", self.level, *cards, *expect, *checks]
+    def name(self) -> str:
+        """Its name."""
+        return self.answer.node
 
 
 @dataclass(frozen=True)
-class FleetRun:
-    """summary: of all nodes. text: for a terminal, in the chosen language. interrupted: whether Ctrl-C ended it."""
+class Summary:
+    """nodes: by status, then as they were named. notes: about the fleet as a whole.
 
-    summary: Summary
-    text: str
-    interrupted: bool = False
+    comparison: of the runs, with a note for each node that has none; None when no run has ended.
+    """
 
+    nodes: tuple[Node, ...]
+    notes: tuple[str, ...]
+    comparison: Comparison | None
 
-def engine_named(name: str, partition: str | None, options: Sequence[str]) -> Engine:
-    """The engine; options: further ones of srun or ssh. Raises InputError for another name, and for what it does not have."""
-    if name == "slurm":
-        return Slurm(partition, options)
-    if name == "ssh":
-        if partition is not None:
-            raise InputError(f"--partition {partition}: only Slurm has partitions; remove it, or use --engine slurm")
-        return Ssh(options)
-    raise InputError(f"--engine {name}: no such engine; choose {' or '.join(ENGINES)}")
+    @property
+    def is_green(self) -> bool:
+        """Whether at least one node is green, and no other one that was used is anything else."""
+        statuses = {node.status for node in self.nodes}
+        return GREEN in statuses and statuses <= {GREEN, LEFT_OUT}
 
 
 def run(
-    engine: Engine, nodes: str, asked: Asked, deadlines: Deadlines, xpulab: Sequence[str], folder: Path, console: Console
-) -> FleetRun:
-    """Run what is asked for on the nodes; the new folder gets a bundle for each, and fleet.json.
+    engine: Engine,
+    nodes: str,
+    arguments: Sequence[str],
+    minutes: float,
+    xpulab: Sequence[str],
+    folder: Path,
+    say: Callable[[str], None],
+) -> Summary:
+    """Run `xpulab run` with these arguments on the nodes; the new folder gets a bundle for each, and RECORD.
 
-    xpulab: the words that start it on a node. Raises InputError when nothing can be started.
+    minutes: the time limit of each run. xpulab: the words that start it on a node. say: shows lines: progress, then all nodes.
+    Raises InputError when nothing can be started, and KeyboardInterrupt when Ctrl-C ended it, after what there is was written.
     """
-    from xpulab.harness.plan import make_plans
-
     chosen = engine.choose(nodes)
-    make_plans(list(asked.notebooks), asked.level, list(asked.checks))  # what is wrong in them is said now, not by each node
     _prepare(folder)
-    shared = engine.shared(folder)
-    task = ["--limit", str(deadlines.run), *(["--shared", str(shared)] if shared else ["--end-with-stdin"])]
-    commands = {node: [*xpulab, "fleet", "task", "--node", node, *task, "--", *asked.arguments] for node in chosen.nodes}
-    begun = N_(f"{len(chosen.nodes)} nodes, level {asked.level} on {asked.device}")
-    console.print(f"{engine.name}: {shown(begun)}", highlight=False, markup=False, soft_wrap=True)
-    for node, why in chosen.left_out.items():
-        console.print(f"{shown('left out: ')}{node}: {shown(why)}", highlight=False, markup=False, soft_wrap=True)
-    started = time.monotonic()
-    submitted = submit(commands, folder, deadlines, engine, progress_on(console, chosen.nodes))
+    began, limits = time.monotonic(), Limits(minutes * 60)
+    task = [*xpulab, "fleet", "task", "--limit", str(limits.run)]
+    commands = {node: [*task, "--node", node, "--", *arguments] for node in chosen.nodes}
+
+    def show(node: str, state: str) -> None:
+        say(f"[{time.monotonic() - began:6.1f} s] {node}: {shown(state)}")
+
+    say(f"{engine.name}: {shown(N_(f'{len(chosen.nodes)} nodes'))}: xpulab run {shlex.join(arguments)}")
     left_out = [Answer(node, LEFT_OUT, why) for node, why in chosen.left_out.items()]
-    summary = summarize([*submitted.answers, *left_out], folder)
-    now = datetime.now().astimezone().isoformat(timespec="seconds")
-    stored = to_json(summary, engine.name, now, time.monotonic() - started, submitted.interrupted)
-    notes = [_format_drain(summary), _store(stored, summary, folder)]
-    return FleetRun(summary, "\n".join(filter(None, (format_summary(summary), *notes))), submitted.interrupted)
+    for answer in left_out:
+        show(answer.node, f"{answer.outcome}: {answer.sentence}")
+    answers, interrupted = submit(commands, folder, limits, engine, show)
+    summary = summarize([*answers, *left_out], folder)
+    say(format_summary(summary))
+    say(_store(to_json(summary, engine.name, time.monotonic() - began, interrupted), summary, folder))
+    if interrupted:
+        raise KeyboardInterrupt
+    return summary
 
 
-def show(folder: Path) -> FleetRun:
-    """The comparison of what lies in a folder; nothing is written. Raises InputError when it holds no run."""
-    summary = summarize(answers_in(folder), folder)
-    return FleetRun(summary, "\n".join(filter(None, (format_summary(summary), _format_drain(summary)))))
+def summarize(answers: Sequence[Answer], folder: Path) -> Summary:
+    """The status of each node. folder: holds the bundles that the answers name."""
+    reader, runs, unreadable = Reader(), {}, {}
+    for answer in answers:
+        if answer.bundle:
+            try:
+                runs[answer.node] = reader.read(folder / answer.bundle, answer.node)
+            except InputError as error:
+                unreadable[answer.node] = Unreadable(answer.node, folder / answer.bundle, str(error))
+    comparison = None
+    if any(run.is_finished for run in runs.values()):
+        comparison = compare_machines(list(runs.values()), list(unreadable.values()), mixed=True)
+    findings = comparison.findings if comparison else ()
+    nodes = []
+    for answer in answers:
+        if answer.node in unreadable:
+            nodes.append(Node(answer, UNKNOWN, unreadable[answer.node].reason))
+        else:
+            own = [finding for finding in findings if finding.node == answer.node]
+            nodes.append(_node(answer, runs.get(answer.node), own))
+    ordered, common = _with_drain(sorted(nodes, key=lambda node: STATUSES.index(node.status)))
+    if comparison is None:
+        return Summary(ordered, common, None)
+    of_fleet = [finding.sentence for finding in findings if not finding.node]
+    without = [f"{node.name} is {node.status}: {node.sentence}" for node in ordered if node.name not in runs]
+    notes = (*comparison.notes, *of_fleet, *common)
+    return Summary(ordered, notes, replace(comparison, notes=(*comparison.notes, *common, *without)))
+
+
+def _node(answer: Answer, run: Run | None, findings: Sequence[Finding]) -> Node:
+    """The status of a node by its answer, its run and the findings about it."""
+    if answer.outcome in _WITHOUT_A_RUN:
+        return Node(answer, _WITHOUT_A_RUN[answer.outcome], answer.sentence)
+    sentence, repeat, problem = _first(findings, run)
+    if answer.outcome != DONE:
+        both = "; ".join(filter(None, (answer.sentence, sentence)))
+        return Node(answer, RED, both, repeat, answer.outcome)
+    if run is None:
+        return Node(answer, UNKNOWN, N_("its bundle is missing"))
+    if findings:
+        return Node(answer, OUTLIER if run.result.get("green") else RED, sentence, repeat, problem)
+    if not run.result.get("green"):
+        return Node(answer, UNKNOWN, N_(f"its run is {run.result['outcome']}: no check was compared"))
+    compared, count = sum(notebook["compared"] for notebook in run.result["notebooks"]), len(run.result["notebooks"])
+    partial = N_("a partial run, no verdict on the node: ") if run.result["outcome"] == "partial" else ""
+    notebooks = N_("1 notebook") if count == 1 else N_(f"{count} notebooks")
+    return Node(answer, GREEN, partial + N_(f"{notebooks}, {compared} checks compared, {answer.seconds:.0f} s"))
+
+
+def _first(findings: Sequence[Finding], run: Run | None) -> tuple[str, str, str]:
+    """Of the first finding: its sentence with the number of the others, the command that repeats it, and its problem."""
+    if not findings:
+        return "", "", ""
+    first, number = findings[0], len(findings) - 1
+    sentence = first.sentence
+    for notebook, check in run.checks() if run else ():
+        if check["name"] == first.check and check["outcome"] == "missing" and notebook["reason"]:
+            sentence = f"{notebook['name']}: {notebook['reason']}"  # a check that never ran says nothing; this says why
+    sentence = N_(f"{sentence} (and {number} more)") if number else sentence
+    return sentence, first.repeat, " ".join(filter(None, (first.kind, first.check)))
+
+
+def _with_drain(nodes: Sequence[Node]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+    """The nodes, red ones with a drain reason, and the notes about what most nodes share: that is not a node's problem."""
+    red = [node for node in nodes if node.status == RED]
+    answered = sum(node.status in (GREEN, RED, OUTLIER) for node in nodes)
+    counts = Counter(node.problem for node in red)
+    common = sorted(problem for problem, count in counts.items() if count > 1 and 2 * count > answered)
+    notes = [
+        N_(
+            f"{counts[problem]} of {answered} nodes have the same problem ({problem}): look for its cause in software or "
+            "settings first; no command drains them"
+        )
+        for problem in common
+    ]
+    drained = [node if node not in red or node.problem in common else replace(node, drain=_reason(node)) for node in nodes]
+    return tuple(drained), tuple(notes)
+
+
+def _reason(node: Node) -> str:
+    """One line, cut in its middle, so that the command at its end stays whole."""
+    line = " ".join(f"[node_problem] xpulab {node.sentence}".split()).replace('"', "'")
+    end = f"; rerun: {node.repeat}" if node.repeat else ""
+    room = _LONGEST_REASON - len(end)
+    return line + end if len(line) <= room else f"{line[: room - 4]} ...{end}"
 
 
 def drain_commands(summary: Summary) -> Iterator[tuple[str, ...]]:
     """A command for each node that has a drain reason."""
     for node in summary.nodes:
-        if node.reason is not None:
-            yield "scontrol", "update", f"NodeName={node.node}", "State=DRAIN", f"Reason={node.reason}"
+        if node.drain is not None:
+            yield "scontrol", "update", f"NodeName={node.name}", "State=DRAIN", f"Reason={node.drain}"
 
 
-def drain(summary: Summary) -> Iterator[str]:
-    """Execute the drain commands; a sentence for each."""
-    for command in drain_commands(summary):
-        ran = run_tool(command, _ANSWERS_WITHIN)
-        node = command[2].removeprefix("NodeName=")
-        yield N_(f"drained {node}") if ran.outcome == "ok" else N_(f"{node} was not drained: {ran.detail}")
+def to_json(summary: Summary, engine: str, seconds: float, interrupted: bool) -> dict[str, Any]:
+    """What RECORD holds."""
+    return {
+        "schema": SCHEMA,
+        "green": summary.is_green,
+        "interrupted": interrupted,
+        "engine": engine,
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "nodes": [
+            {
+                **asdict(node.answer),
+                "status": node.status,
+                "sentence": node.sentence,
+                "repeat": node.repeat,
+                "drain": node.drain,
+            }
+            for node in summary.nodes
+        ],
+        "notes": list(summary.notes),
+    }
 
 
-def _format_drain(summary: Summary) -> str:
-    """The commands as a shell reads them, below a line in the chosen language."""
-    commands = []
-    for *words, reason in drain_commands(summary):
-        name, _, value = reason.partition("=")
-        commands.append(f"{shlex.join(words)} {name}={shlex.quote(value)}")
-    return "\n".join([shown("with Slurm, these commands take the nodes out of service:"), *commands]) if commands else ""
+def format_summary(summary: Summary) -> str:
+    """In the chosen language a line for each node, what repeats a problem below it, the verdict, and commands that drain."""
+    return "\n".join(_lines(summary))
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    width = max((len(node.name) for node in summary.nodes), default=0)
+    for node in summary.nodes:
+        yield f"{padded(shown(node.status), 9)}{node.name:<{width}}  {shown(node.sentence)}"
+        if node.repeat:
+            yield f"{'':<11}{'':<{width}}{shown('rerun: ')}{node.repeat}"
+    yield from (labelled("note: ", note) for note in summary.notes)
+    counts = Counter(node.status for node in summary.nodes)
+    counted = ", ".join(f"{counts[status]} {shown(status)}" for status in STATUSES if counts[status] and status != GREEN)
+    verdict, green = N_("green") if summary.is_green else N_("RED"), counts[GREEN]
+    yield joined(filter(None, (shown(f"{verdict}: {green} of {len(summary.nodes)} nodes are green"), counted)))
+    if commands := list(drain_commands(summary)):
+        yield shown("with Slurm, these commands take the nodes out of service:")
+        yield from map(shlex.join, commands)
 
 
 def _prepare(folder: Path) -> None:
@@ -138,7 +265,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _store(stored: dict[str, Any], summary: Summary, folder: Path) -> str:
-    """Write fleet.json and the comparison; returns where they are, or why they are not."""
+    """Write RECORD and the comparison; returns where they are, or why they are not."""
     try:
         (folder / RECORD).write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
         page = write(summary.comparison, folder) if summary.comparison else folder / RECORD

@@ -1,0 +1,207 @@
+"""What starts commands on nodes: Slurm, a job of one node for each node through srun; and ssh, for sites without a scheduler.
+
+With Slurm it is a job for each node, and not one for all, since a node that does not answer would stop the start of all.
+Accounting is not needed: squeue and sinfo show jobs and nodes. Either way the output of a command comes back over the network,
+and the task on the node stops its run when its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+from ClusterShell.Task import task_self
+from ClusterShell.Worker.Exec import ExecWorker
+from ClusterShell.Worker.Ssh import WorkerSsh
+
+from xpulab.doctor.tool import run_tool
+from xpulab.errors import InputError
+
+PROGRAMS = ("srun", "sinfo", "squeue", "scancel")
+ALL = "all"
+"""As --nodes: every node of the partition."""
+
+_CONNECTS_WITHIN = 15
+"""Seconds that ssh has to reach a node."""
+_ANSWERS_WITHIN = 30.0
+"""Seconds that a command of Slurm may take."""
+_USABLE = ("idle", "mixed", "allocated", "completing")
+"""States of a node that can get a job, as sinfo shows them; it adds "+" to some, and "*" where a node does not respond."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """nodes: those to use. left_out: nodes that cannot be used now, each with the reason."""
+
+    nodes: tuple[str, ...]
+    left_out: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What an engine knows of a node. waits: why its command has no turn yet; state: in the engine's words. Both may be ""."""
+
+    waits: str = ""
+    state: str = ""
+
+
+class Engine:
+    """What starts a command on a node. name: as the command line has it. fanout: how many commands may run at a time."""
+
+    name: str
+    fanout: int
+
+    def choose(self, asked: str) -> Chosen:
+        """The nodes of a set like node[1-3]. Raises InputError for what this engine cannot use."""
+        raise NotImplementedError
+
+    def worker(self, node: str, command: Sequence[str], limit: float, handler: Any) -> Any:
+        """ClusterShell's worker for a command on one node, which calls the handler. limit: seconds it may take at most."""
+        raise NotImplementedError
+
+    def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
+        """What is known of these nodes now."""
+        return {node: Look() for node in nodes}
+
+    def cancel(self, nodes: Iterable[str]) -> None:
+        """End the commands on these nodes, unless they end with their connection."""
+
+
+def engine_named(name: str, partition: str | None, options: Sequence[str]) -> Engine:
+    """The engine; options: further ones of srun or ssh. Raises InputError for another name, and for what it does not have."""
+    if name == "slurm":
+        return Slurm(partition, options)
+    if name != "ssh":
+        raise InputError(f"--engine {name}: no such engine; choose slurm or ssh")
+    if partition is not None:
+        raise InputError(f"--partition {partition}: only Slurm has partitions; remove it, or use --engine slurm")
+    return Ssh(options)
+
+
+def node_names(asked: str) -> tuple[str, ...]:
+    """The nodes of a set as Slurm and ClusterShell write it. Raises InputError when it is none."""
+    try:
+        names = tuple(NodeSet(asked))
+    except NodeSetException as error:
+        raise InputError(f"--nodes {asked}: no set of nodes: {error}; write for example node[1-3,7] or a,b") from error
+    if not names or asked.isdecimal():
+        raise InputError(f"--nodes {asked}: names no node; write for example node[1-3,7] or a,b")
+    return names
+
+
+@dataclass
+class Ssh(Engine):
+    """options: further ones for ssh, for instance -F file -l user."""
+
+    options: Sequence[str] = ()
+    name: str = "ssh"
+    fanout: int = 64
+
+    def __post_init__(self) -> None:
+        if shutil.which("ssh") is None:
+            raise InputError("--engine ssh: ssh is not on PATH; install OpenSSH's client, or use --engine slurm")
+
+    def choose(self, asked: str) -> Chosen:
+        """As Engine. Only a connection shows whether a node is there, so none is left out."""
+        return Chosen(node_names(asked), {})
+
+    def worker(self, node: str, command: Sequence[str], limit: float, handler: Any) -> Any:
+        """As Engine."""
+        task = task_self()
+        task.set_info("ssh_options", shlex.join(self.options))
+        task.set_info("connect_timeout", _CONNECTS_WITHIN)
+        return WorkerSsh(node, handler=handler, timeout=limit, command=shlex.join(command), stderr=True)
+
+
+@dataclass
+class Slurm(Engine):
+    """partition: None takes Slurm's default. options: further ones for srun, for instance --account=lab --gres=xpu:8."""
+
+    partition: str | None = None
+    options: Sequence[str] = ()
+    name: str = "slurm"
+    fanout: int = 4096
+    _prefix: str = field(default_factory=lambda: f"xpulab-{os.getpid()}-{secrets.token_hex(3)}.")
+
+    def __post_init__(self) -> None:
+        missing = [program for program in PROGRAMS if shutil.which(program) is None]
+        if missing:
+            raise InputError(f"--engine slurm: {', '.join(missing)} not on PATH; load Slurm's module, or use --engine ssh")
+
+    def choose(self, asked: str) -> Chosen:
+        """As Engine; ALL takes every node. Nodes that are drained or down are left out."""
+        known = self._states(self._in_partition)
+        if not known:
+            there = ", ".join(sorted({line.strip() for line in _lines(("sinfo", "--noheader", "--format=%R"))}))
+            raise InputError(f"--partition {self.partition}: Slurm has none of this name; it has {there}")
+        names = tuple(known) if asked == ALL else node_names(asked)
+        if unknown := [name for name in names if name not in known]:
+            where = f" in partition {self.partition}" if self.partition else ""
+            raise InputError(
+                f"--nodes {asked}: Slurm has no node {', '.join(unknown)}{where}; it has {NodeSet.fromlist(known)}"
+            )
+        usable = tuple(name for name in names if known[name].split(",")[0].rstrip("+") in _USABLE)
+        if not usable:
+            states = "; ".join(f"{name} {known[name]}" for name in names)
+            raise InputError(f"--nodes {asked}: none of them can be used now: {states}; `sinfo -R` says why")
+        return Chosen(usable, {name: f"Slurm: {known[name]}" for name in names if name not in usable})
+
+    def worker(self, node: str, command: Sequence[str], limit: float, handler: Any) -> Any:
+        """As Engine. The job has the node for itself: what runs beside it would change its rates."""
+        srun = ["srun", f"--job-name={self._prefix}{node}", f"--nodelist={node}", "--nodes=1", "--ntasks=1", "--exclusive"]
+        srun += ["--mem=0", "--cpu-bind=none", "--unbuffered", f"--time={int(limit // 60) + 1}"]
+        words = [*_without_allocation(), *srun, *self._in_partition, *self.options, *command]
+        line = f"exec {shlex.join(words)}"  # ClusterShell kills only one process
+        return ExecWorker(node, handler=handler, command=line.replace("%", "%%"), stderr=True)  # it replaces %h by the node
+
+    def look(self, nodes: Iterable[str]) -> Mapping[str, Look]:
+        """As Engine. When Slurm itself does not answer, nothing is known of any node, and none is silent because of that."""
+        names = tuple(nodes)
+        try:
+            states, waits = self._states(["--nodes", ",".join(names)]), self._waits()
+        except InputError:
+            return {name: Look(waits="Slurm does not answer") for name in names}
+        return {name: Look(waits.get(name, ""), f"Slurm: {states.get(name, 'not shown')}") for name in names}
+
+    def cancel(self, nodes: Iterable[str]) -> None:
+        """As Engine."""
+        for node in nodes:
+            run_tool(("scancel", "--name", f"{self._prefix}{node}", "--user", str(os.getuid())), _ANSWERS_WITHIN)
+
+    @property
+    def _in_partition(self) -> list[str]:
+        return [f"--partition={self.partition}"] if self.partition else []
+
+    def _states(self, chosen: Sequence[str]) -> dict[str, str]:
+        """By node its state with the reason, as "down, does not respond, no power". Raises InputError without an answer."""
+        states = {}
+        for line in _lines(("sinfo", "--noheader", "--Node", *chosen, "--format=%N|%T|%E")):
+            name, state, reason = line.split("|", 2)
+            words = [state.lower().rstrip("*"), "does not respond" if "*" in state else "", "" if reason == "none" else reason]
+            states[name] = ", ".join(filter(None, words))
+        return states
+
+    def _waits(self) -> dict[str, str]:
+        """By node why its job has no turn yet. Raises InputError as _states."""
+        lines = _lines(("squeue", "--noheader", "--user", str(os.getuid()), "--states=PD,CF", "--format=%j|%T|%r"))
+        jobs = (line.split("|", 2) for line in lines if line.startswith(self._prefix))
+        return {name.removeprefix(self._prefix): f"{state} ({reason})" for name, state, reason in jobs}
+
+
+def _without_allocation() -> list[str]:
+    """What starts srun as outside of a job, in which it would start a step: the fleet run may be in one itself."""
+    inherited = sorted(name for name in os.environ if name.startswith("SLURM_") and name != "SLURM_CONF")
+    return ["env", *(f"--unset={name}" for name in inherited)] if "SLURM_JOB_ID" in os.environ else []
+
+
+def _lines(command: tuple[str, ...]) -> list[str]:
+    ran = run_tool(command, _ANSWERS_WITHIN)
+    if ran.outcome != "ok":
+        raise InputError(f"--engine slurm: {ran.detail}; `scontrol ping` says whether Slurm answers")
+    return ran.output.splitlines()
