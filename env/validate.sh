@@ -20,7 +20,7 @@ for argument in "$@"; do
     esac
     case $previous in
         --device) device=$argument ;;
-        --list | --cold | --resume | --prove | *=* | [!-]* | '') # after any other option its value follows
+        --list | --cold | --resume | *=* | [!-]* | '') # after any other option its value follows
             case $argument in 19 | 19_* | */19_*) packages=formers model= ;; esac ;; # as its metadata says
     esac
     previous=$argument
