@@ -1,4 +1,4 @@
-"""One command leaves one file: `xpulab run --prove --bundle FILE`; it holds no secret, and is judged again."""
+"""One command leaves one file: `xpulab run --prove --bundle FILE`; it holds no secret."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from xpulab import cli, files
-from xpulab.records.node import node_name
 
 pytestmark = pytest.mark.notebooks
 
@@ -61,7 +60,7 @@ def test_it_holds_run_proof_and_machine_and_no_planted_secret(made):
     manifest = json.loads(contents["manifest.json"])
     schema = json.loads(files.data("schema", "bundle.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(manifest)
-    assert (manifest["node"], manifest["about"]["device"], manifest["about"]["level"]) == ("node17", "cpu", "smoke")
+    assert manifest["node"] == "node17"
 
 
 def test_a_run_that_has_ended_is_proved_by_as_many_faults_as_are_asked_for_now(made, tmp_path):
@@ -78,10 +77,9 @@ def test_a_run_that_has_ended_is_proved_by_as_many_faults_as_are_asked_for_now(m
         bundle.unlink()
 
 
-def test_it_is_judged_again_as_it_claims(made):
-    done = CliRunner().invoke(cli.app, ["judge", str(made[2]), "--json"])
-    (again,) = json.loads(done.output)["runs"]
-    assert (done.exit_code, again["differences"], again["result"]["node"]) == (0, [], "node17")
+def test_it_is_judged_green(made):
+    done = CliRunner().invoke(cli.app, ["judge", str(made[2])])
+    assert done.exit_code == 0 and "node17" in done.output and "xpulab: green" in done.output
 
 
 # ------------------------------------------------------------------------------------------------------------ xpulab bundle
@@ -96,19 +94,6 @@ def test_the_list_of_a_file_and_of_a_folder_is_shown_and_nothing_is_written(made
     assert done.exit_code == 0 and "run/result.json" in done.output and "removed: " in done.output
     monkeypatch.chdir(tmp_path)
     assert bundle(made[1], "--list").exit_code == 0 and list(tmp_path.iterdir()) == []
-
-
-def test_a_bundle_that_is_made_on_another_machine_has_nothing_of_it(made, tmp_path):
-    done = bundle(made[1], "--out", tmp_path / "x.zip")
-    assert done.exit_code == 0, done.output
-    assert "node17" in done.output and node_name() in done.output
-    assert not [name for name in zipfile.ZipFile(tmp_path / "x.zip").namelist() if name.startswith("machine/")]
-
-
-def test_a_summary_has_no_notebook_and_is_small(made, tmp_path):
-    done = bundle(made[1], "--summary", "--out", tmp_path / "x.zip")
-    assert done.exit_code == 0 and (tmp_path / "x.zip").stat().st_size < 20_000
-    assert set(zipfile.ZipFile(tmp_path / "x.zip").namelist()) == {"manifest.json", "run/result.json", "run/prove.json"}
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from xpulab import cli, files
+from xpulab import cli
 
 FACTS = {"kernel": "5.15.0-91", "driver": "5.0.21.26", "cards": "8 x 1d22:3688", "/dev/shm": "size=67108864k"}
 WRONG = {
@@ -59,9 +58,6 @@ def test_a_host_that_is_wrong_or_unlike_most_is_named_and_can_be_excluded(host, 
     assert "driver: 5.0.21.14; most hosts: 5.0.21.26" in printed
     assert f"srun --exclude={tmp_path}/lists/failing_nodes.txt" in printed
     assert (tmp_path / "lists/failing_nodes.txt").read_text().split() == ["node1", "node3"]
-    report = json.loads(hosts(tmp_path / "hosts", "--json")[1])
-    jsonschema.validate(report, json.loads(files.data("schema", "hosts.schema.json").read_text()))
-    assert report["drifts"] == [{"node": "node3", "fact": "driver", "value": "5.0.21.14", "expected": "5.0.21.26"}]
 
 
 def test_without_a_majority_nobody_fails_and_the_values_are_shown(host):

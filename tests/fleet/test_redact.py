@@ -7,6 +7,7 @@ import json
 import pytest
 
 from xpulab import files
+from xpulab.fleet import redact
 from xpulab.fleet.redact import Redactor
 
 NOBODY = Redactor({})
@@ -116,6 +117,15 @@ def test_pictures_stay_lines_of_json_stay_lines_and_what_was_cut_off_is_text():
     lines = '{"a": "/home/li"}\n{"a": "x"}\n'
     assert NOBODY.redact_file("soak.jsonl", lines)[0] == '{"a": "/home/<removed: user>"}\n{"a": "x"}\n'
     assert NOBODY.redact_file("result.json", '{"a": "/home/li/x')[0] == '{"a": "/home/<removed: user>/x'
+
+
+def test_a_user_who_has_only_a_number_is_no_error_and_words_of_the_notebooks_are_no_secrets(monkeypatch):
+    def unknown(number):
+        raise KeyError(number)
+
+    monkeypatch.setattr(redact.pwd, "getpwuid", unknown)
+    assert redact.of_this_process().redact("hf_" + "a" * 30)[0] == "<removed: token>"
+    assert {"lora.merge", "passed"} <= redact.suite_words()
 
 
 @pytest.mark.parametrize("path", sorted(files.NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)

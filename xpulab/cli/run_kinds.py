@@ -219,9 +219,7 @@ def _is_to_prove(ended: Result, faults: int) -> bool:
 def _write_bundle(folder: Path, out: Path) -> None:
     """Write the bundle of the run, and say what was removed and where the file is."""
     from xpulab.fleet import bundle
-    from xpulab.fleet.sending import collect, format_removed, format_written
 
-    collected = collect(folder, bundle.EVERYTHING)
-    bundle.write(collected, out)
-    print(format_removed(collected.bundle))
-    print(format_written(out))
+    made, contents = bundle.collect(folder)
+    bundle.write(made, contents, out)
+    print(bundle.format_written(made, out))

@@ -61,13 +61,8 @@ def first_red(check: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def format_red(name: str, outcome: str, reason: str | None) -> str:
-    """The sentence about a check or a notebook that measured nothing. outcome: a red one."""
-    sentences = {
-        "failed": N_(f"{name} is failed: {reason}"),
-        "broken": N_(f"{name} is broken: {reason}"),
-        "missing": N_(f"{name} is missing: {reason}"),
-    }
-    return sentences[outcome]
+    """The sentence about a check or a notebook that measured nothing."""
+    return N_(f"{name} is {outcome}: {reason}")
 
 
 def _as_asked(run: Run) -> str:

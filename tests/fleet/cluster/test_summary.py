@@ -14,7 +14,6 @@ from xpulab.fleet import bundle
 from xpulab.fleet.cluster.answer import OUTCOMES, Answer, answers_in
 from xpulab.fleet.cluster.fleet_run import drain_commands
 from xpulab.fleet.cluster.summary import STATUSES, format_summary, summarize, to_json
-from xpulab.fleet.redact import Redactor
 
 
 @pytest.fixture
@@ -138,12 +137,13 @@ def test_the_record_fits_its_schema_and_shows_the_same_again(put, failed, tmp_pa
     assert format_summary(summarize(answers_in(tmp_path), tmp_path)) == format_summary(summary)
 
 
-def test_a_bundle_that_came_late_counts_and_its_node_stays_silent(put, tmp_path):
+def test_a_bundle_that_came_late_counts_and_its_node_stays_silent(put, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle.evidence, "evidence", lambda environ, device: iter(()))
     answers = [put("a"), put("b"), Answer("c", "silent", "it stopped answering"), Answer("d", "cancelled", "interrupted")]
     stored = to_json(summarize(answers, tmp_path), "slurm", "2026-11-22T03:10:00+00:00", 30.0, interrupted=False)
     (tmp_path / "fleet.json").write_text(json.dumps(stored))
     for node in ("c", "d"):
-        bundle.make(tmp_path / put(node).node, [], Redactor({}), tmp_path / f"{node}.zip")
+        bundle.write(*bundle.collect(tmp_path / put(node).node), tmp_path / f"{node}.zip")
     assert status(summarize(answers_in(tmp_path), tmp_path)) == {"a": "green", "b": "green", "c": "silent", "d": "green"}
 
 

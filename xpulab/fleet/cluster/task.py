@@ -26,7 +26,6 @@ from xpulab.child import Child
 from xpulab.errors import InputError
 from xpulab.fleet import bundle
 from xpulab.fleet.cluster.messages import Ended, Message, Started, parts_of
-from xpulab.fleet.sending import collect
 from xpulab.messages import N_
 from xpulab.records.record import RED
 
@@ -142,7 +141,7 @@ def _in_folder(
         return ("late", late, None) if late else ("failed", N_(f"the run left no result.json: {ran.last}"), ran.code)
     file = folder / f"{task.node}.zip"
     try:
-        bundle.write(collect(folder / "run", bundle.EVERYTHING), file)
+        bundle.write(*bundle.collect(folder / "run"), file)
     except InputError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _NO_ROOM:
             raise _NoRoom(
