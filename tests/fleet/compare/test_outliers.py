@@ -131,13 +131,3 @@ def test_machines_of_several_types_are_refused_with_their_groups(outliers, chang
     with pytest.raises(InputError, match=r"2 types of machines.*2 runs \(n0, n1\).*1 run \(n2\)") as refused:
         outliers(of(check()), of(check()), of(check(), **changed))
     assert "--mixed" in str(refused.value)
-
-
-def test_outliers_are_ordered_by_kind_and_then_by_node(outliers):
-    found = outliers(*rates(5.0, 10.0, 10.0, 10.0), result(red(), outcome="failed"), of(check(), outcome="running"))
-    assert [(each.node, each.kind) for each in found][:3] == [
-        ("n5", "unfinished"),
-        ("n4", "red check"),
-        ("n4", "missing check"),
-    ]
-    assert [(each.node, each.kind) for each in found][-1] == ("n0", "slow")
