@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from xpulab.devices import wheel_device
-from xpulab.fleet.finding import Finding, first_red, format_red, place, repeat, repeat_run
+from xpulab.fleet.finding import Finding, first_red, format_red, place, repeat
 from xpulab.fleet.runs import Run
 from xpulab.messages import N_
 from xpulab.records.format import format_measurement
@@ -81,7 +81,7 @@ def _of_each_run(runs: Sequence[Run]) -> Iterator[Finding]:
 
 
 def _of_run(run: Run, kind: str, sentence: str) -> Finding:
-    return Finding(run.name, "", "", kind, str(run.result["outcome"]), "passed", sentence, repeat_run(run))
+    return Finding(run.name, "", "", kind, str(run.result["outcome"]), "passed", sentence, repeat(run))
 
 
 # -------------------------------------------------------------------------------------------------- values, by the majority
@@ -272,10 +272,10 @@ def _far_from_the_median(runs: Sequence[Run]) -> Iterator[Finding]:
         bound, median = measured.format(limit), measured.format(measured.median)
         for node, value in measured.values.items():
             if value < limit if is_rate else value > limit:
-                run, shown = by_name[node], measured.format(value)
-                off = N_(f"{shown}, slower than {bound}") if is_rate else N_(f"{shown}, more memory than {bound}")
+                run, here = by_name[node], measured.format(value)
+                off = N_(f"{here}, slower than {bound}") if is_rate else N_(f"{here}, more memory than {bound}")
                 usual = N_(f"the median of {len(measured.values)} nodes is {median}")
                 sentence = f"{measured.check}, {measured.case}: {off}; {usual}"
                 expected, kind = (f"at least {bound}", SLOW) if is_rate else (f"at most {bound}", MEMORY)
                 again = repeat(run, measured.notebook, measured.check)
-                yield Finding(node, measured.check, measured.case, kind, shown, expected, sentence, again)
+                yield Finding(node, measured.check, measured.case, kind, here, expected, sentence, again)

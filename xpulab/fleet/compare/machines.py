@@ -27,7 +27,8 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixe
         raise InputError(N_("none of the runs has ended, so there is nothing to compare; wait, or run them again"))
     findings = [*map(_of_unreadable, unreadable), *find_outliers(runs, groups.values())]
     findings += [finding for group in groups.values() for finding in _without_majority(group)]
-    counted = N_("1 run") if len(runs) == 1 else N_(f"{len(runs)} runs")
+    number = len(runs)
+    counted = N_("1 run") if number == 1 else N_(f"{number} runs")
     subject = f"{counted}; {'; '.join(format_groups(groups))}"
     return Comparison(FLEET, subject, tuple(runs), tuple(findings), (), tuple(_notes(runs, groups)))
 
