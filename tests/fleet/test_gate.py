@@ -145,12 +145,17 @@ def test_the_reason_names_the_first_red_check_and_without_a_verdict_says_why_on_
             "demo.sum is missing",
         ),
         ([notebook(check(), outcome="running")], {"green": False, "outcome": "running"}, UNKNOWN, "interrupted"),
+        ([RED_NOTEBOOK], {}, RED, "demo.product measured 2.5"),
     ],
-    ids=["green", "partial", "red", "killed"],
+    ids=["green", "partial", "red", "killed", "claimed to be green"],
 )
 def test_the_verdict_in_a_bundle_is_shown_once_its_checksums_are_verified(put, pack, notebooks, changed, code, said):
     result = json.loads((put(*notebooks, folder="one", **changed) / "one" / "result.json").read_text())
     status, printed = answered("judge", pack("node7", result, node="node7"))
     assert (status, said in printed, "1 files with the right checksums; node7" in printed) == (code, True, True)
-    with pytest.raises(InputError, match="its checksum is another one"):
-        verdicts_in(pack("damaged", result, digest="0" * 64))
+    for changed_result, digest, why in (
+        (result, "0" * 64, "its checksum is another one"),
+        ({**result, "cards": "8"}, None, "not what"),
+    ):
+        with pytest.raises(InputError, match=why):
+            verdicts_in(pack("damaged", changed_result, digest=digest))

@@ -32,10 +32,8 @@ KERNEL_LOG_LIMIT = 64 * 2**20
 """Bytes: a log of many cores is long."""
 
 ABOUT_CARDS = re.compile(r"xpu|kunlun|kl3|NVRM|nvidia|\bXid\b|pcieport|\bAER\b|Out of memory|oom-kill", re.IGNORECASE)
-"""Lines of the kernel's log about cards, their links, and processes that were killed for memory."""
-
+"""Lines of the kernel's log about cards, their links, and processes that were killed for memory; the last of them are kept."""
 KERNEL_LINES = 2000
-"""The last of them are kept."""
 
 VARIABLES = re.compile(r"^(FLAGS_|XPU|CXPU|BKCL|XRE|CUDA|NCCL|PADDLE|OMP_|LD_LIBRARY_PATH$|XPULAB_|SLURM_JOB_NUM_NODES$)")
 """Variables that change what Paddle and a card do."""

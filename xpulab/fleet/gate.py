@@ -23,9 +23,9 @@ GREEN, RED, UNKNOWN = 0, 1, 2
 """Exit codes: the machine is ready; something is wrong with it; nothing is known that is recent enough."""
 
 _RED_CHECKS = ("failed", "broken", "missing")
-_NOT_ENDED = ("running", "waiting")
 _GREEN_NOTEBOOKS = ("passed", "partial", "skipped")
 _CLOCKS_DIFFER = timedelta(minutes=6)
+_DAMAGED = "not what `xpulab run` writes"
 _LONGEST_PART = 100
 """Characters of what a check measured, or expected, or of another reason: the line must end with the command."""
 
@@ -60,13 +60,14 @@ def gate(folder: Path, max_age_hours: float, now: datetime | None = None) -> Ans
         paths = [folder / "result.json"] if (folder / "result.json").exists() else sorted(folder.glob("*/result.json"))
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; name one with --out for `xpulab run`, and give it here")
-        whole = [each for each in (_result(str(path), path.read_bytes()) for path in paths) if _is_verdict(each)]
+        results = {str(path): _result(str(path), path.read_bytes()) for path in paths}
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
+    whole = {path: result for path, result in results.items() if _is_verdict(result)}
     if not whole:
         raise InputError(f"{folder}: holds no result.json of a whole run; `xpulab run --out {folder}/first` makes one")
-    last = max(whole, key=lambda result: datetime.fromisoformat(result["date"]))
-    return _answer(last, f"--out {folder}/NEW", max_age_hours, now or datetime.now(timezone.utc))
+    last = max(whole, key=lambda path: datetime.fromisoformat(whole[path]["date"]))
+    return _answer(last, whole[last], f"--out {folder}/NEW", max_age_hours, now or datetime.now(timezone.utc))
 
 
 def verdicts_in(path: Path) -> tuple[Bundle, dict[str, Answer]]:
@@ -80,14 +81,23 @@ def verdicts_in(path: Path) -> tuple[Bundle, dict[str, Answer]]:
     verdicts = {}
     for name in sorted(contents):
         if name.startswith("run/") and name.endswith("/result.json"):
-            result = _result(f"{path}: {name}", contents[name])
-            verdicts[name.removesuffix("/result.json")] = _answer(result, "", math.inf, datetime.now(timezone.utc))
+            where = f"{path}: {name}"
+            answer = _answer(where, _result(where, contents[name]), "", math.inf, datetime.now(timezone.utc))
+            verdicts[name.removesuffix("/result.json")] = answer
     if not verdicts:
         raise InputError(f"{path}: holds no result.json, so it has no verdict; ask for a bundle of a run")
     return made, verdicts
 
 
-def _answer(result: Mapping[str, Any], to: str, max_age_hours: float, now: datetime) -> Answer:
+def _answer(where: str, result: Mapping[str, Any], to: str, max_age_hours: float, now: datetime) -> Answer:
+    """As _verdict. Raises InputError, which names `where`, when the result is damaged."""
+    try:
+        return _verdict(result, to, max_age_hours, now)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(f"{where}: {_DAMAGED}: {error!r}; remove it") from error
+
+
+def _verdict(result: Mapping[str, Any], to: str, max_age_hours: float, now: datetime) -> Answer:
     """The answer of a run. to: where a new run is written, as an option.
 
     A run that was interrupted before anything failed has no verdict, so a job that its user or the scheduler ended drains no
@@ -97,7 +107,7 @@ def _answer(result: Mapping[str, Any], to: str, max_age_hours: float, now: datet
     again = f"xpulab run {_options(result)} {to}".rstrip()
     if _was_only_interrupted(result) or (result["outcome"] == "running" and not _has_red_check(result)):
         return Answer(UNKNOWN, f"xpulab: unknown, the last run was interrupted {age:.1f} h ago; run it again")
-    if not result["green"]:
+    if not result["green"] or _has_red_check(result):
         why = (result.get("proof") or {}).get("reason") or "no notebook was green"
         problems = tuple(_problems(result)) or (f"run is red: {_one_line(why)}; rerun: {again}",)
         return Answer(RED, f"xpulab: red {age:.1f} h ago, {problems[0]}", problems)
@@ -121,15 +131,12 @@ def _result(where: str, content: bytes) -> dict[str, Any]:
     """A result.json. Raises InputError, which names `where`."""
     try:
         result: dict[str, Any] = json.loads(content)
-        date = datetime.fromisoformat(result["date"])
-        [result[name] for name in ("green", "outcome", "level", "device", "cards")]
-        for notebook in result["notebooks"]:
-            [notebook[name] for name in ("name", "outcome", "reason", "compared")]
-            [check[name] for check in notebook["checks"] for name in ("name", "outcome", "measured", "expected", "rows")]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{where}: not what `xpulab run` writes: {error!r}; remove it") from error
-    if date - datetime.now(timezone.utc) > _CLOCKS_DIFFER:
-        raise InputError(f"{where}: its date {date} is in the future; set the clock of this machine, and run it again")
+        ahead = datetime.fromisoformat(result["date"]) - datetime.now(timezone.utc)
+        _is_verdict(result)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{where}: {_DAMAGED}: {error!r}; remove it") from error
+    if ahead > _CLOCKS_DIFFER:
+        raise InputError(f"{where}: its date {result['date']} is in the future; set this machine's clock, and run it again")
     return result
 
 
@@ -156,7 +163,7 @@ def _problems(result: Mapping[str, Any]) -> Iterator[str]:
         red = [check for check in notebook["checks"] if check["outcome"] in _RED_CHECKS]
         for check in red:
             yield f"{check['name']} {_compared(check)}; rerun: xpulab run {name} --check {check['name']} {options}"
-        if not red and notebook["outcome"] not in _NOT_ENDED:
+        if not red and notebook["outcome"] not in ("running", "waiting"):
             why = _one_line(str(notebook["reason"]))
             yield f"{name} is {notebook['outcome']}: {why}; rerun: xpulab run {name} {options}"
 

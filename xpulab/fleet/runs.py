@@ -146,7 +146,7 @@ def _require_fields(result: Any) -> None:
                 if part["outcome"] not in OUTCOMES:
                     raise ValueError(f"{check['name']} has the outcome {part['outcome']!r}")
             for each in check["measurements"] or ():
-                each["case"], each["kind"], each["unit"], each["conditions"].items(), float(each["values"][-1])
+                each["case"], each["kind"], each["unit"], each["conditions"].items(), sum(each["values"]), each["values"][-1]
 
 
 def _content(path: Path) -> bytes:

@@ -11,7 +11,6 @@ from xpulab.fleet.runs import Run
 from xpulab.messages import N_
 
 SCHEMA = 2
-
 FLEET, TWO_RUNS = "fleet", "two runs"
 
 

@@ -25,17 +25,16 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixe
         refuse_mixed(groups)
     if not any(run.is_finished for run in runs):
         raise InputError(N_("none of the runs has ended, so there is nothing to compare; wait, or run them again"))
-    findings = [*map(_of_unreadable, unreadable), *find_outliers(runs, groups.values())]
+    findings = [
+        Finding(each.name, "", "", UNREADABLE, "nothing", "a run", each.reason, f"xpulab bundle FOLDER --out {each.name}.zip")
+        for each in unreadable
+    ]
+    findings += find_outliers(runs, groups.values())
     findings += [finding for group in groups.values() for finding in _without_majority(group)]
     number = len(runs)
     counted = N_("1 run") if number == 1 else N_(f"{number} runs")
     subject = f"{counted}; {'; '.join(format_groups(groups))}"
     return Comparison(FLEET, subject, tuple(runs), tuple(findings), (), tuple(_notes(runs, groups)))
-
-
-def _of_unreadable(unreadable: Unreadable) -> Finding:
-    again = f"xpulab bundle FOLDER --out {unreadable.source.name}"
-    return Finding(unreadable.name, "", "", UNREADABLE, "nothing", "a run", unreadable.reason, again)
 
 
 def _without_majority(group: Sequence[Run]) -> Iterator[Finding]:
