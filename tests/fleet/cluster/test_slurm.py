@@ -44,7 +44,7 @@ def test_the_node_with_the_fault_is_named_and_the_others_are_green(cluster, tmp_
     assert faulty_fleet.wrong(fault, "node2", code, record) == []
     again = cluster.run(*COMMAND, "show", str(tmp_path / "out"))
     assert again.returncode == 1 and "node2" in again.stdout
-    assert (tmp_path / "out" / "compare.html").exists()
+    assert (tmp_path / "out" / "compare.json").exists()
 
 
 @pytest.mark.parametrize(
