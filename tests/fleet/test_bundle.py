@@ -158,6 +158,14 @@ def test_a_file_that_says_that_it_is_smaller_than_it_is_is_refused(made):
         bundle.read(made[0])
 
 
+def test_another_compression_whose_size_is_not_limited_is_refused(made):
+    with zipfile.ZipFile(made[0]) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    stored(made[0], contents, zipfile.ZIP_BZIP2)
+    with pytest.raises(InputError, match="compressed in a way"):
+        bundle.read(made[0])
+
+
 def test_a_link_is_refused(made):
     with zipfile.ZipFile(made[0]) as archive:
         contents = {info: archive.read(info) for info in archive.infolist()}

@@ -168,6 +168,8 @@ def _manifest(path: Path, archive: zipfile.ZipFile) -> Bundle:
     sizes = {each.filename: each.file_size for each in archive.infolist()}
     if len(archive.infolist()) > MOST_FILES or sum(sizes.values()) > LARGEST_SUM:
         raise InputError(f"{path}: holds more than {MOST_FILES} files or {LARGEST_SUM >> 20} MiB: it is no bundle of one run")
+    if {each.compress_type for each in archive.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise InputError(f"{path}: is compressed in a way that `xpulab bundle` does not use")
     if sizes.get(MANIFEST, LARGEST + 1) > LARGEST:
         raise InputError(f"{path}: has no manifest that can be read; `xpulab bundle` makes one")
     schema = json.loads(files.data("schema", "bundle.schema.json").read_text(encoding="utf-8"))

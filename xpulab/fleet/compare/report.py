@@ -12,8 +12,7 @@ from xpulab.fleet.compare.comparison import Comparison, to_json
 from xpulab.fleet.finding import Finding
 from xpulab.messages import headed, labelled, shown
 
-_SHOWN_NODES = 5
-_SHOWN_CASES = 8
+_SHOWN_NODES, _SHOWN_CASES = 5, 8
 
 
 def format_comparison(comparison: Comparison) -> str:
