@@ -29,22 +29,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from capabilities import GREEN, IS_RED, UNCOMPARED, WITH_KNOWN, Standing, red_chapters, standings, why_it_stopped
 from publish_grids import grids
 from translate import publish, row_of
 
 from xpulab import child, files
 from xpulab.errors import InputError
-from xpulab.fleet.compare.capabilities import (
-    GREEN,
-    IS_RED,
-    UNCOMPARED,
-    WITH_KNOWN,
-    Standing,
-    standings,
-    why_it_stopped,
-)
-from xpulab.fleet.compare.comparison import Side
-from xpulab.fleet.runs import RESULT, read_run
+from xpulab.fleet.runs import RESULT, Reader, Run
 from xpulab.messages import N_
 from xpulab.records import known_issues
 from xpulab.records.record import RED
@@ -93,18 +84,18 @@ _SHOWN_REASON = 160
 
 @dataclass(frozen=True)
 class Tried:
-    """A release on a lane. side: its run, None where there is none. failure: why there is none, in one line; else ""."""
+    """A release on a lane. run: its run, None where there is none. failure: why there is none, in one line; else ""."""
 
     version: str
     lane: str
-    side: Side | None
+    run: Run | None
     failure: str
     date: str
 
     @cached_property
     def standings(self) -> dict[str, Standing]:
         """By capability what the run says of it; empty where there is none."""
-        return standings(self.side) if self.side else {}
+        return standings(self.run) if self.run else {}
 
     @cached_property
     def outcomes(self) -> dict[str, str]:
@@ -125,12 +116,12 @@ class Tried:
     def _red_rows(self) -> dict[str, list[tuple[str, str, str]]]:
         """By red check its red rows, or itself where it has none: check, case, reason in one line."""
         found: dict[str, list[tuple[str, str, str]]] = {}
-        for notebook, check in self.side.runs[0].checks() if self.side else ():
+        for notebook, check in self.run.checks() if self.run else ():
             for part in check["rows"] or [check]:
                 if part["outcome"] in RED:
                     reason = part["reason"] or check["reason"] or ""
-                    if part["outcome"] == "missing" and self.side:
-                        reason = why_it_stopped(self.side, notebook["name"]) or reason
+                    if part["outcome"] == "missing" and self.run:
+                        reason = why_it_stopped(self.run, notebook["name"]) or reason
                     found.setdefault(check["name"], []).append((check["name"], part.get("case", ""), reason))
         return found
 
@@ -246,8 +237,8 @@ def kept(version: str, lane: str) -> Tried | None:
     if not (folder / RESULT).is_file():
         return None
     try:
-        found = read_run(folder, f"{version}, {lane}")
-        second = read_run(folder / AGAIN) if (folder / AGAIN / RESULT).is_file() else None
+        found = Reader().read(folder, f"{version}, {lane}")
+        second = Reader().read(folder / AGAIN) if (folder / AGAIN / RESULT).is_file() else None
     except InputError as error:
         return Tried(version, lane, None, in_a_line(str(error)), _day(folder / RESULT))
     if not found.is_finished:
@@ -257,7 +248,7 @@ def kept(version: str, lane: str) -> Tried | None:
         found = replace(
             found, result={**found.result, "notebooks": [again.get(each["name"], each) for each in found.result["notebooks"]]}
         )
-    return Tried(version, lane, Side(version, (found,)), "", found.result["date"][:10])
+    return Tried(version, lane, found, "", found.result["date"][:10])
 
 
 def _day(file: Path) -> str:
@@ -288,7 +279,7 @@ def judged(tried: Sequence[Tried]) -> Iterator[str]:
 
 
 def _red_chapters(tried: Tried) -> dict[str, Mapping[str, object]]:
-    return tried.side.red_chapters() if tried.side else {}
+    return red_chapters(tried.run) if tried.run else {}
 
 
 # --------------------------------------------------------------------------------------------------------------- the page
@@ -314,7 +305,7 @@ def _introduction(tried: Sequence[Tried]) -> Iterator[str]:
     yield N_("The stable wheel for Kunlun XPUs is 3.3.0. **Nothing here ran on an XPU or a GPU**, only the wheels for the CPU.")
     yield ""
     dates = sorted({each.date for each in tried})
-    result: Mapping[str, Any] = next((each.side.result for each in reversed(tried) if each.side), {})
+    result: Mapping[str, Any] = next((each.run.result for each in reversed(tried) if each.run), {})
     found = {**result.get("versions", {}), "Python": result.get("machine", {}).get("python")}
     others = ", ".join(f"{name} {found[name]}" for name in ("paddlenlp", "numpy", "Python") if found.get(name))
     when = " - ".join(dict.fromkeys((dates[0], dates[-1])))
@@ -323,14 +314,14 @@ def _introduction(tried: Sequence[Tried]) -> Iterator[str]:
     )
     yield N_("Made by `tools/releases.py`. From two runs of your own:")
     yield ""
-    yield "    xpulab compare OLD NEW --as upgrade"
+    yield "    xpulab compare OLD NEW"
 
 
 def _is_right(version: str, tried: Sequence[Tried]) -> bool:
     """Whether the release was run on the CPU, and nothing is red on any lane that it was tried on."""
     of_it = [each for each in tried if each.version == version]
     return "cpu" in [each.lane for each in of_it] and all(
-        each.side and not each.red and not _red_chapters(each) for each in of_it
+        each.run and not each.red and not _red_chapters(each) for each in of_it
     )
 
 
@@ -339,7 +330,7 @@ def _overview(tried: Sequence[Tried]) -> Iterator[str]:
     yield row_of((N_("release"), N_("lane"), *counted, N_("date")))
     yield "|---|---|---:|---:|---:|---:|---:|---|"
     for each in reversed(tried):
-        if each.side is None:
+        if each.run is None:
             yield f"| {each.version} | {each.lane} | - | - | - | {_ended_as(each)} | - | {each.date} |"
             continue
         outcomes = [*each.outcomes.values()]
@@ -378,7 +369,7 @@ def _matrix(tried: Sequence[Tried]) -> Iterator[str]:
 
 
 def _cell(tried: Tried, capability: str) -> str:
-    if tried.side is None:
+    if tried.run is None:
         return _ended_as(tried)
     outcome = tried.outcomes.get(capability, "")
     if outcome == IS_RED:
@@ -399,7 +390,7 @@ def _upgrades(tried: Sequence[Tried]) -> Iterator[str]:
 
 
 def _changed(before: Tried, after: Tried) -> Iterator[str]:
-    if before.side is None or after.side is None:
+    if before.run is None or after.run is None:
         if before.failure and after.failure:
             yield N_(f"{_ended_as(before)}, before and after")
         elif before.failure:
@@ -424,7 +415,7 @@ def _reasons(tried: Sequence[Tried]) -> Iterator[str]:
     yield N_("Where a chapter cannot go on, checks that never ran are red.")
     for version in reversed(RELEASES):
         of_it = [each for each in tried if each.version == version]
-        lines = [f"- {each.lane}: {_text(each.failure, 2 * _SHOWN_REASON)}" for each in of_it if each.side is None]
+        lines = [f"- {each.lane}: {_text(each.failure, 2 * _SHOWN_REASON)}" for each in of_it if each.run is None]
         lines += [
             f"- {each.lane}: " + N_(f"{name} is red although none of its checks is: {_text(in_a_line(str(red['reason'])))}")
             for each in of_it

@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from xpulab.doctor import tool
+from xpulab.fleet import evidence as gathering
 from xpulab.fleet.evidence import evidence
 
 TOOL = """#!/bin/sh
@@ -25,7 +26,7 @@ VARIABLES = {"XPU_VISIBLE_DEVICES": "0", "FLAGS_use_stride_kernel": "1", "HOME":
 @pytest.fixture
 def gathered(tmp_path, monkeypatch):
     """gathered(tool=text, ...): the evidence of a machine with these tools; Paddle is not imported."""
-    monkeypatch.setattr("xpulab.doctor.probe.probe", lambda device, timeout: None)
+    monkeypatch.setattr(gathering, "_diagnosis", lambda device: json.dumps({"device": device}))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     def gather(device="auto", **tools):
@@ -43,7 +44,7 @@ def test_a_machine_has_a_file_for_each_command_of_its_tools_and_of_the_rest_what
     assert "tools/xpu-smi_-q.txt" not in found
     assert "0000:51:00.0: reset" in found["kernel.txt"] and "eth0" not in found["kernel.txt"]
     assert json.loads(found["variables.json"]) == {"FLAGS_use_stride_kernel": "1", "XPU_VISIBLE_DEVICES": "0"}
-    assert json.loads(found["doctor.json"])["device"] in ("cpu", "gpu", "xpu")
+    assert json.loads(found["doctor.json"])["device"] == "auto"
     versions = json.loads(found["versions.json"])
     assert versions["packages"]["numpy"] and versions["commit"]
 
@@ -58,12 +59,6 @@ def test_a_kernel_log_that_cannot_be_read_says_why_and_the_journal_is_asked(gath
     )
 
 
-def test_a_large_kernel_log_is_read_and_its_last_lines_are_kept(gathered):
-    large = "#!/bin/sh\nyes '[1] xpu: a line about a card that is repeated often' | head -n 60000\necho '[2] xpu: last'\n"
-    lines = gathered(dmesg=large)["kernel.txt"].splitlines()
-    assert "60001 lines" in lines[0] and len(lines) == 2001 and lines[-1] == "[2] xpu: last"
-
-
 def test_a_tool_that_does_not_end_is_called_once(gathered, monkeypatch):
     monkeypatch.setattr(tool.run_tool, "__defaults__", (0.2,))
     found = gathered(xpu_smi="#!/bin/sh\nsleep 30\n")
@@ -71,5 +66,6 @@ def test_a_tool_that_does_not_end_is_called_once(gathered, monkeypatch):
     assert found["tools/xpu_smi_-q.txt"] == "$ xpu_smi -q\n# not called: xpu_smi did not end before\n"
 
 
-def test_a_device_that_is_gone_is_said_in_the_diagnosis(gathered):
-    assert "xpu" in json.loads(gathered("xpu")["doctor.json"])["error"]
+def test_a_device_that_is_gone_is_said_in_the_diagnosis():
+    found = dict(evidence({}, "xpu"))
+    assert "xpu" in json.loads(found["doctor.json"])["error"]

@@ -1,4 +1,4 @@
-"""One command leaves one file: `xpulab run --prove --bundle FILE`; it holds no secret, and is judged again."""
+"""One command leaves one file: `xpulab run --prove --bundle FILE`; it holds no secret."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from xpulab import cli, files
-from xpulab.records.node import node_name
 
 pytestmark = pytest.mark.notebooks
 
@@ -61,7 +60,7 @@ def test_it_holds_run_proof_and_machine_and_no_planted_secret(made):
     manifest = json.loads(contents["manifest.json"])
     schema = json.loads(files.data("schema", "bundle.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(manifest)
-    assert (manifest["node"], manifest["about"]["device"], manifest["about"]["level"]) == ("node17", "cpu", "smoke")
+    assert manifest["node"] == "node17"
 
 
 def test_a_run_that_has_ended_is_proved_by_as_many_faults_as_are_asked_for_now(made, tmp_path):
@@ -78,48 +77,20 @@ def test_a_run_that_has_ended_is_proved_by_as_many_faults_as_are_asked_for_now(m
         bundle.unlink()
 
 
-def test_it_is_judged_again_as_it_claims(made):
-    done = CliRunner().invoke(cli.app, ["judge", str(made[2]), "--json"])
-    (again,) = json.loads(done.output)["runs"]
-    assert (done.exit_code, again["differences"], again["result"]["node"]) == (0, [], "node17")
+def test_it_is_judged_green(made):
+    done = CliRunner().invoke(cli.app, ["judge", str(made[2])])
+    assert done.exit_code == 0 and "node17" in done.output and "xpulab: green" in done.output
 
 
-# ------------------------------------------------------------------------------------------------------------ xpulab bundle
-
-
-def bundle(*arguments):
-    return CliRunner().invoke(cli.app, ["bundle", *map(str, arguments)])
-
-
-def test_the_list_of_a_file_and_of_a_folder_is_shown_and_nothing_is_written(made, tmp_path, monkeypatch):
-    done = bundle(made[2], "--list")
-    assert done.exit_code == 0 and "run/result.json" in done.output and "removed: " in done.output
+@pytest.mark.parametrize("of", [1, 2], ids=["folder", "file"])
+def test_the_list_of_a_folder_or_a_file_is_shown_and_nothing_is_written(made, of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert bundle(made[1], "--list").exit_code == 0 and list(tmp_path.iterdir()) == []
+    done = CliRunner().invoke(cli.app, ["bundle", str(made[of]), "--list"])
+    assert done.exit_code == 0 and "run/result.json" in done.output
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bundle_that_is_made_on_another_machine_has_nothing_of_it(made, tmp_path):
-    done = bundle(made[1], "--out", tmp_path / "x.zip")
-    assert done.exit_code == 0, done.output
-    assert "node17" in done.output and node_name() in done.output
-    assert not [name for name in zipfile.ZipFile(tmp_path / "x.zip").namelist() if name.startswith("machine/")]
-
-
-def test_a_summary_has_no_notebook_and_is_small(made, tmp_path):
-    done = bundle(made[1], "--summary", "--out", tmp_path / "x.zip")
-    assert done.exit_code == 0 and (tmp_path / "x.zip").stat().st_size < 20_000
-    assert set(zipfile.ZipFile(tmp_path / "x.zip").namelist()) == {"manifest.json", "run/result.json", "run/prove.json"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--level", "soak", "--prove"], "--prove: not with --level soak"),
-        (["--level", "soak", "--bundle", "x.zip"], "--bundle: not with --level soak"),
-        (["--bundle", "nowhere/x.zip"], "there is no folder nowhere"),
-    ],
-)
-def test_what_cannot_end_well_does_not_begin(arguments, message, tmp_path, monkeypatch):
+def test_a_bundle_that_cannot_be_written_does_not_begin(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(cli.app, ["run", "00_environment", *arguments])
-    assert (done.exit_code, message in done.output + done.stderr) == (2, True)
+    done = CliRunner().invoke(cli.app, ["run", "00_environment", "--bundle", "nowhere/x.zip"])
+    assert done.exit_code == 2 and "there is no folder nowhere" in done.stderr

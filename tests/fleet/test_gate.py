@@ -5,21 +5,15 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner
 
 from tests.fleet.compare.made_up import check, notebook, row
-from xpulab import cli, files
+from xpulab import cli
 from xpulab.errors import InputError
-from xpulab.fleet.gate import GREEN, RED, UNKNOWN, gate
+from xpulab.fleet.gate import GREEN, RED, UNKNOWN, gate, verdicts_in
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=timezone.utc)
-
-
-def two_hours_ago():
-    """In hours before NOW."""
-    return (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) + 2
 
 
 @pytest.fixture
@@ -93,7 +87,12 @@ def test_a_folder_without_a_whole_run_is_an_error_that_says_what_makes_one(put, 
         gate(put(notebook(check(), outcome="partial"), outcome="partial"), 24, NOW)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"date": "yesterday"}'])
+NO_NOTEBOOKS = {"date": NOW.isoformat(), "green": True, "outcome": "passed", "level": "quick", "device": "cpu", "cards": 1}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"date": "yesterday"}', *(json.dumps({**NO_NOTEBOOKS, "notebooks": each}) for each in (3, [{}]))]
+)
 def test_a_damaged_result_is_named(tmp_path, text):
     (tmp_path / "result.json").write_text(text)
     with pytest.raises(InputError, match=r"result\.json: not what `xpulab run` writes"):
@@ -101,8 +100,9 @@ def test_a_damaged_result_is_named(tmp_path, text):
 
 
 def test_a_date_in_the_future_is_no_verdict(put):
+    ahead = (NOW - datetime.now(timezone.utc)) / timedelta(hours=1) - 1
     with pytest.raises(InputError, match="in the future"):
-        gate(put(notebook(check()), hours=-1), 24, NOW)
+        gate(put(notebook(check()), hours=ahead), 24, NOW)
 
 
 def test_a_drain_reason_is_one_line_that_ends_with_the_command_whatever_was_measured(put):
@@ -116,47 +116,46 @@ def test_a_run_that_was_interrupted_before_anything_failed_is_no_verdict(put):
     assert answer.code == UNKNOWN and "interrupted 1.0 h ago" in answer.line
 
 
-# ------------------------------------------------------------------------------------------------------ the command line
+# --------------------------------------------------------------------------------------------------- the commands, bundles
 
 
 def answered(*arguments):
-    """The exit code of `xpulab gate`, and what it printed."""
-    done = CliRunner().invoke(cli.app, ["gate", *map(str, arguments)], catch_exceptions=False)
+    """The exit code of a command, and what it printed."""
+    done = CliRunner().invoke(cli.app, [*map(str, arguments)], catch_exceptions=False)
     return done.exit_code, done.stdout
 
 
-def as_json(*arguments):
-    """What `xpulab gate --json` prints, which fits its schema."""
-    code, printed = answered(*arguments, "--json")
-    verdict = json.loads(printed)
-    schema = json.loads(files.data("schema", "gate.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(schema).validate(verdict)
-    assert verdict["code"] == code
-    return verdict
+def test_the_reason_names_the_first_red_check_and_without_a_verdict_says_why_on_standard_output(put, tmp_path):
+    code, printed = answered("gate", put(RED_NOTEBOOK, green=False, outcome="failed"), "--reason")
+    start = "[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: xpulab run"
+    assert code == RED and printed.startswith(start)
+    code, printed = answered("gate", tmp_path / "nowhere", "--reason")
+    assert code == UNKNOWN and printed.startswith("xpulab: unknown, ") and "no such folder" in printed
 
 
-def test_json_says_that_it_is_green_and_how_old(put):
-    verdict = as_json(put(notebook(check()), hours=two_hours_ago()))
-    assert (verdict["outcome"], verdict["action"], verdict["problems"], verdict["device"]) == ("green", None, [], "sim")
-    assert verdict["age_hours"] == pytest.approx(2, abs=0.1)
-
-
-def test_json_has_every_red_check_and_recommends_the_known_remedy(put):
-    other = notebook(check("other.sum", "failed"), name="01_other", outcome="failed")
-    other["explanations"] = [{"id": "known", "where": "a cell", "cause": "a defect", "remedy": "modprobe kunlun"}]
-    folder = put(RED_NOTEBOOK, other, green=False, outcome="failed", hours=two_hours_ago())
-    verdict = as_json(folder)
-    assert [each["check"] for each in verdict["problems"]] == ["demo.product", "other.sum"]
-    assert verdict["action"] == verdict["problems"][0]["command"]
-    assert verdict["problems"][1]["remedy"] == "modprobe kunlun"
-    code, printed = answered(folder, "--reason")
-    assert code == RED and printed.startswith(
-        "[node_problem] xpulab demo.product measured 2.5, expected < 1; rerun: xpulab run"
-    )
-
-
-@pytest.mark.parametrize("option", ["--json", "--reason"])
-def test_without_a_verdict_programs_get_an_answer_on_standard_output(tmp_path, option):
-    code, printed = answered(tmp_path / "nowhere", option)
-    assert code == UNKNOWN and "no such folder" in printed
-    assert as_json(tmp_path / "nowhere")["outcome"] == "unknown"
+@pytest.mark.parametrize(
+    ("notebooks", "changed", "code", "said"),
+    [
+        ([notebook(check())], {}, GREEN, "green"),
+        ([notebook(check())], {"outcome": "partial"}, GREEN, "a part only: 1 checks"),
+        (
+            [RED_NOTEBOOK, notebook(NEVER_RAN, outcome="missing")],
+            {"green": False, "outcome": "failed"},
+            RED,
+            "demo.sum is missing",
+        ),
+        ([notebook(check(), outcome="running")], {"green": False, "outcome": "running"}, UNKNOWN, "interrupted"),
+        ([RED_NOTEBOOK], {}, RED, "demo.product measured 2.5"),
+    ],
+    ids=["green", "partial", "red", "killed", "claimed to be green"],
+)
+def test_the_verdict_in_a_bundle_is_shown_once_its_checksums_are_verified(put, pack, notebooks, changed, code, said):
+    result = json.loads((put(*notebooks, folder="one", **changed) / "one" / "result.json").read_text())
+    status, printed = answered("judge", pack("node7", result, node="node7"))
+    assert (status, said in printed, "1 files with the right checksums; node7" in printed) == (code, True, True)
+    for changed_result, digest, why in (
+        (result, "0" * 64, "its checksum is another one"),
+        ({**result, "cards": "8"}, None, "not what"),
+    ):
+        with pytest.raises(InputError, match=why):
+            verdicts_in(pack("damaged", changed_result, digest=digest))

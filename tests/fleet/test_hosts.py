@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from xpulab import cli, files
+from xpulab import cli
 
 FACTS = {"kernel": "5.15.0-91", "driver": "5.0.21.26", "cards": "8 x 1d22:3688", "/dev/shm": "size=67108864k"}
 WRONG = {
@@ -59,9 +58,6 @@ def test_a_host_that_is_wrong_or_unlike_most_is_named_and_can_be_excluded(host, 
     assert "driver: 5.0.21.14; most hosts: 5.0.21.26" in printed
     assert f"srun --exclude={tmp_path}/lists/failing_nodes.txt" in printed
     assert (tmp_path / "lists/failing_nodes.txt").read_text().split() == ["node1", "node3"]
-    report = json.loads(hosts(tmp_path / "hosts", "--json")[1])
-    jsonschema.validate(report, json.loads(files.data("schema", "hosts.schema.json").read_text()))
-    assert report["drifts"] == [{"node": "node3", "fact": "driver", "value": "5.0.21.14", "expected": "5.0.21.26"}]
 
 
 def test_without_a_majority_nobody_fails_and_the_values_are_shown(host):
@@ -75,21 +71,14 @@ def test_a_golden_report_decides_for_any_number_of_hosts(host):
     assert code == 1 and "1 of 2 hosts fail" in printed and f"driver: 5.0.21.26; {golden}: 5.0.21.30" in printed
 
 
-def test_a_fact_that_a_host_lacks_differs(host):
-    paths = [host("a"), host("b"), host("c", **{"rdma ports": "1 x Ethernet 400 Gb/sec"})]
-    assert "rdma ports: 1 x Ethernet 400 Gb/sec; most hosts: none" in hosts(*paths)[1]
-
-
 def test_bad_input_gives_one_message_with_file_and_remedy(host, tmp_path):
     a = host("a")
     twice = tmp_path / "again.json"
     twice.write_text(a.read_text())
-    (tmp_path / "empty").mkdir()
     (tmp_path / "bad.json").write_text('{"schema": 1,\n "node": }')
     (tmp_path / "other.json").write_text('{"schema": 1}')
     for arguments, says in (
         ((a, twice), "again.json: a second report of host a"),
-        ((tmp_path / "empty",), "xpulab doctor --host --json"),
         ((tmp_path / "bad.json",), "bad.json line 2: not JSON"),
         ((tmp_path / "other.json",), "other.json line 1"),
         ((tmp_path / "none.json",), "none.json: cannot be read"),

@@ -15,34 +15,23 @@ def bundle(
     folder: Annotated[Path, typer.Argument(help="The folder of a run; with --list also the file of a bundle.")],
     out: Annotated[Path | None, typer.Option(help="The new file. Default: <node>-<name of the folder>.zip.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Only show what is in it; write no file.")] = False,
-    summary: Annotated[
-        bool, typer.Option("--summary", help="Leave executed notebooks and outputs of tools out: enough to compare many nodes.")
-    ] = False,
-    sign: Annotated[
-        Path | None,
-        typer.Option(help="An SSH key that signs it: a private one, or a public one that ssh-agent holds.", metavar="KEY"),
-    ] = None,
 ) -> None:
     """Write one file with result, executed notebooks, diagnosis, outputs of the vendor's tools, versions and kernel messages.
 
     Secrets and names of users are removed. What is in it is listed first. It imports Paddle in another process, as xpulab
     doctor does. docs/evidence.md says more.
     """
-    from xpulab.fleet import bundle as format
-    from xpulab.fleet import signature
-    from xpulab.fleet.sending import collect, format_list, format_written
+    from xpulab.fleet import bundle as bundles
 
     if show_list and folder.is_file():
-        print(format_list(format.read(folder)[0]))
+        print(bundles.format_list(bundles.read(folder)[0]))
         return
     if out:
-        format.refuse_existing(out)
-    if sign:
-        signature.sign(b"", sign)  # before anything is collected: whether the key can sign
-    collected = collect(folder, format.SUMMARY if summary else format.EVERYTHING)
-    print(format_list(collected.bundle))
+        bundles.refuse_existing(out)
+    made, contents = bundles.collect(folder)
+    print(bundles.format_list(made))
     if show_list:
         return
-    out = out or Path(f"{collected.bundle.node}-{folder.resolve().name}.zip")
-    format.write(collected, out, sign)
-    print(format_written(out))
+    out = out or Path(f"{made.node}-{folder.resolve().name}.zip")
+    bundles.write(made, contents, out)
+    print(bundles.format_written(made, out))

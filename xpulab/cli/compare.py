@@ -1,4 +1,4 @@
-"""`xpulab compare`: runs, releases, devices or machines side by side."""
+"""`xpulab compare`: two runs, or the machines of a fleet, side by side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from xpulab.cli.app import command
-from xpulab.messages import shown
+from xpulab.errors import InputError
 
 
 @command()
@@ -18,30 +18,26 @@ def compare(
         list[Path],
         typer.Argument(help="Folders of xpulab run, result.json files or bundles; a folder that holds several stands for all."),
     ],
-    kind: Annotated[
-        str | None,
-        typer.Option("--as", help="parity (devices), upgrade (before and after) or fleet (machines). Default: what fits."),
-    ] = None,
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Machines of several types: compare within each, instead of refusing them.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A folder for compare.json and compare.html.")] = None,
 ) -> None:
-    """Compare runs side by side, and name what is wrong or unlike. Exit code 0: nothing, 1: something, 2: could not compare.
+    """Compare the second of two runs with the first, or each of several machines with the others.
 
-    It only reads results: nothing is measured, and the runs may come from other machines.
+    Exit code 0: nothing, 1: something is wrong or unlike, 2: could not compare. It only reads results.
     """
-    from xpulab.fleet.compare.choose import compare as compare_runs
     from xpulab.fleet.compare.comparison import to_json
-    from xpulab.fleet.compare.report import format_comparison, write
+    from xpulab.fleet.compare.machines import compare_machines
+    from xpulab.fleet.compare.report import format_comparison
+    from xpulab.fleet.compare.two_runs import compare_two
     from xpulab.fleet.runs import read_runs
 
     read, unreadable = read_runs(runs)
-    comparison = compare_runs(read, unreadable, kind, mixed)
+    if len(read) + len(unreadable) < 2:
+        raise InputError(f"{runs[0]}: one run; name two or more, or a folder that holds several")
+    if not read or (len(read) + len(unreadable) == 2 and unreadable):
+        raise InputError(unreadable[0].reason)
+    comparison = compare_two(*read) if len(read) + len(unreadable) == 2 else compare_machines(read, unreadable, mixed)
     print(json.dumps(to_json(comparison), indent=2) if as_json else format_comparison(comparison))
-    if out is not None:
-        page = write(comparison, out)
-        if not as_json:
-            print(f"{shown('report: ')}{page}")
     raise typer.Exit(1 if comparison.findings else 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -112,15 +111,13 @@ def hosts(
         Path | None, typer.Option(help="The report of a host that is right. Default: what most hosts have.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for passing_nodes.txt and failing_nodes.txt.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON; data/schema/hosts.schema.json.")] = False,
 ) -> None:
     """Name the hosts that are wrong, and those that are not like most of them. Exit code 0: none, 1: some, 2: no report."""
-    from xpulab.fleet.hosts import compare_hosts, format_hosts, to_json, write_nodes
+    from xpulab.fleet.hosts import compare_hosts, format_hosts, write_nodes
 
     compared = compare_hosts(reports, golden)
-    print(json.dumps(to_json(compared), indent=2) if as_json else format_hosts(compared))
+    print(format_hosts(compared))
     if out is not None:
         _, failing = write_nodes(compared, out)
-        if not as_json:
-            print(f"\nto leave them out: srun --exclude={failing.resolve()}")
+        print(f"\nto leave them out: srun --exclude={failing.resolve()}")
     raise typer.Exit(1 if compared.failing else 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -22,20 +21,19 @@ def gate(
         bool,
         typer.Option("--reason", help="When it is red, print the text of a drain reason instead: [node_problem] xpulab ..."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The verdict as JSON: outcome, problems, what to do.")] = False,
 ) -> None:
     """Say in one line what the last whole run found. Exit code 0: green, 1: red, 2: no verdict, or a green one that is too old.
 
     It only reads result.json, for a scheduler's prolog or health check: a job measures, with xpulab run.
     """
+    from xpulab.fleet.gate import UNKNOWN, Answer
     from xpulab.fleet.gate import gate as last_verdict
-    from xpulab.fleet.gate import without_verdict
 
     try:
         answer = last_verdict(folder, max_age)
     except InputError as error:
-        if not (reason or as_json):
+        if not reason:
             raise
-        answer = without_verdict(str(error))
-    print(json.dumps(answer.to_json(), indent=2) if as_json else answer.reason if reason else answer.line)
+        answer = Answer(UNKNOWN, f"xpulab: unknown, {error}")
+    print(answer.reason if reason else answer.line)
     raise typer.Exit(answer.code)

@@ -4,8 +4,7 @@ manifest.json     what is in it: name, bytes and SHA-256 of each file, what was 
 run/...           the folder of the run: result.json, prove.json, reports, executed notebooks
 machine/...       the diagnosis, raw outputs of the vendors' tools, versions, variables, kernel messages
 
-manifest.json.sig who made it, when it was signed: the manifest's signature, and so that of every file
-The digests show damage on the way. Without a signature, who can write the file can write its manifest too.
+The checksums show damage on the way. Who can write the file can write its manifest too: docs/evidence.md shows how to sign it.
 """
 
 from __future__ import annotations
@@ -13,27 +12,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import jsonschema
 
 from xpulab import __version__, files
 from xpulab.errors import InputError
-from xpulab.fleet import signature
-from xpulab.fleet.redact import Redactor
+from xpulab.fleet import evidence, redact
 from xpulab.records.node import node_name
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
-SIGNATURE = f"{MANIFEST}.sig"
 OF_A_RUN_OR_SOAK = ("result.json", "soak.json", "soak.jsonl", "notebooks")
 """A folder that holds one of them is that of a run; only `notebooks` when the machine died."""
 
@@ -46,19 +43,6 @@ LARGEST = 256 * 2**20
 LARGEST_SUM = 1024 * 2**20
 MOST_FILES = 10_000
 """Of a bundle that is read, its files unpacked."""
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What a bundle takes: globs of names below run/, and below machine/."""
-
-    run: tuple[str, ...]
-    machine: tuple[str, ...]
-
-
-EVERYTHING = Selection(("*",), ("*",))
-SUMMARY = Selection(("result.json", "prove.json", "soak.json", "summary.txt"), ("doctor.json", "versions.json"))
-"""Enough to compare a thousand machines; it cannot be judged again."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +60,6 @@ class Bundle:
     """What a bundle holds. left_out: files of the run's folder that are not in it, with the reason.
 
     xpulab: the version that made it. made: when, in local time with its offset from UTC. node: the machine of the run.
-    about: the run in short: device, cards, card_models, processor, level, date, outcome, as far as result.json has them.
     notes: what is worth knowing, one sentence each.
     """
 
@@ -85,69 +68,49 @@ class Bundle:
     xpulab: str
     made: str
     node: str | None = None
-    about: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    @property
-    def removed(self) -> Counter[str]:
-        """How many secrets were removed, by kind."""
-        return sum((Counter(entry.removed) for entry in self.entries), Counter())
+
+# ------------------------------------------------------------------------------------------------------------------ make one
 
 
-@dataclass(frozen=True)
-class Collected:
-    """A bundle that is not written yet. contents: by name in the bundle, in its order."""
-
-    bundle: Bundle
-    contents: dict[str, bytes] = field(repr=False)
-
-
-def make(folder: Path, evidence: Iterable[tuple[str, str]], redactor: Redactor, out: Path) -> Bundle:
-    """Write the bundle of a run's folder to the new file `out`, whole or not at all; arguments and errors as below."""
-    collected = collect(folder, evidence, redactor)
-    write(collected, out)
-    return collected.bundle
-
-
-def collect(
-    folder: Path,
-    evidence: Iterable[tuple[str, str]],
-    redactor: Redactor,
-    selection: Selection = EVERYTHING,
-    notes: Iterable[str] = (),
-) -> Collected:
-    """What the bundle of a run's folder holds. evidence: names below machine/ and texts. notes: as in Bundle.
+def collect(folder: Path) -> tuple[Bundle, dict[str, bytes]]:
+    """The bundle of a run's folder and its files by name, with evidence of this machine when the run was made here.
 
     Raises InputError when the folder holds no run.
     """
     if not any((folder / name).exists() for name in OF_A_RUN_OR_SOAK):
         raise InputError(f"{folder}: holds no result.json; name the folder that `xpulab run --out` wrote")
+    redactor, here, notes = redact.of_this_process(), node_name(), []
     left_out: dict[str, str] = {}
-    of_machine = ((f"machine/{name}", text) for name, text in evidence if _matches(name, selection.machine))
+    texts = dict(_of_run(folder, left_out))
+    node, device = here, "auto"
+    try:
+        result = json.loads(texts.get("run/result.json", "{}"))  # a soak has none
+        node, device = result.get("node", here), result.get("device", "auto")
+    except (ValueError, AttributeError) as error:  # of a full disk, or a machine that died
+        notes.append(f"result.json cannot be read: {error}")
+    if node == here:
+        texts.update((f"machine/{name}", text) for name, text in evidence.evidence(os.environ, device))
+    else:
+        notes.append(f"the run was made on {node}, the bundle on {here}: nothing of this machine is in it")
     contents, entries = {}, []
-    for name, text in [*_of_run(folder, selection, left_out), *of_machine]:
+    for name, text in texts.items():
         redacted, removed = redactor.redact_file(name, text)
         contents[name] = redacted.encode("utf-8", "backslashreplace")
-        digest = hashlib.sha256(contents[name]).hexdigest()
-        entries.append(Entry(name, len(contents[name]), digest, dict(+removed)))
+        entries.append(Entry(name, len(contents[name]), hashlib.sha256(contents[name]).hexdigest(), dict(+removed)))
     made = datetime.now().astimezone().isoformat(timespec="seconds")
-    about = _about(contents.get("run/result.json", b"{}"))
-    node = about.pop("node", None) or redactor.redact(node_name())[0]
-    return Collected(Bundle(tuple(entries), left_out, __version__, made, node, about, tuple(notes)), contents)
+    return Bundle(tuple(entries), left_out, __version__, made, redactor.redact(node)[0], tuple(notes)), contents
 
 
-def write(collected: Collected, out: Path, key: Path | None = None) -> None:
-    """Write it to the new file `out`, whole or not at all. key: what signs it, as of signature.sign.
-
-    Raises InputError when `out` exists or cannot be written, and when the key cannot sign.
-    """
+def write(bundle: Bundle, contents: Mapping[str, bytes], out: Path) -> None:
+    """Write what was collected to a new file, whole or not at all. Raises InputError when it exists or cannot be written."""
     refuse_existing(out)
-    manifest = json.dumps({"schema": SCHEMA, **asdict(collected.bundle)}, indent=2).encode()
-    signed = {SIGNATURE: signature.sign(manifest, key)} if key else {}
+    manifest = json.dumps({"schema": SCHEMA, **asdict(bundle)}, indent=2).encode()
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in {MANIFEST: manifest, **signed, **collected.contents}.items():
+            for name, content in {MANIFEST: manifest, **contents}.items():
                 archive.writestr(name, content)
         unfinished.replace(out)
     except OSError as error:
@@ -164,32 +127,11 @@ def refuse_existing(out: Path) -> None:
         raise InputError(f"{out}: cannot be written: there is no folder {out.parent}; make it, or name another file with --out")
 
 
-def read(path: Path, wanted: tuple[str, ...] = ("*",)) -> tuple[Bundle, dict[str, bytes]]:
-    """The manifest of a bundle and those of its files whose names match a glob of `wanted`, each compared with its digest.
-
-    Nothing is written. Raises InputError when the file is no bundle, is damaged, or holds what its manifest does not name.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            bundle = _manifest(path, archive)
-            entries = [entry for entry in bundle.entries if _matches(entry.name, wanted)]
-            return bundle, {entry.name: _content(path, archive, entry) for entry in entries}
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise InputError(f"{path}: is no bundle that can be read: {error}; `xpulab bundle` makes one") from error
-
-
-def signed(path: Path) -> tuple[bytes, bytes | None]:
-    """The bytes of the manifest, and its signature or None. To be called after `read`, which looks at all else."""
-    with zipfile.ZipFile(path) as archive:
-        has_one = SIGNATURE in archive.namelist()
-        return archive.read(MANIFEST), archive.read(SIGNATURE) if has_one else None
-
-
-def _of_run(folder: Path, selection: Selection, left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _of_run(folder: Path, left_out: dict[str, str]) -> Iterator[tuple[str, str]]:
     """The names below run/ and the texts of the run's files, in order; what is left out goes into left_out."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not path.is_file() or not _matches(name, selection.run):
+        if path.is_symlink() or not path.is_file():
             continue
         if path.suffix not in OF_A_RUN:
             left_out[name] = "no report and no notebook"
@@ -204,21 +146,21 @@ def _of_run(folder: Path, selection: Selection, left_out: dict[str, str]) -> Ite
                 left_out[name] = f"cannot be read: {error.strerror}"
 
 
-def _matches(name: str, globs: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, each) for each in globs)
+# ------------------------------------------------------------------------------------------------------------------ read one
 
 
-def _about(result: bytes) -> dict[str, Any]:
-    """The run in short, from the redacted result.json; what it does not have is left out."""
+def read(path: Path, wanted: str = "*") -> tuple[Bundle, dict[str, bytes]]:
+    """The manifest of a bundle and those of its files whose names match a glob, each compared with its checksum.
+
+    Nothing is written. Raises InputError when the file is no bundle, is damaged, or holds what its manifest does not name.
+    """
     try:
-        stored = json.loads(result)
-        cards = [card["model"] for card in stored.get("card_facts", [])]
-        machine = stored.get("machine", {})
-        found = {name: stored.get(name) for name in ("node", "device", "cards", "level", "date", "outcome")}
-        found |= {"card_models": cards or None, "processor": machine.get("processor"), "driver": machine.get("driver")}
-    except (ValueError, AttributeError, TypeError, KeyError):
-        return {}
-    return {name: value for name, value in found.items() if value is not None}
+        with zipfile.ZipFile(path) as archive:
+            bundle = _manifest(path, archive)
+            entries = [entry for entry in bundle.entries if fnmatchcase(entry.name, wanted)]
+            return bundle, {entry.name: _content(path, archive, entry) for entry in entries}
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+        raise InputError(f"{path}: is no bundle that can be read: {error}; `xpulab bundle` makes one") from error
 
 
 def _manifest(path: Path, archive: zipfile.ZipFile) -> Bundle:
@@ -226,45 +168,62 @@ def _manifest(path: Path, archive: zipfile.ZipFile) -> Bundle:
     sizes = {each.filename: each.file_size for each in archive.infolist()}
     if len(archive.infolist()) > MOST_FILES or sum(sizes.values()) > LARGEST_SUM:
         raise InputError(f"{path}: holds more than {MOST_FILES} files or {LARGEST_SUM >> 20} MiB: it is no bundle of one run")
+    if {each.compress_type for each in archive.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise InputError(f"{path}: is compressed in a way that `xpulab bundle` does not use")
     if sizes.get(MANIFEST, LARGEST + 1) > LARGEST:
         raise InputError(f"{path}: has no manifest that can be read; `xpulab bundle` makes one")
-    if sizes.get(SIGNATURE, 0) > signature.LARGEST:
-        raise InputError(f"{path}: {SIGNATURE} is no signature: it has {sizes[SIGNATURE]} bytes; ask for the file again")
-    bundle = _bundle(path, archive.read(MANIFEST))
-    names = [entry.name for entry in bundle.entries]
-    if len(archive.infolist()) != len(sizes) or sorted(sizes.keys() - {MANIFEST, SIGNATURE}) != sorted(names):
-        raise InputError(f"{path}: its files are not those that its manifest names; ask for it again")
-    return bundle
-
-
-def _bundle(path: Path, content: bytes) -> Bundle:
     schema = json.loads(files.data("schema", "bundle.schema.json").read_text(encoding="utf-8"))
     try:
-        stored = json.loads(content)
+        stored = json.loads(archive.read(MANIFEST))
         if isinstance(stored, dict) and stored.get("schema") != SCHEMA:
             raise InputError(f"{path}: was made by xpulab {stored.get('xpulab')}, whose bundles this version cannot read")
         jsonschema.Draft202012Validator(schema).validate(stored)
     except (ValueError, RecursionError, jsonschema.ValidationError) as error:
         said = getattr(error, "message", error)
         raise InputError(f"{path}: has no manifest that can be read: {said}; `xpulab bundle` makes one") from error
-    entries = tuple(Entry(**entry) for entry in stored.pop("entries"))
-    notes = tuple(stored.pop("notes", ()))
-    return Bundle(entries, notes=notes, **{name: value for name, value in stored.items() if name != "schema"})
+    del stored["schema"]
+    entries = tuple(Entry(**each) for each in stored.pop("entries"))
+    bundle = Bundle(entries, notes=tuple(stored.pop("notes", ())), **stored)
+    names = [entry.name for entry in bundle.entries]
+    if len(archive.infolist()) != len(sizes) or sorted(sizes.keys() - {MANIFEST}) != sorted(names):
+        raise InputError(f"{path}: its files are not those that its manifest names; ask for it again")
+    return bundle
 
 
 def _content(path: Path, archive: zipfile.ZipFile, entry: Entry) -> bytes:
     stored = archive.getinfo(entry.name)
-    if stored.file_size != entry.size or entry.size > LARGEST or _leaves(entry.name):
+    parts = PurePosixPath(entry.name).parts
+    leaves = entry.name.startswith("/") or ".." in parts or "\\" in entry.name or parts[:1] not in (("run",), ("machine",))
+    is_link = stat.S_ISLNK(stored.external_attr >> 16)
+    if leaves or is_link or stored.file_size != entry.size or entry.size > LARGEST:
         raise InputError(f"{path}: {entry.name} is not what its manifest says; ask for it again")
-    if stored.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise InputError(f"{path}: {entry.name} is compressed in a way that `xpulab bundle` does not use")
     content = archive.read(entry.name)
     if hashlib.sha256(content).hexdigest() != entry.sha256:
-        raise InputError(f"{path}: {entry.name} is damaged: its digest is another one; copy the file again")
+        raise InputError(f"{path}: {entry.name} is damaged: its checksum is another one; copy the file again")
     return content
 
 
-def _leaves(name: str) -> bool:
-    """Whether a path would leave the folder that a bundle is unpacked to."""
-    parts = PurePosixPath(name).parts
-    return not parts or name.startswith("/") or ".." in parts or "\\" in name or parts[0] not in ("run", "machine")
+# ------------------------------------------------------------------------------------------------------------------- show one
+
+
+def format_list(bundle: Bundle) -> str:
+    """All files with their bytes and what was removed from each, what was left out, and notes."""
+    lines = []
+    for entry in bundle.entries:
+        removed = f"  (removed: {_counts(entry.removed)})" if entry.removed else ""
+        lines.append(f"{entry.size:>10}  {entry.name}{removed}")
+    lines += [f"  left out  {name}: {reason}" for name, reason in bundle.left_out.items()]
+    lines += [f"      note  {note}" for note in bundle.notes]
+    total = sum(entry.size for entry in bundle.entries)
+    return "\n".join([*lines, f"{total:>10}  {len(bundle.entries)} files"])
+
+
+def format_written(bundle: Bundle, out: Path) -> str:
+    """The file's name and size, what was removed, and how to read it."""
+    removed = _counts(sum((Counter(entry.removed) for entry in bundle.entries), Counter())) or "nothing"
+    mib = out.stat().st_size / 2**20
+    return f"{out}: {mib:.1f} MiB, removed: {removed}; read it before you send it: unzip it, or xpulab bundle {out} --list"
+
+
+def _counts(removed: dict[str, int]) -> str:
+    return ", ".join(f"{kind} {count} times" if count > 1 else kind for kind, count in sorted(removed.items()))

@@ -9,45 +9,37 @@ import json
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
-from xpulab import __version__
+from xpulab import __version__, child
 from xpulab.doctor.tool import run_tool
-from xpulab.errors import InputError
 from xpulab.records.commit import commit
 
 TOOLS = (
-    ("xpu-smi",),
-    ("xpu-smi", "-q"),
-    ("xpu-smi", "-m"),
-    ("xpu-smi", "topo", "-m"),
-    ("xpu_smi",),
-    ("xpu_smi", "-q"),
-    ("xpu_smi", "-m"),
-    ("nvidia-smi",),
-    ("nvidia-smi", "-q"),
-    ("nvidia-smi", "topo", "-m"),
-    ("lspci", "-nn"),
-    ("lspci", "-vv", "-d", "1d22:"),
+    *("xpu-smi", "xpu-smi -q", "xpu-smi -m", "xpu-smi topo -m", "xpu_smi", "xpu_smi -q", "xpu_smi -m"),
+    *("nvidia-smi", "nvidia-smi -q", "nvidia-smi topo -m", "lspci -nn", "lspci -vv -d 1d22:"),
 )
 """Commands that show cards and links, and change nothing. 1d22 is the vendor's number of Kunlun cards."""
 
-KERNEL_LOG = (("dmesg", "--ctime"), ("journalctl", "--dmesg", "--no-pager", "--quiet"))
+KERNEL_LOG = ("dmesg --ctime", "journalctl --dmesg --no-pager --quiet")
 """Commands that show it; the second one is asked when the first one does not answer. Both may need more rights."""
 
 KERNEL_LOG_SECONDS = 20.0
-ABOUT_CARDS = re.compile(r"xpu|kunlun|kl3|NVRM|nvidia|\bXid\b|pcieport|\bAER\b|Out of memory|oom-kill", re.IGNORECASE)
-"""Lines of the kernel's log about cards, their links, and processes that were killed for memory."""
+KERNEL_LOG_LIMIT = 64 * 2**20
+"""Bytes: a log of many cores is long."""
 
+ABOUT_CARDS = re.compile(r"xpu|kunlun|kl3|NVRM|nvidia|\bXid\b|pcieport|\bAER\b|Out of memory|oom-kill", re.IGNORECASE)
+"""Lines of the kernel's log about cards, their links, and processes that were killed for memory; the last of them are kept."""
 KERNEL_LINES = 2000
-"""The last of them are kept."""
 
 VARIABLES = re.compile(r"^(FLAGS_|XPU|CXPU|BKCL|XRE|CUDA|NCCL|PADDLE|OMP_|LD_LIBRARY_PATH$|XPULAB_|SLURM_JOB_NUM_NODES$)")
 """Variables that change what Paddle and a card do."""
+
+DOCTOR_SECONDS = 300.0
+"""For the doctor, whose import of Paddle and computation on each card may take 120 s each."""
 
 
 def evidence(environ: Mapping[str, str] = os.environ, device: str = "auto") -> Iterator[tuple[str, str]]:
@@ -55,32 +47,20 @@ def evidence(environ: Mapping[str, str] = os.environ, device: str = "auto") -> I
 
     device: the one that is diagnosed.
     """
-    yield from in_short(environ, device)
+    yield "doctor.json", _diagnosis(device)
+    yield "versions.json", json.dumps(_versions(), indent=2)
     chosen = {name: value for name, value in sorted(environ.items()) if VARIABLES.match(name)}
     yield "variables.json", json.dumps(chosen, indent=2)
     yield from _tools()
     yield "kernel.txt", _kernel_log()
 
 
-def in_short(environ: Mapping[str, str] = os.environ, device: str = "auto") -> Iterator[tuple[str, str]]:
-    """The diagnosis and the versions alone, as `evidence` gives them."""
-    yield "doctor.json", json.dumps(_diagnosis(environ, device), indent=2)
-    yield "versions.json", json.dumps(_versions(), indent=2)
-
-
-def _diagnosis(environ: Mapping[str, str], device: str) -> dict[str, Any]:
-    """The doctor's diagnosis of this machine, with its probe: an import of Paddle that fails or hangs is in no notebook."""
-    from xpulab.doctor.detect import detect, require
-    from xpulab.doctor.diagnosis import diagnose
-    from xpulab.doctor.probe import TIMEOUT, probe
-
-    detection = detect()
-    device = detection.device if device == "auto" else device
-    try:
-        require(device, detection)
-    except InputError as error:  # of a run whose card is gone since
-        return {"outcome": "wrong", "error": str(error), **diagnose("cpu", detection=detection, environ=environ).to_json()}
-    return diagnose(device, detection=detection, environ=environ, probed=probe(device, TIMEOUT)).to_json()
+def _diagnosis(device: str) -> str:
+    """What `xpulab doctor --json` prints, in another process: an import of Paddle that fails or hangs is in no notebook."""
+    ran = child.run([sys.executable, "-m", "xpulab", "doctor", "--json", "--device", device], DOCTOR_SECONDS)
+    if ran.output.startswith("{"):
+        return ran.output
+    return json.dumps({"error": ran.errors.strip() or f"xpulab doctor did not end within {DOCTOR_SECONDS:.0f} s"})
 
 
 def _versions() -> dict[str, Any]:
@@ -98,36 +78,30 @@ def _tools() -> Iterator[tuple[str, str]]:
     """A file for each command of a tool that is installed; none of a tool is called again after one that did not end."""
     hung: set[str] = set()
     for command in TOOLS:
-        if command[0] in hung:
-            yield _file(command), f"$ {' '.join(command)}\n# not called: {command[0]} did not end before\n"
+        name, tool = f"tools/{command.replace(' ', '_').replace(':', '')}.txt", command.split()[0]
+        if tool in hung:
+            yield name, f"$ {command}\n# not called: {tool} did not end before\n"
             continue
-        ran = run_tool(command)
+        ran = run_tool(tuple(command.split()))
         if ran.outcome == "hung":
-            hung.add(command[0])
+            hung.add(tool)
         if ran.outcome != "missing":
-            yield _file(command), f"$ {' '.join(command)}\n# {ran.detail}\n{ran.output}"
-
-
-def _file(command: tuple[str, ...]) -> str:
-    return f"tools/{'_'.join(command).replace(':', '')}.txt"
+            yield name, f"$ {command}\n# {ran.detail}\n{ran.output}"
 
 
 def _kernel_log() -> str:
     """The lines about cards, below a line for each command that says whether it answered."""
     said = []
     for command in KERNEL_LOG:
-        shown = " ".join(command)
-        try:  # not run_tool, whose limit a log of many cores exceeds
-            ran = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=KERNEL_LOG_SECONDS, stdin=subprocess.DEVNULL
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            said.append(f"# {shown}: {error}")
+        try:
+            ran = child.run(command.split(), KERNEL_LOG_SECONDS, KERNEL_LOG_LIMIT)
+        except OSError as error:
+            said.append(f"# {command}: {error}")
             continue
-        if ran.returncode == 0 and ran.stdout.strip():
-            lines = ran.stdout.splitlines()
+        if ran.status == 0 and ran.output.strip():
+            lines = ran.output.splitlines()
             about = [line for line in lines if ABOUT_CARDS.search(line)]
-            said.append(f"# {shown}: {len(lines)} lines, of which {len(about)} are about cards or memory; the last of these:")
+            said.append(f"# {command}: {len(lines)} lines, of which {len(about)} are about cards or memory; the last of these:")
             return "\n".join([*said, *about[-KERNEL_LINES:]]) + "\n"
-        said.append(f"# {shown}: {(ran.stderr.strip().splitlines() or [f'status {ran.returncode}, nothing shown'])[-1]}")
+        said.append(f"# {command}: {(ran.errors.strip().splitlines() or [f'status {ran.status}, nothing shown'])[-1]}")
     return "\n".join(said) + "\n"

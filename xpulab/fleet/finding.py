@@ -33,15 +33,12 @@ class Finding:
     repeat: str
 
 
-def repeat(run: Run, notebook: str, check: str) -> str:
-    """The command that repeats a check as it ran in this run, or the whole notebook where the check is ""."""
-    of_check = f"--check {check} " if check else ""
-    return f"xpulab run {notebook} {of_check}{_as_asked(run)}"
-
-
-def repeat_run(run: Run) -> str:
-    """The command that repeats the whole run."""
-    return f"xpulab run {_as_asked(run)}"
+def repeat(run: Run, notebook: str = "", check: str = "") -> str:
+    """The command that repeats a check as it ran in this run, else the notebook, else the whole run."""
+    result = run.result
+    seed = f"--seed {result['seed']}" if result.get("seed") else ""
+    asked = f"--device {result['device']} --cards {result['cards']} --level {result['level']}"
+    return " ".join(filter(None, ("xpulab run", notebook, f"--check {check}" if check else "", asked, seed)))
 
 
 def place(check: str, case: str) -> str:
@@ -61,16 +58,10 @@ def first_red(check: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def format_red(name: str, outcome: str, reason: str | None) -> str:
-    """The sentence about a check or a notebook that measured nothing. outcome: a red one."""
+    """The sentence about a check or a notebook that measured nothing."""
     sentences = {
         "failed": N_(f"{name} is failed: {reason}"),
         "broken": N_(f"{name} is broken: {reason}"),
         "missing": N_(f"{name} is missing: {reason}"),
     }
     return sentences[outcome]
-
-
-def _as_asked(run: Run) -> str:
-    result = run.result
-    seed = f" --seed {result['seed']}" if result.get("seed") else ""
-    return f"--device {result['device']} --cards {result['cards']} --level {result['level']}{seed}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xpulab import __version__, files
+from xpulab import files
 from xpulab.errors import InputError
 
 MAJORITY_OF = 3
@@ -98,24 +98,6 @@ def format_hosts(hosts: Hosts) -> str:
         shown = ", ".join(f"{value or 'none'} ({count} hosts)" for value, count in counts.items())
         lines.append(f"\nno majority for {fact}: {shown}; name a host that is right with --golden")
     return "\n".join(lines)
-
-
-def to_json(hosts: Hosts) -> dict[str, Any]:
-    """As data/schema/hosts.schema.json describes it."""
-    return {
-        "schema": 1,
-        "xpulab": __version__,
-        "expected_of": hosts.expected_of,
-        "passing": list(hosts.passing),
-        "failing": list(hosts.failing),
-        "drifts": [vars(drift) for drift in hosts.drifts],
-        "undecided": hosts.undecided,
-        "wrong": {
-            node: [finding for finding in report["findings"] if finding["verdict"] == "wrong"]
-            for node, report in hosts.reports.items()
-            if report["outcome"] == "wrong"
-        },
-    }
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:

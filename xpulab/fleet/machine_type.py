@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from xpulab.devices import wheel_device
 from xpulab.errors import InputError
@@ -12,47 +11,43 @@ from xpulab.fleet.runs import Run
 MachineType = tuple[tuple[str, str], ...]
 """Names and values of what makes a type, in a fixed order."""
 
-VERSIONED = ("driver", "python")
-"""Entries of a type that are versions, besides those of the packages."""
-
 _SHOWN = 6
 """How many nodes of a group are named."""
 
 
-def machine_type(run: Run) -> MachineType:
-    """The type of the machine that a finished run ran on, its versions included, with the level and the seed of the run.
-
-    A run in which no notebook recorded where it ran has no processor: it is of no known type.
-    """
+def hardware(run: Run) -> dict[str, str]:
+    """By name what a run was asked for and the hardware it ran on."""
     result = run.result
-    machine, cards = result["machine"], result["card_facts"]
+    machine, models = result["machine"], [str(card["model"]) for card in result["card_facts"]]
     named = {
-        **_asked(result),
+        "device": result["device"],
+        "cards": result["cards"],
+        "level": result["level"],
+        "seed": result.get("seed", 0),
         "processor": machine.get("processor"),
         "processor cores": machine.get("cores") if wheel_device(result["device"]) == "cpu" else None,
-        "installed cards": ", ".join(_counted([str(card["model"]) for card in cards])),
-        "driver": machine.get("driver"),
-        "python": machine.get("python"),
-        **result["versions"],
+        "installed cards": ", ".join(f"{models.count(model)} x {model}" for model in sorted(set(models))),
     }
-    return tuple((name, str(value)) for name, value in named.items() if value not in (None, ""))
+    return {name: str(value) for name, value in named.items() if value not in (None, "")}
 
 
-def is_known(run: Run) -> bool:
-    """Whether a notebook of the run recorded where it ran."""
-    return bool(run.result["machine"])
+def software(run: Run) -> dict[str, str]:
+    """By name what an upgrade changes: versions of packages, driver, Python and the operating system."""
+    machine = run.result["machine"]
+    named = {name: str(machine[name]) for name in ("driver", "python", "system") if machine.get(name)}
+    return {**{name: str(version) for name, version in run.result["versions"].items()}, **named}
 
 
-def hardware(of_type: MachineType, versions: Mapping[str, Any]) -> MachineType:
-    """A type without its versions, so that a machine before and after an upgrade has the same one."""
-    return tuple((name, value) for name, value in of_type if name not in VERSIONED and name not in versions)
+def machine_type(run: Run) -> MachineType:
+    """Hardware and software of a run; the operating system decides no value."""
+    return tuple((name, value) for name, value in {**hardware(run), **software(run)}.items() if name != "system")
 
 
 def grouped_by_type(runs: Sequence[Run]) -> dict[MachineType, list[Run]]:
-    """The runs of each type, the largest group first; those of no known type are left out."""
+    """The runs of each type, the largest group first; left out are those that do not say where they ran."""
     groups: dict[MachineType, list[Run]] = {}
     for run in runs:
-        if is_known(run):
+        if run.result["machine"]:
             groups.setdefault(machine_type(run), []).append(run)
     return dict(sorted(groups.items(), key=lambda pair: -len(pair[1])))
 
@@ -68,36 +63,17 @@ def refuse_mixed(groups: Mapping[MachineType, Sequence[Run]]) -> None:
 
 def format_groups(groups: Mapping[MachineType, Sequence[Run]]) -> list[str]:
     """A line for each group: its nodes, and where its type is not the same in all groups."""
-    differing = differing_names(list(groups))
-    lines = []
-    for of_type, runs in groups.items():
-        values = dict(of_type)
-        described = ", ".join(f"{name} {values.get(name, 'none')}" for name in differing) or format_type(of_type)
-        lines.append(f"{format_nodes([run.name for run in runs])}: {described}")
-    return lines
-
-
-def differing_names(types: Sequence[MachineType]) -> list[str]:
-    """The names whose values are not the same in all types."""
-    names = dict.fromkeys(name for each in types for name, _ in each)
-    return [name for name in names if len({dict(each).get(name) for each in types}) > 1]
-
-
-def format_type(of_type: MachineType) -> str:
-    """A type in one line."""
-    return ", ".join(f"{name} {value}" for name, value in of_type)
+    types = [dict(each) for each in groups]
+    names = [name for name in dict.fromkeys(name for each in types for name in each)]
+    differing = [name for name in names if len({each.get(name) for each in types}) > 1] or names
+    return [
+        f"{format_nodes([run.name for run in runs])}: "
+        + ", ".join(f"{name} {dict(of_type).get(name, 'none')}" for name in differing)
+        for of_type, runs in groups.items()
+    ]
 
 
 def format_nodes(names: Sequence[str]) -> str:
     """How many nodes, and the names of the first ones."""
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     return f"{len(names)} {'run' if len(names) == 1 else 'runs'} ({shown})"
-
-
-def _asked(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What the run was asked for, which decides what is computed."""
-    return {"device": result["device"], "cards": result["cards"], "level": result["level"], "seed": result.get("seed", 0)}
-
-
-def _counted(models: Sequence[str]) -> list[str]:
-    return [f"{models.count(model)} x {model}" for model in sorted(set(models))]

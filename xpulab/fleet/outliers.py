@@ -1,6 +1,7 @@
-"""The machines of one type that are not like the others: red, slow, with other values, or with another machine's card.
+"""The machines of one type that are not like the others: red, slow, or with other values.
 
-Rates and memory are compared with the median of all, values by a majority vote; see xpulab.fleet.rates and xpulab.fleet.votes.
+Rates and memory are compared with the median, values with the majority. With one seed a notebook computes the same bits on
+every machine of a type, except for what data/soak.yaml lists (times, rates, memory) and what a known issue makes wrong.
 """
 
 from __future__ import annotations
@@ -9,58 +10,58 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from dataclasses import dataclass
 from typing import Any
 
-from xpulab.fleet import rates
-from xpulab.fleet.finding import Finding, first_red, format_red, repeat, repeat_run
-from xpulab.fleet.machine_type import grouped_by_type, refuse_mixed
-from xpulab.fleet.rates import Measured, Spread
+from xpulab.devices import wheel_device
+from xpulab.fleet.finding import Finding, first_red, format_red, place, repeat
 from xpulab.fleet.runs import Run
-from xpulab.fleet.votes import Vote, disagreements
 from xpulab.messages import N_
-from xpulab.records.record import RED
+from xpulab.records.format import format_measurement
+from xpulab.records.record import RED, Measurement
+from xpulab.soak.selection import selection
 
 UNREADABLE, UNFINISHED, RED_NOTEBOOK, RED_CHECK = N_("unreadable"), N_("unfinished"), N_("red notebook"), N_("red check")
-MISSING, DIFFERS, CARD_TWICE = N_("missing check"), N_("differs from the majority"), N_("card id twice")
+MISSING, DIFFERS = N_("missing check"), N_("differs from the majority")
 SLOW, MEMORY = N_("slow"), N_("more memory")
 NO_MAJORITY = N_("no majority")
-KINDS = (UNREADABLE, UNFINISHED, RED_NOTEBOOK, RED_CHECK, MISSING, DIFFERS, SLOW, MEMORY, CARD_TWICE, NO_MAJORITY)
+KINDS = (UNREADABLE, UNFINISHED, RED_NOTEBOOK, RED_CHECK, MISSING, DIFFERS, SLOW, MEMORY, NO_MAJORITY)
 """The kinds, in the order in which they are reported. The first and the last are none of find_outliers, but of a comparison."""
 
-MACHINE_MEMORY = N_("memory of the machine")
-LEAST_MEMORY = 0.97
-"""A share of the median: firmware reserves other amounts, and one memory module of 32 is 3 %."""
+NEEDED = 3
+"""Fewer machines have no outlier and no majority: of two that differ nothing says which is wrong."""
 
-_NO_SERIAL = frozenset({"", "0", "n/a", "[n/a]", "none", "unknown"})
-"""What tools print for a card without a serial number."""
+DEVIATIONS = 5.0
+"""An outlier is so many robust standard deviations from the median: of 1,000 healthy nodes with 20 rates none is flagged."""
 
-_SHOWN_CARDS = 3
-_NAMED_CARD = re.compile(r"\bcard (\d+)\b")
-_KIND = {"rate": SLOW, "memory": MEMORY}
+LEAST_SHARE = {"card": {"rate": 0.05, "memory": 0.02}, "shared cores": {"rate": 5 / 6, "memory": 0.1}}
+"""The least difference that counts, as a share of the median: where all nodes measure the same, their deviation is 0. A CPU,
+which computes for simulated cards too, shares its cores with others, as in baselines. Not measured on a card."""
 
+_TO_STANDARD_DEVIATION = 1.4826
+"""The median absolute deviation of a normal distribution times this is its standard deviation."""
 
-def find_outliers(runs: Sequence[Run]) -> tuple[Finding, ...]:
-    """The outliers among runs of one type of machine, by kind and then in the order of the runs.
-
-    Raises InputError when the machines are of several types.
-    """
-    groups = grouped_by_type([run for run in runs if run.is_finished])
-    refuse_mixed(groups)
-    return find_within(runs, [(group, disagreements(group)) for group in groups.values()])
+_OF_A_CARD = {"firmware": "firmware", "state": "state", "memory_total_mib": "memory in MiB"}
+_LINK_WIDTH = re.compile(r"x\d+")
+"""Of a link. Its rate is not compared: a card that is idle may lower it."""
+_WHOLE = ""
+"""The case of a check itself, beside its rows."""
 
 
-def find_within(runs: Sequence[Run], groups: Iterable[tuple[Sequence[Run], Sequence[Vote]]]) -> tuple[Finding, ...]:
-    """The outliers among runs, of which those of a group are compared with each other. Beside a group are its disagreements."""
-    found = [*of_each_run(runs), *repeated_cards(runs)]
-    for group, votes in groups:
-        found += [*missing_checks(group), *differing(group, votes), *less_memory(group), *far_from_the_median(group)]
+def find_outliers(runs: Sequence[Run], groups: Iterable[Sequence[Run]]) -> tuple[Finding, ...]:
+    """The outliers among runs, by kind and then in the order of the runs. groups: the runs of each type of machine."""
+    found = [*_of_each_run(runs)]
+    for group in groups:
+        found += [*_missing_checks(group), *_differing(group), *_far_from_the_median(group)]
     position = {run.name: number for number, run in enumerate(runs)}
     return tuple(sorted(found, key=lambda each: (KINDS.index(each.kind), position[each.node])))
 
 
-def of_each_run(runs: Sequence[Run]) -> Iterator[Finding]:
-    """What a run says of itself: it is not finished, a notebook or a check is red."""
+# ------------------------------------------------------------------------------------------------- what a run says of itself
+
+
+def _of_each_run(runs: Sequence[Run]) -> Iterator[Finding]:
+    """A run that has not ended, and red notebooks and checks."""
     for run in runs:
         if not run.is_finished:
             ended = N_(f"its run has not ended: outcome {run.result['outcome']!r}")
@@ -69,125 +70,202 @@ def of_each_run(runs: Sequence[Run]) -> Iterator[Finding]:
         for notebook in run.result["notebooks"]:
             red = [check for check in notebook["checks"] if check["outcome"] in RED]
             for check in red:
-                yield _of_red_check(run, notebook["name"], check)
+                case, measured, expected, sentence = first_red(check)
+                kind = MISSING if check["outcome"] == "missing" else RED_CHECK
+                again = repeat(run, notebook["name"], check["name"])
+                yield Finding(run.name, check["name"], case, kind, measured, expected, sentence, again)
             if notebook["outcome"] in ("failed", "missing") and not red:
-                sentence = format_red(notebook["name"], notebook["outcome"], notebook["reason"])
-                yield _of_run(run, RED_NOTEBOOK, sentence)
+                yield _of_run(run, RED_NOTEBOOK, format_red(notebook["name"], notebook["outcome"], notebook["reason"]))
 
 
-def missing_checks(runs: Sequence[Run]) -> Iterator[Finding]:
-    """Chapters and checks that more than half of the runs have, and one has not: it ran others, or is another xpulab's."""
-    chapters = {run.name: {(notebook["name"], "") for notebook in run.result["notebooks"]} for run in runs}
-    planned = {run.name: {(notebook["name"], check["name"]) for notebook, check in run.checks()} for run in runs}
-    counts = Counter(place for each in (chapters, planned) for places in each.values() for place in places)
-    usual = sorted(place for place, count in counts.items() if 2 * count > len(runs))
+def _of_run(run: Run, kind: str, sentence: str) -> Finding:
+    return Finding(run.name, "", "", kind, str(run.result["outcome"]), "passed", sentence, repeat(run))
+
+
+# -------------------------------------------------------------------------------------------------- values, by the majority
+
+
+@dataclass(frozen=True)
+class Vote:
+    """A value on which the nodes of one type do not agree.
+
+    notebook, check, case: where; case is "" for the check itself, notebook and check are "" for a fact of a card.
+    ballots: the nodes by value as text, most nodes first.
+    """
+
+    notebook: str
+    check: str
+    case: str
+    ballots: Mapping[str, Sequence[str]]
+
+    @property
+    def where(self) -> str:
+        """The place as text."""
+        return place(self.check, self.case) if self.check else self.case
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes voted."""
+        return sum(map(len, self.ballots.values()))
+
+    @property
+    def majority(self) -> str | None:
+        """The value of more than half of at least NEEDED nodes."""
+        value, nodes = next(iter(self.ballots.items()))
+        return value if self.nodes >= NEEDED and 2 * len(nodes) > self.nodes else None
+
+
+def disagreements(runs: Sequence[Run]) -> tuple[Vote, ...]:
+    """The votes on all values, and on facts of cards, that runs on machines of one type do not share."""
+    return (*_on_values(runs), *_votes("", "", ((case, value, [run.name]) for run in runs for case, value in card_facts(run))))
+
+
+def card_facts(run: Run) -> Iterator[tuple[str, str]]:
+    """What does not belong to the type of a machine, but is the same on sound machines: of each card a fact and its value."""
+    for card in run.result["card_facts"]:
+        for field, what in _OF_A_CARD.items():
+            if card.get(field) is not None:
+                yield f"{what} of card {card['index']}", str(card[field])
+        if width := _LINK_WIDTH.search(card.get("link") or ""):
+            yield f"link width of card {card['index']}", width[0]
+
+
+def _on_values(runs: Sequence[Run]) -> Iterator[Vote]:
+    variants: dict[tuple[str, str], dict[Any, tuple[Mapping[str, Any], list[str]]]] = defaultdict(dict)
     for run in runs:
-        for notebook, check in usual:
-            has_chapter = (notebook, "") in chapters[run.name]
-            if (check == "" and not has_chapter) or (check and has_chapter and (notebook, check) not in planned[run.name]):
+        for notebook, check in run.checks():
+            rows = tuple(map(id, check["rows"]))  # equal rows of one Reader are one object
+            same = (check["outcome"], repr(check["measured"]), check["digest"], repr(check["measurements"]), rows)
+            variants[notebook["name"], check["name"]].setdefault(same, (check, []))[1].append(run.name)
+    for (notebook_name, name), found in variants.items():
+        if len(found) > 1:
+            values = [(case, value, nodes) for check, nodes in found.values() for case, value in _values(check)]
+            votes = list(_votes(notebook_name, name, values))
+            yield from [vote for vote in votes if vote.case != _WHOLE] or votes
+
+
+def _votes(notebook: str, check: str, values: Iterable[tuple[str, str, Sequence[str]]]) -> Iterator[Vote]:
+    """The votes on which the nodes do not agree. values: case, value and nodes that have it."""
+    ballots: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for case, value, nodes in values:
+        ballots[case][value] += nodes
+    for case, of_case in ballots.items():
+        if len(of_case) > 1:
+            yield Vote(notebook, check, case, dict(sorted(of_case.items(), key=lambda pair: (-len(pair[1]), pair[0]))))
+
+
+def _values(check: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """By case the value that a node votes for. What is red has no vote, since it is reported by itself."""
+    for part in (check, *check["rows"]):
+        case = _WHOLE if part is check else part["case"]
+        if part["outcome"] in RED:
+            continue
+        if part["outcome"] not in ("passed", "fixed") or selection().varies(check["name"]):
+            yield case, part["outcome"]
+        elif check["measurements"]:  # only losses repeat
+            losses = (each for each in check["measurements"] if each["kind"] == "loss" and case in (_WHOLE, each["case"]))
+            yield case, "; ".join(repr(each["values"]) for each in losses) or part["outcome"]
+        else:
+            measured = part["measured"]  # of an exception only its type: the message may name a temporary folder
+            shown = measured.partition(":")[0] if isinstance(measured, str) else repr(measured)
+            yield case, f"{shown} [{check['digest']}]" if part is check and check["digest"] else shown
+
+
+def _differing(runs: Sequence[Run]) -> Iterator[Finding]:
+    """Values, and facts of cards, that are not those of the majority, as far as there is one."""
+    by_name = {run.name: run for run in runs}
+    for vote in disagreements(runs):
+        if (majority := vote.majority) is None:
+            continue
+        number, count = len(vote.ballots[majority]), vote.nodes
+        others = N_(f"{number} of {count} nodes have {majority}")
+        for value, nodes in vote.ballots.items():
+            for node in nodes if value != majority else ():
+                again = repeat(by_name[node], vote.notebook, vote.check) if vote.check else "xpulab doctor"
+                sentence = f"{vote.where}: {value}; {others}"
+                yield Finding(node, vote.check, vote.case, DIFFERS, value, majority, sentence, again)
+
+
+def _missing_checks(runs: Sequence[Run]) -> Iterator[Finding]:
+    """Notebooks and checks that more than half of the runs have, and one has not."""
+    notebooks = {run.name: {(notebook["name"], "") for notebook in run.result["notebooks"]} for run in runs}
+    planned = {run.name: {(notebook["name"], check["name"]) for notebook, check in run.checks()} for run in runs}
+    counts = Counter(where for each in (notebooks, planned) for places in each.values() for where in places)
+    for notebook, check in sorted(where for where, count in counts.items() if 2 * count > len(runs)):
+        for run in runs:
+            has_notebook = (notebook, "") in notebooks[run.name]
+            if (notebook, check) not in planned[run.name] if check and has_notebook else not (check or has_notebook):
                 sentence = N_(f"{check or notebook} is not in this run, but in {counts[notebook, check]} of {len(runs)}")
                 yield Finding(run.name, check, "", MISSING, "nothing", "a verdict", sentence, repeat(run, notebook, check))
 
 
-def differing(runs: Sequence[Run], votes: Sequence[Vote]) -> Iterator[Finding]:
-    """Values, and facts of cards, that are not those of the majority, as far as there is one."""
-    by_name = {run.name: run for run in runs}
-    for vote in votes:
-        if (majority := vote.majority) is None:
-            continue
-        for ballot in vote.ballots[1:]:
-            for node in ballot.nodes:
-                number, count = len(majority.nodes), vote.nodes
-                others = N_(f"{number} of {count} nodes have {majority.shown}")
-                sentence = f"{vote.where}: {ballot.shown}; {others}"
-                again = repeat(by_name[node], vote.notebook, vote.check) if vote.check else "xpulab doctor"
-                yield Finding(node, vote.check, vote.case, DIFFERS, ballot.shown, majority.shown, sentence, again)
+# ---------------------------------------------------------------------------------------------- rates and memory, by the median
 
 
-def far_from_the_median(runs: Sequence[Run]) -> Iterator[Finding]:
-    """Rates far below the median of at least three nodes, and memory far above it."""
-    by_name = {run.name: run for run in runs}
-    for measured in rates.measured_by(runs):
-        if (spread := rates.spread_of(measured)) is not None:
-            for node in rates.outside(measured, spread):
-                yield _of_measured(by_name[node], measured, spread)
+@dataclass(frozen=True)
+class Measured:
+    """A rate or an amount of memory that nodes measured under the same conditions.
 
-
-def less_memory(runs: Sequence[Run]) -> Iterator[Finding]:
-    """Machines that show less memory than the median of at least three."""
-    sizes = {run.name: run.result["machine"]["memory_gib"] for run in runs if run.result["machine"].get("memory_gib")}
-    if len(sizes) < rates.NEEDED:
-        return
-    median = statistics.median(sizes.values())
-    for node, size in sizes.items():
-        if size < LEAST_MEMORY * median:
-            compared = N_(f"{size:g} GiB, the median of {len(sizes)} nodes is {median:g} GiB")
-            sentence = f"{MACHINE_MEMORY}: {compared}"
-            shown = (f"{size:g} GiB", f"{median:g} GiB")
-            yield Finding(node, "", MACHINE_MEMORY, DIFFERS, *shown, sentence, "xpulab doctor")
-
-
-def repeated_cards(runs: Sequence[Run]) -> Iterator[Finding]:
-    """Cards whose serial number another card has, on the same node or another one."""
-    for run, index, serial, others in _repeated_serials(runs):
-        sentence = N_(f"card {index} has serial number {serial}, and so has {others}")
-        again = f"xpulab doctor --device {run.result['device']}"
-        yield Finding(run.name, "", f"card {index}", CARD_TWICE, serial, "a serial number of its own", sentence, again)
-
-
-def _of_run(run: Run, kind: str, sentence: str) -> Finding:
-    return Finding(run.name, "", "", kind, str(run.result["outcome"]), "passed", sentence, repeat_run(run))
-
-
-def _of_red_check(run: Run, notebook: str, check: Mapping[str, Any]) -> Finding:
-    case, measured, expected, sentence = first_red(check)
-    kind = MISSING if check["outcome"] == "missing" else RED_CHECK
-    return Finding(run.name, check["name"], case, kind, measured, expected, sentence, repeat(run, notebook, check["name"]))
-
-
-def _of_measured(run: Run, measured: Measured, spread: Spread) -> Finding:
-    value = measured.values[run.name]
-    shown, median, bound = map(measured.format, (value, spread.median, spread.bound))
-    here = _with_card(shown, run, measured.case)
-    off = N_(f"{here}, slower than {bound}") if measured.kind == "rate" else N_(f"{here}, more memory than {bound}")
-    usual = N_(f"the median of {len(measured.values)} nodes is {median}")
-    sentence = f"{measured.check}, {measured.case}: {off}; {usual}"
-    expected = f"{'at least' if measured.kind == 'rate' else 'at most'} {bound}"
-    again = repeat(run, measured.notebook, measured.check)
-    return Finding(run.name, measured.check, measured.case, _KIND[measured.kind], shown, expected, sentence, again)
-
-
-def _repeated_serials(runs: Sequence[Run]) -> Iterator[tuple[Run, int, str, str]]:
-    """Run, index and serial number of each card whose number another card has too, and those others as text.
-
-    Several GPUs of one NVIDIA board share its number, so on one node they are not counted. A PCI address is unique on one
-    machine only, so it is no identity.
+    device: of all nodes. notebook, check, case, kind, unit: as in the measurement. values: by node, in this unit.
     """
-    owners: dict[str, list[tuple[Run, int]]] = defaultdict(list)
+
+    device: str
+    notebook: str
+    check: str
+    case: str
+    kind: str
+    unit: str
+    values: Mapping[str, float]
+
+    @property
+    def bound(self) -> float | None:
+        """A rate below it, or an amount of memory above it, is an outlier; None when too few nodes measured it."""
+        if len(self.values) < NEEDED:
+            return None
+        median = self.median
+        deviation = _TO_STANDARD_DEVIATION * statistics.median(abs(value - median) for value in self.values.values())
+        least = LEAST_SHARE["shared cores" if wheel_device(self.device) == "cpu" else "card"][self.kind]
+        distance = max(DEVIATIONS * deviation, least * median)
+        return median - distance if self.kind == "rate" else median + distance
+
+    @property
+    def median(self) -> float:
+        """Of all nodes, in the unit of the values."""
+        return statistics.median(self.values.values())
+
+    def format(self, value: float) -> str:
+        """A value with its unit."""
+        return format_measurement(Measurement("", self.kind, self.unit, (value,))).strip()
+
+
+def measured_by(runs: Sequence[Run]) -> list[Measured]:
+    """The rates and the memory of runs on one device; those of red checks are left out."""
+    device = runs[0].result["device"]
+    found: dict[tuple[str, str, str, str, str, str], dict[str, float]] = defaultdict(dict)
     for run in runs:
-        for card in run.result["card_facts"]:
-            if str(card["serial"] or "").lower() not in _NO_SERIAL:
-                owners[str(card["serial"])].append((run, card["index"]))
-    for serial, places in owners.items():
-        for run, index in places if len(places) > 1 else ():
-            others = (
-                N_(f"card {number} of {other.name}") for other, number in places if not _is_same(run, index, other, number)
-            )
-            if named := list(islice(others, _SHOWN_CARDS + 1)):
-                more = " and more" if len(named) > _SHOWN_CARDS else ""
-                yield run, index, serial, ", ".join(named[:_SHOWN_CARDS]) + more
+        for notebook, check in run.checks():
+            for each in check["measurements"] or ():
+                if each["kind"] in ("rate", "memory") and check["outcome"] not in RED:
+                    conditions = repr(sorted(each["conditions"].items()))
+                    where = (notebook["name"], check["name"], each["case"], each["kind"], each["unit"], conditions)
+                    found[where][run.name] = each["values"][-1]
+    return [Measured(device, *where[:5], values) for where, values in found.items()]
 
 
-def _is_same(run: Run, index: int, other: Run, number: int) -> bool:
-    """Whether two cards may have one serial number: a card and itself, or GPUs of one machine."""
-    return other is run and (number == index or run.result["device"] == "gpu")
-
-
-def _with_card(shown: str, run: Run, case: str) -> str:
-    """A value with number and serial number of the card that a case names, or of the only one, when they are known."""
-    cards, named = run.result["card_facts"], _NAMED_CARD.search(case)
-    chosen = [card for card in cards if named and card["index"] == int(named[1])] or (cards if len(cards) == 1 else [])
-    for card in chosen:
-        if card["serial"]:
-            shown = N_(f"{shown} (card {card['index']}, serial number {card['serial']})")
-    return shown
+def _far_from_the_median(runs: Sequence[Run]) -> Iterator[Finding]:
+    """Rates far below the median, and memory far above it."""
+    by_name = {run.name: run for run in runs}
+    for measured in measured_by(runs):
+        if (limit := measured.bound) is None:
+            continue
+        is_rate = measured.kind == "rate"
+        bound, median = measured.format(limit), measured.format(measured.median)
+        for node, value in measured.values.items():
+            if value < limit if is_rate else value > limit:
+                run, here = by_name[node], measured.format(value)
+                off = N_(f"{here}, slower than {bound}") if is_rate else N_(f"{here}, more memory than {bound}")
+                usual = N_(f"the median of {len(measured.values)} nodes is {median}")
+                sentence = f"{measured.check}, {measured.case}: {off}; {usual}"
+                expected, kind = (f"at least {bound}", SLOW) if is_rate else (f"at most {bound}", MEMORY)
+                again = repeat(run, measured.notebook, measured.check)
+                yield Finding(node, measured.check, measured.case, kind, here, expected, sentence, again)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import html
 import json
+import os
+import pwd
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
+
+from xpulab import files
 
 SECRET_NAME = re.compile(r"token|secret|passw|passphrase|credential|api_?key|access_?key|private_?key|auth", re.IGNORECASE)
 """What the name of a variable holds whose value is a secret."""
@@ -65,6 +69,28 @@ PATTERNS = {
 
 _JSON = (".json", ".jsonl", ".ipynb")
 _PICTURES = ("image/png", "image/jpeg")
+_NO_WORDS = re.compile(r'"image/[^"]+": "[^"]*"|\\[nt"]')
+"""In the text of a notebook: pictures, and what stands for the end of a line, a tabulator or a quotation mark."""
+
+
+def of_this_process() -> Redactor:
+    """Removes the secrets of this process, its user and its home folder."""
+    try:
+        account = pwd.getpwuid(os.getuid())
+    except KeyError:  # a container, whose user has a number only
+        return Redactor.of(os.environ, words=suite_words())
+    return Redactor.of(os.environ, account.pw_name, account.pw_dir, suite_words())
+
+
+@cache
+def suite_words() -> frozenset[str]:
+    """All words of the committed notebooks: what they show on every machine is no secret."""
+    words: set[str] = set()
+    for path in files.NOTEBOOKS.glob("*.ipynb"):
+        text = _NO_WORDS.sub(" ", path.read_text(encoding="utf-8"))
+        words.update(re.findall(r"[\w.-]*\w", text))
+        words.update(re.findall(r"\w+", text))
+    return frozenset(words)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""Reads a run from its folder, its result.json or its bundle, so compactly that a thousand of them fit into memory.
-
-Runs that one Reader reads share equal parts: what a check measured on every node is kept once. Of a bundle only the
-manifest and run/result.json are read.
-"""
+"""Reads a run from its folder, its result.json or its bundle, so compactly that a thousand of them fit into memory."""
 
 from __future__ import annotations
 
@@ -15,18 +11,15 @@ from typing import Any
 
 from xpulab.devices import DEVICES
 from xpulab.errors import InputError
-from xpulab.files import present_name
 from xpulab.fleet import bundle
 from xpulab.records.record import OUTCOMES
 
 RESULT = "result.json"
 _IN_A_BUNDLE = f"run/{RESULT}"
 
-_OF_A_CHECK = ("name", "outcome", "means", "measured", "expected", "reason", "rows", "measurements", "digest")
+_OF_A_CHECK = ("name", "outcome", "measured", "expected", "reason", "rows", "measurements", "digest")
 _OF_A_ROW = ("case", "outcome", "measured", "expected", "reason")
 """The fields of checks and rows that are kept: the others (seconds, controls) say nothing about a difference."""
-
-_FINISHED = ("passed", "failed", "partial")
 
 
 @dataclass(frozen=True)
@@ -35,7 +28,7 @@ class Run:
 
     name: of the node, or of the folder or file; unique among the runs that are compared.
     source: the folder or file it was read from.
-    result: the content of its result.json; of checks and rows only the fields that are compared. Runs share parts of it, so
+    result: the content of its result.json; of checks and rows only the fields that are compared. Runs share equal rows, so
         it must not be changed.
     """
 
@@ -47,7 +40,7 @@ class Run:
     def is_finished(self) -> bool:
         """Whether the run has ended: one under way, or killed, has no verdict and is never healthy."""
         under_way = any(notebook["outcome"] in ("running", "waiting") for notebook in self.result["notebooks"])
-        return self.result["outcome"] in _FINISHED and not under_way
+        return self.result["outcome"] in ("passed", "failed", "partial") and not under_way
 
     def checks(self) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
         """Each check, with its notebook before it."""
@@ -63,15 +56,6 @@ class Unreadable:
     name: str
     source: Path
     reason: str
-
-
-def read_run(path: Path, name: str | None = None) -> Run:
-    """The run in a folder of `xpulab run`, a result.json, or a bundle of `xpulab bundle`, whose digests are verified.
-
-    name: of the run; None takes that of the node in the bundle's manifest, else that of the folder or file.
-    Raises InputError when there is none, or it is damaged.
-    """
-    return Reader().read(path, name)
 
 
 def read_runs(paths: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[Unreadable, ...]]:
@@ -113,58 +97,39 @@ def _sources(path: Path) -> list[Path]:
 
 
 class Reader:
-    """Reads runs that share their equal parts."""
+    """Reads runs that share their equal rows."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self._parts: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self._decoder = json.JSONDecoder(object_pairs_hook=self._part)
+        self._rows: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._decoder = json.JSONDecoder(object_pairs_hook=self._object)
 
     def read(self, path: Path, name: str | None = None) -> Run:
-        """As read_run."""
+        """The run in a folder of `xpulab run`, a result.json, or a bundle, whose checksums are verified.
+
+        name: of the run; None takes that of the node in the bundle's manifest, else that of the folder or file.
+        Raises InputError when there is none, or it is damaged.
+        """
         node, content = (None, _content(path)) if path.is_dir() or path.suffix == ".json" else _content_of_bundle(path)
         try:
             result = self._decoder.decode(content.decode("utf-8"))
             _require_fields(result)
-            for notebook in result["notebooks"]:
-                notebook["name"] = present_name(notebook["name"])
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise InputError(f"{path}: not what `xpulab run` writes: {error!r}; leave it out, or run it again") from error
         return Run(name or node or _name_of(path), path, result)
 
-    def _part(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """An object of the JSON; a check, row or measurement that was read before is the same object again."""
-        written = (len(pairs) and pairs[0][0], *[value for _, value in pairs])
-        try:
-            return self._rows[written]
-        except KeyError:
-            row = dict(pairs)
-            if "case" in row and "control" in row:
-                return self._rows.setdefault(written, {field: row[field] for field in _OF_A_ROW if field in row})
-        except TypeError:  # a list or an object is in it
-            pass
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """An object of the JSON; of checks and rows what is compared."""
         found = dict(pairs)
         if "rows" in found:
-            found = {field: found.get(field) for field in _OF_A_CHECK}
-        elif "checks" in found or "notebooks" in found:
-            return found
-        key = (*found, *map(_key, found.values()))
-        if key not in self._parts:
-            if "rows" in found:
-                _require_check(found)
-            self._parts[key] = found
-        return self._parts[key]
-
-
-def _key(value: Any) -> Any:
-    """What two equal values share, and can be looked up by. Equal objects are shared, so their id does."""
-    if isinstance(value, list):
-        return tuple(map(id, value)) if value and isinstance(value[0], dict) else tuple(map(_key, value))
-    return ("shared", id(value)) if isinstance(value, dict) else value
+            return {field: found.get(field) for field in _OF_A_CHECK}
+        if "case" in found and "control" in found:
+            row = {field: found[field] for field in _OF_A_ROW}
+            return self._rows.setdefault(tuple(map(repr, row.values())), row)
+        return found
 
 
 def _require_fields(result: Any) -> None:
-    """Raises KeyError, TypeError or AttributeError unless the result has what is compared."""
+    """Raises KeyError, TypeError, ValueError, AttributeError or IndexError unless the result has what is compared."""
     for field in ("outcome", "level", "cards", "date"):
         result[field]
     if result["device"] not in DEVICES:
@@ -173,20 +138,15 @@ def _require_fields(result: Any) -> None:
     for card in result["card_facts"]:
         card["index"], card["serial"], card["model"], card["firmware"]
     for notebook in result["notebooks"]:
-        for field in ("name", "outcome", "seconds", "reason"):
+        for field in ("name", "outcome", "reason"):
             notebook[field]
         for check in notebook["checks"]:
-            check["rows"]
-
-
-def _require_check(check: dict[str, Any]) -> None:
-    """Raises KeyError, TypeError, ValueError, AttributeError or IndexError unless a check has what is compared."""
-    for part in (check, *check["rows"]):
-        part["measured"], part["expected"], part["reason"], part["name" if part is check else "case"]
-        if part["outcome"] not in OUTCOMES:
-            raise ValueError(f"{check['name']} has the outcome {part['outcome']!r}")
-    for each in check["measurements"] or ():
-        each["case"], each["kind"], each["unit"], each["conditions"].items(), float(each["values"][-1])
+            for part in (check, *check["rows"]):
+                part["measured"], part["name" if part is check else "case"]
+                if part["outcome"] not in OUTCOMES:
+                    raise ValueError(f"{check['name']} has the outcome {part['outcome']!r}")
+            for each in check["measurements"] or ():
+                each["case"], each["kind"], each["unit"], each["conditions"].items(), sum(each["values"]), each["values"][-1]
 
 
 def _content(path: Path) -> bytes:
@@ -198,8 +158,8 @@ def _content(path: Path) -> bytes:
 
 
 def _content_of_bundle(path: Path) -> tuple[str | None, bytes]:
-    """The name of the node, where the manifest has one, and the content of result.json, compared with its digest."""
-    made, contents = bundle.read(path, (_IN_A_BUNDLE,))
+    """The name of the node, where the manifest has one, and the content of result.json, compared with its checksum."""
+    made, contents = bundle.read(path, _IN_A_BUNDLE)
     if _IN_A_BUNDLE not in contents:
         raise InputError(f"{path}: holds no {_IN_A_BUNDLE}; name bundles of `xpulab run`, not of a soak")
     return made.node, contents[_IN_A_BUNDLE]

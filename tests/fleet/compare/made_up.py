@@ -53,11 +53,6 @@ def of(*checks, **changed):
     return result(notebook(*checks), **changed)
 
 
-def table(comparison, title):
-    """The table of a comparison whose title begins so."""
-    return next(each for each in comparison.tables if each.title.startswith(title))
-
-
 def red(name="demo.sum", **changed):
     """A notebook with a failed check."""
     return notebook(

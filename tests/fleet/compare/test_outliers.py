@@ -6,15 +6,19 @@ import pytest
 
 from tests.fleet.compare.made_up import BITS, card, check, measurement, measuring, notebook, of, red, result, row
 from xpulab.errors import InputError
-from xpulab.fleet.outliers import MACHINE_MEMORY as MEMORY
-from xpulab.fleet.outliers import find_outliers
+from xpulab.fleet.compare.machines import compare_machines
 from xpulab.fleet.runs import read_runs
 
 
 @pytest.fixture
 def outliers(put):
-    """outliers(result, ...): those of nodes n0, n1, ... with these results."""
-    return lambda *results: find_outliers(read_runs(put(**{f"n{at}": each for at, each in enumerate(results)}))[0])
+    """outliers(result, ...): those of nodes n0, n1, ... of one type with these results."""
+
+    def compared(*results):
+        runs, unreadable = read_runs(put(**{f"n{at}": each for at, each in enumerate(results)}))
+        return [each for each in compare_machines(runs, unreadable, mixed=False).findings if each.node]
+
+    return compared
 
 
 def rates(*values, **changed):
@@ -49,14 +53,12 @@ ALIKE = {
     "shared cores, a factor of six": rates(6.0, 6.0, 6.0, 1.1, device="cpu"),
     "other conditions": [*rates(10.0, 10.0, 10.0), of(measuring(measurement("rate", 1.0, conditions={"size": "2"})))],
     "an idle link": with_cards(*IDLE),
-    "gpus of one board": with_cards(*([card(0, f"S{at}"), card(1, f"S{at}")] for at in range(3)), device="gpu"),
-    "no serial numbers": with_cards(*[[card(0, "N/A"), card(1, None)]] * 3),
 }
 
 
 @pytest.mark.parametrize("runs", ALIKE.values(), ids=ALIKE)
 def test_machines_of_which_none_is_unlike_the_majority_have_no_outlier(outliers, runs):
-    assert outliers(*runs) == ()
+    assert outliers(*runs) == []
 
 
 def other_card(**changed):
@@ -94,10 +96,6 @@ UNLIKE = {
     "firmware": (other_card(firmware="0.9"), {"measured": "0.9", "repeat": HARDWARE}),
     "link": (other_card(link="32.0 GT/s x8 of 32.0 GT/s x16"), {"measured": "x8", "repeat": HARDWARE}),
     "card memory": (other_card(memory_total_mib=65536), {"measured": "65536", "repeat": HARDWARE}),
-    "memory": (
-        [of(check(), machine={"memory_gib": size}) for size in (1007.5, 1007.4, 943.4)],
-        {"case": MEMORY, "measured": "943.4 GiB", "expected": "1007.4 GiB"},
-    ),
 }
 
 
@@ -123,27 +121,6 @@ def test_losses_must_repeat_and_rates_need_not(outliers):
     assert summary(found) == [("n2", "differs from the majority", "demo.rates", "")]
 
 
-def test_the_card_of_a_slow_rate_is_named_with_its_serial_number(outliers):
-    nodes = [
-        of(measuring(measurement("rate", rate, case="copy, card 1")), card_facts=[card(0, f"A{at}"), card(1, f"B{at}")])
-        for at, rate in enumerate((10.0, 10.0, 10.0, 5.0))
-    ]
-    (found,) = outliers(*nodes)
-    assert "(card 1, serial number B3)" in found.sentence
-
-
-def test_a_card_of_two_nodes_and_one_twice_in_a_node_are_named(outliers):
-    nodes = [[card(0, "A"), card(1, "B")], [card(0, "C"), card(1, "A")], [card(0, "D"), card(1, "D")]]
-    found = outliers(*[of(check(), card_facts=cards) for cards in nodes])
-    assert [(each.node, each.case, each.measured) for each in found] == [
-        ("n0", "card 0", "A"),
-        ("n1", "card 1", "A"),
-        ("n2", "card 0", "D"),
-        ("n2", "card 1", "D"),
-    ]
-    assert found[0].sentence == "card 0 has serial number A, and so has card 1 of n1"
-
-
 @pytest.mark.parametrize(
     "changed",
     [{"device": "gpu"}, {"level": "smoke"}, {"cards": 2}, {"seed": 3}, {"versions": {"paddlepaddle-xpu": "3.3.1"}},
@@ -154,13 +131,3 @@ def test_machines_of_several_types_are_refused_with_their_groups(outliers, chang
     with pytest.raises(InputError, match=r"2 types of machines.*2 runs \(n0, n1\).*1 run \(n2\)") as refused:
         outliers(of(check()), of(check()), of(check(), **changed))
     assert "--mixed" in str(refused.value)
-
-
-def test_outliers_are_ordered_by_kind_and_then_by_node(outliers):
-    found = outliers(*rates(5.0, 10.0, 10.0, 10.0), result(red(), outcome="failed"), of(check(), outcome="running"))
-    assert [(each.node, each.kind) for each in found][:3] == [
-        ("n5", "unfinished"),
-        ("n4", "red check"),
-        ("n4", "missing check"),
-    ]
-    assert [(each.node, each.kind) for each in found][-1] == ("n0", "slow")

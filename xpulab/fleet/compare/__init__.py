@@ -1,1 +1,1 @@
-"""Runs side by side: machines of a fleet, releases before and after an upgrade, devices that should compute the same."""
+"""Runs side by side: two of them, or the machines of a fleet."""
