@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.conftest import CHINESE
 from tests.fleet.compare.made_up import card, check, measurement, measuring, notebook, red, result, row
-from tools.benchmarks.many_nodes import make_fleet, named
+from tests.fleet.compare.many_nodes import make_fleet, named
 from xpulab import cli, files, messages
 from xpulab.fleet import outliers
 from xpulab.fleet.compare import parity, upgrade

@@ -1,25 +1,11 @@
-"""How long does a comparison of many nodes take, how much memory does it need, and does it name the nodes that are wrong?
-
-    python tools/benchmarks/many_nodes.py out/result.json                # 1,000 nodes; --nodes N, --out FOLDER, --seed N
-
-Makes a bundle for each node from the result of one real run, with its own rates, durations and serial numbers, plants a defect
-in each of a few nodes, and runs `xpulab compare` on the folder. Prints seconds, memory and bytes a node. Exits with 1 when a
-planted node was not named with its kind, or a healthy one was. A bundle holds only its manifest and result.json, since nothing
-else is read.
-"""
+"""Bundles of many nodes, made from the result of one real run, with a defect in a few of them."""
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import os
 import random
 import re
-import subprocess
-import sys
-import tempfile
-import time
 import zipfile
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -182,46 +168,3 @@ def _compared(result: Result, also: tuple[str, ...] = ()) -> list[tuple[Result, 
     """Each check that passed, with its notebook before it."""
     pairs = [(notebook, check) for notebook in result["notebooks"] for check in notebook["checks"]]
     return [(notebook, check) for notebook, check in pairs if check["outcome"] in ("passed", *also)]
-
-
-def measure(folder: Path) -> tuple[float, float, float, str]:
-    """Seconds by the clock and of one core, the most memory in MiB, and the output of `xpulab compare` in its own process."""
-    begun = time.monotonic()
-    command = [sys.executable, "-m", "xpulab", "compare", str(folder), "--as", "fleet", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        output = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):
-        raise SystemExit(f"xpulab compare ended with exit code {process.returncode}")
-    return time.monotonic() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("result", type=Path, help="result.json of a run")
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="an empty folder for the bundles; default: a temporary one")
-    arguments = parser.parse_args()
-    source = json.loads(arguments.result.read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory(prefix="xpulab-nodes-") as temporary:
-        folder = arguments.out or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        expected = make_fleet(source, folder, arguments.nodes, arguments.seed)
-        size = sum(path.stat().st_size for path in folder.glob("*.zip")) / arguments.nodes
-        seconds, computed, mib, output = measure(folder)
-    found = named(json.loads(output))
-    text, each = len(json.dumps(source, indent=2)), mib * 2**20 / arguments.nodes
-    took = f"{seconds:.1f} s by the clock, {computed:.1f} s of one core"
-    print(f"{arguments.nodes} nodes: {took}, {mib:.0f} MiB at most, {each:.0f} bytes of memory a node")
-    print(f"a bundle: {size:.0f} bytes, its result.json {text} bytes; a comparison: {len(output)} bytes of JSON")
-    for name in sorted(expected.keys() | found.keys()):
-        right = "as planted" if found.get(name) == expected.get(name) else "WRONG"
-        print(f"{right}: {name}: {', '.join(sorted(found.get(name, {'not named'})))}")
-    return int(found != expected)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
