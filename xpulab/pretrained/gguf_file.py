@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xpulab.errors import InputError
-from xpulab.pretrained.tokenizer import write_config
+from xpulab.pretrained.tokenizer import write_from_tokens
 
 _NAMES = {
     "token_embd": "model.embed_tokens",
@@ -31,8 +31,6 @@ _NAMES = {
 _BLOCK = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
 _CONTROL = 3
 """The type of a special token in tokenizer.ggml.token_type."""
-_DIGITS_FIRST = frozenset({"smollm", "starcoder", "refact", "command-r"})
-"""Values of tokenizer.ggml.pre: digits are split off before everything else."""
 
 
 class GgufModel:
@@ -97,25 +95,10 @@ class GgufModel:
 
     def write_tokenizer(self, folder: Path) -> None:
         """Write tokenizer.json and tokenizer_config.json. Raises InputError for a way to split text that is not known."""
-        from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-        if (kind := self._value("tokenizer.ggml.pre")) not in {*_DIGITS_FIRST, "gpt-2", "default"}:
-            raise InputError(f"{self._path}: its text is split in a way that is not known, {kind!r}")
-        tokens, config = self._value("tokenizer.ggml.tokens"), self.config()
-        pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in self._value("tokenizer.ggml.merges"))]
-        built = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, pairs))
-        bytes_first = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-        digits = [pre_tokenizers.Digits(individual_digits=True)] if kind in _DIGITS_FIRST else []
-        built.pre_tokenizer = pre_tokenizers.Sequence([*digits, bytes_first])
-        built.decoder = decoders.ByteLevel()
-        special = [
-            token for token, kind in zip(tokens, self._value("tokenizer.ggml.token_type"), strict=True) if kind == _CONTROL
-        ]
-        built.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
-        built.save(str(folder / "tokenizer.json"))
-        named = {name: tokens[config[f"{name}_id"]] for name in ("bos_token", "eos_token", "pad_token")}
-        template = self._value("tokenizer.chat_template", None)
-        write_config(folder, {**named, "model_max_length": config["max_position_embeddings"], "chat_template": template})
+        tokens, kinds = self._value("tokenizer.ggml.tokens"), self._value("tokenizer.ggml.token_type")
+        special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL]
+        merges, template = self._value("tokenizer.ggml.merges"), self._value("tokenizer.chat_template", None)
+        write_from_tokens(folder, tokens, merges, special, self._value("tokenizer.ggml.pre"), self.config(), template)
 
     def _value(self, name: str, *default: Any) -> Any:
         field = self._reader.get_field(name)

@@ -18,6 +18,40 @@ _AS_IT_IS = frozenset({"Qwen2Tokenizer", "LlamaTokenizer"})
 """Classes of transformers that PaddleNLP has under the same name and with the same ids, where tokenizer.json is missing."""
 
 
+_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r"})
+"""Pre-tokenizers, by llama.cpp's names, that split digits before everything else."""
+
+
+def write_from_tokens(
+    folder: Path,
+    tokens: list[str],
+    merges: list[str],
+    special: list[str],
+    pre_tokenizer: str,
+    config: dict[str, Any],
+    chat_template: str | None,
+) -> None:
+    """Write tokenizer.json and tokenizer_config.json of a byte-level BPE.
+
+    config: of the model, for the ids of the tokens that begin, end and pad a text.
+    Raises InputError for a pre-tokenizer that is not known.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    if pre_tokenizer not in {*_DIGITS, "gpt-2", "default"}:
+        raise InputError(f"{folder.name}: its text is split in a way that is not known, {pre_tokenizer!r}")
+    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
+    built = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, pairs))
+    bytes_first = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    digits = [pre_tokenizers.Digits(individual_digits=True)] if pre_tokenizer in _DIGITS else []
+    built.pre_tokenizer = pre_tokenizers.Sequence([*digits, bytes_first])
+    built.decoder = decoders.ByteLevel()
+    built.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    built.save(str(folder / "tokenizer.json"))
+    named = {name: tokens[config[f"{name}_id"]] for name in ("bos_token", "eos_token", "pad_token")}
+    _write_config(folder, {**named, "model_max_length": config["max_position_embeddings"], "chat_template": chat_template})
+
+
 def write_from_folder(source: Path, folder: Path) -> None:
     """Copy the tokenizer of a folder of transformers, under the class name that PaddleNLP knows.
 
@@ -40,7 +74,7 @@ def write_from_folder(source: Path, folder: Path) -> None:
             f"{source}: has no tokenizer.json, and PaddleNLP has no {kind or 'tokenizer class'!r}; in an environment with "
             "transformers run AutoTokenizer.from_pretrained(folder).save_pretrained(folder), which writes it"
         )
-    write_config(folder, {key: _plain(value) for key, value in config.items()})
+    _write_config(folder, {key: _plain(value) for key, value in config.items()})
 
 
 _DROPPED = frozenset({"tokenizer_class", "added_tokens_decoder", "auto_map", "tokenizer_file", "name_or_path"})
@@ -55,8 +89,7 @@ def _plain(value: Any) -> Any:
     return value["content"] if isinstance(value, dict) and "content" in value else value
 
 
-def write_config(folder: Path, config: dict[str, Any]) -> None:
-    """Write tokenizer_config.json with the class that PaddleNLP knows; what is None is left out."""
+def _write_config(folder: Path, config: dict[str, Any]) -> None:
     shown = {key: value for key, value in config.items() if value is not None}
     text = json.dumps({"tokenizer_class": PADDLE_CLASS, "padding_side": "left", **shown}, indent=2, ensure_ascii=False)
     (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
