@@ -30,7 +30,6 @@ LAYERS = (
     {"harness", "operators", "align"},
     {"faults", "soak"},
     {"fleet"},
-    {"upstream"},
     {"cli", "__main__"},
 )
 """The rooms, each layer imports only from those before it and from its own; CONTRIBUTING.md draws them."""

@@ -1,6 +1,4 @@
-"""Measure the chapters: how much is lesson and how much is proof.
-
-    .venv/bin/python tools/chapter_table.py          # a Markdown table, one row for each chapter
+"""Measure a chapter: how much is lesson and how much is proof; for tools/lint_project.py, which has the limits.
 
 Code lines are lines that are neither blank nor a comment. Visible code is that of cells which JupyterLab does not collapse.
 The lesson share is the part of the visible code that is not a check.
@@ -9,7 +7,6 @@ The lesson share is the part of the visible code that is not a check.
 from __future__ import annotations
 
 import ast
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +14,8 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from xpulab import files
 from xpulab.harness.sections import read_sections
-from xpulab.records.planned import planned_checks, python_of
+from xpulab.records.planned import python_of
 
 
 @dataclass(frozen=True)
@@ -28,9 +24,8 @@ class ChapterSize:
 
     cells, lesson_cells: all cells but exercises, and those of the sections before the proof; a cell of the lesson that holds a
         check is not counted, so that checks stand in cells of their own. exercise_cells: of exercises.
-    words: of its text. code_lines, visible_lines, check_lines: of code, of visible code, of visible code that is a check.
+    visible_lines, check_lines: of visible code, of visible code that is a check.
     lesson_words: words of the text above the proof.
-    checks, figures: how many there are.
     longest_lesson_cell: the most code lines of a visible cell, without its checks. longest_proof_cell: of a cell of the proof.
     most_beside_a_check: the most code lines that stand beside a check in a cell of the lesson.
     """
@@ -38,13 +33,9 @@ class ChapterSize:
     cells: int
     lesson_cells: int
     exercise_cells: int
-    words: int
-    code_lines: int
     visible_lines: int
     check_lines: int
     lesson_words: int
-    checks: int
-    figures: int
     longest_lesson_cell: int
     longest_proof_cell: int
     most_beside_a_check: int
@@ -80,13 +71,9 @@ def size_of(path: Path) -> ChapterSize:
         cells=len(notebook.cells) - len(exercises) - len(beside),
         lesson_cells=len(lesson) - len(beside),
         exercise_cells=len(exercises),
-        words=sum(map(_words, (cell for cell in notebook.cells if cell.cell_type == "markdown"))),
-        code_lines=sum(len(code_lines(cell.source)) for cell in code),
         visible_lines=sum(len(code_lines(cell.source)) for cell in visible),
         check_lines=sum(len(check_lines(cell.source)) for cell in visible),
         lesson_words=sum(map(_words, lesson_text)),
-        checks=len(planned_checks([cell.source for cell in notebook.cells if cell.cell_type == "code"], path.name)),
-        figures=json.dumps(notebook).count('"image/png"'),
         longest_lesson_cell=max(len(code_lines(cell.source) - check_lines(cell.source)) for cell in visible),
         longest_proof_cell=max(len(code_lines(cell.source)) for cell in proof_code),
         most_beside_a_check=max(beside, default=0),
@@ -133,17 +120,3 @@ def _calls_check(node: ast.AST) -> bool:
 def _words(cell: NotebookNode) -> int:
     text = re.sub(r"<!--.*?-->", "", cell.source, flags=re.DOTALL)
     return len(text.split())
-
-
-def main() -> None:
-    """Print the table."""
-    print("| chapter | cells | of these lesson | words | code lines | visible | checks | figures | lesson share |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for path in sorted(files.NOTEBOOKS.glob("*.ipynb")):
-        size = size_of(path)
-        numbers = (size.cells, size.lesson_cells, size.words, size.code_lines, size.visible_lines, size.checks, size.figures)
-        print(f"| {path.stem} | {' | '.join(map(str, numbers))} | {size.lesson_share:.0%} |")
-
-
-if __name__ == "__main__":
-    main()

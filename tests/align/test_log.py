@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -41,11 +40,11 @@ class Numbers(np.ndarray):
 
 
 class Model:
-    def __init__(self, *shapes, gradients=True):
+    def __init__(self, *shapes):
         random = np.random.default_rng(3)
         self.held = [random.normal(size=shape).astype("float32").view(Parameter) for shape in shapes]
         for parameter in self.held:
-            parameter.grad = random.normal(size=parameter.shape).astype("float32") if gradients else None
+            parameter.grad = random.normal(size=parameter.shape).astype("float32")
 
     def parameters(self):
         return self.held
@@ -92,32 +91,14 @@ def test_a_step_has_the_exact_numbers_of_model_and_optimizer(tmp_path):
     assert environment["weights"] == {"dtype": "float32", "sampled": "325 elements of 2 tensors"}
 
 
-def test_weights_have_the_same_norm_in_either_layout(tmp_path):
-    ours = Model((90, 70))
-    theirs = Model((1, 1))
-    theirs.held = [np.ascontiguousarray(ours.held[0].T).view(Parameter)]
-    for name, model in (("a", ours), ("b", theirs)):
-        Log(tmp_path / f"{name}.jsonl", model).step(1.0, grad_norm=1.0)
-    a, b = (lines(tmp_path / f"{name}.jsonl")[1]["weights"] for name in "ab")
-    assert a == b
-
-
 def test_the_factor_of_a_scaler_is_taken_out_of_the_gradients():
-    class Scaler:
-        _scale = 1024.0
-
     model = Model((4, 4))
-    assert log.gradient_norm(model, Scaler()) * 1024 == log.gradient_norm(model)
-    assert log.gradient_norm(Model((4, 4), gradients=False)) is None
+    assert log.gradient_norm(model, SimpleNamespace(_scale=1024.0)) * 1024 == log.gradient_norm(model)
 
 
 def test_a_sparse_gradient_has_no_norm_and_stops_no_training(tmp_path):
-    class Sparse:
-        def is_selected_rows(self):
-            return True
-
     model = Model((4, 4), (4,))
-    model.held[1].grad = Sparse()
+    model.held[1].grad = SimpleNamespace(is_selected_rows=lambda: True)
     Log(tmp_path / "a.jsonl", model).step(1.5)
     assert "grad_norm" not in lines(tmp_path / "a.jsonl")[1] and "weights" in lines(tmp_path / "a.jsonl")[1]
 
@@ -137,9 +118,8 @@ def test_a_log_is_never_overwritten_and_each_line_is_there_at_once(tmp_path):
         Log(tmp_path / "a.jsonl")
 
 
-@pytest.mark.parametrize("variable", ["PADDLE_TRAINER_ID", "RANK"])
-def test_only_the_first_process_writes(tmp_path, monkeypatch, variable):
-    monkeypatch.setenv(variable, "1")
+def test_only_the_first_process_writes(tmp_path, monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
     Log(tmp_path / "a.jsonl").step(1.5)
     assert not (tmp_path / "a.jsonl").exists()
 
@@ -169,17 +149,7 @@ for step in range(3):
 
 def test_a_copy_of_the_file_works_alone_with_the_standard_library(tmp_path):
     shutil.copy(log.__file__, tmp_path)
-    imported = {name.split(".")[0] for name in _imports(log.__file__)}
-    assert imported <= set(sys.stdlib_module_names)
     (tmp_path / "train.py").write_text(ALONE)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run([sys.executable, "-S", "train.py"], cwd=tmp_path, check=True, timeout=60, env=environment)
     assert [line.get("loss") for line in lines(tmp_path / "a.jsonl")] == [None, 4.0, 3.0, 2.0]
-
-
-def _imports(path):
-    for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module

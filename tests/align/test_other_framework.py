@@ -1,4 +1,4 @@
-"""Logs of SmolLM2-135M that transformers and PaddleNLP wrote on a CPU: tools/log_with_transformers.py."""
+"""Logs of SmolLM2-135M that transformers and PaddleNLP wrote on a CPU (data/README.md)."""
 
 from __future__ import annotations
 

@@ -21,16 +21,16 @@ WORDS, WIDTH, ROWS, LENGTH, EPOCH = 64, 32, 4, 12, 6
 class Model(paddle.nn.Layer):
     """Predicts a word from the mean of those before it. bf16: the products have inputs that are rounded to bfloat16."""
 
-    def __init__(self, bf16=False, scale=3.0):
+    def __init__(self, bf16):
         super().__init__()
         self.embedding = paddle.nn.Embedding(WORDS, WIDTH)
         self.layers = paddle.nn.LayerList([paddle.nn.Linear(WIDTH, WIDTH) for _ in range(3)])
         self.norm = paddle.nn.LayerNorm(WIDTH)
         self.head = paddle.nn.Linear(WIDTH, WORDS)
-        self.bf16, self.scale = bf16, scale
+        self.bf16 = bf16
 
     def forward(self, words):
-        x = self.embedding(words) * self.scale
+        x = self.embedding(words) * 3.0
         for layer in self.layers:
             x = x + paddle.nn.functional.gelu(layer(self.rounded(x.cumsum(1) / 4)))
         return self.head(self.rounded(self.norm(x)))
@@ -49,41 +49,28 @@ def batches(data_seed, steps, reshuffled_from):
             yield paddle.to_tensor(words[index])
 
 
-def train(
-    path,
-    seed=0,
-    data_seed=0,
-    steps=20,
-    rate=1e-3,
-    changed_rate_from=None,
-    weight_decay=0.01,
-    epsilon=1e-8,
-    bf16=False,
-    reshuffled_from=None,
-    perturbed=0,
-    save_at=None,
-    resume_at=None,
-    forgets_moments=False,
-    stated=None,
-):
-    """One training. save_at, resume_at: a step behind which it saves its state, or from whose state it goes on."""
+def train(path, steps=20, perturbed=0, save_at=None, resume_at=None, stated=None, **changed):
+    """One training. save_at, resume_at: a step behind which it saves its state, or from whose state it goes on.
+
+    changed: of seed, data_seed, changed_rate_from, weight_decay, epsilon, bf16, reshuffled_from and forgets_moments.
+    """
+    seed, data_seed, rate = changed.get("seed", 0), changed.get("data_seed", 0), 1e-3
     paddle.seed(seed)
-    model = Model(bf16)
-    optimizer = paddle.optimizer.AdamW(rate, epsilon=epsilon, parameters=model.parameters(), weight_decay=weight_decay)
+    model = Model(changed.get("bf16", False))
+    settings = {"epsilon": changed.get("epsilon", 1e-8), "weight_decay": changed.get("weight_decay", 0.01)}
+    optimizer = paddle.optimizer.AdamW(rate, parameters=model.parameters(), **settings)
     if perturbed:
         perturb(model, perturbed)
     saved = path.parent / "state"
     if resume_at:
         model.set_state_dict(paddle.load(f"{saved}-{resume_at}.pdparams"))
-        if not forgets_moments:
+        if not changed.get("forgets_moments"):
             optimizer.set_state_dict(paddle.load(f"{saved}-{resume_at}.pdopt"))
     log = Log(path, model, optimizer, seed=seed, data_seed=data_seed, resumed=bool(resume_at), **(stated or {}))
-    for number, words in enumerate(batches(data_seed, steps, reshuffled_from), start=1):
-        if number > steps:
-            break
-        if resume_at and number <= resume_at:
+    for number, words in enumerate(batches(data_seed, steps, changed.get("reshuffled_from")), start=1):
+        if number > steps or number <= (resume_at or 0):
             continue
-        if number == changed_rate_from:
+        if number == changed.get("changed_rate_from"):
             optimizer.set_lr(rate * 1.01)
         logits = model(words[:, :-1])
         loss = paddle.nn.functional.cross_entropy(logits.reshape([-1, WORDS]), words[:, 1:].reshape([-1]))

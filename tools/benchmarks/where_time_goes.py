@@ -1,6 +1,6 @@
 """Says what a run spends its time on: for each chapter and section the clock, the processors, waiting, and checks.
 
-    .venv/bin/python tools/benchmarks/where_time_goes.py [RUN] [--sections 40] [--json]
+    .venv/bin/python tools/benchmarks/where_time_goes.py [RUN] [--sections 40]
 
 RUN is the folder of an earlier run; without it the whole suite is run first, on the CPU at level quick.
 The longest comes first. docs/performance.md says what the columns mean. Nothing here is a test: times depend on
@@ -10,17 +10,22 @@ the machine and on what else it does.
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import nbformat
+import psutil
 from nbformat import NotebookNode
-from processes import Measured, end_cleanly_when_terminated, measure, plain_environment
 
 from xpulab.records.processor import ProcessorSeconds, from_metadata
 from xpulab.records.record import METADATA_KEY, record_in
@@ -28,6 +33,10 @@ from xpulab.records.record import METADATA_KEY, record_in
 NOT_MEASURED = "not measured"
 START = "(before the first section)"
 _RUN_SECONDS = 1800.0
+_GRACE_SECONDS = 10.0
+"""What a command has started may take this long to end after it."""
+_OUTPUT_CHARACTERS = 2_000
+_PR_SET_CHILD_SUBREAPER = 36
 _COLUMNS = ("cells", "kernel", "ranks", "children", "waiting", "checks")
 
 _NOTHING = ProcessorSeconds(0.0, 0.0, 0.0)
@@ -58,12 +67,6 @@ class Spent:
         """The part of the cells' time that is in checks, 0 to 1."""
         return self.checks / self.cells if self.cells else 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """Seconds with milliseconds; null: not measured."""
-        used = None if self.processor is None else {name: round(value, 3) for name, value in asdict(self.processor).items()}
-        waiting = None if self.waiting is None else round(self.waiting, 3)
-        return {"cells": round(self.cells, 3), "checks": round(self.checks, 3), "waiting": waiting, "processor": used}
-
 
 @dataclass(frozen=True)
 class ChapterTime:
@@ -80,11 +83,6 @@ class ChapterTime:
     def all(self) -> Spent:
         """All of its cells."""
         return sum(self.sections.values(), Spent())
-
-    def to_json(self) -> dict[str, Any]:
-        """For programs."""
-        sections = {name: spent.to_json() for name, spent in self.sections.items()}
-        return {"name": self.name, **self.all.to_json(), "harness": round(self.harness, 3), "sections": sections}
 
 
 def chapters_of(folder: Path) -> list[ChapterTime]:
@@ -151,29 +149,75 @@ def format_times(chapters: Sequence[ChapterTime], most_sections: int) -> str:
     return f"{text}\n\n{format_table(longest)}" if longest else text
 
 
-def run_suite(folder: Path) -> Measured:
-    """Run the whole suite on the CPU at level quick into folder/run."""
-    command = [sys.executable, "-m", "xpulab", "run", "--device", "cpu", "--out", str(folder / "run")]
-    return measure(command, folder, plain_environment(folder), _RUN_SECONDS)
+@dataclass(frozen=True)
+class Measured:
+    """What a command used.
+
+    exit_code: as of subprocess.Popen; None at the time limit. seconds: by the clock, until the command itself ended.
+    processor_seconds: user and system time of the command and of all processes that it started, killed ones included.
+    output: the end of what it printed.
+    """
+
+    exit_code: int | None
+    seconds: float
+    processor_seconds: float
+    output: str
+
+
+def measure(command: Sequence[str], folder: Path, limit: float = _RUN_SECONDS) -> Measured:
+    """Run a command in a folder as a user would start it, and leave nothing of it running. limit: in seconds. Linux only.
+
+    This process becomes the parent of the command's orphans (a subreaper), so that their time counts too; it must have no other
+    children. OMP_NUM_THREADS is left out of the variables: each tool has its own default.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    unwanted = {"OMP_NUM_THREADS", "XPULAB_WARM", "XPULAB_RUN_FOLDER", "JUPYTER_PATH"}
+    variables = {name: value for name, value in os.environ.items() if name not in unwanted}
+    with tempfile.TemporaryDirectory(dir=folder) as temporary, tempfile.TemporaryFile() as output:
+        variables |= {"TMPDIR": temporary, "JUPYTER_RUNTIME_DIR": temporary}
+        begun, before = time.monotonic(), _processor_seconds()
+        process = subprocess.Popen(command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(limit)
+            exit_code, seconds = process.returncode, time.monotonic() - begun
+            psutil.wait_procs(psutil.Process().children() if exit_code is not None else [], _GRACE_SECONDS)
+        finally:
+            _kill_all()
+        output.seek(0)
+        text = output.read().decode(errors="replace")[-_OUTPUT_CHARACTERS:]
+    return Measured(exit_code, seconds, _processor_seconds() - before, text)
+
+
+def _kill_all() -> None:
+    """Kill all processes below this one, and wait for them."""
+    while children := psutil.Process().children(recursive=True):
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(children, _GRACE_SECONDS)
+
+
+def _processor_seconds() -> float:
+    """User and system time of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
-    """Print the tables, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path, nargs="?", help="the folder of a run; default: run the suite now")
     parser.add_argument("--sections", type=int, default=40, help="how many sections to list; default: 40")
-    parser.add_argument("--json", action="store_true", help="print JSON, with all sections")
     chosen = parser.parse_args()
-    end_cleanly_when_terminated()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="xpulab-") as temporary:
-        whole = None if chosen.run else run_suite(Path(temporary))
-        chapters = chapters_of(chosen.run or Path(temporary) / "run")
+        run, whole = chosen.run or Path(temporary) / "run", None
+        if not chosen.run:
+            whole = measure([sys.executable, "-m", "xpulab", "run", "--device", "cpu", "--out", str(run)], Path(temporary))
+        chapters = chapters_of(run)
     if not chapters:
-        raise SystemExit(f"{chosen.run}: holds no executed notebook; name the folder that `xpulab run` has written")
-    if chosen.json:
-        command = None if whole is None else whole.to_json()
-        print(json.dumps({"command": command, "chapters": [each.to_json() for each in chapters]}, indent=1))
-        return
+        raise SystemExit(f"{run}: holds no executed notebook; name the folder that `xpulab run` has written")
     print(format_times(chapters, chosen.sections))
     if whole is not None:
         print(f"\nthe whole command: {whole.seconds:.1f} s, {whole.processor_seconds:.1f} s of processor time")

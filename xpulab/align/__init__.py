@@ -4,7 +4,7 @@
 
 log: writes a log while a training runs. read: the logs, and what is wrong in them. band: how large a difference noise explains.
 compare: the two logs, step by step. explain: what differs between the two environments, the likeliest first. report: the
-comparison for a terminal and as JSON; picture: as a figure.
+comparison for a terminal and as JSON.
 """
 
 from xpulab.align.log import Log as Log

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
 
 from xpulab.align.read import TrainingLog
 
@@ -54,78 +54,60 @@ def dtype_of(log: TrainingLog) -> str:
     return max((name for name in types if name in ROUNDING), key=ROUNDING.__getitem__, default="float32")
 
 
-def measured(
-    a: TrainingLog, noise: Sequence[TrainingLog], numbers: Sequence[int], quantities: Sequence[str], dtype: str
+def band_of(
+    a: TrainingLog, b: TrainingLog, noise: Sequence[TrainingLog], numbers: Sequence[int], quantities: Sequence[str]
 ) -> Band:
-    """FACTOR times the largest difference between a and a log of noise up to each step.
+    """The band around a at these steps: measured from logs of noise when there are any, else the model.
 
-    Of the weights at least the model: Adam makes a whole update out of a gradient near zero, whatever its sign, so that the few
-    elements that noise turns around decide, and they are others in each training.
+    What a trainer has rounded cannot agree more closely: that is added. Of two types the one that rounds less counts: what the
+    other one loses is a difference, not noise. Of the weights a measured band is at least the model: Adam makes a whole update
+    out of a gradient near zero, whatever its sign, so that the few elements that noise turns around decide, and they are others
+    in each training.
     """
-    widths: dict[str, list[float]] = {}
-    modelled = model(a, numbers, quantities, dtype).widths
-    for name in quantities:
-        largest, widths[name] = 0.0, []
-        for number in numbers:
-            value = a.steps[number].values[name]
-            for log in noise:
-                other = log.steps[number].values.get(name)
-                if other is not None and other == other and value == value:
-                    largest = max(largest, abs(value - other))
-            least = _least(name, value, dtype)
-            widths[name].append(least if name == "learning_rate" else max(FACTOR * largest, least))
-        if name == "weights":
-            widths[name] = [max(pair) for pair in zip(widths[name], modelled[name], strict=True)]
-    names = ", ".join(log.path.name for log in noise)
-    text = f"{FACTOR} times the largest difference so far between {a.path.name} and {names}; of the weights at least the model"
-    return Band("measured", text, widths)
-
-
-def model(a: TrainingLog, numbers: Sequence[int], quantities: Sequence[str], dtype: str) -> Band:
-    """A stated growth: in proportion to the largest value so far and to the number of steps since the first one compared."""
-    unit, growths = ROUNDING[dtype], HALF_GROWTH if dtype in ("float16", "bfloat16") else GROWTH
+    dtype = min((dtype_of(log) for log in (a, b)), key=ROUNDING.__getitem__)
+    growths = HALF_GROWTH if dtype in ("float16", "bfloat16") else GROWTH
     widths: dict[str, list[float]] = {}
     for name in quantities:
-        largest, widths[name] = 0.0, []
-        growth = growths.get(name, 0.0)
-        for count, value in enumerate((a.steps[number].values[name] for number in numbers), start=1):
-            largest = max(largest, abs(value)) if math.isfinite(value) else largest
-            widths[name].append(max(_least(name, value, dtype), growth * unit * count * largest))
+        values = a.values(name, numbers)
+        if name == "learning_rate":
+            widths[name] = [RATE_TOLERANCE * abs(value) for value in values]
+            continue
+        unit = min(ROUNDING[dtype], ROUNDING["float32"])  # a loss and norms are summed in float32
+        least = [LAST_PLACES * unit * abs(value) if math.isfinite(value) else 0.0 for value in values]
+        rounded = sum(resolution(log, name) for log in (a, b)) if name != "weights" else 0.0
+        wide = _measured(name, values, noise, numbers) if noise else [0.0 for _ in values]
+        if not noise or name == "weights":
+            wide = list(map(max, wide, _model(values, growths[name] * ROUNDING[dtype])))
+        widths[name] = [max(pair) + rounded for pair in zip(least, wide, strict=True)]
+    if noise:
+        names = ", ".join(log.path.name for log in noise)
+        text = (
+            f"{FACTOR} times the largest difference so far between {a.path.name} and {names}; of the weights at least the model"
+        )
+        return Band("measured", text, widths)
     each = ", ".join(f"{growth:g} ({name})" for name, growth in growths.items())
-    text = f"a model, not measured: {each} x {unit:.1e} of the largest value, a step ({dtype}); --noise FILE measures it"
+    text = f"a model, not measured: {each} x {ROUNDING[dtype]:.1e} of the largest value, a step ({dtype}); --noise measures it"
     return Band("model", text, widths)
 
 
 def resolution(log: TrainingLog, name: str) -> float:
-    """Half a unit of the last decimal, where all values of a log are rounded to at most 8 decimals; else 0.
-
-    Trainers print rounded losses: two of those cannot agree more closely.
-    """
-    values = [step.values[name] for step in log.steps.values()]
-    for decimals in range(9):
-        if all(value == round(value, decimals) for value in values if value == value):
-            return 0.5 * 10.0**-decimals
-    return 0.0
+    """Half a unit of the last decimal, where all values of a log are rounded to at most 8 decimals; else 0."""
+    values = [value for value in log.values(name, list(log.steps)) if math.isfinite(value)]
+    exact = (decimals for decimals in range(9) if all(value == round(value, decimals) for value in values))
+    return next((0.5 * 10.0**-decimals for decimals in exact), 0.0)
 
 
-def widened(band: Band, rounded: dict[str, float]) -> Band:
-    """The band with what the rounding of the logs adds. rounded: by quantity, the sum of the resolutions of both logs."""
-    widths = {name: [width + rounded.get(name, 0.0) for width in values] for name, values in band.widths.items()}
-    return Band(band.kind, band.text, widths)
+def _measured(name: str, values: Sequence[float], noise: Sequence[TrainingLog], numbers: Sequence[int]) -> list[float]:
+    """FACTOR times the largest difference between the values and a log of noise up to each step."""
+    apart = [
+        [abs(value - log.steps[number].values.get(name, math.nan)) for log in noise]
+        for value, number in zip(values, numbers, strict=True)
+    ]
+    largest = (max([0.0, *filter(math.isfinite, differences)]) for differences in apart)
+    return [FACTOR * width for width in accumulate(largest, max)]
 
 
-def _least(name: str, value: float, dtype: str) -> float:
-    if name == "learning_rate":
-        return RATE_TOLERANCE * abs(value)
-    unit = min(ROUNDING[dtype], ROUNDING["float32"])  # a loss and norms are summed in float32
-    return LAST_PLACES * unit * abs(value) if value == value else 0.0
-
-
-def finer(a: TrainingLog, b: TrainingLog) -> str:
-    """Of the types of two trainings the one that rounds less: what the other one loses is a difference, not noise."""
-    return min((dtype_of(log) for log in (a, b)), key=ROUNDING.__getitem__)
-
-
-def as_json(band: Band) -> dict[str, Any]:
-    """Kind and text."""
-    return {"kind": band.kind, "text": band.text}
+def _model(values: Sequence[float], growth: float) -> list[float]:
+    """A stated growth: in proportion to the largest value so far and to the number of steps since the first one compared."""
+    largest = accumulate((abs(value) if math.isfinite(value) else 0.0 for value in values), max)
+    return [growth * count * width for count, width in enumerate(largest, start=1)]

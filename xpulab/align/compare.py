@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpulab.align import band as bands
-from xpulab.align.band import Band
+from xpulab.align.band import RATE_TOLERANCE, Band, band_of, resolution
 from xpulab.align.explain import Difference, differences
 from xpulab.align.read import QUANTITIES, TrainingLog, numbers_compared, read_log
 from xpulab.errors import InputError
@@ -63,21 +62,11 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Trend:
-    """The loss from the first step beyond the noise on. kind: as "grows" or "stays", in words.
-
-    mean_difference: of the last quarter, b minus a. mean_relative: of all steps, |b - a| / |a|. above: the share with b > a.
-    """
-
-    kind: str
-    mean_difference: float
-    mean_relative: float
-    above: float
-
-
-@dataclass(frozen=True)
 class Alignment:
-    """Two logs, compared. numbers: of the steps that were compared. bit, beyond: where they part, None when they do not."""
+    """Two logs, compared. numbers: of the steps that were compared. bit, beyond: where they part, None when they do not.
+
+    trend: how the difference of the loss goes on after the first step beyond the noise, in words.
+    """
 
     a: TrainingLog
     b: TrainingLog
@@ -87,7 +76,7 @@ class Alignment:
     bit: Parting | None
     beyond: Parting | None
     quantities: tuple[Quantity, ...]
-    trend: Trend | None
+    trend: str | None
     environment: tuple[Difference, ...]
     notes: tuple[str, ...]
 
@@ -106,28 +95,22 @@ def align(a: Path, b: Path, noise: Sequence[Path] = (), common: bool = False) ->
 
     Raises InputError for what is no log, and for logs that cannot be compared.
     """
-    first, second, others = read_log(a), read_log(b), [read_log(path) for path in noise]
-    numbers = numbers_compared(first, second, others, common)
+    first, second, *others = logs = [read_log(path) for path in (a, b, *noise)]
+    numbers = numbers_compared(logs, common)
     names, notes = _compared_quantities(first, second, numbers)
     for log in others:
         notes += _check_noise(first, log, numbers)
-    dtype = bands.finer(first, second)
-    band = bands.measured(first, others, numbers, names, dtype) if others else bands.model(first, numbers, names, dtype)
-    rounded = {
-        name: sum(bands.resolution(log, name) for log in (first, second)) for name in names if name in ("loss", "grad_norm")
-    }
-    notes += [f"{name} is rounded in a log: it is compared to {value:.1g}" for name, value in rounded.items() if value]
-    band = bands.widened(band, rounded)
+    band = band_of(first, second, others, numbers, names)
     batches = _batches(first, second, numbers)
-    notes += _notes(first, second, numbers, batches)
-    bit = _parting(first, second, numbers, names, batches, _differs)
-    beyond = _parting(first, second, numbers, names, batches, _beyond(band, numbers))
+    notes += _notes(first, second, numbers, names, batches)
+    quantities = tuple(_quantity(first, second, numbers, name, band.widths[name]) for name in names)
+    bit = _parting(quantities, numbers, batches, lambda quantity: quantity.first_bit)
+    beyond = _parting(quantities, numbers, batches, lambda quantity: quantity.first_beyond)
     if bit and beyond and bit.step == beyond.step != numbers[0]:  # all bits agreed before, so what differs first is no noise
         beyond = Parting(beyond.step, bit.place, beyond.quantities)
-    quantities = tuple(_quantity(first, second, numbers, name, band.widths[name]) for name in names)
-    shown = beyond or bit
-    found = differences(first.environment, second.environment, None if shown is None else shown.place)
-    trend = None if beyond is None else _trend(first, second, numbers, band, beyond.step)
+    parting = beyond or bit
+    found = differences(first.environment, second.environment, None if parting is None else parting.place)
+    trend = None if beyond is None else _trend(first, second, numbers[numbers.index(beyond.step) :])
     return Alignment(first, second, tuple(numbers), band, batches, bit, beyond, quantities, trend, tuple(found), tuple(notes))
 
 
@@ -149,9 +132,9 @@ def _check_noise(a: TrainingLog, noise: TrainingLog, numbers: Sequence[int]) -> 
     """Notes on a log of noise. Raises InputError when it is of another training."""
     for number in numbers:
         ours, theirs = a.steps[number], noise.steps[number]
-        rate, other = ours.values.get("learning_rate"), theirs.values.get("learning_rate")
+        rates = [step.values.get("learning_rate", math.nan) for step in (ours, theirs)]
         what = "batch" if None not in (ours.batch, theirs.batch) and ours.batch != theirs.batch else ""
-        if rate is not None and other is not None and abs(rate - other) > bands.RATE_TOLERANCE * abs(rate):
+        if abs(rates[0] - rates[1]) > RATE_TOLERANCE * abs(rates[0]):
             what = "learning rate"
         if what:
             raise InputError(
@@ -173,8 +156,7 @@ def _batches(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> Batches:
     parts = next((index for index, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]), None)
     if parts is None:
         return Batches(logged=True)
-    reordered = Counter(ours) == Counter(theirs)
-    return Batches(True, numbers[parts], _shift(a, b, numbers[parts:]), reordered)
+    return Batches(True, numbers[parts], _shift(a, b, numbers[parts:]), Counter(ours) == Counter(theirs))
 
 
 def _shift(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> int | None:
@@ -189,13 +171,15 @@ def _shift(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> int | None
     return None
 
 
-def _notes(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], batches: Batches) -> list[str]:
-    notes = []
-    for log, other in ((a, b), (b, a)):
-        if log.first > other.first:
-            notes.append(
-                f"{log.path.name} begins with step {log.first}: the {log.first - other.first} steps before were not compared"
-            )
+def _notes(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], names: Sequence[str], batches: Batches) -> list[str]:
+    notes = [
+        f"{log.path.name} begins with step {log.first}: the {log.first - other.first} steps before were not compared"
+        for log, other in ((a, b), (b, a))
+        if log.first > other.first
+    ]
+    for name in ("loss", "grad_norm"):
+        if name in names and (rounded := sum(resolution(log, name) for log in (a, b))):
+            notes.append(f"{name} is rounded in a log: it is compared to {rounded:.1g}")
     if not batches.logged:
         notes.append("the batches are not compared: a log has no digests of them; give batch=input_ids to Log.step")
     processes = [log.environment.get("parallel.processes") for log in (a, b)]
@@ -204,97 +188,58 @@ def _notes(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], batches: Batc
     return notes
 
 
-def _differs(name: str, index: int, x: float, y: float) -> bool:
-    return x != y and not (math.isnan(x) and math.isnan(y))
-
-
-def _beyond(band: Band, numbers: Sequence[int]) -> Callable[[str, int, float, float], bool]:
-    def beyond(name: str, index: int, x: float, y: float) -> bool:
-        return not math.isfinite(x) or not math.isfinite(y) or abs(x - y) > band.widths[name][index]
-
-    return beyond
+def _quantity(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], name: str, widths: Sequence[float]) -> Quantity:
+    pairs = list(zip(a.values(name, numbers), b.values(name, numbers), strict=True))
+    apart = [abs(x - y) if math.isfinite(x) and math.isfinite(y) else math.inf for x, y in pairs]
+    ratios = [distance / width if width else distance and math.inf for distance, width in zip(apart, widths, strict=True)]
+    bit = next((index for index, (x, y) in enumerate(pairs) if x != y and not (math.isnan(x) and math.isnan(y))), None)
+    beyond = next((index for index, ratio in enumerate(ratios) if ratio > 1), None)
+    index = max(range(len(ratios)), key=ratios.__getitem__) if beyond is None else beyond
+    return Quantity(
+        name,
+        None if bit is None else numbers[bit],
+        None if beyond is None else numbers[beyond],
+        numbers[index],
+        pairs[index],
+        apart[index],
+        widths[index],
+        max(ratios),
+    )
 
 
 def _parting(
-    a: TrainingLog,
-    b: TrainingLog,
-    numbers: Sequence[int],
-    names: Sequence[str],
-    batches: Batches,
-    differ: Callable[[str, int, float, float], bool],
+    quantities: Sequence[Quantity], numbers: Sequence[int], batches: Batches, first: Callable[[Quantity], int | None]
 ) -> Parting | None:
-    """The first step at which batches or numbers differ, and where within it."""
-    for index, number in enumerate(numbers):
-        ours, theirs = a.steps[number], b.steps[number]
-        found = ["batch"] if number == batches.parts_at else []
-        found += [name for name in names if differ(name, index, ours.values[name], theirs.values[name])]
-        if found:
-            return Parting(number, _place(found, names, index), tuple(found))
-    return None
+    """The first step at which batches or numbers differ, and where within it. first: the step of a quantity."""
+    starts = [step for step in (batches.parts_at, *map(first, quantities)) if step is not None]
+    if not starts:
+        return None
+    step, names = min(starts), [quantity.name for quantity in quantities]
+    found = ["batch"] if step == batches.parts_at else []
+    found += [quantity.name for quantity in quantities if first(quantity) == step]
+    return Parting(step, _place(found, names, is_first=step == numbers[0]), tuple(found))
 
 
-def _place(found: Sequence[str], names: Sequence[str], index: int) -> str:
-    """What a step does first of what differs in it."""
+def _place(found: Sequence[str], names: Sequence[str], is_first: bool) -> str:
+    """What a step does first of what differs in it. is_first: whether it is the first step that is compared."""
     if "weights" in found:
-        return "update" if index else "weights"
+        return "weights" if is_first else "update"
     if "batch" in found:
         return "batch"
     if "learning_rate" in found:
         return "learning rate"
     if "loss" in found:
-        return "update or forward" if index and "weights" not in names else "forward"
+        return "forward" if is_first or "weights" in names else "update or forward"
     return "backward"
 
 
-def _quantity(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], name: str, widths: Sequence[float]) -> Quantity:
-    pairs = [(a.steps[number].values[name], b.steps[number].values[name]) for number in numbers]
-    apart = [_distance(x, y) for x, y in pairs]
-    ratios = [_ratio(distance, width) for distance, width in zip(apart, widths, strict=True)]
-    bit = next((index for index, pair in enumerate(pairs) if _differs(name, index, *pair)), None)
-    beyond = next((index for index, ratio in enumerate(ratios) if ratio > 1), None)
-    shown = max(range(len(ratios)), key=ratios.__getitem__) if beyond is None else beyond
-    return Quantity(
-        name,
-        None if bit is None else numbers[bit],
-        None if beyond is None else numbers[beyond],
-        numbers[shown],
-        pairs[shown],
-        apart[shown],
-        widths[shown],
-        max(ratios),
-    )
-
-
-def _distance(x: float, y: float) -> float:
-    """How far apart; infinite where one is no number."""
-    return abs(x - y) if math.isfinite(x) and math.isfinite(y) else math.inf
-
-
-def _ratio(distance: float, width: float) -> float:
-    if distance == 0:
-        return 0.0
-    return distance / width if width else math.inf
-
-
-def _trend(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], band: Band, since: int) -> Trend:
-    start = numbers.index(since)
-    pairs = [(a.steps[number].values["loss"], b.steps[number].values["loss"]) for number in numbers[start:]]
-    apart = [_distance(x, y) for x, y in pairs]
-    part = max(1, len(pairs) // TREND_PARTS)
-    early, late = (sum(values) / part for values in (apart[:part], apart[-part:]))
-    widths = band.widths["loss"][start:]
-    if all(distance <= width for distance, width in zip(apart[-part:], widths[-part:], strict=True)):
-        kind = "within the noise at the end"
-    elif len(pairs) < TREND_PARTS:
-        kind = "too few steps for a trend"
-    else:
-        kind = "grows" if late > GROWS * early else "shrinks" if late < SHRINKS * early else "stays"
+def _trend(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> str:
+    """How the difference of the loss goes on at these steps, and how large it is at their end."""
+    apart = [y - x for x, y in zip(a.values("loss", numbers), b.values("loss", numbers), strict=True)]
+    part = max(1, len(apart) // TREND_PARTS)
+    early, late = (sum(map(abs, values)) / part for values in (apart[:part], apart[-part:]))
     if not all(map(math.isfinite, apart)):
-        kind = "no number from there on" if not math.isfinite(apart[-1]) else "no number at some steps"
-    relative = [distance / abs(x) for (x, _), distance in zip(pairs, apart, strict=True) if x]
-    return Trend(
-        kind,
-        sum(y - x for x, y in pairs[-part:]) / part,
-        sum(relative) / len(relative) if relative else math.nan,
-        sum(y > x for x, y in pairs) / len(pairs),
-    )
+        return "no number at some steps"
+    kind = "grows" if late > GROWS * early else "shrinks" if late < SHRINKS * early else "stays"
+    above = sum(difference > 0 for difference in apart) / len(apart)
+    return f"{kind}; b - a is {sum(apart[-part:]) / part:+.2g} in the last quarter, b is above a at {above:.0%} of these steps"

@@ -10,7 +10,7 @@ from typing import Any
 
 from xpulab import files
 
-EXPLAINS, RELATED, UNKNOWN, HARMLESS = "likely", "possible", "unknown", "unlikely"
+EXPLAINS, RELATED, UNKNOWN, HARMLESS = RANKS = ("likely", "possible", "unknown", "unlikely")
 """How well a difference fits the place where two logs part: our data say that it acts there, that it acts elsewhere,
 nothing, or that it changes no number."""
 
@@ -22,41 +22,35 @@ FRAMEWORKS_OWN = ("flags.", "model.", "machine.threads")
 class Difference:
     """A value of the environment that differs. name: as "optimizer.epsilon". a, b: the values, None where one log has none.
 
-    rank: EXPLAINS, RELATED, UNKNOWN or HARMLESS. says, source: what data/alignment.yaml knows about it, or empty.
+    rank: one of RANKS. says, source: what data/alignment.yaml knows about it, or empty.
     """
 
     name: str
     a: Any
     b: Any
     rank: str
-    says: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A row of data/alignment.yaml. pattern: of names of the environment. places: where in a step it acts first."""
-
-    id: str
-    pattern: str
-    places: tuple[str, ...]
-    says: str
-    source: str
+    says: str = ""
+    source: str = ""
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any], place: str | None) -> list[Difference]:
-    """All values that differ, the likeliest first. place: where the logs part, as xpulab.align.compare names it."""
-    places = () if place is None else tuple(place.split(" or "))
-    found = []
+    """All values that differ, the likeliest first: by rank, then in the order of the file. place: where the logs part."""
+    causes = _data()["causes"]
+    ordered: list[tuple[int, int, Difference]] = []
     for name in dict.fromkeys([*a, *b]):
-        ours, theirs = a.get(name), b.get(name)
-        if ours != theirs:
-            cause = _cause(name)
-            rank = _rank(cause, places)
-            if rank == EXPLAINS and None in (ours, theirs) and name.startswith(FRAMEWORKS_OWN):
-                rank = RELATED
-            found.append(Difference(name, ours, theirs, rank, *_known(cause)))
-    return sorted(found, key=_order)
+        values = a.get(name), b.get(name)
+        if values[0] == values[1]:
+            continue
+        row = next((row for row, cause in enumerate(causes) if re.fullmatch(cause["pattern"], name)), None)
+        if row is None:
+            difference = Difference(name, *values, UNKNOWN)
+        else:
+            rank = RELATED if causes[row]["places"] else HARMLESS
+            if set(causes[row]["places"]) & set((place or "").split(" or ")):
+                rank = RELATED if None in values and name.startswith(FRAMEWORKS_OWN) else EXPLAINS
+            difference = Difference(name, *values, rank, causes[row]["says"], causes[row]["source"])
+        ordered.append((RANKS.index(difference.rank), row or 0, difference))
+    return [difference for *_, difference in sorted(ordered, key=lambda entry: entry[:2])]
 
 
 def advice(place: str) -> str:
@@ -65,34 +59,5 @@ def advice(place: str) -> str:
 
 
 @cache
-def causes() -> tuple[Cause, ...]:
-    """All rows, in the order of the file: likelier ones first."""
-    return tuple(Cause(**{**row, "places": tuple(row["places"])}) for row in _data()["causes"])
-
-
-@cache
 def _data() -> Any:
     return files.load_yaml(files.data("alignment.yaml"), files.data("schema", "alignment.schema.json"))
-
-
-def _cause(name: str) -> Cause | None:
-    return next((cause for cause in causes() if re.fullmatch(cause.pattern, name)), None)
-
-
-def _rank(cause: Cause | None, places: tuple[str, ...]) -> str:
-    if cause is None:
-        return UNKNOWN
-    if not cause.places:
-        return HARMLESS
-    return EXPLAINS if set(cause.places) & set(places) else RELATED
-
-
-def _order(difference: Difference) -> tuple[int, int]:
-    """By rank, then as in the file of causes."""
-    cause = _cause(difference.name)
-    rank = (EXPLAINS, RELATED, UNKNOWN, HARMLESS).index(difference.rank)
-    return rank, causes().index(cause) if cause else 0
-
-
-def _known(cause: Cause | None) -> tuple[str, str]:
-    return ("", "") if cause is None else (cause.says, cause.source)

@@ -30,6 +30,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
+from operator import attrgetter
 from typing import Any
 
 FORMAT = "xpulab.align/1"
@@ -39,23 +40,17 @@ _PACKAGES = (
     *("torch", "transformers", "peft", "trl", "accelerate", "flash-attn", "numpy", "tokenizers", "datasets"),
 )
 _VARIABLES = (
-    "FLAGS_",
-    "XPU",
-    "BKCL_",
-    "NCCL_",
-    "CUDA_",
-    "NVIDIA_TF32",
-    "CUBLAS_",
-    "CUDNN_",
-    "TORCH_",
-    "OMP_",
-    "MKL_",
+    *("FLAGS_", "XPU", "BKCL_", "NCCL_", "CUDA_", "NVIDIA_TF32", "CUBLAS_", "CUDNN_", "TORCH_", "OMP_", "MKL_"),
     "PYTHONHASHSEED",
 )
 _PADDLE_FLAGS = (
-    *("use_stride_kernel", "enable_api_kernel_fallback", "use_accuracy_compatible_kernel", "cudnn_deterministic"),
-    *("embedding_deterministic", "gemm_use_half_precision_compute_type", "enable_cublas_tensor_op_math"),
-    *("cudnn_exhaustive_search", "flash_attn_version"),
+    *("FLAGS_use_stride_kernel", "FLAGS_enable_api_kernel_fallback", "FLAGS_use_accuracy_compatible_kernel"),
+    *("FLAGS_cudnn_deterministic", "FLAGS_embedding_deterministic", "FLAGS_gemm_use_half_precision_compute_type"),
+    *("FLAGS_enable_cublas_tensor_op_math", "FLAGS_cudnn_exhaustive_search", "FLAGS_flash_attn_version"),
+)
+_TORCH_BACKENDS = (
+    *("cuda.matmul.allow_tf32", "cuda.matmul.allow_bf16_reduced_precision_reduction"),
+    *("cudnn.allow_tf32", "cudnn.benchmark"),
 )
 _ARGUMENTS = (
     *("seed", "data_seed", "bf16", "fp16", "fp16_opt_level", "half_precision_backend", "amp_master_grad", "tf32", "recompute"),
@@ -217,11 +212,11 @@ def environment() -> dict[str, Any]:
     found["flags"] = {}
     paddle, torch = sys.modules.get("paddle"), sys.modules.get("torch")
     if paddle is not None and hasattr(paddle, "get_flags"):
-        found["machine"].update(_paddle_device(paddle))
+        found["machine"].update(_paddle_machine(paddle))
         found["flags"].update(_paddle_flags(paddle))
         found["versions"]["paddle_commit"] = _tried(lambda: paddle.version.commit)
     elif torch is not None:
-        found["machine"].update(_torch_device(torch))
+        found["machine"].update(_torch_machine(torch))
         found["flags"].update(_torch_flags(torch))
     known = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
     found["variables"] = {name: value for name, value in known.items() if not name.startswith("XPULAB_")}
@@ -269,7 +264,8 @@ class _Callback:
     def _write(self, loss: float, grad_norm: float | None, args: Any, state: Any, named: dict[str, Any]) -> None:
         log = self.log
         log.model, log.optimizer = named["model"], named["optimizer"]
-        log.settings = {**_some(args, _ARGUMENTS), **_degrees(args), **log.settings}
+        degrees = (name for name in vars(args) if name.endswith(("_parallel_degree", "_parallel_config")))
+        log.settings = {**_some(args, (*_ARGUMENTS, *degrees)), **log.settings}
         batch = [part for part in self.batches if part is not None] if _processes() == 1 else []
         log.step(loss, batch or None, grad_norm=grad_norm, step=state.global_step + 1, scaler=named.get("scaler"))
         self.losses, self.batches, self.grad_norm = [], [], None
@@ -381,12 +377,6 @@ def _some(source: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: _scalar(value) for name, value in found.items() if value is not None}
 
 
-def _degrees(args: Any) -> dict[str, Any]:
-    """The degrees of a parallel training: tensor_parallel_degree and others."""
-    names = (name for name in vars(args) if name.endswith(("_parallel_degree", "_parallel_config")))
-    return {name: _scalar(getattr(args, name)) for name in names}
-
-
 def _versions() -> dict[str, str]:
     found = {}
     for package in _PACKAGES:
@@ -413,33 +403,27 @@ def _tried(read: Callable[[], Any]) -> Any:
         return None
 
 
-def _paddle_device(paddle: Any) -> dict[str, Any]:
+def _paddle_machine(paddle: Any) -> dict[str, Any]:
     device = _tried(paddle.get_device)
     name = _tried(paddle.device.cuda.get_device_name) if str(device).startswith("gpu") else None
     return {"device": device, "card": name}
 
 
-def _paddle_flags(paddle: Any) -> dict[str, Any]:
-    names = [f"FLAGS_{name}" for name in _PADDLE_FLAGS]
-    return {name: _tried(functools.partial(_paddle_flag, paddle, name)) for name in names}
-
-
-def _paddle_flag(paddle: Any, name: str) -> Any:
-    return paddle.get_flags(name)[name]
-
-
-def _torch_device(torch: Any) -> dict[str, Any]:
+def _torch_machine(torch: Any) -> dict[str, Any]:
     card = _tried(torch.cuda.get_device_name) if _tried(torch.cuda.is_available) else None
     return {"device": "cpu" if card is None else "gpu", "card": card, "threads": _tried(torch.get_num_threads)}
 
 
+def _paddle_flags(paddle: Any) -> dict[str, Any]:
+    def value(name: str) -> Any:
+        return paddle.get_flags(name)[name]
+
+    return {name: _tried(functools.partial(value, name)) for name in _PADDLE_FLAGS}
+
+
 def _torch_flags(torch: Any) -> dict[str, Any]:
-    matmul = torch.backends.cuda.matmul
     return {
         "float32_matmul_precision": _tried(torch.get_float32_matmul_precision),
-        "cuda.matmul.allow_tf32": _tried(lambda: matmul.allow_tf32),
-        "cudnn.allow_tf32": _tried(lambda: torch.backends.cudnn.allow_tf32),
-        "cuda.matmul.allow_bf16_reduced_precision_reduction": _tried(lambda: matmul.allow_bf16_reduced_precision_reduction),
-        "cudnn.benchmark": _tried(lambda: torch.backends.cudnn.benchmark),
         "deterministic_algorithms": _tried(torch.are_deterministic_algorithms_enabled),
+        **{name: _tried(functools.partial(attrgetter(name), torch.backends)) for name in _TORCH_BACKENDS},
     }

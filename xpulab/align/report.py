@@ -8,9 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from xpulab import __version__
-from xpulab.align import band as bands
-from xpulab.align.compare import DIFFERS, Alignment, Parting, Quantity
-from xpulab.align.explain import EXPLAINS, advice
+from xpulab.align.compare import DIFFERS, Alignment, Parting
+from xpulab.align.explain import EXPLAINS, RELATED, advice
 
 WIDTH = 120
 SHOWN = 12
@@ -38,7 +37,7 @@ def format_alignment(alignment: Alignment) -> str:
     lines += _field("noise", alignment.band.text)
     lines += ["", *_table(alignment)]
     if alignment.trend is not None:
-        lines += ["", *_field("afterwards", _trend(alignment))]
+        lines += ["", *_field("afterwards", f"the difference of the loss: {alignment.trend}")]
     lines += ["", *_environment(alignment)]
     lines += [line for note in alignment.notes for line in _wrapped(f"note: {note}", "  ")]
     return "\n".join([*lines, "", f"verdict: {_verdict(alignment)}"])
@@ -46,9 +45,9 @@ def format_alignment(alignment: Alignment) -> str:
 
 def to_json(alignment: Alignment) -> dict[str, Any]:
     """The comparison, as data/schema/align.schema.json describes it."""
-    batches, beyond, bit = alignment.batches, alignment.beyond, alignment.bit
-    shown = beyond or bit
-    return {
+    beyond, bit = alignment.beyond, alignment.bit
+    parting = beyond or bit
+    found = {
         "schema": 1,
         "xpulab": __version__,
         "a": str(alignment.a.path),
@@ -56,16 +55,26 @@ def to_json(alignment: Alignment) -> dict[str, Any]:
         "steps": {"first": alignment.numbers[0], "last": alignment.numbers[-1], "count": len(alignment.numbers)},
         "verdict": alignment.verdict,
         "summary": _verdict(alignment),
-        "batches": asdict(batches),
-        "first_bit": None if bit is None else {**asdict(bit), "quantities": list(bit.quantities)},
-        "first_beyond": None if beyond is None else {**asdict(beyond), "quantities": list(beyond.quantities)},
-        "band": bands.as_json(alignment.band),
-        "quantities": [_quantity_json(quantity) for quantity in alignment.quantities],
-        "trend": None if alignment.trend is None else {name: _number(value) for name, value in asdict(alignment.trend).items()},
+        "batches": asdict(alignment.batches),
+        "first_bit": bit and asdict(bit),
+        "first_beyond": beyond and asdict(beyond),
+        "band": {"kind": alignment.band.kind, "text": alignment.band.text},
+        "quantities": [asdict(quantity) for quantity in alignment.quantities],
+        "trend": alignment.trend,
         "environment": [asdict(difference) for difference in alignment.environment],
-        "advice": "" if shown is None else advice(shown.place),
-        "notes": list(alignment.notes),
+        "advice": advice(parting.place) if parting else "",
+        "notes": alignment.notes,
     }
+    return _plain(found)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: an infinite number or none is text."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _field(name: str, text: str) -> list[str]:
@@ -82,8 +91,8 @@ def _batches(alignment: Alignment) -> str:
         return "not compared: no digests in a log"
     if batches.parts_at is None:
         return "the same at every step"
-    lines = [log.steps[batches.parts_at].line for log in (alignment.a, alignment.b)]
-    text = f"part at step {batches.parts_at} ({alignment.a.path.name} line {lines[0]}, {alignment.b.path.name} line {lines[1]})"
+    lines = [f"{log.path.name} line {log.steps[batches.parts_at].line}" for log in (alignment.a, alignment.b)]
+    text = f"part at step {batches.parts_at} ({', '.join(lines)})"
     if batches.shift is not None:
         ahead = "later" if batches.shift > 0 else "earlier"
         return f"{text}: from there b reads what a reads {abs(batches.shift)} steps {ahead}"
@@ -97,71 +106,39 @@ def _parting(parting: Parting | None, none: str) -> str:
 
 
 def _table(alignment: Alignment) -> list[str]:
-    heads = f"{'':13} {'bits':>6} {'beyond':>6} {'step':>7} {'a':>14} {'b':>14} {'difference':>10} {'band':>8} {'largest':>8}"
-    rows = [_row(quantity) for quantity in alignment.quantities]
-    meaning = "bits, beyond: the first step that differs so; largest: difference / band, of all steps"
-    return [heads, *rows, meaning]
-
-
-def _row(quantity: Quantity) -> str:
-    steps = [f"{'-' if step is None else step:>6}" for step in (quantity.first_bit, quantity.first_beyond)]
-    values = " ".join(f"{value:>14.8g}" for value in quantity.values)
-    numbers = f"{quantity.difference:>10.2g} {quantity.width:>8.2g} {quantity.largest_ratio:>8.2g}"
-    return f"{quantity.name:13} {' '.join(steps)} {quantity.step:>7} {values} {numbers}"
-
-
-def _trend(alignment: Alignment) -> str:
-    trend = alignment.trend
-    assert trend is not None
-    numbers = (
-        f"b - a is {trend.mean_difference:+.2g} in the last quarter; mean of |b - a| / |a| {trend.mean_relative:.2g}; "
-        f"b is above a at {100 * trend.above:.0f} % of these steps"
-    )
-    return f"the difference of the loss: {trend.kind}; {numbers}"
+    lines = [f"{'':13} {'bits':>6} {'beyond':>6} {'step':>7} {'a':>14} {'b':>14} {'difference':>10} {'band':>8} {'largest':>8}"]
+    for row in alignment.quantities:
+        first = " ".join(f"{'-' if step is None else step:>6}" for step in (row.first_bit, row.first_beyond))
+        values = " ".join(f"{value:>14.8g}" for value in row.values)
+        numbers = f"{row.difference:>10.2g} {row.width:>8.2g} {row.largest_ratio:>8.2g}"
+        lines.append(f"{row.name:13} {first} {row.step:>7} {values} {numbers}")
+    return [*lines, "bits, beyond: the first step that differs so; largest: difference / band, of all steps"]
 
 
 def _environment(alignment: Alignment) -> list[str]:
-    found = alignment.environment
-    lines = [
-        "what differs between the environments, the likeliest first:"
-        if found
-        else "nothing recorded differs between the environments"
-    ]
-    said: set[str] = set()
+    found, parting = alignment.environment, alignment.beyond or alignment.bit
+    lines = ["what differs between the environments, the likeliest first:"]
+    if not found:
+        lines = ["nothing recorded differs between the environments"]
+    said = {""}
     for difference in found[:SHOWN]:
-        lines += _wrapped(f"  {difference.rank:9} {difference.name}: {_value(difference.a)} | {_value(difference.b)}", " " * 12)
-        if difference.says and difference.rank != "unlikely" and difference.says not in said:
+        values = ["not recorded" if value is None else value for value in (difference.a, difference.b)]
+        lines += _wrapped(f"  {difference.rank:9} {difference.name}: {values[0]} | {values[1]}", " " * 12)
+        if difference.rank in (EXPLAINS, RELATED) and difference.says not in said:
             said.add(difference.says)
             lines += _wrapped(f"{' ' * 12}{difference.says} [{difference.source}]", " " * 12)
     if len(found) > SHOWN:
         lines.append(f"  and {len(found) - SHOWN} more: --json has all")
-    shown = alignment.beyond or alignment.bit
-    if shown is not None and not any(difference.rank == EXPLAINS for difference in found):
-        lines += _wrapped(f"  look next: {advice(shown.place)}", "  ")
+    if parting is not None and not any(difference.rank == EXPLAINS for difference in found):
+        lines += _wrapped(f"  look next: {advice(parting.place)}", "  ")
     return lines
 
 
-def _value(value: Any) -> str:
-    return "not recorded" if value is None else str(value)
-
-
 def _verdict(alignment: Alignment) -> str:
-    if alignment.verdict == DIFFERS:
-        assert alignment.beyond is not None
+    if alignment.beyond is not None:
         text = f"{DIFFERS} from step {alignment.beyond.step} on, {PLACES[alignment.beyond.place].partition(';')[0]}"
         return text if alignment.batches.parts_at is None else f"{text}; the batches are not the same"
     if alignment.bit is None:
         return alignment.verdict
     kind = "the measured noise" if alignment.band.kind == "measured" else "the noise that a model expects"
     return f"within {kind}; to the bit from step {alignment.bit.step} on it is not the same"
-
-
-def _quantity_json(quantity: Quantity) -> dict[str, Any]:
-    return {
-        **{name: _number(value) for name, value in asdict(quantity).items()},
-        "values": [_number(x) for x in quantity.values],
-    }
-
-
-def _number(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

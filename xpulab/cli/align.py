@@ -22,7 +22,6 @@ def align(
         ),
     ] = None,
     common: Annotated[bool, typer.Option("--common", help="Compare only the steps that all logs have.")] = False,
-    picture: Annotated[Path | None, typer.Option(help="A file for a figure: both losses, their difference, the noise.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
 ) -> None:
     """Compare two logs of a training: the first step that differs beyond the noise, and what may explain it.
@@ -32,9 +31,5 @@ def align(
     from xpulab.align import compare, report
 
     alignment = compare.align(a, b, noise or (), common)
-    if picture is not None:
-        from xpulab.align.picture import draw
-
-        draw(alignment, picture)
     print(json.dumps(report.to_json(alignment), indent=2) if as_json else report.format_alignment(alignment))
     raise typer.Exit(1 if alignment.verdict == compare.DIFFERS else 0)

@@ -20,30 +20,22 @@ def model(
     ] = False,
 ) -> None:
     """Prepare a pretrained model in the user's cache, verified and converted for PaddleNLP, and say where it came from."""
-    from xpulab.pretrained.prepare import find, format_prepared, prepare
+    from xpulab.pretrained.prepare import find, prepare
     from xpulab.pretrained.releases import RELEASES
-
-    if optional and name in RELEASES:
-        return _prepare_if_possible(name)
 
     if show_list or name is None:
         for release in RELEASES.values():
             state = "prepared" if find(release.name) else f"{release.size_mb} MB to download"
             print(f"{release.name}  {release.title}, {release.license}, {state}\n  {release.origin}")
-        return
-    print(format_prepared(prepare(name)))
-
-
-def _prepare_if_possible(name: str) -> None:
-    """Prepare a release unless it is prepared, and say in one line on standard error what came of it."""
-    from xpulab.pretrained.prepare import find, prepare
-    from xpulab.pretrained.releases import RELEASES
-
-    if find(name):
-        return
-    release = RELEASES[name]
-    print(f"xpulab: fetching {release.title} once ({release.size_mb} MB): ", end="", file=sys.stderr, flush=True)
-    try:
-        print(f"prepared in {prepare(name).folder}", file=sys.stderr)
-    except InputError as error:
-        print(f"not possible, goes on without it: {error}", file=sys.stderr)
+    elif optional and name in RELEASES:
+        if find(name):
+            return
+        release = RELEASES[name]
+        print(f"xpulab: fetching {release.title} once ({release.size_mb} MB): ", end="", file=sys.stderr, flush=True)
+        try:
+            print(f"prepared in {prepare(name).folder}", file=sys.stderr)
+        except InputError as error:
+            print(f"not possible, goes on without it: {error}", file=sys.stderr)
+    else:
+        prepared = prepare(name)
+        print(f"folder: {prepared.folder}\norigin: {prepared.origin}\nlicense: {prepared.license}")

@@ -1,13 +1,20 @@
-"""`xpulab report`: one check as a report for the developers of Paddle."""
+"""`xpulab report`: one check of a run as an issue for the developers of Paddle.
+
+The text has the fields of their form "Bug Report" (PaddlePaddle/Paddle, .github/ISSUE_TEMPLATE/1_bug-report.yml) and ends in
+commands that install xpulab and run the check.
+"""
 
 from __future__ import annotations
 
+import difflib
+import json
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.errors import InputError
 from xpulab.messages import N_
@@ -18,31 +25,90 @@ def report(
     check: Annotated[
         str | None, typer.Argument(help="The name of a check that failed, or that a known issue belongs to.")
     ] = None,
-    run: Annotated[
-        Path | None, typer.Option(help="The folder of a run: its device, and what the check measured, go into the report.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="As for xpulab run; without --run.")] = "auto",
-    cards: Annotated[int, typer.Option(min=1, help="How many cards the script may use; without --run.")] = 2,
-    known: Annotated[bool, typer.Option("--known", help="Only list the known defects that the run in --run met.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A new folder for the report. Default: report-<check>.")] = None,
+    run: Annotated[Path | None, typer.Option(help="The folder of the run whose checks are meant.")] = None,
+    known: Annotated[bool, typer.Option("--known", help="Only list the known defects that the run met.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The new file. Default: report-<check>.md.")] = None,
 ) -> None:
-    """Write what a check found as an issue for Paddle: a script that runs without xpulab, environment and values.
+    """Write what a check of a run found as an issue for Paddle: cell, values, versions, and commands that repeat it.
 
-    The script is run once. Exit code 1 when it shows no difference on this machine. The text is in English and Chinese.
+    The text is in English and Chinese. Secrets and names of users are removed from it.
     """
+    from xpulab.fleet.redact import Redactor
     from xpulab.harness.report.text import format_known
-    from xpulab.upstream.report import SCRIPT, TEXT, check_in, checks_in, write
 
-    if known and run and not check:
-        print(format_known(each for each in checks_in(run) if each["outcome"] == "known"))
+    if run is None or not (known or check):
+        raise InputError(N_("give the name of a check, or --known, and with --run the folder of a run"))
+    result = _result_of(run)
+    if known or check is None:
+        print(format_known(each for _, each in _checks_in(result) if each["outcome"] == "known"))
         return
-    if known or not check:
-        raise InputError(N_("give the name of a check, or --known with --run and the folder of a run"))
-    found = check_in(run, check) if run else None
-    used, count = (found["device"], found["cards"]) if found else (chosen.device(device), cards)
-    written = write(check, used, count, found, out or Path(f"report-{check}"))
-    print(written.output)
-    print(f"report: {written.folder / TEXT}, script: {written.folder / SCRIPT}")
-    if not written.shown:
-        print(f"on this machine the script shows no difference: read {written.folder / SCRIPT} before you send it")
-    raise typer.Exit(0 if written.shown else 1)
+    path = out or Path(f"report-{check}.md")
+    text, _ = Redactor.of(os.environ).redact(format_issue(run, result, check))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise InputError(f"{path}: exists already; name another file with --out, or remove it") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}; name another file with --out") from error
+    print(f"report: {path}")
+
+
+def format_issue(folder: Path, result: Mapping[str, Any], name: str) -> str:
+    """A check of a run as an issue. folder: of the run. result: what its result.json holds.
+
+    Raises InputError when the run has no such check, or its executed notebook cannot be read.
+    """
+    import jinja2
+
+    from xpulab import __version__
+    from xpulab.devices import WHEELS, wheel_device
+    from xpulab.harness.chapter import read_notebook
+    from xpulab.records.planned import planned_checks
+    from xpulab.records.record import METADATA_KEY
+
+    checks = {check["name"]: (notebook, check) for notebook, check in _checks_in(result)}
+    if name not in checks:
+        near = difflib.get_close_matches(name, checks, 3)
+        meant = f"; did you mean {', '.join(near)}?" if near else ""
+        raise InputError(f"{folder / 'result.json'}: its run has no check {name!r}{meant}")
+    notebook, check = checks[name]
+    if not notebook["executed"]:
+        raise InputError(f"{folder}: {notebook['name']} did not run, so there is nothing to report; run it first")
+    executed = read_notebook(folder / notebook["executed"])
+    sources = [cell.source for cell in executed.cells if cell.cell_type == "code"]
+    cells = {each.name: sources[each.cell - 1] for each in planned_checks(sources, notebook["executed"])}
+    requirements = f"{wheel_device(result['device'])}.txt"
+    if environment := executed.metadata[METADATA_KEY].get("environment"):
+        wheels = [f"{wheel}=={version}" for wheel, version in result["versions"].items() if wheel in WHEELS]
+        requirements = " ".join([f"{environment}.txt", *wheels])
+    template = jinja2.Environment(
+        loader=jinja2.PackageLoader("xpulab.cli", "."), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    ).get_template("issue.md.j2")
+    return template.render(
+        check=check,
+        rows=[row for row in check["rows"] if row["outcome"] not in ("passed", "skipped")] or [check],
+        notebook=notebook["name"],
+        cell=cells.get(name, ""),
+        requirements=requirements,
+        run=result,
+        xpulab=__version__,
+    )
+
+
+def _result_of(folder: Path) -> Mapping[str, Any]:
+    """What result.json of a run's folder holds. Raises InputError when it is not that of a run."""
+    path = folder / "result.json"
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        list(_checks_in(result))
+        return result
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}; give the folder of a run with --run") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: not what `xpulab run` writes: {error!r}; give the folder of a run with --run") from error
+
+
+def _checks_in(result: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Each check of a run, with its notebook."""
+    return ((notebook, check) for notebook in result["notebooks"] for check in notebook["checks"])

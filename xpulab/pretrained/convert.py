@@ -15,7 +15,7 @@ import numpy as np
 import safetensors
 
 from xpulab.errors import InputError
-from xpulab.pretrained.paddle_class import format_names, model_class, shapes_of
+from xpulab.pretrained.paddle_class import compare_shapes, model_class, shapes_of
 from xpulab.pretrained.torch_folder import INDEX, Weight
 
 _DERIVED = ("rotary_emb.inv_freq",)
@@ -30,32 +30,25 @@ class Target:
     transposed: bool
 
 
-def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping[str, Any], folder: Path) -> None:
+def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping[str, Any], source: Path, folder: Path) -> None:
     """Write the weights of each file into one of the same name in `folder`, with an index when there are several.
 
-    files: by file name, a function that reads the weights, so that only one file at a time is in memory.
+    files: by file name, a function that reads the weights, so that only one file at a time is in memory. source: for messages.
     Raises InputError for a class that PaddleNLP lacks, a weight that the class does not have or has in another shape, and
     weights that are missing: PaddleNLP would initialize them at random.
     """
-    targets, shapes = targets_of(config), shapes_of(config)
+    targets, needed = targets_of(config), shapes_of(config)
     where: dict[str, str] = {}
+    stored: dict[str, tuple[int, ...]] = {}
     for name, read in files.items():
         converted = [_converted(weight, targets, config) for weight in read() if not _is_dropped(weight.name, config)]
-        for weight in converted:
-            if weight.values.shape != shapes.get(weight.name, weight.values.shape):
-                raise InputError(
-                    f"{name}: weight {weight.name} has the shape {list(weight.values.shape)}, but config.json gives "
-                    f"{list(shapes[weight.name])}; is config.json that of this model?"
-                )
+        stored.update((weight.name, weight.values.shape) for weight in converted)
         where.update(dict.fromkeys((weight.name for weight in converted), name))
         _write(converted, folder / name)
-    if missing := [name for name in shapes if name not in where]:
-        raise InputError(
-            f"{len(missing)} of {len(shapes)} weights are missing and would be random: {format_names(missing)}; "
-            "copy the whole model again"
-        )
+    compare_shapes(source, stored, needed)
     if len(files) > 1:
-        index = {"metadata": {"total_size": _size(folder, files)}, "weight_map": where}
+        size = sum((folder / name).stat().st_size for name in files)
+        index = {"metadata": {"total_size": size}, "weight_map": where}
         (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
@@ -96,7 +89,3 @@ def _write(weights: list[Weight], path: Path) -> None:
 def _is_dropped(name: str, config: Mapping[str, Any]) -> bool:
     """Whether the weight is computed, or is the embedding a second time."""
     return name.endswith(_DERIVED) or (name == "lm_head.weight" and bool(config.get("tie_word_embeddings")))
-
-
-def _size(folder: Path, names: Iterable[str]) -> int:
-    return sum((folder / name).stat().st_size for name in names)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xpulab.errors import InputError
+from xpulab.pretrained.tokenizer import write_from_tokens
 
 _NAMES = {
     "token_embd": "model.embed_tokens",
@@ -92,19 +93,12 @@ class GgufModel:
             found[f"{prefix}{_NAMES[kind]}.weight"] = np.ascontiguousarray(values)
         return found
 
-    def tokens(self) -> tuple[list[str], list[str], list[str]]:
-        """All tokens in the order of their ids, the merges of the BPE in order, and the special tokens."""
+    def write_tokenizer(self, folder: Path) -> None:
+        """Write tokenizer.json and tokenizer_config.json. Raises InputError for a way to split text that is not known."""
         tokens, kinds = self._value("tokenizer.ggml.tokens"), self._value("tokenizer.ggml.token_type")
         special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL]
-        return tokens, self._value("tokenizer.ggml.merges"), special
-
-    def chat_template(self) -> str | None:
-        """The Jinja template of a conversation; None when the file has none."""
-        return self._value("tokenizer.chat_template", None)
-
-    def pre_tokenizer(self) -> str:
-        """How text is split before the BPE, by llama.cpp's name."""
-        return self._value("tokenizer.ggml.pre")
+        merges, template = self._value("tokenizer.ggml.merges"), self._value("tokenizer.chat_template", None)
+        write_from_tokens(folder, tokens, merges, special, self._value("tokenizer.ggml.pre"), self.config(), template)
 
     def _value(self, name: str, *default: Any) -> Any:
         field = self._reader.get_field(name)

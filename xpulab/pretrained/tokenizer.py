@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from xpulab.errors import InputError
+from xpulab.pretrained.torch_folder import read_json
 
 PADDLE_CLASS = "PretrainedTokenizerFast"
 
 _AS_IT_IS = frozenset({"Qwen2Tokenizer", "LlamaTokenizer"})
 """Classes of transformers that PaddleNLP has under the same name and with the same ids, where tokenizer.json is missing."""
+
 
 _DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r"})
 """Pre-tokenizers, by llama.cpp's names, that split digits before everything else."""
@@ -56,7 +58,7 @@ def write_from_folder(source: Path, folder: Path) -> None:
     Raises InputError when there is none, or when it is of a class that PaddleNLP lacks and has no tokenizer.json.
     """
     path = source / "tokenizer_config.json"
-    config = _read_json(path) if path.is_file() else {}
+    config = read_json(path) if path.is_file() else {}
     fast, kind = source / "tokenizer.json", config.get("tokenizer_class", "")
     for name in ("tokenizer.model", "vocab.json", "merges.txt", "special_tokens_map.json", "chat_template.json"):
         if (source / name).is_file():
@@ -66,14 +68,13 @@ def write_from_folder(source: Path, folder: Path) -> None:
         template = source / "chat_template.jinja"
         if template.is_file() and not config.get("chat_template"):
             config["chat_template"] = template.read_text(encoding="utf-8")
-        _write_config(folder, {key: _plain(value) for key, value in config.items() if key not in _DROPPED})
-    elif kind in _AS_IT_IS:
-        _write_config(folder, {key: _plain(value) for key, value in config.items()})
-    else:
+        config = {key: value for key, value in config.items() if key not in _DROPPED}
+    elif kind not in _AS_IT_IS:
         raise InputError(
             f"{source}: has no tokenizer.json, and PaddleNLP has no {kind or 'tokenizer class'!r}; in an environment with "
             "transformers run AutoTokenizer.from_pretrained(folder).save_pretrained(folder), which writes it"
         )
+    _write_config(folder, {key: _plain(value) for key, value in config.items()})
 
 
 _DROPPED = frozenset({"tokenizer_class", "added_tokens_decoder", "auto_map", "tokenizer_file", "name_or_path"})
@@ -92,10 +93,3 @@ def _write_config(folder: Path, config: dict[str, Any]) -> None:
     shown = {key: value for key, value in config.items() if value is not None}
     text = json.dumps({"tokenizer_class": PADDLE_CLASS, "padding_side": "left", **shown}, indent=2, ensure_ascii=False)
     (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} line {error.lineno}: is not JSON: {error.msg}") from error

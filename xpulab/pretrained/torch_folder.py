@@ -83,9 +83,12 @@ def header_of(path: Path) -> tuple[str | None, dict[str, tuple[int, ...]]]:
 
     Raises InputError when the file is damaged.
     """
-    with _opened(path) as file:
-        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - it is no dict
-        return (file.metadata() or {}).get("format"), shapes
+    try:
+        with safetensors.safe_open(path, framework="np") as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - it is no dict
+            return (file.metadata() or {}).get("format"), shapes
+    except (safetensors.SafetensorError, OSError) as error:
+        raise InputError(f"{path}: cannot be read as safetensors: {error}; copy it again") from error
 
 
 def weights_in(path: Path) -> Iterator[Weight]:
@@ -111,10 +114,3 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}{line}: is not JSON: {error}; copy it again") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; copy it again") from error
-
-
-def _opened(path: Path) -> Any:
-    try:
-        return safetensors.safe_open(path, framework="np")
-    except (safetensors.SafetensorError, OSError) as error:
-        raise InputError(f"{path}: cannot be read as safetensors: {error}; copy it again") from error

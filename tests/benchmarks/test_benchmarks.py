@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 
 import nbformat
+import peers
+import psutil
 import pytest
 from nbformat import v4
-from where_time_goes import START, format_table, spent_in, time_of
+from where_time_goes import START, chapters_of, format_table, spent_in, time_of
 
 from xpulab import files
+from xpulab.harness.plan import read_plan
+from xpulab.harness.sections import CELL_NUMBER
 from xpulab.records.processor import ProcessorSeconds, add_to_cell
 from xpulab.records.record import Record
 
@@ -63,20 +67,36 @@ def test_a_section_with_a_cell_that_was_not_measured_is_not_measured():
     assert "not measured" in format_table([("one", spent)])
 
 
-@pytest.fixture
-def run_folder(tmp_path):
-    """A run of two notebooks, with the excerpt that papermill read for one of them."""
+@pytest.mark.integration
+def test_the_longest_chapter_comes_first_and_excerpts_are_left_out(tmp_path):
     (tmp_path / "notebooks").mkdir()
     short = notebook(section("only"), cell(0.5, (0.5, 0.0, 0.0)))
     for name, made in {"01_short": short, "02_long": MEASURED}.items():
         nbformat.write(made, tmp_path / "notebooks" / f"{name}.ipynb")
     nbformat.write(v4.new_notebook(cells=[cell(9.0)]), tmp_path / "notebooks" / "01_short.source.ipynb")
-    return tmp_path
+    assert [chapter.name for chapter in chapters_of(tmp_path)] == ["02_long", "01_short"]
 
 
 @pytest.mark.integration
-def test_the_command_prints_every_section_as_json(run_folder):
-    command = [sys.executable, str(files.ROOT / "tools" / "benchmarks" / "where_time_goes.py"), str(run_folder), "--json"]
-    chapters = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout)["chapters"]
-    assert [chapter["name"] for chapter in chapters] == ["02_long", "01_short"]
-    assert chapters[0]["sections"]["one"]["processor"] == {"kernel": 2.0, "ranks": 6.5, "children": 0.25}
+def test_the_processor_time_of_an_orphan_counts_and_what_runs_on_at_the_limit_is_killed(tmp_path):
+    (tmp_path / "run.py").write_text(f"import where_time_goes as w; from pathlib import Path; import sys\n{MEASURE}")
+    environment = {**os.environ, "PYTHONPATH": str(files.ROOT / "tools" / "benchmarks")}
+    done = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    code, used, limited, sleeping = done.stdout.split()
+    assert (code, limited, psutil.pid_exists(int(sleeping))) == ("3", "None", False) and float(used) >= 0.3, done.stderr
+
+
+MEASURE = """
+orphan = "import time\\nwhile time.process_time() < 0.3: pass"
+one = w.measure(["sh", "-c", f"{sys.executable} -c '{orphan}' & exit 3"], Path("."))
+two = w.measure(["sh", "-c", "sleep 1000 & echo $!; sleep 1000"], Path("."), limit=1)
+print(one.exit_code, one.processor_seconds, two.exit_code, two.output)
+"""
+
+
+def test_the_copies_of_other_tools_are_whole_notebooks(tmp_path):
+    """18 has sections above level quick, so that its copy is an excerpt; an excerpt's cells keep their old numbers."""
+    (copy,) = peers.write_quick([path for path in files.NOTEBOOKS.glob("18_*.ipynb")], tmp_path)
+    cells = nbformat.read(copy, as_version=4).cells
+    assert not any(CELL_NUMBER in written.metadata.get("xpulab", {}) for written in cells)
+    assert read_plan(copy, "standard").is_whole

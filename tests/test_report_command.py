@@ -1,0 +1,69 @@
+"""`xpulab report`: the issue has what Paddle's form asks for, the cell that compares, and commands that repeat the check."""
+
+from __future__ import annotations
+
+import json
+
+import nbformat
+import pytest
+from typer.testing import CliRunner
+
+from tests.conftest import make
+from xpulab import cli
+
+RED = {"case": "float16", "outcome": "known", "measured": "1 | 2", "expected": "1", "reason": "secret-3141592"}
+ROWS = [RED, {**RED, "case": "float64", "outcome": "passed"}]
+CHECK = {"name": "demo.two", "outcome": "known", "means": "two is two", "reason": "a defect", "rows": ROWS}
+CELL = 'check.equal("demo.two", 1 + 1, 2, control=3)'
+
+
+@pytest.fixture
+def report(tmp_path, monkeypatch):
+    """Runs `xpulab report` in a folder with the folder `run` of a run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MY_TOKEN", "secret-3141592")
+    (tmp_path / "run").mkdir()
+    nbformat.write(make(CELL, 'check.equal("demo.one", 1, 1, control=2)'), tmp_path / "run" / "07_demo.ipynb")
+    checks = [CHECK, {**CHECK, "name": "demo.one", "outcome": "passed"}]
+    notebook = {"name": "07_demo", "executed": "07_demo.ipynb", "checks": checks}
+    result = {"device": "sim", "cards": 2, "level": "quick", "seed": 7, "notebooks": [notebook]}
+    result |= {"versions": {"paddlepaddle": "3.3.1"}, "machine": {"processor": "a fast one"}}
+    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+    return lambda *arguments: CliRunner().invoke(cli.app, ["report", *arguments], catch_exceptions=False)
+
+
+def test_the_issue_has_measured_values_versions_and_the_cell(report, tmp_path):
+    assert report("demo.two", "--run", "run", "--out", "issue.md").exit_code == 0
+    text = (tmp_path / "issue.md").read_text()
+    assert "## bug描述 Describe the Bug" in text and "## 其他补充信息 Additional Supplementary Information" in text
+    for part in ("two is two", CELL, "| paddlepaddle | 3.3.1 |", "a fast one", r"| float16 | 1 \| 2 | 1 |"):
+        assert part in text
+    assert not any(part in text for part in ("float64", "demo.one", "secret-3141592"))
+
+
+def test_its_commands_install_xpulab_and_run_the_check_alone(report, tmp_path):
+    assert report("demo.two", "--run", "run").exit_code == 0
+    script = (tmp_path / "report-demo.two.md").read_text().partition("```shell\n")[2].partition("```")[0]
+    assert script.index("pip install") < script.index("env/requirements/cpu.txt") < script.index("xpulab run")
+    assert "xpulab run 07_demo --check demo.two --device sim --cards 2 --level quick --seed 7\n" in script
+
+
+def test_the_known_defects_that_a_run_met_are_listed_with_their_cases(report):
+    done = report("--known", "--run", "run")
+    assert (done.exit_code, "demo.two: two is two" in done.output, "demo.one" in done.output) == (0, True, False)
+    assert "float16" in done.output and "float64" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--run the folder of a run"),
+        (["demo.two"], "--run the folder of a run"),
+        (["demo.tow", "--run", "run"], "'demo.tow'; did you mean demo.two"),
+        (["demo.two", "--run", "nowhere"], "nowhere/result.json: cannot be read"),
+        (["demo.two", "--run", "run", "--out", "run"], "run: exists already"),
+    ],
+)
+def test_bad_input_is_refused(report, arguments, message):
+    done = report(*arguments)
+    assert (done.exit_code, message in done.output) == (2, True), done.output

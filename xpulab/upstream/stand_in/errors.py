@@ -1,5 +1,0 @@
-"""In place of xpulab.errors."""
-
-
-class InputError(Exception):
-    """What was given cannot be used."""
