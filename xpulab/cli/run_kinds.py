@@ -17,7 +17,7 @@ from xpulab.messages import N_, shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from xpulab.doctor.meant import Lost
+    from xpulab.doctor.meant import LostAccelerator
     from xpulab.harness.execute import Target
     from xpulab.harness.fork_server import Started
     from xpulab.harness.plan import Plan
@@ -121,7 +121,7 @@ def _left_out(asked: Asked) -> list[str]:
     return [] if asked.notebooks or asked.checks else [*map(format_left_out, with_own_environment())]
 
 
-def _refused(asked: Asked, lost: Lost) -> int:
+def _refused(asked: Asked, lost: LostAccelerator) -> int:
     """Report that nothing ran, because Paddle cannot use the accelerator that this machine is meant to have."""
     from xpulab.harness import run as harness
     from xpulab.harness.execute import Target

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 from xml.etree import ElementTree
 
-from xpulab.doctor.meant import Lost
+from xpulab.doctor.meant import LostAccelerator
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import SCOPE
@@ -54,7 +54,7 @@ class Summary:
     interrupted: bool
     folder: Path
     first_bad: int | None
-    lost: Lost | None = None
+    lost: LostAccelerator | None = None
 
     @property
     def found(self) -> tuple[Found, ...]:

@@ -13,7 +13,7 @@ import nbformat
 import psutil
 
 from xpulab.doctor.cards import Card
-from xpulab.doctor.nvidia_smi import read_nvidia_smi
+from xpulab.doctor.nvml import read_nvml
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.harness.judge import Verdict
 from xpulab.messages import N_
@@ -26,7 +26,7 @@ PASSED, FAILED, INTERRUPTED = "passed", "failed", N_("interrupted")
 INTERVAL_SECONDS = 30.0
 """Between two samples of one round; there is one at its beginning and one at its end."""
 
-_TOOLS = {"xpu": read_xpu_smi, "gpu": read_nvidia_smi}
+_TOOLS = {"xpu": read_xpu_smi, "gpu": read_nvml}
 _MIB = 2**20
 _STOP_SECONDS = 60.0
 """A hanging tool is killed by its own timeouts before."""

@@ -26,13 +26,12 @@ import jinja2
 
 from xpulab import __version__, files
 from xpulab.devices import SIMULATED
-from xpulab.doctor.distributions import installed_versions
 from xpulab.errors import InputError
 from xpulab.fleet.redact import Redactor
 from xpulab.harness.chapter import Chapter
 from xpulab.harness.plan import make_plans
 from xpulab.harness.sections import LEVELS
-from xpulab.records.environments import SUCCESSOR
+from xpulab.records.environments import SUCCESSOR, installed_versions
 from xpulab.records.known_issues import KnownIssue, load
 from xpulab.records.planned import PlannedCheck
 from xpulab.upstream.cells import slice_for
