@@ -18,7 +18,7 @@ XPULAB_NODE=${XPULAB_NODE:-${SLURMD_NODENAME:-$(hostname -s)}}
 : "${XPULAB_KEEP:=14}"                    # runs
 : "${XPULAB_TEXTFILES:=}"                 # the textfile directory of Prometheus' node exporter, or nothing
 : "${XPULAB_WITHOUT_VERDICT:=0}"          # the prolog's exit code when there is no verdict: 0 starts the job, 1 drains the node
-# the prolog looks at the host too when this is set: options of xpulab doctor --host, as --rdma-ports=8, or just --host
+# the prolog looks at the host too when this is set: options of xpulab doctor --host, as --checkpoints=/data, or just --host
 : "${XPULAB_HOST:=}"
 
 xpulab() {

@@ -229,19 +229,15 @@ def test_a_red_prolog_drains_the_node_with_its_reason_and_the_job_waits_for_anot
     assert site.cluster.reason("node1") == REASON
 
 
-def test_a_site_that_looks_at_the_host_drains_a_node_whose_port_is_down(site):
+def test_a_site_that_looks_at_the_host_drains_a_node_without_shared_memory(site):
     site.pause("health")
-    port = site.folder / "root/sys/class/infiniband/mlx5_0/ports/1"
-    (port / "gids").mkdir(parents=True)
-    (port / "state").write_text("1: DOWN\n")
-    (port / "gids/0").write_text("fe80:0000:0000:0001\n")
-    (site.folder / "root/proc").mkdir()
-    (site.folder / "root/proc/mounts").write_text("tmpfs /dev/shm tmpfs rw,size=8g 0 0\n")
-    site.set("node1", **{"XPULAB_HOST": "--rdma-ports=1", "export XPULAB_SYSTEM_ROOT": site.folder / "root"})
+    (site.folder / "root/proc").mkdir(parents=True)
+    (site.folder / "root/proc/mounts").write_text("tmpfs /dev/shm tmpfs rw,size=64m 0 0\n")
+    site.set("node1", **{"XPULAB_HOST": "--host", "export XPULAB_SYSTEM_ROOT": site.folder / "root"})
     number = site.submit("--nodelist=node1", "--wrap", "true")
     site.wait(lambda: site.job(number).get("Restarts") == "1", "the job to be requeued")
     assert site.cluster.state("node1") in ("drained", "draining")
-    assert "host rdma-state: mlx5_0/1 is DOWN" in site.cluster.reason("node1")
+    assert "host shared-memory: /dev/shm has 0.0625 GiB" in site.cluster.reason("node1")
 
 
 @pytest.mark.parametrize("red", [False, None], ids=["green", "no verdict"])

@@ -19,15 +19,11 @@ export XPULAB_SYSTEM_ROOT={folder}/root
 
 @pytest.fixture
 def prolog(tmp_path):
-    """prolog(port_state, host) runs it on a host with one RDMA port; returns its exit code and what scontrol was asked."""
+    """prolog(size, host) runs it on a host with so much shared memory; returns its exit code and what scontrol was asked."""
 
-    def run(state, host):
-        port = tmp_path / "root/sys/class/infiniband/mlx5_0/ports/1"
-        (port / "gids").mkdir(parents=True, exist_ok=True)
-        (port / "state").write_text(f"{state}\n")
-        (port / "gids/0").write_text("fe80:0000:0000:0001\n")
-        (tmp_path / "root/proc").mkdir(exist_ok=True)
-        (tmp_path / "root/proc/mounts").write_text("tmpfs /dev/shm tmpfs rw,size=8g 0 0\n")
+    def run(size, host):
+        (tmp_path / "root/proc").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root/proc/mounts").write_text(f"tmpfs /dev/shm tmpfs rw,size={size} 0 0\n")
         tool = tmp_path / "scontrol"
         tool.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {tmp_path}/asked\n')
         tool.chmod(0o755)
@@ -42,18 +38,19 @@ def prolog(tmp_path):
 
 
 def test_a_host_that_is_wrong_is_drained_with_its_reason(prolog):
-    code, asked = prolog("1: DOWN", "--rdma-ports=1")
+    code, asked = prolog("64m", "--checkpoints=/tmp")
     assert code == 1 and asked[:3] == ["update", "NodeName=node7", "State=DRAIN"]
-    assert asked[3] == "Reason=[node_problem] host rdma-state: mlx5_0/1 is DOWN; look: xpulab doctor --host"
+    assert asked[3].startswith("Reason=[node_problem] host shared-memory: /dev/shm has 0.0625 GiB")
+    assert asked[3].endswith("look: xpulab doctor --host")
 
 
 def test_a_host_that_is_right_starts_the_job(prolog):
-    assert prolog("4: ACTIVE", "--rdma-ports=1") == (0, [])
+    assert prolog("8g", "--host") == (0, [])
 
 
 def test_a_site_that_does_not_want_it_has_no_look_at_the_host(prolog):
-    assert prolog("1: DOWN", "") == (0, [])
+    assert prolog("64m", "") == (0, [])
 
 
 def test_options_that_do_not_exist_are_no_verdict(prolog):
-    assert prolog("1: DOWN", "--no-such-option") == (0, [])
+    assert prolog("64m", "--no-such-option") == (0, [])
