@@ -37,25 +37,9 @@ def test_audio_and_usb_of_an_nvidia_card_are_not_cards(machine):
     assert [card.address for card in system.nvidia_cards(machine.root)] == ["0000:01:00.0", "0000:65:00.0"]
 
 
-def test_empty_root_has_nothing(tmp_path):
-    assert (system.kunlun_cards(tmp_path), system.card_nodes(tmp_path), system.control_node(tmp_path)) == ((), (), None)
-
-
 def test_nodes_are_in_numerical_order_without_the_control_node(machine):
     machine.nodes("xpu10", "xpu2", "xpuctrl", "xpu0")
     assert [node.path for node in system.card_nodes(machine.root)] == ["/dev/xpu0", "/dev/xpu2", "/dev/xpu10"]
-
-
-def test_permissions_are_shown_as_ls_does(machine):
-    machine.nodes("xpuctrl")
-    (machine.root / "dev/xpuctrl").chmod(0o660)
-    assert system.control_node(machine.root).permissions == "-rw-rw----"
-
-
-def test_states_are_read_by_card(machine):
-    machine.file("proc/xpu/dev1/state", "ERROR\n")
-    machine.file("proc/xpu/dev0/state", "RUNNING\n")
-    assert system.card_states(machine.root) == {0: "RUNNING", 1: "ERROR"}
 
 
 @pytest.mark.parametrize(

@@ -21,17 +21,8 @@ FORMATS = (("-q",), ("-m",), ())
 """The options, in the order in which they are asked for: none of them changes the state of a card."""
 INTEL = re.compile(r"Intel(\(R\))? XPU|oneAPI Level Zero")
 ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
-MACHINE = {
-    0: "address",
-    2: "index",
-    3: "serial",
-    4: "temperature_c",
-    8: "power_w",
-    17: "used",
-    18: "total",
-    19: "use",
-    20: "firmware",
-}
+MACHINE = dict(zip((0, 2, 3, 4, 8), ("address", "index", "serial", "temperature_c", "power_w"), strict=True))
+MACHINE |= dict(zip((17, 18, 19, 20), ("used", "total", "use", "firmware"), strict=True))
 """Of a line of `-m` the fields with a meaning here; 9 to 14 are clocks in MHz, 21 is the model. Source: `xpu_smi --help`."""
 CLOCKS, MODEL = slice(9, 15), 21
 LABELS = {
@@ -39,13 +30,7 @@ LABELS = {
     **{"SBL Version": "firmware", "Memory Usage/Total": "total", "Memory Usage/Used": "used", "Utilization/Xpu": "use"},
     **{"XPU Current Temp": "temperature_c", "Power Draw": "power_w"},
     **{"DevID": "index", "PCI Addr": "address", "Model": "model", "SN": "serial", "UseRate": "use", "Memory": "memory"},
-    **{
-        "State": "state",
-        "Power(W)": "power_w",
-        "Temp": "temperature_c",
-        "Freq(MHz)": "clock_mhz",
-        "Firmware Version": "firmware",
-    },
+    "State": "state",
 }
 """What each key of `-q`, alone or after its section, and each heading of the KL1/KL2 table means."""
 _SHOWN_CHARACTERS = 4000
