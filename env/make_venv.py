@@ -9,8 +9,8 @@ and the reason is printed; so the next run also repairs an interrupted installat
 environment is then executed with them, unless --make-only is given.
 
 `auto` takes the device that this machine is meant to have (xpulab.doctor.meant). Where Paddle cannot use that, nothing is
-installed: an environment that is complete is used as it is; without one the exit code is 2, and where ARGUMENTS are those of
-`xpulab run`, result.json and junit.xml of a red run are written, and the exit code is 1.
+installed: an environment that is complete is used as it is; without one the exit code is 2, or 1 where ARGUMENTS are those of
+`xpulab run`, which is red.
 
 A device that is named must exist. --set installs a set without this check, for example to build an image on another machine.
 --set book makes .venv-book, beside .venv and without the repository: what env/book.sh builds the pages with.
@@ -76,8 +76,8 @@ LOG_LINES = 20  # shown of the log when an installation fails
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
-class Refused(Exception):
-    """A run is red before anything is installed; the only argument is the exit code. The reports are written."""
+class Red(InputError):
+    """A run is red before anything is installed."""
 
 
 class Stopped(BaseException):
@@ -95,14 +95,12 @@ def main(arguments):
         if sys.version_info < (3, 10):  # noqa: UP036 - xpulab.doctor, which detects the device, needs 3.10.
             python, _ = find_python(SUPPORTED, venv)
             os.execv(python, [python, "-IS", os.path.abspath(__file__), *arguments])
-        choose(language_of(command))
+        choose(option_in(command, "--lang"))
         wanted = options.set or requirement_set(options.device, venv, run_arguments(command), options.packages)
         create_if_needed(venv, expected_state(wanted, options.packages), options.packages)
-    except Refused as refused:
-        return refused.args[0]
     except InputError as error:
         report(error)
-        return 2
+        return 1 if isinstance(error, Red) else 2
     except OSError as error:
         report(N_(f"{venv}: cannot be created: {error}. To use another folder set XPULAB_VENV=/another/folder."))
         return 2
@@ -150,18 +148,18 @@ def requirement_set(device, venv, run=None, packages=COMMON):
     """The requirement set for the device: cpu, gpu or xpu. Raises InputError when the machine lacks the device.
 
     run: the arguments of `xpulab run`, when that is executed later. For `auto` on a machine whose accelerator is lost it is the
-    set of the environment when that is complete; otherwise Refused is raised, or InputError where no run is asked for.
+    set of the environment when that is complete; otherwise Red is raised, or InputError where no run is asked for.
     """
     if wheel_device(device) == "cpu":
         return "cpu"
-    from xpulab.doctor import lost_run, meant
+    from xpulab.doctor import meant
     from xpulab.doctor.detect import detect, require
 
     detection = detect()
     if device != "auto":
         require(device, detection)
         return device
-    asked = lost_run.option(run or [], "--expect")
+    asked = option_in(run or [], "--expect")
     expect = meant.expected() if asked is None else meant.expected_count(asked)
     installed = installed_set(venv)
     wheels = [f"paddlepaddle-{installed}"] if installed in ("xpu", "gpu") else []
@@ -174,10 +172,8 @@ def requirement_set(device, venv, run=None, packages=COMMON):
             return installed  # xpulab run says it, with all reports
         if run is None:
             raise
-        folder = lost_run.write(error.lost, run, ROOT / "notebooks")
-        red = N_(f"RED, nothing was installed; report: {folder / 'result.json'}")
-        report(f"{red}\n{error}")
-        raise Refused(1) from error
+        red = N_("RED, nothing was installed")
+        raise Red(f"{red}: {error}") from error
     for warning in meant.warnings(detection):
         report(f"{N_('warning: ')}{warning}")
     return chosen
@@ -451,11 +447,15 @@ def split_arguments(arguments):
     return arguments[:at], arguments[at + 1 :]
 
 
-def language_of(command):
-    """The language that the command asks for, if it does: the value of the last --lang in it."""
-    from xpulab.doctor import lost_run
-
-    return lost_run.option(command, "--lang")
+def option_in(command, name):
+    """The value of an option among the arguments of a command, the last one; None when it is not given."""
+    found = None
+    for argument, following in zip(command, [*command[1:], None], strict=False):
+        if argument == name:
+            found = following
+        elif argument.startswith(name + "="):
+            found = argument.partition("=")[2]
+    return found
 
 
 def report(message):

@@ -117,7 +117,7 @@ def test_use_device_sets_the_device_of_the_ledger(shown):
     assert check.ledger.device == "cpu"
 
 
-@pytest.mark.parametrize(("name", "tool"), [("gpu", "read_nvidia_smi"), ("xpu", "read_xpu_smi")])
+@pytest.mark.parametrize(("name", "tool"), [("gpu", "read_nvml"), ("xpu", "read_xpu_smi")])
 def test_a_card_is_described_by_model_and_driver(monkeypatch, name, tool):
     from xpulab.chapters.shared import device
     from xpulab.doctor.cards import Card, Reading

@@ -19,6 +19,12 @@ import pytest
 from xpulab import files
 
 FORMATS = Path(__file__).parent / "formats"
+NVML = Path(__file__).parent / "nvml"
+A100 = {
+    **{"name": "NVIDIA A100-SXM4-80GB", "bus": "00000000:17:00.0", "serial": "1564720081234", "use": 5, "clock": 1410},
+    **{"memory": {"total": 81920 << 20, "used": 1043 << 20}, "temperature": 36, "milliwatts": 61420},
+}
+"""What NVML says of a card."""
 INSTALLED = Path(sysconfig.get_path("purelib"))
 
 
@@ -29,6 +35,7 @@ class Machine:
         self.root = folder / "root"
         self.bin = folder / "bin"
         self.calls = folder / "calls"
+        self.said = folder / "nvml.json"
         (self.root / "dev").mkdir(parents=True)
         self.bin.mkdir()
 
@@ -51,6 +58,11 @@ class Machine:
         path = self.bin / name
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
+
+    def nvml(self, *cards: object, **said: object) -> None:
+        """NVIDIA's tool is on PATH, and its library says this: see nvml/pynvml.py."""
+        self.tool("nvidia-smi", "exit 9")
+        self.said.write_text(json.dumps({"driver": "550.127.05", "cards": cards, **said}))
 
     def answering(self, name: str, answers: dict[str, str]) -> None:
         """A tool that prints the file of tests/doctor/formats by its options, and refuses every other option."""
@@ -170,6 +182,8 @@ class Environment:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path)
     monkeypatch.setenv("PATH", str(made.bin))
+    monkeypatch.setenv("PYTHONPATH", str(NVML))
+    monkeypatch.setenv("XPULAB_TEST_NVML", str(made.said))
     return made
 
 

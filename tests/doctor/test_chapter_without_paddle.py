@@ -109,11 +109,3 @@ def test_it_computes_without_paddlenlp(environment):
     assert "python -m pip install paddlenlp==3.0.0b4" in shown(cells["00-04"])[0]
     assert "fix: python -m pip install paddlenlp==3.0.0b4" in shown(cells["00-34"])[0]
     assert [known["id"] for known in result["explanations"]] == ["paddlenlp-missing"]
-
-
-def test_another_chapter_ends_at_its_imports_and_the_report_has_cause_and_command(environment):
-    environment.remove("paddle/base/libpaddle.so")
-    code, result, _ = run(environment, "smoke", "03_lora")
-    (known,) = result["explanations"]
-    assert (code, known["id"], known["where"]) == (1, "libpaddle-missing", "cell 2")
-    assert known["remedy"] == "python -m pip install paddlepaddle==3.3.1 --force-reinstall --no-deps"

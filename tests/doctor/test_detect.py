@@ -7,18 +7,16 @@ import sys
 
 import pytest
 
-from tests.doctor.conftest import FORMATS
-from xpulab.doctor.detect import INSTALLATION_STEPS, KL2_NOTE, NO_NODE_NOTE, detect, format_looked_for, require
+from tests.doctor.conftest import A100
+from xpulab.doctor.detect import INSTALLATION_STEPS, detect, format_looked_for, require
 from xpulab.doctor.versions import framework_row
 from xpulab.errors import InputError
 from xpulab.files import ROOT
 
-NVIDIA = f"exec /bin/cat {FORMATS / 'nvidia.txt'}"
-
 
 def without_a_driver(machine):
     machine.pci("0000:17:00.0", "10de", "20b2", "030200")
-    machine.tool("nvidia-smi", "exit 9")
+    machine.nvml(error="Driver Not Loaded")
 
 
 @pytest.mark.parametrize(
@@ -31,8 +29,9 @@ def without_a_driver(machine):
             lambda machine: machine.answering("xpu-smi", {"-q": "kl3_query.txt", "-m": "kl3_machine.txt"}), "xpu", id="xpu-smi"
         ),
         pytest.param(lambda machine: machine.answering("xpu-smi", {"": "intel.txt"}), "cpu", id="Intel's tool"),
-        pytest.param(lambda machine: machine.tool("nvidia-smi", NVIDIA), "gpu", id="nvidia-smi"),
-        pytest.param(without_a_driver, "cpu", id="nvidia-smi without a driver"),
+        pytest.param(lambda machine: machine.nvml(A100), "gpu", id="NVML"),
+        pytest.param(lambda machine: machine.nodes("nvidia0"), "gpu", id="device node of NVIDIA, before anything is installed"),
+        pytest.param(without_a_driver, "cpu", id="no driver"),
     ],
 )
 def test_the_device_follows_from_what_is_there(machine, prepare, device):
@@ -49,15 +48,8 @@ def test_failing_tool_makes_an_xpu_only_with_a_card_on_the_bus(machine, script, 
     assert detect(machine.root, timeout=0.2).device == device
 
 
-def test_card_on_the_bus_without_a_node_is_noted(machine):
-    machine.pci("0000:03:00.0", "2057", "3686")
-    detection = detect(machine.root)
-    assert (detection.device, detection.notes) == ("cpu", (NO_NODE_NOTE,))
-
-
-def test_a_p800_comes_before_a_gpu_without_notes_and_may_be_required(p800):
-    assert detect(p800.root).notes == ()
-    p800.tool("nvidia-smi", NVIDIA)
+def test_a_p800_comes_before_a_gpu_and_may_be_required(p800):
+    p800.nvml(A100)
     assert detect(p800.root).available == ("xpu", "gpu", "cpu")
     require("xpu", detect(p800.root))
 
@@ -67,18 +59,20 @@ def test_kl2_is_an_xpu_that_paddle_3_does_not_support(machine, device):
     machine.pci("0000:4b:00.0", "1d22", device)
     machine.nodes("xpu0", "xpuctrl")
     detection = detect(machine.root)
-    assert (detection.device, detection.notes) == ("xpu", (KL2_NOTE,))
+    assert (detection.device, detection.has_old_kunlun_cards_only) == ("xpu", True)
 
 
 def test_every_line_names_what_was_looked_for(p800):
     assert format_looked_for(detect(p800.root)) == [
+        f"found      XPULAB_SYSTEM_ROOT: bus, driver and nodes are those below {p800.root}",
         "found      Kunlun cards on the PCI bus: 2 (0000:1b:00.0, 0000:1d:00.0)",
         "found      device nodes /dev/xpu[0-9]*: 2 (/dev/xpu0, /dev/xpu1)",
         "found      xpu-smi or xpu_smi: xpu-smi shows 2 cards, driver 5.0.21.26",
         "not found  NVIDIA cards on the PCI bus: none",
         "not found  NVIDIA's driver: not loaded",
         "not found  device nodes /dev/nvidia[0-9]*: none",
-        "not found  nvidia-smi: nvidia-smi is not on PATH",
+        "not found  nvidia-smi: not on PATH",
+        "not found  NVML: not asked: nothing of NVIDIA is here",
     ]
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from typer.testing import CliRunner
 
+from tests.doctor.conftest import A100
+from xpulab import cli
 from xpulab.chapters.shared import device
 from xpulab.doctor import meant
 from xpulab.doctor.detect import detect
 from xpulab.doctor.diagnosis import diagnose
-from xpulab.doctor.meant import AcceleratorLost
+from xpulab.doctor.meant import AcceleratorLost, differs, expected_label
 from xpulab.errors import InputError
 
 HINT = "to judge the CPU all the same: --device cpu"
@@ -24,6 +27,12 @@ def lost(machine, wheels=(), **variables):
 
 def auto(machine, wheels=(), **variables):
     return meant.auto(detect(machine.root), wheels, meant.expected(variables))
+
+
+@pytest.fixture
+def a100(machine):
+    machine.nvml(A100, A100)
+    return machine
 
 
 def test_a_machine_that_shows_nothing_is_a_cpu(machine):
@@ -57,11 +66,11 @@ def test_a_card_on_the_bus_without_a_node_is_lost(machine, script):
     ids=["KL2", "no driver", "driver without a card", "XPU wheel", "GPU wheel", "expected", "label"],
 )
 def test_what_a_machine_is_meant_to_have_and_cannot_use_is_lost(machine, pci, nodes, modules, wheels, variables, found):
+    machine.nvml(error="Driver Not Loaded")
     if pci:
         machine.pci(*pci)
     machine.nodes(*nodes)
-    if modules:
-        machine.file("proc/modules", modules)
+    machine.file("proc/modules", modules)
     why = lost(machine, wheels, **variables)
     assert (why.id, found[1] and why.device) == found
 
@@ -77,6 +86,7 @@ def test_an_unknown_kunlun_card_is_a_card(machine):
 
 def test_a_display_chip_alone_is_a_warning(machine):
     machine.pci("0000:01:00.0", "10de", "1eb8", "030000")
+    machine.nvml(error="Driver Not Loaded")
     assert auto(machine) == "cpu"
     assert [each.verdict for each in diagnose("cpu", root=machine.root).findings if each.id == "display-chip"] == ["warn"]
 
@@ -90,6 +100,16 @@ def test_seven_of_eight_cards_are_lost(machine):
     machine.nodes(*(f"xpu{card}" for card in range(7)), "xpuctrl")
     assert lost(machine, XPULAB_EXPECT="8").problem == "7 of 8 cards"
     assert auto(machine, XPULAB_EXPECT="7") == "xpu"
+
+
+def test_a_gpu_that_has_fallen_off_the_bus_is_lost(machine):
+    machine.nvml(A100, "lost")
+    assert lost(machine, XPULAB_EXPECT="2").problem == "1 of 2 cards; in state error: 1"
+
+
+def test_a_tool_that_is_not_understood_does_not_make_a_healthy_card_lost(p800):
+    p800.tool("xpu-smi", "echo a new format")
+    assert auto(p800) == auto(p800, XPULAB_EXPECT="2") == "xpu"
 
 
 def test_a_node_that_is_missing_beside_others_is_lost_on_a_host_but_not_in_a_container(p800):
@@ -128,12 +148,47 @@ def test_cards_that_a_variable_hides_from_paddle_alone_are_missed(monkeypatch):
     device._require_expected(device.Device("cpu", 1, "cpu"))
 
 
-@pytest.mark.parametrize("wheel", [True, False])
-def test_an_image_for_gpus_on_a_p800_is_a_finding(p800, installed, wheel):
-    p800.file(".dockerenv", "")
-    path = installed({"paddlepaddle-gpu": "3.3.1"} if wheel else {"paddlepaddle-xpu": "3.3.0"})
-    environ = {} if wheel else {"NVIDIA_VISIBLE_DEVICES": "all"}
-    found = {each.id: each for each in diagnose(root=p800.root, search_path=path, environ=environ).findings}
-    assert found["gpu-image"].verdict == ("wrong" if wheel else "warn") and "xpu.Dockerfile" in found["gpu-image"].remedy
-    clean = diagnose(root=p800.root, search_path=[], environ={}).findings
-    assert "gpu-image" not in {each.id for each in clean}
+LABELS = {
+    "p800": {
+        **dict.fromkeys(("xpu-p800-2", "xpu-p800-oam-2", "xpu-2")),
+        **{"xpu-p800-8": "2 xpu", "xpu-p800-1": "2 xpu", "xpu-r200-2": "other models: P800 OAM"},
+    },
+    "a100": {**dict.fromkeys(("gpu-a100-2", "gpu-a100-80gb-2", "gpu-2")), "gpu-h100-2": "models: NVIDIA A100-SXM4-80GB"},
+    "machine": {**dict.fromkeys(("cpu-2", "sim-16")), "xpu-1": "0 xpu", "gpu-a100-1": "0 gpu"},
+}
+
+
+@pytest.mark.parametrize(("cards", "label"), [(cards, label) for cards, labels in LABELS.items() for label in labels])
+def test_a_label_fits_these_cards_alone(request, cards, label):
+    problem = differs(expected_label(label), detect(request.getfixturevalue(cards).root))
+    why = LABELS[cards][label]
+    assert problem is None if why is None else why in problem
+
+
+def test_without_the_tool_nodes_are_counted_and_the_model_is_not_known(machine):
+    machine.nodes("xpu0", "xpu1", "xpuctrl")
+    assert differs(expected_label("xpu-2"), detect(machine.root)) is None
+    assert "the model is not known: neither xpu-smi nor" in differs(expected_label("xpu-p800-2"), detect(machine.root))
+    machine.tool("xpu-smi", "exit 1")
+    assert "status 1" in differs(expected_label("xpu-2"), detect(machine.root))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "p800-8", "xpu", "xpu-", "xpu-p800", "xpu-p800-0", "xpu-P800-8", "xpu--8", "tpu-4", "sim-17", "cpu-x86-2"]
+)
+def test_what_is_no_label_is_refused(text):
+    with pytest.raises(InputError, match="label"):
+        expected_label(text)
+
+
+@pytest.mark.parametrize(
+    ("label", "code", "printed"),
+    [
+        ("gpu-a100-8", 1, "expected 8 gpu a100; rerun: xpulab cards gpu-a100-8\n"),
+        ("gpu-a100-2", 0, ""),
+        ("a100x8", 2, "xpu-p800-8"),
+    ],
+)
+def test_the_command_says_whether_a_label_fits(a100, label, code, printed):
+    done = CliRunner().invoke(cli.app, ["cards", label])
+    assert done.exit_code == code and printed in (done.stdout if code < 2 else done.stderr)

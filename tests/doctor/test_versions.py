@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xpulab.doctor.cards import Card, Reading
-from xpulab.doctor.distributions import installed_frameworks, installed_versions
-from xpulab.doctor.versions import (
-    SeveralFrameworks,
-    read_supported,
-    require_one_framework,
-    version_rows,
-)
-from xpulab.errors import InputError
+from xpulab.doctor.versions import SeveralFrameworks, require_one_framework, version_rows
 
 NO_TOOL = Reading("xpu-smi", ("xpu-smi", "-q"), "missing", "xpu-smi is not on PATH")
 
@@ -45,11 +38,6 @@ def reading_of(driver=None, firmware=()):
 )
 def test_driver_is_compared_number_by_number(driver, verdict):
     assert row_of("XPU driver", "xpu", reading_of(driver)).verdict == verdict
-
-
-def test_unknown_driver_is_shown_as_it_was_printed_and_is_no_concern_of_a_cpu():
-    assert row_of("XPU driver", "xpu", reading_of("515.58")).found == "515.58"
-    assert "XPU driver" not in [row.what for row in version_rows("cpu", NO_TOOL, ())]
 
 
 @pytest.mark.parametrize(
@@ -118,19 +106,6 @@ def test_each_device_needs_its_releases_of_python(monkeypatch, device, version, 
     assert row_of("python", device).verdict == verdict
 
 
-def test_installed_frameworks_are_found_by_their_metadata(installed):
-    path = installed({"paddlepaddle-gpu": "2.6.2", "numpy": "1.26.4"})
-    assert installed_frameworks(path) == {"paddlepaddle-gpu": "2.6.2"}
-
-
-def test_of_the_distributions_that_are_asked_for_the_installed_ones_have_a_version(installed):
-    path = installed({"numpy": "1.26.4", "paddlenlp": "3.0.0b4", "scipy": "1.15.0"})
-    assert list(installed_versions(["paddlenlp", "paddlepaddle", "numpy"], path).items()) == [
-        ("paddlenlp", "3.0.0b4"),
-        ("numpy", "1.26.4"),
-    ]
-
-
 def test_two_wheels_of_paddle_are_refused_with_two_commands(installed):
     require_one_framework("cpu", installed({"paddlepaddle": "3.3.1"}))
     path = installed({"paddlepaddle": "3.3.1", "paddlepaddle-xpu": "3.3.0"})
@@ -139,27 +114,3 @@ def test_two_wheels_of_paddle_are_refused_with_two_commands(installed):
     remove, install = refused.value.commands
     assert remove == "python -m pip uninstall --yes paddlepaddle paddlepaddle-xpu"
     assert install.startswith("python -m pip install paddlepaddle-xpu==3.3.0 -i https://")
-
-
-MALFORMED = {
-    "an unknown kind": ("kind: package", "kind: wheel", "line 2: 'wheel' is not one of ['framework', 'package', "),
-    "an unknown device": ("[cpu]", "[tpu]", "line 3: 'tpu' is not one of ['cpu', 'gpu', 'xpu']"),
-    "no device": ("[cpu]", "[]", "line 3: [] should be non-empty"),
-    "devices that are no list": ("[cpu]", "cpu", "line 3: 'cpu' is not of type 'array'"),
-    "a version without comparison": ('"<2"', '"below 2"', "line 4: 'below 2' does not match"),
-    "a version that is none": ('"<2"', '"=2"', "line 4: '=2' is not a version specifier"),
-    "a tolerated version that is none": ("why: w", 'why: w\n  tolerated: "=3"', "line 7: '=3' is not a version specifier"),
-    "a field that is missing": ("why: w", "", "line 1: 'why' is a required property"),
-    "a field too many": ("why: w", "why: w\n  since: w", "line 7: Additional properties are not allowed ('since' was"),
-    "a field twice": ("why: w", "why: w\n  why: v", "line 7: not YAML: key 'why' occurs twice"),
-}
-
-
-@pytest.mark.parametrize(("old", "new", "message"), MALFORMED.values(), ids=MALFORMED.keys())
-def test_malformed_supported_versions_are_refused_by_line(tmp_path, old, new, message):
-    row = '- what: numpy\n  kind: package\n  devices: [cpu]\n  wanted: "<2"\n  remedy: r\n  why: w\n  source: s\n'
-    path = tmp_path / "versions.yaml"
-    path.write_text(row.replace(old, new))
-    with pytest.raises(InputError) as refused:
-        read_supported(path)
-    assert str(refused.value).startswith(f"{path} {message}")

@@ -44,8 +44,7 @@ class Repository:
         shutil.copytree(ROOT / "env", self.folder / "env", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", self.folder)
         self.write("xpulab/__init__.py", "")
-        packages = ("records/__init__.py", "records/node.py", "records/record.py")
-        for name in ("errors.py", "devices.py", "child.py", "messages.py", *packages):
+        for name in ("errors.py", "devices.py", "child.py", "messages.py"):
             self.write(f"xpulab/{name}", (ROOT / "xpulab" / name).read_text())
         without_caches = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "xpulab/doctor", self.folder / "xpulab/doctor", ignore=without_caches)

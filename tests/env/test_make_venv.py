@@ -308,8 +308,8 @@ def test_an_unsupported_python_exits_with_2_before_it_looks_for_devices(make_ven
 
 
 def test_what_it_prints_is_chinese_when_that_is_asked_for(make_venv, monkeypatch, tmp_path, capsys, chinese):
-    assert make_venv.language_of(["-m", "xpulab", "run", "--lang", "zh"]) == "zh"
-    assert make_venv.language_of(["-m", "xpulab", "run"]) is None
+    assert make_venv.option_in(["-m", "xpulab", "run", "--lang", "zh"], "--lang") == "zh"
+    assert make_venv.option_in(["-m", "xpulab", "run"], "--lang") is None
     state = {"device": "cpu", "sources": "", "repository": str(tmp_path)}
     make_venv.report(make_venv.reason_to_create(tmp_path / "venv", state))
     monkeypatch.setattr(make_venv, "sys", running("3.13.0"))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from xml.etree import ElementTree
 
-import jsonschema
 import pytest
 
 from xpulab import files
@@ -131,18 +129,6 @@ def test_validate_is_red_before_it_installs_the_wheel_of_the_cpu(scripts, option
     assert (code, reached, scripts.venv.exists(), scripts.calls) == (1, None, False, [])
     assert "0000:03:00.0 (1d22:3688)" in printed and "modprobe kunlun" in printed
     assert printed.splitlines()[-1] == "to judge the CPU all the same: --device cpu"
-    folder = scripts.folder.parent / "r"
-    result = json.loads((folder / "result.json").read_text())
-    jsonschema.validate(result, json.loads(files.data("schema", "result.schema.json").read_text()))
-    assert [each["name"] for each in result["notebooks"]] == ["00_environment"]
-    assert (result["green"], result["lost"]["id"], result["verdict"]) == (False, "no-device-node", "XPU: NOT READY")
-    assert [suite.get("errors") for suite in ElementTree.parse(folder / "junit.xml").getroot()] == ["1"]
-
-
-def test_validate_writes_into_a_new_folder_without_out(scripts):
-    scripts.card()
-    assert run(scripts, "validate.sh")[0] == 1
-    assert len(list(scripts.folder.parent.glob("out/*/result.json"))) == 1
 
 
 def test_validate_judges_the_cpu_of_that_machine_when_it_is_named(scripts):
@@ -164,7 +150,7 @@ def test_validate_refuses_a_number_of_cards_that_is_none(scripts, number):
 
 def test_validate_refuses_a_label_that_is_none(scripts):
     code, reached, printed = run(scripts, "validate.sh", XPULAB_LABEL="p800x8")
-    assert (code, reached) == (2, None) and "'p800x8'" in printed and "xpu-p800-8" in printed
+    assert (code, reached) == (2, None) and "p800x8" in printed and "xpu-p800-8" in printed
 
 
 @pytest.mark.parametrize("named", [("--device", "xpu"), ("--device=xpu",)])

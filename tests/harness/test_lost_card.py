@@ -109,10 +109,10 @@ def test_the_gate_drains_that_node_with_the_reason(lost):
 
 def test_validate_is_red_with_an_environment_that_it_must_not_make(lost):
     elsewhere = lost.folder / "venv"
-    arguments = ("00_environment", "--level", "smoke", "--out", "out")
+    arguments = ("00_environment", "--level", "smoke")
     done = lost.run("bash", str(files.ROOT / "env/validate.sh"), *arguments, XPULAB_VENV=str(elsewhere))
     assert (done.returncode, elsewhere.exists()) == (1, False)
-    assert names_the_card(done.stderr) and lost.result()["lost"]["id"] == "no-device-node"
+    assert names_the_card(done.stderr)
 
 
 def test_a_soak_is_red(lost):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
 from xpulab.errors import InputError
-from xpulab.records import known_issues
+from xpulab.records import environments, known_issues
 from xpulab.records.known_issues import KnownIssue, known_issue, load
 
 ENTRY = """\
@@ -38,12 +38,10 @@ def installed(monkeypatch):
     """The versions that are installed in the test, by package."""
     versions = {"numpy": "1.26.4", "paddlepaddle-xpu": "3.3.1"}
 
-    def version(package):
-        if package not in versions:
-            raise metadata.PackageNotFoundError(package)
-        return versions[package]
+    def distributions(name, path):
+        return [SimpleNamespace(version=versions[name])] if name in versions else []
 
-    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(environments, "distributions", distributions)
     return versions
 
 

@@ -171,8 +171,8 @@ def test_it_needs_no_other_package():
 def test_nothing_else_counts_cores_or_memory():
     """device.py names the machine in a report.
 
-    align/log.py is copied beside scripts, so it imports nothing of ours; doctor/host/limits.py reads the limit of processes.
+    align/log.py is copied beside scripts, so it imports nothing of ours.
     """
     counting = re.compile(r"cpu_count|sched_getaffinity|fs/cgroup|MemAvailable|virtual_memory\(\)\.available")
     found = {path.name for path in (ROOT / "xpulab").rglob("*.py") if counting.search(path.read_text(encoding="utf-8"))}
-    assert found == {"usable.py", "device.py", "log.py", "limits.py"}
+    assert found == {"usable.py", "device.py", "log.py"}

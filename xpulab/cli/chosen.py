@@ -24,8 +24,8 @@ def device(asked: str) -> str:
     """
     from xpulab.doctor import meant
     from xpulab.doctor.detect import detect, require
-    from xpulab.doctor.distributions import installed_frameworks
     from xpulab.doctor.versions import framework_row, require_one_framework
+    from xpulab.records.environments import installed_frameworks
 
     found, wheels, expect = detect(), installed_frameworks(), meant.expected()
     device = meant.auto(found, wheels, expect) if asked == "auto" else asked

@@ -20,12 +20,12 @@ def doctor(
     ] = None,
     host: Annotated[
         bool,
-        typer.Option("--host", help="Look at the host instead: limits, links, network, kernel log. Takes seconds, no Paddle."),
+        typer.Option(
+            "--host",
+            help="Look at the host instead: limits, shared memory, disk, processes on cards. No Paddle.",
+        ),
     ] = False,
     checkpoints: Annotated[Path, typer.Option(help="With --host: the folder that checkpoints are written to.")] = Path("."),
-    rdma_ports: Annotated[
-        int | None, typer.Option(min=0, help="With --host: how many RDMA ports training uses here. Default: any number.")
-    ] = None,
     reason: Annotated[
         bool,
         typer.Option(
@@ -35,19 +35,20 @@ def doctor(
 ) -> None:
     """Show what is installed, what is wrong, and which command fixes it. Exit code 1 when something is wrong.
 
-    Paddle and PaddleNLP are imported in another process, which also computes on every card.
+    Paddle and PaddleNLP are imported in other processes, which also compute on every card.
     """
-    if host:
-        from xpulab.doctor.host import HostRequest, examine, format_host, format_reason
+    from xpulab.doctor.render import format_diagnosis, format_host
 
-        report = examine(HostRequest(checkpoints, rdma_ports))
+    if host:
+        from xpulab.doctor.host import HostRequest, examine, format_reason
+
+        report = examine(HostRequest(checkpoints))
         text = format_reason(report) if reason else format_host(report)
         print(json.dumps(report.to_json(), indent=2) if as_json else text)
         raise typer.Exit(1 if report.outcome == "wrong" else 0)
     from xpulab.doctor.detect import detect, require
     from xpulab.doctor.diagnosis import diagnose
     from xpulab.doctor.probe import TIMEOUT, probe
-    from xpulab.doctor.render import format_diagnosis
 
     detection = detect()
     tried = detection.device if device == "auto" else device

@@ -1,4 +1,4 @@
-"""Accelerator cards as the vendors' tools describe them."""
+"""Accelerator cards as the vendors describe them: through a tool or a library."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Outcome = Literal["ok", "missing", "failed", "hung", "unreadable", "foreign"]
 
 @dataclass(frozen=True)
 class Card:
-    """One compute device as a vendor's tool shows it. A field is None when the tool's output does not contain it.
+    """One compute device as its vendor shows it. A field is None when the vendor does not show it.
 
-    index: the number in /dev/xpuN, or nvidia-smi's index; a K200 board holds two devices, which share an address
+    index: the number in /dev/xpuN, or NVML's index; a K200 board holds two devices, which share an address
     model: as printed, "P800 OAM", "R200-VF-5G", "NVIDIA A100-SXM4-80GB"
     generation: of the chip, "KL1", "KL2", "KL3" or "cuda"; None for a model that this suite does not know
     pci_address: domain:bus:device.function, lower case, four-digit domain
@@ -24,9 +24,9 @@ class Card:
     temperature_c: degrees Celsius
     power_w: W
     utilisation_percent: 0 to 100
-    clock_mhz: of what computes, MHz; the lowest where the tool shows several
     firmware: KL3 the SBL version, "1.48"; KL1 and KL2 the three-part version, "0001.0002.0022"
     state: "normal" or "error"; only the wide KL1/KL2 table has it
+    clock_mhz: of what computes, MHz; the lowest where several are shown
     """
 
     index: int
@@ -45,25 +45,17 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Report:
-    """The content of one output format of a tool: driver and runtime as printed (None for N/A), and its cards."""
-
-    driver: str | None
-    runtime: str | None
-    cards: tuple[Card, ...]
-
-
-@dataclass(frozen=True)
 class Reading:
-    """The result of calling a vendor's tool.
+    """What a vendor's tool or library says.
 
-    tool: the name that was searched on PATH
-    command: the last command that was run
-    outcome: "ok" it answered (with any number of cards, including none); "missing" not on PATH; "failed" it ended with
-        an error; "hung" it was stopped at the timeout; "unreadable" its output has no known format, or two of its
-        formats contradict each other; "foreign" it is another vendor's tool with the same name
-    driver, runtime: versions as printed
+    tool: "xpu-smi", "xpu_smi" or "NVML"
+    command: the last command that was run; empty for a library
+    outcome: "ok" it answered (with any number of cards, including none); "missing" it is not here; "failed" it ended with an
+        error; "hung" it was stopped at the timeout; "unreadable" nothing of its output was understood; "foreign" it is another
+        vendor's tool with the same name
     detail: one sentence for the user
+    driver, runtime: versions as printed; None when they are not shown
+    unread: what was said of cards and not understood, line by line; of an output of which nothing was, all of it
     """
 
     tool: str
@@ -73,6 +65,7 @@ class Reading:
     driver: str | None = None
     runtime: str | None = None
     cards: tuple[Card, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def generation_of(model: str) -> str | None:

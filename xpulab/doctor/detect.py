@@ -5,39 +5,21 @@ Rules and formats as documented by the vendors; not run on a card.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from xpulab.devices import DEVICES, REAL, SIMULATED
-from xpulab.doctor import driver
+from xpulab.doctor import system
 from xpulab.doctor.cards import Reading
-from xpulab.doctor.driver import DeviceNode
-from xpulab.doctor.nvidia_smi import read_nvidia_smi
-from xpulab.doctor.pci import COMPUTE_CONTROLLER, PciCard, kunlun_cards, nvidia_cards
+from xpulab.doctor.nvml import read_nvml
+from xpulab.doctor.system import COMPUTE_CONTROLLER, DeviceNode, PciCard
 from xpulab.doctor.tool import TIMEOUT
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
 from xpulab.messages import N_
 
 BEFORE_KL3 = ("KL1", "KL2", "KL1 or KL2")
-KL2_NOTE = N_(
-    "The Kunlun cards here are older than KL3 (K100, K200, R200, R300). Paddle 3 does not support them: they need "
-    "Paddle 2.6 in a separate environment, and the notebooks of this suite do not run on them."
-)
-NO_NODE_NOTE = N_(
-    "A Kunlun card is on the PCI bus, but there is no /dev/xpu0: the driver is not loaded, or this container was "
-    "started without --device=/dev/xpu0 --device=/dev/xpuctrl."
-)
-DISPLAY_NOTE = N_(
-    "An NVIDIA display chip is on the PCI bus, and no NVIDIA driver is loaded: it counts as a display, not as an accelerator. "
-    "To compute on it, install the NVIDIA driver."
-)
-UNKNOWN_NOTE = N_(
-    "There are Kunlun cards here that this suite does not know (neither KL1, KL2 nor P800): whether the wheels for P800 run on "
-    "them is not known."
-)
 INSTALLATION_STEPS = {
     "xpu": (
         N_("install the XPU driver (5.0.21.26 or newer) and load it: sudo modprobe kunlun"),
@@ -73,8 +55,7 @@ class Detection:
     available: those of "xpu", "gpu", "cpu" that this machine has, the best first; always with "cpu". What `auto` takes is said
         by xpulab.doctor.meant: a machine may lack what it is meant to have
     looked_for: everything that was examined for the decision
-    notes: sentences to read before choosing a device
-    kunlun_pci, nvidia_pci, nodes, xpu_smi, nvidia_smi, nvidia_nodes: the complete observations
+    kunlun_pci, nvidia_pci, nodes, nvidia_nodes, xpu_smi, nvml: the complete observations
     kunlun_module: the name of Kunlun's kernel module; None when it is not loaded
     nvidia_driver: whether NVIDIA's driver is loaded
     in_container: whether this is a container, which sees the whole bus and has the cards that it was given
@@ -82,13 +63,12 @@ class Detection:
 
     available: tuple[str, ...]
     looked_for: tuple[LookedFor, ...]
-    notes: tuple[str, ...]
     kunlun_pci: tuple[PciCard, ...]
     nvidia_pci: tuple[PciCard, ...]
     nodes: tuple[DeviceNode, ...]
-    xpu_smi: Reading
-    nvidia_smi: Reading
     nvidia_nodes: tuple[DeviceNode, ...]
+    xpu_smi: Reading
+    nvml: Reading
     kunlun_module: str | None
     nvidia_driver: bool
     in_container: bool
@@ -116,53 +96,59 @@ class Detection:
 
     @property
     def display_chips(self) -> tuple[PciCard, ...]:
-        """NVIDIA functions on the bus that may only drive a display: no driver, device node or tool shows that they compute."""
-        if self.nvidia_driver or self.nvidia_nodes or self.nvidia_smi.cards:
+        """NVIDIA functions on the bus that may only drive a display: no driver, device node or NVML shows that they compute."""
+        if self.nvidia_driver or self.nvidia_nodes or self.nvml.cards:
             return ()
         return tuple(card for card in self.nvidia_pci if card.kind != COMPUTE_CONTROLLER)
 
 
 def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
-    """Examines the PCI bus and /dev below root, and calls the vendors' tools on PATH, each for at most timeout seconds.
+    """Examines the PCI bus and /dev below root, and asks the vendors' tools, each for at most timeout seconds.
 
     xpu: a node /dev/xpuN exists; or Kunlun's tool answers; or a tool of that name hangs, fails or cannot be read while
-    the PCI bus shows a Kunlun card. gpu: nvidia-smi lists at least one card, or a node /dev/nvidiaN exists. Takes milliseconds
-    on a machine without cards and tools. root: None is driver.system_root().
+    the PCI bus shows a Kunlun card. gpu: NVML lists at least one card, or a node /dev/nvidiaN exists; NVML is asked where
+    anything of NVIDIA is seen. Takes milliseconds on a machine without cards and tools. root: None is system.system_root().
     """
-    root = driver.system_root() if root is None else root
-    kunlun_pci, nvidia_pci, nodes = kunlun_cards(root), nvidia_cards(root), driver.card_nodes(root)
-    nvidia_nodes, nvidia_driver = driver.nvidia_nodes(root), driver.nvidia_driver_is_loaded(root)
-    xpu_smi, nvidia_smi = read_xpu_smi(timeout), read_nvidia_smi(timeout)
+    root = system.system_root() if root is None else root
+    kunlun_pci, nvidia_pci, nodes = system.kunlun_cards(root), system.nvidia_cards(root), system.card_nodes(root)
+    nvidia_nodes, nvidia_driver = system.nvidia_nodes(root), system.nvidia_driver_is_loaded(root)
+    nvidia_tool = shutil.which("nvidia-smi")
+    xpu_smi = read_xpu_smi(timeout)
+    nvml = Reading("NVML", (), "missing", N_("not asked: nothing of NVIDIA is here"))
+    if nvidia_pci or nvidia_nodes or nvidia_driver or nvidia_tool:
+        nvml = read_nvml(timeout)
     tool_fails = xpu_smi.outcome in ("hung", "failed", "unreadable")
     has_xpu = bool(nodes) or xpu_smi.outcome == "ok" or (tool_fails and bool(kunlun_pci))
-    found = {"xpu": has_xpu, "gpu": bool(nvidia_smi.cards or nvidia_nodes), "cpu": True}
+    has = {"xpu": has_xpu, "gpu": bool(nvml.cards or nvidia_nodes), "cpu": True}
 
     looked_for = (
-        LookedFor(N_("Kunlun cards on the PCI bus"), bool(kunlun_pci), _format_names([card.address for card in kunlun_pci])),
-        LookedFor(N_("device nodes /dev/xpu[0-9]*"), bool(nodes), _format_names([node.path for node in nodes])),
-        LookedFor(N_("xpu-smi or xpu_smi"), xpu_smi.outcome == "ok", xpu_smi.detail),
-        LookedFor(N_("NVIDIA cards on the PCI bus"), bool(nvidia_pci), _format_names([card.address for card in nvidia_pci])),
-        LookedFor(N_("NVIDIA's driver"), nvidia_driver, N_("loaded") if nvidia_driver else N_("not loaded")),
-        LookedFor(
-            N_("device nodes /dev/nvidia[0-9]*"), bool(nvidia_nodes), _format_names([node.path for node in nvidia_nodes])
+        *(
+            [LookedFor(system.SYSTEM_ROOT, True, N_(f"bus, driver and nodes are those below {root}"))]
+            if root != Path("/")
+            else []
         ),
-        LookedFor("nvidia-smi", nvidia_smi.outcome == "ok", nvidia_smi.detail),
+        _names(N_("Kunlun cards on the PCI bus"), [card.address for card in kunlun_pci]),
+        _names(N_("device nodes /dev/xpu[0-9]*"), [node.path for node in nodes]),
+        LookedFor(N_("xpu-smi or xpu_smi"), xpu_smi.outcome == "ok", xpu_smi.detail),
+        _names(N_("NVIDIA cards on the PCI bus"), [card.address for card in nvidia_pci]),
+        LookedFor(N_("NVIDIA's driver"), nvidia_driver, N_("loaded") if nvidia_driver else N_("not loaded")),
+        _names(N_("device nodes /dev/nvidia[0-9]*"), [node.path for node in nvidia_nodes]),
+        LookedFor("nvidia-smi", nvidia_tool is not None, nvidia_tool or N_("not on PATH")),
+        LookedFor("NVML", nvml.outcome == "ok", nvml.detail),
     )
-    detection = Detection(
-        available=tuple(device for device in REAL if found[device]),
+    return Detection(
+        available=tuple(device for device in REAL if has[device]),
         looked_for=looked_for,
-        notes=(),
         kunlun_pci=kunlun_pci,
         nvidia_pci=nvidia_pci,
         nodes=nodes,
-        xpu_smi=xpu_smi,
-        nvidia_smi=nvidia_smi,
         nvidia_nodes=nvidia_nodes,
-        kunlun_module=driver.loaded_module(root),
+        xpu_smi=xpu_smi,
+        nvml=nvml,
+        kunlun_module=system.loaded_module(root),
         nvidia_driver=nvidia_driver,
-        in_container=driver.in_container(root),
+        in_container=system.in_container(root),
     )
-    return replace(detection, notes=tuple(_notes(detection, root)))
 
 
 def format_looked_for(detection: Detection) -> list[str]:
@@ -185,25 +171,11 @@ def require(device: str, detection: Detection) -> None:
     lines = [
         N_(f"no {device} on this machine. Looked for:"),
         *format_looked_for(detection),
-        *detection.notes,
         N_("To fix it:"),
         *INSTALLATION_STEPS[device],
     ]
     raise InputError("\n  ".join(lines))
 
 
-def _notes(detection: Detection, root: Path) -> Iterator[str]:
-    if root != Path("/") and os.environ.get(driver.SYSTEM_ROOT) == str(root):
-        yield N_(f"{driver.SYSTEM_ROOT} is set: bus, driver and device nodes are those below {root}, not this machine's.")
-    if detection.has_old_kunlun_cards_only:
-        yield KL2_NOTE
-    if detection.unknown_cards:
-        yield UNKNOWN_NOTE
-    if detection.kunlun_pci and not detection.nodes:
-        yield NO_NODE_NOTE
-    if detection.display_chips:
-        yield DISPLAY_NOTE
-
-
-def _format_names(names: list[str]) -> str:
-    return f"{len(names)} ({', '.join(names)})" if names else N_("none")
+def _names(what: str, names: list[str]) -> LookedFor:
+    return LookedFor(what, bool(names), f"{len(names)} ({', '.join(names)})" if names else N_("none"))

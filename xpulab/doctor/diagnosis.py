@@ -11,26 +11,25 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from xpulab.devices import LAUNCHER_VARIABLES, SIMULATED, wheel_device
-from xpulab.doctor import driver, meant
+from xpulab.devices import LAUNCHER_VARIABLES, SIMULATED
+from xpulab.doctor import meant, system
 from xpulab.doctor.cards import Reading, format_card_count
 from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
-from xpulab.doctor.distributions import installed_frameworks
-from xpulab.doctor.finding import Finding
+from xpulab.doctor.finding import Finding, known_finding
 from xpulab.doctor.installation import installation
 from xpulab.doctor.matmul_mode import matmul_mode
-from xpulab.doctor.meant import VISIBILITY_VARIABLES
+from xpulab.doctor.meant import VISIBILITY_VARIABLES, of_device
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import Probe
 from xpulab.doctor.remedies import by_id
 from xpulab.doctor.versions import VersionRow, version_rows
 from xpulab.messages import N_
+from xpulab.records.environments import installed_frameworks
 
-GPU_IMAGE_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA")
-"""Images for NVIDIA's GPUs set them. Source: NVIDIA Container Toolkit, "Specialized Configurations with Docker"."""
 WITHOUT_STRIDES = ("0", "f", "false", "n", "no")
 """Values of FLAGS_use_stride_kernel, in lower case, with which views are copies: what gflags reads as false."""
 HEALTHY_STATES = ("RUNNING", "NORMAL")
+_SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,6 @@ class Diagnosis:
     findings: in the order in which to read them: hardware first, then installation, then environment
     versions: installed versions compared with the supported ones
     detection: what was looked for, with the output of the vendors' tools
-    matmul: by dtype the expected mode of matmul on an XPU (see matmul_mode); None on other devices
     paddle: version and build of Paddle; None when Paddle was not imported
     """
 
@@ -49,7 +47,6 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     versions: tuple[VersionRow, ...]
     detection: Detection
-    matmul: dict[str, str] | None
     paddle: PaddleFacts | None
 
     @property
@@ -83,17 +80,15 @@ def diagnose(
 
     paddle: the result of paddle_facts(), to compare its number of cards with the others; None leaves Paddle out
     detection: an earlier one of this machine; None detects again
-    root: stands for "/"; None is driver.system_root()
+    root: stands for "/"; None is system.system_root()
     search_path: folders in which distributions are looked up; None is sys.path
     probed: the result of probe(), which has Paddle's facts too; None leaves imports and computations out
     Raises InputError when the named device is not available.
     """
-    root = driver.system_root(environ) if root is None else root
+    root = system.system_root(environ) if root is None else root
     detection = detection or detect(root)
     paddle = probed.facts if probed else paddle
-    hardware = list(_kunlun_hardware(detection, root))
-    hardware += _other_hardware(detection, environ, search_path)
-    hardware += _meant(device, detection, environ, search_path)
+    hardware = [*_kunlun_hardware(detection, root), *_meant(device, detection, environ, search_path)]
     if device in ("cpu", "gpu", SIMULATED):
         # A user who names another device knows about the cards; `auto` must never skip a defective one silently.
         hardware = [replace(finding, verdict="warn") if finding.verdict == "wrong" else finding for finding in hardware]
@@ -101,10 +96,9 @@ def diagnose(
     require(device, detection)
     findings = [Finding("device", "ok", N_(f"diagnosed for {device}; this machine has {', '.join(detection.available)}"))]
     findings += hardware
-    if device == "xpu":
-        findings += _xpu_tool(detection.xpu_smi, driver.in_container(root))
-    if wheel_device(device) != "cpu":
-        findings += _card_counts(device, detection, paddle, environ, driver.in_container(root))
+    if device in ("xpu", "gpu"):
+        findings.append(_vendor_tool(of_device(device, detection)[1], detection.in_container))
+        findings.append(_card_counts(device, detection, paddle, environ))
     findings += installation(device, paddle, probed, search_path)
     findings += _environment(device, environ)
     return Diagnosis(
@@ -112,38 +106,28 @@ def diagnose(
         findings=tuple(findings),
         versions=version_rows(device, detection.xpu_smi, search_path),
         detection=detection,
-        matmul=matmul_mode(environ) if device == "xpu" else None,
         paddle=paddle,
     )
 
 
 def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
-    """Generation, nodes and states of Kunlun cards."""
+    """Generation, nodes and states of Kunlun cards, and chips of NVIDIA that only drive a display."""
     if old := {name for name in detection.kunlun_generations if name in BEFORE_KL3}:
         verdict: Literal["wrong", "warn"] = "wrong" if detection.has_old_kunlun_cards_only else "warn"
-        yield _known("kl2", verdict, N_(f"Kunlun cards older than KL3: {', '.join(sorted(old))}"), "kl2")
+        yield known_finding("kl2", verdict, N_(f"Kunlun cards older than KL3: {', '.join(sorted(old))}"), "kl2")
+    if detection.unknown_cards:
+        seen = N_(f"unknown Kunlun cards: {', '.join(detection.unknown_cards)}")
+        yield known_finding("unknown-card", "warn", seen, "unknown-card")
     if detection.kunlun_pci and not detection.nodes:
-        module = driver.loaded_module(root)
+        module = detection.kunlun_module
         loaded = N_(f"kernel module {module} is loaded") if module else N_("no kernel module kunlun or xpu_driver is loaded")
         seen = N_(f"{format_card_count(len(detection.kunlun_pci))} on the PCI bus and no /dev/xpu0; {loaded}")
-        yield _known("no-device-node", "wrong", seen, "no-device-node")
+        yield known_finding("no-device-node", "wrong", seen, "no-device-node")
     if detection.nodes:
-        yield _node_access(detection, driver.control_node(root))
-        yield from _card_state(detection.xpu_smi, driver.card_states(root))
-
-
-def _other_hardware(detection: Detection, environ: Mapping[str, str], search_path: Sequence[str] | None) -> Iterator[Finding]:
-    """Cards of a generation that this suite does not know, chips that only drive a display, an image for other cards."""
-    if detection.unknown_cards:
-        yield _known("unknown-card", "warn", N_(f"unknown Kunlun cards: {', '.join(detection.unknown_cards)}"), "unknown-card")
+        yield _node_access(detection, system.control_node(root))
+    yield from _card_state(detection, system.card_states(root) if detection.nodes else {})
     if detection.display_chips:
-        yield _known("display-chip", "warn", next(meant.warnings(detection)), "display-chip")
-    if detection.in_container and (detection.kunlun_pci or detection.nodes) and not detection.nvidia_pci:
-        wheel = [N_(f"{name} is installed") for name in installed_frameworks(search_path) if name == "paddlepaddle-gpu"]
-        seen = [*wheel, *(N_(f"{name} is set") for name in GPU_IMAGE_VARIABLES if name in environ)]
-        if seen:
-            shown = N_(f"an image for GPUs on a machine with Kunlun cards: {', '.join(seen)}")
-            yield _known("gpu-image", "wrong" if wheel else "warn", shown, "gpu-image")
+        yield known_finding("display-chip", "warn", next(meant.warnings(detection)), "display-chip")
 
 
 def _meant(
@@ -164,76 +148,78 @@ def _meant(
             yield Finding("accelerator", "wrong", lost.headline, "; ".join(lost.steps), "; ".join(lost.since) or None)
 
 
-def _known(id: str, verdict: Literal["warn", "wrong"], seen: str, row_id: str) -> Finding:
-    """A finding with cause and remedy of a row that has no command for a wheel."""
-    row = by_id(row_id)
-    return Finding(id, verdict, seen, row.remedy, row.cause, row.id)
-
-
-def _node_access(detection: Detection, control: driver.DeviceNode | None) -> Finding:
+def _node_access(detection: Detection, control: system.DeviceNode | None) -> Finding:
     if control is None:
-        return _known("node-permissions", "wrong", N_("there is no /dev/xpuctrl"), "no-device-node")
+        return known_finding("node-permissions", "wrong", N_("there is no /dev/xpuctrl"), "no-device-node")
     inaccessible = [node for node in (*detection.nodes, control) if not node.usable]
     if inaccessible:
         closed = ", ".join(f"{node.path} ({node.permissions})" for node in inaccessible)
         seen = N_(f"this user cannot read and write {closed}")
-        return _known("node-permissions", "wrong", seen, "node-permissions")
+        return known_finding("node-permissions", "wrong", seen, "node-permissions")
     return Finding("node-permissions", "ok", N_(f"{len(detection.nodes)} device nodes and /dev/xpuctrl are accessible"))
 
 
-def _card_state(xpu_smi: Reading, states: Mapping[int, str]) -> Iterator[Finding]:
-    """From /proc/xpu/devN/state and the tool's State column; no finding when neither exists."""
-    states = {**{card.index: card.state.upper() for card in xpu_smi.cards if card.state}, **states}
+def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Finding]:
+    """From /proc/xpu/devN/state and what the vendor says; no finding when neither shows one."""
+    shown = (*detection.xpu_smi.cards, *detection.nvml.cards)
+    states = {**{card.index: card.state.upper() for card in shown if card.state}, **states}
     unhealthy = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
     if unhealthy:
         seen = ", ".join(N_(f"card {index} is in state {state}") for index, state in sorted(unhealthy.items()))
-        yield _known("card-error", "wrong", seen, "card-error")
+        yield known_finding("card-error", "wrong", seen, "card-error")
     elif states:
-        yield Finding(
-            "card-error", "ok", N_(f"{format_card_count(len(states))} in state {' or '.join(sorted({*states.values()}))}")
+        seen = N_(f"{format_card_count(len(states))} in state {' or '.join(sorted({*states.values()}))}")
+        yield Finding("card-error", "ok", seen)
+
+
+def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
+    """What the vendor's tool did. A warning where it is missing, as in containers whose cards work, or not understood.
+
+    Only what can be read may be wrong.
+    """
+    id = reading.tool.lower().replace("_", "-")
+    missing = "nvml-missing" if id == "nvml" else "xpu-smi-missing"
+    if reading.unread:
+        lines = len(reading.unread)
+        seen = N_(
+            f"{reading.detail}; {lines} lines of it are not understood, the first: {reading.unread[0][:_SHOWN_CHARACTERS]}"
         )
-
-
-def _xpu_tool(reading: Reading, in_container: bool) -> Iterator[Finding]:
-    """A missing tool is only a warning: containers do not have it unless it is mounted, and their cards work."""
+        return known_finding(id, "warn", seen, "vendor-tool-unread")
     if reading.outcome == "ok":
-        yield Finding("xpu-smi", "ok", reading.detail)
-    elif reading.outcome == "missing":
+        return Finding(id, "ok", reading.detail)
+    if reading.outcome == "missing":
         seen = N_(f"{reading.detail} in this container") if in_container else reading.detail
-        yield _known("xpu-smi", "warn", seen, "xpu-smi-missing")
-    elif reading.outcome == "foreign":
-        yield _known("xpu-smi", "warn", reading.detail, "xpu-smi-foreign")
-    else:
-        yield _known("xpu-smi", "wrong", reading.detail, "vendor-tool-fails")
+        return known_finding(id, "warn", seen, missing)
+    if reading.outcome == "foreign":
+        return known_finding(id, "warn", reading.detail, "xpu-smi-foreign")
+    return known_finding(id, "wrong", reading.detail, "vendor-tool-fails")
 
 
-def _card_counts(
-    device: str, detection: Detection, paddle: PaddleFacts | None, environ: Mapping[str, str], in_container: bool
-) -> Iterator[Finding]:
+def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, environ: Mapping[str, str]) -> Finding:
     """PCI bus, device nodes, the vendor's tool and Paddle must show the same number of cards.
 
     A container or a visibility variable may hide some cards: then a difference is a warning. The bus is not counted
-    when it is hidden, nor for old cards: a K200 board is one PCI function with two devices.
+    when it is hidden, nor for old cards: a K200 board is one PCI function with two devices. A tool that is not understood does
+    not count.
     """
     on_bus = detection.kunlun_pci if device == "xpu" else detection.nvidia_pci
     counts = {"/dev": len(detection.nodes)} if device == "xpu" else {}
     if on_bus and not any(card.generation in BEFORE_KL3 for card in on_bus):
         counts["PCI bus"] = len(on_bus)
-    reading = detection.xpu_smi if device == "xpu" else detection.nvidia_smi
-    if reading.outcome == "ok":
+    reading = of_device(device, detection)[1]
+    if reading.outcome == "ok" and not reading.unread:
         counts[reading.tool] = len(reading.cards)
     if paddle is not None and paddle.error is None:
         counts["Paddle"] = paddle.xpu_cards if device == "xpu" else paddle.gpu_cards
 
     seen = ", ".join(f"{where}: {count}" for where, count in counts.items())
     limits = [f"{name}={environ[name]}" for name in VISIBILITY_VARIABLES if name in environ]
-    limits += [N_("a container")] if in_container else []
+    limits += [N_("a container")] if detection.in_container else []
     if len(set(counts.values())) == 1 and 0 not in counts.values():
-        yield Finding("card-count", "ok", N_(f"cards by {seen}"))
-    elif limits and 0 not in counts.values():
-        yield _known("card-count", "warn", N_(f"cards by {seen}; limited by {', '.join(limits)}"), "card-count")
-    else:
-        yield _known("card-count", "wrong", N_(f"cards by {seen}"), "card-count")
+        return Finding("card-count", "ok", N_(f"cards by {seen}"))
+    if limits and 0 not in counts.values():
+        return known_finding("card-count", "warn", N_(f"cards by {seen}; limited by {', '.join(limits)}"), "card-count")
+    return known_finding("card-count", "wrong", N_(f"cards by {seen}"), "card-count")
 
 
 def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -246,8 +232,8 @@ def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
     strides = environ.get("FLAGS_use_stride_kernel", "1")
     if strides.lower() in WITHOUT_STRIDES:
         seen = N_(f"FLAGS_use_stride_kernel={strides}: views are copies, and dist.load_state_dict leaves tensors unchanged")
-        yield _known("stride-kernel", "warn", seen, "stride-kernel")
+        yield known_finding("stride-kernel", "warn", seen, "stride-kernel")
     still_set = [name for name in LAUNCHER_VARIABLES if name in environ]
     if still_set:
         seen = N_(f"variables of a cluster's launcher are set: {', '.join(still_set)}")
-        yield _known("launcher-variables", "warn", seen, "launcher-variables")
+        yield known_finding("launcher-variables", "warn", seen, "launcher-variables")

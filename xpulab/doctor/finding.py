@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from xpulab.doctor.remedies import Remedy, remedy_on
+from xpulab.doctor.remedies import by_id, remedy_on
 from xpulab.messages import N_, padded, shown, width
 
 _VERDICTS = (N_("ok"), N_("warn"), N_("wrong"), N_("unknown"), N_("missing"))
@@ -31,8 +31,9 @@ class Finding:
     known: str | None = None
 
 
-def known_finding(id: str, verdict: Literal["warn", "wrong"], seen: str, row: Remedy, device: str) -> Finding:
+def known_finding(id: str, verdict: Literal["warn", "wrong"], seen: str, known: str, device: str = "cpu") -> Finding:
     """A finding whose cause and remedy are those of a row of data/remedies.yaml, with the commands for the device."""
+    row = by_id(known)
     return Finding(id, verdict, seen, remedy_on(row, device), row.cause, row.id)
 
 

@@ -1,20 +1,17 @@
-"""Findings about the installation: one framework, complete files, imports that work, and cards that compute."""
+"""Findings about the installation: one framework, imports that work, and cards that compute."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from xpulab.devices import wheel_device
-from xpulab.doctor.distributions import installed_frameworks
 from xpulab.doctor.finding import Finding, known_finding
-from xpulab.doctor.installed_files import damaged_files
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import IMPORT_PADDLE, IMPORT_PADDLENLP, Probe, Step
-from xpulab.doctor.remedies import Remedy, by_id, match
+from xpulab.doctor.remedies import match
 from xpulab.doctor.versions import SeveralFrameworks, framework_row, require_one_framework
 from xpulab.messages import N_
 
-_SHOWN_FILES = 3
 _SHOWN_CHARACTERS = 200
 _FAILED_STEPS = {"crashed": "import-crashed", "hung": "import-hung"}
 _FAILED_CARDS = {"raised": "card-computation", "crashed": "card-computation", "hung": "card-hung"}
@@ -31,11 +28,8 @@ def installation(
         require_one_framework(device, search_path)
     except SeveralFrameworks as error:  # their files are each other's
         yield Finding("several-frameworks", "wrong", error.seen, " && ".join(error.commands))
-    else:
-        yield from _files(device, search_path)
     if probed is not None:
         yield _import(device, "paddle", probed.step(IMPORT_PADDLE), probed.facts)
-        yield from _libraries(device, probed.facts)
         yield from _cards(device, probed.cards)
         if probed.facts.error is None:
             yield _import(device, "paddlenlp", probed.step(IMPORT_PADDLENLP), None)
@@ -44,29 +38,14 @@ def installation(
         yield _paddle(device, paddle)
 
 
-def _files(device: str, search_path: Sequence[str] | None) -> Iterator[Finding]:
-    """The files of the wheels of Paddle and PaddleNLP, as their own lists have them."""
-    for name in (*installed_frameworks(search_path), "paddlenlp"):
-        damaged = damaged_files(name, search_path)
-        if not damaged:
-            continue
-        more = len(damaged) - _SHOWN_FILES
-        shown = ", ".join(map(str, damaged[:_SHOWN_FILES]))
-        shown = N_(f"{shown}, and {more} more") if more > 0 else shown
-        row = by_id("paddlenlp-files" if name == "paddlenlp" else "paddle-files")
-        yield known_finding("installed-files", "wrong", N_(f"{name} is not complete: {shown}"), row, device)
-
-
 def failed_import(device: str, name: str, step: Step) -> Finding:
     """The finding about an import of "paddle" or "paddlenlp" that did not work."""
     row = _row(step, _FAILED_STEPS.get(step.outcome, f"{name}-import"))
     return known_finding(name, "wrong", _format_failed(f"import {name}", step), row, device)
 
 
-def _import(device: str, name: str, step: Step | None, facts: PaddleFacts | None) -> Finding:
+def _import(device: str, name: str, step: Step, facts: PaddleFacts | None) -> Finding:
     """What an import did; of Paddle also whether it is built for the device."""
-    if step is None:
-        return Finding(name, "unknown", N_(f"import {name} was not tried"))
     if step.outcome != "ok":
         return failed_import(device, name, step)
     return _paddle(device, facts) if facts else Finding(name, "ok", N_(f"import {name} works ({step.detail})"))
@@ -74,19 +53,12 @@ def _import(device: str, name: str, step: Step | None, facts: PaddleFacts | None
 
 def _paddle(device: str, paddle: PaddleFacts) -> Finding:
     if paddle.error is not None:
-        row = by_id(paddle.known) if paddle.known else next(iter(match(paddle.error)), by_id("paddle-import"))
+        row = paddle.known or next((row.id for row in match(paddle.error)), "paddle-import")
         return known_finding("paddle", "wrong", N_(f"import paddle failed: {paddle.error}"), row, device)
     if device != "cpu" and paddle.built_for != wheel_device(device):
         seen = N_(f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}")
         return Finding("paddle", "wrong", seen, framework_row(device).remedy)
     return Finding("paddle", "ok", N_(f"Paddle {paddle.version}, built for {paddle.built_for}"))
-
-
-def _libraries(device: str, paddle: PaddleFacts) -> Iterator[Finding]:
-    """A vendor's library that was loaded from two folders."""
-    if paddle.loaded_twice:
-        seen = N_(f"import paddle loaded libraries of the card from two folders: {', '.join(paddle.loaded_twice)}")
-        yield known_finding("libraries-loaded-twice", "wrong", seen, by_id("libraries-loaded-twice"), device)
 
 
 def _cards(device: str, cards: Sequence[Step]) -> Iterator[Finding]:
@@ -100,24 +72,23 @@ def _cards(device: str, cards: Sequence[Step]) -> Iterator[Finding]:
 
 
 def _printed(device: str, steps: Sequence[Step]) -> Iterator[Finding]:
-    """What a step printed although it worked: a healthy installation prints nothing."""
+    """What a step printed although it worked, each kind once: a healthy installation prints nothing."""
+    told = set()
     for step in steps:
-        if step.outcome == "ok" and step.printed:
-            row = next(iter(match(step.printed)), by_id("import-printed"))
-            lines = step.printed.splitlines()
-            shown = next((line for line in lines if match(line)), lines[0]).strip()[:_SHOWN_CHARACTERS]
-            seen = (
-                N_(f"{step.name} printed {len(lines)} lines: {shown}")
-                if len(lines) > 1
-                else N_(f"{step.name} printed: {shown}")
-            )
-            yield known_finding("printed", "warn", seen, row, device)
+        if step.outcome != "ok" or not step.printed:
+            continue
+        row = next((row.id for row in match(step.printed)), "import-printed")
+        if row in told:
+            continue
+        told.add(row)
+        lines = step.printed.splitlines()
+        line = next((line for line in lines if match(line)), lines[0]).strip()[:_SHOWN_CHARACTERS]
+        yield known_finding("printed", "warn", N_(f"{step.name} printed {len(lines)} lines: {line}"), row, device)
 
 
-def _row(step: Step, otherwise: str) -> Remedy:
-    """The remedy for what the step raised, else for what it printed, else the general one."""
-    found = match(step.message) or match(step.printed)
-    return found[0] if found else by_id(otherwise)
+def _row(step: Step, otherwise: str) -> str:
+    """The row of the remedies for what the step raised, else for what it printed, else the general one."""
+    return next((row.id for row in (*match(step.message), *match(step.printed))), otherwise)
 
 
 def _format_failed(what: str, step: Step) -> str:

@@ -9,14 +9,14 @@ Rules as documented by the vendors; not run on a card.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from xpulab.devices import SIMULATED
-from xpulab.doctor.cards import format_card_count
-from xpulab.doctor.detect import INSTALLATION_STEPS, KL2_NOTE, NO_NODE_NOTE, Detection
-from xpulab.doctor.label import Label, compare, parse, usable_cards
-from xpulab.doctor.pci import COMPUTE_CONTROLLER
+from xpulab.devices import DEVICES, MOST_CARDS, SIMULATED
+from xpulab.doctor.cards import Card, Reading, format_card_count
+from xpulab.doctor.detect import INSTALLATION_STEPS, Detection
+from xpulab.doctor.system import COMPUTE_CONTROLLER, DeviceNode, PciCard
 from xpulab.errors import InputError
 from xpulab.messages import N_
 
@@ -29,6 +29,8 @@ VISIBILITY_VARIABLES = ("XPU_VISIBLE_DEVICES", "XPULINK_VISIBLE_DEVICES", "CXPU_
 THE_CPU_ALL_THE_SAME = N_("to judge the CPU all the same: --device cpu")
 """What every refusal of `auto` ends with; in a notebook it is the parameter `device`."""
 
+_LABEL = re.compile(rf"(?P<device>{'|'.join(DEVICES)})(?P<model>(?:-[a-z0-9]+)*)-(?P<count>[1-9][0-9]*)")
+_WORD = re.compile(r"[a-z0-9]+")
 _WHEELS = {"paddlepaddle-xpu": "xpu", "paddlepaddle-gpu": "gpu"}
 _NAMES = {"xpu": "Kunlun", "gpu": "NVIDIA"}
 _KL2_STEP = N_("take a KL3 card (P800), or paddlepaddle-xpu 2.6.1 with Python 3.10 in a separate environment")
@@ -40,23 +42,35 @@ _COUNT_STEP = N_(
 
 @dataclass(frozen=True)
 class Expected:
-    """How many cards this machine must have, as somebody said.
+    """The cards that this machine must have, as somebody said: a number of whatever cards, or a runner's label.
 
-    count: at least 1. source: where it was said, "--expect 8" or "XPULAB_LABEL=xpu-p800-8". label: with device and model,
-    None for a number alone.
+    count: at least 1. source: where it was said, "--expect 8" or "XPULAB_LABEL=xpu-p800-8".
+    device: of a label "xpu", "gpu", "cpu" or "sim", else None. model: of a label the words of the card's model, in lower case.
     """
 
     count: int
     source: str
-    label: Label | None = None
+    device: str | None = None
+    model: frozenset[str] = frozenset()
 
     def concerns(self, device: str) -> bool:
         """Whether it says something of this device: a number of each but the CPU, a label of its own."""
-        return device == self.label.device if self.label else device != "cpu"
+        return device == self.device if self.device else device != "cpu"
 
 
 @dataclass(frozen=True)
-class Lost:
+class Counted:
+    """The cards that this process can use, as far as driver and vendor show it.
+
+    count: how many. wrong: why there are not more, or why they are not those of a label, one phrase each.
+    """
+
+    count: int
+    wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LostAccelerator:
     """An accelerator that this machine is meant to have, and that Paddle cannot use.
 
     id: "kl2", "no-device-node", "no-driver", "no-card", "too-few" or "wheel".
@@ -88,7 +102,7 @@ class Lost:
 class AcceleratorLost(InputError):
     """`auto`, or an expected number of cards, on a machine that lacks them: red, not a mistake of the user."""
 
-    def __init__(self, lost: Lost) -> None:
+    def __init__(self, lost: LostAccelerator) -> None:
         self.lost = lost
         super().__init__(str(lost))
 
@@ -97,10 +111,7 @@ def expected(environ: Mapping[str, str] = os.environ) -> Expected | None:
     """What the variables of this process say, EXPECT before LABEL. Raises InputError when it cannot be read."""
     if environ.get(EXPECT):
         return expected_count(environ[EXPECT], f"{EXPECT}=")
-    if environ.get(LABEL):
-        label = parse(environ[LABEL])
-        return Expected(label.count, f"{LABEL}={label}", label)
-    return None
+    return expected_label(environ[LABEL], f"{LABEL}=") if environ.get(LABEL) else None
 
 
 def expected_count(text: str, source: str = "--expect ") -> Expected:
@@ -109,6 +120,18 @@ def expected_count(text: str, source: str = "--expect ") -> Expected:
         given, example = f"{source}{text}", f"{source}8"
         raise InputError(N_(f"{given}: write the number of cards that this machine must have, 1 or more, as in {example}"))
     return Expected(int(text), f"{source}{int(text)}")
+
+
+def expected_label(text: str, source: str = "label ") -> Expected:
+    """What a runner's label says: DEVICE-MODEL-COUNT or DEVICE-COUNT. Raises InputError for anything else."""
+    form = _LABEL.fullmatch(text)
+    if form is None:
+        example = N_("write device, words of the model and count, as in xpu-p800-8, gpu-a100-80gb-8 or sim-2")
+        raise InputError(f"{source}{text}: {example}")
+    device, model, count = form["device"], frozenset(filter(None, form["model"].split("-"))), int(form["count"])
+    if device in ("cpu", SIMULATED) and (model or count > MOST_CARDS):
+        raise InputError(N_(f"{source}{text}: {device} has no model, and 1 to {MOST_CARDS} cards"))
+    return Expected(count, f"{source}{text}", device, model)
 
 
 def auto(detection: Detection, wheels: Collection[str], expect: Expected | None = None) -> str:
@@ -120,9 +143,9 @@ def auto(detection: Detection, wheels: Collection[str], expect: Expected | None 
     device, since = _meant(detection, wheels, expect)
     if device != "cpu":
         require_cards(device, detection, expect, since)
-    elif expect is not None and expect.concerns("xpu") and expect.label is None:
+    elif expect is not None and expect.device is None:
         problem = N_(f"{expect.source}, and neither bus, driver, device nodes nor a vendor's tool show an accelerator")
-        raise AcceleratorLost(Lost("no-card", "cpu", (N_(f"{expect.source} says so"),), problem, (_COUNT_STEP,), expect.count))
+        raise AcceleratorLost(LostAccelerator("no-card", "cpu", (_says_so(expect),), problem, (_COUNT_STEP,), expect.count))
     return device
 
 
@@ -141,21 +164,68 @@ def require_simulated(cards: int, expect: Expected | None) -> None:
     if expect is not None and expect.concerns(SIMULATED) and cards < expect.count:
         problem = f"{cards} of {format_card_count(expect.count)}"
         step = N_(f"simulate as many: --cards {expect.count}")
-        raise AcceleratorLost(Lost("too-few", SIMULATED, (N_(f"{expect.source} says so"),), problem, (step,), expect.count))
+        raise AcceleratorLost(LostAccelerator("too-few", SIMULATED, (_says_so(expect),), problem, (step,), expect.count))
 
 
 def wrong_wheel(device: str, detection: Detection, wheels: Collection[str], wanted: str) -> AcceleratorLost:
     """The error for an accelerator that is there, in an environment without the wheel that `wanted` names."""
     problem = N_(f"{wanted} is not installed here, but {' and '.join(wheels) or N_('no wheel of Paddle')}")
-    since = tuple(_evidence(detection)[device])
-    return AcceleratorLost(Lost("wheel", device, since, problem, (N_("make the environment for it: bash env/validate.sh"),)))
+    step = N_("make the environment for it: bash env/validate.sh")
+    return AcceleratorLost(LostAccelerator("wheel", device, tuple(_evidence(detection)[device]), problem, (step,)))
+
+
+def counted(device: str, detection: Detection, label: Expected | None = None) -> Counted:
+    """The usable cards of "xpu" or "gpu", compared with a label when there is one.
+
+    A tool that is missing, as in a container, or that is not understood leaves the device nodes; hidden nodes leave the tool.
+    For a label the tool must not fail, and the model must be known when the label has one.
+    """
+    nodes, reading = of_device(device, detection)
+    closed = [node.path for node in nodes if not node.usable]
+    broken = [str(card.index) for card in reading.cards if card.state == "error"]
+    counts = [len(nodes) - len(closed)] if nodes else []
+    counts += [len(reading.cards) - len(broken)] if reading.outcome == "ok" and not reading.unread else []
+    wrong = [N_(f"this user cannot open {', '.join(closed)}")] if closed else []
+    wrong += [N_(f"in state error: {', '.join(broken)}")] if broken else []
+    if label is not None and reading.outcome in ("failed", "hung"):
+        wrong.append(reading.detail)
+    elif label is not None and label.model and not reading.cards:
+        wrong.append(N_(f"the model is not known: {reading.detail}"))
+    elif label is not None and (others := sorted({card.model for card in reading.cards if not label.model <= _words(card)})):
+        wrong.append(N_(f"of other models: {', '.join(others)}"))
+    return Counted(min(counts, default=0), tuple(wrong))
+
+
+def differs(label: Expected, detection: Detection) -> str | None:
+    """What was measured and expected where this machine has not exactly the cards of a label, all usable; None where it has."""
+    device = label.device or "cpu"
+    if device in ("cpu", SIMULATED):  # as many as one asks for
+        return None
+    cards = counted(device, detection, label)
+    if cards.count == label.count and not cards.wrong:
+        return None
+    measured = "; ".join([f"{cards.count} {device}", *cards.wrong])
+    return N_(f"measured {measured}, expected {label.count} {' '.join((device, *sorted(label.model)))}")
+
+
+def of_device(device: str, detection: Detection) -> tuple[tuple[DeviceNode, ...], Reading]:
+    """The device nodes of "xpu" or "gpu", and what the vendor says of its cards."""
+    if device == "xpu":
+        return detection.nodes, detection.xpu_smi
+    return detection.nvidia_nodes, detection.nvml
+
+
+def warnings(detection: Detection) -> Iterator[str]:
+    """What is worth a line where `auto` goes on."""
+    if detection.display_chips:
+        yield N_(f"{', '.join(map(str, detection.display_chips))}: an NVIDIA display chip without a driver is no accelerator")
 
 
 def _meant(detection: Detection, wheels: Collection[str], expect: Expected | None) -> tuple[str, tuple[str, ...]]:
     """The device that this machine is meant to have, and why: by its label, by what it shows, by its wheel."""
     evidence = _evidence(detection)
-    if expect is not None and expect.label is not None and expect.label.device in evidence:
-        evidence = {expect.label.device: [N_(f"{expect.source} says so"), *evidence[expect.label.device]]}
+    if expect is not None and expect.device in evidence:
+        evidence = {expect.device: [_says_so(expect), *evidence[expect.device]]}
     for name, device in _WHEELS.items():
         if name in wheels and not any(evidence.values()):
             evidence[device].append(N_(f"the environment contains {name}"))
@@ -165,80 +235,76 @@ def _meant(detection: Detection, wheels: Collection[str], expect: Expected | Non
 
 def _evidence(detection: Detection) -> dict[str, list[str]]:
     """By accelerator, the best first, what of it this machine shows."""
-    bus = {
-        "xpu": detection.kunlun_pci,
-        "gpu": [card for card in detection.nvidia_pci if card.kind == COMPUTE_CONTROLLER],
-    }
-    nodes = {"xpu": detection.nodes, "gpu": detection.nvidia_nodes}
-    tools = {"xpu": detection.xpu_smi, "gpu": detection.nvidia_smi}
-    found: dict[str, list[str]] = {}
+    shown: dict[str, list[str]] = {}
     for device, name in _NAMES.items():
-        found[device] = [N_(f"{name} card on the PCI bus: {card}") for card in bus[device]]
-        if nodes[device]:
-            found[device].append(N_(f"device nodes: {', '.join(node.path for node in nodes[device])}"))
-        if tools[device].cards:
-            found[device].append(tools[device].detail)
+        nodes, reading = of_device(device, detection)
+        shown[device] = [N_(f"{name} card on the PCI bus: {card}") for card in _on_bus(device, detection)]
+        shown[device] += [N_(f"device nodes: {', '.join(node.path for node in nodes)}")] if nodes else []
+        shown[device] += [reading.detail] if reading.cards else []
     if detection.nvidia_driver:
-        found["gpu"].append(N_("NVIDIA's driver is loaded"))
-    return found
+        shown["gpu"].append(N_("NVIDIA's driver is loaded"))
+    return shown
 
 
-def _missing(device: str, detection: Detection, since: tuple[str, ...]) -> Lost | None:
+def _missing(device: str, detection: Detection, since: tuple[str, ...]) -> LostAccelerator | None:
     """Why not one card of the device can be used; None when one may be."""
+    nodes, reading = of_device(device, detection)
+    steps = INSTALLATION_STEPS[device]
     if device == "xpu" and detection.has_old_kunlun_cards_only:
-        return Lost("kl2", device, since, KL2_NOTE, (_KL2_STEP,))
-    if _nodes_and_cards(device, detection):
+        problem = N_("its Kunlun cards are older than KL3 (K100, K200, R200, R300), which Paddle 3 does not support")
+        return LostAccelerator("kl2", device, since, problem, (_KL2_STEP,))
+    if nodes or reading.cards:  # in whatever state
         return None
     if device == "xpu" and detection.kunlun_pci:
         module = detection.kunlun_module
         seen = N_(f"kernel module {module} is loaded") if module else N_("no kernel module kunlun or xpu_driver is loaded")
-        return Lost("no-device-node", device, since, N_(f"{NO_NODE_NOTE} Here {seen}."), INSTALLATION_STEPS[device])
+        problem = N_(f"a Kunlun card is on the PCI bus, but there is no /dev/xpu0; {seen}")
+        return LostAccelerator("no-device-node", device, since, problem, steps)
     if device == "gpu" and (detection.nvidia_driver or detection.nvidia_pci):
-        problem = N_(f"there is no /dev/nvidia0, and nvidia-smi lists no card: {detection.nvidia_smi.detail}")
-        return Lost("no-driver", device, since, problem, INSTALLATION_STEPS[device])
+        problem = N_(f"there is no /dev/nvidia0, and NVIDIA's library lists no card: {reading.detail}")
+        return LostAccelerator("no-driver", device, since, problem, steps)
     problem = N_("neither bus, driver, device nodes nor the vendor's tool show a card")
-    return Lost("no-card", device, since, problem, INSTALLATION_STEPS[device])
+    return LostAccelerator("no-card", device, since, problem, steps)
 
 
-def _nodes_and_cards(device: str, detection: Detection) -> bool:
-    """Whether a device node or the vendor's tool shows a card, in whatever state."""
-    if device == "xpu":
-        return bool(detection.nodes or detection.xpu_smi.cards)
-    return bool(detection.nvidia_nodes or detection.nvidia_smi.cards)
-
-
-def _too_few(device: str, detection: Detection, expect: Expected | None, since: tuple[str, ...]) -> Lost | None:
+def _too_few(device: str, detection: Detection, expect: Expected | None, since: tuple[str, ...]) -> LostAccelerator | None:
     """The cards that are there, when they are fewer than expected, or others than the label says."""
-    if expect is not None and expect.concerns(device):
-        since = tuple(dict.fromkeys((N_(f"{expect.source} says so"), *since)))
-        if expect.label is not None:
-            comparison = compare(expect.label, detection)
-            return None if comparison.fits else Lost("too-few", device, since, comparison.line, (_COUNT_STEP,))
-        wanted = expect.count
-    else:
-        wanted = _cards_on_bus(device, detection)
-    usable = usable_cards(device, detection)
-    if usable.count >= wanted:
+    asked = expect if expect is not None and expect.concerns(device) else None
+    if asked is not None:
+        since = tuple(dict.fromkeys((_says_so(asked), *since)))
+    if asked is not None and asked.device is not None:
+        problem = differs(asked, detection)
+        return LostAccelerator("too-few", device, since, problem, (_COUNT_STEP,)) if problem else None
+    wanted = asked.count if asked is not None else _count_on_bus(device, detection)
+    cards = counted(device, detection)
+    if cards.count >= wanted:
         return None
-    notes = "; ".join(("", *usable.notes))
-    asked = expect.count if expect is not None and expect.concerns(device) else None
-    return Lost("too-few", device, since, f"{usable.count} of {format_card_count(wanted)}{notes}", (_COUNT_STEP,), asked)
+    problem = "; ".join((f"{cards.count} of {format_card_count(wanted)}", *cards.wrong))
+    return LostAccelerator("too-few", device, since, problem, (_COUNT_STEP,), asked.count if asked is not None else None)
 
 
-def _cards_on_bus(device: str, detection: Detection) -> int:
+def _on_bus(device: str, detection: Detection) -> list[PciCard]:
+    """The cards on the bus, without NVIDIA's that also drive a display."""
+    if device == "xpu":
+        return list(detection.kunlun_pci)
+    return [card for card in detection.nvidia_pci if card.kind == COMPUTE_CONTROLLER]
+
+
+def _count_on_bus(device: str, detection: Detection) -> int:
     """How many cards the bus shows that this process must be able to use; 0 where it does not say."""
     if detection.in_container or any(name in os.environ for name in VISIBILITY_VARIABLES):
         return 0
-    if device == "xpu":
-        return sum(card.generation == "KL3" and not card.is_virtual for card in detection.kunlun_pci)
-    return sum(card.kind == COMPUTE_CONTROLLER and not card.is_virtual for card in detection.nvidia_pci)
+    return sum(card.generation in ("KL3", "cuda") and not card.is_virtual for card in _on_bus(device, detection))
+
+
+def _words(card: Card) -> set[str]:
+    """The words of a model: "P800 OAM" has p800 and oam."""
+    return set(_WORD.findall(card.model.lower()))
+
+
+def _says_so(expect: Expected) -> str:
+    return N_(f"{expect.source} says so")
 
 
 def _named(device: str) -> str:
     return {"xpu": N_("an XPU"), "gpu": N_("a GPU"), SIMULATED: N_("simulated cards")}.get(device, N_("an accelerator"))
-
-
-def warnings(detection: Detection) -> Iterator[str]:
-    """What is worth a line where `auto` goes on."""
-    if detection.display_chips:
-        yield N_(f"{', '.join(map(str, detection.display_chips))}: an NVIDIA display chip without a driver is no accelerator")

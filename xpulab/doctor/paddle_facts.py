@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from pathlib import Path, PurePath
+from dataclasses import dataclass, field
 
 from xpulab.devices import SIMULATED
 from xpulab.records.usable import whole_cores
 
-VENDOR_LIBRARY = re.compile(r"lib(xpurt|xpuapi|xpuml|xpucuda|bkcl|cudart|cublas|cudnn|nccl)\b")
-"""The vendors' runtime, kernels and collectives, by the beginning of the library's name."""
+COMPONENTS = ("xpu_xre", "xpu_xccl", "xpu_xhpc", "cuda")
+"""Kunlun's runtime, collectives and kernels, and CUDA: functions of paddle.version."""
 
 
 @dataclass(frozen=True)
 class PaddleFacts:
-    """From paddle.version and paddle.device; None for a component that this build does not contain.
+    """From paddle.version and paddle.device.
 
-    error: what the import raised, in one line, or how it ended; everything else but known is then None or 0
-    loaded_twice: paths of a vendor's libraries that this process has loaded from two folders, each pair in order
-    known: id of the row in data/remedies.yaml for an error that does not show it itself
-    version, commit: from paddle.version
+    error: what the import raised, in one line, or how it ended; everything else but known is then None, 0 or empty
+    version: from paddle.version
     built_for: "xpu", "gpu" or "cpu": the build, whatever the hardware
     xpu_cards, gpu_cards: how many this process sees
-    xre, xccl, xhpc: versions of Kunlun's runtime, collectives and kernels; a KL2 build names its runtime `xpu`
-    cuda: version of CUDA
+    components: the versions of those of COMPONENTS that this build contains
+    known: id of the row in data/remedies.yaml for an error that does not show it itself
     """
 
     error: str | None = None
     version: str | None = None
-    commit: str | None = None
     built_for: str | None = None
     xpu_cards: int = 0
     gpu_cards: int = 0
-    xre: str | None = None
-    xccl: str | None = None
-    xhpc: str | None = None
-    cuda: str | None = None
+    components: dict[str, str] = field(default_factory=dict)
     known: str | None = None
-    loaded_twice: tuple[str, ...] = ()
 
 
 _FAILURE: list[PaddleFacts] = []
@@ -70,17 +61,13 @@ def facts_of_imported() -> PaddleFacts:
     import paddle
 
     built_for = "xpu" if paddle.is_compiled_with_xpu() else "gpu" if paddle.is_compiled_with_cuda() else "cpu"
+    stated = {name: str(getattr(paddle.version, name)()) for name in COMPONENTS if hasattr(paddle.version, name)}
     return PaddleFacts(
         version=paddle.version.full_version,
-        commit=paddle.version.commit,
         built_for=built_for,
         xpu_cards=paddle.device.xpu.device_count(),
         gpu_cards=paddle.device.cuda.device_count(),
-        xre=_version_of(paddle.version, "xpu_xre") or _version_of(paddle.version, "xpu"),
-        xccl=_version_of(paddle.version, "xpu_xccl"),
-        xhpc=_version_of(paddle.version, "xpu_xhpc"),
-        cuda=_version_of(paddle.version, "cuda"),
-        loaded_twice=loaded_twice(Path("/proc/self/maps")),
+        components={name: text for name, text in stated.items() if text not in ("False", "None", "0")},
     )
 
 
@@ -99,28 +86,3 @@ def card_count(name: str) -> int:
         return paddle.base.core.get_custom_device_count(SIMULATED)
     compiled = {"gpu": paddle.is_compiled_with_cuda, "xpu": paddle.is_compiled_with_xpu}[name]()
     return getattr(paddle.device, {"gpu": "cuda", "xpu": "xpu"}[name]).device_count() if compiled else 0
-
-
-def loaded_twice(maps: Path) -> tuple[str, ...]:
-    """The vendors' libraries that a process has loaded from two folders, by path in alphabetical order; often none.
-
-    maps: /proc/PID/maps of the process. Two copies of a runtime do not share their state: symbols are undefined, or calls fail.
-    """
-    try:
-        lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ()
-    paths = {line.split(maxsplit=5)[5] for line in lines if line.count("/") and len(line.split(maxsplit=5)) == 6}
-    of_library: dict[str, set[str]] = {}
-    for path in paths:
-        if VENDOR_LIBRARY.match(name := PurePath(path).name):
-            of_library.setdefault(name.partition(".so")[0], set()).add(path)
-    folders = {name: {PurePath(path).parent for path in found} for name, found in of_library.items()}
-    return tuple(sorted(path for name, found in of_library.items() if len(folders[name]) > 1 for path in found))
-
-
-def _version_of(version: object, name: str) -> str | None:
-    """The result of paddle.version.NAME(). A build without that component returns the string 'False': None here."""
-    function = getattr(version, name, None)
-    text = str(function()) if function else "False"
-    return None if text in ("False", "None", "0") else text

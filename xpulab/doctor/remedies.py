@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from xpulab import files
 from xpulab.doctor.versions import framework_row
-from xpulab.errors import InputError
 
 INSTALL = "{install}"
 """In a remedy: the command that installs the wheel for the device."""
@@ -55,23 +53,7 @@ def remedy_on(row: Remedy, device: str) -> str:
 
 @cache
 def remedies() -> tuple[Remedy, ...]:
-    """All rows of data/remedies.yaml."""
-    return read_remedies(files.data("remedies.yaml"))
-
-
-def read_remedies(path: Path) -> tuple[Remedy, ...]:
-    """The rows of a file that is written like data/remedies.yaml.
-
-    Raises InputError with file and line when it does not fit data/schema/remedies.schema.json, when an id occurs twice,
-    and when a pattern is not a regular expression.
-    """
-    rows = tuple(Remedy(**entry) for entry in files.load_yaml(path, files.data("schema", "remedies.schema.json")))
-    for number, row in enumerate(rows):
-        if row.id in [earlier.id for earlier in rows[:number]]:
-            raise InputError(f"{path} line {files.line_in_yaml(path, number, 'id')}: id {row.id!r} occurs twice")
-        try:
-            re.compile(row.pattern or "")
-        except re.error as error:
-            line = files.line_in_yaml(path, number, "pattern")
-            raise InputError(f"{path} line {line}: the pattern is not a regular expression: {error}") from error
-    return rows
+    """All rows of data/remedies.yaml. Raises InputError with file and line when it does not fit its schema."""
+    return tuple(
+        Remedy(**row) for row in files.load_yaml(files.data("remedies.yaml"), files.data("schema", "remedies.schema.json"))
+    )

@@ -6,18 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from platform import python_version
 from typing import Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from xpulab import files
 from xpulab.devices import wheel_device
 from xpulab.doctor.cards import Reading
-from xpulab.doctor.distributions import installed_frameworks, installed_version
 from xpulab.errors import InputError
+from xpulab.records.environments import installed_frameworks as installed_frameworks
+from xpulab.records.environments import installed_version
 
 Verdict = Literal["ok", "warn", "wrong", "unknown", "missing"]
 
@@ -98,25 +98,9 @@ def framework_row(device: str) -> Supported:
 
 @cache
 def supported_versions() -> tuple[Supported, ...]:
-    """All rows of data/supported_versions.yaml."""
-    return read_supported(files.data("supported_versions.yaml"))
-
-
-def read_supported(path: Path) -> tuple[Supported, ...]:
-    """The rows of a file that is written like data/supported_versions.yaml.
-
-    Raises InputError with file and line when it does not fit data/schema/supported_versions.schema.json, and for a
-    version specifier that is not one.
-    """
-    entries = files.load_yaml(path, files.data("schema", "supported_versions.schema.json"))
-    for number, entry in enumerate(entries):
-        for key in (key for key in ("wanted", "tolerated") if key in entry):
-            try:
-                SpecifierSet(entry[key])
-            except InvalidSpecifier as error:
-                line = files.line_in_yaml(path, number, key)
-                raise InputError(f"{path} line {line}: {entry[key]!r} is not a version specifier: {error}") from error
-    return tuple(Supported(**{**entry, "devices": tuple(entry["devices"])}) for entry in entries)
+    """All rows of data/supported_versions.yaml. Raises InputError with file and line when it does not fit its schema."""
+    rows = files.load_yaml(files.data("supported_versions.yaml"), files.data("schema", "supported_versions.schema.json"))
+    return tuple(Supported(**{**row, "devices": tuple(row["devices"])}) for row in rows)
 
 
 def driver_version(text: str | None) -> str | None:

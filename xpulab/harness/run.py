@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from rich.console import Console
 
 from xpulab import warm
-from xpulab.doctor.meant import Lost
+from xpulab.doctor.meant import LostAccelerator
 from xpulab.doctor.remedies import by_id
 from xpulab.errors import InputError
 from xpulab.harness import fork_server, report, run_file
@@ -89,7 +89,7 @@ def is_begun(folder: Path) -> bool:
     return (folder / run_file.NAME).exists()
 
 
-def refuse(plans: Sequence[Plan], target: Target, folder: Path, lost: Lost) -> Result:
+def refuse(plans: Sequence[Plan], target: Target, folder: Path, lost: LostAccelerator) -> Result:
     """Write the reports of a run of which nothing ran: Paddle cannot use the accelerator that this machine is meant to have.
 
     folder: a new one, which `prepare` made, or that of a run which was interrupted.

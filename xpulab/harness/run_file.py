@@ -18,13 +18,12 @@ from typing import Any
 import xpulab
 from xpulab import files
 from xpulab.devices import WHEELS
-from xpulab.doctor.distributions import installed_versions
 from xpulab.errors import InputError
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import Plan, make_plans
 from xpulab.harness.written import replace_text
 from xpulab.messages import N_
-from xpulab.records.environments import SUCCESSOR
+from xpulab.records.environments import SUCCESSOR, installed_versions
 
 NAME = "run.json"
 SCHEMA = 1

@@ -1,11 +1,14 @@
-"""The environments beside .venv. A chapter that cannot share one with PaddleNLP names its own in its metadata, `environment`.
+"""The installed distributions, and the environments beside .venv. By metadata: nothing is imported. Standard library only.
 
-Such a chapter is not part of a run that names no notebook: `env/validate.sh NUMBER` makes its environment and runs it there.
+A chapter that cannot share an environment with PaddleNLP names its own in its metadata, `environment`. Such a chapter is not
+part of a run that names no notebook: `env/validate.sh NUMBER` makes its environment and runs it there.
 """
 
 from __future__ import annotations
 
-from importlib import metadata
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.metadata import distributions
 
 from xpulab.devices import WHEELS
 
@@ -21,12 +24,22 @@ def present() -> str:
     return next((name for name, package in PACKAGES.items() if installed_version(package)), "")
 
 
-def installed_version(package: str) -> str | None:
-    """The version of a package; "paddle" is the installed wheel of Paddle. None where it is not installed."""
+def installed_frameworks(search_path: Sequence[str] | None = None) -> dict[str, str]:
+    """The installed ones of paddlepaddle, paddlepaddle-xpu and paddlepaddle-gpu, with their versions. search_path: as below."""
+    return installed_versions(WHEELS, search_path)
+
+
+def installed_versions(names: Iterable[str], search_path: Sequence[str] | None = None) -> dict[str, str]:
+    """The installed ones of these distributions, in their order, with their versions. search_path: as below."""
+    found = {name: installed_version(name, search_path) for name in names}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def installed_version(package: str, search_path: Sequence[str] | None = None) -> str | None:
+    """The version of a package; "paddle" is the installed wheel of Paddle. None where it is not installed.
+
+    search_path: the folders to look in; None is sys.path.
+    """
     names = WHEELS if package == "paddle" else (package,)
-    for name in names:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return None
+    folders = list(sys.path if search_path is None else search_path)
+    return next((found.version for name in names for found in distributions(name=name, path=folders)), None)

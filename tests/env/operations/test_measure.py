@@ -66,4 +66,4 @@ def test_a_machine_without_the_cards_of_its_label_is_red_and_nothing_runs(site):
 def test_what_is_no_label_is_bad_input(site):
     site.set(XPULAB_LABEL="a100")
     done = site.recipe("measure.sh", site.notebook(), "--cold")
-    assert (done.returncode, runs(site)) == (2, []) and "label 'a100'" in done.stderr
+    assert (done.returncode, runs(site)) == (2, []) and "label a100" in done.stderr

@@ -21,7 +21,7 @@ def listed_cards(device: str, detection: Detection) -> tuple[Card, ...]:
     """
     if device == SIMULATED:
         return tuple(Card(index, "simulated", serial=sim.serial_number(index)) for index in range(sim.loaded_cards()))
-    tools = {"gpu": detection.nvidia_smi, "xpu": detection.xpu_smi}
+    tools = {"gpu": detection.nvml, "xpu": detection.xpu_smi}
     return tools[device].cards if device in tools else ()
 
 

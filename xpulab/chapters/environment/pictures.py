@@ -25,7 +25,7 @@ def who_sees_cards(found: Diagnosis, facts: PaddleFacts, cards: int) -> None:
     seen = found.detection
     lanes = {
         "Kunlun XPU": (len(seen.kunlun_pci), len(seen.nodes), len(seen.xpu_smi.cards), facts.xpu_cards, "xpu"),
-        "NVIDIA GPU": (len(seen.nvidia_pci), None, len(seen.nvidia_smi.cards), facts.gpu_cards, "gpu"),
+        "NVIDIA GPU": (len(seen.nvidia_pci), None, len(seen.nvml.cards), facts.gpu_cards, "gpu"),
         "processor": (None, None, None, 1, "cpu"),
     }
     if found.device == "sim":

@@ -19,7 +19,7 @@ from paddle.distributed.launch.controllers.controller import Controller
 
 from xpulab.chapters.shared import take_home, workarounds
 from xpulab.devices import REAL
-from xpulab.doctor.nvidia_smi import read_nvidia_smi
+from xpulab.doctor.nvml import read_nvml
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
 
@@ -33,7 +33,7 @@ def card_memory(device: str, otherwise_gib: float) -> tuple[float, str]:
 
     otherwise_gib: the number for a device without such a tool (the CPU, simulated cards), or when it shows no memory.
     """
-    tool = {"gpu": read_nvidia_smi, "xpu": read_xpu_smi}.get(device)
+    tool = {"gpu": read_nvml, "xpu": read_xpu_smi}.get(device)
     reading = tool() if tool else None
     sizes = [card.memory_total_mib for card in reading.cards if card.memory_total_mib] if reading else []
     if reading and sizes:

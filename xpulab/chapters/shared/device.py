@@ -24,13 +24,12 @@ from xpulab.devices import DEVICES, SIMULATED, WHEELS
 from xpulab.doctor import meant, paddle_facts
 from xpulab.doctor.cards import Card
 from xpulab.doctor.detect import detect
-from xpulab.doctor.distributions import installed_frameworks, installed_versions
-from xpulab.doctor.nvidia_smi import read_nvidia_smi
+from xpulab.doctor.nvml import read_nvml
 from xpulab.doctor.paddle_facts import card_count
-from xpulab.doctor.pci import link_of
+from xpulab.doctor.system import link_of
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
-from xpulab.records.environments import SUCCESSOR
+from xpulab.records.environments import SUCCESSOR, installed_frameworks, installed_versions
 from xpulab.records.record import CardFacts, RunContext
 
 _SUM = 28.0
@@ -212,7 +211,7 @@ def _cards(device: Device) -> tuple[dict[str, str], tuple[CardFacts, ...]]:
 
         mib = sim.memory_of_a_card() // 2**20
         return {}, tuple(CardFacts(index, "simulated", memory_total_mib=mib) for index in range(device.cards))
-    tool = {"gpu": read_nvidia_smi, "xpu": read_xpu_smi}.get(device.name)
+    tool = {"gpu": read_nvml, "xpu": read_xpu_smi}.get(device.name)
     if tool is None:
         return {}, ()
     reading = tool()

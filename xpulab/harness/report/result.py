@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xpulab.devices import JUDGED
-from xpulab.doctor.meant import Lost
+from xpulab.doctor.meant import LostAccelerator
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.messages import N_
@@ -82,7 +82,7 @@ class Result:
     node: str = field(default_factory=node_name)
     proof: Proof | None = None
     running: bool = False
-    lost: Lost | None = None
+    lost: LostAccelerator | None = None
 
     @property
     def is_partial(self) -> bool:

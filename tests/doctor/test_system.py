@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xpulab.doctor import driver, pci
+from xpulab.doctor import system
 
 
 @pytest.mark.parametrize(
@@ -21,41 +21,25 @@ from xpulab.doctor import driver, pci
 )
 def test_kunlun_card_is_known_by_its_ids(machine, vendor, device, generation):
     machine.pci("0000:03:00.0", vendor, device)
-    assert pci.kunlun_cards(machine.root) == (pci.PciCard("0000:03:00.0", vendor, device, generation),)
+    assert system.kunlun_cards(machine.root) == (system.PciCard("0000:03:00.0", vendor, device, generation),)
 
 
 def test_other_functions_are_not_kunlun_cards(machine):
     machine.pci("0000:00:1f.0", "8086", "3688")
     machine.pci("0000:00:02.0", "1d22", "1234", kind="020000")
-    assert pci.kunlun_cards(machine.root) == ()
+    assert system.kunlun_cards(machine.root) == ()
 
 
 def test_audio_and_usb_of_an_nvidia_card_are_not_cards(machine):
     for function, kind in enumerate(("030000", "040300", "0c0330")):
         machine.pci(f"0000:01:00.{function}", "10de", "1eb8", kind)
     machine.pci("0000:65:00.0", "10de", "20b2", "030200")
-    assert [card.address for card in pci.nvidia_cards(machine.root)] == ["0000:01:00.0", "0000:65:00.0"]
-
-
-def test_empty_root_has_nothing(tmp_path):
-    assert (pci.kunlun_cards(tmp_path), driver.card_nodes(tmp_path), driver.control_node(tmp_path)) == ((), (), None)
+    assert [card.address for card in system.nvidia_cards(machine.root)] == ["0000:01:00.0", "0000:65:00.0"]
 
 
 def test_nodes_are_in_numerical_order_without_the_control_node(machine):
     machine.nodes("xpu10", "xpu2", "xpuctrl", "xpu0")
-    assert [node.path for node in driver.card_nodes(machine.root)] == ["/dev/xpu0", "/dev/xpu2", "/dev/xpu10"]
-
-
-def test_permissions_are_shown_as_ls_does(machine):
-    machine.nodes("xpuctrl")
-    (machine.root / "dev/xpuctrl").chmod(0o660)
-    assert driver.control_node(machine.root).permissions == "-rw-rw----"
-
-
-def test_states_are_read_by_card(machine):
-    machine.file("proc/xpu/dev1/state", "ERROR\n")
-    machine.file("proc/xpu/dev0/state", "RUNNING\n")
-    assert driver.card_states(machine.root) == {0: "RUNNING", 1: "ERROR"}
+    assert [node.path for node in system.card_nodes(machine.root)] == ["/dev/xpu0", "/dev/xpu2", "/dev/xpu10"]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +48,7 @@ def test_states_are_read_by_card(machine):
 )
 def test_kernel_module_is_found_under_both_names(machine, modules, loaded):
     machine.file("proc/modules", modules)
-    assert driver.loaded_module(machine.root) == loaded
+    assert system.loaded_module(machine.root) == loaded
 
 
 @pytest.mark.parametrize(
@@ -78,7 +62,7 @@ def test_kernel_module_is_found_under_both_names(machine, modules, loaded):
 )
 def test_container_is_known_by_its_traces(machine, path, text, is_one):
     machine.file(path, text)
-    assert driver.in_container(machine.root) is is_one
+    assert system.in_container(machine.root) is is_one
 
 
 LINK = "sys/bus/pci/devices/0000:03:00.0/"
@@ -93,4 +77,4 @@ def test_a_link_has_speed_and_width_and_says_when_the_card_allows_more(machine, 
         if width:
             machine.file(f"{LINK}{kind}_link_speed", "32.0 GT/s PCIe\n")
             machine.file(f"{LINK}{kind}_link_width", f"{width}\n")
-    assert pci.link_of("0000:03:00.0", machine.root) == shown
+    assert system.link_of("0000:03:00.0", machine.root) == shown

@@ -1,0 +1,81 @@
+"""Stands for NVIDIA's package in tests: answers with what the JSON file says that XPULAB_TEST_NVML names.
+
+error: what nvmlInit raises. hangs: whether it never returns. cards: the values of each card; one that is "lost" does not
+answer, and a value that is missing is not supported.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
+SAID = json.loads(Path(os.environ["XPULAB_TEST_NVML"]).read_text())
+
+
+class NVMLError(Exception):
+    """What the package raises."""
+
+
+class NVMLError_LibraryNotFound(NVMLError):
+    """Without a driver."""
+
+
+def nvmlInit():
+    if SAID.get("hangs"):
+        time.sleep(600)
+    if "error" in SAID:
+        raise (NVMLError_LibraryNotFound if "Not Found" in SAID["error"] else NVMLError)(SAID["error"])
+
+
+def nvmlSystemGetDriverVersion():
+    return SAID["driver"]
+
+
+def nvmlDeviceGetCount():
+    return len(SAID["cards"])
+
+
+def nvmlDeviceGetHandleByIndex(index):
+    if SAID["cards"][index] == "lost":
+        raise NVMLError("GPU is lost")
+    return SAID["cards"][index]
+
+
+def nvmlDeviceGetName(card):
+    return card["name"]
+
+
+def _supported(card, name):
+    if name not in card:
+        raise NVMLError("Not Supported")
+    return card[name]
+
+
+def nvmlDeviceGetPciInfo(card):
+    return SimpleNamespace(busId=_supported(card, "bus").encode())
+
+
+def nvmlDeviceGetSerial(card):
+    return _supported(card, "serial")
+
+
+def nvmlDeviceGetMemoryInfo(card):
+    return SimpleNamespace(**_supported(card, "memory"))
+
+
+def nvmlDeviceGetTemperature(card, sensor):
+    return _supported(card, "temperature")
+
+
+def nvmlDeviceGetPowerUsage(card):
+    return _supported(card, "milliwatts")
+
+
+def nvmlDeviceGetUtilizationRates(card):
+    return SimpleNamespace(gpu=_supported(card, "use"))
+
+
+def nvmlDeviceGetClockInfo(card, clock):
+    return _supported(card, "clock")
