@@ -67,7 +67,7 @@ def _skipped(rows: Table, case: str, reason: str) -> list[paddle.Tensor]:
 def add_row_of(kernels: Callable[[Case], Iterable[tuple[str, str, str]]]) -> AddRow:
     """compared.add_row for a grid of operators: an error is a skipped row where the device is known to lack a kernel.
 
-    kernels: of a case name, type and form of each kernel that it uses, as for `lacked`; the first is named where none is declared.
+    kernels: of a case name, type and form of each kernel that it uses, as for `lacked`; an entry is proposed for the first.
     """
 
     def add_row_or_skip(rows: Table, case: Case, compared: Any) -> None:
