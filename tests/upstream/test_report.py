@@ -18,7 +18,6 @@ from xpulab.upstream.modules import CannotFollow
 CHECKS = {check.name: (plan.chapter, check) for plan in usual_plans("standard").values() for check in plan.checks}
 PARAMETERS = {"device": "cpu", "level": "standard", "cards": 2, "seed": 0}
 WITHOUT_SCRIPT = {
-    "operators.empty": "xpulab.operators.recorder uses __file__, which is not defined there",
     "many-cards.gpt": "xpulab.files has no ROOT that a script could hold",  # it starts sft.py of data/take_home
 }
 """Checks of known issues that have no script, and why."""
@@ -133,7 +132,7 @@ def test_the_known_defects_that_a_run_met_are_listed_with_their_cases(xpulab, tm
         ([], "give the name of a check, or --known"),
         (["--known"], "give the name of a check, or --known"),
         (["indexing.smoke-vew"], "no chapter has a check 'indexing.smoke-vew'; did you mean indexing.smoke-view"),
-        (["operators.empty"], "a script without xpulab cannot be made"),
+        (["many-cards.gpt"], "a script without xpulab cannot be made"),
         (["indexing.smoke-view", "--run", "nowhere"], "nowhere/result.json: cannot be read"),
         (["indexing.smoke-view", "--out", "."], ".: exists already"),
     ],

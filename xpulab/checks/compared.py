@@ -64,8 +64,8 @@ def add_row(rows: Table, case: Case | str, compared: Compared | Exception | str)
         got, exact, control = ({key: or_shape(np.asarray(each[key])) for key in right} for each in (found, right, wrong))
         rows.bitwise(name, got, exact, control=control)
     else:
-        got, exact, control = (in_units(each, compared.bound, right) for each in (found, right, wrong))
-        rows.close(name, got, exact, atol=1.0, control=control)
+        units = [in_units(each, compared.bound, right) for each in (found, right, wrong)]
+        rows.close(name, units[0], units[1], atol=1.0, control=units[2])
 
 
 def add_error(rows: Table, name: str, error: Exception | str) -> None:

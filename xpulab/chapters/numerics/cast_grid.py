@@ -50,8 +50,6 @@ LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 """By name how a tensor is made of an array of its own type."""
 
-_CONTIGUOUS = LAYOUTS["contiguous"]
-
 CASTS = Grid(
     {
         "way": WAYS,
@@ -60,7 +58,7 @@ CASTS = Grid(
         "shape": ((6, 5), (), (1,), (0, 4), (2, 1025)),
     },
     {
-        "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not _CONTIGUOUS,
+        "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
         "one axis cannot be transposed": lambda shape, layout: len(shape) < 2 and layout is LAYOUTS["transposed"],
         "integers and bool are finite, and have no halves": lambda way, values: (
             way[0] not in BITS

@@ -176,7 +176,7 @@ def within_bounds(
 
 def _needs(kernel: str) -> Callable[[Case], list[tuple[str, str, str]]]:
     """The kernel of this axis' operator; what missing_kernels.add_row_of takes."""
-    tables = {"function": FUNCTIONS, "operator": PAIRS | AXES}
+    tables: dict[str, dict[str, Any]] = {"function": {**FUNCTIONS}, "operator": {**PAIRS, **AXES}}
     return lambda case: [
         (name, case.dtype, "") for name in (tables[kernel][case.labels[kernel]].kernel,) for name in (name, f"{name}_grad")
     ]
@@ -358,8 +358,8 @@ _RULES_OF_AXES: Rules = {
     **OF_LAYOUTS,
     "a number has no axis 0 and no last one": lambda shape, axis: not shape and axis is not None,
     "two axes need two": lambda shape, axis: isinstance(axis, tuple) and len(shape) < 2,
-    "numpy has no largest, no mean and no norm of nothing": lambda operator, shape: (
-        0 in shape and operator not in ("sum", "cumsum")
+    "numpy has no largest, no mean and no norm of nothing": lambda operator, shape, axis: (
+        0 in shape and axis != -1 and operator not in ("sum", "cumsum")
     ),
     "a norm over two axes is that of a matrix": lambda operator, axis: operator == "norm" and isinstance(axis, tuple),
     "integers have sums and extremes": lambda operator, dtype: dtype in INTEGERS and not AXES[operator].has_integers,

@@ -403,15 +403,20 @@ def _kernels(case: Case) -> list[tuple[str, str, str]]:
 RUN = one_by_one(measure), add_row_of(_kernels)
 """What check.grid takes as run and add_row."""
 
-_ALONG_AN_AXIS = tuple(LAYOUTS[name].view for name in ("contiguous", "columns", "rows", "strided"))
+OF_LAYOUTS: dict[str, Callable[..., bool]] = {
+    "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
+    "an empty tensor has no layout": lambda shape, layout: 0 in shape and layout is not LAYOUTS["contiguous"],
+    "one axis cannot be transposed": lambda shape, layout: (
+        len(shape) == 1 and layout in (LAYOUTS["transposed"], LAYOUTS["made contiguous"])
+    ),
+}
+"""Rules that all grids with these layouts have."""
 
 RULES: dict[str, Callable[..., bool]] = {
+    **OF_LAYOUTS,
     "an index needs its axes, and an integer an element": lambda index, shape: (
         len(shape) < index.axes or (index.has_elements and 0 in shape)
     ),
-    "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
-    "an empty tensor has no layout": lambda shape, layout: 0 in shape and layout is not LAYOUTS["contiguous"],
-    "one axis cannot be transposed": lambda shape, layout: len(shape) == 1 and layout.view not in _ALONG_AN_AXIS,
     "a list without items has no type": lambda index, shape, positions: (
         positions == "list" and (0 in shape or index is INDICES["empty tensor"])
     ),

@@ -20,6 +20,7 @@ from xpulab.chapters.shared.index_grids import (
     EMPTY,
     FLOATS,
     LAYOUTS,
+    OF_LAYOUTS,
     SHAPES,
     TYPES,
     drawn,
@@ -183,11 +184,7 @@ POSITIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 AXES = {"first": 0, "last": -1}
 
 RULES: dict[str, Callable[..., bool]] = {
-    "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
-    "an empty tensor has no layout": lambda shape, layout: 0 in shape and layout is not LAYOUTS["contiguous"],
-    "one axis cannot be transposed": lambda shape, layout: (
-        len(shape) == 1 and layout in (LAYOUTS["transposed"], LAYOUTS["made contiguous"])
-    ),
+    **OF_LAYOUTS,
     "the operator needs its axes": lambda operator, shape: len(shape) < (MOVES | SELECTIONS)[operator].axes,
     "the device has no kernel for this type": lambda operator, dtype: _is_lacked((MOVES | SELECTIONS)[operator].kernel, dtype),
     "nothing is split into two or unbound": lambda operator, shape: operator in ("split", "unbind")

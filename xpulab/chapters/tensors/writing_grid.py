@@ -21,6 +21,7 @@ from xpulab.chapters.shared.index_grids import (
     FLOATS,
     GRADIENTS,
     LAYOUTS,
+    OF_LAYOUTS,
     SHAPES,
     Wanted,
     drawn,
@@ -205,11 +206,7 @@ CRASHES: dict[str, Callable[..., bool]] = {
 """What may end the process."""
 
 RULES: dict[str, Callable[..., bool]] = {
-    "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
-    "an empty tensor has no layout": lambda shape, layout: 0 in shape and layout is not LAYOUTS["contiguous"],
-    "one axis cannot be transposed": lambda shape, layout: (
-        len(shape) == 1 and layout in (LAYOUTS["transposed"], LAYOUTS["made contiguous"])
-    ),
+    **OF_LAYOUTS,
     "an operator takes a mask, or positions, or neither": lambda operator, places: (
         (places in MASKS.values()) != (WRITES[operator].where == "mask")
         or (places in INDICES.values()) != (WRITES[operator].where in ("rows", "axis", "lines"))
