@@ -366,9 +366,7 @@ _RULES_OF_AXES: Rules = {
     "integers are ties, or negative": lambda dtype, values: (
         dtype in INTEGERS and values not in (VALUES["ties"], VALUES["negative"])
     ),
-    "equal terms of a long sum are rounded alike": lambda operator, layout, shape: (
-        operator == "cumsum" and layout is _broadcast and shape[:1] == (1025,)
-    ),
+    "equal terms of a long sum are rounded alike": lambda layout, shape: layout is _broadcast and shape[:1] == (1025,),
     "products of many numbers leave the type": lambda operator, shape, values: (
         operator == "prod"
         and (math.prod(shape) > 64 or values in (*chosen("a large mean", "near zero", "far apart").values(),))
