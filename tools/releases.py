@@ -62,7 +62,7 @@ DEFECTS: dict[str, dict[str, str]] = {
             "a two-dimensional mask with an index is refused"
         ),
         "shard-dataloader.rows": N_("shard_dataloader fails on texts in a batch, and in its second epoch"),
-        "index-gradients.read": _GATHER,
+        "indexing.selections": _GATHER,
         "indexing.get": _MASK,
     },
     "3.1.1": {"indexing.get": _MASK},

@@ -12,11 +12,6 @@ SAFE = index_defects.NEW_AXIS | index_defects.WITHOUT_STRIDES
 UNSAFE = index_defects.WRITE_TO_VIEWS | index_defects.BACKWARDS
 
 
-def test_no_name_is_there_twice():
-    groups = ("NEW_AXIS", "WITHOUT_STRIDES", "WRITE_TO_VIEWS", "BACKWARDS")
-    assert len(SAFE | UNSAFE) == sum(len(getattr(index_defects, group)) for group in groups)
-
-
 @pytest.mark.parametrize("name", SAFE | UNSAFE)
 def test_the_workaround_gives_what_numpy_gives(name):
     proof = (SAFE | UNSAFE)[name]
@@ -29,9 +24,3 @@ def test_the_workaround_gives_what_numpy_gives(name):
 def test_a_defect_is_a_known_issue_with_a_workaround(name):
     (issue,) = [each for each in known_issues.load() if (each.check, each.case) == ("indexing.known-defects", name)]
     assert issue.workaround
-
-
-def test_an_error_is_the_answer():
-    proof = index_defects.Proof(lambda: [][0], lambda: [1.0], lambda: np.array([1.0]))
-    assert index_defects.plain_forms({"x": proof}) == {"x": "IndexError: list index out of range"}
-    assert index_defects.workarounds({"x": proof})["x"] == [1.0]

@@ -1,24 +1,26 @@
-"""Bounds of the grids of operators: half types round what gradients are made of, and float16 ends at 65504 and near 0."""
+"""Rows of operator grids for half types, for kernels that the CPU lacks, and for products that keep fewer bits."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import paddle
+import paddle.incubate.nn.functional as fused
+import paddle.nn.functional as F
 import pytest
 
-from xpulab.chapters.numerics.operator_grids import Compared, add_compared
+from xpulab.chapters.numerics import layer_grids, llm_kernels
+from xpulab.chapters.numerics.operator_grids import within_bounds
+from xpulab.checks.compared import add_row
 from xpulab.checks.table import Table
-
-pytestmark = pytest.mark.unit
 
 
 def outcome(found, right, dtype, composed=False):
     """The outcome of a row with these results, the first one and the gradients; all terms are 1."""
-    rows = Table("a.b")
-    right = [np.array(each, "float64") for each in right]
-    compared = Compared([np.array(each, "float64") for each in found], right, [np.ones(each.shape) for each in right])
-    add_compared(rows, "case", compared, dtype, ("add",), composed=composed)
+    rows, exact = Table("a.b"), [np.array(each, "float64") for each in right]
+    pairs = [(each, np.ones(each.shape)) for each in exact]
+    add_row(rows, "case", within_bounds([np.array(each, "float64") for each in found], pairs, dtype, composed=composed))
     return rows._rows[0].outcome
 
 
@@ -30,18 +32,43 @@ def test_the_gradient_of_a_half_type_may_be_off_by_the_last_bit_of_a_term_and_th
     assert outcome([[1.0], [off]], [[1.0], [1.0]], "float32") == "failed"
 
 
-def test_what_is_beyond_float16_must_be_infinite_and_nothing_else():
+def test_what_is_beyond_float16_must_be_infinite_and_has_no_gradient():
     assert outcome([[math.inf, 2.0]], [[7e4, 2.0]], "float16") == "passed"
+    assert outcome([[math.inf], [math.nan]], [[7e4], [1.0]], "float16") == "passed"
+    assert outcome([[6e4], [math.nan]], [[6e4], [1.0]], "float16") == "failed"
     for found, right in (([-math.inf, 2.0], [7e4, 2.0]), ([math.inf, 2.0], [6e4, 2.0]), ([math.inf, 2.0], [7e4, 3.0])):
         assert outcome([found], [right], "float16") == "failed"
     assert outcome([[math.inf]], [[7e4]], "bfloat16") == "failed"
 
 
-def test_a_result_beyond_the_type_has_no_gradient_to_compare():
-    assert outcome([[math.inf], [math.nan]], [[7e4], [1.0]], "float16") == "passed"
-    assert outcome([[6e4], [math.nan]], [[6e4], [1.0]], "float16") == "failed"
-
-
 def test_float16_has_few_bits_near_0():
     assert outcome([[0.0, 1.0]], [[5e-8, 1.0]], "float16") == "passed"
     assert outcome([[0.0, 1.0]], [[5e-6, 1.0]], "bfloat16") == "failed"
+
+
+@pytest.mark.parametrize(("spoiled", "expected"), [(0.0, "passed"), (2e37, "failed")])
+def test_rotary_positions_beside_keys_without_elements(monkeypatch, spoiled, expected):
+    def rotate(q, k, v, *, sin, cos, position_ids, use_neox_rotary_style):
+        def turned(x):
+            left, right = x.chunk(2, axis=-1)
+            at_last = paddle.concat([-right, left], axis=-1)
+            return x * cos[0, :, 0][position_ids].unsqueeze(2) + at_last * sin[0, :, 0][position_ids].unsqueeze(2)
+
+        return turned(q) + (spoiled if k.size == 0 else 0.0), turned(k) if k.size else k * 1.0, v
+
+    monkeypatch.setattr(fused, "fused_rotary_position_embedding", rotate)
+    monkeypatch.setattr(layer_grids, "lacked", lambda *kernel: "")
+    grid, (run, add) = layer_grids.rotary(["float32", "float64"]), layer_grids.RUN_ROTARY
+    rows, case = Table("a.b"), grid.case(way="fused", heads="3 of none")
+    add(rows, case, run([case])[0])
+    assert rows._rows[0].outcome == expected
+
+
+def test_tf32_passes_where_the_product_keeps_ten_bits_and_fails_otherwise(monkeypatch):
+    real, found = F.linear, {}
+    monkeypatch.setattr(F, "linear", lambda x, w: real(x + ((x * 1024).round() / 1024 - x).detach(), w))
+    for kept in (10, None):
+        rows = Table("a.b")
+        llm_kernels.linear_rows(rows, [(8, 64, 8)], "float32", kept, 0)
+        found[kept] = rows.record("means", 0.0).outcome
+    assert found == {10: "passed", None: "failed"}

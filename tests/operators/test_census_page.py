@@ -25,11 +25,6 @@ def test_the_page_is_that_of_the_table(census):
     assert not list(census.stale(census.PAGE.read_text(encoding="utf-8")))
 
 
-def test_a_row_with_another_check_is_found(census):
-    text = census.PAGE.read_text(encoding="utf-8").replace("`numerics.products`", "`numerics.casts`")
-    assert any("linear" in each for each in census.stale(text))
-
-
 def test_the_table_names_checks_of_the_notebooks(census):
     cells = [
         "".join(cell["source"])

@@ -31,10 +31,6 @@ def names(recording):
     return {call.operator for call in recording.calls}
 
 
-def test_the_operators_of_a_step_are_recorded():
-    assert {"linear", "log_softmax", "getitem_dygraph", "mul", "mean", "adamw"} <= names(recorder.record(step()))
-
-
 def test_a_call_has_shapes_types_attributes_results_and_a_count():
     (call,) = [each for each in recorder.record(step()).calls if each.operator == "log_softmax"]
     (given,) = call.tensors()
@@ -60,10 +56,6 @@ def test_mixed_precision_is_part_of_a_call(monkeypatch):
     assert amp in (Amp("O1", "bfloat16"), Amp())  # a CPU without bfloat16 leaves mixed precision off
 
 
-def test_nothing_is_missed_in_a_step():
-    assert recorder.record(step()).not_recorded == {}
-
-
 def test_what_bypasses_the_recorder_is_named():
     x = paddle.ones([2])
     x.stop_gradient = False
@@ -87,9 +79,3 @@ def test_the_operators_are_put_back_also_after_an_error():
     with pytest.raises(ZeroDivisionError), recorder.recorded():
         raise ZeroDivisionError
     assert paddle._C_ops.matmul is before
-
-
-def test_a_second_recording_is_like_the_first():
-    run = step()
-    first, second = (recorder.record(run) for _ in range(2))
-    assert names(first) == names(second) != set()

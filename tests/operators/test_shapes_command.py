@@ -106,13 +106,6 @@ def test_a_script_that_does_not_end_is_killed_with_its_workers(shapes):
     assert [command for command in commands if "sleep(987)" in command and "pytest" not in command] == []
 
 
-def test_a_missing_script_is_named(tmp_path):
-    command = [sys.executable, "-m", "xpulab", "shapes", "--device", "cpu", "nowhere.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "xpulab: nowhere.py: no such file; give the Python file that you start the training with\n"
-
-
 def test_optimizers_of_the_script_and_environment_variables_before_the_import_count(shapes):
     own = """
 import os

@@ -44,8 +44,3 @@ def test_an_order_in_which_ranks_wait_for_each_other_is_an_error():
 def test_activations_are_kept_from_the_forward_to_the_backward_pass():
     assert [most_kept(order) for order in TWO_RANKS] == [2, 1]
     assert kept_over_time(end_times(TWO_RANKS), 0, 2) == ([0, 0, 1, 6, 9], [0, 1, 2, 1, 0])
-
-
-def test_a_release_and_a_start_at_the_same_time_are_one_change():
-    times, kept = kept_over_time(end_times(TWO_RANKS), 1, 2)
-    assert (times, kept) == ([0, 1, 4, 7], [0, 1, 1, 0])

@@ -13,7 +13,7 @@ from xpulab.devices import MOST_CARDS, SIMULATED
 from xpulab.messages import shown
 
 if TYPE_CHECKING:
-    from xpulab.doctor.meant import Lost
+    from xpulab.doctor.meant import LostAccelerator
     from xpulab.harness.plan import Plan
 
 
@@ -131,7 +131,7 @@ def _show_left_out(is_whole_book: bool) -> None:
         print(shown(format_left_out(name)))
 
 
-def _refuse(plans: list[Plan], lost: Lost, cards: int, seed: int, folder: Path, resume: bool) -> None:
+def _refuse(plans: list[Plan], lost: LostAccelerator, cards: int, seed: int, folder: Path, resume: bool) -> None:
     """Report that nothing ran, because Paddle cannot use the accelerator that this machine is meant to have."""
     from xpulab.harness import run as harness
     from xpulab.harness.execute import Target

@@ -1,4 +1,4 @@
-"""Record the operators of a training step, and compare each with numpy on this device: values, gradients, empty inputs.
+"""Record the operators of a training step, and compare each with numpy on this device: values and gradients.
 
     recording = recorder.record(step)
     for call in recording.calls:
@@ -7,7 +7,7 @@
 calls: what a recording holds. recorder: how a step is recorded; census: what the recorder did not see. formulas, movements,
 dropped: the operators in numpy; reference: which one a call is compared with. inputs: random numbers for a call. replay: a call
 is made again and compared; tolerances, differences: values and gradients. steps, table: steps of tiny models, and a table of
-operators and types. empty, repeated: inputs without elements, and indices that occur many times.
+operators and types.
 kernel_log: the kernels that a step launches; kernel_table: which of them an XPU has; prediction: where a P800 computes each.
 
 command runs outside, without Paddle: the command `xpulab shapes`, which starts recorded_script in another process; findings is

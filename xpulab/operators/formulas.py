@@ -3,20 +3,22 @@
     formula = FORMULAS["matmul"]
     (product,) = formula.results(x, y, transpose_y=True)
 
-Arguments are those of the operator, in its order, with arrays in place of tensors; types are NamedType. Source of orders and
+Arguments are those of the operator, in its order, with arrays in place of tensors; types are NamedType. What chapter 17 has
+on grids, too, is that of xpulab.reference.operators. Source of orders and
 defaults: paddle/phi/ops/yaml/ops.yaml of release 3.3 and the calls that were recorded.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from xpulab.operators.calls import NamedType
+from xpulab.reference import operators
+from xpulab.reference.operators import FUNCTIONS, PAIRS
 
 Kind = Literal["exact", "positive", "smooth", "rows"]
 
@@ -70,25 +72,17 @@ def number_of_type(array: Any, dtype: Any) -> np.ndarray:
 
 # ---------------------------------------------------------------------------------------------------- element by element
 
-_ERF = np.vectorize(math.erf, otypes=["float64"])
-
-
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
 
 @formula("smooth", "gelu")
 def _gelu(x: Any, approximate: bool = False) -> Any:
-    if approximate:
-        return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
-    return x * (1 + _ERF(x / math.sqrt(2))) / 2
+    return FUNCTIONS["gelu, approximate" if approximate else "gelu"].value(x)
 
 
 @formula("smooth", "swiglu")
 def _swiglu(x: Any, y: Any = None) -> Any:
     if y is None:
         x, y = np.split(x, 2, axis=-1)
-    return x * _sigmoid(x) * y
+    return PAIRS["swiglu"].value(x, y)
 
 
 @formula("smooth", "scale")
@@ -101,42 +95,36 @@ def _clip(x: Any, low: Any, high: Any) -> Any:
     return np.clip(x, low, high)
 
 
-_OF_ONE: dict[str, Callable[[Any], Any]] = {
-    **{"sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "square": np.square},
-    **{"sigmoid": _sigmoid, "erf": _ERF, "silu": lambda x: x * _sigmoid(x), "rsqrt": lambda x: 1 / np.sqrt(x)},
-    **{"reciprocal": lambda x: 1 / x, "logsigmoid": lambda x: -np.logaddexp(0, -x), "log1p": np.log1p},
+_NAMES = {
+    **{"logsigmoid": "log_sigmoid", "sub": "subtract", "mul": "multiply", "truediv": "divide", "div": "divide"},
+    **{"equal": "==", "not_equal": "!=", "less_than": "<", "less_equal": "<=", "greater_than": ">", "greater_equal": ">="},
+    **{"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "radd": "add", "rmul": "multiply"},
+    **{"floordiv": "floor_divide", "mod": "remainder"},
 }
-_OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
-    **dict.fromkeys(("add", "radd"), np.add),
-    **dict.fromkeys(("sub", "subtract"), np.subtract),
+"""By operator its name in reference.operators, where that is another one."""
+
+_OF_ONE = ("sqrt", "exp", "log", "sin", "cos", "tanh", "square", "sigmoid", "erf", "silu", "rsqrt", "reciprocal", "logsigmoid")
+_OF_TWO = ("add", "radd", "sub", "subtract", "mul", "rmul", "multiply", "div", "truediv", "divide")
+_EXACT_OF_TWO = (
+    *("maximum", "minimum", "gt", "greater_than", "ge", "greater_equal", "lt", "less_than", "le", "less_equal", "eq", "equal"),
+    *("ne", "not_equal", "logical_and", "logical_or", "logical_xor", "floordiv", "floor_divide", "mod", "remainder"),
+)
+_OTHERS: dict[str, Callable[[Any, Any], Any]] = {
     "rsub": lambda x, y: y - x,
-    **dict.fromkeys(("mul", "rmul", "multiply"), np.multiply),
-    **dict.fromkeys(("div", "truediv", "divide"), np.true_divide),
     **dict.fromkeys(("rdiv", "rtruediv"), lambda x, y: y / x),
     "pow": lambda x, y: np.asarray(x) ** y,
     "rpow": lambda x, y: y ** np.asarray(x),
 }
-_EXACT_OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
-    **{"maximum": np.maximum, "minimum": np.minimum, "fmax": np.fmax, "fmin": np.fmin},
-    **dict.fromkeys(("gt", "greater_than"), np.greater),
-    **dict.fromkeys(("ge", "greater_equal"), np.greater_equal),
-    **dict.fromkeys(("lt", "less_than"), np.less),
-    **dict.fromkeys(("le", "less_equal"), np.less_equal),
-    **dict.fromkeys(("eq", "equal"), np.equal),
-    **dict.fromkeys(("ne", "not_equal"), np.not_equal),
-    **{"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor},
-    **{"bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor},
-    **dict.fromkeys(("floordiv", "floor_divide"), np.floor_divide),
-    **dict.fromkeys(("mod", "remainder"), np.mod),
-}
-_EXACT_OF_ONE: dict[str, Callable[[Any], Any]] = {
-    **{"abs": np.abs, "relu": lambda x: np.maximum(x, 0), "sign": np.sign, "floor": np.floor, "ceil": np.ceil},
+_EXACT: dict[str, Callable[..., Any]] = {
+    **{"fmax": np.fmax, "fmin": np.fmin, "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or},
+    **{"bitwise_xor": np.bitwise_xor, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "abs": np.abs},
     **{"logical_not": np.logical_not, "bitwise_not": np.invert, "isnan": np.isnan, "isinf": np.isinf},
     **{"isfinite": np.isfinite, "assign": np.copy, "clone": np.copy, "contiguous": np.copy, "neg": np.negative},
+    "relu": FUNCTIONS["relu"].value,
 }
 
 
-def _register(kind: Kind, functions: dict[str, Callable]) -> None:
+def _register(kind: Kind, functions: Mapping[str, Callable]) -> None:
     def ignoring_out(function: Callable) -> Callable:
         return lambda *given, out=None, **named: function(*given, *(named[name] for name in ("x", "y") if name in named))
 
@@ -144,10 +132,9 @@ def _register(kind: Kind, functions: dict[str, Callable]) -> None:
         FORMULAS[name] = Formula(ignoring_out(function), kind)
 
 
-_register("smooth", _OF_ONE)
-_register("smooth", _OF_TWO)
-_register("exact", _EXACT_OF_TWO)
-_register("exact", _EXACT_OF_ONE)
+_register("smooth", {name: FUNCTIONS[_NAMES.get(name, name)].value for name in (*_OF_ONE, "log1p")} | _OTHERS)
+_register("smooth", {name: PAIRS[_NAMES.get(name, name)].value for name in _OF_TWO})
+_register("exact", {name: PAIRS[_NAMES.get(name, name)].value for name in _EXACT_OF_TWO} | _EXACT)
 
 
 @formula("exact")
@@ -260,33 +247,30 @@ def cumsum(x: Any, axis: Any = -1, flatten: bool = False, exclusive: bool = Fals
 # ---------------------------------------------------------------------------------------------- normalization and losses
 
 
-@formula("rows")
-def softmax(x: Any, axis: int = -1, dtype: Any = None, out: None = None) -> Any:
-    powers = np.exp(x - x.max(axis=axis, keepdims=True))
-    return powers / powers.sum(axis=axis, keepdims=True)
+@formula("rows", "softmax")
+def _softmax(x: Any, axis: int = -1, dtype: Any = None, out: None = None) -> Any:
+    return operators.softmax(x, axis)
 
 
-@formula("rows")
-def log_softmax(x: Any, axis: int = -1, dtype: Any = None, out: None = None) -> Any:
-    below = x - x.max(axis=axis, keepdims=True)
-    return below - np.log(np.exp(below).sum(axis=axis, keepdims=True))
+@formula("rows", "log_softmax")
+def _log_softmax(x: Any, axis: int = -1, dtype: Any = None, out: None = None) -> Any:
+    return operators.log_softmax(x, axis)
+
+
+def _normalized(x: Any, begin_norm_axis: int, epsilon: float, weight: Any, bias: Any, is_centered: bool) -> Any:
+    result = operators.normalized(x, tuple(range(begin_norm_axis, x.ndim)), _single(epsilon), is_centered)[0]
+    shape = x.shape[begin_norm_axis:]
+    return result * (1 if weight is None else weight.reshape(shape)) + (0 if bias is None else bias.reshape(shape))
 
 
 @formula("rows")
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, epsilon: float = 1e-5, begin_norm_axis: int = 1) -> Any:
-    axes = tuple(range(begin_norm_axis, x.ndim))
-    mean, variance = x.mean(axis=axes, keepdims=True), x.var(axis=axes, keepdims=True)
-    shape = x.shape[begin_norm_axis:]
-    result = (x - mean) / np.sqrt(variance + _single(epsilon))
-    result = result * (1 if weight is None else weight.reshape(shape)) + (0 if bias is None else bias.reshape(shape))
-    return result, None, None
+    return _normalized(x, begin_norm_axis, epsilon, weight, bias, True), None, None
 
 
 @formula("rows")
 def rms_norm(x: Any, weight: Any = None, normalized_shape: Any = (), epsilon: float = 1e-5) -> Any:
-    axes = tuple(range(x.ndim - max(1, len(normalized_shape)), x.ndim))
-    result = x / np.sqrt(np.square(x).mean(axis=axes, keepdims=True) + _single(epsilon))
-    return result * (1 if weight is None else weight), None
+    return _normalized(x, x.ndim - max(1, len(normalized_shape)), epsilon, weight, None, False), None
 
 
 @formula("rows")
@@ -305,9 +289,7 @@ def fused_rms_norm_quant(
     if quant_scale > 0:
         raise NotImplementedError("quantization")
     total = x + sum(0 if each is None else each for each in (bias, residual))
-    axes = tuple(range(begin_norm_axis, x.ndim))
-    result = total / np.sqrt(np.square(total).mean(axis=axes, keepdims=True) + _single(epsilon))
-    return result * (1 if weight is None else weight) + (0 if norm_bias is None else norm_bias), None
+    return _normalized(total, begin_norm_axis, epsilon, weight, norm_bias, False), None
 
 
 @formula("rows")
@@ -320,8 +302,8 @@ def cross_entropy_with_softmax(
     ignore_index: int = -100,
     axis: int = -1,
 ) -> Any:
-    probabilities = softmax(logits, axis) if use_softmax else logits
-    logarithms = log_softmax(logits, axis) if use_softmax else np.log(logits)
+    probabilities = operators.softmax(logits, axis) if use_softmax else logits
+    logarithms = operators.log_softmax(logits, axis) if use_softmax else np.log(logits)
     if soft_label:
         return probabilities, -(label * logarithms).sum(axis=axis, keepdims=True)
     label = label if label.ndim == logits.ndim else np.expand_dims(label, axis)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.shared.precision import BITS
 from xpulab.operators.calls import FLOATS, Call, CurrentPlace, NamedType, TensorSpec, Unknown
+from xpulab.reference.bounds import BITS
 
 LARGEST = 4.0
 """The largest absolute value of a random number: masks with -3e38 and the like are replayed with smaller ones."""

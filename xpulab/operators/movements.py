@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from xpulab.operators.formulas import formula
+from xpulab.reference.operators import rotated
 
 
 def _whole(numbers: Any) -> list[int]:
@@ -174,8 +175,8 @@ def fused_rotary_position_embedding(
     """[batch, length, heads, width]. In Paddle, neox style rotates neighbours, the other one the two halves."""
     if time_major:
         raise NotImplementedError("time_major")
-    angles = _angles(q, sin, cos, position_ids, rotary_emb_base)
-    return tuple(None if each is None else _rotated(each, *angles, use_neox_rotary_style) for each in (q, k, v))
+    sin, cos = _angles(q, sin, cos, position_ids, rotary_emb_base)
+    return tuple(None if each is None else rotated(each, cos, sin, use_neox_rotary_style) for each in (q, k, v))
 
 
 def _angles(q: Any, sin: Any, cos: Any, position_ids: Any, base: float) -> tuple[Any, Any]:
@@ -188,12 +189,3 @@ def _angles(q: Any, sin: Any, cos: Any, position_ids: Any, base: float) -> tuple
     if position_ids is None:
         return sin[:, :length], cos[:, :length]
     return sin[0, position_ids], cos[0, position_ids]
-
-
-def _rotated(x: Any, sin: Any, cos: Any, neighbours: bool) -> Any:
-    if neighbours:
-        turned = np.stack([-x[..., 1::2], x[..., ::2]], axis=-1).reshape(x.shape)
-    else:
-        left, right = np.split(x, 2, axis=-1)
-        turned = np.concatenate([-right, left], axis=-1)
-    return x * cos + turned * sin

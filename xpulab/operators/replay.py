@@ -10,6 +10,7 @@ blocks with a direction each, so that a wrong gradient of a few rows is not lost
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ import paddle
 
 from xpulab.chapters.shared.device import no_fallback, places
 from xpulab.chapters.shared.kept_bits import bits_of_products
-from xpulab.chapters.shared.precision import BITS
 from xpulab.messages import N_
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
@@ -29,6 +29,7 @@ from xpulab.operators.dropped import wrong_share
 from xpulab.operators.inputs import NotReplayable, arrays_of, attribute, numbers_of, rounded, tensor_of
 from xpulab.operators.recorder import OWNERS, has_elements_or_is_empty, results_of
 from xpulab.operators.reference import CPU, reference_for
+from xpulab.reference.bounds import BITS
 
 LARGEST = 1 << 28
 """The elements of all tensors of an operator that is compared; larger ones are listed, and not compared."""
@@ -151,8 +152,8 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
         bounds = tolerances.bounds(reference, arrays, results, types, bits, _source_bits(call), seed)
         largest, control = tolerances.judge(values, expected, bounds)
         result = replace(result, value=largest, value_control=control)
-    left = tolerances.bits_after_sums(reference, arrays, [np.asarray(each) for each in expected], bits)
-    return _with_gradient(result, attempt, arrays, reference, left, seed, seconds)
+    added = tolerances.rounded_sums(reference, arrays, [np.asarray(each) for each in expected], bits)
+    return _with_gradient(result, attempt, arrays, reference, bits - math.log2(added), seed, seconds)
 
 
 def _with_gradient(

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from xpulab.chapters.shared.precision import BITS, LEAST
 from xpulab.operators.calls import FLOATS
+from xpulab.reference.bounds import BITS, bound, long_sum
 
-FACTOR, FACTOR_OF_HALVES = 8.0, 1.0
-"""How often the rounding of a term may add up, as in xpulab.chapters.shared.precision.tolerance.
-
-Where all inputs have 16 bits, a kernel computes in single precision, and only its results are rounded.
-"""
+_SHARE_OF_HALVES = 1 / 8
+"""Where all inputs have 16 bits, a kernel computes in single precision, and only its results are rounded."""
 
 WRONG = 1e12
 """The error / tolerance of what may not differ at all, or is not finite: infinity is no measurement."""
@@ -24,7 +21,6 @@ _FACTORS = {"positive": 1, "smooth": 2, "rows": 2}
 _WITH_SUMS = ("positive", "rows")
 _UNKNOWN = 4.0
 """For kernels without a formula: how often they round is unknown, and attributes are rounded in one type only."""
-_LANES = 4.0
 _DRAWS, _CHANGE = 2, 1e-6
 
 
@@ -43,29 +39,22 @@ def bounds(
             for want, dtype in zip(expected, types, strict=True)
         ]
     unknown = 1.0 if reference.name == "numpy" else _UNKNOWN
-    added = FACTOR_OF_HALVES if source_bits < BITS["float32"] else FACTOR
-    factor = unknown * added * _FACTORS[reference.kind] * 2.0 ** (bits - bits_after_sums(reference, arrays, expected, bits))
+    added = _SHARE_OF_HALVES if source_bits < BITS["float32"] else 1.0
+    factor = unknown * added * _FACTORS[reference.kind] * rounded_sums(reference, arrays, expected, bits)
     scales = _scales(reference, arrays, expected, seed)
     return [
-        2.0 ** -BITS.get(dtype, 60) * np.abs(want) + factor * 2.0**-bits * scale + LEAST.get(dtype, 0.0)
-        if dtype in FLOATS
-        else np.zeros(want.shape)
+        bound(want, factor * scale, dtype, kept=bits) if dtype in FLOATS else np.zeros(want.shape)
         for want, scale, dtype in zip(expected, scales, types, strict=True)
     ]
 
 
-def bits_after_sums(reference: Any, arrays: list[np.ndarray], expected: list[np.ndarray], bits: int) -> float:
-    """The bits that are left when the rounding of long sums adds up: as the root of their length, because it is random.
-
-    Measured on the CPU: the mean of 512 positive numbers, added one after the other in float32, is off by 10 units. Kernels for
-    types of 16 bits add in single precision, where this does not count.
-    """
+def rounded_sums(reference: Any, arrays: list[np.ndarray], expected: list[np.ndarray], bits: int) -> float:
+    """By how much the rounding of long sums adds up; not in types of 16 bits, whose kernels add in single precision."""
     if bits < BITS["float32"] or reference.kind not in _WITH_SUMS:
-        return bits
+        return 1.0
     largest = max((array for array in arrays if array.dtype.kind == "f"), key=np.size, default=np.zeros(1))
     smallest = min((want.size for want in expected), default=1)
-    terms = max([array.shape[-1] for array in arrays if array.ndim] + [largest.size / max(1, smallest)], default=1)
-    return bits - float(np.log2(max(1.0, np.sqrt(terms) / _LANES)))
+    return long_sum(max([array.shape[-1] for array in arrays if array.ndim] + [largest.size / max(1, smallest)], default=1))
 
 
 def judge(values: list[np.ndarray], expected: list, limits: list[np.ndarray]) -> tuple[float, float]:

@@ -19,7 +19,7 @@ import paddle.nn.functional as F
 from xpulab.chapters.shared import index_defects, index_gradients, index_grids
 from xpulab.chapters.shared.index_grids import strides
 from xpulab.chapters.shared.missing_kernels import lacked
-from xpulab.checks.grid import Case, one_by_one
+from xpulab.checks.grid import Case
 from xpulab.checks.table import Table
 
 Where = Literal["here", "together", "alone"]
@@ -76,7 +76,8 @@ def _differs(case: Case) -> Callable[[], bool]:
 
     def present() -> bool:
         rows = Table("passport")
-        index_grids.add_row(rows, case, one_by_one(index_grids.measure)([case])[0])
+        run, add_row = index_grids.RUN
+        add_row(rows, case, run([case])[0])
         (row,) = rows.record("", 0.0).rows
         if row.outcome == "skipped":
             raise CannotTry(row.reason)
@@ -223,7 +224,8 @@ DEFECTS: tuple[Defect, ...] = (
 
 
 def _gather_of_columns() -> bool:
-    return _slopes(index_gradients.READ["gather columns"], "x")()
+    columns = index_gradients.GradientCase(lambda x, _: paddle.gather(x, index_gradients.positions(0, 0, 2), 1))
+    return _slopes(columns, "x")()
 
 
 def _draws_are_inverted() -> bool:

@@ -7,22 +7,17 @@ float64 to types of 16 bits the right way is through float32, as in every framew
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 import paddle
 
-from xpulab.chapters.numerics.exact_numbers import add_numbers
 from xpulab.chapters.numerics.operator_grids import EMPTY
-from xpulab.chapters.shared.missing_kernels import lacked, undeclared
-from xpulab.checks.compare import first_line
-from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
-
-BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
-"""By floating type the bits of its fraction."""
+from xpulab.chapters.shared.missing_kernels import add_row_of
+from xpulab.checks.compared import Compared, numbers
+from xpulab.checks.grid import Case, Grid, one_by_one
+from xpulab.reference.bounds import BITS
 
 INTEGERS = ("int64", "int32", "int8", "uint8")
 TYPES = (*BITS, *INTEGERS, "bool")
@@ -55,8 +50,6 @@ LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 """By name how a tensor is made of an array of its own type."""
 
-_CONTIGUOUS = LAYOUTS["contiguous"]
-
 CASTS = Grid(
     {
         "way": WAYS,
@@ -65,7 +58,7 @@ CASTS = Grid(
         "shape": ((6, 5), (), (1,), (0, 4), (2, 1025)),
     },
     {
-        "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not _CONTIGUOUS,
+        "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
         "one axis cannot be transposed": lambda shape, layout: len(shape) < 2 and layout is LAYOUTS["transposed"],
         "integers and bool are finite, and have no halves": lambda way, values: (
             way[0] not in BITS
@@ -80,15 +73,7 @@ CASTS = Grid(
 )
 
 
-@dataclass(frozen=True)
-class Compared:
-    """The result of a cast and the gradient of its input, by Paddle and by numpy, as numbers in double precision."""
-
-    found: list[np.ndarray]
-    right: list[np.ndarray]
-
-
-def measure(case: Case) -> Compared:
+def _measure(case: Case) -> Compared:
     """Cast on the device in use; of two floating types also the gradient."""
     (source, target), rng = case.way, case.rng()
     drawn = _held_by_both(case.values(rng, case.shape), source, target)
@@ -96,25 +81,16 @@ def measure(case: Case) -> Compared:
     has_gradient = source in BITS and target in BITS
     tensor.stop_gradient = not has_gradient
     result = tensor.cast(target)
-    compared = Compared([_decoded(result)], [_rounded(drawn, source, target)])
+    found, right = {"result": _decoded(result)}, {"result": _rounded(drawn, source, target)}
     if has_gradient:
         weight = _rounded(rng.uniform(0.5, 1.5, case.shape), "float64", target)
         (slope,) = paddle.grad([result], [tensor], [paddle.to_tensor(_coded(weight, target))])
-        compared.found.append(_decoded(slope))
-        compared.right.append(_rounded(weight, target, source))
-    return compared
+        found["gradient"], right["gradient"] = _decoded(slope), _rounded(weight, target, source)
+    return Compared(*({name: numbers(each) for name, each in every.items()} for every in (found, right)))
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: shapes and every number, to the bit; in the control each number is half as large again."""
-    source, target = case.way
-    if isinstance(found, Exception):
-        if reason := next(filter(None, (lacked("cast", dtype) for dtype in (source, target))), ""):
-            rows.skip(case.name, reason)
-        else:
-            rows.equal(case.name, undeclared(first_line(found), "cast", source), "no error", control="another error")
-        return
-    add_numbers(rows, case.name, found.found, found.right, lambda right: np.where(right == 0, 1.0, 1.5 * right))
+RUN = one_by_one(_measure), add_row_of(lambda case: [("cast", dtype, "") for dtype in case.way])
+"""What check.grid takes as run and add_row."""
 
 
 def _held_by_both(drawn: np.ndarray, source: str, target: str) -> np.ndarray:

@@ -140,11 +140,6 @@ def full_forgets_an_unaligned_end(filled, shape, value, dtype=None, **named):
         filled[-1] = 0
 
 
-def with_scaled_gradient(result: Any, factor: Any) -> Any:
-    """The same value, but its gradient is multiplied by the factor."""
-    return result.detach() + (result - result.detach()) * factor
-
-
 def with_gradient(result: Any, change: Callable[[Any], Any]) -> Any:
     """The same value, but change(gradient) in the place of its gradient."""
 
@@ -169,20 +164,6 @@ def raising(message: str) -> Callable[[Any], Any]:
     return backward
 
 
-def last_of_each(index: Any) -> Any:
-    """1 where an index occurs for the last time, else 0, in the shape of the index."""
-    flat = index.numpy().reshape(-1)
-    last = np.zeros(flat.size, "float32")
-    last[list({int(value): place for place, value in enumerate(flat)}.values())] = 1
-    return paddle.to_tensor(last.reshape(index.shape))
-
-
-def counted_once(result: Any, index: Any) -> Any:
-    """The same value, but of an index that occurs several times only the last one has a gradient."""
-    last = last_of_each(index).astype(result.dtype)
-    return with_scaled_gradient(result, last.reshape([*last.shape, *[1] * (result.ndim - last.ndim)]))
-
-
 @fault(lanes=("sim",), detected_by=("operators.values",), after="paddle:_C_ops.swiglu")
 def result_left_on_the_cpu(result: Any, x: Any, y: Any = None):
     """The result of swiglu stays on the CPU, where it was computed."""
@@ -197,13 +178,7 @@ def gradient_kernel_missing_for_a_type(result: Any, x: Any, *given: Any):
     return with_gradient(result, raising(error)) if x.dtype == paddle.float64 else result
 
 
-@fault(detected_by=("operators.repeated",), wraps="paddle:_C_ops.embedding")
-def embedding_gradient_counts_once(real, ids, *others):
-    """The gradient of an embedding counts a token once, however often it occurs."""
-    return counted_once(real(ids, *others), ids)
-
-
-@fault(where="ranks", detected_by=("operators.empty",), wraps="paddle:_C_ops.linear")
+@fault(detected_by=("numerics.products",), wraps="paddle:_C_ops.linear")
 def empty_product_forgets_its_shape(real, x, *others):
     """The product of an empty tensor has the shape of the tensor, not of the product."""
     return x * 1 if 0 in x.shape else real(x, *others)
@@ -276,7 +251,7 @@ def columns_of_a_wide_output_are_missing(result, x, weight, *given, **named):
         return result * (paddle.arange(result.shape[-1]) < result.shape[-1] - 1000).astype(result.dtype)
 
 
-@fault(detected_by=("operators.boundaries",), after="paddle.nn.functional:softmax")
+@fault(detected_by=("numerics.softmax",), after="paddle.nn.functional:softmax")
 def softmax_wrong_beyond_1024_rows(result, x, *given, **named):
     """Softmax repeats its first row from row 1,024 on."""
     return paddle.concat([result[:1024], result[:1].expand([result.shape[0] - 1024, -1])]) if x.shape[0] > 1024 else result
@@ -292,13 +267,13 @@ def flash_attention_sees_a_later_key(real, query, key, value, **named):
     return paddle.concat([right[:, :1], shifted[:, 1:]], 1), weights
 
 
-@fault(detected_by=("operators.fused",), wraps="paddle.incubate.nn.functional:fused_rms_norm", kernel="fused_rms_norm_quant")
+@fault(detected_by=("numerics.norms",), wraps="paddle.incubate.nn.functional:fused_rms_norm", kernel="fused_rms_norm_quant")
 def fused_norm_without_epsilon(real, x, weight, bias, epsilon, *given, **named):
     """The fused RMS norm ignores its epsilon."""
     return real(x, weight, bias, 0.0, *given, **named)
 
 
-@fault(detected_by=("operators.frozen",), after="paddle.nn.functional:swiglu")
+@fault(detected_by=("numerics.arithmetic",), after="paddle.nn.functional:swiglu")
 def swiglu_gradient_needs_a_gate_that_learns(result, gate, up=None, name=None):
     """The gradient of swiglu ends with an error where its first input is frozen."""
     error = "(InvalidArgument) The type of data we are trying to retrieve does not match: dx is null."
@@ -313,7 +288,7 @@ def numbers_beyond_float16_become_its_largest(astype, self, dtype):
 
 
 @fault(
-    detected_by=("operators.empty",),
+    detected_by=("operators.rotary",),
     after="paddle.incubate.nn.functional:fused_rotary_position_embedding",
     not_run="the CPU has no kernel for fused_rotary_position_embedding, nor have simulated cards",
 )

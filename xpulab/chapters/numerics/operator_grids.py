@@ -1,182 +1,44 @@
 """Operators on grids: each with every pair of type, layout, shape, values and attributes, forward and backward, against numpy.
 
-    check.grid("operators.reductions", REDUCTIONS, one_by_one(measure), add_row, level=level, seed=seed, means=...)
+    check.grid("numerics.functions", functions(claimed), *FUNCTIONS_RUN, level=level, seed=seed, means=...)
 
-Reference implementation: formulas in double precision on the very numbers that the tensor holds. The gradient is that of
-sum(result * weight) with random weights, so that a gradient in a wrong place or order is another gradient.
+Here are the axes that all grids of this chapter share, the one function that computes a case (`computed`), and the grids of
+functions of one number, of arithmetic, and of operators along axes. layer_grids has those of products, norms, losses and
+attention. Reference implementation: xpulab.reference.operators, on the very numbers that the tensor holds. The gradient is that
+of sum(result * weight) with random weights, so that a gradient in a wrong place or order is another gradient.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+import operator as of_python
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import paddle
+import paddle.incubate.nn.functional as fused
 import paddle.nn.functional as F
+from paddle.distributed.fleet.utils import recompute
 
-from xpulab.chapters.shared import precision
-from xpulab.chapters.shared.missing_kernels import lacked, undeclared
-from xpulab.checks.compare import first_line
-from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
-
-Axis = Any
-"""An axis, several axes, or None for all."""
-
-
-@dataclass(frozen=True)
-class Operator:
-    """One operator and its formulas in double precision: of an exact input x [any shape], an axis and the result's weight.
-
-    call: Paddle's function of x, axis and keepdim. value: the result, with reduced axes kept. slope: the gradient of
-    sum(value * weight), of the shape of x. terms: for each result how large the terms are that rounding may change.
-    kernels: Paddle's kernels of it. has_integers: whether it takes integers, without a gradient then.
-    """
-
-    call: Callable[[paddle.Tensor, Axis, bool], paddle.Tensor]
-    value: Callable[[np.ndarray, Axis], np.ndarray]
-    slope: Callable[[np.ndarray, Axis, np.ndarray], np.ndarray]
-    terms: Callable[[np.ndarray, Axis], np.ndarray]
-    kernels: tuple[str, ...]
-    has_integers: bool = False
-
-
-def _sum(x: np.ndarray, axis: Axis) -> np.ndarray:
-    return x.sum(axis=axis, keepdims=True)
-
-
-def _count(x: np.ndarray, axis: Axis) -> int:
-    return max(1, x.size // max(1, _sum(x, axis).size))
-
-
-def _largest(x: np.ndarray, axis: Axis) -> np.ndarray:
-    return x.max(axis=axis, keepdims=True)
-
-
-def _shared(weight: np.ndarray, is_chosen: np.ndarray, axis: Axis) -> np.ndarray:
-    """The weight, in equal parts for all elements that are chosen: Paddle shares the gradient of an extreme among equals."""
-    return weight * is_chosen / _sum(is_chosen * 1.0, axis)
-
-
-def long_sum(terms: int) -> float:
-    """By how much the error of a sum of so many terms may be larger than that of a short one."""
-    return max(1.0, terms**0.5 / 4)
-
-
-def _softmax(x: np.ndarray, axis: Axis) -> np.ndarray:
-    powers = np.exp(x - _largest(x, axis))
-    return powers / _sum(powers, axis)
-
-
-def _norm(x: np.ndarray, axis: Axis) -> np.ndarray:
-    return np.sqrt(_sum(x**2, axis))
-
-
-def _others(x: np.ndarray, axis: Axis) -> np.ndarray:
-    """For each element the product of the others along the axes; no element may be 0."""
-    return np.prod(x, axis=axis, keepdims=True) / x
-
-
-def _steepness(x: np.ndarray, axis: Axis) -> np.ndarray:
-    return 4 + 4 * (_largest(x, axis) - x)
-
-
-REDUCING = {
-    "sum": Operator(
-        lambda x, axis, keepdim: x.sum(axis=axis, keepdim=keepdim),
-        _sum,
-        lambda x, axis, weight: weight + 0 * x,
-        lambda x, axis: _sum(np.abs(x), axis),
-        ("sum", "sum_grad"),
-        has_integers=True,
-    ),
-    "mean": Operator(
-        lambda x, axis, keepdim: x.mean(axis=axis, keepdim=keepdim),
-        lambda x, axis: _sum(x, axis) / _count(x, axis),
-        lambda x, axis, weight: weight / _count(x, axis) + 0 * x,
-        lambda x, axis: _sum(np.abs(x), axis) / _count(x, axis),
-        ("mean", "mean_grad"),
-    ),
-    "max": Operator(
-        lambda x, axis, keepdim: x.max(axis=axis, keepdim=keepdim),
-        _largest,
-        lambda x, axis, weight: _shared(weight, x == _largest(x, axis), axis),
-        lambda x, axis: 0 * _largest(x, axis),
-        ("max", "max_grad"),
-        has_integers=True,
-    ),
-    "min": Operator(
-        lambda x, axis, keepdim: x.min(axis=axis, keepdim=keepdim),
-        lambda x, axis: x.min(axis=axis, keepdims=True),
-        lambda x, axis, weight: _shared(weight, x == x.min(axis=axis, keepdims=True), axis),
-        lambda x, axis: 0 * _largest(x, axis),
-        ("min", "min_grad"),
-        has_integers=True,
-    ),
-    "prod": Operator(
-        lambda x, axis, keepdim: x.prod(axis=axis, keepdim=keepdim),
-        lambda x, axis: np.prod(x, axis=axis, keepdims=True),
-        lambda x, axis, weight: weight * _others(x, axis),
-        lambda x, axis: _count(x, axis) * np.abs(np.prod(x, axis=axis, keepdims=True)),
-        ("prod", "prod_grad"),
-    ),
-    "logsumexp": Operator(
-        lambda x, axis, keepdim: paddle.logsumexp(x, axis=axis, keepdim=keepdim),
-        lambda x, axis: _largest(x, axis) + np.log(_sum(np.exp(x - _largest(x, axis)), axis)),
-        lambda x, axis, weight: weight * _softmax(x, axis),
-        lambda x, axis: 4 + np.abs(_largest(x, axis)),
-        ("logsumexp", "logsumexp_grad"),
-    ),
-    "norm": Operator(
-        lambda x, axis, keepdim: paddle.linalg.norm(x, p=2, axis=axis, keepdim=keepdim),
-        _norm,
-        lambda x, axis, weight: weight * x / (_norm(x, axis) + float(np.float32(1e-12))),  # Paddle's epsilon, in its type
-        lambda x, axis: 4 * _norm(x, axis),
-        ("p_norm", "p_norm_grad"),
-    ),
-}
-"""Operators that make one number of an axis, of several or of all."""
-
-ALONG = {
-    "softmax": Operator(
-        lambda x, axis, keepdim: F.softmax(x, axis=axis),
-        _softmax,
-        lambda x, axis, weight: _softmax(x, axis) * (weight - _sum(weight * _softmax(x, axis), axis)),
-        lambda x, axis: _steepness(x, axis) * _softmax(x, axis),
-        ("softmax", "softmax_grad"),
-    ),
-    "log_softmax": Operator(
-        lambda x, axis, keepdim: F.log_softmax(x, axis=axis),
-        lambda x, axis: x - REDUCING["logsumexp"].value(x, axis),
-        lambda x, axis, weight: weight - _softmax(x, axis) * _sum(weight, axis),
-        lambda x, axis: 4 + np.abs(_largest(x, axis)) + np.abs(x),
-        ("log_softmax", "log_softmax_grad"),
-    ),
-    "cumsum": Operator(
-        lambda x, axis, keepdim: paddle.cumsum(x, axis=axis),
-        lambda x, axis: np.cumsum(x, axis=axis),
-        lambda x, axis, weight: np.flip(np.cumsum(np.flip(weight, axis), axis=axis), axis),
-        lambda x, axis: np.cumsum(np.abs(x), axis=axis),
-        ("cumsum", "cumsum_grad"),
-        has_integers=True,
-    ),
-}
-"""Operators along one axis, whose results have the shape of the input."""
-
-OPERATORS: Mapping[str, Operator] = REDUCING | ALONG
+from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
+from xpulab.checks.compared import Compared
+from xpulab.checks.grid import Case, Grid, one_by_one
+from xpulab.reference.bounds import BITS, HALVES, LEAST, bound, is_beyond, long_sum
+from xpulab.reference.operators import AXES, FUNCTIONS, PAIRS, count, steepness, summed, total
 
 INTEGERS = ("int64", "int32")
-SHAPES = ((6, 5), (1,), (), (3, 4, 5), (0, 4), (33, 1), (127,), (2, 1025), (4, 1, 64))
-"""Rows and columns; one element; no axis; three axes; no element; one column; 2^7 - 1; a long axis; a broad one."""
+
+SHAPES = ((6, 5), (1,), (), (3, 4, 5), (0, 4), (33, 1), (127,), (2, 1025), (1025, 3), (4, 1, 64))
+"""Rows and columns; one element; no axis; three axes; no element; one column; 2^7 - 1; a long axis; many rows; a broad one."""
 
 EMPTY = {"shape": ["(0, 4)"]}
 """A case without elements says nothing about values, layouts and types."""
 
-VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
+Values = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+
+VALUES: dict[str, Values] = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
     "near zero": lambda rng, shape: 1e-3 * rng.standard_normal(shape),
     "near one": lambda rng, shape: 1 + 2.0**-8 * rng.integers(-8, 8, shape),
@@ -184,15 +46,17 @@ VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] 
     "negative": lambda rng, shape: -1 - np.abs(rng.standard_normal(shape)),
     "ties": lambda rng, shape: rng.integers(1, 4, shape).astype("float64"),
 }
+OTHER_VALUES: dict[str, Values] = {
+    "far apart": lambda rng, shape: 100 * rng.standard_normal(shape),
+    "far above zero": lambda rng, shape: np.resize(rng.permutation([40.0, 1e4]), shape),
+    "far below zero": lambda rng, shape: -np.resize(rng.permutation([40.0, 1e4]), shape),
+}
+"""As the logits of a model that is sure; where activations are the identity, and powers overflow; where they are 0."""
 
 
-def far_apart(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers as the logits of a model that is sure."""
-    return 100 * rng.standard_normal(shape)
-
-
-_LEAST = 1e-25
-"""What is smaller counts as 0, as the exponentials of numbers far below the largest: float32 ends at 1e-38."""
+def chosen(*names: str) -> dict[str, Values]:
+    """These of the values, by name."""
+    return {name: (VALUES | OTHER_VALUES)[name] for name in names}
 
 
 def _contiguous(array: np.ndarray, dtype: Any) -> paddle.Tensor:
@@ -232,180 +96,333 @@ LAYOUTS = {
 }
 """By name how a tensor is made of an array and a type; a broadcast one repeats the array's first row."""
 
-RULES: dict[str, Callable[..., bool]] = {
+Rules = dict[str, Callable[..., bool]]
+
+OF_LAYOUTS: Rules = {
     "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not _contiguous,
     "one axis cannot be transposed": lambda shape, layout: len(shape) < 2 and layout is _transposed,
     "an empty tensor has no row to repeat": lambda shape, layout: 0 in shape and layout is _broadcast,
-    "a number has no axis 0 and no last one": lambda shape, axis: not shape and axis is not None,
-    "two axes need two": lambda shape, axis: isinstance(axis, tuple) and len(shape) < 2,
-    "numpy has no largest, no mean and no norm of nothing": lambda operator, shape: (
-        0 in shape and operator not in ("sum", "cumsum")
-    ),
-    "a norm over two axes is that of a matrix": lambda operator, axis: operator == "norm" and isinstance(axis, tuple),
-    "integers have sums and extremes": lambda operator, dtype: dtype in INTEGERS and not OPERATORS[operator].has_integers,
-    "integers are ties, or negative": lambda dtype, values: (
-        dtype in INTEGERS and values not in (VALUES["ties"], VALUES["negative"])
-    ),
-    "products of many numbers leave the type": lambda operator, shape, values: (
-        operator == "prod" and (math.prod(shape) > 64 or values in (VALUES["a large mean"], VALUES["near zero"], far_apart))
-    ),
 }
 
-
-def reductions(types: Sequence[str]) -> Grid:
-    """The grid of operators that reduce axes. types: the floating types that the device has."""
-    axes = {**_axes(REDUCING, types), "axis": (None, 0, -1, (0, -1)), "keepdim": (False, True)}
-    return Grid(axes, _rules(axes), EMPTY, each="operator")
-
-
-def along_an_axis(types: Sequence[str]) -> Grid:
-    """The grid of operators along one axis. types: the floating types that the device has."""
-    axes = {**_axes(ALONG, types), "axis": (-1, 0)}
-    axes["shape"] = [shape for shape in SHAPES if shape]
-    return Grid(axes, _rules(axes), EMPTY, each="operator")
-
-
-def _axes(operators: Mapping[str, Operator], types: Sequence[str]) -> dict[str, Any]:
-    return {
-        "operator": tuple(operators),
-        "dtype": (*types, *INTEGERS),
-        "layout": LAYOUTS,
-        "shape": SHAPES,
-        "values": {**VALUES, "far apart": far_apart},
-    }
-
-
-def _rules(axes: Mapping[str, Any]) -> dict[str, Callable[..., bool]]:
-    return {reason: rule for reason, rule in RULES.items() if set(inspect.signature(rule).parameters) <= set(axes)}
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What Paddle computed beside what is right: the result, then the gradients of the inputs; arrays in double precision.
-
-    terms: of each how large the terms are that rounding may change.
-    """
-
-    found: list[np.ndarray]
-    right: list[np.ndarray]
-    terms: list[np.ndarray]
-
+SAVED: dict[str, Callable[..., Any]] = {
+    "kept": lambda call, *inputs: call(*inputs),
+    "recomputed": lambda call, *inputs: recompute(lambda *given: call(*given), *inputs, use_reentrant=True),
+    "recomputed without reentrant": lambda call, *inputs: recompute(lambda *given: call(*given), *inputs, use_reentrant=False),
+}
+"""By name how an operator is called: what it saves is kept for the backward pass, or computed again."""
 
 Right = tuple[np.ndarray, np.ndarray]
-"""What is right, and its terms."""
+"""What is right, and how large the terms are that rounding may change."""
 
 
 def computed(
     rng: np.random.Generator,
     dtype: str,
-    call: Callable[..., paddle.Tensor],
+    call: Callable[..., Any],
     given: Sequence[paddle.Tensor],
     value: Callable[..., Right],
     slopes: Callable[..., Sequence[Right]] | None,
     frozen: Collection[int] = (),
+    kept: int | None = None,
+    composed: bool = False,
+    saved: Callable[..., Any] = SAVED["kept"],
 ) -> Compared:
     """Call an operator on the device in use, and its gradient, beside the formulas.
 
     value: takes the exact inputs. slopes: takes the weight of the result and the exact inputs, returns each gradient; None
     for an operator without gradients. Integers have none either. frozen: the places of inputs that want no gradient.
+    kept, composed: as for bounds.bound. saved: of SAVED.
     """
     tensors = [tensor.detach() for tensor in given]
     exact = [tensor.astype("float64").numpy() for tensor in tensors]
     has_slopes = slopes is not None and dtype not in INTEGERS
     for place, tensor in enumerate(tensors):
         tensor.stop_gradient = not has_slopes or place in frozen
-    result = call(*tensors)
+    result = saved(call, *tensors)
     found, right = [result], [value(*exact)]
     if slopes is not None and has_slopes:
         weight = paddle.to_tensor(rng.uniform(0.5, 1.5, result.shape)).astype(result.dtype)
-        found += paddle.grad([result], [tensor for tensor in tensors if not tensor.stop_gradient], [weight])
-        every = slopes(weight.astype("float64").numpy(), *exact)
-        right += [each for place, each in enumerate(every) if place not in frozen]
-    arrays = [tensor.astype("float64").numpy() for tensor in found]
-    return Compared(arrays, [each for each, _ in right], [terms for _, terms in right])
-
-
-def summed(gradient: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """The gradient of what was broadcast: the sum over the axes that it was repeated along."""
-    summed = gradient.sum(axis=tuple(range(gradient.ndim - of.ndim)))
-    return summed.sum(axis=tuple(axis for axis, size in enumerate(of.shape) if size == 1), keepdims=True)
-
-
-def add_compared(
-    rows: Table,
-    name: str,
-    found: Compared | Exception,
-    dtype: str,
-    kernels: Sequence[str],
-    kept: int | None = None,
-    composed: bool = False,
-) -> None:
-    """Add a row: shapes, value and gradients, in units of what rounding may cause; the control is a quarter larger.
-
-    An error is a skipped row where the device is known to lack one of these kernels for the type, else a red one.
-    kept: the bits that the products of the device keep, where they are fewer than the type has. composed: the operator is made
-    of several, each of which rounds its result to the type, as gradients are.
-    """
-    if isinstance(found, Exception):
-        if reason := next(filter(None, (lacked(kernel, dtype) for kernel in kernels)), ""):
-            rows.skip(name, reason)
+        if saved is SAVED["kept"]:
+            found += paddle.grad([result], [tensor for tensor in tensors if not tensor.stop_gradient], [weight])
         else:
-            rows.equal(name, undeclared(first_line(found), kernels[0], dtype), "no error", control="another error")
-        return
-    shapes, wanted = ([list(each.shape) for each in arrays] for arrays in (found.found, found.right))
-    if shapes != wanted or not any(each.size for each in found.right):  # an empty array equals nothing: shapes are compared
-        rows.equal(name, shapes, wanted, control=[[*shape, 2] for shape in wanted])
-        return
-    compared = zip(found.found, found.right, found.terms, strict=True)
-    parts = [_in_units(*each, dtype, kept, composed or place > 0) for place, each in enumerate(compared)]
-    if dtype in precision.HALVES and np.isinf(found.found[0]).any() and not np.isinf(parts[0][0]).any():
-        parts = parts[:1]  # the result leaves the type, as it must: it has no gradient
-    got, right = (np.concatenate([part[place].ravel() for part in parts]) for place in range(2))
-    rows.close(name, got, right, atol=1.0, control=right + np.copysign(0.25 * np.abs(right) + 8, right))
+            result.backward(weight)
+            found += [tensor.grad for tensor in tensors if not tensor.stop_gradient]
+        every = slopes(weight.astype("float64").numpy(), *exact)
+        right += [slope for place, slope in enumerate(every) if place not in frozen]
+    return within_bounds([tensor.astype("float64").numpy() for tensor in found], right, dtype, kept, composed)
 
 
-def _in_units(
-    found: np.ndarray, right: np.ndarray, terms: np.ndarray, dtype: str, kept: int | None, composed: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """What was found and what is right, in units of what rounding may cause; numbers beyond the type must be infinite."""
-    if dtype in (*INTEGERS, "bool"):
-        return 4 * found, 4 * right
-    least = precision.LEAST.get(dtype, _LEAST)
-    if dtype in precision.HALVES and composed:  # each term is uncertain by the last bit of the type, near 0 too
-        kept, least = min(kept or precision.BITS["float64"], precision.BITS[dtype] + 3), 8 * least
-    unit = precision.tolerance(right, np.broadcast_to(terms, right.shape), dtype, kept) + least
-    is_beyond = (np.abs(right) > precision.LARGEST.get(dtype, math.inf)) & (found == np.copysign(math.inf, right))
-    return np.where(is_beyond, right, found) / unit, right / unit
+def within_bounds(
+    found: Sequence[np.ndarray], right: Sequence[Right], dtype: str, kept: int | None = None, composed: bool = False
+) -> Compared:
+    """The result and the gradients of an operator, each with the bound of bounds.bound; gradients are always composed.
+
+    Numbers beyond a half type must be infinite; a result that is has no gradient.
+    """
+    names = ["result", *(f"gradient {place}" for place in range(1, len(right)))]
+    exact = {name: each for name, (each, _) in zip(names, right, strict=True)}
+    bounds = {
+        name: bound(each, np.broadcast_to(terms, np.shape(each)), dtype, kept, composed or name != "result")
+        for name, (each, terms) in zip(names, right, strict=True)
+    }
+    got = dict(zip(names, found, strict=True))
+    if dtype in HALVES and all(got[name].shape == np.shape(exact[name]) for name in names):
+        was_infinite = np.isinf(got["result"]).any()
+        got = {name: np.where(is_beyond(got[name], exact[name], dtype), exact[name], got[name]) for name in names}
+        if was_infinite and not np.isinf(got["result"]).any():
+            names = ["result"]
+    return Compared({name: got[name] for name in names}, {name: exact[name] for name in names}, bounds)
 
 
-def measure(case: Case) -> Compared:
-    """Compute an operator and its gradient on the device in use."""
-    operator, rng, keepdim = OPERATORS[case.operator], case.rng(), getattr(case, "keepdim", True)
+def _needs(kernel: str) -> Callable[[Case], list[tuple[str, str, str]]]:
+    """The kernel of this axis' operator; what missing_kernels.add_row_of takes."""
+    tables: dict[str, dict[str, Any]] = {"function": {**FUNCTIONS}, "operator": {**PAIRS, **AXES}}
+    return lambda case: [
+        (name, case.dtype, "") for name in (tables[kernel][case.labels[kernel]].kernel,) for name in (name, f"{name}_grad")
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- functions of one number
+
+_CALLS: dict[str, Callable[[paddle.Tensor], Any]] = {
+    "pow 2": lambda x: x.pow(2),
+    "pow 3": lambda x: paddle.pow(x, 3.0),
+    "scale": lambda x: paddle.scale(x, 0.5, bias=3.0),
+    "clip": lambda x: paddle.clip(x, -0.75, 1.25),
+    "gelu, approximate": lambda x: F.gelu(x, approximate=True),
+}
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """Paddle's function of this name."""
+    return getattr(paddle if hasattr(paddle, name) else F, name)
+
+
+def functions(types: Sequence[str]) -> Grid:
+    """The grid of functions of one number. types: the floating types that the device has."""
+    large = (*chosen("far above zero", "far below zero", "a large mean").values(),)
+    rules: Rules = {
+        **OF_LAYOUTS,
+        "large numbers leave the type": lambda function, values: FUNCTIONS[function].grows and values in large,
+    }
+    values = {**VALUES, **chosen("far above zero", "far below zero")}
+    axes: dict[str, Any] = {"function": tuple(FUNCTIONS), "dtype": types, "layout": LAYOUTS, "shape": SHAPES, "values": values}
+    return Grid(axes, rules, EMPTY, each="function")
+
+
+def _measure_function(case: Case) -> Compared:
+    function, rng = FUNCTIONS[case.function], case.rng()
+    drawn = case.values(rng, case.shape)
+    if function.is_of_positives:
+        drawn = np.maximum(np.abs(drawn), LEAST.get(case.dtype, 0.0))
+
+    def value(x: np.ndarray) -> Right:
+        right = function.value(x)
+        return right, np.abs(right) + np.abs(x * function.slope(x)) + np.minimum(np.abs(x), 8)
+
+    def slopes(weight: np.ndarray, x: np.ndarray) -> list[Right]:
+        slope = weight * function.slope(x)
+        return [(slope, np.abs(slope) * (4 + np.abs(x)) + np.abs(weight) * (1 + np.minimum(np.abs(x), 8)))]
+
+    call = _CALLS.get(case.function) or _function(case.function)
+    return computed(rng, case.dtype, call, [case.layout(drawn, case.dtype)], value, slopes)
+
+
+RUN_FUNCTIONS = one_by_one(_measure_function), add_row_of(_needs("function"))
+"""What check.grid takes as run and add_row."""
+
+# ------------------------------------------------------------------------------------------------------------- arithmetic
+
+_PAIR_CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    **{"==": of_python.eq, "!=": of_python.ne, "<": of_python.lt, "<=": of_python.le, ">": of_python.gt, ">=": of_python.ge},
+    **{"&": of_python.and_, "|": of_python.or_, "^": of_python.xor, "x & ~y": lambda x, y: x & ~y},
+    "not (x or y)": lambda x, y: paddle.logical_not(paddle.logical_or(x, y)),
+    "fused_dropout_add, p = 0": lambda x, y: fused.fused_dropout_add(x, y, p=0.0),
+}
+
+TAKEN = {
+    "numbers": ("floats", "integers"),
+    "floats": ("floats",),
+    "comparable": ("floats", "integers", "bool"),
+    "truth": ("floats", "integers", "bool"),
+    "bits": ("integers", "bool"),
+}
+"""By what an operator takes the kinds of types."""
+
+OTHERS: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
+    "same shape": lambda shape: shape,
+    "row": lambda shape: shape[-1:],
+    "column": lambda shape: (*shape[:-1], 1),
+    "0-d": lambda shape: (),
+    "one more axis": lambda shape: (2, *shape),
+}
+"""By name the shape of the second tensor: it is broadcast to the first, or the first to it."""
+
+
+def arithmetic(types: Sequence[str]) -> Grid:
+    """The grid of operators of two tensors. types: the floating types that the device has."""
+    rules: Rules = {
+        **OF_LAYOUTS,
+        "a number is broadcast from no row and no column": lambda shape, other: not shape
+        and other in (OTHERS["row"], OTHERS["column"]),
+        "some operators broadcast nothing": lambda operator, other: (
+            not PAIRS[operator].is_broadcast and other is not OTHERS["same shape"]
+        ),
+        "operators take floating numbers, integers, bool, or some of them": lambda operator, dtype: (
+            ("floats" if dtype in types else "bool" if dtype == "bool" else "integers") not in TAKEN[PAIRS[operator].takes]
+        ),
+        "the device has no kernel for this type": lambda operator, dtype: bool(lacked(PAIRS[operator].kernel, dtype)),
+        "integers and bool are ties, or negative": lambda dtype, values: (
+            dtype not in types and values not in (VALUES["ties"], VALUES["negative"])
+        ),
+        "nothing is written in place that has another shape, or no such method": lambda operator, way, other, order: (
+            way == "in place" and (order or other is OTHERS["one more axis"] or not PAIRS[operator].in_place)
+        ),
+        "only what has a gradient can be frozen": lambda operator, dtype, frozen: (
+            bool(frozen) and (PAIRS[operator].slopes is None or dtype not in types)
+        ),
+    }
+    axes: dict[str, Any] = {
+        "operator": tuple(PAIRS),
+        "dtype": (*types, *INTEGERS, "bool"),
+        "layout": LAYOUTS,
+        "shape": SHAPES,
+        "other": OTHERS,
+        "order": {"first, second": False, "second, first": True},
+        "values": chosen("normal", "ties", "negative", "a large mean"),
+        "way": ("function", "in place", "recomputed", "recomputed without reentrant"),
+        "frozen": {"nothing": (), "first": (0,), "second": (1,)},
+    }
+    return Grid(axes, rules, EMPTY, each="operator")
+
+
+def _measure_arithmetic(case: Case) -> Compared:
+    pair, rng = PAIRS[case.operator], case.rng()
+    left, away = case.values(rng, case.shape), 1.5 * case.values(rng, case.other(case.shape)) + 0.25
+    if pair.takes in ("comparable", "truth", "bits"):  # some are 0, and some equal
+        left, away = np.trunc(left) - 2, np.trunc(away) - 2
+    else:  # no two are equal, none is 0
+        left, away = (np.trunc(each) if case.dtype in INTEGERS else each for each in (left, away))
+        away = np.where(np.abs(away) < 0.1, 3.0, away)
+    if case.dtype == "bool":
+        left, away = left % 2, away % 2
+    first, second = case.layout(left, case.dtype), paddle.to_tensor(away).astype(case.dtype)
+    given = [second, first] if case.order else [first, second]
+    if case.operator in ("divide", "floor_divide", "remainder"):
+        given[1] = paddle.where(given[1].abs() < 0.1, paddle.full_like(given[1], 3), given[1])
+    name = {"&": "bitwise_and_", "|": "bitwise_or_", "^": "bitwise_xor_"}.get(case.operator, f"{case.operator}_")
+    call = _PAIR_CALLS.get(case.operator) or _function(case.operator)
+
+    def value(x: np.ndarray, y: np.ndarray) -> Right:
+        right = np.asarray(pair.value(x, y), "float64")
+        return right, np.abs(right) + (np.abs(x) + np.abs(y) if pair.slopes is None else 0 * right)
+
+    def slopes(weight: np.ndarray, x: np.ndarray, y: np.ndarray) -> list[Right]:
+        assert pair.slopes is not None
+        both = np.broadcast_arrays(x, y)
+        terms = pair.terms(*both) if pair.terms else map(np.abs, pair.slopes(*both))
+        return [
+            (summed(weight * slope, of), summed(np.abs(weight * term), of) * long_sum(slope.size // of.size))
+            if of.size
+            else (of, of)
+            for slope, term, of in zip(pair.slopes(*both), terms, (x, y), strict=True)
+        ]
+
+    return computed(
+        rng,
+        case.dtype,
+        (lambda x, y: getattr(x.clone(), name)(y)) if case.way == "in place" else call,
+        given,
+        value,
+        slopes if pair.slopes else None,
+        case.frozen,
+        saved=SAVED.get(case.way, SAVED["kept"]) if pair.slopes and case.dtype in BITS else SAVED["kept"],
+    )
+
+
+RUN_ARITHMETIC = one_by_one(_measure_arithmetic), add_row_of(_needs("operator"))
+"""What check.grid takes as run and add_row."""
+
+# ------------------------------------------------------------------------------------------------------------- along axes
+
+_ALONG: dict[str, Callable[..., Any]] = {
+    **{name: partial(lambda name, x, axis, keepdim: getattr(x, name)(axis=axis, keepdim=keepdim), name) for name in AXES},
+    "logsumexp": lambda x, axis, keepdim: paddle.logsumexp(x, axis=axis, keepdim=keepdim),
+    "norm": lambda x, axis, keepdim: paddle.linalg.norm(x, p=2, axis=axis, keepdim=keepdim),
+    "softmax": lambda x, axis, keepdim: F.softmax(x, axis=axis),
+    "log_softmax": lambda x, axis, keepdim: F.log_softmax(x, axis=axis),
+    "cumsum": lambda x, axis, keepdim: paddle.cumsum(x, axis=axis),
+}
+
+_RULES_OF_AXES: Rules = {
+    **OF_LAYOUTS,
+    "a number has no axis 0 and no last one": lambda shape, axis: not shape and axis is not None,
+    "two axes need two": lambda shape, axis: isinstance(axis, tuple) and len(shape) < 2,
+    "numpy has no largest, no mean and no norm of nothing": lambda operator, shape, axis: (
+        0 in shape and axis != -1 and operator not in ("sum", "cumsum")
+    ),
+    "a norm over two axes is that of a matrix": lambda operator, axis: operator == "norm" and isinstance(axis, tuple),
+    "integers have sums and extremes": lambda operator, dtype: dtype in INTEGERS and not AXES[operator].has_integers,
+    "integers are ties, or negative": lambda dtype, values: (
+        dtype in INTEGERS and values not in (VALUES["ties"], VALUES["negative"])
+    ),
+    "equal terms of a long sum are rounded alike": lambda layout, shape: layout is _broadcast and shape[:1] == (1025,),
+    "products of many numbers leave the type": lambda operator, shape, values: (
+        operator == "prod"
+        and (math.prod(shape) > 64 or values in (*chosen("a large mean", "near zero", "far apart").values(),))
+    ),
+}
+
+
+def reductions(types: Sequence[str]) -> Grid:
+    """The grid of operators that reduce axes. types: the floating types that the device has."""
+    return _along(types, True, {"shape": SHAPES, "axis": (None, 0, -1, (0, -1)), "keepdim": (False, True)})
+
+
+def along_an_axis(types: Sequence[str]) -> Grid:
+    """The grid of operators along one axis. types: the floating types that the device has."""
+    return _along(types, False, {"shape": [shape for shape in SHAPES if shape], "axis": (-1, 0)})
+
+
+def _along(types: Sequence[str], reduces: bool, others: dict[str, Any]) -> Grid:
+    axes: dict[str, Any] = {
+        "operator": tuple(name for name, each in AXES.items() if each.reduces == reduces),
+        "dtype": (*types, *INTEGERS),
+        "layout": LAYOUTS,
+        "shape": (),
+        "values": {**VALUES, **chosen("far apart")},
+        **others,
+    }
+    return Grid(axes, _RULES_OF_AXES, EMPTY, each="operator")
+
+
+def _measure_along(case: Case) -> Compared:
+    along, rng, keepdim = AXES[case.operator], case.rng(), getattr(case, "keepdim", True)
     drawn = case.values(rng, case.shape)
     tensor = case.layout(np.trunc(drawn) if case.dtype in INTEGERS else drawn, case.dtype)
 
     def value(x: np.ndarray) -> Right:
-        shape = np.sum(x, axis=case.axis, keepdims=keepdim).shape if case.operator in REDUCING else x.shape
-        terms = operator.terms(x, case.axis) * long_sum(_count(x, case.axis))
-        return operator.value(x, case.axis).reshape(shape), terms.reshape(shape)
+        shape = np.sum(x, axis=case.axis, keepdims=keepdim).shape if along.reduces else x.shape
+        terms = along.terms(x, case.axis) * long_sum(count(x, case.axis))
+        return along.value(x, case.axis).reshape(shape), terms.reshape(shape)
 
     def slopes(weight: np.ndarray, x: np.ndarray) -> list[Right]:
         if not x.size:
             return [(x, x)]
-        weight = weight.reshape(operator.value(x, case.axis).shape)
-        slope = operator.slope(x, case.axis, weight)
-        longer = long_sum(_count(x, case.axis))
+        result = along.value(x, case.axis)
+        weight = weight.reshape(result.shape)
+        slope, longer = along.slope(x, case.axis, weight), long_sum(count(x, case.axis))
         if case.operator == "cumsum":
-            return [(slope, np.broadcast_to(longer * _sum(np.abs(weight), case.axis), slope.shape))]
-        steep = longer * (_steepness(x, case.axis) + np.abs(x))
-        if case.dtype in precision.LEAST and case.operator in ("prod", "norm"):  # made of a result that is rounded near 0
-            least = precision.LEAST[case.dtype]
-            steep = steep + least * 2.0 ** precision.BITS[case.dtype] / np.maximum(np.abs(operator.value(x, case.axis)), least)
-        return [(slope, steep * (np.abs(slope) + np.abs(weight).mean() * (case.operator in ALONG)))]
+            return [(slope, np.broadcast_to(longer * total(np.abs(weight), case.axis), slope.shape))]
+        steep = longer * (steepness(x, case.axis) + np.abs(x))
+        if case.dtype in LEAST and case.operator in ("prod", "norm"):  # made of a result that is rounded near 0
+            least = LEAST[case.dtype]
+            steep = steep + least * 2.0 ** BITS[case.dtype] / np.maximum(np.abs(result), least)
+        return [(slope, steep * (np.abs(slope) + np.abs(weight).mean() * (not along.reduces)))]
 
-    return computed(rng, case.dtype, lambda x: operator.call(x, case.axis, keepdim), [tensor], value, slopes)
+    call = _ALONG[case.operator]
+    return computed(rng, case.dtype, lambda x: call(x, case.axis, keepdim), [tensor], value, slopes)
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add the row of a case of reductions or along_an_axis."""
-    add_compared(rows, case.name, found, case.dtype, OPERATORS[case.operator].kernels)
+RUN_ALONG = one_by_one(_measure_along), add_row_of(_needs("operator"))
+"""What check.grid takes as run and add_row, for reductions and along_an_axis."""

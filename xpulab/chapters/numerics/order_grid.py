@@ -1,6 +1,6 @@
 """Operators that order numbers, on a grid: sort, argsort, topk, argmax, argmin and running sums, with gradients, beside numpy.
 
-    check.grid("numerics.orders", orders(claimed), one_by_one(measure), add_row, level=level, seed=seed, means=...)
+    check.grid("numerics.orders", orders(claimed), *RUN, level=level, seed=seed, means=...)
 
 NaN is larger than every number, as in numpy and PyTorch. Equal numbers may stand in any order unless the sort is stable: then
 the elements at the positions are compared, and that no position occurs twice. All numbers are small integers, which are exact.
@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.numerics.exact_numbers import LARGE, add_numbers
-from xpulab.chapters.numerics.operator_grids import EMPTY, INTEGERS, LAYOUTS, RULES, SHAPES
-from xpulab.chapters.shared.missing_kernels import lacked, undeclared
-from xpulab.checks.compare import first_line
-from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
+from xpulab.chapters.numerics.operator_grids import EMPTY, INTEGERS, LAYOUTS, OF_LAYOUTS, SHAPES
+from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
+from xpulab.checks.compared import Compared, numbers
+from xpulab.checks.grid import Case, Grid, one_by_one
 
 
 @dataclass(frozen=True)
@@ -76,14 +74,8 @@ VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] 
 }
 
 _NOT_FINITE = (VALUES["infinite"], VALUES["NaN"])
-_OF_LAYOUTS = (
-    "a tensor without axes has no layout",
-    "one axis cannot be transposed",
-    "an empty tensor has no row to repeat",
-)
-
 _RULES: dict[str, Callable[..., bool]] = {
-    **{reason: RULES[reason] for reason in _OF_LAYOUTS},
+    **OF_LAYOUTS,
     "integers are finite": lambda dtype, values: dtype in INTEGERS and values in _NOT_FINITE,
     "nothing has no largest": lambda operator, shape, axis: (
         0 in shape and (operator in ("argmax", "argmin", "topk")) and axis != -1
@@ -119,15 +111,7 @@ def orders(types: Sequence[str]) -> Grid:
     return Grid(axes, _RULES, EMPTY, each="operator")
 
 
-@dataclass(frozen=True)
-class Compared:
-    """What Paddle computed, and what is right: arrays in double precision."""
-
-    found: list[np.ndarray]
-    right: list[np.ndarray]
-
-
-def measure(case: Case) -> Compared:
+def _measure(case: Case) -> Compared:
     """Order on the device in use: values, what is at the positions, the positions where they follow, and the gradient."""
     order, rng = ORDERS[case.operator], case.rng()
     tensor = case.layout(case.values(rng, case.shape), case.dtype).detach()
@@ -136,17 +120,15 @@ def measure(case: Case) -> Compared:
     x = tensor.astype("float64").numpy()
     values, positions = order.call(tensor, case)
     if order.takes_all:
-        result = values if positions is None else positions
-        right = _of_all(case, x)
-        found, rights = [result.astype("float64").numpy()], [right]
+        found, right = [values if positions is None else positions], [_of_all(case, x)]
     else:
-        found, rights = _in_order(case, x, values, positions)
+        found, right = _in_order(case, x, values, positions)
     if has_slope:
         weight, slope = _weights(case, rng, x, positions)
-        (gradient,) = paddle.grad([values], [tensor], [paddle.to_tensor(weight).astype(case.dtype)])
-        found.append(gradient.astype("float64").numpy())
-        rights.append(slope)
-    return Compared(found, rights)
+        found += paddle.grad([values], [tensor], [paddle.to_tensor(weight).astype(case.dtype)])
+        right.append(slope)
+    arrays = [each if isinstance(each, np.ndarray) else each.astype("float64").numpy() for each in found]
+    return Compared(*({str(place): numbers(each) for place, each in enumerate(every)} for every in (arrays, right)))
 
 
 def _of_all(case: Case, x: np.ndarray) -> np.ndarray:
@@ -167,7 +149,7 @@ def _ranks(x: np.ndarray) -> np.ndarray:
     return np.unique(x, return_inverse=True)[1].reshape(x.shape)
 
 
-def _in_order(case: Case, x: np.ndarray, values: Any, positions: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _in_order(case: Case, x: np.ndarray, values: Any, positions: Any) -> tuple[list[Any], list[np.ndarray]]:
     """What sort, argsort and topk found, and what is right."""
     if not x.ndim:
         x = x.reshape(1)
@@ -223,10 +205,5 @@ def _weights(case: Case, rng: np.random.Generator, x: np.ndarray, positions: Any
     return weight, slope
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: every number; in the control each is larger by one."""
-    if isinstance(found, Exception):
-        kernel = ORDERS[case.operator].kernel
-        rows.equal(case.name, undeclared(first_line(found), kernel, case.dtype), "no error", control="another error")
-        return
-    add_numbers(rows, case.name, found.found, found.right, lambda right: np.where(np.abs(right) < LARGE, right + 1, -right))
+RUN = one_by_one(_measure), add_row_of(lambda case: [(ORDERS[case.operator].kernel, case.dtype, "")])
+"""What check.grid takes as run and add_row."""

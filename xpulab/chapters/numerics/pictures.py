@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from xpulab.chapters.shared import figures
-from xpulab.chapters.shared.precision import BITS
+from xpulab.reference.bounds import BITS
 
 HATCHES = ("", "///", "...", "xxx")
 

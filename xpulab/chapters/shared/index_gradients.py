@@ -130,17 +130,6 @@ def _written_through_a_view(x: paddle.Tensor, _: None) -> paddle.Tensor:
     return copy
 
 
-READ = {
-    "gather rows": GradientCase(lambda x, _: paddle.gather(x, positions(0, 0, 2), 0)),
-    "gather columns": GradientCase(lambda x, _: paddle.gather(x, positions(0, 0, 2), 1)),
-    "gather_nd": GradientCase(lambda x, _: paddle.gather_nd(x, positions([0, 1], [0, 1]))),
-    "index_select": GradientCase(lambda x, _: paddle.index_select(x, positions(0, 0, 2), 1)),
-    "index_sample": GradientCase(lambda x, _: paddle.index_sample(x, positions([0, 0], [1, 1], [2, 0], [0, 5]))),
-    "take_along_axis": GradientCase(lambda x, _: paddle.take_along_axis(x, positions([0, 0], [1, 1], [2, 0], [0, 5]), 1)),
-    "masked_select": GradientCase(lambda x, _: paddle.masked_select(x, mask())),
-}
-"""Reading."""
-
 AT_NEGATIVE = {
     "put_along_axis, a negative position": GradientCase(
         lambda x, value: paddle.put_along_axis(x, positions([-1], [-2], [-1], [-6]), value, 1), (4, 1)

@@ -1,6 +1,6 @@
 """Indices of tensors: reading and writing by index, with gradients, on grids beside numpy.
 
-    check.grid("indexing.get", index_grids.reading(), one_by_one(measure), add_row, level=level, seed=seed, means=...)
+    check.grid("indexing.get", index_grids.reading(), *index_grids.RUN, level=level, seed=seed, means=...)
 
 Reference implementation: numpy, applied in two steps, because Paddle applies integers and slices first and then the arrays
 (numpy counts an integer beside an array as an array). It indexes the places that the elements have in memory, so one formula
@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.shared.missing_kernels import lacked, undeclared
-from xpulab.checks.compare import first_line
-from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
+from xpulab.chapters.shared.missing_kernels import add_row_of
+from xpulab.checks.compared import Compared
+from xpulab.checks.grid import Case, Grid, one_by_one
 
 Shape = tuple[int, ...]
 Index = tuple[Any, ...]
@@ -253,14 +252,6 @@ class Wanted:
 GRADIENTS = {"none": Wanted(), "of x": Wanted(x=True), "of the value": Wanted(value=True), "of both": Wanted(True, True)}
 
 
-@dataclass(frozen=True)
-class Compared:
-    """What Paddle computed, and what is right: by name arrays of the same type."""
-
-    found: Mapping[str, np.ndarray]
-    right: Mapping[str, np.ndarray]
-
-
 def weights(rng: np.random.Generator, shape: Shape, dtype: str) -> np.ndarray:
     """Weights whose sums are exact in the type; those of more than 16 bits are positive, so that no sum is 0 by chance."""
     lowest, above = (1, 5) if dtype in ("float32", "float64") else (-1, 2)
@@ -344,14 +335,12 @@ def _write(case: Case) -> Compared:
             assigned = value
         tensor[given] = assigned
         found = {name: to_numpy({"tensor": tensor, "memory": start}[name]) for name in right}
-        sources = {"gradient of x": memory} if case.gradient.x else {}
+        wanted = {"gradient of x": memory} if case.gradient.x else {}
         if case.gradient.value:
-            sources["gradient of the value"] = assigned
-        if sources:
+            wanted["gradient of the value"] = assigned
+        if wanted:
             weight = weights(rng, case.shape, case.dtype)
-            slopes = paddle.grad([tensor], list(sources.values()), [tensor_of(weight, case.dtype)], allow_unused=True)
-            for (name, source), slope in zip(sources.items(), slopes, strict=True):  # None where nothing was selected
-                found[name] = np.zeros(source.shape, "float32") if slope is None else slope.astype("float32").numpy()
+            found |= gradients_of(tensor, wanted, weight, case.dtype)
             kept = _added(whole.shape, places, weight)
             of_selected = kept.reshape(-1)[selected]
             kept.reshape(-1)[selected] = 0
@@ -360,6 +349,15 @@ def _write(case: Case) -> Compared:
             if case.gradient.value:
                 right["gradient of the value"] = _summed(of_selected, value.shape)
     return Compared(found, right)
+
+
+def gradients_of(result: Any, wanted: Mapping[str, Any], weight: np.ndarray, dtype: str) -> dict[str, np.ndarray]:
+    """By name the gradient of sum(result * weight) of these tensors, in float32; zeros where nothing was selected."""
+    slopes = paddle.grad([result], list(wanted.values()), [tensor_of(weight, dtype)], allow_unused=True)
+    return {
+        name: np.zeros(source.shape, "float32") if slope is None else slope.astype("float32").numpy()
+        for (name, source), slope in zip(wanted.items(), slopes, strict=True)
+    }
 
 
 def _backwards(places: np.ndarray) -> np.ndarray:
@@ -388,54 +386,37 @@ def _value(rng: np.random.Generator, case: Case, shape: Shape) -> Any:
 
 
 def measure(case: Case) -> Compared:
-    """Read or write, whichever grid the case is of."""
+    """Read or write, whichever grid the case is of; everything that was computed is right to the bit."""
     return _write(case) if "value" in case.labels else _read(case)
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: everything that was computed, to the bit; the control has other elements, of an empty array another shape.
-
-    An error is a skipped row where the device is known to lack a kernel that the case may use, else a red one.
-    """
-    if isinstance(found, Exception):
-        if reason := next(filter(None, (lacked(kernel, case.dtype, form) for kernel, form in _kernels(case))), ""):
-            rows.skip(case.name, reason)
-        else:
-            rows.equal(case.name, undeclared(first_line(found), "set_value", case.dtype), "no error", control="another error")
-        return
-    got, right = ({name: or_shape(array) for name, array in arrays.items()} for arrays in (found.found, found.right))
-    rows.bitwise(case.name, got, right, control={name: other_elements(array) for name, array in right.items()})
-
-
-def other_elements(array: np.ndarray) -> np.ndarray:
-    """An array of the same type with other elements."""
-    return np.asarray(~array if array.dtype == bool else array + array.dtype.type(1), array.dtype)
-
-
-def or_shape(array: np.ndarray) -> np.ndarray:
-    """The array, and of an empty one, which equals nothing, its shape."""
-    return array if array.size else np.array(array.shape)
-
-
-def _kernels(case: Case) -> list[tuple[str, str]]:
-    """Which kernels the case may use besides those that every device has: names, and "gradient" for a gradient's kernel."""
-    used = [("gather_nd", ""), ("gather", ""), ("index_put", "")] if case.index.arrays else []
+def _kernels(case: Case) -> list[tuple[str, str, str]]:
+    """Which kernels the case may use besides those that every device has: names, types, "gradient" for a gradient's kernel."""
+    used = [("set_value", ""), *([("gather_nd", ""), ("gather", ""), ("index_put", "")] if case.index.arrays else [])]
     if "new axis" in case.labels["index"]:
         used.append(("unsqueeze", ""))
     if not case.strides:
         used.append(("strided_slice", "gradient"))
-    return used
+    return [(kernel, case.dtype, form) for kernel, form in used]
 
 
-_ALONG_AN_AXIS = tuple(LAYOUTS[name].view for name in ("contiguous", "columns", "rows", "strided"))
+RUN = one_by_one(measure), add_row_of(_kernels)
+"""What check.grid takes as run and add_row."""
+
+OF_LAYOUTS: dict[str, Callable[..., bool]] = {
+    "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
+    "an empty tensor has no layout": lambda shape, layout: 0 in shape and layout is not LAYOUTS["contiguous"],
+    "one axis cannot be transposed": lambda shape, layout: (
+        len(shape) == 1 and layout in (LAYOUTS["transposed"], LAYOUTS["made contiguous"])
+    ),
+}
+"""Rules that all grids with these layouts have."""
 
 RULES: dict[str, Callable[..., bool]] = {
+    **OF_LAYOUTS,
     "an index needs its axes, and an integer an element": lambda index, shape: (
         len(shape) < index.axes or (index.has_elements and 0 in shape)
     ),
-    "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
-    "an empty tensor has no layout": lambda shape, layout: 0 in shape and layout is not LAYOUTS["contiguous"],
-    "one axis cannot be transposed": lambda shape, layout: len(shape) == 1 and layout.view not in _ALONG_AN_AXIS,
     "a list without items has no type": lambda index, shape, positions: (
         positions == "list" and (0 in shape or index is INDICES["empty tensor"])
     ),

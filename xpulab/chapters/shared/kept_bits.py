@@ -18,7 +18,8 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from xpulab.chapters.shared.precision import BITS, expected_bits_of_products
+from xpulab.chapters.shared.precision import expected_bits_of_products
+from xpulab.reference.bounds import BITS
 from xpulab.reference.rounding import rounding_of_a_layer
 
 SIDE = 64

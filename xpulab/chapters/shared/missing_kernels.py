@@ -6,13 +6,17 @@ Nothing follows from the words of an error: one that is not declared is a red ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import paddle
 from paddle.base import core
 
 from xpulab.checks.compare import first_line
+from xpulab.checks.compared import add_error, add_row
+from xpulab.checks.grid import Case
+from xpulab.checks.grid_table import AddRow
 from xpulab.checks.table import Table
 from xpulab.messages import N_
 from xpulab.records.refusals import format_undeclared, refusal
@@ -58,6 +62,25 @@ def results_of(
 def _skipped(rows: Table, case: str, reason: str) -> list[paddle.Tensor]:
     rows.skip(case, N_(f"no kernel for it here: {reason}"))
     return []
+
+
+def add_row_of(kernels: Callable[[Case], Iterable[tuple[str, str, str]]]) -> AddRow:
+    """compared.add_row for a grid of operators: an error is a skipped row where the device is known to lack a kernel.
+
+    kernels: of a case name, type and form of each kernel that it uses, as for `lacked`; an entry is proposed for the first.
+    """
+
+    def add_row_or_skip(rows: Table, case: Case, compared: Any) -> None:
+        if not isinstance(compared, Exception):
+            add_row(rows, case, compared)
+            return
+        used = list(kernels(case))
+        if reason := next(filter(None, (lacked(*each) for each in used)), ""):
+            rows.skip(case.name, reason)
+        else:
+            add_error(rows, case.name, undeclared(first_line(compared), *used[0]))
+
+    return add_row_or_skip
 
 
 def undeclared(error: str, kernel: str, dtype: str, form: str = "") -> str:

@@ -1,6 +1,6 @@
-"""Compare results of few bits with double precision: what a type keeps, the error that rounding may cause, and a control.
+"""Which types the device in use claims, the bits that its products should keep of their factors, and a row for few bits.
 
-Offered: BITS, HALVES, LEAST, LARGEST, on_device, supported_types, expected_bits_of_products, fewer_bits, tolerance, compare.
+How far a result may be off is said by xpulab.reference.bounds; what notebooks need of it stands here, too.
 """
 
 from __future__ import annotations
@@ -11,31 +11,30 @@ from typing import Any
 import numpy as np
 import paddle
 
+from xpulab.checks.compared import Compared, add_row
 from xpulab.checks.table import Table
 from xpulab.doctor.matmul_mode import matmul_mode
+from xpulab.reference.bounds import BITS, bound, fewer_bits
 
-BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
-"""By type the bits of its fraction."""
-
-HALVES = ("float16", "bfloat16")
-
-LEAST = {"float16": 2.0**-24}
-"""By type the smallest number above 0, where that is near to what operators compute with."""
-
-LARGEST = {"float16": 65504.0 * (1 - 2.0**-10)}
-"""By type beyond which number a result may be infinite, where operators reach it."""
+__all__ = [
+    "BITS",
+    "BITS_OF_MODE",
+    "bound",
+    "compare",
+    "expected_bits_of_products",
+    "fewer_bits",
+    "on_device",
+    "supported_types",
+]
 
 BITS_OF_MODE = {"INT16": 14, "TF32": 10, "FLOAT16": 10}
 """By matmul mode the bits that a product keeps of its factors; other modes keep those of the type."""
-
-_OF_SUMS = {"float64": 52}
-"""By type the bits in which sums are accumulated, when not in single precision."""
 
 
 def on_device(array: np.ndarray, dtype: Any) -> tuple[paddle.Tensor, np.ndarray]:
     """The array as a tensor of this type on the device, and the values that it has after rounding, in double precision.
 
-    dtype: the name of a type, a key of BITS.
+    dtype: the name of a floating type.
     """
     tensor = paddle.to_tensor(array).astype(dtype)
     return tensor, tensor.astype("float64").numpy()
@@ -64,23 +63,6 @@ def expected_bits_of_products(device: str) -> dict[str, int]:
     return {}
 
 
-def fewer_bits(array: np.ndarray, dtype: str, kept: int | None = None) -> np.ndarray:
-    """The array with ten bits less in its fraction than the type, or `kept`, has, but at least three bits."""
-    fraction, exponent = np.frexp(array)
-    steps = 2.0 ** max(3, min(BITS[dtype], kept or BITS["float64"]) - 10)
-    return np.ldexp(np.round(fraction * steps) / steps, exponent)
-
-
-def tolerance(want: np.ndarray, scale: np.ndarray, dtype: str, kept: int | None = None) -> np.ndarray:
-    """By element the error that rounding of the result and of the sums may cause.
-
-    want: the exact results. scale: for each result, the sum of the absolute values of its terms. kept: the bits that a sum
-    keeps; by default those of single precision, of float64 its own.
-    """
-    kept = kept or _OF_SUMS.get(dtype, BITS["float32"])
-    return 2.0 ** -BITS[dtype] * np.abs(want) + 2.0 ** (3 - kept) * scale
-
-
 def compare(
     rows: Table,
     case: str,
@@ -91,12 +73,13 @@ def compare(
     scale: np.ndarray,
     kept: int | None = None,
 ) -> None:
-    """Add a row: |got - want| in units of the tolerance, at most 1.
+    """Add a row: |got - want| within bounds.bound. coarse: the control, the same computation on inputs with fewer bits.
 
-    coarse: the control, the same computation on inputs with fewer bits. scale, kept: as for tolerance().
+    scale: for each result, the sum of the absolute values of its terms. kept: as for bounds.bound.
     """
-    unit = tolerance(want, scale, dtype, kept)
-    rows.close(case, got.astype("float64").numpy() / unit, want / unit, atol=1.0, control=coarse / unit)
+    unit = bound(want, scale, dtype, kept)
+    found = got.astype("float64").numpy()
+    add_row(rows, case, Compared({"": found}, {"": want}, {"": unit}, {"": coarse}))
 
 
 def _tf32_on_gpu() -> bool:

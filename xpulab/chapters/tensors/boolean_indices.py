@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.checks.compare import first_line
+from xpulab.checks.compared import Compared, add_error, add_row
 from xpulab.checks.table import Table
 
 ARRAY = np.arange(12, dtype="float32").reshape(3, 4)
@@ -52,14 +52,9 @@ def add_rows(rows: Table) -> None:
 
 def _add_row(rows: Table, name: str, call: Callable[[], Any], expected: np.ndarray) -> None:
     try:
-        found = call().numpy()
+        add_row(rows, name, Compared({"": call().numpy()}, {"": expected}))
     except (ValueError, TypeError, RuntimeError, IndexError) as error:
-        rows.equal(name, f"{type(error).__name__}: {first_line(error)}", "no error", control="another error")
-        return
-    measured, right, wrong = ([str(list(each.shape)), each.tolist()] for each in (found, expected, expected + 1))
-    if not expected.size:
-        wrong = [str([*expected.shape, 1]), []]
-    rows.equal(name, str(measured), str(right), control=str(wrong))
+        add_error(rows, name, error)
 
 
 def _read(index: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpulab.chapters.shared.fault import CELLS, fault, paddle, replace_in_cells
+from xpulab.chapters.shared.fault import CELLS, fault, np, paddle, replace_in_cells
 
 
 @fault(
@@ -144,7 +144,7 @@ def positions_out_of_range_are_clipped_without_strides(real, self, index):
     return real(self, index)
 
 
-@fault(detected_by=("index-gradients.read",), wraps="paddle:index_select")
+@fault(detected_by=("indexing.selections",), wraps="paddle:index_select")
 def gradient_of_selected_columns_lost(real, x, index, axis=0, **named):
     """Tensors that are read by index_select along the second axis get no gradient of their first position."""
     whole = real(x, index, axis, **named)
@@ -185,3 +185,13 @@ def scatter_goes_through_float32(scatter, x, index, updates, *given, **named):
 def true_adds_no_axis(real, self, index):
     """The index True gives the tensor as it is, without the new axis."""
     return self.clone() if index is True else real(self, index)
+
+
+@fault(detected_by=("indexing.selections",), wraps="paddle:_C_ops.embedding")
+def embedding_gradient_counts_once(real, ids, *others):
+    """The gradient of an embedding counts a token once, however often it occurs."""
+    result, flat = real(ids, *others), ids.numpy().reshape(-1)
+    last = np.zeros(flat.size, "float32")
+    last[list({int(token): place for place, token in enumerate(flat)}.values())] = 1
+    factor = paddle.to_tensor(last.reshape([*ids.shape, 1])).astype(result.dtype)
+    return result.detach() + (result - result.detach()) * factor

@@ -1,6 +1,6 @@
 """Operators that move elements on grids: reshape, concat, tile, gather, scatter and their kin, with gradients, beside numpy.
 
-    check.grid("indexing.moves", moves(), one_by_one(measure), add_row, level=level, seed=seed, means=...)
+    check.grid("indexing.moves", moves(), *RUN, level=level, seed=seed, means=...)
 
 Reference implementation: each operator is applied by numpy to the places that elements have in memory. The result are the
 elements at these places, the gradient adds each weight at its place; both are exact, and compared to the bit.
@@ -20,20 +20,17 @@ from xpulab.chapters.shared.index_grids import (
     EMPTY,
     FLOATS,
     LAYOUTS,
+    OF_LAYOUTS,
     SHAPES,
     TYPES,
-    Compared,
     drawn,
-    or_shape,
-    other_elements,
     tensor_of,
     to_numpy,
     weights,
 )
-from xpulab.chapters.shared.missing_kernels import lacked, undeclared
-from xpulab.checks.compare import first_line
-from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
+from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
+from xpulab.checks.compared import Compared
+from xpulab.checks.grid import Case, Grid, one_by_one
 
 NOTHING = -1
 """The place of an element that is 0, as below the diagonal of triu."""
@@ -136,6 +133,17 @@ SELECTIONS = {
         lambda at, axis, index: np.take(at, index, axis),
         "take_along_axis",
     ),
+    "index_sample": Move(
+        lambda x, axis, index: paddle.index_sample(x, index.expand([x.shape[0], index.shape[0]])),
+        lambda at, axis, index: at[:, index],
+        "index_sample",
+        2,
+    ),
+    "masked_select": Move(
+        lambda x, axis, index: paddle.masked_select(x, paddle.to_tensor(_is_chosen(x.shape, axis, index.numpy()))),
+        lambda at, axis, index: at[_is_chosen(at.shape, axis, index)],
+        "masked_select",
+    ),
     "embedding": Move(lambda x, axis, index: F.embedding(index, x), lambda at, axis, index: at[index], "embedding", 2),
     "embedding, the last row is padding": _padded(-1),
     "embedding, row 1 is padding": _padded(1),
@@ -146,6 +154,13 @@ SELECTIONS = {
     ),
 }
 """Operators that read at positions of one axis; one_hot selects an element of each row, as the gate of a mixture of experts."""
+
+
+def _is_chosen(shape: Sequence[int], axis: int, index: np.ndarray) -> np.ndarray:
+    """A mask of this shape of the places whose position along the axis is among these."""
+    sizes = [1] * len(shape)
+    sizes[axis] = shape[axis]
+    return np.array(np.broadcast_to(np.isin(np.arange(shape[axis]), index).reshape(sizes), shape))
 
 
 def _beside(x: paddle.Tensor, axis: int, index: paddle.Tensor) -> paddle.Tensor:
@@ -169,11 +184,7 @@ POSITIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 AXES = {"first": 0, "last": -1}
 
 RULES: dict[str, Callable[..., bool]] = {
-    "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
-    "an empty tensor has no layout": lambda shape, layout: 0 in shape and layout is not LAYOUTS["contiguous"],
-    "one axis cannot be transposed": lambda shape, layout: (
-        len(shape) == 1 and layout in (LAYOUTS["transposed"], LAYOUTS["made contiguous"])
-    ),
+    **OF_LAYOUTS,
     "the operator needs its axes": lambda operator, shape: len(shape) < (MOVES | SELECTIONS)[operator].axes,
     "the device has no kernel for this type": lambda operator, dtype: _is_lacked((MOVES | SELECTIONS)[operator].kernel, dtype),
     "nothing is split into two or unbound": lambda operator, shape: operator in ("split", "unbind")
@@ -204,6 +215,9 @@ def selections(types: Sequence[str] = TYPES) -> Grid:
         "this operator reads rows": lambda operator, axis: (
             SELECTIONS[operator].kernel in ("gather_nd", "embedding", "where") and axis != 0
         ),
+        "index_sample reads each row of a matrix": lambda operator, shape, axis: (
+            operator == "index_sample" and (len(shape) != 2 or axis == 0)
+        ),
         "an embedding has rows": lambda operator, shape: SELECTIONS[operator].kernel == "embedding" and len(shape) != 2,
         "a row of one_hot has one axis": lambda operator, shape: operator == "one_hot" and len(shape) != 1,
         "an embedding is of floating numbers": lambda operator, dtype: (
@@ -213,7 +227,7 @@ def selections(types: Sequence[str] = TYPES) -> Grid:
     return Grid({**axes, "positions": POSITIONS, "index": ("int64", "int32")}, rules, each="operator")
 
 
-def measure(case: Case) -> Compared:
+def _measure(case: Case) -> Compared:
     """Move on the device in use; of a floating type with the gradient of sum(result * weight)."""
     rng, move = case.rng(), (MOVES | SELECTIONS)[case.operator]
     whole = drawn(rng, case.layout.whole(case.shape), case.dtype)
@@ -242,11 +256,5 @@ def _several(result: Any) -> list[Any]:
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: results and gradient to the bit; the control has other elements."""
-    if isinstance(found, Exception):
-        kernel = (MOVES | SELECTIONS)[case.operator].kernel
-        rows.equal(case.name, undeclared(first_line(found), kernel, case.dtype), "no error", control="another error")
-        return
-    got, right = ({name: or_shape(array) for name, array in arrays.items()} for arrays in (found.found, found.right))
-    rows.bitwise(case.name, got, right, control={name: other_elements(array) for name, array in right.items()})
+RUN = one_by_one(_measure), add_row_of(lambda case: [((MOVES | SELECTIONS)[case.operator].kernel, case.dtype, "")])
+"""What check.grid takes as run and add_row, for moves and selections."""

@@ -1,6 +1,6 @@
 """Operators that write at positions or under a mask, on a grid: where, scatter, put_along_axis and their kin, beside numpy.
 
-    check.grid("indexing.writes", writes(device, types), one_by_one(measure), add_row, level=level, seed=seed, means=...)
+    check.grid("indexing.writes", writes(device, types), *RUN, level=level, seed=seed, means=...)
 
 Reference implementation: each operator takes elements of the value (`sources`) to places of the memory (`targets`), and sets,
 adds or multiplies there, so one formula is right for all. What is set has all digits of its type; what is added or multiplied
@@ -21,22 +21,20 @@ from xpulab.chapters.shared.index_grids import (
     FLOATS,
     GRADIENTS,
     LAYOUTS,
+    OF_LAYOUTS,
     SHAPES,
-    Compared,
     Wanted,
     drawn,
-    or_shape,
-    other_elements,
+    gradients_of,
     strides,
     tensor_of,
     to_numpy,
     weights,
 )
-from xpulab.chapters.shared.missing_kernels import lacked, undeclared
+from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.chapters.tensors.moving_grid import AXES, POSITIONS
-from xpulab.checks.compare import first_line
-from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
+from xpulab.checks.compared import Compared
+from xpulab.checks.grid import Case, Grid, one_by_one
 
 
 @dataclass(frozen=True)
@@ -208,11 +206,7 @@ CRASHES: dict[str, Callable[..., bool]] = {
 """What may end the process."""
 
 RULES: dict[str, Callable[..., bool]] = {
-    "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not LAYOUTS["contiguous"],
-    "an empty tensor has no layout": lambda shape, layout: 0 in shape and layout is not LAYOUTS["contiguous"],
-    "one axis cannot be transposed": lambda shape, layout: (
-        len(shape) == 1 and layout in (LAYOUTS["transposed"], LAYOUTS["made contiguous"])
-    ),
+    **OF_LAYOUTS,
     "an operator takes a mask, or positions, or neither": lambda operator, places: (
         (places in MASKS.values()) != (WRITES[operator].where == "mask")
         or (places in INDICES.values()) != (WRITES[operator].where in ("rows", "axis", "lines"))
@@ -266,13 +260,13 @@ def writes(device: str, types: Sequence[str]) -> Grid:
     return Grid(axes, rules, EMPTY, each="operator")
 
 
-def measure(case: Case) -> Compared:
+def _measure(case: Case) -> Compared:
     """Write on the device in use: the result, in place also the memory, and the gradients that the case asks for."""
     with strides(case.way.strides):
-        return _measured(case)
+        return _written(case)
 
 
-def _measured(case: Case) -> Compared:
+def _written(case: Case) -> Compared:
     rng, write = case.rng(), WRITES[case.operator]
     whole = _numbers(rng, case.layout.whole(case.shape), case.dtype, write.how)
     at = case.layout.view(np.arange(whole.size).reshape(whole.shape))
@@ -298,19 +292,14 @@ def _measured(case: Case) -> Compared:
     if case.way.in_place and not case.layout.is_copy and not paddle.get_device().startswith("sim"):
         found["memory"], right["memory"] = to_numpy(start), after.reshape(whole.shape)
 
-    sources_of = {"gradient of x": memory} if case.gradient.x else {}
+    wanted = {"gradient of x": memory} if case.gradient.x else {}
     if case.gradient.value:
-        sources_of["gradient of the value"] = given
-    if sources_of:
-        weight = weights(rng, case.shape, case.dtype)
-        slopes = paddle.grad([result], list(sources_of.values()), [tensor_of(weight, case.dtype)], allow_unused=True)
-        kept = np.zeros(whole.size, "float32")
+        wanted["gradient of the value"] = given
+    if wanted:
+        weight, kept = weights(rng, case.shape, case.dtype), np.zeros(whole.size, "float32")
         kept[at] = weight
-        exact = dict(
-            zip(("gradient of x", "gradient of the value"), _slopes(write, whole, targets, value, sources, kept), strict=True)
-        )
-        for (name, source), slope in zip(sources_of.items(), slopes, strict=True):
-            slope = np.zeros(source.shape, "float32") if slope is None else slope.astype("float32").numpy()
+        exact = _slopes(write, whole, targets, value, sources, kept)
+        for name, slope in gradients_of(result, wanted, weight, case.dtype).items():
             found[name], right[name] = slope + 0.0, exact[name] + 0.0  # the sign of a zero depends on the order of factors
     return Compared(found, right)
 
@@ -379,7 +368,7 @@ def _write(flat: np.ndarray, targets: np.ndarray, elements: np.ndarray, how: str
 
 def _slopes(
     write: Write, whole: np.ndarray, targets: np.ndarray, value: np.ndarray, sources: np.ndarray, weight: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> dict[str, np.ndarray]:
     """The gradients of the memory and of the value, where each place of the result has this weight."""
     flat, elements = whole.ravel().astype("float64"), value.ravel()[sources].astype("float64")
     of_x, of_element = weight.copy(), weight[targets]
@@ -392,14 +381,9 @@ def _slopes(
         of_x[targets] = 0
     of_value = np.zeros(value.size)
     np.add.at(of_value, sources, of_element)
-    return of_x.reshape(whole.shape).astype("float32"), of_value.reshape(value.shape).astype("float32")
+    slopes = {"gradient of x": of_x.reshape(whole.shape), "gradient of the value": of_value.reshape(value.shape)}
+    return {name: slope.astype("float32") for name, slope in slopes.items()}
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: result, memory and gradients to the bit; the control has other elements."""
-    if isinstance(found, Exception):
-        kernel = WRITES[case.operator].kernel
-        rows.equal(case.name, undeclared(first_line(found), kernel, case.dtype), "no error", control="another error")
-        return
-    got, right = ({name: or_shape(array) for name, array in arrays.items()} for arrays in (found.found, found.right))
-    rows.bitwise(case.name, got, right, control={name: other_elements(array) for name, array in right.items()})
+RUN = one_by_one(_measure), add_row_of(lambda case: [(WRITES[case.operator].kernel, case.dtype, "")])
+"""What check.grid takes as run and add_row."""
