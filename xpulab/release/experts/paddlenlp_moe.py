@@ -1,7 +1,8 @@
 """The mixture-of-experts classes of PaddleNLP: gates, layer and the blocks of its models, compared with numpy; workarounds.
 
 Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_exchange_alone, rows_of_parallel_layer, blocks,
-rows_of_block, row_of_groups; the workarounds cumsum_of_one_type, where_of_columns and topk_in_order. Bounds are shares of the largest value.
+rows_of_block, row_of_groups; the workarounds cumsum_of_one_type, where_of_columns and topk_in_order. Bounds are shares of the
+largest value.
 """
 
 from __future__ import annotations
@@ -62,6 +63,20 @@ def row_of_sequence_loss(rows: Table) -> None:
     loss = gate._cal_seq_aux_loss(paddle.to_tensor(chances), 1, paddle.to_tensor(chosen))
     expected = EXPERTS * (0.75 * 0.4 + 0.25 * 0.3)
     rows.close("auxiliary loss of a sequence", loss, expected, atol=1e-5, control=EXPERTS * (0.5 * 0.4 + 0.5 * 0.3))
+
+
+def rows_of_exchange_alone(rows: Table) -> None:
+    """Rows: PaddleNLP's all-to-all in a process alone: what arrives, its gradient, and that it calls no collective."""
+    from paddlenlp.transformers import moe_layer as of_paddlenlp
+
+    sent = moe_layer.sent_rows(np.full((1, 1), 3), 0)
+    tokens = paddle.to_tensor(sent, stop_gradient=False)
+    with patch.object(of_paddlenlp.stream, "alltoall_single") as collective:
+        arrived = of_paddlenlp._AllToAll.apply(1.0 * tokens, None)  # not a leaf: it returns what it is given
+        (arrived * paddle.to_tensor(2 * sent)).sum().backward()
+    rows.bitwise("PaddleNLP, one rank", arrived.numpy(), sent, control=np.roll(sent, 1, axis=0))
+    rows.bitwise("PaddleNLP, one rank, gradient", _gradient(tokens), 2 * sent, control=sent)
+    rows.equal("PaddleNLP, one rank, collectives", collective.call_count, 0, control=1)
 
 
 def rows_of_parallel_layer(rows: Table, device: str, x: np.ndarray, bound: float) -> None:
@@ -313,17 +328,3 @@ def topk_in_order() -> Iterator[None]:
 
     with patch.object(paddle, "topk", in_order):
         yield
-
-
-def rows_of_exchange_alone(rows: Table) -> None:
-    """Rows: PaddleNLP's all-to-all in a process alone: what arrives, its gradient, and that it calls no collective."""
-    from paddlenlp.transformers import moe_layer as of_paddlenlp
-
-    sent = moe_layer.sent_rows(np.full((1, 1), 3), 0)
-    tokens = paddle.to_tensor(sent, stop_gradient=False)
-    with patch.object(of_paddlenlp.stream, "alltoall_single") as collective:
-        arrived = of_paddlenlp._AllToAll.apply(1.0 * tokens, None)  # not a leaf: it returns what it is given
-        (arrived * paddle.to_tensor(2 * sent)).sum().backward()
-    rows.bitwise("PaddleNLP, one rank", arrived.numpy(), sent, control=np.roll(sent, 1, axis=0))
-    rows.bitwise("PaddleNLP, one rank, gradient", _gradient(tokens), 2 * sent, control=sent)
-    rows.equal("PaddleNLP, one rank, collectives", collective.call_count, 0, control=1)
