@@ -66,13 +66,8 @@ def beta_ignored(loss, self, *logps):
         return loss(self, *logps)
 
 
-@fault(detected_by=("dpo.lora-margin", "dpo.lora-reference"), wraps="paddlenlp.trl:DPOTrainer.disable_lora")
-def adapter_stays_on_for_the_reference(_real, self, model):
-    """DPO with LoRA compares the policy with itself, because the adapter is not switched off."""
-
-
 @fault(
-    detected_by=("dpo.starts-at-ln-2", "dpo.lora-starts-at-ln-2"),
+    detected_by=("dpo.starts-at-ln-2",),
     smoke=("dpo.smoke-first-loss",),
     wraps="paddlenlp.trl:DPOCriterion.dpo_loss",
 )
@@ -130,15 +125,6 @@ def policy_is_its_own_reference(_result, self, *given, **named):
     """The reference model is the policy itself, not a copy."""
     if self.ref_model is not None:
         self.ref_model = self.ref_model_wrapped = self.model
-
-
-@fault(detected_by=("dpo.lora-base-is-frozen",), after="paddlenlp.trl:DPOTrainer.enable_lora")
-def switching_rounds_the_base(_result, self, model):
-    """The adapter is switched on by taking it out of merged weights, so the base model is rounded in each step."""
-    for layer in model.sublayers():
-        if hasattr(layer, "lora_B"):
-            delta = layer.get_delta_weight()
-            layer.weight.set_value((layer.weight + delta) - delta)
 
 
 @fault(detected_by=("dpo.policy-moves", "device-proof.dpo-moments"), wraps="paddle.optimizer:AdamW.__init__")

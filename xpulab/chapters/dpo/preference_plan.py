@@ -30,7 +30,7 @@ class PreferencePlan(Size):
     word_for_word: whether its answers can be compared with those of the data.
     pairs, heldout: how many of them are used. taught, teaching_steps: pairs and steps of the start model.
     steps, batch, evaluate_every: of a run. pairs_by_numpy: pairs whose gradients numpy computes.
-    learning_rate, warm_up_rate: of preference training and of the start model. lora_steps: of the run with LoRA.
+    learning_rate, warm_up_rate: of preference training and of the start model.
     betas: the values that are compared, at three times the rate.
     loss_share: what the last losses stay below, as a share of ln 2. accuracy, accuracy_at_last: what pairs ranked correctly
     exceed after two rates and in the proof. margin: what the rise of the margin exceeds. logp_error: how far an answer's
@@ -48,7 +48,6 @@ class PreferencePlan(Size):
     pairs_by_numpy: int
     learning_rate: float
     warm_up_rate: float
-    lora_steps: int
     betas: tuple[float, ...]
     loss_share: float
     accuracy: float
@@ -136,7 +135,6 @@ def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
             pairs_by_numpy=12 if longer else 6,
             learning_rate=1e-4 if longer else 2e-4,
             warm_up_rate=6e-3,
-            lora_steps=22 if longer else 5,
             betas=(0.05, 0.5, 5.0),
             loss_share=0.75,
             accuracy=0.99,
@@ -158,7 +156,6 @@ def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
         pairs_by_numpy=2,
         learning_rate=1e-5,
         warm_up_rate=1e-5,
-        lora_steps=4,
         betas=(),
         loss_share=0.95,
         accuracy=0.5,

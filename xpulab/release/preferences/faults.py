@@ -38,3 +38,23 @@ def loss_of_one_model_prefers_the_rejected(loss, self, chosen, rejected, *kept):
     """The loss types that have no reference model prefer the rejected answer."""
     pair = (rejected, chosen) if self.dpo_config.loss_type in ("or", "simpo") else (chosen, rejected)
     return loss(self, *pair, *kept)
+
+
+@fault(detected_by=("dpo.lora-margin", "dpo.lora-reference"), wraps="paddlenlp.trl:DPOTrainer.disable_lora")
+def adapter_stays_on_for_the_reference(_real, self, model):
+    """DPO with LoRA compares the policy with itself, because the adapter is not switched off."""
+
+
+@fault(detected_by=("dpo.lora-base-is-frozen",), after="paddlenlp.trl:DPOTrainer.enable_lora")
+def switching_rounds_the_base(_result, self, model):
+    """The adapter is switched on by taking it out of merged weights, so the base model is rounded in each step."""
+    for layer in model.sublayers():
+        if hasattr(layer, "lora_B"):
+            delta = layer.get_delta_weight()
+            layer.weight.set_value((layer.weight + delta) - delta)
+
+
+@fault(detected_by=("dpo.lora-starts-at-ln-2", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_loss")
+def reference_counts_half(loss, self, chosen, rejected, *kept):
+    """The loss takes half of the reference model's log-probabilities."""
+    return loss(self, chosen, rejected, *[0.5 * each for each in kept])
