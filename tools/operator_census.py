@@ -130,9 +130,9 @@ def stale(text: str) -> Iterator[str]:
 
 def recorded() -> dict[str, Recording]:
     """By name the second training step of each model."""
-    from xpulab.chapters.moe.paddlenlp_moe import cumsum_of_one_type
     from xpulab.operators import steps
     from xpulab.operators.recorder import record
+    from xpulab.release.experts.paddlenlp_moe import cumsum_of_one_type
 
     found = dict(steps.recordings(2, 0))
     for name, make in {"Qwen2-MoE": _experts, "LoRA": _lora}.items():

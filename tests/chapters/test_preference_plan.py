@@ -10,7 +10,6 @@ from xpulab.chapters.dpo.preference_plan import plan_for
 from xpulab.chapters.dpo.preferences import exact_weights
 from xpulab.chapters.shared import models, resources
 from xpulab.errors import InputError
-from xpulab.reference import preferences as formulas
 
 pytestmark = pytest.mark.integration
 
@@ -28,11 +27,11 @@ def large(tmp_path):
     return plan_for(str(tmp_path), AutoConfig.from_pretrained(str(tmp_path)), "quick")
 
 
-@pytest.mark.parametrize(("level", "sizes"), [("quick", (12, 6, 2e-4, 4)), ("standard", (24, 12, 1e-4, 20))])
+@pytest.mark.parametrize(("level", "sizes"), [("quick", (12, 6, 2e-4)), ("standard", (24, 12, 1e-4))])
 def test_a_tiny_model_uses_all_pairs(level, sizes, tmp_path):
     plan = plan_for("tiny-qwen2-sft", TINY, level)
-    assert (plan.steps, plan.batch, plan.learning_rate, plan.few) == sizes
-    assert plan.word_for_word and plan.first_types == formulas.LOSS_TYPES
+    assert (plan.steps, plan.batch, plan.learning_rate) == sizes
+    assert plan.word_for_word
     assert plan.data(str(tmp_path))["train"] == str(files.data("preferences", "train.jsonl"))
 
 
@@ -46,7 +45,6 @@ def test_a_large_model_uses_the_first_pairs(large, tmp_path):
 def test_a_large_model_trains_less_and_more_slowly(large):
     tiny = plan_for("tiny-qwen2-sft", TINY, "quick")
     assert large.steps < tiny.steps and large.batch < tiny.batch and large.learning_rate < tiny.learning_rate
-    assert set(large.learning_types) <= set(large.first_types) < set(formulas.LOSS_TYPES)
 
 
 def test_a_large_model_is_refused_where_memory_is_small(large, monkeypatch):

@@ -21,12 +21,10 @@ def reference_model_trains(loss, self, ref_model, model, batch, train_eval="trai
         "dpo.margin",
         "dpo.accuracy",
         "dpo.first-gradients",
-        "dpo.loss-options",
         "dpo.style",
         "dpo.scores",
         "dpo.loss",
         "dpo.evaluation",
-        "dpo.every-type-learns",
     ),
     smoke=("dpo.smoke-loss", "dpo.smoke-training"),
     wraps="paddlenlp.trl:DPOCriterion.dpo_loss",
@@ -55,8 +53,6 @@ def mask_only_causal(example, *given):
 
 @fault(
     detected_by=(
-        "dpo.first-loss",
-        "dpo.loss-options",
         "dpo.first-gradients",
         "dpo.beta-limits",
         "dpo.exercise-beta",
@@ -70,13 +66,8 @@ def beta_ignored(loss, self, *logps):
         return loss(self, *logps)
 
 
-@fault(detected_by=("dpo.lora-margin", "dpo.lora-reference"), wraps="paddlenlp.trl:DPOTrainer.disable_lora")
-def adapter_stays_on_for_the_reference(_real, self, model):
-    """DPO with LoRA compares the policy with itself, because the adapter is not switched off."""
-
-
 @fault(
-    detected_by=("dpo.first-loss", "dpo.starts-at-ln-2", "dpo.lora-starts-at-ln-2"),
+    detected_by=("dpo.starts-at-ln-2",),
     smoke=("dpo.smoke-first-loss",),
     wraps="paddlenlp.trl:DPOCriterion.dpo_loss",
 )
@@ -85,34 +76,19 @@ def reference_ignored(loss, self, a, b, c, d):
     return loss(self, a, b, 0 * c, 0 * d)
 
 
-@fault(detected_by=("dpo.kto-options", "dpo.kto-first-loss", "dpo.kto-clipped"), wraps="paddlenlp.trl:KTOCriterion.__init__")
-def kto_weights_exchanged(start, self, config, kto_config=None, **named):
-    """KTO exchanges the weights of desirable and undesirable answers."""
-    up, down = kto_config.desirable_weight, kto_config.undesirable_weight
-    start(self, config, kto_config=replace(kto_config, desirable_weight=down, undesirable_weight=up), **named)
-
-
 @fault(detected_by=("dpo.first-gradients", "dpo.gradients"), wraps="paddle:Tensor.backward")
 def preference_gradients_doubled(backward, self, *given, **named):
     """Every gradient of preference training is twice as large."""
     return backward(self * 2, *given, **named)
 
 
-@fault(detected_by=("dpo.own-loss", "dpo.loss-options", "dpo.first-gradients"), wraps="paddlenlp.trl:DPOCriterion.__init__")
+@fault(detected_by=("dpo.own-loss", "dpo.first-gradients"), wraps="paddlenlp.trl:DPOCriterion.__init__")
 def beta_stays_at_its_default(start, self, config, dpo_config=None, **named):
     """The loss uses the default of beta instead of the configured value."""
     start(self, config, dpo_config=replace(dpo_config, beta=0.1), **named)
 
 
-@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.__init__", lanes=("sim",))
-def label_smoothing_ignored(start, self, config, dpo_config=None, **named):
-    """The loss ignores label smoothing."""
-    start(self, config, dpo_config=replace(dpo_config, label_smoothing=0.0), **named)
-
-
-@fault(
-    detected_by=("dpo.loss-options", "dpo.packing", "dpo.answers-have-gradients"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps"
-)
+@fault(detected_by=("dpo.packing", "dpo.answers-have-gradients"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
 def first_rejected_token_left_out(logps, self, *given):
     """The first token of each rejected answer does not count, as with ignore_eos_token."""
     self.ignore_eos_token = True
@@ -149,22 +125,6 @@ def policy_is_its_own_reference(_result, self, *given, **named):
     """The reference model is the policy itself, not a copy."""
     if self.ref_model is not None:
         self.ref_model = self.ref_model_wrapped = self.model
-
-
-@fault(detected_by=("dpo.lora-base-is-frozen",), after="paddlenlp.trl:DPOTrainer.enable_lora")
-def switching_rounds_the_base(_result, self, model):
-    """The adapter is switched on by taking it out of merged weights, so the base model is rounded in each step."""
-    for layer in model.sublayers():
-        if hasattr(layer, "lora_B"):
-            delta = layer.get_delta_weight()
-            layer.weight.set_value((layer.weight + delta) - delta)
-
-
-@fault(detected_by=("dpo.kto-margin",), after="paddlenlp.trl:KTOCriterion.kto_logps")
-def thumb_down_counts_as_up(result, self, *given):
-    """KTO takes each thumb down for a thumb up, and each thumb up for a thumb down."""
-    up, down, others = result
-    return down, up, others
 
 
 @fault(detected_by=("dpo.policy-moves", "device-proof.dpo-moments"), wraps="paddle.optimizer:AdamW.__init__")

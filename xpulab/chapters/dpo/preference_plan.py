@@ -12,7 +12,6 @@ import numpy as np
 from xpulab import files
 from xpulab.chapters.shared.training_size import TINY, Needs, Size, parameters_in
 from xpulab.messages import N_
-from xpulab.reference import preferences as formulas
 
 NEEDS = Needs(memory=52, other=1.0e9, disk=20, seconds=2.2)
 """Measured with SmolLM2-135M on the CPU, the peak while numpy computes gradients. The disk is estimated: four saved models of 4
@@ -31,12 +30,11 @@ class PreferencePlan(Size):
     word_for_word: whether its answers can be compared with those of the data.
     pairs, heldout: how many of them are used. taught, teaching_steps: pairs and steps of the start model.
     steps, batch, evaluate_every: of a run. pairs_by_numpy: pairs whose gradients numpy computes.
-    learning_rate, warm_up_rate: of preference training and of the start model. lora_steps, kto_steps, few: of short runs.
+    learning_rate, warm_up_rate: of preference training and of the start model.
     betas: the values that are compared, at three times the rate.
-    first_types, learning_types: the loss types whose first loss is measured, and those that learn.
     loss_share: what the last losses stay below, as a share of ln 2. accuracy, accuracy_at_last: what pairs ranked correctly
-    exceed after two rates and in the proof. margin, gap: what the rise of the margin, and of ln p(chosen) - ln p(rejected),
-    exceeds. logp_error: how far an answer's log-probability in float32 may be from that in double precision.
+    exceed after two rates and in the proof. margin: what the rise of the margin exceeds. logp_error: how far an answer's
+    log-probability in float32 may be from that in double precision.
     """
 
     word_for_word: bool
@@ -50,17 +48,11 @@ class PreferencePlan(Size):
     pairs_by_numpy: int
     learning_rate: float
     warm_up_rate: float
-    lora_steps: int
-    kto_steps: int
-    few: int
     betas: tuple[float, ...]
-    first_types: tuple[str, ...]
-    learning_types: tuple[str, ...]
     loss_share: float
     accuracy: float
     accuracy_at_last: float
     margin: float
-    gap: float
     logp_error: float
 
     @property
@@ -111,11 +103,6 @@ class PreferencePlan(Size):
             "numpy takes half a minute for the gradients of a large model; dpo.first-gradients compares those of the start"
         )
 
-    @property
-    def why_not_every_type(self) -> str:
-        """Why a loss type is not trained with a large model."""
-        return N_("each type needs two more copies of this model; dpo.loss-options compares the formula of every type")
-
     def data(self, folder: str) -> dict[str, str]:
         """The files of the pairs by split: those of the data, or their first lines in the given folder."""
         found = {}
@@ -132,7 +119,6 @@ class PreferencePlan(Size):
 def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
     """The plan for a model with this configuration at a level."""
     parameters = parameters_in(config)
-    free = ("or", "simpo", "sigmoid")  # they learn without a second model
     if parameters < TINY:
         longer = level == "standard"
         return PreferencePlan(
@@ -149,17 +135,11 @@ def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
             pairs_by_numpy=12 if longer else 6,
             learning_rate=1e-4 if longer else 2e-4,
             warm_up_rate=6e-3,
-            lora_steps=22 if longer else 5,
-            kto_steps=24 if longer else 6,
-            few=20 if longer else 4,
             betas=(0.05, 0.5, 5.0),
-            first_types=formulas.LOSS_TYPES,
-            learning_types=formulas.LOSS_TYPES if longer else free,
             loss_share=0.75,
             accuracy=0.99,
             accuracy_at_last=0.9,
             margin=0.3,
-            gap=0.2,
             logp_error=1e-3,
         )
     return PreferencePlan(
@@ -176,16 +156,10 @@ def plan_for(model: str, config: Any, level: str) -> PreferencePlan:
         pairs_by_numpy=2,
         learning_rate=1e-5,
         warm_up_rate=1e-5,
-        lora_steps=4,
-        kto_steps=3,
-        few=3,
         betas=(),
-        first_types=("ipo", "simpo"),
-        learning_types=("simpo",),
         loss_share=0.95,
         accuracy=0.5,
         accuracy_at_last=0.5,
         margin=0.05,
-        gap=0.05,
         logp_error=float(np.finfo("float32").eps) * config.num_hidden_layers * _LARGEST_LOGIT * _TOKENS,
     )

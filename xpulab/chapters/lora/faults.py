@@ -20,7 +20,7 @@ def base_weights_train(_result, self):
 
 
 @fault(
-    detected_by=("lora.merge", "lora.model-options", "lora.exercise-scale"),
+    detected_by=("lora.merge", "lora.exercise-scale"),
     wraps=f"{LORA_LINEAR}.get_delta_weight",
 )
 def merge_without_scale(delta, self, *given):
@@ -28,13 +28,13 @@ def merge_without_scale(delta, self, *given):
     return delta(self, *given) / self.scaling
 
 
-@fault(detected_by=("lora.starts-as-the-base", "lora.model-options"), after=f"{LORA_LINEAR}.__init__", lanes=("sim",))
+@fault(detected_by=("lora.starts-as-the-base",), after=f"{LORA_LINEAR}.__init__", lanes=("sim",))
 def adapter_does_not_start_at_zero(_result, self, *given, **named):
     """The adapter's second matrix does not start at zero."""
     self.lora_B.set_value(self.lora_B + 1e-3)
 
 
-@fault(detected_by=("lora.reload", "lora.model-options"), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
+@fault(detected_by=("lora.reload",), wraps="paddlenlp.peft:LoRAModel.set_state_dict")
 def adapter_is_not_loaded(_real, self, weights):
     """Loading an adapter keeps the new one that is in place."""
 
@@ -70,7 +70,7 @@ def adapter_trains_on_the_cpu(_result, self, *given, **named):
             layer.to("cpu")
 
 
-@fault(detected_by=("lora.dropout-in-evaluation", "lora.model-options"), after="paddlenlp.peft:LoRAModel.eval")
+@fault(detected_by=("lora.dropout-in-evaluation",), after="paddlenlp.peft:LoRAModel.eval")
 def dropout_stays_on_in_evaluation(_result, self):
     """eval() leaves the adapter's dropout on."""
     for layer in self.model.sublayers():
@@ -82,20 +82,6 @@ def dropout_stays_on_in_evaluation(_result, self):
 def dropout_is_ignored(start, self, *given, **named):
     """The option lora_dropout has no effect."""
     start(self, *given, **{**named, "lora_dropout": 0.0})
-
-
-@fault(detected_by=("lora.plus-in-the-trainer",), wraps="paddlenlp.trl:SFTTrainer.create_optimizer")
-def trainer_forgets_the_rate_of_lora_plus(create, self, *given, **named):
-    """The trainer's optimizer gives all parameters the same learning rate."""
-    for weight in self.model.parameters():
-        weight.optimize_attr["learning_rate"] = 1.0
-    return create(self, *given, **named)
-
-
-@fault(detected_by=("lora.quick-path",), wraps=f"{LORA_LINEAR}.__init__")
-def quick_lora_is_plain(start, self, *given, **named):
-    """The option use_quick_lora has no effect."""
-    start(self, *given, **{**named, "use_quick_lora": False})
 
 
 @fault(detected_by=("lora.take-home-encodes",), after="runpy:run_path")
@@ -139,7 +125,7 @@ def no_gradient_flows_through_the_adapter(result, self, x, *given):
     return result - (through - stopped)
 
 
-@fault(detected_by=("lora.file-size", "lora.model-options"), wraps="paddlenlp.peft:LoRAModel.get_trainable_state_dict")
+@fault(detected_by=("lora.file-size",), wraps="paddlenlp.peft:LoRAModel.get_trainable_state_dict")
 def base_is_saved_with_the_adapter(_real, self, *given, **named):
     """The file of an adapter has the weights of the base model too."""
     return self.model.state_dict()
@@ -202,10 +188,3 @@ def missing_weights_are_accepted() -> None:
 def only_names_are_compared() -> None:
     """The lesson's load_adapter compares the names of the weights, and not their values."""
     replace_in_cells(" or not np.array_equal(weight.numpy(), stored[name].numpy())", "")
-
-
-@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
-def merged_layer_has_no_bias(forward, self, x, *given):
-    """A merged layer leaves out its bias."""
-    result = forward(self, x, *given)
-    return result - self.bias if self.merged and self.bias is not None else result

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from unittest import mock
-
-from xpulab.chapters.shared.fault import CELLS, fault, kept, paddle, replace_in_cells, wrap
+from xpulab.chapters.shared.fault import CELLS, fault, kept, paddle, replace_in_cells
 
 RECOMPUTE = "paddle.distributed.fleet.recompute.recompute"
 
@@ -27,7 +24,7 @@ def cleared_gradients_keep_their_memory(real, self, set_to_zero=True):
 
 
 @fault(
-    detected_by=("recompute.kept", "memory.formula", "memory.saved"),
+    detected_by=("memory.formula", "memory.saved"),
     wraps="paddlenlp.transformers:PretrainedModel.recompute_enable",
 )
 def recomputation_switched_off_silently(_real, self):
@@ -73,71 +70,12 @@ def way_back_not_counted() -> None:
     replace_in_cells("copied = 2 * bytes_of_token", "copied = bytes_of_token")
 
 
-@fault(detected_by=("recompute.forms",), wraps=f"{RECOMPUTE}:switch_rng_state_tracker")
-def recomputed_dropout_has_another_mask(_real, *given, **named):
-    """Recomputation does not restore the state of the random numbers, so dropout has another mask."""
-    return contextlib.nullcontext()
-
-
-@fault(detected_by=("recompute.gradients", "recompute.selective"), after=f"{RECOMPUTE}:detach_variable")
+@fault(detected_by=("recompute.gradients",), after=f"{RECOMPUTE}:detach_variable")
 def recomputed_layer_sees_a_rounded_input(found, inputs):
     """The input that recomputation keeps for the backward pass is rounded to bfloat16."""
     for each in found:
         if hasattr(each, "place") and str(each.dtype) == "paddle.float32" and each.ndim == 3:
             each.set_value(each.astype("bfloat16").astype("float32"))
-
-
-@fault(
-    detected_by=("recompute.frozen", "recompute.sequential"),
-    breaks=(f"{RECOMPUTE}:RecomputeFunction.backward", f"{RECOMPUTE}:detach_variable"),
-)
-def offloaded_input_of_recomputation_damaged() -> None:
-    """An input that recomputation keeps on the host comes back as zeros."""
-
-    def noting(backward, ctx, *given):
-        kept[:] = ctx.offload_indices
-        return backward(ctx, *given)
-
-    def damaged(detach, inputs):
-        found = detach(inputs)
-        for index in kept:
-            found[index].set_value(paddle.zeros_like(found[index]))
-        return found
-
-    wrap(f"{RECOMPUTE}:RecomputeFunction.backward", noting)
-    wrap(f"{RECOMPUTE}:detach_variable", damaged)
-
-
-@fault(
-    detected_by=("recompute.calls", "recompute.batch-norm"),
-    wraps=f"{RECOMPUTE}:RecomputeFunction.backward",
-    lanes=("sim",),
-)
-def recomputed_two_times(real, ctx, *given):
-    """A block is recomputed twice in the backward pass: results are right, time is lost."""
-    ctx.run_function(*[each for each in ctx.saved_tensor()])
-    return real(ctx, *given)
-
-
-@fault(detected_by=("recompute.one-pair-of-hooks",), wraps="paddle.autograd:saved_tensors_hooks.__enter__")
-def second_pair_of_hooks_replaces_the_first(real, self):
-    """A second pair of hooks for saved tensors is accepted, and takes the place of the first without an error."""
-    paddle.base.core.eager.reset_saved_tensors_hooks()
-    return real(self)
-
-
-@fault(detected_by=("recompute.no-input-gradient",), wraps="paddle.distributed.fleet.utils:recompute")
-def recomputation_asks_for_gradients_of_its_inputs(recompute, function, *given, **named):
-    """Recomputation makes its inputs need a gradient, also where none does without it."""
-
-    def needing_a_gradient(each):
-        if not isinstance(each, paddle.Tensor) or not each.stop_gradient or not each.is_floating_point():
-            return each
-        own = each.detach()
-        own.stop_gradient = False
-        return own
-
-    return recompute(function, *map(needing_a_gradient, given), **named)
 
 
 @fault(detected_by=("gradient-accumulation.gradients", "gradient-accumulation.loss"), breaks=CELLS)
@@ -146,26 +84,8 @@ def parts_not_divided() -> None:
     replace_in_cells("labels=rows)[0] / parts", "labels=rows)[0]")
 
 
-@fault(detected_by=("gradient-accumulation.small-batches",), wraps="paddlenlp.trainer:Trainer.training_step")
-def trainer_does_not_divide(real, self, *given, **named):
-    """PaddleNLP's trainer adds up the losses of small batches and does not divide them."""
-    with mock.patch.object(self.args, "gradient_accumulation_steps", 1):
-        return real(self, *given, **named)
-
-
-@fault(detected_by=("gradient-accumulation.steps",), breaks=CELLS)
-def clipped_in_each_part() -> None:
-    """Gradients are clipped by their norm after each part, and not after the last one."""
-    replace_in_cells(
-        "        total += float(loss)",
-        "        total += float(loss)\n"
-        "        norm = sum(float(w.grad.square().sum()) for w in network.parameters()) ** 0.5\n"
-        "        [w.grad.set_value(w.grad * min(1.0, 0.1 / norm)) for w in network.parameters()]",
-    )
-
-
 @fault(
-    detected_by=("offload.training", "offload.activations", "offload.types", "offload.saved-tensors", "offload.optimizers"),
+    detected_by=("offload.training", "offload.activations", "offload.types", "offload.saved-tensors"),
     after="paddle:Tensor.to",
 )
 def copies_without_their_last_element(copied, self, *given, **named):
@@ -185,11 +105,6 @@ def copy_to_the_host_damaged() -> None:
 def async_offload_copies_nothing(real, tensor, loader):
     """Paddle's async_offload returns the tensor on the card where it cannot copy asynchronously."""
     return (tensor, real(tensor, loader)[1])
-
-
-@fault(lanes=("sim",), detected_by=("offload.trainer",), wraps="paddlenlp.trainer:Trainer._offload_optimizer")
-def trainer_does_not_offload(_real, self):
-    """PaddleNLP's trainer accepts offload_optim and leaves the moments on the card."""
 
 
 @fault(detected_by=("pinned-memory.refused",), lanes=("cpu", "sim"), wraps="paddle:Tensor.pin_memory")

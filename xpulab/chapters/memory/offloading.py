@@ -18,14 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 import paddle
 from paddle.incubate.tensor import manipulation
-
-from xpulab.chapters.memory.recomputing import WIDTH, Block
 
 ASYNCHRONOUS = "asynchronous copies"
 
@@ -168,34 +165,6 @@ def card_of_reloaded(name: str, number: int) -> int:
     return int(str(back.place).rpartition(":")[2].rstrip(")"))
 
 
-OPTIMIZERS: dict[str, tuple[Any, Callable[..., Any]]] = {
-    "AdamW": ("float32", partial(paddle.optimizer.AdamW, 1e-2)),
-    "Momentum": ("float32", partial(paddle.optimizer.Momentum, 1e-2)),
-    "Lamb": ("float32", partial(paddle.optimizer.Lamb, 1e-2)),
-    "Adagrad": ("float32", partial(paddle.optimizer.Adagrad, 1e-2)),
-    "AdamW, bfloat16 with master weights": ("bfloat16", partial(paddle.optimizer.AdamW, 1e-2, multi_precision=True)),
-}
-"""By name the dtype of the weights, and what makes the optimizer of parameters."""
-
-
-def trained(name: str, before: Callable[[Any], None], after: Callable[[Any, int], None], seed: int) -> list[Any]:
-    """The weights of a small block after four steps of one of OPTIMIZERS, in float32.
-
-    before(optimizer): runs before each step of the optimizer. after(optimizer, step): runs behind it.
-    """
-    dtype, new_optimizer = OPTIMIZERS[name]
-    paddle.seed(seed)
-    block = Block().to(dtype=dtype)
-    optimizer = new_optimizer(parameters=block.parameters())
-    for step in range(4):
-        before(optimizer)
-        block(paddle.randn([8, WIDTH]).astype(dtype)).square().mean().backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-        after(optimizer, step)
-    return [weight.astype("float32") for weight in block.parameters()]
-
-
 TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool", "complex64")
 
 
@@ -246,3 +215,14 @@ def overtaken_rounds(values: Sequence[float], elements: int) -> list[int]:
         if bool((back != value).any()):
             wrong.append(number)
     return wrong
+
+
+def or_nan(compute: Callable[[], Any], like: Any) -> Any:
+    """What `compute` returns; where it raises an error, NaN in the shapes of `like`, an array or a list of arrays.
+
+    For defects that raise: a row that raises is broken, one that differs can be a known issue.
+    """
+    try:
+        return compute()
+    except (TypeError, ValueError, AttributeError):
+        return [np.full_like(each, np.nan) for each in like] if isinstance(like, list) else np.full_like(like, np.nan)

@@ -80,31 +80,11 @@ def repeats_differ(real, x, name=None):
     return real(x, name) * (1 + 2.0**-20 * paddle.rand(x.shape))
 
 
-@fault(detected_by=("moe.paddlenlp", "moe.gate-options"), wraps="paddlenlp.transformers.moe_gate:MoEGateMixin._capacity")
-def capacity_of_paddlenlp_too_large(real, self, *given):
-    """PaddleNLP's gate takes one choice more than its capacity."""
-    return real(self, *given) + 1
-
-
-@fault(detected_by=("moe.paddlenlp-models",), after="paddlenlp.transformers.deepseek_v2.modeling:DeepseekV2MoE.__init__")
-def shared_expert_is_left_out(_result, self, config):
-    """The block of DeepSeek adds nothing of its shared experts."""
-    shared = self.shared_experts.forward
-    self.shared_experts.forward = lambda x: shared(x) * (1.0 if x.ndim == 2 else 0.0)  # blocks get [batch, tokens, hidden]
-
-
 @fault(lanes=("sim",), detected_by=("moe.paddle-operators",), wraps="paddle.distributed.models.moe.utils:_limit_by_capacity")
 def capacity_of_the_first_rank_only(real, count, capacity, workers):
     """limit_by_capacity limits the choices of the first rank only."""
     share = len(count) // workers
     return paddle.concat([real(count[:share], capacity, 1), count[share:]])
-
-
-@fault(lanes=("sim",), detected_by=("moe.paddle-layer",), after="paddle.incubate.distributed.models.moe:NaiveGate.forward")
-def naive_gate_exchanges_weights(result, self, *given, **named):
-    """The gate of Paddle's layer gives the first expert of a token the weight of the second."""
-    weights, chosen, *others = result
-    return (weights.flip(-1), chosen, *others)
 
 
 @fault(detected_by=("moe.exercise-stored",), wraps="paddle.nn:Linear.__init__")

@@ -8,7 +8,7 @@ gradients of the input and of the matrices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ import numpy as np
 import paddle
 from paddlenlp.peft.lora.lora_layers import LoRALinear
 
-from xpulab.chapters.lora.proof import added, scale_of, slopes
 from xpulab.chapters.shared.missing_kernels import lacked, undeclared
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid
@@ -174,3 +173,53 @@ def _by_hand(
         "input": g @ total.T,
         **slopes(kind, parts, case.shape, scale, x.T @ g),
     }
+
+
+# ------------------------------------------------------------------------------------------ what a variant must compute
+
+
+def best_of_rank(weight: np.ndarray, rank: int) -> np.ndarray:
+    """The best approximation of a weight with this rank, in double precision, of the same shape."""
+    left, values, right = np.linalg.svd(weight.astype(np.float64), full_matrices=False)
+    return left[:, :rank] * values[:rank] @ right[:rank]
+
+
+def mora(square: np.ndarray, inputs: int, outputs: int) -> np.ndarray:
+    """What MoRA adds to a weight [inputs, outputs]: the inputs in groups, each rotated and multiplied by the square."""
+    size = len(square)
+    x = np.eye(inputs)
+    x = np.concatenate([x, x[:, : -inputs % size]], axis=1).reshape(inputs, -1, size)
+    angles = np.outer(np.arange(x.shape[1]), 1e4 ** (-np.arange(0, size, 2) / size))
+    turned = np.concatenate([-x[..., size // 2 :], x[..., : size // 2]], axis=-1)
+    y = (x * np.tile(np.cos(angles), 2) + turned * np.tile(np.sin(angles), 2)) @ square
+    return np.tile(y.reshape(inputs, -1), -(-outputs // y[0].size))[:, :outputs]
+
+
+def scale_of(kind: str, rank: int, alpha: float) -> float:
+    """The factor s of a variant."""
+    if kind in ("PiSSA", "MoRA"):
+        return 1.0
+    return alpha / rank**0.5 if kind == "rsLoRA" else alpha / rank
+
+
+def added(kind: str, parts: Mapping[str, np.ndarray], shape: Sequence[int], scale: float) -> np.ndarray:
+    """What a variant adds to a weight of this shape, [inputs, outputs]; parts: its matrices, by "lora_A" and so on."""
+    if kind == "MoRA":
+        return scale * mora(parts["lora_A"], *shape)
+    return scale * np.linalg.multi_dot([parts[name] for name in ("lora_A", "lora_AB", "lora_B") if name in parts])
+
+
+def slopes(
+    kind: str, parts: Mapping[str, np.ndarray], shape: Sequence[int], scale: float, whole: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The gradients of the matrices of a variant, as `added` has them. whole: that of the weight, [inputs, outputs]."""
+    a = parts["lora_A"]
+    if kind == "MoRA":  # the gradient of each of its numbers follows from what it adds
+        units = (mora(unit.reshape(a.shape), *shape) for unit in np.eye(a.size))
+        return {"lora_A": scale * np.array([(unit * whole).sum() for unit in units]).reshape(a.shape)}
+    b = parts["lora_B"]
+    if "lora_AB" not in parts:
+        return {"lora_A": scale * whole @ b.T, "lora_B": scale * a.T @ whole}
+    middle = parts["lora_AB"]
+    of_middle = scale * a.T @ whole @ b.T
+    return {"lora_A": scale * whole @ (middle @ b).T, "lora_AB": of_middle, "lora_B": scale * (a @ middle).T @ whole}

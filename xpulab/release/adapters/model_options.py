@@ -23,11 +23,10 @@ from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Q
 from paddlenlp.trl.llm_utils import get_lora_target_modules
 
 from xpulab import reference
-from xpulab.chapters.lora.layer_options import KINDS
-from xpulab.chapters.lora.proof import added, best_of_rank, scale_of, slopes
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
+from xpulab.release.adapters.layer_options import KINDS, Compared, added, best_of_rank, scale_of, slopes
 
 WIDTH, INNER, VOCABULARY, HEADS = 8, 12, 16, 4
 PASSES = 8
@@ -130,15 +129,6 @@ def models() -> Grid:
 
 
 Values = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """By name what PaddleNLP and the formula give, and the formula with a scale that is a quarter larger."""
-
-    found: Values
-    right: Values
-    wrong: Values
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The mixture-of-experts classes of PaddleNLP: gates, layer and the blocks of its models, compared with numpy; workarounds.
 
-Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_parallel_layer, blocks, rows_of_block, row_of_groups; the
-workarounds cumsum_of_one_type, where_of_columns and topk_in_order. Bounds are shares of the largest value.
+Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_exchange_alone, rows_of_parallel_layer, blocks,
+rows_of_block, row_of_groups; the workarounds cumsum_of_one_type, where_of_columns and topk_in_order. Bounds are shares of the
+largest value.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from paddle import nn
 
 from xpulab import ranks
 from xpulab.chapters.moe import moe_layer
-from xpulab.chapters.moe.paddle_moe import EXPERTS, HIDDEN, error_of, gate_weight, linear_experts, output_of
+from xpulab.chapters.moe.paddle_operators import error_of
 from xpulab.checks.table import Table
 from xpulab.records.refusals import format_undeclared, refusal
 from xpulab.reference import moe as reference
+from xpulab.release.experts.paddle_moe import EXPERTS, HIDDEN, gate_weight, linear_experts, output_of
 
 SCALE = 2.5
 """routed_scaling_factor of the DeepSeek block."""
@@ -61,6 +63,20 @@ def row_of_sequence_loss(rows: Table) -> None:
     loss = gate._cal_seq_aux_loss(paddle.to_tensor(chances), 1, paddle.to_tensor(chosen))
     expected = EXPERTS * (0.75 * 0.4 + 0.25 * 0.3)
     rows.close("auxiliary loss of a sequence", loss, expected, atol=1e-5, control=EXPERTS * (0.5 * 0.4 + 0.5 * 0.3))
+
+
+def rows_of_exchange_alone(rows: Table) -> None:
+    """Rows: PaddleNLP's all-to-all in a process alone: what arrives, its gradient, and that it calls no collective."""
+    from paddlenlp.transformers import moe_layer as of_paddlenlp
+
+    sent = moe_layer.sent_rows(np.full((1, 1), 3), 0)
+    tokens = paddle.to_tensor(sent, stop_gradient=False)
+    with patch.object(of_paddlenlp.stream, "alltoall_single") as collective:
+        arrived = of_paddlenlp._AllToAll.apply(1.0 * tokens, None)  # not a leaf: it returns what it is given
+        (arrived * paddle.to_tensor(2 * sent)).sum().backward()
+    rows.bitwise("PaddleNLP, one rank", arrived.numpy(), sent, control=np.roll(sent, 1, axis=0))
+    rows.bitwise("PaddleNLP, one rank, gradient", _gradient(tokens), 2 * sent, control=sent)
+    rows.equal("PaddleNLP, one rank, collectives", collective.call_count, 0, control=1)
 
 
 def rows_of_parallel_layer(rows: Table, device: str, x: np.ndarray, bound: float) -> None:
@@ -312,15 +328,3 @@ def topk_in_order() -> Iterator[None]:
 
     with patch.object(paddle, "topk", in_order):
         yield
-
-
-def exchanged_alone(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """PaddleNLP's all-to-all in a process alone: what arrives, its gradient, and how often Paddle's collective was called."""
-    from paddlenlp.transformers import moe_layer as of_paddlenlp
-
-    sent = paddle.to_tensor(rows, stop_gradient=False)
-    with patch.object(of_paddlenlp.stream, "alltoall_single") as collective:
-        arrived = of_paddlenlp._AllToAll.apply(1.0 * sent, None)  # not a leaf: it returns what it is given
-        (arrived * paddle.to_tensor(weights)).sum().backward()
-    assert sent.grad is not None  # as it has just been computed
-    return arrived.numpy(), sent.grad.numpy(), collective.call_count

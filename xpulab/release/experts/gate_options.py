@@ -20,11 +20,11 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from xpulab.chapters.moe.paddlenlp_moe import cumsum_of_one_type, topk_in_order
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.checks.table import Table
 from xpulab.reference.moe import places, softmax
+from xpulab.release.experts.paddlenlp_moe import cumsum_of_one_type, topk_in_order
 
 HIDDEN, LEAST_GAP = 6, 0.004
 """The size of a token, and how far its scores are from each other, so that rounding does not change its experts."""

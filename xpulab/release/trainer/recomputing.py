@@ -211,14 +211,3 @@ def mean_of_batch_norm(run: Callable, seed: int) -> tuple[float, float]:
         warnings.filterwarnings("ignore", "When training, we now always track")
         run(norm, x).sum().backward()
     return float(norm._mean), float(x.mean())
-
-
-def or_nan(compute: Callable[[], Any], like: Any) -> Any:
-    """What `compute` returns; where it raises an error, NaN in the shapes of `like`, an array or a list of arrays.
-
-    For defects that raise: a row that raises is broken, one that differs can be a known issue.
-    """
-    try:
-        return compute()
-    except (TypeError, ValueError, AttributeError):
-        return [np.full_like(each, np.nan) for each in like] if isinstance(like, list) else np.full_like(like, np.nan)

@@ -1,0 +1,1 @@
+"""Adapters of PaddleNLP with options set together, on a layer and on whole models, compared with numpy."""

@@ -1,0 +1,34 @@
+"""The faults of this notebook."""
+
+from __future__ import annotations
+
+from xpulab.chapters.shared.fault import fault
+
+LORA_LINEAR = "paddlenlp.peft.lora.lora_layers:LoRALinear"
+
+
+@fault(detected_by=("lora.plus-in-the-trainer",), wraps="paddlenlp.trl:SFTTrainer.create_optimizer")
+def trainer_forgets_the_rate_of_lora_plus(create, self, *given, **named):
+    """The trainer's optimizer gives all parameters the same learning rate."""
+    for weight in self.model.parameters():
+        weight.optimize_attr["learning_rate"] = 1.0
+    return create(self, *given, **named)
+
+
+@fault(detected_by=("lora.quick-path",), wraps=f"{LORA_LINEAR}.__init__")
+def quick_lora_is_plain(start, self, *given, **named):
+    """The option use_quick_lora has no effect."""
+    start(self, *given, **{**named, "use_quick_lora": False})
+
+
+@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
+def merged_layer_has_no_bias(forward, self, x, *given):
+    """A merged layer leaves out its bias."""
+    result = forward(self, x, *given)
+    return result - self.bias if self.merged and self.bias is not None else result
+
+
+@fault(detected_by=("lora.model-options",), after=f"{LORA_LINEAR}.__init__")
+def grouped_keys_are_scaled_twice(_result, self, inputs, outputs, **named):
+    """The adapter of a layer that has half as many outputs as inputs, as those of grouped heads, has twice its scale."""
+    self.scaling *= 2 if 2 * outputs == inputs else 1

@@ -1,0 +1,25 @@
+"""The faults of this notebook."""
+
+from __future__ import annotations
+
+from xpulab.chapters.shared.fault import fault
+
+
+@fault(detected_by=("moe.paddlenlp", "moe.gate-options"), wraps="paddlenlp.transformers.moe_gate:MoEGateMixin._capacity")
+def capacity_of_paddlenlp_too_large(real, self, *given):
+    """PaddleNLP's gate takes one choice more than its capacity."""
+    return real(self, *given) + 1
+
+
+@fault(detected_by=("moe.paddlenlp-models",), after="paddlenlp.transformers.deepseek_v2.modeling:DeepseekV2MoE.__init__")
+def shared_expert_is_left_out(_result, self, config):
+    """The block of DeepSeek adds nothing of its shared experts."""
+    shared = self.shared_experts.forward
+    self.shared_experts.forward = lambda x: shared(x) * (1.0 if x.ndim == 2 else 0.0)  # blocks get [batch, tokens, hidden]
+
+
+@fault(lanes=("sim",), detected_by=("moe.paddle-layer",), after="paddle.incubate.distributed.models.moe:NaiveGate.forward")
+def naive_gate_exchanges_weights(result, self, *given, **named):
+    """The gate of Paddle's layer gives the first expert of a token the weight of the second."""
+    weights, chosen, *others = result
+    return (weights.flip(-1), chosen, *others)
