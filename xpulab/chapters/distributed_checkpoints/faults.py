@@ -66,19 +66,6 @@ def missing_part_read_as_zeros(real, state, path, *args, **kwargs):
         each.local_tensor.zero_()
 
 
-@fault(where="ranks", detected_by=("distributed-checkpoint.workaround-needed",), wraps="paddle:Tensor.cuda")
-def parts_stay_on_a_cpu(_real, tensor, *_given, **_named):
-    """Paddle no longer moves what ranks of a CPU exchange to a card: the workaround is not needed."""
-    return tensor
-
-
-@fault(where="ranks", detected_by=("distributed-checkpoint.merge",), after=f"{CHECKPOINT}.dcp.load_state_dict:load_state_dict")
-def offloaded_merge_writes_zeros(_result, state, *args, offload=False, **kwargs):
-    """Merging with offload writes zeros."""
-    for each in state.values() if offload else ():
-        each.local_tensor.zero_()
-
-
 @fault(
     where="ranks",
     detected_by=("load-memory.share",),
@@ -96,7 +83,7 @@ def offload_while_loading_ignored(real, state, path, *args, offload=False, **kwa
     return real(state, path, *args, **kwargs)
 
 
-@fault(detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.in-silence"), breaks=CELLS)
+@fault(detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.careful"), breaks=CELLS)
 def flag_not_set_while_loading() -> None:
     """The check before loading leaves FLAGS_use_stride_kernel as it is."""
     replace_in_cells('paddle.set_flags({"FLAGS_use_stride_kernel": True})', "pass")

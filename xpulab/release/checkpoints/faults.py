@@ -120,3 +120,23 @@ def numbers_are_not_filled(_result, state, *given, **named):
         tensor = getattr(each, "local_tensor", each)
         if not tensor.ndim:
             tensor.set_value(paddle.zeros_like(tensor))
+
+
+@fault(where="ranks", detected_by=("distributed-checkpoint.workaround-needed",), wraps="paddle:Tensor.cuda")
+def parts_stay_on_a_cpu(_real, tensor, *_given, **_named):
+    """Paddle no longer moves what ranks of a CPU exchange to a card: the workaround is not needed."""
+    return tensor
+
+
+@fault(where="ranks", detected_by=("distributed-checkpoint.merge",), after=f"{CHECKPOINT}.dcp.load_state_dict:load_state_dict")
+def offloaded_merge_writes_zeros(_result, state, *args, offload=False, **kwargs):
+    """Merging with offload writes zeros."""
+    for each in state.values() if offload else ():
+        each.local_tensor.zero_()
+
+
+@fault(detected_by=("distributed-checkpoint.in-silence",), wraps=f"{CHECKPOINT}.dcp.resharder:get_read_items")
+def unknown_names_left_out(real, metadata, state, *given):
+    """A tensor whose name the checkpoint does not have is left out, without an error."""
+    stored = {name for each in metadata for name in each.state_dict_metadata}
+    return real(metadata, {name: each for name, each in state.items() if name in stored}, *given)
