@@ -20,7 +20,8 @@ from pathlib import Path
 import paddle
 
 from xpulab import files
-from xpulab.chapters.export.export_programs import SAMPLES, compute, export
+from xpulab.chapters.export.export_programs import compute
+from xpulab.release.export.samples import SAMPLES, export
 
 
 def make(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Samplers and loaders of chapter 10: the cases with a worker come first, and every case keeps its place."""
+"""Samplers and loaders on ranks: the cases with a worker come first, and every case keeps its place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import paddle
 import pytest
 
-from xpulab.chapters.auto_parallel import loader_cases
+from xpulab.release.auto_parallel import loader_cases
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 from unittest import mock
 
@@ -88,7 +87,7 @@ def model_not_cut() -> None:
 
 @fault(
     where="ranks",
-    detected_by=("shard-dataloader.rows", "shard-layer.training"),
+    detected_by=("shard-layer.training",),
     wraps=f"{API}:ShardDataloader.__init__",
 )
 def rows_the_same_on_every_rank(real, self, *args, **kwargs):
@@ -180,99 +179,16 @@ def gathered_rows_shifted(result, tensor, mesh, placements):
         result._local_value().set_value(paddle.roll(result._local_value(), 1, axis=0))
 
 
-def _start_not_sent(names: str) -> None:
-    wrap(
-        "paddle.distributed.parallel:sync_params_buffers",
-        lambda real, model, *given, **named: None if names == "all" else _without_buffers(real, model, *given, **named),
-    )
-
-
-def _without_buffers(real: Any, model: Any, *given: Any, **named: Any) -> None:
-    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    real(model, *given, **named)
-    for name, buffer in model.named_buffers():
-        buffer.set_value(kept[name])
-
-
-@fault(where="ranks", detected_by=("auto-parallel-config.options",), breaks="paddle.distributed.parallel:sync_params_buffers")
-def weights_of_the_first_rank_not_sent() -> None:
-    """Under DataParallel each rank starts with its own weights and buffers."""
-    _start_not_sent("all")
-
-
-SAMPLER = "paddle.io:DistributedBatchSampler"
-
-
-@fault(detected_by=("shard-dataloader.samplers",), after=f"{SAMPLER}.__len__")
-def number_of_batches_rounded_down(result, self):
-    """The function len() of a sampler leaves out the last, smaller batch."""
-    return self.num_samples // self.batch_size
-
-
 @fault(detected_by=("gradient-accumulation.micro-batches",), wraps="paddle:Tensor.backward")
 def every_second_gradient_halved(real, self, *args, **kwargs):
     """Every second backward pass of the notebook's process adds half of the gradient."""
     return real(self if next(calls) % 2 else self / 2, *args, **kwargs)
 
 
-@fault(
-    where="ranks",
-    detected_by=("auto-parallel-config.refusals",),
-    wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
-)
-def illegal_options_accepted(real, self):
-    """PaddleNLP accepts the illegal combinations of options that it refuses with a ValueError or an assertion."""
-    with contextlib.suppress(ValueError, AssertionError):
-        real(self)
-
-
-@fault(
-    where="ranks",
-    detected_by=("auto-parallel-config.pipeline",),
-    wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
-)
-def micro_batches_of_a_pipeline_refused(real, self):
-    """PaddleNLP refuses micro-batches when the model is cut into stages."""
-    if self.pipeline_parallel_degree > 1 and self.gradient_accumulation_steps > 1:
-        raise ValueError("a pipeline takes one micro-batch")
-    real(self)
-
-
-@fault(
-    where="ranks",
-    detected_by=("shard-dataloader.declared",),
-    after=f"{API}:ShardDataloader._get_mesh_and_placement",
-    lanes=("sim",),
-)
-def batches_declared_whole(result, self, index):
-    """The function shard_dataloader declares that every rank holds the whole batch."""
-    mesh, placements = result
-    return mesh, [dist.Replicate() for _ in placements]
-
-
 @fault(detected_by=("auto-parallel-config.take-home",), breaks=FILES)
 def script_sums_only_what_is_whole() -> None:
     """The script to take home adds up the summands only where the result is not cut."""
     replace_in_file("data/take_home/auto_trainer.py", "any(each.is_shard() for each in placements)", "False")
-
-
-SHARD_DATALOADER = "paddle.distributed.auto_parallel.api:ShardDataloader"
-
-
-@fault(where="ranks", detected_by=("shard-dataloader.fields",), after=f"{SHARD_DATALOADER}._get_batch", lanes=("sim",))
-def fields_without_a_tensor_left_out(batch, self, *given):
-    """The function shard_dataloader leaves out the fields of a dict that are neither tensors nor lists."""
-    if isinstance(batch, dict):
-        return {key: each for key, each in batch.items() if isinstance(each, paddle.Tensor | list)}
-    return batch
-
-
-@fault(
-    where="ranks", detected_by=("auto-parallel-config.static",), after="paddle.distributed.auto_parallel.api:DistModel.__call__"
-)
-def loss_of_a_static_program_halved(loss, self, *given):
-    """A static program returns half of its loss."""
-    return loss / 2
 
 
 @fault(where="ranks", detected_by=("auto-parallel-config.resume",), wraps="paddle.distributed:load_state_dict", lanes=("sim",))

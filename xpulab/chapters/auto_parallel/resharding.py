@@ -1,4 +1,4 @@
-"""What chapter 10 does with single tensors on each rank: cut what crashes, pad it, cut along several axes, gather a batch."""
+"""What chapter 10 does with single tensors on each rank: cut what crashes, pad it, cut along several axes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import paddle.distributed as dist
 import paddle.nn.functional as F
 
 from xpulab import ranks
-from xpulab.chapters.auto_parallel.loader_cases import Numbered
 from xpulab.chapters.auto_parallel.reshard_cases import placement_of
 from xpulab.reference.placement import Kinds, Shape, ranks_of
 
@@ -33,14 +32,6 @@ def whole(tensor: Any) -> np.ndarray:
         return tensor.numpy()
     replicated = [dist.Replicate()] * len(tensor.placements)
     return dist.reshard(tensor, tensor.process_mesh, replicated)._local_value().numpy()
-
-
-def to_the_next_mesh(x: np.ndarray) -> np.ndarray | None:
-    """On one of two ranks: what it holds of x after a reshard from a mesh of rank 0 to a mesh of rank 1; None on rank 0."""
-    dist.init_parallel_env()
-    first, second = (dist.ProcessMesh([rank], dim_names=["x"]) for rank in (0, 1))
-    sent = dist.reshard(dist.shard_tensor(paddle.to_tensor(x), first, [dist.Replicate()]), second, [dist.Replicate()])
-    return sent._local_value().numpy() if dist.get_rank() == 1 else None
 
 
 def counted_rows(count: int) -> np.ndarray:
@@ -77,14 +68,6 @@ def gathered_or_zeros(case: tuple[Shape, Kinds, int, bool], device: str) -> np.n
         return ranks.run(shard_and_gather, 4, [case], device=device, time_limit=30)[0][0]
     except ranks.RanksFailed:
         return np.zeros_like(counted_rows(case[2]))
-
-
-def received_or_zeros(x: np.ndarray, device: str) -> np.ndarray:
-    """What rank 1 holds after a reshard from a mesh of rank 0 to one of rank 1, or zeros when a rank crashed."""
-    try:
-        return ranks.run(to_the_next_mesh, 2, x, device=device, time_limit=30)[1]
-    except ranks.RanksFailed:
-        return np.zeros_like(x)
 
 
 @dataclass(frozen=True)
@@ -143,20 +126,3 @@ def norm_of_rows(x: np.ndarray, rows: int, device: str) -> np.ndarray:
         return np.asarray(ranks.run(_norm_gathered, 4, x, rows, device=device, time_limit=30)[0])
     except ranks.RanksFailed:
         return np.zeros_like(x)
-
-
-def gather_first_batch() -> dict[str, np.ndarray]:
-    """On one of four ranks: axes of the mesh to the first batch that shard_dataloader gives it along dp, gathered.
-
-    "mp x dp, declared again" is the batch of the mesh whose first axis is mp, under the placements that say how it is cut.
-    """
-    dist.init_parallel_env()
-    found = {}
-    for axes in (["dp", "mp"], ["mp", "dp"]):
-        mesh = dist.ProcessMesh(ranks_of((2, 2)), dim_names=axes)
-        loader = paddle.io.DataLoader(Numbered(16, "dict"), batch_size=4)
-        x = next(iter(dist.shard_dataloader(loader, mesh, shard_dims="dp")))["x"]
-        found[" x ".join(axes)] = whole(x)
-    along_dp = [dist.Replicate(), dist.Shard(0)]
-    found["mp x dp, declared again"] = whole(dist.auto_parallel.api.dtensor_from_local(x._local_value(), mesh, along_dp))
-    return found

@@ -32,7 +32,7 @@ def last_row_of_a_part_not_loaded(result, *given):
 
 @fault(
     where="ranks",
-    detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.aoa", "distributed-checkpoint.damage"),
+    detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.damage"),
     after="paddle.distributed:load_state_dict",
 )
 def parts_of_another_rank_loaded(_result, state, path, *args, **kwargs):
@@ -66,36 +66,6 @@ def missing_part_read_as_zeros(real, state, path, *args, **kwargs):
         each.local_tensor.zero_()
 
 
-@fault(where="ranks", detected_by=("distributed-checkpoint.aoa", "distributed-checkpoint.aoa-twice"), wraps="paddle:transpose")
-def aoa_transpose_ignored(_real, x, perm):
-    """A tensor that must be transposed is reshaped instead."""
-    return x.reshape([x.shape[each] for each in perm])
-
-
-@fault(where="ranks", detected_by=("distributed-checkpoint.workaround-needed",), wraps="paddle:Tensor.cuda")
-def parts_stay_on_a_cpu(_real, tensor, *_given, **_named):
-    """Paddle no longer moves what ranks of a CPU exchange to a card: the workaround is not needed."""
-    return tensor
-
-
-@fault(where="ranks", detected_by=("distributed-checkpoint.merge",), after=f"{CHECKPOINT}.dcp.load_state_dict:load_state_dict")
-def offloaded_merge_writes_zeros(_result, state, *args, offload=False, **kwargs):
-    """Merging with offload writes zeros."""
-    for each in state.values() if offload else ():
-        each.local_tensor.zero_()
-
-
-@fault(
-    detected_by=("distributed-checkpoint.merge-aoa",),
-    after=f"{CHECKPOINT}.dcp.load_state_dict:load_state_dict",
-    lanes=("sim",),
-)
-def offloaded_merge_with_statements_writes_zeros(_result, state, *args, offload=False, aoa_config=None, **kwargs):
-    """Merging with statements and offload writes zeros."""
-    for each in state.values() if offload and aoa_config else ():
-        each.local_tensor.zero_()
-
-
 @fault(
     where="ranks",
     detected_by=("load-memory.share",),
@@ -113,7 +83,7 @@ def offload_while_loading_ignored(real, state, path, *args, offload=False, **kwa
     return real(state, path, *args, **kwargs)
 
 
-@fault(detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.in-silence"), breaks=CELLS)
+@fault(detected_by=("distributed-checkpoint.stride-flag", "distributed-checkpoint.careful"), breaks=CELLS)
 def flag_not_set_while_loading() -> None:
     """The check before loading leaves FLAGS_use_stride_kernel as it is."""
     replace_in_cells('paddle.set_flags({"FLAGS_use_stride_kernel": True})', "pass")
@@ -125,16 +95,9 @@ def script_with_another_digest() -> None:
     replace_in_file("data/take_home/resume_anywhere.py", "hashlib.sha256", "hashlib.blake2b")
 
 
-LAYOUTS, CONTENTS, TRAINING = (
-    ("distributed-checkpoint.layouts",),
-    ("distributed-checkpoint.contents",),
-    ("distributed-checkpoint.training",),
-)
-
-
 @fault(
     where="ranks",
-    detected_by=(*LAYOUTS, "distributed-checkpoint.exercise-sources"),
+    detected_by=("distributed-checkpoint.exercise-sources",),
     after=f"{CHECKPOINT}.dcp.save_state_dict:extract_tensor_metadata",
     lanes=("sim",),
 )
@@ -151,23 +114,3 @@ def offsets_are_multiples_of_the_size(result, value):
         metadata.is_flattened,
         metadata.flattened_range,
     )
-
-
-@fault(where="ranks", detected_by=CONTENTS, wraps="paddle:save")
-def pieces_are_saved_from_the_beginning(real, values, *given, **named):
-    """Of a piece of a longer tensor the beginning of the longer one is saved."""
-
-    def first(tensor):
-        return paddle.as_strided(tensor, tensor.shape, tensor.strides, 0) if getattr(tensor, "offset", 0) else tensor
-
-    return real({name: first(each) for name, each in values.items()} if isinstance(values, dict) else values, *given, **named)
-
-
-@fault(
-    where="ranks",
-    detected_by=TRAINING,
-    after="paddle.optimizer:AdamW.sharded_state_dict",
-)
-def copies_in_float32_not_listed(result, *_given):
-    """The optimizer's sharded state does not list the float32 copies of weights of 16 bits."""
-    return {name: each for name, each in result.items() if not name.endswith(".w_0")}

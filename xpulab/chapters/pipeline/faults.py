@@ -134,28 +134,3 @@ def inputs_kept_from_step_to_step(real, self, arg_mbs=None, *given):
     """FThenB keeps the micro-batches of every step, as before Paddle 3.1."""
     self.kept = [*self.__dict__.get("kept", []), arg_mbs]
     return real(self, arg_mbs, *given)
-
-
-@fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.get_bwd_send_ops")
-def gradient_stops_at_a_frozen_stage(real, self, *given):
-    """A stage whose weights are frozen sends zeros to the stage before it."""
-    if all(weight.stop_gradient for weight in self.sublayer.parameters()):
-        for chunk, gradients in self.bwd_cache.items():
-            self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
-    return real(self, *given)
-
-
-@fault(where="ranks", detected_by=("pipeline.frozen-stage",), after=f"{SCHEDULES}:_PipelineSchedule._compute_loss")
-def squares_of_the_last_stage_halved(loss, self, output, target):
-    """The last stage takes half of the loss of a batch of numbers."""
-    return loss / 2 if output.ndim == 2 else loss
-
-
-@fault(where="ranks", detected_by=("pipeline.several-tensors",), wraps=f"{STAGE}.get_bwd_send_ops", lanes=("sim",))
-def gradient_of_the_second_tensor_lost(real, self, *given):
-    """Of the gradients of several tensors that a stage received only the first one is sent back, the others are zeros."""
-    for chunk, gradients in self.bwd_cache.items():
-        self.bwd_cache[chunk] = gradients[:1] + tuple(
-            None if each is None else paddle.zeros_like(each) for each in gradients[1:]
-        )
-    return real(self, *given)

@@ -1,4 +1,5 @@
-"""Combinations of PaddleNLP's options that are illegal, a part of the error message of each, and some that are legal."""
+"""Combinations of PaddleNLP's options that are illegal, a part of the error message of each, and some that are legal; and what
+a pipeline under AutoTrainer needs: a tensor that goes from one mesh to another."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from unittest import mock
 
+import numpy as np
+import paddle
 import paddle.distributed as dist
 from paddlenlp.trainer import AutoTrainingArguments, PdArgumentParser
 
@@ -97,3 +100,19 @@ def answers_of_kinds(
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
     """On one of two ranks: the answers to ILLEGAL and LEGAL, and those of each class of arguments to PIPELINE."""
     return answers_to(ILLEGAL | LEGAL, common), [answers_to(PIPELINE, common, kind) for kind in kinds]
+
+
+def to_the_next_mesh(x: np.ndarray) -> np.ndarray | None:
+    """On one of two ranks: what it holds of x after a reshard from a mesh of rank 0 to a mesh of rank 1; None on rank 0."""
+    dist.init_parallel_env()
+    first, second = (dist.ProcessMesh([rank], dim_names=["x"]) for rank in (0, 1))
+    sent = dist.reshard(dist.shard_tensor(paddle.to_tensor(x), first, [dist.Replicate()]), second, [dist.Replicate()])
+    return sent._local_value().numpy() if dist.get_rank() == 1 else None
+
+
+def received_or_zeros(x: np.ndarray, device: str) -> np.ndarray:
+    """What rank 1 holds after a reshard from a mesh of rank 0 to one of rank 1, or zeros when a rank crashed."""
+    try:
+        return ranks.run(to_the_next_mesh, 2, x, device=device, time_limit=30)[1]
+    except ranks.RanksFailed:
+        return np.zeros_like(x)

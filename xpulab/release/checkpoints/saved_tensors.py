@@ -20,9 +20,9 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from xpulab.chapters.distributed_checkpoints.on_ranks import FORMATS, Held, on_counts, text_of
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
+from xpulab.release.checkpoints.on_ranks import FORMATS, Held, on_counts, text_of
 
 Place = tuple[slice, ...]
 State = dict[str, np.ndarray]

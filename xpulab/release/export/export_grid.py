@@ -1,6 +1,6 @@
 """A small module with options, exported and loaded, beside its formula in double precision.
 
-    run = one_by_one(partial(measure, new_predictor, here.name))
+    run = one_by_one(partial(measure, here.name))
     check.grid("export.programs", programs(types, here.name), run, add_row, level=level, seed=seed, means=...)
 
 A case trains the module for a step, exports it, loads the files, and calls what was loaded with several sizes and signs of its
@@ -22,12 +22,12 @@ import paddle.nn.functional as F
 from paddle import inference, nn
 from paddle.static import InputSpec
 
-from xpulab.chapters.export.export_state import static_mode
 from xpulab.chapters.shared.precision import BITS, expected_bits_of_products
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
 from xpulab.records.refusals import refusal
+from xpulab.release.export.export_state import static_mode
 
 WIDTH, WORDS, RATE = 4, 12, 0.5
 """Features, rows of the table of an embedding, the learning rate of a step."""
@@ -209,8 +209,24 @@ class Compared:
     unit: float
 
 
-def measure(new_predictor: Callable[[Path, str], Any], device: str, case: Case) -> Compared:
-    """Train, export, load and call a module. new_predictor: from a path and the name of a device to a predictor."""
+def new_predictor(path: str | Path, device: str) -> Any:
+    """A predictor of the program of this path. device: of use_device, or "onednn" for the CPU with oneDNN."""
+    settings = inference.Config(f"{path}.json", f"{path}.pdiparams")
+    settings.disable_glog_info()
+    if device == "gpu":
+        settings.enable_use_gpu(256, 0)
+    elif device == "xpu":
+        settings.enable_xpu()
+        settings.set_xpu_device_id(0)
+    elif device == "cpu":
+        settings.disable_mkldnn()
+    elif device != "onednn":
+        settings.enable_custom_device(device, 0)
+    return inference.create_predictor(settings)
+
+
+def measure(device: str, case: Case) -> Compared:
+    """Train, export, load and call a module on a device."""
     rng = case.rng()
     module = Module(case, rng)
     calls = [_inputs(case, rng, number) for number in range(len(SHAPES))]
@@ -225,7 +241,7 @@ def measure(new_predictor: Callable[[Path, str], Any], device: str, case: Case) 
         if case.moment == "before another module":
             _export(Module(case, rng), Path(folder) / "other")
         exact = [[_exact(each) for each in call] for call in calls]
-        loaded = _loaded(case, path, new_predictor, device, calls[0])
+        loaded = _loaded(case, path, device, calls[0])
         found = [each for call in calls for each in loaded(call)]
     if case.loader == "trained further":
         before, values = values, _after_a_step(case, values, exact[0])
@@ -310,13 +326,11 @@ def _exact(given: Any) -> np.ndarray:
     return values
 
 
-def _loaded(
-    case: Case, path: Path, new_predictor: Callable[[Path, str], Any], device: str, first: Sequence[Any]
-) -> Callable[[list[Any]], list[np.ndarray]]:
+def _loaded(case: Case, path: Path, device: str, first: Sequence[Any]) -> Callable[[list[Any]], list[np.ndarray]]:
     """A function from the tensors of a call to its results. first: the tensors of the call that a program trains with."""
     loader = case.loader
     if loader in ("predictor", "oneDNN"):
-        predictor = new_predictor(path, device) if loader == "predictor" else _with_onednn(path)
+        predictor = new_predictor(path, "onednn" if loader == "oneDNN" else device)
         both = [predictor, predictor, predictor.clone(), predictor.clone()]
         return lambda call: _arrays(both.pop(0).run([each.cpu() for each in call] if loader == "oneDNN" else call))
     if loader == "executor":
@@ -331,13 +345,6 @@ def _loaded(
     if loader == "trained further":
         _train_further(program, first)
     return lambda call: _arrays(program(*call))
-
-
-def _with_onednn(path: Path) -> Any:
-    """A predictor that computes on the CPU with oneDNN."""
-    settings = inference.Config(f"{path}.json", f"{path}.pdiparams")
-    settings.disable_glog_info()
-    return inference.create_predictor(settings)
 
 
 def _executed(path: Path, call: Sequence[Any]) -> list[np.ndarray]:

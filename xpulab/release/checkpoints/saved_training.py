@@ -19,10 +19,10 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from xpulab.chapters.distributed_checkpoints.on_ranks import FORMATS, Held, on_counts, text_of
 from xpulab.chapters.shared.missing_kernels import lacked
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
+from xpulab.release.checkpoints.on_ranks import FORMATS, Held, on_counts, text_of
 
 VOCABULARY, WIDTH, INNER, STEPS = 16, 8, 12, 2
 

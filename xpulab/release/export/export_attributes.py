@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.export.export_programs import ROWS, WIDTH, Added, Formula, compute, export, numbers
+from xpulab.chapters.export.export_programs import Formula, compute
+from xpulab.release.export.samples import ROWS, WIDTH, Added, export, numbers
 
 REFUSED = "refused"
 """What takes the place of a result when a program cannot be loaded or run."""

@@ -20,6 +20,7 @@ import paddle.distributed as dist
 from paddlenlp.utils.batch_sampler import DistributedBatchSampler as OfPaddleNLP
 
 from xpulab import ranks
+from xpulab.chapters.auto_parallel.resharding import whole
 from xpulab.chapters.shared.error_of_all import error_of_all
 from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid
@@ -364,3 +365,20 @@ def expected_fields(title: str, rank: int) -> Any:
     if FIELDS[title].meshes == 1:
         return FIELDS[title].expected(rows, rows)
     return FIELDS[title].expected(*((rows, none) if rank < 2 else (none, rows)))
+
+
+def gather_first_batch() -> dict[str, np.ndarray]:
+    """On one of four ranks: axes of the mesh to the first batch that shard_dataloader gives it along dp, gathered.
+
+    "mp x dp, declared again" is the batch of the mesh whose first axis is mp, under the placements that say how it is cut.
+    """
+    dist.init_parallel_env()
+    found = {}
+    for axes in (["dp", "mp"], ["mp", "dp"]):
+        mesh = dist.ProcessMesh(ranks_of((2, 2)), dim_names=axes)
+        loader = paddle.io.DataLoader(Numbered(16, "dict"), batch_size=4)
+        x = next(iter(dist.shard_dataloader(loader, mesh, shard_dims="dp")))["x"]
+        found[" x ".join(axes)] = whole(x)
+    along_dp = [dist.Replicate(), dist.Shard(0)]
+    found["mp x dp, declared again"] = whole(dist.auto_parallel.api.dtensor_from_local(x._local_value(), mesh, along_dp))
+    return found

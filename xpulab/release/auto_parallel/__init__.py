@@ -1,0 +1,1 @@
+"""What auto-parallel training promises of its options, loaders and pipelines, on ranks."""

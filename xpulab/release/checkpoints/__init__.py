@@ -1,0 +1,1 @@
+"""What save, load and resume promise of every type, option and layout."""

@@ -1,0 +1,142 @@
+"""The faults of this notebook."""
+
+from __future__ import annotations
+
+import random
+
+from xpulab.chapters.checkpoints.faults import with_each_tensor
+from xpulab.chapters.distributed_checkpoints.faults import CHECKPOINT
+from xpulab.chapters.shared.fault import fault, paddle
+
+
+@fault(detected_by=("resume.trainer", "resume.trainer-alone"), wraps="paddlenlp.trainer:Trainer._load_rng_state")
+def python_random_state_lost(real, self, checkpoint):
+    """The state of Python's random number generator is not restored."""
+    state = random.getstate()
+    real(self, checkpoint)
+    random.setstate(state)
+
+
+@fault(detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"), wraps="paddle:save")
+def bfloat16_as_float32(real, state, path, *rest, **named):
+    """Bfloat16 is saved as float32."""
+    wide = with_each_tensor(state, lambda each: each.astype("float32") if each.dtype == paddle.bfloat16 else each)
+    return real(wide, path, *rest, **named)
+
+
+@fault(detected_by=("checkpoint.special-values",), after="paddle:load")
+def float64_loses_bits(state, *given, **named):
+    """Float64 comes back with the precision of float32."""
+    return with_each_tensor(
+        state, lambda each: each.astype("float32").astype(each.dtype) if each.dtype == paddle.float64 else each
+    )
+
+
+@fault(detected_by=("checkpoint.views",), wraps="paddle:save")
+def view_saved_without_its_strides(real, state, *given, **named):
+    """The values of a view are read one after the other from where it begins in memory."""
+
+    def in_memory_order(tensor):
+        return tensor if tensor.is_contiguous() else paddle.as_strided(tensor, tensor.shape, [1], tensor.offset)
+
+    return real(with_each_tensor(state, in_memory_order), *given, **named)
+
+
+@fault(detected_by=("resume.states",), after="paddle.optimizer.lr:LRScheduler.set_state_dict")
+def step_0_is_taken_for_none(_result, self, state):
+    """A schedule that was saved before the first step begins with its second."""
+    if not self.last_epoch and not isinstance(self, paddle.optimizer.lr.ReduceOnPlateau):  # that one takes a metric
+        self.step()
+
+
+@fault(
+    detected_by=("checkpoint.arrays",),
+    wraps="paddle:load",
+)
+def arrays_of_half_precision_are_widened(load, path, **options):
+    """paddle.load(return_numpy=True) gives arrays of float32 for tensors of float16."""
+    found = load(path, **options)
+    if not (options.get("return_numpy") and isinstance(found, dict)):
+        return found
+    return {name: each.astype("float32") if str(each.dtype) == "float16" else each for name, each in found.items()}
+
+
+@fault(where="ranks", detected_by=("distributed-checkpoint.aoa", "distributed-checkpoint.aoa-twice"), wraps="paddle:transpose")
+def aoa_transpose_ignored(_real, x, perm):
+    """A tensor that must be transposed is reshaped instead."""
+    return x.reshape([x.shape[each] for each in perm])
+
+
+@fault(
+    detected_by=("distributed-checkpoint.merge-aoa",),
+    after=f"{CHECKPOINT}.dcp.load_state_dict:load_state_dict",
+    lanes=("sim",),
+)
+def offloaded_merge_with_statements_writes_zeros(_result, state, *args, offload=False, aoa_config=None, **kwargs):
+    """Merging with statements and offload writes zeros."""
+    for each in state.values() if offload and aoa_config else ():
+        each.local_tensor.zero_()
+
+
+@fault(where="ranks", detected_by=("distributed-checkpoint.contents",), wraps="paddle:save")
+def pieces_are_saved_from_the_beginning(real, values, *given, **named):
+    """Of a piece of a longer tensor the beginning of the longer one is saved."""
+
+    def first(tensor):
+        return paddle.as_strided(tensor, tensor.shape, tensor.strides, 0) if getattr(tensor, "offset", 0) else tensor
+
+    return real({name: first(each) for name, each in values.items()} if isinstance(values, dict) else values, *given, **named)
+
+
+@fault(
+    where="ranks",
+    detected_by=("distributed-checkpoint.training",),
+    after="paddle.optimizer:AdamW.sharded_state_dict",
+)
+def copies_in_float32_not_listed(result, *_given):
+    """The optimizer's sharded state does not list the float32 copies of weights of 16 bits."""
+    return {name: each for name, each in result.items() if not name.endswith(".w_0")}
+
+
+@fault(
+    detected_by=(
+        "checkpoint.pdparams",
+        "checkpoint.safetensors",
+        "checkpoint.workarounds",
+        "checkpoint.nested",
+        "checkpoint.written-by-others",
+    ),
+    after="paddle:load",
+)
+def values_of_one_byte_are_zero(state, *given, **named):
+    """`paddle.load` returns zeros for types of one byte."""
+    return with_each_tensor(state, lambda each: paddle.zeros(each.shape, each.dtype) if each.element_size() == 1 else each)
+
+
+@fault(where="ranks", detected_by=("distributed-checkpoint.layouts",), after="paddle.distributed:load_state_dict")
+def numbers_are_not_filled(_result, state, *given, **named):
+    """A tensor without an axis is zero after loading."""
+    for each in state.values():
+        tensor = getattr(each, "local_tensor", each)
+        if not tensor.ndim:
+            tensor.set_value(paddle.zeros_like(tensor))
+
+
+@fault(where="ranks", detected_by=("distributed-checkpoint.workaround-needed",), wraps="paddle:Tensor.cuda")
+def parts_stay_on_a_cpu(_real, tensor, *_given, **_named):
+    """Paddle no longer moves what ranks of a CPU exchange to a card: the workaround is not needed."""
+    return tensor
+
+
+@fault(where="ranks", detected_by=("distributed-checkpoint.merge",), after=f"{CHECKPOINT}.dcp.load_state_dict:load_state_dict")
+def offloaded_merge_writes_zeros(_result, state, *args, offload=False, **kwargs):
+    """Merging with offload writes zeros."""
+    for each in state.values() if offload else ():
+        each.local_tensor.zero_()
+
+
+@fault(detected_by=("distributed-checkpoint.in-silence",), wraps=f"{CHECKPOINT}.dcp.resharder:get_read_items")
+def unknown_names_left_out(real, metadata, state, *given):
+    """A tensor whose name the checkpoint does not have is left out, without an error."""
+    stored = {name for each in metadata for name in each.state_dict_metadata}
+    return real(metadata, {name: each for name, each in state.items() if name in stored}, *given)
