@@ -22,7 +22,9 @@ from xpulab.records.record import Record
 
 def cell(took, used=None, checks=0.0):
     """A code cell that has run. took: seconds. used: processor seconds of kernel, ranks and children."""
-    made = v4.new_code_cell("pass", execution_count=1, metadata={"papermill": {"duration": took}})
+    began, ended = "2026-11-28T08:00:00.500000Z", f"2026-11-28T08:00:{took + 0.5:09.6f}Z"
+    times = {"iopub.execute_input": began, "shell.execute_reply": ended}
+    made = v4.new_code_cell("pass", execution_count=1, metadata={"execution": times})
     if used is not None:
         add_to_cell(made.metadata, ProcessorSeconds(*used))
     if checks:

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -86,7 +87,7 @@ class ChapterTime:
 
 
 def chapters_of(folder: Path) -> list[ChapterTime]:
-    """The executed notebooks of a run, the longest first; excerpts that lie beside them were only read by papermill."""
+    """The executed notebooks of a run, the longest first."""
     notebooks = ((path.stem, nbformat.read(path, as_version=4)) for path in sorted((folder / "notebooks").glob("*.ipynb")))
     executed = [(name, notebook) for name, notebook in notebooks if "run" in notebook.metadata.get(METADATA_KEY, {})]
     return sorted((time_of(name, notebook) for name, notebook in executed), key=lambda each: -each.all.cells)
@@ -103,13 +104,22 @@ def time_of(name: str, notebook: NotebookNode) -> ChapterTime:
 
 def spent_in(cell: NotebookNode) -> Spent:
     """What one executed code cell spent; nothing when it did not run."""
-    took = cell.metadata.get("papermill", {}).get("duration") or 0.0
+    took = _seconds(cell)
     if cell.execution_count is None:
         return Spent(took)
     records = [record_in(output.get("metadata", {})) for output in cell.outputs]
     checks = min(took, sum(record.seconds for record in records if record))
     used = from_metadata(cell.metadata)
     return Spent(took, checks, None if used is None else max(0.0, took - used.all), used)
+
+
+def _seconds(cell: NotebookNode) -> float:
+    """How long a cell ran, as nbclient noted it; 0.0 when it did not run."""
+    times = cell.metadata.get("execution", {})
+    if not {"iopub.execute_input", "shell.execute_reply"} <= times.keys():
+        return 0.0
+    began, ended = (datetime.fromisoformat(times[name].rstrip("Z")) for name in ("iopub.execute_input", "shell.execute_reply"))
+    return (ended - began).total_seconds()
 
 
 def _cells_with_section(notebook: NotebookNode) -> Iterator[tuple[str, NotebookNode]]:
