@@ -108,10 +108,8 @@ def test_proof_and_helper_cells_are_collapsed_and_what_is_red_is_not(make_book, 
         ("docs/fleet.md", "faults.md#a-b", "faults.md#a-b"),
         ("docs/fleet.md", "../notebooks/03_lora.ipynb#It-is-LoRA,-twice", "../notebooks/03_lora.ipynb#it-is-lora-twice"),
         ("docs/fleet.md", "../env/venv.sh", f"clone://{ROOT}/env/venv.sh"),
-        ("docs/fleet.md", "https://example.org/env#A", "https://example.org/env#A"),
         ("notebooks/03_lora.ipynb", "#Two-Words", "#two-words"),
         ("README.md", "docs/fleet.md", "docs/fleet.md"),
-        ("README.md", "no/such/file", "no/such/file"),
     ],
 )
 def test_a_link_works_in_the_book(make_book, page, link, in_the_book):
@@ -150,14 +148,6 @@ def test_a_run_of_chinese_notebooks_is_shown_in_the_chinese_book(make_book, tmp_
     executed["metadata"]["xpulab"]["language"] = "zh"
     (folder / "00_environment.ipynb").write_text(json.dumps(executed))
     assert list(make_book.read_run(folder)[1]) == ["notebooks/zh/00_environment.ipynb"]
-
-
-def test_on_github_a_file_that_is_not_in_the_book_is_linked_there(make_book, monkeypatch):
-    monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
-    monkeypatch.setenv("GITHUB_REPOSITORY", "a/b")
-    monkeypatch.setenv("GITHUB_SHA", "c0ffee")
-    text = make_book.with_links("[x](../env/venv.sh) [y](../env)", "docs/fleet.md", book(make_book, "docs/fleet.md"))
-    assert text == "[x](https://example.org/a/b/blob/c0ffee/env/venv.sh) [y](https://example.org/a/b/tree/c0ffee/env)"
 
 
 def test_the_environment_of_the_book_lies_beside_the_other_and_has_its_own_packages(repository):

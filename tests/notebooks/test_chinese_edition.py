@@ -109,12 +109,6 @@ def test_links_lead_to_the_chinese_pages_and_to_the_heading_at_the_same_place(bo
     assert [book.chinese(name).metadata["xpulab"]["title"] for name in book.english] == ["卡", "卡：两张"]
 
 
-def test_a_link_to_a_page_that_is_not_translated_leads_to_the_english_one(book):
-    (book.root / "docs/zh/words.md").unlink()
-    assert book.command("write") == 0
-    assert "(../../docs/words.md#a-word)" in book.text("w")
-
-
 def test_an_english_cell_that_changed_is_listed_until_its_translation_is_accepted(book, capsys):
     book.english["01_first"].cells[1].source = WORK.replace("3 times", "4 times")
     book.save_english()
