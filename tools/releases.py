@@ -100,9 +100,10 @@ def red_of(checks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def reason_of(check: Mapping[str, Any]) -> str:
     """Why a check is red: what its first red row says."""
-    row = next((row for row in check["rows"] if row["outcome"] in RED), {})
-    reason = in_a_line(row.get("reason") or check["reason"] or "")
-    return f"{row['case']}: {reason}" if row.get("case") else reason
+    reds = [part for part in check["rows"] if part["outcome"] in RED]
+    if not reds:
+        return in_a_line(check["reason"] or "")
+    return f"{reds[0]['case']}: {in_a_line(reds[0]['reason'] or check['reason'] or '')}"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -96,7 +96,7 @@ class Edition:
         if path.endswith(".ipynb"):
             name = posixpath.splitext(posixpath.basename(path))[0]
             cells = self.texts[name] if chinese != path else {}
-            found = {}
+            found: dict[str, str] = {}
             for cell in markdown(self.english[name]):
                 own = headings(cells[cell.id].text if cell.id in cells else cell.source)
                 found |= dict(zip(map(notebook_anchor, headings(cell.source)), map(notebook_anchor, own), strict=False))
