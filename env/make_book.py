@@ -43,7 +43,6 @@ CONTENTS = {
         "docs/glossary.md",
         "docs/capabilities.md",
         "docs/faults.md",
-        "docs/grids.md",
         "docs/operators.md",
         "docs/field.md",
         "docs/releases.md",

@@ -15,16 +15,6 @@ from xpulab.records.planned import planned_checks
 
 PAGE = files.ROOT / "docs" / "capabilities.md"
 
-PROMISED = """
-install hardware numerics bandwidth device-proof pinned-memory offload sft lora dpo resume recompute fused-ops
-gradient-accumulation collectives all-to-all reshard mesh-fallback shard-optimizer shard-dataloader
-auto-parallel-config tensor-fusion pipeline parallel-loss moe hang checkpoint checkpoint-damage crash-save
-distributed-checkpoint zero-cost-checkpoint load-memory export indexing index-gradients large-tensors decomposition
-precision operators determinism random layouts amp card-vote passport
-"""
-"""What the suite covers by its plan. Three more have other names: pair-map is in collectives (map-values and map-rates),
-real-model is first-lora with a prepared model, and soak is a level."""
-
 
 @dataclass(frozen=True)
 class Row:
@@ -62,10 +52,6 @@ def checks_of_chapters():
     return found
 
 
-def test_what_was_promised_is_there():
-    assert set(PROMISED.split()) - rows().keys() == set()
-
-
 def test_every_capability_that_a_notebook_names_has_a_row_and_no_row_is_of_another():
     named = set()
     for path in (*files.NOTEBOOKS.glob("*.ipynb"), *files.release_notebooks()):
@@ -84,7 +70,3 @@ def test_on_each_of_its_lanes_a_fault_must_be_detected_by_one_of_its_checks(capa
         lane for fault in CATALOGUE for check in fault.detected_by if check.split(".")[0] == capability for lane in fault.lanes
     }
     assert rows()[capability].lanes and rows()[capability].lanes <= tried
-
-
-def test_the_page_says_that_nothing_was_run_on_a_card():
-    assert "**None was run on either of them yet**" in PAGE.read_text(encoding="utf-8")

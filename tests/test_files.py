@@ -78,15 +78,6 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         files.load_jsonl(tmp_path / "gone.jsonl", FIELDS)
 
 
-def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"cannot be read: Is a directory"):
-        files.load_jsonl(tmp_path, FIELDS)
-
-
-def test_data_finds_a_file_of_the_repository():
-    assert files.data("known_issues.yaml") == files.ROOT / "data" / "known_issues.yaml"
-
-
 def test_data_names_the_missing_file_and_the_fix():
     with pytest.raises(InputError, match=r"data/nowhere/x.jsonl: not found. .* run env/validate.sh there"):
         files.data("nowhere", "x.jsonl")
@@ -152,12 +143,6 @@ def test_a_long_value_is_shortened_in_the_message(load):
     with pytest.raises(InputError, match=r"line 1: \{'entry-0': .* \.\.\. .*\} is not of type 'array'$") as refused:
         load(entries)
     assert len(str(refused.value)) < 400
-
-
-def test_the_line_of_a_value_is_found_by_its_keys_and_indices(tmp_path):
-    path = tmp_path / "issues.yaml"
-    path.write_text("- id: a\n- id: b\n  tags:\n  - cpu\n  - xpu\n")
-    assert files.line_in_yaml(path, 1, "tags", 1) == 5
 
 
 def test_yaml_runs_no_code(load):

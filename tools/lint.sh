@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tools/lint.sh: makes .venv unless it is ready, then checks style and types of the code with the tools that env/requirements
-# pins, and with tools/lint_project.py words, links and the layout of chapters. Works from any folder and changes no source file. Every step runs; exit code 1 when one failed.
+# pins, and with tools/lint_project.py words, links and the layout of notebooks. Works from any folder and changes no source file.
+# Every step runs; exit code 1 when one failed.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 

@@ -49,7 +49,7 @@ DATA = {
 """Files whose fields are shown to people, and these fields."""
 ENVIRONMENT = "env/make_venv.py"
 """Beside the package, with messages: what runs before the package can be installed."""
-MAKERS = ("tools/capabilities.py", "tools/publish_faults.py", "tools/publish_grids.py", "tools/releases.py")
+MAKERS: tuple[str, ...] = ()
 """Tools that make pages of both languages, with these messages."""
 KEPT = ("{install}",)
 """What stands for a placeholder in the files of data/; other braces are text."""

@@ -67,7 +67,7 @@ HEAD = """# Operators
 
 Which operators the training of language models calls, and which check compares each with a formula. One step was recorded,
 forward, backward and optimizer, of a tiny Llama, Qwen2 and Qwen2-MoE of PaddleNLP, of LoRA and of DPO, on a CPU. A *grid*
-combines types, layouts, shapes, values and attributes ([grids.md](grids.md)); *as called* means that chapter 17 makes the call
+combines types, layouts, shapes, values and attributes; *as called* means that chapter 17 makes the call
 again on other numbers, in each type, and compares value and gradient (`operators.values`, `operators.gradients`). An operator
 with neither is not covered.
 

@@ -1,4 +1,4 @@
-"""Write docs/faults.md and docs/zh/faults.md: which faults the suite detects, from a run of the whole catalogue.
+"""Write docs/faults.md: which faults the suite detects, from a run of the whole catalogue.
 
 .venv/bin/xpulab selftest --json > build/selftest.json
 .venv-formers/bin/xpulab selftest --json > build/selftest-19.json
@@ -18,15 +18,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from translate import publish
-
 from xpulab import files
 from xpulab.faults import CATALOGUE
-from xpulab.messages import N_
 
 PAGE = files.ROOT / "docs" / "faults.md"
 HISTORY = (
-    N_(
+    (
         "All were tried in one run, on a processor without AVX-512, but those of chapter 19, in its own environment with "
         "paddleformers 1.2.0, and `fused-norm-without-epsilon`, on 2026-11-27 on a processor that has AVX-512."
     ),
@@ -48,7 +45,7 @@ def main(arguments: list[str]) -> None:
             print(f"{argument}: not what `xpulab selftest --json` prints: {error}", file=sys.stderr)
             raise SystemExit(2) from error
     result = together(results)
-    publish(PAGE, as_page(result))
+    PAGE.write_text(as_page(result), encoding="utf-8")
     print(f"{PAGE.relative_to(files.ROOT)}: {len(result['faults'])} faults")
 
 
@@ -67,34 +64,34 @@ def as_page(result: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("paddlepaddle", "paddlenlp"))
     detected = result["detected"]
     head = [
-        f"# {N_('Which faults the suite detects')}",
+        "# Which faults the suite detects",
         "",
-        N_(f"{detected} of {len(trials)} were detected by `xpulab selftest`, last on {date}, with {versions}."),
+        f"{detected} of {len(trials)} were detected by `xpulab selftest`, last on {date}, with {versions}.",
         *HISTORY,
-        N_("Each was injected into its notebook alone, on the lane named: *cpu* is a CPU, *sim* stands for simulated cards."),
-        N_(
+        "Each was injected into its notebook alone, on the lane named: *cpu* is a CPU, *sim* stands for simulated cards.",
+        (
             "A row with *smoke* ran the notebook at level smoke. All others ran the sections of the checks named, at level "
             "quick, or at *standard* where the row says so."
         ),
-        N_(
+        (
             "**Nothing here was run on a real card.** Made by `tools/publish_faults.py`; the catalogue is "
             "[xpulab/faults](../xpulab/faults)."
         ),
     ]
     missed = [trial for trial in trials if trial["missed"]]
-    body = ["", f"## {N_('Missed')}", "", *_table(missed)] if missed else []
+    body = ["", "## Missed", "", *_table(missed)] if missed else []
     detected = sorted((trial for trial in trials if not trial["missed"]), key=_order)
     for notebook, of_it in groupby(detected, key=lambda trial: trial["notebook"]):
         body += ["", f"## {notebook}", "", *_table(list(of_it))]
     if not_run := [fault for fault in CATALOGUE if fault.not_run]:
-        rows = [(fault.name, fault.what, N_("not run"), ", ".join(fault.detected_by), fault.not_run) for fault in not_run]
-        titles = (N_("fault"), N_("what breaks"), N_("lane"), N_("must be detected by"), N_("why"))
-        body += ["", f"## {N_('Not run')}", "", _line(titles), "|---|---|---|---|---|", *map(_line, rows)]
+        rows = [(fault.name, fault.what, "not run", ", ".join(fault.detected_by), fault.not_run) for fault in not_run]
+        titles = ("fault", "what breaks", "lane", "must be detected by", "why")
+        body += ["", "## Not run", "", _line(titles), "|---|---|---|---|---|", *map(_line, rows)]
     return "\n".join([*head, *body]) + "\n"
 
 
 def _table(trials: list[dict[str, Any]]) -> list[str]:
-    titles = (N_("fault"), N_("what breaks"), N_("lane"), N_("detected by"), "s")
+    titles = ("fault", "what breaks", "lane", "detected by", "s")
     return [_line(titles), "|---|---|---|---|---|", *map(_row, trials)]
 
 

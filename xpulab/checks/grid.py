@@ -143,7 +143,7 @@ class Grid:
         return {"axes": axes, "each": self.each if self._is_of_each else "", "rules": list(self.rules), "cases": cases}
 
     def show(self, check: str) -> None:
-        """Display the axes of a check as a table; the output's metadata has them for docs/grids.md."""
+        """Display the axes of a check as a table."""
         from IPython.display import display
 
         found = {"check": check, **self.describe()}
