@@ -20,6 +20,8 @@ CAPABILITIES = {check.name.split(".")[0] for chapter in (*chapters(), *release()
 COMMAND = re.compile(r"^(?:    |\$ ?)\S*?(?:bin/|-m )?\bxpulab (.*)$", re.MULTILINE)
 
 of_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(files.ROOT).as_posix())
+of_english_page = pytest.mark.parametrize("page", ENGLISH, ids=lambda page: page.relative_to(files.ROOT).as_posix())
+"""A Chinese page may be behind until a release, for which `tools/translate.py check --release` asks."""
 
 
 def text_of(page):
@@ -38,13 +40,13 @@ def test_links_lead_to_files_and_headings(monkeypatch, page):
     assert list(lint.leads_nowhere(page, text_of(page))) == []
 
 
-@of_page
+@of_english_page
 def test_checks_that_a_page_names_are_planned_in_a_notebook(checks_of_the_book, page):
     named = {name for name in names(text_of(page)) if re.fullmatch(r"[a-z\d-]+\.[a-z\d-]+", name)}
     assert {name for name in named if name.split(".")[0] in CAPABILITIES} - checks_of_the_book == set()
 
 
-@of_page
+@of_english_page
 def test_commands_that_a_page_shows_are_there_with_their_options(page):
     shown = [line.split("  #")[0].split(" # ")[0] for line in COMMAND.findall(text_of(page))]
     assert [wrong for line in shown for wrong in unknown_in(line)] == []
@@ -58,6 +60,8 @@ def unknown_in(line):
         if name not in command.commands:
             return [name]
         command = command.commands[name]
+    if command.context_settings.get("ignore_unknown_options"):  # those of another command
+        return []
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
     given = []
     for word in words:
