@@ -4,7 +4,7 @@
 
 A run: the seconds from the start of `xpulab run` until result.json holds the first judged check; the run is then interrupted.
 Cold: no fork server runs; files may be in the cache of the operating system. Warm: a fork server runs that has imported
-everything, as in a terminal of `xpulab lab` or in `python -m xpulab.warm bash`.
+everything, as in a terminal of `xpulab lab`.
 --cells: of each chapter the seconds until its warm kernel is ready, and of its cells up to the imports, each as JupyterLab
 would run it. Nothing here is a test: times depend on the machine and on what else it does.
 """
