@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from xpulab import ranks
-from xpulab.ranks import rendezvous
 from xpulab.ranks.rendezvous import send_at_once
 
 pytestmark = pytest.mark.integration
