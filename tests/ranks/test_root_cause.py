@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xpulab.ranks import rendezvous
-from xpulab.ranks.outcome import ABSENT, KILLED, LATE, RAISED, RETURNED, Raised, RankOutcome
+from xpulab.ranks.outcome import Raised, Rank
 from xpulab.ranks.root_cause import find
 from xpulab.ranks.stacks import Frame, Stack, in_collective
 
@@ -18,42 +18,50 @@ RESET = "[/paddle/third_party/gloo/gloo/transport/tcp/pair.cc:576] Read error [1
 NO_PEER = "[/paddle/third_party/gloo/gloo/transport/tcp/pair.cc:584] TIMEOUT self_rank = 0 pair_rank = 1"
 
 
-def raised(rank: int, at: float, kind: str = "ValueError", message: str = "boom", frames: tuple = (CELL,)) -> RankOutcome:
-    return RankOutcome(rank, RAISED, at, Raised(kind, message, "", frames))
+def raised(rank: int, at: float, kind: str = "ValueError", message: str = "boom", frames: tuple = (CELL,)) -> Rank:
+    return Rank(rank, pid=1, at=at, raised=Raised(kind, message, "", frames))
 
 
-def affected(rank: int, at: float, message: str = RESET) -> RankOutcome:
+def returned(rank: int, at: float = 0.0) -> Rank:
+    return Rank(rank, pid=1, at=at, value=b"", status=0)
+
+
+def killed(rank: int, at: float) -> Rank:
+    return Rank(rank, pid=1, at=at, ended=True, status=-9)
+
+
+def affected(rank: int, at: float, message: str = RESET) -> Rank:
     return raised(rank, at, "RuntimeError", message, (ALL_REDUCE, CELL))
 
 
-def late(rank: int, *frames: tuple[str, str], steps: int = 0, line: int = 5) -> RankOutcome:
+def late(rank: int, *frames: tuple[str, str], steps: int = 0, line: int = 5) -> Rank:
     stack = Stack(tuple(Frame(file, line, name) for file, name in frames), "stack")
-    return RankOutcome(rank, LATE, stack=stack, steps=("step",) * steps)
+    return Rank(rank, pid=1, is_late=True, stack=stack, steps=["step"] * steps)
 
 
-def waiting(rank: int, steps: int = 0, line: int = 5) -> RankOutcome:
+def waiting(rank: int, steps: int = 0, line: int = 5) -> Rank:
     return late(rank, ALL_REDUCE, CELL, steps=steps, line=line)
 
 
 CASES = {
-    "the only one that failed": ([RankOutcome(0, RETURNED), raised(1, 2.0)], 1),
+    "the only one that failed": ([returned(0), raised(1, 2.0)], 1),
     "the earliest of two with reasons of their own": ([raised(0, 3.0), raised(1, 2.0)], 1),
     "not the affected rank that complained first": ([affected(0, 1.0), raised(1, 2.0), affected(2, 1.5)], 1),
     "not the affected rank that ran into a time-out": ([affected(0, 1.0, NO_PEER), raised(1, 2.0)], 1),
-    "the one that was killed": ([affected(0, 2.1), RankOutcome(1, KILLED, 2.0), affected(2, 2.2)], 1),
-    "the first that was killed": ([RankOutcome(0, KILLED, 2.1), RankOutcome(1, KILLED, 2.0)], 1),
-    "the killed before those that wait": ([waiting(0), RankOutcome(1, KILLED, 9.0), waiting(2)], 1),
-    "the one that raised before it, not the one that was killed": ([raised(0, 1.0), RankOutcome(1, KILLED, 2.0)], 0),
-    "the one that never started": ([waiting(0), waiting(1), RankOutcome(2, ABSENT)], 2),
-    "never started, with affected ranks": ([affected(0, 1.0), RankOutcome(1, ABSENT)], 1),
+    "the one that was killed": ([affected(0, 2.1), killed(1, 2.0), affected(2, 2.2)], 1),
+    "the first that was killed": ([killed(0, 2.1), killed(1, 2.0)], 1),
+    "the killed before those that wait": ([waiting(0), killed(1, 9.0), waiting(2)], 1),
+    "the one that raised before it, not the one that was killed": ([raised(0, 1.0), killed(1, 2.0)], 0),
+    "the one that never started": ([waiting(0), waiting(1), Rank(2)], 2),
+    "never started, with affected ranks": ([affected(0, 1.0), Rank(1)], 1),
     "the one at work outside collectives": ([waiting(0), late(1, CELL), waiting(2)], 1),
     "the one at work, with affected ranks": ([affected(0, 30.0, "Timeout after 30 s"), late(1, CELL)], 1),
     "of two at work, the one that has come less far": ([waiting(0), late(1, CELL, steps=4), late(2, CELL, steps=3)], 2),
-    "the one that has left": ([waiting(0), RankOutcome(1, RETURNED, 1.0), waiting(2)], 1),
-    "at work rather than returned": ([late(0, CELL), RankOutcome(1, RETURNED, 1.0)], 0),
+    "the one that has left": ([waiting(0), returned(1, 1.0), waiting(2)], 1),
+    "at work rather than returned": ([late(0, CELL), returned(1, 1.0)], 0),
     "the one in an earlier collective, by steps": ([waiting(0, steps=3), waiting(1, steps=2), waiting(2, steps=3)], 1),
     "the one in another collective, by place": ([waiting(0), waiting(1, line=9), waiting(2)], 1),
-    "none, when all have returned": ([RankOutcome(0, RETURNED), RankOutcome(1, RETURNED)], None),
+    "none, when all have returned": ([returned(0), returned(1)], None),
     "one rank that works too long": ([late(0, CELL)], 0),
     "one rank that waits": ([waiting(0)], 0),
     "none, when all wait for the same": ([waiting(0), waiting(1)], None),

@@ -66,17 +66,6 @@ def leave_a_child(payload):
     print(subprocess.Popen(["sleep", "1000"]).pid, flush=True)
 
 
-def take_signals(payload):
-    """Print the number of each signal that comes, until SIGTERM; its own child prints nothing, and ends at the first."""
-    numbers = {signal.SIGUSR1, signal.SIGTERM}
-    own = subprocess.Popen(["sleep", "1000"])
-    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    print("ready", flush=True)
-    while (got := signal.sigwait(numbers)) != signal.SIGTERM:
-        print(int(got), flush=True)
-    print("child ended" if own.poll() is not None else "child runs", flush=True)
-
-
 def environment_at_import(payload):
     """The fork server's environment while it imported."""
     import remembers_environment

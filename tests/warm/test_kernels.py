@@ -19,6 +19,7 @@ from nbclient.exceptions import DeadKernelError
 from nbformat import v4
 
 from xpulab import warm
+from xpulab.child import Child
 from xpulab.records.processor import from_metadata
 from xpulab.warm import kernels
 
@@ -41,12 +42,6 @@ state = {
 }
 state["environment"].pop("PYTEST_CURRENT_TEST", None)
 print(json.dumps(state))
-"""
-WITH_FORK_SERVER = """
-import os, sys
-sys.path.append({root!r})
-from xpulab.warm.kernels import run_command
-sys.exit(run_command(sys.argv[1:], ("ipykernel.kernelapp",)))
 """
 
 
@@ -124,47 +119,20 @@ def numbers(kernel):
     return [int(number) for number in printed.split()]
 
 
-def test_it_is_forked_from_the_fork_server(kernel, fork_server, tmp_path):
-    status, printed, _ = kernel.run("import os, sys\nprint(os.getppid(), 'logs_early' in sys.modules, os.getcwd())")
-    assert (status, printed) == ("ok", f"{fork_server.pid} True {tmp_path}\n")
-
-
-def test_its_state_is_that_of_a_cold_kernel(kernel, warm_environment, tmp_path):
+def test_its_state_is_that_of_a_cold_kernel(kernel, fork_server, tmp_path):
     own = Kernel(tmp_path / "cold.log", "python3")
     try:
         warm_state, cold_state = (json.loads(either.run(STATE)[1]) for either in (kernel, own))
     finally:
         own.end()
     assert warm_state == cold_state
+    assert kernel.run("import os\nprint(os.getppid())")[1] == f"{fork_server.pid}\n"
 
 
 def test_a_log_that_was_set_up_before_the_fork_goes_into_the_notebook_while_its_cell_runs(kernel):
     _, _, outputs = kernel.run("import logs_early\nlogs_early.logger.error('early bird')\nprint('after')")
     printed = [(output["name"], output["text"]) for output in outputs if "text" in output]
     assert printed == [("stderr", "early bird\n"), ("stdout", "after\n")]
-
-
-def test_what_the_process_prints_when_it_dies_is_in_its_log(kernel, tmp_path):
-    kernel.client.execute("import faulthandler, os, signal\nos.write(2, b'')\nfaulthandler.enable(2)\nos.kill(os.getpid(), 11)")
-    assert kernel.manager.provisioner.process.wait(60) == -signal.SIGSEGV
-    assert "Segmentation fault" in (tmp_path / "log").read_text()
-
-
-def test_kernels_share_no_state(kernel, tmp_path):
-    other = Kernel(tmp_path / "other.log")
-    try:
-        draw = "import random\nprint(random.random())"
-        assert kernel.run("x = 1\n" + draw)[1] != other.run(draw)[1]
-        assert other.run("x")[0] == "NameError"
-        assert kernel.run("x")[0] == "ok"
-    finally:
-        other.end()
-
-
-def test_an_interrupt_ends_the_cell_and_not_the_kernel(kernel):
-    source = "print('in')\nimport select\nselect.select([], [], [])"
-    assert kernel.run(source, kernel.manager.interrupt_kernel)[0] == "KeyboardInterrupt"
-    assert kernel.run("print('on')")[:2] == ("ok", "on\n")
 
 
 def test_an_interrupt_arrives_once(kernel):
@@ -186,14 +154,6 @@ def test_an_interrupt_reaches_what_the_cell_runs(kernel, gone):
     status, printed, _ = kernel.run(source, kernel.manager.interrupt_kernel)
     assert status == "KeyboardInterrupt"
     assert gone(int(printed))
-
-
-def test_killing_its_group_ends_it_and_what_it_started(kernel, gone):
-    own = numbers(kernel)
-    os.killpg(kernel.pid, signal.SIGKILL)
-    assert all(map(gone, own))
-    assert kernel.manager.provisioner.process.wait(60) == -signal.SIGKILL
-    assert not kernel.manager.is_alive()
 
 
 @pytest.mark.parametrize("now", [True, False])
@@ -229,21 +189,6 @@ def test_a_notebook_whose_fork_server_is_killed_has_a_dead_kernel(monkeypatch):
             NotebookClient(notebook, kernel_name=kernels.NAME, startup_timeout=100).execute()
 
 
-def test_when_the_process_that_started_it_is_killed_it_ends(warm_environment, tmp_path, gone):
-    source = (
-        "import os, signal\nfrom jupyter_client import KernelManager\n"
-        f"manager = KernelManager(kernel_name={kernels.NAME!r}, transport='ipc', ip={str(tmp_path / 'ipc')!r})\n"
-        "manager.start_kernel()\nclient = manager.client()\nclient.start_channels()\nclient.wait_for_ready(timeout=100)\n"
-        "client.execute_interactive('import os\\nprint(os.getpid(), flush=True)')\n"
-        "print(manager.provisioner.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
-    )
-    dead = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=200)
-    assert dead.returncode == -signal.SIGKILL, dead.stderr
-    pids = [int(line) for line in dead.stdout.splitlines() if line.isdigit()]
-    assert len(pids) == 2
-    assert all(map(gone, pids))
-
-
 @pytest.mark.parametrize("address", [None, "nothing is here"])
 def test_without_a_fork_server_it_starts_cold_and_logs_it(address, tmp_path, monkeypatch):
     kernels.install(tmp_path)
@@ -259,15 +204,6 @@ def test_without_a_fork_server_it_starts_cold_and_logs_it(address, tmp_path, mon
         cold.end()
     first = (tmp_path / "log").read_text().splitlines()[0]
     assert first.startswith(f"{kernels.NAME}: ") and first.endswith(": this kernel starts cold")
-
-
-def test_a_pipe_for_its_output_makes_it_start_cold(warm_environment, tmp_path):
-    manager = KernelManager(kernel_name=kernels.NAME, transport="ipc", ip=str(tmp_path / "ipc"))
-    manager.start_kernel(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        assert isinstance(manager.provisioner.process, subprocess.Popen)
-    finally:
-        manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture
@@ -311,12 +247,6 @@ def test_the_reply_to_a_cell_has_the_processor_seconds_of_kernel_ranks_and_child
     assert used.children >= 0.3 and used.kernel > 0 and used.ranks > 0
 
 
-def test_the_processor_seconds_of_a_cell_are_its_own(kernel):
-    kernel.run(COMPUTES)
-    used = from_metadata(kernel.client.execute_interactive("1 / 0", output_hook=lambda message: None, timeout=100)["metadata"])
-    assert used.children == used.ranks == 0
-
-
 def test_papermill_can_name_it(warm_environment, fork_server, notebook, tmp_path, tool):
     done = tool("papermill", "-k", kernels.NAME, "--no-progress-bar", notebook(0), str(tmp_path / "out.ipynb"))
     assert done.returncode == 0, done.stderr
@@ -324,68 +254,23 @@ def test_papermill_can_name_it(warm_environment, fork_server, notebook, tmp_path
     assert cell.outputs[0].text == f"{fork_server.pid}\n"
 
 
-@pytest.mark.parametrize("right", [True, False])
-def test_nbval_can_name_it(right, warm_environment, fork_server, notebook, tool):
-    given = notebook(fork_server.pid if right else 0)
-    plain = ("-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull, "--rootdir=.")
-    done = tool("pytest", *plain, "--nbval", "--nbval-kernel-name", kernels.NAME, given)
-    assert done.returncode == (0 if right else 1), done.stdout
-
-
-def test_jupyterlab_lists_it(warm_environment, tool):
-    listed = json.loads(tool("jupyter", "kernelspec", "list", "--json").stdout)["kernelspecs"]
-    assert listed[kernels.NAME]["spec"]["language"] == "python"
-
-
-def test_installed_below_a_prefix_it_is_found_there(tmp_path, monkeypatch, tool):
-    kernels.install(tmp_path / "share" / "jupyter")
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
-    listed = json.loads(tool("jupyter", "kernelspec", "list", "--json").stdout)["kernelspecs"]
-    assert listed[kernels.NAME]["resource_dir"] == str(tmp_path / "share" / "jupyter" / "kernels" / kernels.NAME)
-
-
-@pytest.fixture
-def command():
-    """command(*arguments): run_command in a process of its own, with a fork server that imports little."""
-    source = WITH_FORK_SERVER.format(root=str(Path(kernels.__file__).parents[2]))
-    started = []
-
-    def start(*arguments):
-        command = [sys.executable, "-c", source, *arguments]
-        started.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        )
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate(timeout=60)
-
-
 @pytest.mark.parametrize(
-    ("arguments", "code", "complaint"),
+    ("source", "end", "code", "printed"),
     [
-        (["sh", "-c", "exit 3"], 3, ""),
-        (["sh", "-c", "kill -9 $$"], 137, ""),
-        (["no-such-command"], 127, "xpulab: no-such-command: No such file or directory\n"),
-        ([], 2, "usage: python -m xpulab.warm COMMAND [ARGUMENT ...]\n"),
+        ("exit 3", None, 3, ""),
+        ("kill -9 $$", None, 137, ""),
+        ("trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.1; done", signal.SIGTERM, 5, "ready\ngot it\n"),
     ],
 )
-def test_a_command_with_a_fork_server_gives_its_exit_code(arguments, code, complaint, command):
-    done = command(*arguments)
-    assert (done.communicate(timeout=100)[1], done.returncode) == (complaint, code)
-
-
-def test_a_command_with_a_fork_server_finds_it_and_leaves_nothing(command):
-    printed, _ = command("sh", "-c", "echo $XPULAB_WARM $JUPYTER_PATH").communicate(timeout=100)
-    address, path = printed.split()
-    assert path.split(os.pathsep)[0] == os.path.dirname(address)
-    assert not os.path.exists(os.path.dirname(address))
-
-
-def test_a_signal_is_forwarded_to_the_command(command):
-    done = command("sh", "-c", "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.1; done")
-    assert done.stdout.readline() == "ready\n"
-    done.terminate()
-    assert (done.communicate(timeout=100)[0], done.returncode) == ("got it\n", 5)
+def test_a_command_with_a_fork_server_gives_its_exit_code_and_leaves_nothing(source, end, code, printed):
+    run = "import sys; from xpulab.warm.kernels import run_command; sys.exit(run_command(sys.argv[1:], ('json',)))"
+    command = ["sh", "-c", f'echo $XPULAB_WARM "$JUPYTER_PATH"; {source}']
+    with Child([sys.executable, "-c", run, *command], stdout=subprocess.PIPE) as running:
+        lines = filter(None, running.lines())
+        address, path = next(lines).decode().split()
+        assert path.split(os.pathsep)[0] == os.path.dirname(address)
+        before = [next(lines)] if end else []
+        if end:
+            running.send_signal(end)
+        assert (b"".join([*before, *lines]).decode(), running.wait(100)) == (printed, code)
+    assert not os.path.exists(address)

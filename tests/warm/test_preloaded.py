@@ -69,12 +69,6 @@ def test_a_worker_trains_to_the_bits_of_a_cold_process(warm_run):
     assert warm_run("train", b"1", OMP_NUM_THREADS="1")["weights"] != cold["weights"]
 
 
-def test_workers_draw_different_random_numbers(warm_run):
-    first, second = (warm_run("describe")["random"] for _ in range(2))
-    assert first[0] != second[0]
-    assert first[1] != second[1]
-
-
 def test_names_of_layers_start_where_a_cold_process_starts(warm_run):
     assert warm_run("describe")["next name"] == "linear_0.w_0"
 
@@ -83,10 +77,6 @@ def test_flags_are_those_of_the_worker_and_not_of_the_fork_servers_starter(warm_
     assert warm_run("describe")["flags"] == {"FLAGS_use_stride_kernel": True, "FLAGS_check_nan_inf": False}
     own = {"FLAGS_use_stride_kernel": "0", "FLAGS_check_nan_inf": "true", "FLAGS_no_such": "1"}
     assert warm_run("describe", **own)["flags"] == {"FLAGS_use_stride_kernel": False, "FLAGS_check_nan_inf": True}
-
-
-def test_the_fork_server_loads_no_plug_in_for_devices(warm_run):
-    assert warm_run("describe", CUSTOM_DEVICE_ROOT="/nowhere")["plug-ins"] == []
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])

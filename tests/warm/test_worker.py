@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -94,56 +93,6 @@ def test_an_entry_or_a_folder_that_is_not_there_is_named(entry, cwd, named, star
     assert named in complaint
 
 
-def test_while_it_runs_it_has_no_status(start):
-    waiting = start("wait")
-    waiting.stdout.readline()
-    assert waiting.worker.poll() is None
-    assert waiting.worker.wait(0) is None
-    assert not select.select([waiting.worker], [], [], 0)[0]
-
-
-def test_its_end_can_be_waited_for_with_select_and_by_two_threads(start):
-    waiting = start("wait")
-    with ThreadPoolExecutor(2) as pool:
-        waits = [pool.submit(waiting.worker.wait, 60) for _ in range(2)]
-        waiting.worker.kill()
-        assert [wait.result() for wait in waits] == [-signal.SIGKILL] * 2
-    assert select.select([waiting.worker], [], [], 0)[0]
-
-
-def test_a_signal_reaches_it_and_not_its_own_children(start):
-    taking = start("take_signals")
-    assert taking.stdout.readline() == "ready\n"
-    taking.worker.send_signal(signal.SIGUSR1)
-    assert taking.stdout.readline() == f"{int(signal.SIGUSR1)}\n"
-    taking.worker.send_signal(signal.SIGTERM)
-    assert taking.stdout.readline() == "child runs\n"
-
-
-def test_a_group_signal_reaches_its_own_children_too(start, gone):
-    waiting = start("run", b"import subprocess\nprint(subprocess.Popen(['sleep', '1000']).pid, flush=True)\nsignal.pause()")
-    own = int(waiting.stdout.readline())
-    waiting.worker.send_group_signal(signal.SIGINT)
-    assert waiting.worker.wait(60) == -signal.SIGINT
-    assert gone(own)
-
-
-def test_a_signal_that_comes_at_once_is_not_lost(start):
-    for _ in range(10):
-        worker = start("wait").worker
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(60) == -signal.SIGTERM
-
-
-def test_a_number_that_is_no_signal_is_ignored_and_a_closed_handle_can_be_closed_and_signalled_again(start):
-    worker = start("wait").worker
-    worker.send_signal(9999)
-    worker.close()
-    worker.close()
-    worker.kill()
-    assert worker.poll() == -signal.SIGKILL
-
-
 @pytest.mark.parametrize("end", ["kill", "close"])
 def test_killing_and_closing_take_its_children_too(end, start, gone):
     waiting = start("wait")
@@ -169,3 +118,22 @@ def test_its_process_id_stays_its_own_until_the_handle_is_closed(start):
     with pytest.raises(ProcessLookupError):
         os.kill(ended.worker.pid, 0)
     assert ended.worker.poll() == 0
+
+
+def test_two_threads_can_wait_for_its_end(start):
+    waiting = start("wait")
+    waiting.stdout.readline()
+    assert waiting.worker.wait(0) is None
+    with ThreadPoolExecutor(2) as pool:
+        waits = [pool.submit(waiting.worker.wait, 60) for _ in range(2)]
+        waiting.worker.kill()
+        assert [wait.result() for wait in waits] == [-signal.SIGKILL] * 2
+
+
+def test_a_signal_that_comes_at_once_is_not_lost_and_a_closed_handle_can_be_used_again(start):
+    worker = start("wait").worker
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == -signal.SIGTERM
+    for again in (worker.close, worker.close, worker.kill):
+        again()
+    assert worker.poll() == -signal.SIGTERM

@@ -23,4 +23,4 @@ def lab(context: typer.Context) -> None:
     folder = str(files.notebooks_in(messages.language()))
     os.environ[messages.VARIABLE] = messages.language()  # that of the figures
     command = [sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={files.ROOT}", folder, *context.args]
-    raise typer.Exit(kernels.run_command(command, by_default=True))
+    raise typer.Exit(kernels.run_command(command))

@@ -42,8 +42,8 @@ class Started:
 def started(device: str, cold: bool = False) -> Iterator[Started]:
     """Start a fork server, which imports in the background, and end it with the block.
 
-    One that runs already (warm.ADDRESS in the environment, as in `python -m xpulab.warm COMMAND` and in a terminal of
-    `xpulab lab`) is used when it is of this installation; it stays.
+    One that runs already (warm.ADDRESS in the environment, as in a terminal of `xpulab lab`) is used when it is of this
+    installation; it stays.
     When this process is killed, nothing of the kernels, their ranks and their files stays (xpulab.harness.run_folder): a server
     of another command kills a worker when the connection to it is closed.
     """

@@ -16,14 +16,13 @@ function the same environment. No process is left, however a run ends.
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable
 from typing import Any
 
 from xpulab.devices import DEVICES, MOST_CARDS, REAL, SIMULATED
 from xpulab.errors import InputError
 from xpulab.ranks import serialize
-from xpulab.ranks.inside import step
+from xpulab.ranks.inside import Job, step
 from xpulab.ranks.report import RankReport, RanksFailed, RanksInterrupted, failure_of
 
 __all__ = ["RankReport", "RanksFailed", "RanksInterrupted", "Results", "run", "step"]
@@ -66,8 +65,8 @@ def run(
     outcome = Watch(n, time_limit, job).run(lambda address: _starter(launch)(address, n, device, _base(n, device)))
     if not outcome.succeeded:
         raise failure_of(outcome) from None
-    values = [serialize.loads_result(each.rank, each.value or b"") for each in outcome.ranks]
-    return Results(values, [each.printed for each in outcome.ranks])
+    values = [serialize.loads_result(rank.number, rank.value or b"") for rank in outcome.ranks]
+    return Results(values, [rank.printed for rank in outcome.ranks])
 
 
 def _checked(n: int, device: str, time_limit: float, launch: bool | None) -> bool:
@@ -111,14 +110,11 @@ def _base(n: int, device: str) -> dict[str, str]:
     return {**environment.before_launch(os.environ), **sim.environment(n)}
 
 
-def _job(function: Callable[..., Any], arguments: tuple, n: int, device: str) -> bytes:
+def _job(function: Callable[..., Any], arguments: tuple, n: int, device: str) -> Job:
     import sys
-    from dataclasses import asdict
 
     from xpulab.ranks import stacks
-    from xpulab.ranks.inside import Job
     from xpulab.ranks.launched import PORT_RANGE
 
     environment = {PORT_RANGE: os.environ.get(PORT_RANGE)}
-    job = Job(serialize.dumps_call(function, arguments), device, n, list(sys.path), stacks.sources_of_cells(), environment)
-    return pickle.dumps(asdict(job))
+    return Job(serialize.dumps_call(function, arguments), device, n, list(sys.path), stacks.sources_of_cells(), environment)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import socket
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from xpulab import warm
 from xpulab.ranks import environment
 
 _ENTRY = "xpulab.ranks.inside:forked"
+_ANSWER_SECONDS = 120.0
 _own: tuple[int, warm.ForkServer] | None = None
 """The fork server that this process started, with its process id: a process that was forked from it owns none."""
 _one_at_a_time = threading.Lock()
@@ -29,7 +29,11 @@ class Forked:
         self._cleanup = ExitStack()
         self._workers: list[warm.Worker] = []
         try:
-            self._fork(_address(), address, n, device, base)
+            try:
+                self._fork(os.environ.get(warm.ADDRESS) or _own_address(), address, n, device, base)
+            except warm.ForkServerGone:
+                self.close()
+                self._fork(_own_address(anew=True), address, n, device, base)
         except BaseException:
             self.close()
             raise
@@ -53,6 +57,7 @@ class Forked:
     def close(self) -> None:
         """Leave nothing of the run behind."""
         self._cleanup.close()
+        self._workers.clear()
 
     def _fork(self, fork_server: str, address: str, n: int, device: str, base: Mapping[str, str]) -> None:
         # The fork server removes its folder when it ends, even when this process is killed before it can clean up.
@@ -74,24 +79,19 @@ class Forked:
             self._workers.append(worker)
 
 
-def _address() -> str:
-    """The address of the fork server in the environment, else of this process's own, which ends with it."""
+def _own_address(anew: bool = False) -> str:
+    """The address of this process's own fork server, which ends with it; it is started where there is none. anew: again."""
     global _own
-    given = os.environ.get(warm.ADDRESS)
-    if given and _answers(given):
-        return given
     with _one_at_a_time:
-        if _own is None or _own[0] != os.getpid() or not _answers(_own[1].address):
-            _own = (os.getpid(), _start_fork_server())
+        if _own is None or _own[0] != os.getpid() or (anew and not _answers(_own[1].address)):
+            fork_server = warm.ForkServer()
+            atexit.register(fork_server.close)
+            _own = (os.getpid(), fork_server)
         return _own[1].address
 
 
 def _answers(address: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as trial:
-        return trial.connect_ex(address) == 0
-
-
-def _start_fork_server() -> warm.ForkServer:
-    fork_server = warm.ForkServer()
-    atexit.register(fork_server.close)
-    return fork_server
+    try:
+        return warm.answers(address, _ANSWER_SECONDS)
+    except (warm.ForkServerGone, TimeoutError):
+        return False

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
 import linecache
 import os
 import pickle
 import signal
+import socket
 import sys
+import threading
+import time
 import traceback
 from dataclasses import dataclass
 from io import TextIOWrapper
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from xpulab.child import adopt_orphans
-from xpulab.ranks import channel, leftovers, rendezvous, serialize
-from xpulab.ranks.outcome import Raised
+from xpulab.ranks import rendezvous, serialize
+from xpulab.ranks.outcome import RETURNED, Raised
+
+MARK = "XPULAB_RANKS"
+"""The environment variable that all programs which a rank starts inherit; its value is the run's address."""
 
 _OF_A_CARD = "CustomDevice error"
 _HERE = str(Path(__file__).parent)
-_connection: channel.Connection | None = None
+_notebook: _Notebook | None = None
 _stack: TextIO | None = None
 
 
@@ -47,6 +53,29 @@ class Job:
     environment: dict[str, str | None]
 
 
+class _Notebook:
+    """The connection to the notebook: any of the rank's threads may send, none of its child processes can."""
+
+    def __init__(self, address: str) -> None:
+        with socket.socket(socket.AF_UNIX) as connected:
+            connected.connect("\0" + address)
+            self._connection = Connection(connected.detach())
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+
+    def send(self, kind: str, value: Any = None) -> None:
+        if os.getpid() == self._owner:
+            with self._lock:
+                self._connection.send((kind, time.monotonic(), value))
+
+    def receive(self) -> Any:
+        """What the notebook sends next; None when it has closed the connection."""
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            return None
+
+
 def forked(address: bytes) -> None:
     """The entry of a rank that is a worker of the fork server; address: that of the run."""
     main(address.decode())
@@ -54,48 +83,54 @@ def forked(address: bytes) -> None:
 
 def step(text: str) -> None:
     """Call it in the function to note how far it is; shown when the run fails. Outside a rank nothing happens."""
-    if _connection is not None:
+    if _notebook is not None:
         with contextlib.suppress(OSError):  # the notebook has ended, and this rank is about to
-            _connection.send(channel.STEP, str(text).encode())
+            _notebook.send("step", str(text))
+
+
+def stack_file(folder: str | os.PathLike[str], rank: int) -> Path:
+    """Where a rank's faulthandler writes. folder: that of the run's logs."""
+    return Path(folder, f"stack.{rank}")
 
 
 def main(address: str) -> None:
     """Be one rank of the run that listens at `address`. Returns when all ranks have returned; else the process ends."""
-    global _connection, _stack
+    global _notebook, _stack
     adopt_orphans()
-    _stack = open(os.memfd_create("stack"), "w")  # noqa: SIM115 it is written to until the process has ended
+    rank = int(os.environ["PADDLE_TRAINER_ID"])
+    _stack = stack_file(os.environ["PADDLE_LOG_DIR"], rank).open("w")  # it is written to until the process has ended
     for number in (signal.SIGUSR1, signal.SIGTERM):
         faulthandler.register(number, file=_stack, all_threads=True, chain=number == signal.SIGTERM)
-    _connection = channel.Connection(address)
-    _connection.hello(json.dumps({"rank": int(os.environ["PADDLE_TRAINER_ID"])}).encode(), _stack.fileno())
-    kind, body = _connection.receive()
-    if kind != channel.JOB:
+    _notebook = _Notebook(address)
+    _notebook.send("hello", (rank, os.getpid()))
+    job = _notebook.receive()
+    if job is None:
         os._exit(1)
-    _connection.send(*_outcome(Job(**pickle.loads(body)), address, _connection, _stack))
-    if _connection.receive() != (channel.END, b"returned"):
+    _notebook.send(*_outcome(job, address, _notebook, _stack))
+    if _notebook.receive() != RETURNED:
         os._exit(1)
 
 
-def _outcome(job: Job, address: str, connection: channel.Connection, crash: TextIO) -> tuple[bytes, bytes]:
-    """Run the job; returns the kind and the body of the message with its result."""
+def _outcome(job: Job, address: str, notebook: _Notebook, crash: TextIO) -> tuple[str, Any]:
+    """Run the job; returns the kind and the value of the message with its result."""
     try:
         _take_environment(job, address)
         _select_card(job)
         faulthandler.enable(file=crash)  # after Paddle, whose own handler prints C++ frames only
         function, arguments = pickle.loads(job.function)
-        connection.send(channel.ENTERED)
+        notebook.send("entered")
         value = function(*arguments)
     except BaseException as error:
         _flush()
-        return channel.RAISED, pickle.dumps(_raised(error))
+        return "raised", _raised(error)
     _flush()
     try:
-        return channel.RETURNED, serialize.dumps(value)
+        return "returned", serialize.dumps(value)
     except Exception as error:
         not_serializable = TypeError(
             f"what this rank returned, a {type(value).__name__}, cannot be sent to the notebook: {error}. {serialize.REMEDY}"
         )
-        return channel.RAISED, pickle.dumps(_raised(not_serializable))
+        return "raised", _raised(not_serializable)
 
 
 def _take_environment(job: Job, address: str) -> None:
@@ -103,7 +138,7 @@ def _take_environment(job: Job, address: str) -> None:
     sys.path[:] = job.path
     sys.argv[:] = [""]
     linecache.cache.update(job.sources)
-    os.environ[leftovers.MARK] = address
+    os.environ[MARK] = address
     for name, value in job.environment.items():
         if value is None:
             os.environ.pop(name, None)

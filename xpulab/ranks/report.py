@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xpulab.checks.ledger import ledger
 from xpulab.doctor.remedies import match, remedy_on
 from xpulab.ranks import root_cause, stacks
-from xpulab.ranks.outcome import ABSENT, KILLED, RAISED, RETURNED, RankOutcome, RunOutcome
+from xpulab.ranks.outcome import ABSENT, KILLED, RAISED, RETURNED, Rank, RunOutcome
 
 _PRINTED_CHARACTERS = 1500
 _OF_PADDLE = re.compile(r"(?m)^=+ Modified FLAGS detected =+\n(?:FLAGS\(.*\n)*=+\n")
@@ -72,10 +72,10 @@ def failure_of(run: RunOutcome) -> RanksFailed | RanksInterrupted:
     return RanksFailed(rank, why, reports, launcher_log)
 
 
-def _report(run: RunOutcome, rank: RankOutcome) -> RankReport:
+def _report(run: RunOutcome, rank: Rank) -> RankReport:
     ended = rank.outcome in (RETURNED, RAISED, KILLED)
     return RankReport(
-        rank=rank.rank,
+        rank=rank.number,
         outcome=rank.outcome,
         reason=_reason(run, rank),
         detail=stacks.with_cells(rank.raised.trace) if rank.raised else rank.stack.text,
@@ -85,7 +85,7 @@ def _report(run: RunOutcome, rank: RankOutcome) -> RankReport:
     )
 
 
-def _reason(run: RunOutcome, rank: RankOutcome) -> str:
+def _reason(run: RunOutcome, rank: Rank) -> str:
     if rank.raised is not None:
         first = next(iter(rank.raised.message.strip().splitlines()), "")
         return f"{rank.raised.kind}: {first}" if first else rank.raised.kind

@@ -1,24 +1,36 @@
-"""Watching the ranks of one run: what each sends, when each ends, the time limit, and that nothing is left running."""
+"""Watching the ranks of one run: what each sends, when each ends, the time limit, and that nothing is left running.
+
+A rank connects to the notebook (multiprocessing.connection). A thread for each rank receives, so that nothing here waits for a
+rank, whatever that does. A message is (kind, time.monotonic() at which it was sent, value):
+
+    rank -> notebook   ("hello", at, (rank, pid)), ("entered", at, None), ("step", at, text), and ("returned", at, bytes) or
+                       ("raised", at, Raised)
+    notebook -> rank   the Job, and RETURNED when all ranks have returned
+
+A rank ends when it gets RETURNED, or when the connection is closed.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import queue
 import secrets
-import selectors
 import signal
+import socket
+import struct
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
 import psutil
 
-from xpulab.ranks import channel, leftovers
-from xpulab.ranks.interrupts import Interrupts
-from xpulab.ranks.observed import ObservedRank
-from xpulab.ranks.outcome import RunOutcome
+from xpulab.ranks import stacks
+from xpulab.ranks.inside import MARK, Job, stack_file
+from xpulab.ranks.outcome import RETURNED, Rank, RunOutcome
 
 _START_SECONDS = 120.0
 """Until the first rank has entered the function: a launcher, Python and Paddle have to start."""
@@ -27,8 +39,10 @@ _GRACE_SECONDS = 2.0
 _STACK_SECONDS = 1.0
 _END_SECONDS = 10.0
 _POLL_SECONDS = 0.25
+_READ_SECONDS = 1.0
+"""What a rank that has ended sent last is waited for so long; what it has started may hold the connection open."""
 _OUTPUT_BYTES = 1 << 20
-_INTERRUPT = object()
+_CREDENTIALS = struct.Struct("3i")
 
 
 class Starter(Protocol):
@@ -45,26 +59,89 @@ class Starter(Protocol):
 class Watch:
     """One run, from its start to its end. Use it once."""
 
-    def __init__(self, n: int, time_limit: float, job: bytes) -> None:
-        self._ranks = [ObservedRank(number) for number in range(n)]
+    def __init__(self, n: int, time_limit: float, job: Job) -> None:
+        self._ranks = [Rank(number) for number in range(n)]
         self._limit, self._job = time_limit, job
-        self._unidentified: list[channel.Peer] = []
+        self._messages: queue.SimpleQueue[tuple[Connection, tuple[str, float, Any]] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._interrupted = False
+        self._is_accepting = True
+        self._address = f"xpulab-ranks-{secrets.token_hex(16)}"
 
     def run(self, start: Callable[[str], Starter]) -> RunOutcome:
         """start(address) starts the ranks, which connect to that address. However this ends, no rank is left."""
-        self._address = address = f"xpulab-ranks-{secrets.token_hex(16)}"
         with contextlib.ExitStack() as stack:
-            self._selector = stack.enter_context(selectors.DefaultSelector())
-            listener = stack.enter_context(contextlib.closing(channel.listen(address)))
-            self._selector.register(listener, selectors.EVENT_READ)
-            stack.callback(self._close_connections)
-            interrupts = stack.enter_context(Interrupts())
-            self._starter = start(address)
+            stack.callback(self._join_threads)
+            stack.enter_context(self._accepting())
+            self._starter = start(self._address)
             stack.callback(self._starter.close)
-            self._selector.register(interrupts.hold(), selectors.EVENT_READ, _INTERRUPT)
-            return self._end(self._until_done(interrupts), interrupts)
+            stack.enter_context(self._held_interrupts())
+            return self._end(self._until_done())
 
-    def _until_done(self, interrupts: Interrupts) -> float:
+    @contextlib.contextmanager
+    def _accepting(self) -> Iterator[None]:
+        """Ranks can connect inside the block. The address is in no folder, so nothing is left; it ends with its process."""
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("\0" + self._address)
+            listener.listen(64)
+            self._in_thread(self._accept, listener)
+            try:
+                yield
+            finally:
+                self._is_accepting = False
+                with socket.socket(socket.AF_UNIX) as last:  # accept() has to return
+                    last.connect("\0" + self._address)
+
+    @contextlib.contextmanager
+    def _held_interrupts(self) -> Iterator[None]:
+        """Inside the block an interrupt of the main thread is noted and raises nothing, so that nothing is left half done."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(*_: object) -> None:
+            self._interrupted = True
+            self._messages.put(None)
+
+        before = signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _in_thread(self, function: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=function, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _join_threads(self) -> None:
+        for thread in self._threads:
+            thread.join(_END_SECONDS)  # all have ended with the ranks, but for one that cannot be killed
+
+    def _accept(self, listener: socket.socket) -> None:
+        """In a thread: take connections of processes of this user."""
+        while self._is_accepting:
+            with contextlib.suppress(OSError):
+                connected, _ = listener.accept()
+                peer = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+                _, user, _ = _CREDENTIALS.unpack(peer)
+                if self._is_accepting and user == os.getuid():
+                    self._in_thread(self._receive, Connection(connected.detach()))
+                else:
+                    connected.close()
+
+    def _receive(self, connection: Connection) -> None:
+        """In a thread: give a rank its job, and take what it sends until it has ended."""
+        with connection:
+            with contextlib.suppress(EOFError, OSError):
+                hello = connection.recv()
+                self._messages.put((connection, hello))
+                connection.send(self._job)
+                while True:
+                    self._messages.put((connection, connection.recv()))
+            self._messages.put((connection, ("gone", time.monotonic(), None)))
+
+    def _until_done(self) -> float:
         """Listen to the ranks until all are done, one has failed and the others had their chance, or the time is over.
 
         An interrupt ends it, too. Returns when the time began.
@@ -72,154 +149,120 @@ class Watch:
         began = time.monotonic()
         end = began + _START_SECONDS
         entered = failed = False
-        while not all(rank.done for rank in self._ranks) and (left := end - time.monotonic()) > 0 and not interrupts.came:
+        while not all(rank.done for rank in self._ranks) and (left := end - time.monotonic()) > 0 and not self._interrupted:
             self._listen(min(left, _POLL_SECONDS))
             if not entered and any(rank.entered for rank in self._ranks):
                 entered, began = True, time.monotonic()
                 end = began + self._limit
-            if not failed and any(rank.done and rank.returned is None for rank in self._ranks):
+            if not failed and any(rank.done and rank.value is None for rank in self._ranks):
                 failed = True
                 end = min(end, time.monotonic() + _GRACE_SECONDS)
         return began
 
     def _listen(self, seconds: float) -> None:
-        for key, events in self._selector.select(seconds):
-            if key.data is None:
-                self._accept(key.fileobj)
-            elif key.data is _INTERRUPT:
-                self._selector.unregister(key.fileobj)  # it has woken us
-            elif events & selectors.EVENT_WRITE:
-                key.data.pump()
-            else:
-                self._read(key.data)
-        for peer in self._peers():
-            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.sending else 0)
-            if self._selector.get_key(peer).events != wanted:
-                self._selector.modify(peer, wanted, peer)
+        """Take what has come, and wait for the first message up to so many seconds; note which ranks have ended."""
+        with contextlib.suppress(queue.Empty):
+            message = self._messages.get(timeout=seconds)
+            while True:
+                if message is not None:
+                    self._take(*message)
+                message = self._messages.get_nowait()
         for rank in self._ranks:
             self._note_end(rank)
 
-    def _accept(self, listener: Any) -> None:
-        try:
-            connected, _ = listener.accept()
-        except (BlockingIOError, ConnectionError):
+    def _take(self, connection: Connection, message: tuple[str, float, Any]) -> None:
+        kind, at, value = message
+        if kind == "hello":
+            number, pid = value
+            rank = self._ranks[number]
+            rank.pid, rank.connection, rank.is_connected = pid, connection, True
             return
-        peer = channel.Peer(connected)
-        if peer.user != os.getuid():
-            peer.close()
-            return
-        self._unidentified.append(peer)
-        self._selector.register(peer, selectors.EVENT_READ, peer)
+        for rank in self._ranks:
+            if rank.connection is connection:
+                if kind == "entered":
+                    rank.entered = True
+                elif kind == "step":
+                    rank.steps.append(value)
+                elif kind == "returned":
+                    rank.value, rank.at = value, at
+                elif kind == "raised":
+                    rank.raised, rank.at = value, at
+                elif kind == "gone":
+                    rank.is_connected, rank.at = False, rank.at or at
 
-    def _read(self, peer: channel.Peer) -> bool:
-        """Take what has come from a connection; returns whether there may be more."""
-        messages, connected = peer.receive()
-        for kind, at, body in messages:
-            if kind == channel.HELLO:
-                self._identify(peer, json.loads(body)["rank"])
-            else:
-                next(rank for rank in self._ranks if rank.peer is peer).take(kind, at, body)
-        if not connected:
-            self._selector.unregister(peer)
-            if peer in self._unidentified:
-                self._unidentified.remove(peer)
-                peer.close()
-            for rank in self._ranks:
-                if rank.peer is peer:
-                    rank.at = rank.at or time.monotonic()
-        return connected and not peer.quiet
-
-    def _identify(self, peer: channel.Peer, number: int) -> None:
-        """From now on this connection is that of rank `number`, which is given its job."""
-        rank = self._ranks[number]
-        if rank.peer is not None:
-            return
-        self._unidentified.remove(peer)
-        rank.peer = peer
-        with contextlib.suppress(psutil.NoSuchProcess):
-            rank.process = psutil.Process(peer.pid)
-        peer.send(channel.JOB, self._job)
-
-    def _note_end(self, rank: ObservedRank) -> None:
+    def _note_end(self, rank: Rank) -> None:
         if not rank.ended:
-            ended, status = self._starter.ended(rank.number, rank.peer.pid if rank.peer else None)
-            if ended:
-                while rank.peer is not None and rank.peer in self._peers() and self._read(rank.peer):
-                    pass  # until its last message is read
-                rank.ended, rank.status = True, status
+            has_ended, status = self._starter.ended(rank.number, rank.pid)
+            if has_ended:
                 rank.at = rank.at or time.monotonic()
+                rank.status = status if rank.status is None else rank.status
+                rank.ended = not rank.is_connected or time.monotonic() > rank.at + _READ_SECONDS
 
-    def _end(self, started: float, interrupts: Interrupts) -> RunOutcome:
+    def _end(self, started: float) -> RunOutcome:
         """Let ranks that have returned end, kill the others; returns what came of the run."""
         seconds = time.monotonic() - started
-        self._read_all()
+        self._listen(0.0)
         late = [rank for rank in self._ranks if not rank.done]
         descendants = self._descendants()
-        if all(rank.returned is not None for rank in self._ranks):
+        if all(rank.value is not None for rank in self._ranks):
             self._let_end()
             late = [rank for rank in self._ranks if not rank.ended]
         self._take_stacks(late)  # what a rank sends after that signal is not its own doing: it is not read any more
+        for rank in self._ranks:
+            rank.is_late = rank in late
+            rank.printed = self._printed_by(rank)
         launcher_log = self._starter.launcher_log()
         self._kill_all(descendants)
-        return RunOutcome(
-            ranks=tuple(rank.outcome(rank in late, self._printed_by(rank)) for rank in self._ranks),
-            launcher_log=launcher_log,
-            started=started,
-            seconds=seconds,
-            interrupted=interrupts.came,
-        )
-
-    def _read_all(self) -> None:
-        """Take whatever the ranks have sent by now."""
-        for peer in list(self._peers()):
-            while self._read(peer):
-                pass
+        return RunOutcome(tuple(self._ranks), launcher_log, started, seconds, self._interrupted)
 
     def _let_end(self) -> None:
         """All have returned: let them end as a script does."""
         for rank in self._ranks:
-            if rank.peer is not None:
-                rank.peer.send(channel.END, b"returned")
+            with contextlib.suppress(OSError):
+                if rank.connection is not None:
+                    rank.connection.send(RETURNED)
         end = time.monotonic() + _END_SECONDS
         while not all(rank.ended for rank in self._ranks) and (left := end - time.monotonic()) > 0:
             self._listen(min(left, 0.02))
 
-    def _take_stacks(self, late: list[ObservedRank]) -> None:
+    def _take_stacks(self, late: list[Rank]) -> None:
         """Make ranks that are still at work write their stacks; one that was stopped is continued to do so."""
-        late = [rank for rank in late if rank.peer is not None]
-        before = {rank.number: len(rank.read_stack_file()) for rank in late}
+        late = [rank for rank in late if rank.pid is not None]
+        before = {rank.number: len(self._written_by(rank)) for rank in late}
         for rank in late:
-            if rank.process is not None:
-                with contextlib.suppress(psutil.Error):
-                    rank.process.send_signal(signal.SIGUSR1)
-                    rank.process.send_signal(signal.SIGCONT)
+            with contextlib.suppress(psutil.Error):
+                psutil.Process(rank.pid).send_signal(signal.SIGUSR1)
+                psutil.Process(rank.pid).send_signal(signal.SIGCONT)
         end = time.monotonic() + _STACK_SECONDS
         seen: dict[int, str] = {}
         while late and time.monotonic() < end:
             time.sleep(0.03)
-            now = {rank.number: rank.read_stack_file() for rank in late}
+            now = {rank.number: self._written_by(rank) for rank in late}
             if now == seen and all(len(now[number]) > before[number] for number in now):
                 break
             seen = now
         for rank in self._ranks:
-            rank.stack_text = rank.read_stack_file()[before.get(rank.number, 0) :]
+            if rank.raised is None:
+                rank.stack = stacks.read(self._written_by(rank)[before.get(rank.number, 0) :])
 
     def _kill_all(self, descendants: list[psutil.Process]) -> None:
         """Kill the ranks and all that they have started, wherever it has moved to."""
-        alive = [rank.process for rank in self._ranks if rank.process is not None and not rank.ended]
-        for process in alive:  # a suspended rank starts nothing more
-            with contextlib.suppress(psutil.Error):
-                process.suspend()
+        alive = []
+        for rank in self._ranks:
+            if rank.pid is not None and not rank.ended:
+                with contextlib.suppress(psutil.Error):
+                    alive.append(psutil.Process(rank.pid))
+                    alive[-1].suspend()  # a suspended rank starts nothing more
         descendants += self._descendants()
-        if any(rank.ended and rank.returned is None and rank.raised is None for rank in self._ranks):
-            descendants += leftovers.marked(self._address)
-        leftovers.kill([*descendants, *alive])
+        if any(rank.ended and rank.value is None and rank.raised is None for rank in self._ranks):
+            descendants += _marked(self._address)
+        _kill([*descendants, *alive])
         self._starter.kill()
 
     def _descendants(self) -> list[psutil.Process]:
-        return leftovers.descendants([rank.process.pid for rank in self._ranks if rank.process and not rank.ended])
+        return _descendants(rank.pid for rank in self._ranks if rank.pid is not None and not rank.ended)
 
-    def _printed_by(self, rank: ObservedRank) -> str:
+    def _printed_by(self, rank: Rank) -> str:
         try:
             with (self._starter.folder / f"workerlog.{rank.number}").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _OUTPUT_BYTES))
@@ -227,10 +270,53 @@ class Watch:
         except FileNotFoundError:
             return ""
 
-    def _peers(self) -> Iterator[channel.Peer]:
-        known = [rank.peer for rank in self._ranks if rank.peer is not None]
-        return (peer for peer in [*self._unidentified, *known] if peer.fileno() in self._selector.get_map())
+    def _written_by(self, rank: Rank) -> str:
+        """All that faulthandler has written in this rank so far."""
+        try:
+            return stack_file(self._starter.folder, rank.number).read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
 
-    def _close_connections(self) -> None:
-        for peer in [*self._unidentified, *(rank.peer for rank in self._ranks if rank.peer is not None)]:
-            peer.close()
+
+def _descendants(pids: Iterable[int]) -> list[psutil.Process]:
+    """All processes that descend from these. A rank adopts what its children leave behind, so none is missed."""
+    found: list[psutil.Process] = []
+    unseen = list(pids)
+    while unseen:
+        children = _children(unseen.pop())
+        for pid in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(pid))
+        unseen += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """The kernel's own list: psutil reads all processes of the machine for it."""
+    children: list[int] = []
+    with contextlib.suppress(OSError, psutil.NoSuchProcess):
+        files = list(Path(f"/proc/{pid}/task").glob("*/children"))
+        if not files:  # a kernel that keeps no such list
+            return [child.pid for child in psutil.Process(pid).children()]
+        for file in files:
+            children += map(int, file.read_text().split())
+    return children
+
+
+def _marked(address: str) -> list[psutil.Process]:
+    """All programs that a rank of this run has started, even when the rank has ended. Those of other users are not ours."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == address:
+                found.append(process)
+    return found
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    """SIGKILL to each, and to what it has started meanwhile; psutil makes sure that a number is still the same process."""
+    for process in processes:
+        for each in (process, *_descendants([process.pid])):
+            with contextlib.suppress(psutil.Error):
+                if each.pid != os.getpid():
+                    each.kill()

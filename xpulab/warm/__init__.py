@@ -1,8 +1,7 @@
 """The fork server: a process that has imported everything once, and forks kernels and ranks from itself.
 
-client: start a fork server, ask it for workers. server: the process itself. worker: what its forks become. protocol: the
-packets between them. kernels: Jupyter kernels that are workers. measured: the processor time that such a kernel
-reports for each cell.
+client: start a fork server, ask it for workers. server: the process itself, and what both send each other. worker: what its
+forks become. kernels: Jupyter kernels that are workers; kernel: what runs in one.
 """
 
 from xpulab.warm.client import (

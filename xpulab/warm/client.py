@@ -1,21 +1,17 @@
-"""Start a fork server, and ask it for workers.
-
-Importing Paddle and PaddleNLP takes seconds; forking a process that has done it takes milliseconds. Linux only.
+"""Start a fork server, and ask it for workers. Linux only.
 
     with warm.ForkServer() as fork_server:
         worker = warm.fork(fork_server.address, "package.module:function", b"payload", environment=os.environ, cwd=".", ...)
         status = worker.wait()
 
-What a worker shares with a process that was started cold, and what it does not: xpulab.warm.worker.
+What a worker shares with a process that was started cold, and what it does not: xpulab.warm.worker. What both sides send each
+other: xpulab.warm.server.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import os
-import pickle
-import select
 import shutil
 import signal
 import socket
@@ -24,10 +20,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
 from xpulab.child import Child, signal_group
 from xpulab.records import environments
-from xpulab.warm import protocol
 
 ADDRESS = "XPULAB_WARM"
 """The environment variable that holds the address of a running fork server."""
@@ -35,11 +32,11 @@ ADDRESS = "XPULAB_WARM"
 RUN_FOLDER = "XPULAB_RUN_FOLDER"
 """The environment variable that all processes of a run inherit, also those of a fork server that one of them starts."""
 
-_OF_MODELS = {
-    "": tuple(f"paddlenlp.{each}" for each in ("transformers", "data", "trainer", "trl", "peft")),
-    "formers": tuple(f"{environments.SUCCESSOR}.{each}" for each in ("transformers", "trainer", "peft")),
+_MODELS_AND_TRAINERS = {
+    "": tuple(f"paddlenlp.{name}" for name in ("transformers", "data", "trainer", "trl", "peft")),
+    "formers": tuple(f"{environments.SUCCESSOR}.{name}" for name in ("transformers", "trainer", "peft")),
 }
-"""By environment the modules with models and trainers."""
+"""Modules by environment."""
 
 PRELOAD = (
     "numpy",
@@ -55,15 +52,21 @@ PRELOAD = (
     "threadpoolctl",
     "paddle",
     "paddle.distributed",
-    *_OF_MODELS[environments.present()],
+    *_MODELS_AND_TRAINERS[environments.present()],
     "safetensors",
 )
 """What takes long among the imports of the notebooks. Nothing of xpulab: a worker runs its present sources."""
 
 _START_SECONDS = 120.0
 _END_SECONDS = 10.0
+_POLL_SECONDS = 0.1
 _SOCKET_PATH_BYTES = 90
 """Of a Unix socket's path 107 bytes are allowed; the socket's own name is appended to the folder."""
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# The working folder must not lend its modules to the imports; this package must be found without being installed.
+_SERVER = "import sys; sys.path[:1] = [sys.argv[1]]; from xpulab.warm.server import main; main(*sys.argv[2:])"
+_READ_AT_IMPORT = ("FLAGS_", "GLOG_", "CUSTOM_DEVICE_", "XPULAB_", "PADDLE_", "JPY_", "OMP_", "OPENBLAS_", "MKL_", "KMP_")
 
 _seconds_of_workers = 0.0
 _counting = threading.Lock()
@@ -77,7 +80,8 @@ class ForkServer:
     """A running fork server; ends, with all its workers, at close(), at the end of the block, or when this process ends.
 
     address: where fork() finds it; the path of a socket that only this user may use.
-    log: a file with what was printed while it imported; a failed import ends the fork server, and its error is there.
+    folder: its own, removed at its end; log: a file in it with what was printed while it imported. A failed import ends the
+    fork server, and its error is there.
     It imports in the background: the first fork waits until it is done.
     """
 
@@ -88,23 +92,26 @@ class ForkServer:
         variables: Mapping[str, str] | None = None,
     ) -> None:
         """within: where its folder is made; default: that for temporary files. variables: more of its environment."""
-        self.folder = _private_folder(within)
+        self.folder = tempfile.mkdtemp(prefix="xpulab-warm-", dir=within)
+        if len(os.fsencode(self.folder)) > _SOCKET_PATH_BYTES:
+            os.rmdir(self.folder)
+            self.folder = tempfile.mkdtemp(prefix="xpulab-warm-", dir="/tmp")
         self.address = os.path.join(self.folder, "socket")
         self.log = os.path.join(self.folder, "log")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, open(self.log, "wb") as log:
+        with socket.socket(socket.AF_UNIX) as listener, open(self.log, "wb") as log:
             listener.bind(self.address)
             listener.listen(128)
-            read, self._keepalive = os.pipe()
+            keepalive, self._keepalive = os.pipe()
             try:
-                fds = (listener.fileno(), read)
-                command = [sys.executable, "-c", _SERVER, _ROOT, self.folder, *map(str, fds), str(os.getpid()), *preload]
+                fds = (listener.fileno(), keepalive)
+                command = [sys.executable, "-c", _SERVER, _ROOT, self.folder, *map(str, fds), *preload]
                 environment = {**_server_environment(), **(variables or {})}
                 self._process = Child(command, stdout=log, stderr=log, cwd="/", env=environment, pass_fds=fds)
             except BaseException:
                 os.close(self._keepalive)
                 raise
             finally:
-                os.close(read)
+                os.close(keepalive)
 
     @property
     def pid(self) -> int:
@@ -133,15 +140,18 @@ class ForkServer:
         self.close()
 
 
-def answers(address: str, time_limit: float) -> bool:
-    """Whether the fork server at this address starts a worker that ends well; it has imported everything by then.
+@dataclass(frozen=True)
+class Request:
+    """What a worker is to run.
 
-    time_limit: seconds, its imports included. Raises as `fork` does.
+    entry: "package.module:function", called with the payload. environment, cwd: all of its environment variables, and its
+    working folder.
     """
-    with fork(
-        address, "builtins:len", b"", environment=os.environ, cwd=".", stdout=1, stderr=2, time_limit=time_limit
-    ) as worker:
-        return worker.wait() == 0
+
+    entry: str
+    payload: bytes
+    environment: dict[str, str]
+    cwd: str
 
 
 def fork(
@@ -162,29 +172,32 @@ def fork(
     A worker that cannot be set up writes why to its stderr and exits with 1, as one whose entry raises does.
     Raises ForkServerGone when no fork server answers, TimeoutError at the time limit.
     """
-    request = protocol.Request(entry, payload, dict(environment), os.path.abspath(cwd))
-    with contextlib.ExitStack() as stack:
-        connection = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-        connection.settimeout(time_limit)
-        try:
-            with io.FileIO(os.memfd_create("xpulab-warm"), "r+") as file:
-                _write_all(file, pickle.dumps(request, protocol=4))
-                connection.connect(address)
-                socket.send_fds(connection, [protocol.FORK], [file.fileno(), stdout, stderr])
-            received = connection.recv(protocol.PACKET_BYTES, socket.MSG_PEEK)
-            kind, numbers = protocol.parse(received)
-            if kind == protocol.STARTED:
-                connection.recv(protocol.PACKET_BYTES)  # an ENDED is left for the worker's poll(): it may come first
-        except TimeoutError as error:
-            raise TimeoutError(f"the fork server at {address} started no worker within {time_limit:.0f} s") from error
-        except OSError as error:
-            raise ForkServerGone(_no_answer(address)) from error
-        if kind == protocol.REFUSED:
-            raise ForkServerGone(f"the fork server at {address} could not fork: {os.strerror(numbers[0])}")
-        if kind == protocol.CLOSE:
-            raise ForkServerGone(_no_answer(address))
-        stack.pop_all()
-        return Worker(connection, numbers[0])
+    connection = _connect(address, stdout, stderr)
+    try:
+        connection.send(Request(entry, payload, dict(environment), os.path.abspath(cwd)))
+        if not connection.poll(time_limit):
+            raise TimeoutError(f"the fork server at {address} started no worker within {time_limit:.0f} s")
+        kind, pid = connection.recv()
+        if kind != "started":
+            raise EOFError(kind)
+        return Worker(connection, pid)
+    except (EOFError, ConnectionError) as error:
+        connection.close()
+        raise ForkServerGone(f"no fork server answers at {address}, or it cannot fork") from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def answers(address: str, time_limit: float) -> bool:
+    """Whether the fork server at this address starts a worker that ends well; it has imported everything by then.
+
+    time_limit: seconds, its imports included. Raises as `fork` does.
+    """
+    with fork(
+        address, "builtins:len", b"", environment=os.environ, cwd=".", stdout=1, stderr=2, time_limit=time_limit
+    ) as worker:
+        return worker.wait() == 0
 
 
 def seconds_of_workers() -> float:
@@ -198,20 +211,16 @@ def seconds_of_workers() -> float:
 class Worker:
     """A forked process, the leader of a session and a process group of its own. Threads may share a handle.
 
+    pid: its process; no other gets this number until the handle is closed.
     When the handle is closed, or the process that holds it ends, the worker's whole group is killed.
     """
 
-    def __init__(self, connection: socket.socket, pid: int) -> None:
-        connection.setblocking(False)
+    def __init__(self, connection: Connection, pid: int) -> None:
         self.pid = pid
-        self._start = _start_time(pid)
         self._connection = connection
         self._status: int | None = None
+        self._is_reaped = False
         self._receiving = threading.Lock()
-
-    def fileno(self) -> int:
-        """Readable from the worker's end on: for select and selectors. -1 when closed."""
-        return self._connection.fileno()
 
     def poll(self) -> int | None:
         """The exit status as subprocess.Popen has it (negative: the signal that ended it); None while it runs.
@@ -219,55 +228,37 @@ class Worker:
         A worker whose fork server ended was killed with it: -9.
         """
         with self._receiving:
-            if self._status is None:
-                try:
-                    received = self._connection.recv(protocol.PACKET_BYTES, socket.MSG_PEEK)  # others may wait for it too
-                except (BlockingIOError, InterruptedError):
-                    return None
-                except OSError:
-                    received = b""
-                self._take(received)
+            while self._status is None and self._connection.poll() and self._receive():
+                pass
         return self._status
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Wait until the worker has ended; returns its status, or None when it runs on after `timeout` seconds."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while (status := self.poll()) is None:
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
-                return None
-            _wait_readable(self._connection, left)
+        end = time.monotonic() + (float("inf") if timeout is None else timeout)
+        while (status := self.poll()) is None and (left := end - time.monotonic()) > 0:
+            with contextlib.suppress(OSError):  # another thread has closed it; or it takes what comes
+                self._connection.poll(min(left, _POLL_SECONDS))
         return status
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the worker; nothing happens when it has ended."""
-        self._send(protocol.SIGNAL, number)
-
-    def send_group_signal(self, number: int) -> None:
-        """Send a signal to the worker and to the processes that it started and left in its group."""
-        self._send(protocol.GROUP, number)
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kill the whole group; wait() returns when the worker has ended."""
-        self.send_group_signal(signal.SIGKILL)
+        if not self._is_reaped:
+            signal_group(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Kill what is left of the worker's group and forget it; returns when the worker was reaped."""
-        self._send(protocol.CLOSE)
-        end = time.monotonic() + _END_SECONDS
         with self._receiving:
-            while self._connection.fileno() >= 0 and (left := end - time.monotonic()) > 0:
-                _wait_readable(self._connection, left)
-                try:
-                    received = self._connection.recv(protocol.PACKET_BYTES)
-                except (BlockingIOError, InterruptedError):
-                    continue
-                except OSError:
-                    received = b""
-                self._take(received)
-                self._count(received)
-                if not received:
-                    break
+            if self._connection.closed:
+                return
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as sending:
+                sending.shutdown(socket.SHUT_WR)  # the fork server may have ended
+            while self._connection.poll(_END_SECONDS) and self._receive():
+                pass
             self._connection.close()
             self._status = -signal.SIGKILL if self._status is None else self._status
 
@@ -277,35 +268,34 @@ class Worker:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _take(self, received: bytes) -> None:
-        """Take the status from a packet; a closed connection means that the fork server has ended."""
-        if self._status is not None:
-            return
-        kind, numbers = protocol.parse(received)
-        if kind == protocol.ENDED:
-            _, self._status = numbers
-            return
-        self._status = -signal.SIGKILL
-        if _start_time(self.pid) in (None, self._start):  # else the process id, and so the group's, is another process's now
-            signal_group(self.pid, signal.SIGKILL)
-
-    def _count(self, received: bytes) -> None:
-        """Add the worker's processor time to that of all workers, when the packet has it."""
+    def _receive(self) -> bool:
+        """Take what the fork server has sent; returns whether more may come."""
         global _seconds_of_workers
-        kind, numbers = protocol.parse(received)
-        if kind == protocol.REAPED:
+        try:
+            kind, number = self._connection.recv()
+        except (EOFError, OSError):
+            if not self._is_reaped:  # the fork server has ended, and the worker with it, but not what that has started
+                signal_group(self.pid, signal.SIGKILL)
+            self._is_reaped, self._status = True, -signal.SIGKILL if self._status is None else self._status
+            return False
+        if kind == "ended":
+            self._status = number
+        else:
+            self._is_reaped = True
             with _counting:
-                _seconds_of_workers += numbers[1] / 1e6
-
-    def _send(self, kind: bytes, *numbers: int) -> None:
-        with contextlib.suppress(OSError):  # the fork server has ended, and the worker with it
-            self._connection.send(protocol.packet(kind, *numbers))
+                _seconds_of_workers += number
+        return True
 
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# The working folder must not lend its modules to the imports; this package must be found without being installed.
-_SERVER = "import sys; sys.path[:1] = []; sys.path.append(sys.argv[1]); from xpulab.warm.server import main; main(sys.argv[2:])"
-_READ_AT_IMPORT = ("FLAGS_", "GLOG_", "CUSTOM_DEVICE_", "XPULAB_", "PADDLE_", "JPY_", "OMP_", "OPENBLAS_", "MKL_", "KMP_")
+def _connect(address: str, *fds: int) -> Connection:
+    """A connection to a fork server, which has these file descriptors. Raises ForkServerGone."""
+    with socket.socket(socket.AF_UNIX) as connected:
+        try:
+            connected.connect(address)
+            socket.send_fds(connected, [b"f"], fds)
+        except OSError as error:
+            raise ForkServerGone(f"no fork server answers at {address}") from error
+        return Connection(connected.detach())
 
 
 def _server_environment() -> dict[str, str]:
@@ -318,42 +308,3 @@ def _server_environment() -> dict[str, str]:
     kept |= {RUN_FOLDER: os.environ[RUN_FOLDER]} if RUN_FOLDER in os.environ else {}
     single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
     return {**kept, **single, "GLOG_minloglevel": "2"}
-
-
-def _private_folder(within: str | os.PathLike[str] | None) -> str:
-    folder = tempfile.mkdtemp(prefix="xpulab-warm-", dir=within)
-    if len(os.fsencode(folder)) > _SOCKET_PATH_BYTES:
-        os.rmdir(folder)
-        folder = tempfile.mkdtemp(prefix="xpulab-warm-", dir="/tmp")
-    return folder
-
-
-def _no_answer(address: str) -> str:
-    try:
-        with open(os.path.join(os.path.dirname(address), "log"), encoding="utf-8", errors="replace") as log:
-            lines = log.read().strip().splitlines()
-    except OSError:
-        lines = []
-    return f"no fork server answers at {address}" + (f"; the last line of its log: {lines[-1]}" if lines else "")
-
-
-def _start_time(pid: int) -> str | None:
-    """When the process started, in the operating system's ticks; None when there is none with this id."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
-            return stat.read().rpartition(")")[2].split()[19]
-    except OSError:
-        return None
-
-
-def _write_all(file: io.FileIO, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
-    file.seek(0)
-
-
-def _wait_readable(connection: socket.socket, seconds: float | None) -> None:
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    poll.poll(None if seconds is None else max(0, int(seconds * 1000) + 1))

@@ -1,9 +1,5 @@
 """Warm kernels: a kernelspec whose kernels are workers of a fork server that has imported everything (xpulab.warm).
 
-    python -m xpulab.warm papermill -k xpulab-warm notebooks/02_sft.ipynb out.ipynb
-    python -m xpulab.warm pytest --nbval --nbval-kernel-name xpulab-warm notebooks
-    python -m xpulab.warm jupyter lab
-
 The kernelspec names a kernel provisioner, the part of jupyter_client that starts and signals a kernel's process. A Jupyter
 tool finds it by the entry point in pyproject.toml, so xpulab must be installed beside the tool. The tool's process holds the
 connection to the worker: when it ends, the worker's process group is killed. Without a fork server the kernel starts cold,
@@ -13,10 +9,7 @@ and writes so to its log.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib.util
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -31,7 +24,7 @@ from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvision
 from xpulab import warm
 
 NAME = "xpulab-warm"
-"""The name of the kernelspec, for papermill -k, nbval --nbval-kernel-name and JupyterLab's launcher, and of its provisioner."""
+"""The name of the kernelspec, as in JupyterLab's launcher, and of its provisioner."""
 
 SHOWN = "Python 3 (xpulab, warm)"
 
@@ -39,8 +32,6 @@ ORDINARY, SHOWN_ORDINARY = "python3", "Python 3"
 """The kernelspec that the committed notebooks name, so that a notebook that is saved still names it."""
 
 _POLL_SECONDS = 0.1
-_CONSTANTS = {subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL}
-"""What subprocess.Popen takes in place of a file; a worker needs a file descriptor."""
 _COLD = ["-m", "ipykernel_launcher"]
 
 
@@ -53,10 +44,7 @@ class Provisioner(LocalProvisioner):
     process: Any
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> KernelConnectionInfo:
-        """cmd: that of a cold kernel. options: as of subprocess.Popen; a worker takes env, cwd, stdout and stderr from them."""
-        if _CONSTANTS & {options.get("stdout"), options.get("stderr")}:
-            self.log.warning(f"{NAME}: a pipe for its output was asked for: this kernel starts cold")
-            return await super().launch_kernel(cmd, **options)
+        """cmd: that of a cold kernel. options: as of subprocess.Popen; a worker takes env, cwd, and files for its output."""
         try:
             self.process = await asyncio.to_thread(_fork, cmd, options)  # it may wait until the fork server has imported
         except (warm.ForkServerGone, TimeoutError) as error:
@@ -117,69 +105,24 @@ def environment(fork_server: Place, base: Mapping[str, str]) -> dict[str, str]:
     return {**base, "JUPYTER_PATH": path, warm.ADDRESS: fork_server.address or ""}
 
 
-def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD, by_default: bool = False) -> int:
-    """Run a command with a fork server, where Jupyter finds the warm kernel; returns its exit code once no kernel is left.
+def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -> int:
+    """Run a command with a fork server, where Jupyter finds warm kernels; returns its exit code once no kernel is left.
 
-    by_default: notebooks that name the ordinary kernel get the warm one too.
+    Notebooks that name the ordinary kernel get a warm one, too.
     SIGTERM and SIGHUP are forwarded to it; SIGINT comes from a terminal to both, and is left to the command.
     """
-    if not command:
-        print("usage: python -m xpulab.warm COMMAND [ARGUMENT ...]", file=sys.stderr)
-        return 2
-    started: list[subprocess.Popen] = []
-    asked: list[int] = []
-
-    def forward(number: int, _: object) -> None:
-        asked.append(number)
-        deliver()
-
-    def deliver() -> None:
-        while started and asked:
-            with contextlib.suppress(IndexError):  # a handler that came in between took it
-                started[0].send_signal(asked.pop(0))
-
     signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, forward)
     with warm.ForkServer(preload) as fork_server:
-        if by_default:
-            install(fork_server.folder, ORDINARY, SHOWN_ORDINARY)
+        install(fork_server.folder, ORDINARY, SHOWN_ORDINARY)
         try:
-            started.append(subprocess.Popen(command, env=environment(fork_server, os.environ)))
+            process = subprocess.Popen(command, env=environment(fork_server, os.environ))
         except OSError as error:
             print(f"xpulab: {command[0]}: {error.strerror}", file=sys.stderr)
             return 127
-        deliver()
-        status = started[0].wait()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: process.send_signal(number))
+        status = process.wait()
     return status if status >= 0 else 128 - status
-
-
-def run_kernel(payload: bytes) -> None:
-    """In a worker: be an ipykernel; payload: its arguments as JSON."""
-    import ipykernel.kernelapp
-
-    from xpulab.warm.measured import MeasuredKernel
-    from xpulab.warm.worker import log_handlers
-
-    launcher = importlib.util.find_spec("ipykernel_launcher")
-    assert launcher is not None and launcher.origin is not None
-    sys.argv[:] = [launcher.origin, *json.loads(payload)]
-    sys.path.remove("")  # IPython puts it where it belongs
-    logs: dict[Any, list[logging.StreamHandler]] = {sys.stdout: [], sys.stderr: []}
-    for handler in log_handlers():
-        if isinstance(handler, logging.StreamHandler):
-            logs.get(handler.stream, []).append(handler)
-    app = ipykernel.kernelapp.IPKernelApp.instance(
-        parent_handle=os.getppid(),  # a default that it reads at its import
-        kernel_class=MeasuredKernel,
-    )
-    app.initialize()
-    for handlers, stream in zip(logs.values(), (sys.stdout, sys.stderr), strict=True):  # now the kernel's, for the notebook
-        for handler in handlers:
-            handler.setStream(stream)
-    if matplotlib := sys.modules.get("matplotlib"):  # reads the variable, which the kernel has set, at its import
-        matplotlib.rcParams["backend"] = os.environ["MPLBACKEND"]
-    app.start()
 
 
 def _fork(cmd: Sequence[str], options: Mapping[str, Any]) -> warm.Worker:
@@ -189,7 +132,7 @@ def _fork(cmd: Sequence[str], options: Mapping[str, Any]) -> warm.Worker:
         raise warm.ForkServerGone(f"{warm.ADDRESS} is not set; `python -m xpulab.warm COMMAND` sets it")
     return warm.fork(
         address,
-        f"{__name__}:{run_kernel.__name__}",
+        "xpulab.warm.kernel:run",
         json.dumps(cmd[1 + len(_COLD) :]).encode(),
         environment=environment,
         cwd=options.get("cwd") or os.getcwd(),
@@ -199,7 +142,7 @@ def _fork(cmd: Sequence[str], options: Mapping[str, Any]) -> warm.Worker:
 
 
 def _descriptor(stream: Any, default: int) -> int:
-    """The file descriptor of a stream as subprocess.Popen takes it: a file, a descriptor, or None."""
-    if stream is None:
-        return default
-    return stream if isinstance(stream, int) else stream.fileno()
+    """The file descriptor of a stream as subprocess.Popen takes it; for what is no file the default."""
+    if isinstance(stream, int):
+        return stream if stream >= 0 else default  # subprocess.PIPE and DEVNULL are negative
+    return default if stream is None else stream.fileno()

@@ -1,4 +1,21 @@
-"""The process behind xpulab.warm.ForkServer: imports, then forks. It runs in one thread and has touched no device."""
+"""The process behind xpulab.warm.ForkServer: imports, then forks. It runs in one thread and has touched no device.
+
+multiprocessing's own fork server cannot stand here. Only the process that started it, and what is forked from that, can use it;
+here a Jupyter tool, its kernels and the runs of a selftest find one server by its address. Its children have the server's
+environment and output, they live on when the process that asked for them is killed, what they started is never killed, and a
+preload that fails is ignored.
+
+A requester opens one connection (multiprocessing.connection) for each worker:
+
+    requester -> worker   two file descriptors, standard output and error; then the Request
+    worker -> requester   ("started", its pid)
+    server -> requester   ("ended", exit status as subprocess.Popen has it)
+    requester -> server   the end of what it sends: kill the worker's group, reap the worker, close
+    server -> requester   ("reaped", processor seconds of the worker and of the processes that it waited for)
+
+The server never reads a request, so no requester can make it wait. It reaps a worker only when it is told to, so until then the
+worker's process id is no other process's.
+"""
 
 from __future__ import annotations
 
@@ -8,206 +25,122 @@ import fcntl
 import gc
 import importlib
 import os
-import pickle
 import select
-import selectors
 import shutil
 import signal
 import socket
 import sys
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
-from xpulab.child import SHOW_STACK, end_with_parent
-from xpulab.warm import protocol, worker
+from xpulab.child import SHOW_STACK, end_with_parent, signal_group
+from xpulab.warm import worker
 
 
-def main(arguments: list[str]) -> None:
-    """Import, serve, and in each worker run its request; arguments as xpulab.warm.ForkServer gives them."""
-    folder, listener, keepalive, starter, *preload = arguments
-    sys.path.pop()  # this package has been found; its modules need it no longer
+def main(folder: str, listener: str, keepalive: str, *preload: str) -> None:
+    """Import, and serve until the keep-alive pipe is closed: at ForkServer.close(), and at the end of its process."""
+    del sys.path[0]  # this package has been found; its modules need it no longer
     os.chdir(folder)  # Paddle opens a log file in the working folder when it is imported
     before = dict(os.environ)
-    _import(preload, int(keepalive), folder)
-    imports = worker.AfterImports.since(before)
-    request = _Server(socket.socket(fileno=int(listener)), int(keepalive), int(starter)).serve()
-    if request is None:
-        shutil.rmtree(folder, ignore_errors=True)  # the starter does it too, unless it was killed
-    else:
-        worker.run(request, imports)
+    _import(preload, int(keepalive))
+    _serve(socket.socket(fileno=int(listener)), int(keepalive), worker.AfterImports.since(before))
+    shutil.rmtree(folder, ignore_errors=True)  # the starter does it too, unless it was killed
 
 
-def _import(preload: list[str], keepalive: int, folder: str) -> None:
-    """Import the modules; when the starter ends meanwhile, the keep-alive pipe raises SIGIO, and this process ends."""
-
-    def end(*_: object) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(0)
-
-    signal.signal(signal.SIGIO, end)
+def _import(preload: tuple[str, ...], keepalive: int) -> None:
+    """Import the modules; when the keep-alive pipe is closed meanwhile, SIGIO ends this process wherever it is."""
     faulthandler.register(SHOW_STACK, all_threads=False)
     flags = fcntl.fcntl(keepalive, fcntl.F_GETFL)
     fcntl.fcntl(keepalive, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(keepalive, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if _is_closed(keepalive):
+        os._exit(0)
     for name in preload:
-        if select.select([keepalive], [], [], 0)[0]:
-            end()
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # no collection in a worker writes into, and so copies, the pages that all share
-    signal.signal(signal.SIGIO, signal.SIG_IGN)
-    faulthandler.unregister(SHOW_STACK)
     fcntl.fcntl(keepalive, fcntl.F_SETFL, flags)
+    faulthandler.unregister(SHOW_STACK)
+
+
+def _is_closed(pipe: int) -> bool:
+    return bool(select.select([pipe], [], [], 0)[0])
 
 
 @dataclass
 class _Requester:
-    """A connection and, once a worker was forked for it, that worker; status as subprocess.Popen has it."""
+    """The connection of a worker; status is set when the worker has ended."""
 
-    connection: socket.socket
-    pid: int | None = None
+    connection: Connection
+    pid: int
     status: int | None = None
 
 
-class _Server:
-    """Waits for requests, signals and ends; no requester can make it wait."""
-
-    def __init__(self, listener: socket.socket, keepalive: int, starter: int) -> None:
-        self._listener = listener
-        self._listener.setblocking(False)
-        self._wake, self._waker = socket.socketpair()
-        self._wake.setblocking(False)
-        self._waker.setblocking(False)
-        self._ending = False
-        self._descriptors = [keepalive]
-        self._requesters: dict[int, _Requester] = {}
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listener, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._wake, selectors.EVENT_READ, self._note_ends)
-        self._selector.register(keepalive, selectors.EVENT_READ, self._end)
-        try:  # a process that the starter forked may still hold a copy of the keep-alive pipe's other end
-            pidfd = os.pidfd_open(starter)
-        except OSError:  # older than Linux 5.3, or the starter has ended: the keep-alive pipe alone must do
-            pass
-        else:
-            self._descriptors.append(pidfd)
-            self._selector.register(pidfd, selectors.EVENT_READ, self._end)
-
-    def serve(self) -> protocol.Request | None:
-        """Serve until the starter ends, then None; returns in each worker too, with its request."""
-        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._end)
-        while not self._ending:
-            for key, _ in self._selector.select():
-                request = key.data(key.fileobj)
-                if request is not None:
-                    return request
-        for requester in list(self._requesters.values()):
-            self._forget(requester)
-        return None
-
-    def _end(self, *_: object) -> None:
-        self._ending = True
-
-    def _accept(self, _: object) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        connection.setblocking(False)
-        self._requesters[connection.fileno()] = _Requester(connection)
-        self._selector.register(connection, selectors.EVENT_READ, self._read)
-
-    def _note_ends(self, _: object) -> None:
-        """A signal has come: send ENDED for each worker that has ended. It stays a zombie until its requester closes."""
-        with contextlib.suppress(BlockingIOError):
-            self._wake.recv(4096)
-        for requester in self._requesters.values():
-            if requester.pid is None or requester.status is not None:
-                continue
-            ended = os.waitid(os.P_PID, requester.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            if ended is not None:
-                requester.status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-                with contextlib.suppress(OSError):  # it has closed; the selector reports that next
-                    requester.connection.send(protocol.packet(protocol.ENDED, requester.pid, requester.status))
-
-    def _read(self, connection: socket.socket) -> protocol.Request | None:
-        requester = self._requesters[connection.fileno()]
-        try:
-            received, fds, _, _ = socket.recv_fds(connection, protocol.PACKET_BYTES, 3)
-        except BlockingIOError:
-            return None
-        except OSError:
-            received, fds = b"", []
-        try:
-            kind, numbers = protocol.parse(received)
-            if kind == protocol.FORK and requester.pid is None and len(fds) == 3:
-                return self._fork(requester, *fds)
-            if kind in (protocol.SIGNAL, protocol.GROUP) and requester.pid is not None:
-                _signal(requester.pid, numbers[0], group=kind == protocol.GROUP)
-            else:
-                self._forget(requester)
-        finally:
-            for fd in fds:
-                os.close(fd)
-        return None
-
-    def _fork(self, requester: _Requester, request: int, stdout: int, stderr: int) -> protocol.Request | None:
-        server = os.getpid()
-        everything = signal.valid_signals()
-        signal.pthread_sigmask(signal.SIG_BLOCK, everything)  # so that none reaches a worker that still has our handlers
-        try:
-            pid = os.fork()
-        except OSError as error:
-            requester.connection.send(protocol.packet(protocol.REFUSED, error.errno or 0))
-            pid = -1
-        if pid:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
-            requester.pid = pid if pid > 0 else None
-            return None
-        end_with_parent()
-        if os.getppid() != server:
-            os._exit(1)
-        os.setsid()
-        for number, fd in enumerate((os.open(os.devnull, os.O_RDONLY), stdout, stderr)):
-            os.dup2(fd, number)
-        with open(request, "rb", closefd=False) as file:
-            asked = pickle.loads(file.read())
-        worker.default_signals()
-        requester.connection.send(protocol.packet(protocol.STARTED, os.getpid()))
-        self._release()
-        return asked
-
-    def _release(self) -> None:
-        """In a worker: close what belongs to the server, each by its owner, so that no destructor closes the number again."""
-        self._selector.close()
-        connections = [requester.connection for requester in self._requesters.values()]
-        for held in (self._listener, self._wake, self._waker, *connections):
-            held.close()
-        self._requesters.clear()
-        for fd in self._descriptors:
-            os.close(fd)
-
-    def _forget(self, requester: _Requester) -> None:
-        """Kill what is left of the worker's group, reap the worker, close the connection."""
-        self._selector.unregister(requester.connection)
-        del self._requesters[requester.connection.fileno()]
-        if requester.pid is not None:
-            _signal(requester.pid, signal.SIGKILL, group=True)
-            _, _, used = os.wait4(requester.pid, 0)
-            microseconds = round((used.ru_utime + used.ru_stime) * 1e6)
-            with contextlib.suppress(OSError):  # its requester has closed or ended
-                requester.connection.send(protocol.packet(protocol.REAPED, requester.pid, microseconds))
-        requester.connection.close()
+def _serve(listener: socket.socket, keepalive: int, imports: worker.AfterImports) -> None:
+    woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requesters: dict[int, _Requester] = {}
+    poll = select.poll()
+    for watched in (listener.fileno(), woken, keepalive):
+        poll.register(watched, select.POLLIN)
+    while not _is_closed(keepalive):
+        for fd, _ in poll.poll():
+            if fd == listener.fileno():
+                if forked := _fork(listener, imports):
+                    requesters[forked.connection.fileno()] = forked
+                    poll.register(forked.connection.fileno(), select.POLLRDHUP)
+            elif fd == woken:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(woken, 4096)
+                for requester in requesters.values():
+                    _note_end(requester)
+            elif fd in requesters:
+                poll.unregister(fd)
+                _forget(requesters.pop(fd))
+    for requester in requesters.values():
+        _forget(requester)
 
 
-def _signal(pid: int, number: int, group: bool) -> None:
+def _fork(listener: socket.socket, imports: worker.AfterImports) -> _Requester | None:
+    """Fork a worker for the next requester; None when that cannot be done. In the worker this does not return."""
+    server = os.getpid()
+    connection = Connection(listener.accept()[0].detach())
+    everything = signal.valid_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, everything)  # so that none reaches a worker that still has our handlers
     try:
-        (os.killpg if group else os.kill)(pid, number)
-    except ProcessLookupError:
-        if group:  # it does not lead a group yet, and is all of it; a zombie ignores the signal
-            os.kill(pid, number)
-    except (PermissionError, ValueError, OSError):  # a worker that changed its user, a number that is no signal
-        return
+        pid = os.fork()
+    except OSError:
+        pid = -1
+    if pid == 0:
+        end_with_parent()
+        if os.getppid() == server:
+            worker.run(connection, imports)
+        os._exit(1)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
+    if pid < 0:
+        connection.close()
+        return None
+    return _Requester(connection, pid)
+
+
+def _note_end(requester: _Requester) -> None:
+    """Send the status of a worker that has ended. It stays a zombie until its requester closes."""
+    if requester.status is None and (ended := os.waitid(os.P_PID, requester.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)):
+        requester.status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        _send(requester, "ended", requester.status)
+
+
+def _forget(requester: _Requester) -> None:
+    """Kill what is left of the worker's group, reap the worker, close the connection."""
+    if not signal_group(requester.pid, signal.SIGKILL):  # it does not lead a group yet, and is all of it
+        os.kill(requester.pid, signal.SIGKILL)
+    _, _, used = os.wait4(requester.pid, 0)
+    _send(requester, "reaped", used.ru_utime + used.ru_stime)
+    requester.connection.close()
+
+
+def _send(requester: _Requester, kind: str, number: float) -> None:
+    with contextlib.suppress(OSError):  # it has closed or ended; the selector reports that next
+        requester.connection.send((kind, number))

@@ -1,14 +1,14 @@
 """A worker: a fork of the fork server that takes on the state of a process that was started cold, and runs an entry.
 
 What a worker has of its own, as if it had been started cold: environment, working folder, sys.path (with its PYTHONPATH),
-sys.argv, standard output and error, no other open file, default signal handlers, a session, time zone, locale of text
-(LC_CTYPE), folder for temporary files, random state of `random`, numpy and Paddle, Paddle's FLAGS_* that may be set at run
-time, and the number of threads that OMP_NUM_THREADS and OPENBLAS_NUM_THREADS ask for.
+sys.argv, standard output and error, no other open file, default signal handlers, a session, time zone, folder for temporary
+files, random state of `random`, numpy and Paddle, Paddle's FLAGS_* that may be set at run time, and the number of threads that
+OMP_NUM_THREADS and OPENBLAS_NUM_THREADS ask for.
 
 What it does not have: whatever else is read before the first line runs or while a module is imported. Of the environment
-that is PYTHONHASHSEED and all other PYTHON* but PYTHONPATH, LD_*, GLOG_* (of Paddle's lines only errors are shown), FLAGS_*
-that Paddle only takes at its start, MALLOC_*, CUSTOM_DEVICE_ROOT (xpulab.sim.load loads a plug-in later), and the folders
-that libraries keep from their import (HF_HOME, MPLCONFIGDIR, PaddleNLP's below HOME). MPLBACKEND and IPython's and
+that is PYTHONHASHSEED and all other PYTHON* but PYTHONPATH, LD_*, LANG and LC_*, GLOG_* (of Paddle's lines only errors are
+shown), FLAGS_* that Paddle only takes at its start, MALLOC_*, CUSTOM_DEVICE_ROOT (xpulab.sim.load loads a plug-in later), and
+the folders that libraries keep from their import (HF_HOME, MPLCONFIGDIR, PaddleNLP's below HOME). MPLBACKEND and IPython's and
 Jupyter's folders are read when they are used. Warnings that an import prints are only in the fork server's log.
 Handlers for SIGSEGV and its like stay as the imports left them (PaddleNLP turns Paddle's off, in a cold process too).
 """
@@ -18,11 +18,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
-import locale
 import logging
 import os
 import random
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -31,10 +31,13 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import Any
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
 
 from xpulab.records.usable import whole_cores
-from xpulab.warm.protocol import Request
+
+if TYPE_CHECKING:
+    from xpulab.warm.client import Request
 
 _CRASHES = {signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV}
 
@@ -54,11 +57,15 @@ class AfterImports:
         return cls([entry for entry in sys.path if entry not in given], changed)
 
 
-def run(request: Request, imports: AfterImports) -> None:
-    """Run the request, and end as a program does, except that modules are not taken apart. Does not return.
+def run(connection: Connection, imports: AfterImports) -> None:
+    """In a fork: receive the request, run it, and end as a program does, except that modules are not taken apart.
 
     Taking them apart would write into, and so copy, all pages that the workers share: 0.3 s a worker.
     """
+    try:
+        request = _received(connection)
+    except (EOFError, OSError):  # the requester has ended, or asked for nothing
+        os._exit(1)
     status = 0
     try:
         _become(request, imports)(request.payload)
@@ -78,7 +85,22 @@ def run(request: Request, imports: AfterImports) -> None:
     os._exit(status)
 
 
-def default_signals() -> None:
+def _received(connection: Connection) -> Request:
+    """Lead a session, take the requester's standard output and error, and handle signals as a new process does."""
+    os.setsid()
+    with socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as requester:
+        _, outputs, _, _ = socket.recv_fds(requester, 1, 2)
+    if len(outputs) != 2:
+        raise EOFError
+    for number, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *outputs)):
+        os.dup2(fd, number)
+    request = connection.recv()
+    _default_signals()
+    connection.send(("started", os.getpid()))
+    return request
+
+
+def _default_signals() -> None:
     """Handlers and mask as in a new Python process, but those for crashes stay."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - _CRASHES - {signal.SIGKILL, signal.SIGSTOP}:
@@ -97,7 +119,6 @@ def _become(request: Request, imports: AfterImports) -> Any:
     os.environ.update({**imports.variables, **request.environment})
     os.chdir(request.cwd)
     time.tzset()
-    _set_locale()
     tempfile.tempdir = None
     module, _, function = request.entry.partition(":")
     sys.argv[:] = [module]
@@ -119,15 +140,6 @@ def _become(request: Request, imports: AfterImports) -> Any:
 
 def _pythonpath() -> list[str]:
     return [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-
-
-def _set_locale() -> None:
-    """As Python does at its start: the environment's, and UTF-8 where that is none (PEP 538)."""
-    with contextlib.suppress(locale.Error):  # not installed
-        if locale.setlocale(locale.LC_CTYPE, "") not in ("C", "POSIX"):
-            return
-    with contextlib.suppress(locale.Error):
-        locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
 
 
 def _move_log_files(folder: str) -> None:
