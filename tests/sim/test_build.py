@@ -90,14 +90,6 @@ def test_a_failing_compiler_is_quoted(compiler):
     assert "declared elsewhere" not in str(caught.value)
 
 
-def test_after_a_failure_the_next_one_builds(compiler, tmp_path):
-    compiler("exit 1")
-    with pytest.raises(InputError):
-        build.built()
-    compiler(WRITES_ITS_RESULT.format(log=tmp_path / "log"))
-    assert build.built().exists()
-
-
 def test_a_compiler_that_never_ends_is_given_up(compiler, monkeypatch):
     compiler("exec sleep 600")
     monkeypatch.setattr(build, "_SECONDS", 0.2)
