@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xpulab import files
-from xpulab.chapters.export import export_damage, export_files
+from xpulab.chapters.export import export_files
 
 PATH = files.DATA / "programs" / "3.3.1" / "loop"
 
@@ -14,11 +14,3 @@ def test_another_json_file_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(ValueError, match="is no program"):
         export_files.read(tmp_path / "x")
-
-
-@pytest.mark.parametrize("name", export_damage.ALL)
-def test_every_damage_changes_a_file(name):
-    path = PATH.with_name("perceptron")
-    whole = export_damage.read(path)
-    other = whole.weights[::-1]
-    assert export_damage.ALL[name](whole.program, whole.weights, other) != whole
