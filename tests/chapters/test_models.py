@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 
@@ -17,16 +16,6 @@ from xpulab.errors import InputError
 from xpulab.pretrained import cache, prepare
 
 STAND_IN = "tiny-smollm2"
-
-
-def test_the_tokenizer_script_makes_the_files_of_the_stand_in_again(tmp_path):
-    path = files.DATA / "make_tokenizer.py"
-    spec = importlib.util.spec_from_file_location("make_tokenizer", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.save_with_chat(tmp_path)
-    for made in tmp_path.iterdir():
-        assert made.read_bytes() == (files.DATA / "models" / STAND_IN / made.name).read_bytes(), made.name
 
 
 # ------------------------------------------------------------------------------------------- a model of the user, or a release

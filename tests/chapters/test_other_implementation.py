@@ -62,13 +62,6 @@ def test_the_initial_adapter_has_the_same_numbers_everywhere():
 FIRST_NUMBERS = (0.02234483, -0.004084355)
 
 
-def test_only_the_answer_has_labels():
-    batch = comparison.padded_right([([1, 2], [3]), ([4], [5, 6, 7])], pad=9)
-    assert batch["input_ids"].tolist() == [[1, 2, 3, 9], [4, 5, 6, 7]]
-    assert batch["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
-    assert batch["labels"].tolist() == [[-100, -100, 3, -100], [-100, 5, 6, 7]]
-
-
 def test_what_both_share_needs_no_framework():
     code = "import sys; from xpulab.chapters.first_lora.comparison import texts; texts(); "
     code += "sys.exit(bool({'paddle', 'torch'} & sys.modules.keys()))"

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from xpulab.chapters.shared import training_size
-from xpulab.chapters.shared.models import words_in_common
 from xpulab.errors import InputError
 
 SMOLLM2 = SimpleNamespace(
@@ -31,10 +30,3 @@ def test_the_number_of_weights_follows_from_the_configuration():
 def test_a_model_that_does_not_fit_is_refused(chapter):
     with pytest.raises(InputError, match="GB of memory"):
         training_size.choose(chapter, HUGE, "quick")
-
-
-@pytest.mark.parametrize(
-    ("answer", "share"), [("One process of a job.", 1.0), ("One job.", 2 * 2 / 7), ("", 0.0), ("A rank is it", 0.0)]
-)
-def test_words_in_common(answer, share):
-    assert words_in_common([answer], [{"answer": "One process of a job."}]) == pytest.approx(share)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from xpulab import sim
@@ -85,17 +81,3 @@ def test_faults_in_the_environment_are_checked_before_a_process_is_started(monke
     monkeypatch.setenv("XPULAB_SIM_FAULTS", "flop copy")
     with pytest.raises(InputError, match="column 1, 'flop'"):
         sim.environment(1)
-
-
-def test_a_new_process_has_as_many_cards_as_there_may_be(library):
-    code = """import sys, paddle
-paddle.set_device(f"sim:{sys.argv[1]}")
-print(len(paddle.device.get_available_custom_device()), paddle.ones([2]).place)"""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, str(sim.MOST_CARDS - 1)],
-        env=os.environ | sim.environment(sim.MOST_CARDS),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout == f"{sim.MOST_CARDS} Place(sim:{sim.MOST_CARDS - 1})\n", done.stderr

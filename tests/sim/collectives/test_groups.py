@@ -47,20 +47,6 @@ def test_results_may_replace_what_was_put_in(ranks: Any) -> None:
     ranks.values(3, one)
 
 
-def test_a_failed_communicator_leaves_the_others_well(ranks: Any) -> None:
-    names = [ranks.make_id() for _ in range(2)]
-
-    def one(rank: int) -> float:
-        broken, well = (ranks.group(name, 2, rank) for name in names)
-        with pytest.raises(Exception, match="called different collectives"):
-            broken.broadcast(np.zeros(1), "FLOAT64", rank)
-        data = np.ones(5)
-        well.all_reduce(data, data, "FLOAT64", "SUM")
-        return data.sum()
-
-    assert [each.value for each in ranks.collect([ranks.fork(one, rank) for rank in range(2)])] == [10.0, 10.0]
-
-
 def test_messages_keep_their_order(ranks: Any) -> None:
     """Short ones behind long ones that are still being delivered, and collectives between them."""
 
