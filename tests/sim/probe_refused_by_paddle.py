@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import paddle
 import paddle.distributed as dist
 from paddle.incubate.tensor import manipulation
@@ -19,7 +20,7 @@ def error_of(attempt):
 def second_gradient():
     """On a rank: what Paddle says when a placed tensor gets a second gradient."""
     dist.init_parallel_env()
-    ones, line = paddle.ones([4, 4]), dist.ProcessMesh([0, 1], dim_names=["x"])
+    ones, line = paddle.to_tensor(np.ones([4, 4], "float32"), stop_gradient=False), dist.ProcessMesh([0, 1], dim_names=["x"])
     weight = dist.shard_tensor(ones, line, [dist.Replicate()], stop_gradient=False)
 
     def twice():
