@@ -1,13 +1,10 @@
-"""A file that is no program is refused, and every damage changes a file."""
+"""A file that is no program is refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from xpulab import files
 from xpulab.chapters.export import export_files
-
-PATH = files.DATA / "programs" / "3.3.1" / "loop"
 
 
 def test_another_json_file_is_refused(tmp_path):

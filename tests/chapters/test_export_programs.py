@@ -1,4 +1,4 @@
-"""The committed programs of chapter 08, and formulas whose results are not finite or one step apart."""
+"""The committed programs of chapter 08."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of a run beside the stored run with a pretrained model, and the tool that stores it."""
+"""The table of a run beside the stored run with a pretrained model."""
 
 from __future__ import annotations
 

@@ -59,9 +59,6 @@ class Group:
     def leave(self) -> None:
         self.library.xpulab_group_leave(self.handle)
 
-    def deliver(self) -> bool:
-        return bool(self.library.xpulab_group_deliver(self.handle))
-
     def all_reduce(self, send: np.ndarray, receive: np.ndarray, type: str, op: str, count: int | None = None) -> None:
         self._call(
             "all_reduce",

@@ -109,7 +109,4 @@ int xpulab_group_exchange(void* group, const xpulab_message* messages, size_t nu
     group_of(group).exchange(asked);
   });
 }
-
-// Whether all that was sent has been delivered within the time limit.
-int xpulab_group_deliver(void* group) { return group_of(group).deliver() ? 1 : 0; }
 }
