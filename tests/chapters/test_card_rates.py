@@ -29,12 +29,6 @@ def test_products_are_measured_in_the_types_of_the_sheet(card):
     assert rate.value == pytest.approx(2 * 256**3 / 1e-3 / 1e12)
 
 
-def test_float32_in_tf32_is_compared_with_the_rate_of_tf32(card):
-    sheet = Sheet("a card", ("P800 OAM",), "a test", tflops={"float32": 1e-3, "tf32": 8e-3})
-    (rate,) = rates_of(sheet, ["float32"], {"float32": 10}, lambda action: 1e-3, CPU)
-    assert (rate.case, rate.promised) == ("product, tf32", 8e-3)
-
-
 def test_the_size_of_the_memory_is_compared_when_the_tool_shows_it(card):
     (rate,) = rates_of(Sheet("a card", ("P800 OAM",), "a test", memory_gib=96), [], {}, lambda action: 1.0, CPU)
     assert (rate.case, rate.value, rate.promised) == ("memory", 96.0, 96)
@@ -45,17 +39,7 @@ def test_a_card_that_is_not_listed_is_named_with_the_file():
     assert "NVIDIA X9" in reason and "data/hardware.yaml" in reason
 
 
-def test_a_card_that_is_not_listed_has_no_limit():
-    assert card_rates.below_the_limit(Device("gpu", 1, "gpu:0"), lambda action: 1e-3) == []
-
-
 @pytest.mark.parametrize(("value", "accepted"), [(101, True), (106, False), (25, True), (15, False)])
 def test_a_rate_of_a_card_must_be_between_its_bounds(value, accepted):
     rate = Rate("product, float32", "product", value, 100.0, "TFLOP/s")
     assert compare.between(rate.value, *rate.bounds).accepted is accepted
-
-
-@pytest.mark.parametrize("kind", card_rates.LEAST)
-def test_the_control_of_a_rate_is_above_its_bounds(kind):
-    rate = Rate("a rate", kind, 100.0, 100.0, "GB/s")
-    assert not compare.between(2 * rate.promised, *rate.bounds).accepted

@@ -31,15 +31,6 @@ def rows_in(tmp_path, tokenizer):
     return load
 
 
-def test_an_example_is_the_chat_template_without_its_last_line_break(tokenizer):
-    encoded = chat_data.encode_chat(tokenizer, ROW)
-    assert tokenizer.decode(encoded["input_ids"]) == (
-        "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n<|im_start|>user\nWhat is DPO?<|im_end|>\n"
-        "<|im_start|>assistant\nDirect preference optimization.<|im_end|>"
-    )
-    assert encoded["attention_mask"] == [1] * len(encoded["input_ids"])
-
-
 def test_the_loss_counts_on_the_answer_and_its_end_with_labels_shifted_by_one(tokenizer):
     encoded = chat_data.encode_chat(tokenizer, ROW)
     ids, labels = encoded["input_ids"], encoded["labels"]
@@ -48,11 +39,6 @@ def test_the_loss_counts_on_the_answer_and_its_end_with_labels_shifted_by_one(to
     assert tokenizer.decode([labels[place] for place in counted]) == ROW["answer"] + "<|im_end|>"
     assert counted == list(range(counted[0], len(ids) - 1))
     assert tokenizer.decode(ids[: counted[0] + 1]) == chat_data.chat_prompt(tokenizer, ROW["question"])
-
-
-def test_rows_are_loaded_in_order(rows_in):
-    other = {"question": "What is LoRA?", "answer": "Low-rank adaptation."}
-    assert rows_in(ROW, other) == [ROW, other]
 
 
 def test_a_row_as_long_as_the_context_is_loaded_and_one_token_more_is_refused(rows_in, tokenizer):

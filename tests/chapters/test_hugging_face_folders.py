@@ -161,22 +161,6 @@ def test_a_tied_output_layer_is_the_embedding_whether_the_file_holds_it_once_or_
     assert not np.allclose(found, expected(weights_of_origin()), rtol=0, atol=1e-3)  # control: its own output layer
 
 
-def test_an_output_layer_that_is_missing_and_not_tied_is_refused(folder):
-    written = in_torch(weights_of_origin())
-    del written["lm_head.weight"]
-    write(folder / "model.safetensors", written, metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"1 of 27 weights are missing and would be random: lm_head.weight"):
-        models.folder_of(str(folder))
-
-
-def test_the_folder_of_the_user_stays_as_it_is(folder):
-    write(folder / "model.safetensors", in_torch(weights_of_origin()), metadata={"format": "pt"})
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    models.new_model(str(folder), 0)
-    models.new_tokenizer(str(folder))
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
 # ----------------------------------------------------------------------------------------------------------- the tokenizer
 
 

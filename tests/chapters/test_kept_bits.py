@@ -20,18 +20,6 @@ def test_a_product_of_rounded_factors_keeps_the_bits_of_the_rounding(bits):
     assert kept_bits.bits_of_factor(Factor(lambda v, eye: narrow(v) @ eye), "float32") == bits
 
 
-def test_bits_that_are_cut_off_are_lost_too():
-    def cut(v, eye):
-        return paddle.to_tensor((v.numpy().view("uint32") & np.uint32(0xFFFFE000)).view("float32")) @ eye
-
-    assert kept_bits.bits_of_factor(Factor(cut), "float32") == 10
-
-
-def test_fixed_point_numbers_of_16_bits_up_to_2_keep_13():
-    step = 2 / 32767
-    assert kept_bits.bits_of_factor(Factor(lambda v, eye: (v / step).round() * step), "float32") == 13
-
-
 @pytest.mark.parametrize(
     ("promised", "measured", "used"),
     [(10, 10, {"float32": 10}), (10, 23, {}), (23, 10, {}), (10, 7, {"float32": 10}), (10, 14, {"float32": 14})],

@@ -29,19 +29,6 @@ def test_a_cell_that_nbclient_runs_is_not_watched(request_metadata):
     assert not live.is_watched()
 
 
-def test_outside_of_a_kernel_nobody_watches(monkeypatch):
-    monkeypatch.setattr("IPython.get_ipython", lambda: None)
-    assert not live.is_watched()
-
-
-def test_the_line_has_step_loss_and_a_curve_of_the_losses():
-    assert live.format_line(3, 10, [8.0, 4.5, 1.0]) == "step 3 of 10  loss 1.0000  █▅▁"
-
-
-def test_a_line_of_equal_losses():
-    assert live.format_line(2, 2, [1.5, 1.5]) == "step 2 of 2  loss 1.5000  ▁▁"
-
-
 TRAINING = """
 from types import SimpleNamespace
 from xpulab.chapters.shared.live import live_loss
@@ -87,8 +74,3 @@ def test_in_jupyterlab_the_line_is_replaced_and_then_removed(kernel):
     watched = outputs_of(kernel, {"deletedCells": [], "cellId": "1"})
     assert [kind for kind in watched if kind != "stream"] == ["display_data", "update_display_data", "clear_output"]
     assert watched.index("clear_output") < len(watched) - 1 - watched[::-1].index("stream")
-
-
-@pytest.mark.integration
-def test_without_a_front_end_there_is_no_output_of_its_own(kernel):
-    assert set(outputs_of(kernel, {"cellId": "1"})) == {"stream"}

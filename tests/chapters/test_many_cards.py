@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import paddle
@@ -11,31 +10,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from xpulab.chapters.train_on_many_cards import launched, ways
-
-
-@pytest.mark.parametrize("name", ways.WAYS)
-def test_every_way_has_eight_rows_in_a_step_as_the_mean_of_two_parts(name):
-    way = ways.WAYS[name]
-    size, accumulation = (way.arguments[f"{key}"] for key in ("per_device_train_batch_size", "gradient_accumulation_steps"))
-    shared = math.prod(value for key, value in way.arguments.items() if key.endswith("_parallel_degree"))
-    assert way.cards // shared * size * accumulation == 8
-    assert 8 // size == 2
-
-
-def test_a_cpu_divides_rows_and_the_optimizer_only():
-    assert list(ways.possible("cpu", 8)) == ["data parallel", "sharding, stage 1"]
-
-
-def test_more_cards_allow_more_ways_and_none_needs_more_than_there_are():
-    counts = [len(ways.possible("sim", cards)) for cards in (1, 2, 4, 8)]
-    assert counts == [7, 7, 10, 11]
-    assert all(way.cards <= 4 for way in ways.possible("sim", 4).values())
-
-
-def test_stage_2_gives_whole_weights_to_ranks_in_the_order_of_the_model():
-    assert ways.fullest([30, 10, 10, 10, 40]) == 70
-    assert ways.WAYS["sharding, stage 2"].shares_of([30, 10, 10, 10, 40]) == [1.0, 0.7]
-    assert ways.WAYS["sharding, stage 3"].shares_of([30, 10, 10, 10, 40]) == [0.5, 0.5]
 
 
 def test_configurations_of_a_node_use_all_its_cards(tmp_path):
@@ -71,9 +45,3 @@ def test_moments_of_stage_3_are_joined_from_the_parts_of_all_ranks(tmp_path):
 def test_a_folder_without_a_model_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"has no file model"):
         launched.Trained([], 0.0, tmp_path, []).weights()
-
-
-def test_a_missing_name_and_another_shape_differ_without_bound():
-    found = launched.differences({"a": np.ones(2), "b": np.ones(2)}, {"a": np.ones(3), "c": np.ones(2)})
-    assert found == {"a": np.inf, "b": np.inf, "c": np.inf}
-    assert launched.differences({"a": np.ones(2)}, {"a": np.array([1.0, 1.5])}) == {"a": 0.5}

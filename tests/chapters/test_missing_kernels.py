@@ -51,11 +51,6 @@ def test_a_type_that_the_wheel_does_not_list_for_an_operator_is_skipped():
     assert "adamw" in lacked("adamw", "bfloat16") and not lacked("adamw", "float32")
 
 
-def test_an_operator_that_the_wheel_does_not_list_is_skipped_only_where_it_is_declared():
-    assert tried(RuntimeError("anything"), "fused_gemm_epilogue", "float32").outcome == "skipped"
-    assert not lacked("no_such_operator", "float32")
-
-
 @pytest.fixture
 def processor_without(monkeypatch):
     """A function that makes this processor one without a feature, or with all of them."""
@@ -73,15 +68,3 @@ def test_a_kernel_that_ends_the_process_on_this_processor_is_not_tried(processor
     processor_without()
     refusal.cache_clear()
     assert results_of(Table("kernels.table"), "there", lambda: [paddle.ones([1])], "fused_rms_norm_quant", "float32")
-
-
-def test_a_gradient_is_asked_for_by_itself(processor_without):
-    processor_without()
-    assert tried(RuntimeError("anything"), "fused_rms_norm_quant", "float32", "gradient").outcome == "skipped"
-    assert tried(RuntimeError("anything"), "fused_rms_norm_quant", "float32").outcome == "failed"
-    assert lacked("swiglu", "float16", "gradient") and not lacked("swiglu", "float64", "gradient")
-
-
-def test_what_is_computed_is_returned_even_where_a_kernel_is_declared_as_missing():
-    rows = Table("kernels.table")
-    assert results_of(rows, "there", lambda: [paddle.ones([1])], "fused_gemm_epilogue", "float32")[0].item() == 1.0

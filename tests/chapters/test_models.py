@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 
@@ -17,28 +16,6 @@ from xpulab.errors import InputError
 from xpulab.pretrained import cache, prepare
 
 STAND_IN = "tiny-smollm2"
-SYSTEM = "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n"
-
-
-def test_the_tokenizer_script_makes_the_files_of_the_stand_in_again(tmp_path):
-    path = files.DATA / "make_tokenizer.py"
-    spec = importlib.util.spec_from_file_location("make_tokenizer", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.save_with_chat(tmp_path)
-    for made in tmp_path.iterdir():
-        assert made.read_bytes() == (files.DATA / "models" / STAND_IN / made.name).read_bytes(), made.name
-
-
-def test_the_chat_template_of_the_stand_in_adds_a_system_message_where_there_is_none():
-    tokenizer = models.new_tokenizer(STAND_IN)
-    asked = [{"role": "user", "content": "What is DPO?"}]
-    text = SYSTEM + "<|im_start|>user\nWhat is DPO?<|im_end|>\n<|im_start|>assistant\n"
-    assert tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True) == text
-    own = [{"role": "system", "content": "Be brief."}, *asked]
-    assert tokenizer.apply_chat_template(own, tokenize=False).startswith(
-        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user"
-    )
 
 
 # ------------------------------------------------------------------------------------------- a model of the user, or a release
@@ -114,14 +91,6 @@ def test_a_missing_weight_is_refused_with_its_name(folder):
         models.folder_of(str(folder))
 
 
-def test_an_output_layer_that_is_not_tied_is_missed(tmp_path):
-    untied = saved(tmp_path / "untied", tie_word_embeddings=False)
-    assert models.has_weights(str(untied))  # control: it is complete
-    altered(untied, **{"lm_head.weight": None})
-    with pytest.raises(InputError, match=r"1 of 21 weights are missing and would be random: lm_head.weight"):
-        models.new_model(str(untied), 0)
-
-
 def test_a_weight_of_another_shape_is_refused_with_its_name(folder):
     altered(folder, **{"llama.norm.weight": np.ones(95, np.float32)})
     with pytest.raises(InputError, match=r"weight llama.norm.weight has the shape \[95\], but config.json gives \[96\]"):
@@ -143,12 +112,6 @@ def test_a_folder_without_tokenizer_is_refused(folder):
     (folder / "tokenizer_config.json").unlink()
     with pytest.raises(InputError, match=f"{folder}: has no tokenizer_config.json, so it has no tokenizer; copy"):
         models.folder_of(str(folder))
-
-
-def test_a_folder_without_config_is_refused(folder):
-    (folder / "config.json").unlink()
-    with pytest.raises(InputError, match=f"{folder}: has no config.json"):
-        models.new_model(str(folder), 0)
 
 
 def test_a_pickle_of_torch_is_refused_and_not_taken_for_a_folder_without_weights(folder):
@@ -182,7 +145,3 @@ def test_a_choice_without_the_release_is_the_stand_in_and_says_so(cached):
     assert (choice.folder, choice.is_real) == (models.folder_of(STAND_IN), False)
     assert "random weights" in choice.sentence and "`xpulab model smollm2-135m`" in choice.sentence
     assert not cache.root().exists()
-
-
-def test_a_choice_of_a_folder_is_that_folder(folder):
-    assert models.chosen(str(folder)) == models.Chosen(str(folder), True, f"{folder}, with its own weights.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import paddle
 import paddle.incubate.nn.functional as fused
@@ -30,20 +28,6 @@ def test_the_gradient_of_a_half_type_may_be_off_by_the_last_bit_of_a_term_and_th
     assert outcome([[off], [1.0]], [[1.0], [1.0]], "bfloat16") == "failed"
     assert outcome([[off], [1.0]], [[1.0], [1.0]], "bfloat16", composed=True) == "passed"
     assert outcome([[1.0], [off]], [[1.0], [1.0]], "float32") == "failed"
-
-
-def test_what_is_beyond_float16_must_be_infinite_and_has_no_gradient():
-    assert outcome([[math.inf, 2.0]], [[7e4, 2.0]], "float16") == "passed"
-    assert outcome([[math.inf], [math.nan]], [[7e4], [1.0]], "float16") == "passed"
-    assert outcome([[6e4], [math.nan]], [[6e4], [1.0]], "float16") == "failed"
-    for found, right in (([-math.inf, 2.0], [7e4, 2.0]), ([math.inf, 2.0], [6e4, 2.0]), ([math.inf, 2.0], [7e4, 3.0])):
-        assert outcome([found], [right], "float16") == "failed"
-    assert outcome([[math.inf]], [[7e4]], "bfloat16") == "failed"
-
-
-def test_float16_has_few_bits_near_0():
-    assert outcome([[0.0, 1.0]], [[5e-8, 1.0]], "float16") == "passed"
-    assert outcome([[0.0, 1.0]], [[5e-6, 1.0]], "bfloat16") == "failed"
 
 
 @pytest.mark.parametrize(("spoiled", "expected"), [(0.0, "passed"), (2e37, "failed")])

@@ -29,12 +29,6 @@ def notebook(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("injected", ['device = "cpu"\ncards = 2', "rate = 0.1", "limit = 0.5", 'model = "x"', "model = None"])
-def test_a_parameter_that_the_chapter_takes_is_right(notebook, injected):
-    notebook(injected)
-    check_parameters()
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -69,12 +63,6 @@ def test_what_papermill_injects_is_compared_with_the_defaults(notebook, injected
         check_parameters()
 
 
-def test_all_that_is_wrong_is_said_at_once(notebook):
-    notebook("levle = 1", level="none", seed=-1)
-    with pytest.raises(InputError, match=r"no level 'none'.*seed = -1.*unknown parameter 'levle'"):
-        check_parameters()
-
-
 def test_a_notebook_of_a_reader_has_parameters_of_its_own(notebook, monkeypatch):
     monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(user_ns={"level": 3, "In": []}))
     check_parameters()
@@ -83,12 +71,9 @@ def test_a_notebook_of_a_reader_has_parameters_of_its_own(notebook, monkeypatch)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    ("given", "said"), [(["levle", "smoke"], "unknown parameter 'levle'"), (["cards", "-1"], "cards = -1")]
-)
-def test_plain_papermill_fails_at_the_first_cell(tmp_path, given, said):
+def test_plain_papermill_fails_at_the_first_cell(tmp_path):
     uses = "from xpulab.chapters.shared.device import use_device\nuse_device(device, cards)"
     save(make(uses, parameters=DEFAULTS, ends=False), tmp_path / "a.ipynb")
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "a.ipynb", "b.ipynb", "-p", *given]
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "a.ipynb", "b.ipynb", "-p", "levle", "smoke"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode != 0 and said in done.stderr
+    assert done.returncode != 0 and "unknown parameter 'levle'" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import pytest
@@ -28,36 +27,12 @@ def none_asked():
     asked.clear()
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 5])
-def test_results_come_in_the_order_of_the_cases(count):
-    cases = list(range(count))
-    assert processes.run_in_turn(lambda case: 10 * case, cases, GPU, run=in_parts) == [10 * case for case in cases]
-
-
 def test_cases_share_as_many_processes_as_run_at_the_same_time(monkeypatch):
     monkeypatch.setattr(processes, "whole_cores", lambda: 3)
     processes.run_in_turn(str, range(7), GPU, run=in_parts)
     processes.run_in_turn(str, range(2), GPU, run=in_parts)
     processes.run_in_turn(str, range(7), GPU, at_once=1, run=in_parts)
     assert asked == [3, 2, 1]
-
-
-@pytest.mark.integration
-def test_cases_in_turn_run_in_another_process_than_this_one():
-    found = processes.run_in_turn(lambda case: (case, os.getpid()), [1, 2, 3], "cpu", at_once=1)
-    assert [case for case, _ in found] == [1, 2, 3]
-    assert len({process for _, process in found} - {os.getpid()}) == 1
-
-
-@pytest.mark.parametrize("device", ["cpu", "sim"])
-def test_runs_that_wait_for_each_other_all_return(device):
-    meeting = threading.Barrier(3)
-
-    def run(name):
-        meeting.wait(timeout=60)
-        return name
-
-    assert processes.side_by_side([lambda name=name: run(name) for name in "abc"], device) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("device", ["gpu", "xpu"])
@@ -80,7 +55,3 @@ def test_the_error_of_the_first_function_that_fails_is_raised():
 
     with pytest.raises(ValueError, match="the first"):
         processes.side_by_side([lambda: 1, lambda: fail("the first"), lambda: fail("the second")], "cpu")
-
-
-def test_no_runs_return_nothing():
-    assert processes.side_by_side([], "cpu") == []

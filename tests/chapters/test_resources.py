@@ -17,17 +17,6 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(resources.VARIABLE, "1")
 
 
-def test_what_fits_is_printed(capsys: pytest.CaptureFixture[str]):
-    resources.require(memory=1e6, disk=2e8, seconds=45)
-    assert "0.0 GB of memory" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(45, "45 s"), (290, "5 min")])
-def test_time_is_printed_in_a_unit_that_suits(seconds: float, text: str, capsys: pytest.CaptureFixture[str]):
-    resources.require(memory=0, disk=0, seconds=seconds)
-    assert f"and {text} on two cores" in capsys.readouterr().out
-
-
 def test_too_much_memory_is_refused():
     with pytest.raises(InputError, match=r"needs 1000000\.0 GB of memory for this model"):
         resources.require(memory=1e15, disk=0, seconds=1)

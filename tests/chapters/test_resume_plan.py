@@ -36,20 +36,6 @@ def test_tied_embeddings_count_once(large):
     assert not plan_for(large, "quick").is_tiny
 
 
-def test_a_large_model_is_resumed_where_an_epoch_ends_and_after(large):
-    plan = plan_for(large, "quick")
-    assert plan.points == (plan.epoch, plan.epoch + 1)
-    assert plan.epoch * plan.batch == plan.pairs
-    assert plan.at_once == 1
-
-
-def test_what_a_large_model_needs_is_said(large, monkeypatch, capsys):
-    monkeypatch.setattr(resources, "available_memory", lambda: 10**12)
-    monkeypatch.setattr(resources.shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 10**12}))
-    plan_for(large, "quick").require()
-    assert "this chapter needs about 6.6 GB of memory" in capsys.readouterr().out
-
-
 def test_a_large_model_is_refused_where_memory_is_small(large, monkeypatch):
     monkeypatch.setattr(resources, "available_memory", lambda: 4 * 10**9)
     with pytest.raises(InputError, match="GB of memory for this model"):

@@ -44,10 +44,6 @@ def test_the_lines_for_xpu_name_its_cards_and_say_that_they_were_not_run(tmp_pat
     assert "have not run it on an XPU" in lines
 
 
-def test_simulated_cards_stand_for_xpu(tmp_path):
-    assert write(tmp_path, "sim") == write(tmp_path, "xpu")
-
-
 def test_an_unknown_script_is_refused_with_the_known_ones(tmp_path):
     with pytest.raises(InputError, match="no script 'other' in data/take_home: choose one of train"):
         take_home.write(tmp_path, script="other", config={}, device="cpu")

@@ -6,20 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from xpulab.chapters.shared import resources, training_size
-from xpulab.chapters.shared.models import words_in_common
+from xpulab.chapters.shared import training_size
 from xpulab.errors import InputError
 
-TINY = SimpleNamespace(
-    model_type="qwen2",
-    vocab_size=512,
-    hidden_size=64,
-    intermediate_size=128,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    tie_word_embeddings=False,
-)
 SMOLLM2 = SimpleNamespace(
     model_type="llama",
     vocab_size=49152,
@@ -34,35 +23,10 @@ HUGE = SimpleNamespace(**{**vars(SMOLLM2), "num_hidden_layers": 3_000_000})
 
 
 def test_the_number_of_weights_follows_from_the_configuration():
-    assert training_size.parameters_in(TINY) == 139_840
     assert training_size.parameters_in(SMOLLM2) == 134_515_008
-
-
-@pytest.mark.parametrize("chapter", ["sft", "lora"])
-def test_a_larger_model_is_asked_and_compared_less(chapter, monkeypatch):
-    monkeypatch.setattr(resources, "require", lambda **needs: None)
-    tiny, larger = (training_size.choose(chapter, config, "quick") for config in (TINY, SMOLLM2))
-    assert not larger.is_tiny
-    assert (larger.repeated < tiny.repeated, larger.questions < tiny.questions, larger.rows_by_numpy < tiny.rows_by_numpy) == (
-        True,
-        True,
-        True,
-    )
 
 
 @pytest.mark.parametrize("chapter", ["sft", "lora"])
 def test_a_model_that_does_not_fit_is_refused(chapter):
     with pytest.raises(InputError, match="GB of memory"):
         training_size.choose(chapter, HUGE, "quick")
-
-
-@pytest.mark.parametrize(
-    ("answer", "share"), [("One process of a job.", 1.0), ("One job.", 2 * 2 / 7), ("", 0.0), ("A rank is it", 0.0)]
-)
-def test_words_in_common(answer, share):
-    assert words_in_common([answer], [{"answer": "One process of a job."}]) == pytest.approx(share)
-
-
-def test_answers_without_their_rows_are_refused():
-    with pytest.raises(ValueError, match="zip"):
-        words_in_common(["One", "two"], [{"answer": "One"}])

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.notebooks
 CELLS = nbformat.read(files.NOTEBOOKS / "10_auto_parallel.ipynb", as_version=4).cells
 SECONDS = 200
 """For one run, on a busy machine; it takes 8 s on an idle one."""
-SHARDED = "--tensor_parallel_degree 1 --sharding stage1 --sharding_parallel_degree 2 --per_device_train_batch_size 2"
 EVERY_SIXTH = slice(5, None, 6)
 
 Train = Callable[..., tuple[list[float], str]]
@@ -81,13 +80,6 @@ def test_two_processes_that_cut_the_matrices_have_the_losses_of_the_lesson(train
     assert losses[EVERY_SIXTH] == pytest.approx(losses_of_the_lesson(), abs=1e-3)
     for rank in range(2):
         assert f"rank {rank} of 2 holds [32, 16] of a query weight [32, 32], 22464 numbers" in written
-
-
-def test_two_processes_that_share_the_state_of_the_optimizer_have_the_losses_of_the_lesson(train):
-    losses, written = train("cpu", 2, SHARDED)
-    assert losses[EVERY_SIXTH] == pytest.approx(losses_of_the_lesson(), abs=1e-3)
-    for rank in range(2):
-        assert f"rank {rank} of 2 holds [32, 32] of a query weight [32, 32], 22304 numbers" in written
 
 
 def test_one_process_as_a_reader_starts_it_has_the_losses_of_the_lesson(home):

@@ -86,12 +86,6 @@ def test_the_merged_model_is_asked_without_training_again(home: Path, losses: li
     assert (home / "losses.json").stat().st_mtime_ns == before
 
 
-def test_the_merged_model_has_no_adapter(home: Path, losses: list[float]):
-    from xpulab.chapters.first_lora import weight_files
-
-    assert [name for name in weight_files.bits_in(str(home / "merged")) if "lora" in name] == []
-
-
 def test_two_simulated_cards_train_too(home: Path, forked: Callable):
     alone, both = home, home.parent / "two-cards"
     shutil.copytree(alone, both, ignore=shutil.ignore_patterns("merged", "adapter", "losses.json"))

@@ -10,12 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
 
 from xpulab import files, sim
-from xpulab.chapters.lora import pictures
 from xpulab.chapters.shared import take_home
 from xpulab.ranks.environment import before_launch
 
@@ -74,21 +72,6 @@ def losses(home: Path) -> list[float]:
     return run(home, "lora.py", "config.json", "--output_dir", "adapter", "--merge_to", "merged")
 
 
-def test_the_config_has_the_arguments_of_the_notebook():
-    notebook = nbformat.read(files.NOTEBOOKS / "03_lora.ipynb", as_version=4)
-    (cell,) = [cell.source for cell in notebook.cells if "arguments = {" in cell.source]
-    assert [name for name in CONFIG if f'"{name}"' not in cell] == []
-
-
-def test_one_process_trains_as_the_notebook_does(losses: list[float], tmp_path: Path):
-    asked = ["03_lora", "--check", "lora.loss-falls", "--device", "cpu", "--out", str(tmp_path / "out")]
-    subprocess.run([sys.executable, "-m", "xpulab", "run", *asked], timeout=SECONDS, capture_output=True, cwd=tmp_path)
-    result = json.loads((tmp_path / "out" / "result.json").read_text())
-    (found,) = [each for each in result["notebooks"][0]["checks"] if each["name"] == "lora.loss-falls"]
-    assert len(losses) == STEPS
-    assert found["measured"] == pytest.approx(losses[-1], rel=0.01)
-
-
 def test_the_merged_model_needs_no_lora_and_answers_every_question(home: Path, losses: list[float]):
     from xpulab.chapters.shared import models
 
@@ -106,11 +89,6 @@ def test_two_simulated_cards_take_the_steps_of_one_process(home: Path, losses: l
     assert np.isfinite(both).all()
     assert both[-1] < both[0] - 1.0
     assert both[0] == pytest.approx(losses[0], rel=0.05)  # the mean of two halves, which differ in their number of tokens
-
-
-def test_the_shapes_of_the_picture_are_those_of_the_published_models():
-    found = {name: pictures.sizes(shape, 8)[0] for name, shape in pictures.QWEN2.items()}
-    assert found == {"Qwen2-0.5B": 494_032_768, "Qwen2-7B": 7_615_616_512}
 
 
 @pytest.mark.parametrize(

@@ -115,10 +115,6 @@ def test_as_a_reader_starts_it_a_sharded_optimizer_makes_the_steps_of_data_paral
     assert losses_in(tmp_path, done) == pytest.approx(data_parallel, rel=1e-4)
 
 
-def test_a_sharded_optimizer_makes_the_steps_of_data_parallelism_on_simulated_cards(train: Train, data_parallel: list[float]):
-    assert train("sim", 2, sharding="stage1", sharding_parallel_degree=2) == pytest.approx(data_parallel, rel=1e-4)
-
-
 def test_tensor_parallelism_makes_the_steps_of_a_pipeline_on_two_simulated_cards(train: Train):
     cut = train("sim", 2, tensor_parallel_degree=2, gradient_accumulation_steps=2)
 
@@ -153,7 +149,3 @@ def test_paddlenlp_parses_a_configuration_and_each_launch_file_has_its_own(tmp_p
     as_text = json.dumps(json.loads((tmp_path / "config-8-cards.json").read_text(encoding="utf-8")) | {"device": "cpu"})
     (parsed,) = ranks.run(plan_files.parsed, 1, [(as_text, 8)])[0]
     assert (parsed["dp"], parsed["mp"], parsed["samples"]) == (2, 4, 8)
-
-
-def test_the_memory_of_a_card_is_the_parameter_where_no_tool_shows_it():
-    assert plan_files.card_memory("cpu", 96) == (96, "the parameter card_gib")

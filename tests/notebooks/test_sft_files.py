@@ -107,9 +107,3 @@ def test_paddlenlp_reads_the_arguments_of_the_file(home, monkeypatch):
         (owner,) = [each for each in read if hasattr(each, name)]
         seen = getattr(owner, name)
         assert getattr(seen, "value", seen) == ([] if name == "report_to" else value), name
-
-
-def test_the_launch_files_name_the_script_and_are_shell(home):
-    for name in ("launch-1-card.sh", "launch-8-cards.sh", "launch-2-nodes.sh"):
-        assert "sft.py config.json" in (home / name).read_text(encoding="utf-8")
-        subprocess.run(["bash", "-n", str(home / name)], check=True, timeout=10)

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from tests.sim.test_faults_grammar import REFUSED
+from xpulab.sim import faults
 from xpulab.sim.limits import DROP_EXIT_CODE
 
 pytestmark = pytest.mark.integration
 
+BAD = [text for text, _, _ in REFUSED]
+GOOD = [
+    "",
+    "flip memory start=0 size=4096 n=1",
+    "slow task factor=2.5",
+    "drop collective rank=1 n=2",
+    *(f"fail {site} kind={kind} n=1000000" for site, kinds in faults.KINDS.items() for kind in kinds),
+]
+
 
 @pytest.fixture(scope="module")
 def done(probe):
-    """The probe of all faults, which leaves a hanging stream behind."""
-    done = probe("faults", "leave a hanging stream", XPULAB_SIM_TIMEOUT="1")
-    assert done.saw is not None, done.err[-4000:]
+    """The probe of all faults, which leaves a hanging stream behind, and ends all the same."""
+    done = probe("faults", "leave a hanging stream", json.dumps([*BAD, *GOOD]), XPULAB_SIM_TIMEOUT="1")
+    assert done.code == 0 and done.saw is not None, done.err[-4000:]
     return done
 
 
@@ -29,7 +42,6 @@ def saw(done):
         "in the end": [[0], 0],
         "flip memory": [1, 1],
         "after fail alloc": [7.0, 0],
-        "lose another card": [[0], 0],
     }.items(),
 )
 def test_only_what_the_fault_says_is_changed(saw, case, seen):
@@ -40,17 +52,12 @@ def test_only_what_the_fault_says_is_changed(saw, case, seen):
     ("case", "values"),
     [
         ("flip h2d", [0, 128, 0]),
-        ("flip d2h", [0, 0, 16]),
         ("flip between cards", 2),
         ("flip launch", 2.0),
         ("n", [0, 1, 0, 0, 0]),
         ("card", [0]),
-        ("bytes, as large", [1]),
         ("bytes, larger", [0]),
-        ("this rank", [1]),
         ("another rank", [0]),
-        ("from", [0, 0, 1, 1, 1]),
-        ("every", [0, 1, 0, 1, 0]),
         ("from and every", [0, 1, 0, 0, 1]),
         ("two", [1, 2, 0]),
     ],
@@ -75,9 +82,7 @@ def test_what_is_drawn_repeats_with_its_seed(saw):
     ("case", "says"),
     [
         ("fail alloc", "alloc on card 0 failed: injected fault 'fail alloc n=1'"),
-        ("fail copy", "h2d on card 0 failed: injected fault 'fail copy kind=h2d n=2'"),
         ("fail launch", "contiguous on card 0 failed: injected fault 'fail launch'"),
-        ("hang copy", "a stream of card 0 hangs: no progress for 3 s"),
         ("hang launch", "a stream of card 0 hangs: no progress for 3 s"),
         ("lose card", "card 0 is lost"),
         ("allocate on a lost card", "card 0 is lost"),
@@ -90,9 +95,7 @@ def test_an_error_names_the_fault(saw, case, says):
     assert injected == 1
 
 
-@pytest.mark.parametrize(
-    ("case", "value"), [("delay alloc", [15 * 2**20]), ("delay copy", [0]), ("delay launch", 0.0), ("slow task", [[0], 0.0])]
-)
+@pytest.mark.parametrize(("case", "value"), [("delay copy", [0]), ("slow task", [[0], 0.0])])
 def test_what_is_late_is_right_and_counted(saw, case, value):
     result, injected = saw[case]
     assert result == value
@@ -103,16 +106,17 @@ def test_each_injected_fault_is_reported(done):
     assert "xpulab sim: fault injected: flip copy kind=h2d n=2 bit=7 (h2d on card 0)" in done.err
 
 
-def test_a_process_ends_though_a_stream_hangs(done):
-    assert done.code == 0
-
-
 def test_a_process_ends_though_a_card_is_lost(probe):
-    assert probe("faults", "leave a lost card", XPULAB_SIM_TIMEOUT="1").code == 0
+    assert probe("faults", "leave a lost card", "[]", XPULAB_SIM_TIMEOUT="1").code == 0
 
 
 def test_a_dropped_process_ends_at_once(probe):
-    done = probe("faults", XPULAB_SIM_FAULTS="drop copy kind=h2d n=1")
+    done = probe("faults", "end", "[]", XPULAB_SIM_FAULTS="drop copy kind=h2d n=1")
     assert done.code == DROP_EXIT_CODE
     assert done.saw is None
     assert "fault injected: drop copy kind=h2d n=1" in done.err
+
+
+def test_the_plugin_refuses_what_python_refuses_and_nothing_else(saw):
+    assert saw["refused by the plug-in"] == BAD
+    assert all(faults.parse(text) for text in GOOD if text)

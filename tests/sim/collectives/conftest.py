@@ -56,15 +56,8 @@ class Group:
         self.handle = ctypes.c_void_p()
         self._call("join", name, size(ranks), size(rank), ctypes.c_double(seconds), ctypes.byref(self.handle), handle=False)
 
-    @property
-    def bytes(self) -> int:
-        return self.library.xpulab_group_bytes(self.handle)
-
     def leave(self) -> None:
         self.library.xpulab_group_leave(self.handle)
-
-    def deliver(self) -> bool:
-        return bool(self.library.xpulab_group_deliver(self.handle))
 
     def all_reduce(self, send: np.ndarray, receive: np.ndarray, type: str, op: str, count: int | None = None) -> None:
         self._call(
@@ -233,7 +226,6 @@ class Ranks:
 def library(once: Callable[[str, Callable[[Path], None]], Path]) -> ctypes.CDLL:
     """The communicators alone, without the rest of the plug-in and without Paddle."""
     loaded = ctypes.CDLL(str(once("communicators", build) / LIBRARY))
-    loaded.xpulab_group_bytes.restype = ctypes.c_size_t
     loaded.xpulab_group_leave.restype = None
     return loaded
 

@@ -58,8 +58,6 @@ int xpulab_group_join(const char* id, size_t ranks, size_t rank, double seconds,
 
 void xpulab_group_leave(void* group) { delete static_cast<Group*>(group); }
 
-size_t xpulab_group_bytes(void* group) { return group_of(group).bytes(); }
-
 int xpulab_group_all_reduce(void* group, const void* send, void* receive, size_t count, uint32_t type, uint32_t op,
                             char* error) {
   return attempt(error, [&] {
@@ -111,7 +109,4 @@ int xpulab_group_exchange(void* group, const xpulab_message* messages, size_t nu
     group_of(group).exchange(asked);
   });
 }
-
-// Whether all that was sent has been delivered within the time limit.
-int xpulab_group_deliver(void* group) { return group_of(group).deliver() ? 1 : 0; }
 }

@@ -47,36 +47,6 @@ def test_results_may_replace_what_was_put_in(ranks: Any) -> None:
     ranks.values(3, one)
 
 
-def test_a_failed_communicator_leaves_the_others_well(ranks: Any) -> None:
-    names = [ranks.make_id() for _ in range(2)]
-
-    def one(rank: int) -> float:
-        broken, well = (ranks.group(name, 2, rank) for name in names)
-        with pytest.raises(Exception, match="called different collectives"):
-            broken.broadcast(np.zeros(1), "FLOAT64", rank)
-        data = np.ones(5)
-        well.all_reduce(data, data, "FLOAT64", "SUM")
-        return data.sum()
-
-    assert [each.value for each in ranks.collect([ranks.fork(one, rank) for rank in range(2)])] == [10.0, 10.0]
-
-
-@pytest.mark.parametrize("size", [0, 1, 4096, LONG])
-def test_everybody_sends_to_everybody_before_anybody_receives(ranks: Any, size: int) -> None:
-    def one(group: Any) -> None:
-        for to in range(4):
-            data = np.full(size, 10 * group.rank + to, np.int32)
-            group.exchange("INT32", send=[(data, to)])
-            data[:] = -1  # what was sent is no longer needed
-        for source in reversed(range(4)):
-            data = np.empty(size, np.int32)
-            group.exchange("INT32", receive=[(data, source)])
-            np.testing.assert_array_equal(data, np.full(size, 10 * source + group.rank))
-        assert group.deliver()
-
-    ranks.values(4, one)
-
-
 def test_messages_keep_their_order(ranks: Any) -> None:
     """Short ones behind long ones that are still being delivered, and collectives between them."""
 
@@ -94,19 +64,6 @@ def test_messages_keep_their_order(ranks: Any) -> None:
                 np.testing.assert_array_equal(got, np.full(length, turn))
 
     ranks.values(2, one)
-
-
-def test_what_was_sent_is_delivered_before_a_rank_leaves(ranks: Any) -> None:
-    def one(group: Any) -> float:
-        data = np.full(LONG, 3.0)
-        if group.rank == 0:
-            group.exchange("FLOAT64", send=[(data, 1)])
-            return 0.0
-        got = np.empty(LONG)
-        group.exchange("FLOAT64", receive=[(got, 0)])
-        return got.sum()
-
-    assert ranks.values(2, one) == [0.0, 3.0 * LONG]
 
 
 def test_as_many_ranks_as_there_may_be(ranks: Any) -> None:

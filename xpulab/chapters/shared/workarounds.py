@@ -1,7 +1,6 @@
 """Workarounds for defects of the pinned Paddle 3.3 and PaddleNLP 3.0.0b4, each named after what it does.
 
-A notebook calls a workaround where a reader can see it. tests/chapters/test_workarounds.py shows for each that the defect is
-still there without it, so that a workaround which is no longer needed is noticed.
+A notebook calls a workaround where a reader can see it. data/known_issues.yaml lists the defects.
 """
 
 from __future__ import annotations

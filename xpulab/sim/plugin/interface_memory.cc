@@ -59,7 +59,7 @@ C_Status device_memory_set(const C_Device device, void* ptr, unsigned char value
   });
 }
 
-// Paddle 3.3.1 never calls it (seen with tests/sim/test_host_memory.py).
+// Paddle 3.3.1 never calls it (seen with tests/sim/test_refused_by_paddle.py).
 C_Status host_memory_allocate(const C_Device device, void** ptr, size_t size) {
   *ptr = std::malloc(size);
   if (*ptr == nullptr) return C_FAILED;

@@ -44,7 +44,6 @@ class Group {
 
   size_t ranks() const { return ranks_; }
   size_t rank() const { return rank_; }
-  size_t bytes() const { return segment_.size(); }
   const std::string& id() const { return id_; }
 
   // Collectives run in the order in which they were posted, on whatever threads: post() returns the turn, which is passed
