@@ -24,7 +24,7 @@ from xpulab.harness.execute import Target
 from xpulab.harness.report.result import Result
 from xpulab.harness.run import kernel_environment
 from xpulab.messages import shown
-from xpulab.records.node import node_name
+from xpulab.records.origin import node_name
 from xpulab.records.proof import InjectedFault, Proof
 
 SAMPLE = 6

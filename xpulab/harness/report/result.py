@@ -16,7 +16,7 @@ from xpulab.doctor.meant import LostAccelerator
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.messages import N_
-from xpulab.records.node import node_name
+from xpulab.records.origin import node_name
 from xpulab.records.proof import Proof
 from xpulab.records.record import Record, Row, RunContext
 
