@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
-import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from xpulab import cli, files
+from xpulab import cli
 from xpulab.align.compare import DIFFERS, SAME, WITHIN, align
 
 HALF, SINGLE = ({"weights": {"dtype": name}} for name in ("bfloat16", "float32"))
@@ -49,12 +46,9 @@ def test_the_step_and_its_part_that_differ_first_are_named(log, place, changed):
     found = align(a, b)
     assert (found.verdict, found.bit.step, found.beyond.step, found.beyond.place) == (DIFFERS, 9, 9, place)
     assert set(found.beyond.quantities) == set(changed)
-    code, printed, _ = run(a, b, "--json")
-    report = json.loads(printed)
-    jsonschema.validate(report, json.loads(files.data("schema", "align.schema.json").read_text()))
-    assert (code, report["verdict"], report["first_beyond"]["step"]) == (1, DIFFERS, 9)
-    text = run(a, b)[1]
-    assert text.splitlines()[-1] == f"verdict: {report['summary']}" and "first at step 9" in text and "look next" in text
+    code, text, _ = run(a, b)
+    assert code == 1 and "differs from step 9 on" in text.splitlines()[-1]
+    assert "first at step 9" in text and "look next" in text
 
 
 def test_a_difference_that_grows_is_found_where_it_leaves_the_noise(log):
@@ -74,13 +68,7 @@ def test_measured_noise_takes_the_place_of_the_model(log):
     assert align(a, log("e", from_step(4, loss=1 - 2e-3)), [noisy]).beyond.step == 4, "noise of later steps does not excuse it"
 
 
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [({"batch": "f" * 16}, "another batch"), ({"learning_rate": 2.0}, "another learning rate")],
-)
-def test_a_log_of_noise_must_be_of_the_same_training(log, changed, says):
-    code, _, error = run(log("a"), log("b"), "--noise", log("c", from_step(6, **changed)))
-    assert code == 2 and "c.jsonl line 7" in error and says in error and "perturb" in error
+def test_a_log_of_noise_that_is_the_same_measures_none(log):
     assert "measures no noise" in run(log("d"), log("e"), "--noise", log("f"))[1]
 
 
@@ -93,9 +81,7 @@ def test_half_types_have_a_wider_model_only_when_both_trainings_use_them(log):
 def test_a_loss_that_is_no_number_is_red_in_both_logs(log):
     found = align(log("a", from_step(30, loss="nan")), log("b", from_step(30, loss="nan")))
     assert (found.verdict, found.beyond.step, found.bit) == (DIFFERS, 30, None) and "no number" in found.trend
-    code, printed, _ = run(log("c", from_step(30, loss="nan")), log("d"), "--json")
-    jsonschema.validate(json.loads(printed), json.loads(files.data("schema", "align.schema.json").read_text()))
-    assert code == 1
+    assert run(log("c", from_step(30, loss="nan")), log("d"))[0] == 1
 
 
 def test_losses_that_a_trainer_has_rounded_are_compared_to_their_last_decimal(log):
@@ -113,16 +99,12 @@ def test_after_steps_that_agree_to_the_bit_the_smallest_difference_counts(log):
     assert align(log("c"), log("d", from_step(1, **small))).beyond.place == "backward", "at the first step it may be rounding"
 
 
-def test_batches_that_are_read_earlier_or_in_another_order_are_said_to_be(log):
-    def order(step):
-        step["batch"] = f"{(step['step'] + 2) % 6 if step['step'] > 12 else step['step'] % 6:016x}"
-
+def test_batches_that_are_read_in_another_order_are_said_to_be(log):
     def swapped(step):
         step["batch"] = f"{ {8: 9, 9: 8}.get(step['step'], step['step']) % 6:016x}"
 
-    shifted, exchanged = (align(log("a"), log(change.__name__, change)).batches for change in (order, swapped))
-    assert (shifted.parts_at, shifted.shift) == (13, 2)
-    assert (exchanged.parts_at, exchanged.shift, exchanged.reordered) == (8, None, True)
+    batches = align(log("a"), log("b", swapped)).batches
+    assert (batches.parts_at, batches.reordered) == (8, True)
 
 
 def test_a_resumed_log_begins_later_and_is_compared_from_there(log):

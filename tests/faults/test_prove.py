@@ -76,14 +76,14 @@ def fitting(tmp_path_factory):
 
 
 def test_a_sample_is_the_same_for_a_seed_and_another_for_others_and_has_many_notebooks(fitting):
-    names = {seed: [fault.name for fault in sample(fitting, "quick", 6, seed)] for seed in range(4)}
-    assert names[1] == [fault.name for fault in sample(fitting, "quick", 6, 1)]
+    names = {seed: [fault.name for fault in sample(fitting, 6, seed)] for seed in range(4)}
+    assert names[1] == [fault.name for fault in sample(fitting, 6, 1)]
     assert len({tuple(chosen) for chosen in names.values()}) == 4
-    assert len({fault.notebook for fault in sample(fitting, "quick", 6, 0)}) == 6
+    assert len({fault.notebook for fault in sample(fitting, 6, 0)}) == 6
 
 
 def test_a_sample_of_more_than_there_are_has_each_once(fitting):
-    chosen = sample(fitting[:20], "quick", 50, 0)
+    chosen = sample(fitting[:20], 50, 0)
     assert sorted(fault.name for fault in chosen) == sorted(fault.name for fault in fitting[:20])
 
 

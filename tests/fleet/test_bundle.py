@@ -10,7 +10,7 @@ import pytest
 
 from xpulab.errors import InputError
 from xpulab.fleet import bundle
-from xpulab.records.node import node_name
+from xpulab.records.origin import node_name
 
 EVIDENCE = [("doctor.json", '{"token": "correct horse"}'), ("tools/xpu-smi_-q.txt", "$ xpu-smi -q\nXPU 0")]
 

@@ -15,7 +15,7 @@ from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import read_plan
 from xpulab.records import baselines
-from xpulab.records.commit import commit
+from xpulab.records.origin import commit
 from xpulab.records.record import Measurement, Record, RunContext
 
 pytestmark = pytest.mark.integration

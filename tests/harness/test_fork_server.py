@@ -37,7 +37,7 @@ def test_one_that_runs_already_is_used_and_stays(running):
     assert not begun.folder.exists() and warm.answers(running.address, 30)
     with kernel_environment("cpu") as variables:
         assert variables[warm.ADDRESS] == running.address
-    with kernel_environment("cpu", cold=True) as variables:
+    with fork_server.started("cpu", cold=True) as server, kernel_environment("cpu", server) as variables:
         assert warm.ADDRESS not in variables
 
 

@@ -12,7 +12,7 @@ import tempfile
 import psutil
 import pytest
 
-from xpulab.harness import leftovers
+from xpulab.harness import run_folder as leftovers
 from xpulab.harness.run_folder import run_folder
 from xpulab.warm import RUN_FOLDER
 

@@ -7,6 +7,7 @@ from nbformat import v4
 from rich.console import Console
 
 from tests.conftest import GOOD
+from xpulab.harness import fork_server
 from xpulab.harness import run as harness
 from xpulab.harness.execute import Target
 from xpulab.harness.plan import read_plan
@@ -18,7 +19,8 @@ pytestmark = pytest.mark.integration
 def test_a_notebook_that_needs_more_cards_than_it_may_use_is_skipped_with_the_reason(put, tmp_path, device):
     plan = read_plan(put("two", GOOD, cards=2), "quick")
     harness.prepare(tmp_path / "out")
-    outcome = harness.run([plan], Target(device, "quick", 1), 1, tmp_path / "out", Console(quiet=True), cold=True)
+    with fork_server.started(device, cold=True) as server:
+        outcome = harness.run([plan], Target(device, "quick", 1), 1, tmp_path / "out", Console(quiet=True), server)
     (verdict,) = outcome.result.verdicts
     assert (verdict.outcome, verdict.executed) == ("skipped", None)
     assert verdict.reason == "it needs 2 cards, and --cards allows 1"
@@ -26,8 +28,8 @@ def test_a_notebook_that_needs_more_cards_than_it_may_use_is_skipped_with_the_re
 
 
 @pytest.mark.parametrize(("device", "cards"), [("cpu", 1), ("sim", 2), ("xpu", 4)])
-def test_ranks_are_processes_on_the_cpu_and_cards_elsewhere(put, device, cards):
-    assert harness._skipped(read_plan(put("two", GOOD, cards=2), "quick"), Target(device, "quick", cards)) is None
+def test_ranks_are_processes_on_the_cpu_and_cards_elsewhere(put, tmp_path, device, cards):
+    assert harness._known(read_plan(put("two", GOOD, cards=2), "quick"), Target(device, "quick", cards), tmp_path) is None
 
 
 @pytest.mark.parametrize(("seed", "committed", "outcome"), [(0, "0", "passed"), (0, "5", "failed"), (7, "0", "passed")])
@@ -38,5 +40,6 @@ def test_a_notebook_gets_the_seed_and_its_text_is_compared_with_the_committed_on
     plan = read_plan(put("one", shown, f'check.equal("demo.seed", seed, {seed}, control=99)'), "quick")
     harness.prepare(tmp_path / "out")
     asked = Target("cpu", "quick", 1, seed)
-    [verdict] = harness.run([plan], asked, 1, tmp_path / "out", Console(quiet=True), cold=True).result.verdicts
+    with fork_server.started("cpu", cold=True) as server:
+        [verdict] = harness.run([plan], asked, 1, tmp_path / "out", Console(quiet=True), server).result.verdicts
     assert (verdict.outcome, verdict.run.seed, verdict.records[0].outcome) == (outcome, seed, "passed")

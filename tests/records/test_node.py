@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from xpulab.records.node import node_name
+from xpulab.records.origin import node_name
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import yaml
 
 from xpulab import processor
 from xpulab.errors import InputError
-from xpulab.records import environments, refusals
+from xpulab.records import environments, known_issues, refusals
 from xpulab.records.refusals import format_entry, format_undeclared, load, refusal
 
 ENTRY = """\
@@ -48,14 +48,14 @@ def listed(tmp_path, monkeypatch):
     ],
 )
 def test_only_what_an_entry_names_is_declared(listed, monkeypatch, call, is_declared):
-    monkeypatch.setattr(refusals, "installed_version", lambda package: "3.3.1")
+    monkeypatch.setattr(known_issues, "installed_version", lambda package: "3.3.1")
     listed(ENTRY)
     assert (refusal(*call) is not None) is is_declared
 
 
 @pytest.mark.parametrize("lacks", [True, False])
 def test_an_entry_for_a_processor_without_a_feature_is_declared_there_only(listed, monkeypatch, lacks):
-    monkeypatch.setattr(refusals, "installed_version", lambda package: "3.3.1")
+    monkeypatch.setattr(known_issues, "installed_version", lambda package: "3.3.1")
     monkeypatch.setattr(processor, "lacks", lambda feature: lacks and feature == "avx512f")
     listed(ENTRY + "  without: avx512f\n")
     declared = refusal("cpu", "all_reduce", "int8", "PROD")
@@ -63,7 +63,7 @@ def test_an_entry_for_a_processor_without_a_feature_is_declared_there_only(liste
 
 
 def test_an_entry_of_another_release_declares_nothing(listed, monkeypatch):
-    monkeypatch.setattr(refusals, "installed_version", lambda package: "3.4.0")
+    monkeypatch.setattr(known_issues, "installed_version", lambda package: "3.4.0")
     listed(ENTRY)
     assert refusal("cpu", "all_reduce", "int8", "PROD") is None
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpulab.align.band import RATE_TOLERANCE, Band, band_of, resolution
+from xpulab.align.band import Band, band_of, resolution
 from xpulab.align.explain import Difference, differences
 from xpulab.align.read import QUANTITIES, TrainingLog, numbers_compared, read_log
-from xpulab.errors import InputError
 
 SAME, WITHIN, DIFFERS = "the same to the bit", "within the noise", "differs"
 """The verdicts; the last one is red."""
@@ -25,14 +24,12 @@ GROWS, SHRINKS = 2.0, 0.5
 class Batches:
     """What the digests of the batches say.
 
-    logged: whether both logs have them. parts_at: the first step with other batches, None when all are the same. shift: b has
-    from there on the batch that a has so many steps later, None when no shift explains it. reordered: both have the same
-    batches in another order.
+    logged: whether both logs have them. parts_at: the first step with other batches, None when all are the same.
+    reordered: both have the same batches in another order.
     """
 
     logged: bool
     parts_at: int | None = None
-    shift: int | None = None
     reordered: bool = False
 
 
@@ -99,7 +96,7 @@ def align(a: Path, b: Path, noise: Sequence[Path] = (), common: bool = False) ->
     numbers = numbers_compared(logs, common)
     names, notes = _compared_quantities(first, second, numbers)
     for log in others:
-        notes += _check_noise(first, log, numbers)
+        notes += _notes_on_noise(first, log, numbers)
     band = band_of(first, second, others, numbers, names)
     batches = _batches(first, second, numbers)
     notes += _notes(first, second, numbers, names, batches)
@@ -128,25 +125,14 @@ def _compared_quantities(a: TrainingLog, b: TrainingLog, numbers: Sequence[int])
     return names, notes
 
 
-def _check_noise(a: TrainingLog, noise: TrainingLog, numbers: Sequence[int]) -> list[str]:
-    """Notes on a log of noise. Raises InputError when it is of another training."""
-    for number in numbers:
-        ours, theirs = a.steps[number], noise.steps[number]
-        rates = [step.values.get("learning_rate", math.nan) for step in (ours, theirs)]
-        what = "batch" if None not in (ours.batch, theirs.batch) and ours.batch != theirs.batch else ""
-        if abs(rates[0] - rates[1]) > RATE_TOLERANCE * abs(rates[0]):
-            what = "learning rate"
-        if what:
-            raise InputError(
-                f"{noise.path} line {theirs.line}: another {what} than at {a.path} line {ours.line}, so it measures more than "
-                "noise; log the same training again, with xpulab.align.perturb(model) before the first step"
-            )
-    if all(a.steps[number].values == noise.steps[number].values for number in numbers):
-        return [
-            f"{noise.path.name} is the same as {a.path.name} to the bit, so it measures no noise; "
-            "call xpulab.align.perturb(model) before its first step"
-        ]
-    return []
+def _notes_on_noise(a: TrainingLog, noise: TrainingLog, numbers: Sequence[int]) -> list[str]:
+    """What is to be said of a log of noise: one that is the same measures nothing."""
+    if any(a.steps[number].values != noise.steps[number].values for number in numbers):
+        return []
+    return [
+        f"{noise.path.name} is the same as {a.path.name} to the bit, so it measures no noise; "
+        "call xpulab.align.perturb(model) before its first step"
+    ]
 
 
 def _batches(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> Batches:
@@ -156,19 +142,7 @@ def _batches(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> Batches:
     parts = next((index for index, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]), None)
     if parts is None:
         return Batches(logged=True)
-    return Batches(True, numbers[parts], _shift(a, b, numbers[parts:]), Counter(ours) == Counter(theirs))
-
-
-def _shift(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> int | None:
-    """By how many steps b is ahead of a (behind, when negative); half of the steps must fit, with three different batches."""
-    there = [number for number, step in a.steps.items() if step.batch == b.steps[numbers[0]].batch]
-    for distance in sorted((number - numbers[0] for number in there), key=abs):
-        fitting = [number for number in numbers if number + distance in a.steps]
-        if 2 * len(fitting) < len(numbers) or len({b.steps[number].batch for number in fitting}) < 3:
-            continue
-        if all(a.steps[number + distance].batch == b.steps[number].batch for number in fitting):
-            return distance
-    return None
+    return Batches(True, numbers[parts], Counter(ours) == Counter(theirs))
 
 
 def _notes(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], names: Sequence[str], batches: Batches) -> list[str]:

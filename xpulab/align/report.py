@@ -1,19 +1,13 @@
-"""The comparison of two logs for a terminal and as JSON."""
+"""The comparison of two logs for a terminal."""
 
 from __future__ import annotations
 
-import math
 import textwrap
-from dataclasses import asdict
-from typing import Any
 
-from xpulab import __version__
 from xpulab.align.compare import DIFFERS, Alignment, Parting
 from xpulab.align.explain import EXPLAINS, RELATED, advice
 
 WIDTH = 120
-SHOWN = 12
-"""The most differences between environments that a terminal shows; --json has all."""
 
 PLACES = {
     "batch": "other batches",
@@ -43,40 +37,6 @@ def format_alignment(alignment: Alignment) -> str:
     return "\n".join([*lines, "", f"verdict: {_verdict(alignment)}"])
 
 
-def to_json(alignment: Alignment) -> dict[str, Any]:
-    """The comparison, as data/schema/align.schema.json describes it."""
-    beyond, bit = alignment.beyond, alignment.bit
-    parting = beyond or bit
-    found = {
-        "schema": 1,
-        "xpulab": __version__,
-        "a": str(alignment.a.path),
-        "b": str(alignment.b.path),
-        "steps": {"first": alignment.numbers[0], "last": alignment.numbers[-1], "count": len(alignment.numbers)},
-        "verdict": alignment.verdict,
-        "summary": _verdict(alignment),
-        "batches": asdict(alignment.batches),
-        "first_bit": bit and asdict(bit),
-        "first_beyond": beyond and asdict(beyond),
-        "band": {"kind": alignment.band.kind, "text": alignment.band.text},
-        "quantities": [asdict(quantity) for quantity in alignment.quantities],
-        "trend": alignment.trend,
-        "environment": [asdict(difference) for difference in alignment.environment],
-        "advice": advice(parting.place) if parting else "",
-        "notes": alignment.notes,
-    }
-    return _plain(found)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it: an infinite number or none is text."""
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _field(name: str, text: str) -> list[str]:
     return _wrapped(f"{name:13}{text}", " " * 13)
 
@@ -93,9 +53,6 @@ def _batches(alignment: Alignment) -> str:
         return "the same at every step"
     lines = [f"{log.path.name} line {log.steps[batches.parts_at].line}" for log in (alignment.a, alignment.b)]
     text = f"part at step {batches.parts_at} ({', '.join(lines)})"
-    if batches.shift is not None:
-        ahead = "later" if batches.shift > 0 else "earlier"
-        return f"{text}: from there b reads what a reads {abs(batches.shift)} steps {ahead}"
     return f"{text}: the same batches in another order" if batches.reordered else f"{text}: other batches"
 
 
@@ -121,14 +78,12 @@ def _environment(alignment: Alignment) -> list[str]:
     if not found:
         lines = ["nothing recorded differs between the environments"]
     said = {""}
-    for difference in found[:SHOWN]:
+    for difference in found:
         values = ["not recorded" if value is None else value for value in (difference.a, difference.b)]
         lines += _wrapped(f"  {difference.rank:9} {difference.name}: {values[0]} | {values[1]}", " " * 12)
         if difference.rank in (EXPLAINS, RELATED) and difference.says not in said:
             said.add(difference.says)
             lines += _wrapped(f"{' ' * 12}{difference.says} [{difference.source}]", " " * 12)
-    if len(found) > SHOWN:
-        lines.append(f"  and {len(found) - SHOWN} more: --json has all")
     if parting is not None and not any(difference.rank == EXPLAINS for difference in found):
         lines += _wrapped(f"  look next: {advice(parting.place)}", "  ")
     return lines

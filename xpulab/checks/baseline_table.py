@@ -48,16 +48,16 @@ class BaselineTable(Table):
 
     def rate(self, case: str, measured: float, unit: str, *, control: float) -> None:
         """A rate in `unit`, for instance "GB/s": neither much lower nor much higher than the baseline. Must be above 0."""
-        self._compare(Measurement(case, "rate", unit, (float(measured),), self._conditions), (float(control),))
+        self._measured(Measurement(case, "rate", unit, (float(measured),), self._conditions), (float(control),))
 
     def losses(self, case: str, measured: Sequence[float], *, control: Sequence[float]) -> None:
         """The losses of a training run, one for each step, in nats; the run must be repeatable."""
         measurement = Measurement(case, "loss", "nats", tuple(map(float, measured)), self._conditions)
-        self._compare(measurement, tuple(map(float, control)))
+        self._measured(measurement, tuple(map(float, control)))
 
     def memory(self, case: str, measured: int, *, control: int) -> None:
         """The peak memory, in bytes."""
-        self._compare(Measurement(case, "memory", "bytes", (float(measured),), self._conditions), (float(control),))
+        self._measured(Measurement(case, "memory", "bytes", (float(measured),), self._conditions), (float(control),))
 
     def record(self, means: str, seconds: float) -> Record:
         """As Table.record, with the measurements and the origin of the baselines."""
@@ -69,7 +69,7 @@ class BaselineTable(Table):
             return replace(record, means=(reason := reasons.pop()), reason=reason)
         return record
 
-    def _compare(self, measured: Measurement, control: tuple[float, ...]) -> None:
+    def _measured(self, measured: Measurement, control: tuple[float, ...]) -> None:
         """Add the row. Raises ValueError when the values are not a measurement."""
         finite = measured.values and all(map(math.isfinite, measured.values))
         if not finite or (measured.kind == "rate" and min(measured.values) <= 0):
@@ -82,7 +82,7 @@ class BaselineTable(Table):
             self.skip(measured.case, str(none))
             return
         self._origins[baseline.origin] = None
-        self._add(measured.case, measured.values, control, partial(_compare_with_entry, entry=entry))
+        self._compare(measured.case, measured.values, control, "", partial(_compare_with_entry, entry=entry))
 
     def _baseline(self) -> Baseline:
         if ledger.run_context is None:

@@ -20,85 +20,33 @@ from typing import Any, TypeVar
 
 from xpulab.checks import compare
 from xpulab.checks.baseline_table import BaselineTable
+from xpulab.checks.comparisons import Comparisons
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.grid_table import GridTable
 from xpulab.checks.ledger import ledger as ledger  # check.ledger holds what was recorded
-from xpulab.checks.rows import Comparison, close_to, evaluate, value_of, with_known_issue
+from xpulab.checks.rows import Comparison, evaluate, with_known_issue
 from xpulab.checks.shown import show
 from xpulab.checks.table import Table
 from xpulab.messages import N_
-from xpulab.records.record import Record, Row
+from xpulab.records.record import Record
 
 Rows = TypeVar("Rows", bound=Table)
 
 
-def close(
-    name: str,
-    measured: Any,
-    expected: Any,
-    *,
-    control: Any,
-    atol: float = 0.0,
-    rtol: float = 0.0,
-    means: str = N_("as close to the expected value as the bound asks"),
-    about_nonfinite: bool = False,
-) -> None:
-    """Every element of `measured` is within atol + rtol * |expected| of `expected`; the shapes are the same.
+class _Checks(Comparisons):
+    """Each comparison is a check of its own."""
 
-    about_nonfinite: the check is about NaN and infinity; they must be in the same places on both sides.
-    """
-    _record(name, measured, control, means, close_to(expected, atol, rtol, about_nonfinite))
+    def _compare(self, name: str, measured: Any, control: Any, means: str, comparison: Comparison) -> None:
+        started = time.perf_counter()
+        row = with_known_issue(evaluate("", comparison, measured, control), name, None)
+        seconds = time.perf_counter() - started
+        show(Record(name, row.outcome, means, row.measured, row.expected, row.control, seconds, row.reason, digest=row.digest))
 
 
-def equal(
-    name: str,
-    measured: Any,
-    expected: Any,
-    *,
-    control: Any,
-    means: str = N_("equal to the expected value"),
-    about_nonfinite: bool = False,
-) -> None:
-    """`measured` equals `expected`: numbers, strings, tensors, or lists and dicts of these; 3 equals 3.0."""
-    _record(name, measured, control, means, partial(compare.equal, expected=expected, nonfinite=about_nonfinite))
-
-
-def bitwise(
-    name: str,
-    measured: Any,
-    expected: Any,
-    *,
-    control: Any,
-    means: str = N_("the same to the last bit"),
-    about_nonfinite: bool = False,
-) -> None:
-    """`measured` has the same bytes, type and shape as `expected`: arrays, tensors, or lists and dicts of these."""
-    _record(name, measured, control, means, partial(compare.bitwise, expected=expected, nonfinite=about_nonfinite))
-
-
-def below(name: str, measured: Any, bound: float, *, control: Any, means: str = N_("below its bound")) -> None:
-    """Every element of `measured` is smaller than `bound`."""
-    _record(name, measured, control, means, partial(compare.below, bound=float(bound)))
-
-
-def above(name: str, measured: Any, bound: float, *, control: Any, means: str = N_("above its bound")) -> None:
-    """Every element of `measured` is larger than `bound`."""
-    _record(name, measured, control, means, partial(compare.above, bound=float(bound)))
-
-
-def between(name: str, measured: Any, low: float, high: float, *, control: Any, means: str = N_("within its bounds")) -> None:
-    """Every element of `measured` is at least `low` and at most `high`."""
-    _record(name, measured, control, means, partial(compare.between, low=float(low), high=float(high)))
-
-
-def finite(name: str, measured: Any, *, control: Any, means: str = N_("free of NaN and infinity")) -> None:
-    """No element of `measured` is NaN or infinite."""
-    _record(name, measured, control, means, compare.finite)
-
-
-def true(name: str, measured: Any, *, control: Any, means: str = N_("it holds")) -> None:
-    """`measured` is True. Prefer a check that compares numbers, because it shows how large the difference is."""
-    _record(name, measured, control, means, compare.true)
+_checks = _Checks()
+close, equal, bitwise = _checks.close, _checks.equal, _checks.bitwise
+below, above, between = _checks.below, _checks.above, _checks.between
+finite, true = _checks.finite, _checks.true
 
 
 def raises(
@@ -111,9 +59,8 @@ def raises(
     means: str = N_("refused with an error"),
 ) -> None:
     """`call` raises `kind` with a text in which the regular expression `match` is found; `control` does not."""
-    started = time.perf_counter()
-    row = evaluate("", partial(compare.raises, kind=kind, match=match), lambda: call, lambda: control)
-    show(_to_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
+    comparison = partial(compare.raises, kind=kind, match=match)
+    _checks._compare(name, lambda: call, lambda: control, means, comparison)  # it is the function itself that is compared
 
 
 def skip(name: str, reason: str) -> None:
@@ -181,16 +128,3 @@ def _recorded(rows: Rows, means: str) -> Iterator[Rows]:
     except Exception as error:
         rows.stopped_by(error)
     show(rows.record(means, time.perf_counter() - started))
-
-
-# ----------------------------------------------------------------------------------------------------- making the record
-
-
-def _record(name: str, measured: Any, control: Any, means: str, comparison: Comparison) -> None:
-    started = time.perf_counter()
-    row = evaluate("", comparison, lambda: value_of(measured), lambda: value_of(control))
-    show(_to_record(name, means, with_known_issue(row, name, None), time.perf_counter() - started))
-
-
-def _to_record(name: str, means: str, row: Row, seconds: float) -> Record:
-    return Record(name, row.outcome, means, row.measured, row.expected, row.control, seconds, row.reason, digest=row.digest)

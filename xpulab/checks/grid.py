@@ -169,48 +169,50 @@ class Grid:
         if self._is_of_each:
             own = names_of.index(self.each)
             parts = [tuple(sorted((own, *part))) for part in combinations([axis for axis in axes if axis != own], strength)]
-        hollow = {part: tuple(axis for axis in part if names_of[axis] in self._hollow) for part in parts}
-        counted = {own: self._counted(own, tuple(axes)) for own in set(hollow.values())}
-        is_open = {part: self._counted(hollow[part], part).copy() for part in parts}
+        may_be_hollow = {part: tuple(axis for axis in part if names_of[axis] in self._hollow) for part in parts}
+        covering = {hollow: self._covering(hollow, tuple(axes)) for hollow in set(may_be_hollow.values())}
+        is_open = {part: self._covering(may_be_hollow[part], part).copy() for part in parts}
         for part in parts:
             while is_open[part].any():
                 wanted = rng.choice(np.argwhere(is_open[part]))
-                found = counted[hollow[part]][tuple(wanted[part.index(axis)] if axis in part else slice(None) for axis in axes)]
+                chosen = tuple(wanted[part.index(axis)] if axis in part else slice(None) for axis in axes)
+                found = covering[may_be_hollow[part]][chosen]
                 rest = rng.permutation(np.flatnonzero(found))[:_TRIED]
                 cases = np.empty((len(rest), len(names)), int)
                 cases[:, part] = wanted
                 if others := [axis for axis in axes if axis not in part]:
                     cases[:, others] = np.transpose(np.unravel_index(rest, found.shape))
                 columns = tuple(cases.T)
-                is_counted = {own: table[columns] for own, table in counted.items()}
+                covers = {hollow: table[columns] for hollow, table in covering.items()}
                 gains = np.zeros(len(cases), int)
                 for each in parts:
-                    gains += is_open[each][tuple(columns[axis] for axis in each)] & is_counted[hollow[each]]
+                    gains += is_open[each][tuple(columns[axis] for axis in each)] & covers[may_be_hollow[each]]
                 best = gains.argmax()
                 for each in parts:
-                    if is_counted[hollow[each]][best]:
+                    if covers[may_be_hollow[each]][best]:
                         is_open[each][tuple(cases[best, each])] = False
                 yield [labels[index] for labels, index in zip(names, cases[best], strict=True)]
 
-    def _counted(self, part: tuple[int, ...], kept: tuple[int, ...]) -> np.ndarray:
-        """For each combination of the kept axes whether a case with it is allowed and has no hollow value beside the part.
+    def _covering(self, may_be_hollow: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
+        """For each combination of these axes whether a case has it that is allowed and covers it.
 
-        From that of one more axis: parts share most of these steps, and each is smaller than the one before.
+        A case covers nothing but its hollow value itself: those of axes that may not be hollow here make it useless. The table
+        of some axes follows from that of one more: combinations share most of these steps, and each is smaller than before.
         """
-        if (part, kept) not in self._tables:
-            if missing := [axis for axis in range(len(self.axes)) if axis not in kept]:
-                more = tuple(sorted((*kept, missing[0])))
-                table = self._counted(part, more).any(axis=more.index(missing[0]))
+        if (may_be_hollow, axes) not in self._tables:
+            if missing := [axis for axis in range(len(self.axes)) if axis not in axes]:
+                more = tuple(sorted((*axes, missing[0])))
+                table = self._covering(may_be_hollow, more).any(axis=more.index(missing[0]))
             else:
-                table = self._allowed & ~self._is_hollow_beside(part)
-            self._tables[part, kept] = table
-        return self._tables[part, kept]
+                table = self._allowed & ~self._has_hollow(set(axes) - set(may_be_hollow))
+            self._tables[may_be_hollow, axes] = table
+        return self._tables[may_be_hollow, axes]
 
-    def _is_hollow_beside(self, part: tuple[int, ...]) -> np.ndarray:
-        """For each combination of all axes whether it has a hollow value of an axis that is not in the part."""
+    def _has_hollow(self, of_axes: set[int]) -> np.ndarray:
+        """For each combination of all axes whether it has a hollow value of one of these."""
         is_hollow = np.zeros([1] * len(self.axes), bool)
         for place, (axis, values) in enumerate(self.axes.items()):
-            if place not in part:
+            if place in of_axes:
                 of_axis = np.array([label in self._hollow.get(axis, ()) for label in values])
                 is_hollow = is_hollow | of_axis.reshape([-1 if each == place else 1 for each in range(len(self.axes))])
         return is_hollow

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from xpulab.checks import compare
@@ -23,25 +21,13 @@ Comparison = Callable[[Any], Finding]
 """Takes a value, returns the finding about it."""
 
 
-def close_to(expected: Any, atol: float, rtol: float, nonfinite: bool) -> Comparison:
-    """compare.close with these bounds. Raises ValueError unless both are at least 0 and their sum is positive and finite."""
-    if not (atol >= 0 and rtol >= 0 and 0 < atol + rtol < math.inf):
-        raise ValueError("check.close needs a finite bound, atol or rtol above 0; for exact equality use check.equal")
-    return partial(compare.close, expected=expected, atol=atol, rtol=rtol, nonfinite=nonfinite)
-
-
-def value_of(value: Any) -> Any:
-    """The value itself; for a function without arguments, the value that it returns."""
-    return value() if callable(value) and not hasattr(value, "numpy") else value
-
-
-def evaluate(case: str, comparison: Comparison, measured: Callable[[], Any], control: Callable[[], Any]) -> Row:
+def evaluate(case: str, comparison: Comparison, measured: Any, control: Any) -> Row:
     """Compare the measured value, then the control. A control that is not rejected makes the row broken.
 
-    measured, control: functions that return the value. An exception in one is reported in the row, not raised.
+    measured, control: the value, or a function without arguments that returns it; an exception in one is reported in the row.
     """
     try:
-        value = measured()
+        value = _value_of(measured)
         finding, digest = comparison(value), digest_of(value)
     except Exception as error:
         return Row(case, "broken", None, "", "not tried", N_(f"it raised {type(error).__name__}: {compare.first_line(error)}"))
@@ -53,10 +39,15 @@ def evaluate(case: str, comparison: Comparison, measured: Callable[[], Any], con
     return Row(case, outcome, finding.measured, finding.expected, control_outcome, reason, digest)
 
 
-def _try_control(comparison: Comparison, control: Callable[[], Any]) -> tuple[str, str]:
+def _value_of(value: Any) -> Any:
+    """The value itself; for a function without arguments, the value that it returns."""
+    return value() if callable(value) and not hasattr(value, "numpy") else value
+
+
+def _try_control(comparison: Comparison, control: Any) -> tuple[str, str]:
     """The outcome of the control, one of CONTROL_OUTCOMES, and why it does not prove the comparison ("" when rejected)."""
     try:
-        finding = comparison(control())
+        finding = comparison(_value_of(control))
     except Exception as error:
         return "raised", N_(f"its control raised {type(error).__name__}: {compare.first_line(error)}")
     if finding.accepted:

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from xpulab.checks import compare
-from xpulab.checks.rows import Comparison, close_to, evaluate, reasons_of, value_of, with_known_issue
+from xpulab.checks.comparisons import Comparisons
+from xpulab.checks.rows import Comparison, evaluate, reasons_of, with_known_issue
 from xpulab.messages import N_
 from xpulab.records.record import Record, Row, worst
 
 
-class Table:
-    """The rows of one check. Its methods compare like the functions of the same names in check.py; `case` names the row."""
+class Table(Comparisons):
+    """The rows of one check, each with its own comparison and control. A method compares as check's of the same name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._rows: list[Row] = []
         self._cases: set[str] = set()
         self._recorded = False
-
-    def close(self, case: str, measured: Any, expected: Any, *, control: Any, atol: float = 0.0, rtol: float = 0.0) -> None:
-        """As check.close."""
-        self._add(case, measured, control, close_to(expected, atol, rtol, nonfinite=False))
-
-    def equal(self, case: str, measured: Any, expected: Any, *, control: Any) -> None:
-        """As check.equal."""
-        self._add(case, measured, control, partial(compare.equal, expected=expected))
-
-    def bitwise(self, case: str, measured: Any, expected: Any, *, control: Any) -> None:
-        """As check.bitwise."""
-        self._add(case, measured, control, partial(compare.bitwise, expected=expected))
-
-    def below(self, case: str, measured: Any, bound: float, *, control: Any) -> None:
-        """As check.below."""
-        self._add(case, measured, control, partial(compare.below, bound=float(bound)))
-
-    def above(self, case: str, measured: Any, bound: float, *, control: Any) -> None:
-        """As check.above."""
-        self._add(case, measured, control, partial(compare.above, bound=float(bound)))
-
-    def between(self, case: str, measured: Any, low: float, high: float, *, control: Any) -> None:
-        """As check.between."""
-        self._add(case, measured, control, partial(compare.between, low=float(low), high=float(high)))
 
     def skip(self, case: str, reason: str) -> None:
         """This case cannot run on this device."""
@@ -80,9 +56,8 @@ class Table:
             rows,
         )
 
-    def _add(self, case: str, measured: Any, control: Any, comparison: Comparison) -> None:
-        row = evaluate(case, comparison, lambda: value_of(measured), lambda: value_of(control))
-        self._append(with_known_issue(row, self._name, case))
+    def _compare(self, name: str, measured: Any, control: Any, means: str, comparison: Comparison) -> None:
+        self._append(with_known_issue(evaluate(name, comparison, measured, control), self._name, name))
 
     def _append(self, row: Row) -> None:
         if self._recorded:

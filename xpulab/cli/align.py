@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +21,6 @@ def align(
         ),
     ] = None,
     common: Annotated[bool, typer.Option("--common", help="Compare only the steps that all logs have.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
 ) -> None:
     """Compare two logs of a training: the first step that differs beyond the noise, and what may explain it.
 
@@ -31,5 +29,5 @@ def align(
     from xpulab.align import compare, report
 
     alignment = compare.align(a, b, noise or (), common)
-    print(json.dumps(report.to_json(alignment), indent=2) if as_json else report.format_alignment(alignment))
+    print(report.format_alignment(alignment))
     raise typer.Exit(1 if alignment.verdict == compare.DIFFERS else 0)

@@ -82,7 +82,7 @@ def run(
     except AcceleratorLost as error:
         _refuse(make_plans(named, level, globs), error.lost, cards or 1, seed, chosen.folder(out), resume)
         raise typer.Exit(1) from None
-    with fork_server.started(used, cold) as begun:  # it imports while the notebooks are read
+    with fork_server.started(used, cold) as server:  # it imports while the notebooks are read
         from xpulab.harness import run as harness
         from xpulab.harness.execute import Target
         from xpulab.harness.plan import refuse_other_environments
@@ -95,7 +95,7 @@ def run(
         target = Target(used, level, chosen.cards(used, cards, plans), seed, time_limit)
         at_once = jobs or chosen.jobs(used, len(plans))
         chosen.limit_threads(at_once, len(plans))
-        goes_on = resume and harness.is_begun(folder)
+        goes_on = resume and harness.holds_run(folder)
         if goes_on and (ended := harness.finished(plans, target, folder)) is not None:
             outcome = harness.Outcome(ended, False)
             console.print(shown(f"{folder}: this run has ended, there is nothing to resume"), markup=False, soft_wrap=True)
@@ -105,7 +105,7 @@ def run(
             banner = shown(f"device {used}, level {level}, {len(plans)} notebooks, {at_once} at a time")
             console.print(banner, highlight=False, markup=False, soft_wrap=True)
             _show_left_out(is_whole_book=not (named or globs))
-            outcome = harness.run(plans, target, at_once, folder, console, cold, begun, goes_on)
+            outcome = harness.run(plans, target, at_once, folder, console, server, goes_on)
     console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)
     console.print(shown(f"report: {folder / 'index.html'}"), highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
@@ -137,7 +137,7 @@ def _refuse(plans: list[Plan], lost: LostAccelerator, cards: int, seed: int, fol
     from xpulab.harness.execute import Target
     from xpulab.harness.report.text import format_result
 
-    if not (resume and harness.is_begun(folder)):
+    if not (resume and harness.holds_run(folder)):
         harness.prepare(folder)
     result = harness.refuse(plans, Target(lost.device, plans[0].level, cards, seed), folder, lost)
     print(shown(f"report: {folder / 'index.html'}"))

@@ -18,22 +18,21 @@ def selftest(
     control: Annotated[
         bool, typer.Option("--control", help="Run the same sections without a fault: every check must be green.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The outcome as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="What each trial found as JSON.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: one a core.")] = None,
 ) -> None:
     """Inject known faults, one at a time, and show that the notebooks detect each. Exit code 1 when one is missed."""
-    from xpulab.faults import selftest as proof
-    from xpulab.faults import table
+    from xpulab.faults import command as proofs
+    from xpulab.faults import selftest as trials
 
-    faults = proof.faults_named(names or [])
+    faults = trials.faults_named(names or [])
     if show_list:
-        print(table.format_catalogue(faults))
+        print(proofs.format_catalogue(faults))
         return
 
     from xpulab import sim
-    from xpulab.faults.command import run_controls, run_trials
 
     if any(SIMULATED in fault.lanes for fault in faults):
-        sim.environment(proof.CARDS)  # builds the plug-in now, or says what is missing
-    run = run_controls if control else run_trials
-    raise typer.Exit(run(faults, jobs or chosen.jobs("cpu", len(faults)), as_json))
+        sim.environment(trials.CARDS)  # builds the plug-in now, or says what is missing
+    at_once = jobs or chosen.jobs("cpu", len(faults))
+    raise typer.Exit(proofs.run_controls(faults, at_once) if control else proofs.run_trials(faults, at_once, as_json))

@@ -51,8 +51,8 @@ def soak(
         raise typer.Exit(1) from None
     at_once = jobs or chosen.jobs(used, len(plans))
     chosen.limit_threads(at_once, len(plans))
-    with fork_server.started(used) as begun:
-        code = run_rounds(Soak(tuple(plans), target, at_once, hours, chosen.folder(out)), Console(), begun)
+    with fork_server.started(used) as server:
+        code = run_rounds(Soak(tuple(plans), target, at_once, hours, chosen.folder(out)), Console(), server)
     if code == 130:
         raise KeyboardInterrupt
     raise typer.Exit(code)

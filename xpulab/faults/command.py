@@ -1,19 +1,21 @@
-"""What `xpulab selftest` does: try faults, or run their sections without them, with a line for each as it ends."""
+"""What `xpulab selftest` does and prints: a line for each trial as it ends, then a block for each, missed faults first."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console
 
 from xpulab.chapters.shared.fault import Fault
 from xpulab.errors import InputError
-from xpulab.faults import selftest, table
+from xpulab.faults import selftest
+from xpulab.faults.selftest import Trial
 from xpulab.harness.plan import refuse_other_environments
 from xpulab.harness.run import kernel_environment
-from xpulab.messages import N_, shown
+from xpulab.messages import N_, padded, shown
 
 
 def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
@@ -27,22 +29,26 @@ def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
     with kernel_environment("cpu") as environment:
         for trial in selftest.trials(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):
             tried.append(trial)
-            outcome = f"{table.format_outcome(trial)}  {table.format_name(trial)}, {trial.seconds:.0f} s"
+            outcome = f"{_outcome(trial)}  {_name(trial)}, {trial.seconds:.0f} s"
             progress.print(f"{len(tried):>3}/{trials}  {outcome}", highlight=False, markup=False, soft_wrap=True)
-    print(json.dumps(table.trials_to_json(tried), indent=2) if as_json else table.format_trials(tried))
+    print(json.dumps(to_json(tried), indent=2) if as_json else format_trials(tried))
     return 1 if any(trial.missed for trial in tried) else 0
 
 
-def run_controls(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
+def run_controls(faults: Sequence[Fault], jobs: int) -> int:
     """Run the sections that the faults are tried in without them; returns the exit code, 1 when one is not green."""
     refuse_other_environments(selftest.chapters_of(faults))
-    ran = []
+    ran, wrong = 0, 0
     with kernel_environment("cpu") as environment:
         for control in selftest.controls(_possible(faults), jobs, {**environment, **selftest.WITHOUT_MODELS}):
-            ran.append(control)
-            print(table.format_controls([control]).splitlines()[0], file=sys.stderr)
-    print(json.dumps(table.controls_to_json(ran), indent=2) if as_json else table.format_controls(ran))
-    return 1 if any(control.wrong for control in ran) else 0
+            ran, wrong = ran + 1, wrong + bool(control.wrong)
+            where = shown(f"{control.notebook}, {control.device}, {control.level}, {control.seconds:.0f} s")
+            outcome = shown("WRONG") if control.wrong else shown("green")
+            print(f"{outcome}  {', '.join(control.checks)} ({where})", flush=True)
+            if control.wrong:
+                print(f"       {shown(control.wrong)}", flush=True)
+    print(shown(f"{ran - wrong} of {ran} green without a fault"))
+    return 1 if wrong else 0
 
 
 def _possible(faults: Sequence[Fault]) -> list[Fault]:
@@ -53,3 +59,50 @@ def _possible(faults: Sequence[Fault]) -> list[Fault]:
     if len(lacked) == len(faults):
         raise InputError(N_("none of these faults can be tried on this machine"))
     return [fault for fault in faults if fault.name not in lacked]
+
+
+def _outcome(trial: Trial) -> str:
+    """One word in eight columns, in the chosen language."""
+    return padded(shown("MISSED") if trial.missed else shown("detected"), 8)
+
+
+def _name(trial: Trial) -> str:
+    """The fault's name, with the level where it is not quick."""
+    return trial.fault.name if trial.level == "quick" else f"{trial.fault.name} ({trial.level})"
+
+
+def format_trials(trials: Sequence[Trial]) -> str:
+    """A block for each trial: what had to detect the fault, what did and after how long."""
+    ordered = sorted(
+        trials, key=lambda trial: (not trial.missed, trial.fault.notebook, trial.fault.name, trial.level, trial.fault.device)
+    )
+    lines = []
+    for trial in ordered:
+        fault = trial.fault
+        where = f"{fault.notebook}, {fault.device}, {trial.level}, {trial.seconds:.0f} s"
+        lines.append(f"{_outcome(trial)}  {_name(trial)}: {shown(fault.what)} ({where})")
+        detected_by = ", ".join(trial.detected_by) or "-"
+        expected = ", ".join(trial.expected)
+        lines.append(f"          {shown(f'expected     {expected}')}")
+        lines.append(f"          {shown(f'detected by  {detected_by}')}")
+        if trial.missed:
+            lines.append(f"          {shown(trial.missed)}")
+    total = shown(f"{_detected(trials)} of {len(trials)} faults detected")
+    return "\n".join([*lines, total])
+
+
+def format_catalogue(faults: Iterable[Fault]) -> str:
+    """A line for each fault."""
+    return "\n".join(
+        f"{fault.name:<36} {fault.notebook:<28} {padded(', '.join(fault.lanes) or shown('not run'), 8)} {shown(fault.what)}"
+        for fault in faults
+    )
+
+
+def to_json(trials: Sequence[Trial]) -> dict[str, Any]:
+    """All trials as a JSON object."""
+    return {"schema": 4, "detected": _detected(trials), "faults": [trial.to_json() for trial in trials]}
+
+
+def _detected(trials: Sequence[Trial]) -> int:
+    return sum(not trial.missed for trial in trials)

@@ -24,7 +24,7 @@ from xpulab.harness.execute import Target
 from xpulab.harness.report.result import Result
 from xpulab.harness.run import kernel_environment
 from xpulab.messages import shown
-from xpulab.records.node import node_name
+from xpulab.records.origin import node_name
 from xpulab.records.proof import InjectedFault, Proof
 
 SAMPLE = 6
@@ -53,24 +53,16 @@ def candidates(result: Result, catalogue: Sequence[Fault] = CATALOGUE) -> list[F
     ]
 
 
-def sample(faults: Sequence[Fault], level: str, number: int, seed: int) -> list[Fault]:
-    """So many of the faults: of the cheaper half those of different notebooks and capabilities first; the same for a seed.
-
-    The other half follows when the cheaper one is not enough.
-    """
-    shuffled = random.Random(seed).sample(list(faults), len(faults))
-    by_cost = sorted(shuffled, key=lambda fault: _expected_seconds(fault, level))
-    half = max(number, (len(by_cost) + 1) // 2)
-    rest = [fault for fault in shuffled if fault in by_cost[:half]]
+def sample(faults: Sequence[Fault], number: int, seed: int) -> list[Fault]:
+    """So many of the faults, those of different notebooks first; the same for a seed."""
+    rest = random.Random(seed).sample(list(faults), len(faults))
     chosen: list[Fault] = []
-    notebooks: Counter[str] = Counter()
-    capabilities: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
     while rest and len(chosen) < number:
-        best = min(rest, key=lambda fault: (notebooks[fault.notebook], capabilities[_capability(fault, level)]))
+        best = min(rest, key=lambda fault: tried[fault.notebook])
         rest.remove(best)
         chosen.append(best)
-        notebooks[best.notebook] += 1
-        capabilities[_capability(best, level)] += 1
+        tried[best.notebook] += 1
     return chosen
 
 
@@ -81,7 +73,7 @@ def prove(result: Result, number: int, jobs: int, console: Console, catalogue: S
     """
     target, level = result.target, _level(result.target)
     fitting = candidates(result, catalogue)
-    chosen = sample(fitting, level, number, target.seed)
+    chosen = sample(fitting, number, target.seed)
     started, tried = time.monotonic(), []
     if chosen:
         console.print(shown(f"injecting {len(chosen)} of {len(fitting)} faults that fit this run"), highlight=False)
@@ -111,19 +103,6 @@ def _cards(target: Target) -> int:
 
 def _checks(fault: Fault, level: str) -> tuple[str, ...]:
     return fault.smoke if level == _SMOKE else fault.detected_by
-
-
-def _capability(fault: Fault, level: str) -> str:
-    return _checks(fault, level)[0].partition(".")[0]
-
-
-def _expected_seconds(fault: Fault, level: str) -> float:
-    """By the notebook's budget, and the share of its cells that a trial runs: at level smoke all of that level."""
-    chapter = selftest.chapter_of(fault)
-    if level == _SMOKE:
-        return chapter.budget_seconds[level]
-    sections = chapter.closure_of(tuple(check for check in chapter.checks if check.name in fault.detected_by))
-    return chapter.budget_seconds[level] * sum(len(section.cells) for section in sections) / len(chapter.notebook.cells)
 
 
 def _of(trial: Trial, level: str) -> InjectedFault:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from xpulab import files
 from xpulab.chapters.shared.fault import Fault
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, inject
-from xpulab.harness.chapter import Chapter, code_cells, read_chapter
+from xpulab.harness.chapter import Chapter, read_chapter
 from xpulab.harness.execute import Execution, Target
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import Plan, plan_of, plan_of_checks
@@ -85,23 +85,16 @@ class Trial:
 class Control:
     """The result of the sections that some faults are tried in, without any fault.
 
-    notebook, device, level: what ran. faults: those that are tried in these sections. checks: those that must detect them.
-    cells: how many code cells ran, out of how many. wrong: why the sections prove nothing; None when every check was green.
-    seconds: as in Trial.
+    notebook, device, level: what ran. checks: those that must detect the faults. seconds: as in Trial.
+    wrong: why a fault would be detected by nothing, or anyway; None when every check was green.
     """
 
     notebook: str
     device: str
     level: str
-    faults: tuple[str, ...]
     checks: tuple[str, ...]
-    cells: tuple[int, int]
     wrong: str | None
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The control as a JSON object."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -180,13 +173,7 @@ def controls(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str])
     for case in (case for fault in faults for case in _cases(fault)):
         sections = tuple(section.name for section in case.plan.sections)
         alike.setdefault((case.fault.notebook, case.fault.device, case.level, sections), []).append(case)
-    together = [_without_fault(cases) for cases in alike.values()]
-    names = {
-        (case.fault.name, case.fault.device, case.level): tuple(each.fault.name for each in cases)
-        for case, cases in zip(together, alike.values(), strict=True)
-    }
-    for control in _at_a_time(_try_without_fault, together, jobs, environment):
-        yield replace(control, faults=names[control.faults[0], control.device, control.level])
+    return _at_a_time(_try_without_fault, map(_without_fault, alike.values()), jobs, environment)
 
 
 def chapter_of(fault: Fault) -> Chapter:
@@ -233,37 +220,33 @@ def _at_a_time(run: Callable, cases: Iterable[_Case], jobs: int, environment: Ma
 
 
 def _try(case: _Case, environment: Mapping[str, str], running: list[Execution]) -> Trial:
-    fault = case.fault
-
-    def all_are_red(seen: Mapping[str, Record]) -> bool:
-        return set(_red(seen)) >= set(case.checks)
-
-    ran = _run(case, environment, running, all_are_red)
-    missed = ran.proves_nothing or _why_missed(case, _red(ran.seen), " ".join(ran.reasons))
-    return Trial(fault, case.level, _red(ran.seen), missed, ran.seconds)
+    ran = _run(case, environment, running, lambda seen: set(_red(seen)) >= set(case.checks))
+    red = _red(ran.seen)
+    missed = sorted(set(case.checks) - set(red))
+    why = ran.not_injected
+    if missed and not why:
+        why = N_(f"not detected by {', '.join(missed)}; {' '.join(ran.reasons) or 'the notebook is green'}")
+    return Trial(case.fault, case.level, red, why, ran.seconds)
 
 
 def _try_without_fault(case: _Case, environment: Mapping[str, str], running: list[Execution]) -> Control:
     ran = _run(case, environment, running, lambda seen: seen.keys() >= set(case.checks))
     outcomes = {name: ran.seen[name].outcome if name in ran.seen else "missing" for name in case.checks}
     not_green = [f"{name} is {outcome}" for name, outcome in outcomes.items() if outcome not in _GREEN]
-    wrong = ran.proves_nothing or ("; ".join([*not_green, *ran.reasons]) if not_green else None)
-    plan = case.plan
-    cells = (len(code_cells(plan.notebook)), len(code_cells(plan.chapter.notebook)))
-    fault = case.fault
-    return Control(fault.notebook, fault.device, case.level, (fault.name,), case.checks, cells, wrong, ran.seconds)
+    wrong = "; ".join([*not_green, *ran.reasons]) if not_green else None
+    return Control(case.fault.notebook, case.fault.device, case.level, case.checks, wrong, ran.seconds)
 
 
 @dataclass(frozen=True)
 class _Ran:
     """What a run showed: the checks' records by name, in the order in which they came, and the judge's reasons.
 
-    proves_nothing: why the run is no proof, else None.
+    not_injected: the error that kept the fault out of the notebook; None when it was injected.
     """
 
     seen: Mapping[str, Record]
     reasons: tuple[str, ...]
-    proves_nothing: str | None
+    not_injected: str | None
     seconds: float
 
 
@@ -306,8 +289,3 @@ def _chapter(path: Path) -> Chapter:
 
 def _red(seen: Mapping[str, Record]) -> tuple[str, ...]:
     return tuple(name for name, record in seen.items() if record.outcome in _RED)
-
-
-def _why_missed(case: _Case, red: Iterable[str], reason: str) -> str | None:
-    missed = sorted(set(case.checks) - set(red))
-    return N_(f"not detected by {', '.join(missed)}; {reason or 'the notebook is green'}") if missed else None

@@ -27,7 +27,7 @@ import jsonschema
 from xpulab import __version__, files
 from xpulab.errors import InputError
 from xpulab.fleet import evidence, redact
-from xpulab.records.node import node_name
+from xpulab.records.origin import node_name
 
 SCHEMA = 2
 MANIFEST = "manifest.json"

@@ -16,7 +16,7 @@ from typing import Any
 
 from xpulab import __version__, child
 from xpulab.doctor.tool import run_tool
-from xpulab.records.commit import commit
+from xpulab.records.origin import commit
 
 TOOLS = (
     *("xpu-smi", "xpu-smi -q", "xpu-smi -m", "xpu-smi topo -m", "xpu_smi", "xpu_smi -q", "xpu_smi -m"),

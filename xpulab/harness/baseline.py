@@ -21,7 +21,7 @@ from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import Result
 from xpulab.records import baselines
 from xpulab.records.baselines import Baseline, Entry
-from xpulab.records.commit import commit
+from xpulab.records.origin import commit
 from xpulab.records.record import Measurement
 
 METHOD = "baseline"

@@ -7,9 +7,10 @@ compared by nbval's own comparison. Nothing planned may be missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nbformat import NotebookNode
 
@@ -54,7 +55,7 @@ class Verdict:
 
     name, title: the notebook's.
     outcome: "passed", "failed", "partial" (green, but only some of its sections were asked for), "skipped" (it was not to
-    run here) or "missing" (it never ran); while a run is under way also "running" and "waiting".
+    run here) or "missing" (it never ran); while a run is under way "waiting".
     run: how it was run, None when it was not.
     records: one for each planned check.
     run_context: where it ran, None when the notebook did not record it.
@@ -70,12 +71,12 @@ class Verdict:
     name: str
     title: str
     outcome: str
-    run: Run | None
-    records: tuple[Record, ...]
-    run_context: RunContext | None
-    reasons: tuple[str, ...]
-    notes: tuple[str, ...]
-    executed: Path | None
+    run: Run | None = None
+    records: tuple[Record, ...] = ()
+    run_context: RunContext | None = None
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    executed: Path | None = None
     partial: bool = False
     groups: tuple[Group, ...] = ()
     explanations: tuple[Explanation, ...] = ()
@@ -132,63 +133,34 @@ def judge(plan: Plan, executed: Path) -> Verdict:
     outcome = ("partial" if plan.partial else "passed") if is_green(records) and not reasons else "failed"
     device = run.device if run else _COMMITTED_DEVICE
     log = executed.with_suffix(".log")
-    return Verdict(
-        name=plan.name,
-        title=plan.title,
-        outcome=outcome,
+    return _verdict_of(
+        plan,
+        outcome,
         run=run,
         records=records,
         run_context=run_context,
         reasons=reasons,
         notes=tuple(_notes(run)),
         executed=executed,
-        partial=plan.partial,
-        groups=_groups(plan),
         explanations=explain(_code_cells(notebook), records, log, device) if outcome == "failed" else (),
-        of_release=plan.chapter.is_of_release,
     )
 
 
 def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
     """The verdict on a notebook that was planned but not executed; its checks have the outcome of the notebook."""
     records = tuple(Record(check.name, outcome, means=N_("not run"), reason=reason) for check in plan.checks)
-    return Verdict(
-        plan.name,
-        plan.title,
-        outcome,
-        None,
-        records,
-        None,
-        (reason,),
-        (),
-        None,
-        plan.partial,
-        _groups(plan),
-        of_release=plan.chapter.is_of_release,
-    )
+    return _verdict_of(plan, outcome, records=records, reasons=(reason,))
 
 
-def not_ended(plan: Plan, recorded: Iterable[Record] | None, run_context: RunContext | None) -> Verdict:
-    """What is known of a notebook while the run is under way: the checks that have ended. recorded: None before it starts."""
-    seen = tuple(recorded or ())
-    names = {record.name for record in seen}
-    records = reconcile([check.name for check in plan.checks if check.name in names], seen)
-    outcome = "waiting" if recorded is None else "running"
-    reason = N_(f"{len(records)} of {len(plan.checks)} checks have ended")
-    return Verdict(
-        plan.name,
-        plan.title,
-        outcome,
-        None,
-        records,
-        run_context,
-        (reason,),
-        (),
-        None,
-        plan.partial,
-        _groups(plan),
-        of_release=plan.chapter.is_of_release,
-    )
+def not_ended(plan: Plan) -> Verdict:
+    """What is said of a notebook while the run is under way."""
+    return _verdict_of(plan, "waiting", reasons=(N_("it has not ended"),))
+
+
+def _verdict_of(plan: Plan, outcome: str, **known: Any) -> Verdict:
+    """A verdict with what follows from the plan. known: further fields."""
+    of_release = plan.chapter.is_of_release
+    return Verdict(plan.name, plan.title, outcome, partial=plan.partial, groups=_groups(plan), of_release=of_release, **known)
 
 
 def _groups(plan: Plan) -> tuple[Group, ...]:
@@ -216,7 +188,7 @@ def _reasons(
     red = [record.name for record in records if record.outcome in RED]
     errors = list(_errors(plan, run, notebook, red))
     yield from errors
-    if left_out := [number_of(cell, number) for number, cell in enumerate(_code_cells(notebook), start=1) if _needs(cell)]:
+    if left_out := [cell for cell in _code_cells(notebook) if _needs(cell)]:
         yield N_(f"{len(left_out)} cells were left out, since they need paddle, which cannot be imported")
     if red:
         yield N_(f"{len(red)} of {len(records)} checks are red: {', '.join(red)}")

@@ -21,11 +21,10 @@ from xpulab.harness import fork_server, report, run_file
 from xpulab.harness.execute import INTERRUPTED, KILLED, Execution, Target
 from xpulab.harness.explain import explanation
 from xpulab.harness.fork_server import Started
-from xpulab.harness.judge import Verdict, judge, not_run
+from xpulab.harness.judge import Verdict, judge, not_ended, not_run
 from xpulab.harness.plan import Plan
-from xpulab.harness.progress import progress_on
+from xpulab.harness.progress import Progress
 from xpulab.harness.report.result import Result
-from xpulab.harness.running import RunningResult
 from xpulab.messages import N_
 from xpulab.records.record import METADATA_KEY, RED
 from xpulab.warm import kernels as warm_kernels
@@ -58,14 +57,12 @@ def run(
     jobs: int,
     folder: Path,
     console: Console,
-    cold: bool = False,
-    begun: Started | None = None,
+    server: Started | None = None,
     resumed: bool = False,
 ) -> Outcome:
-    """Run the notebooks and write the reports into the folder, which `prepare` made.
+    """Run the notebooks, `jobs` at a time, and write the reports into the folder, which `prepare` made.
 
-    jobs: so many at a time. cold: every kernel imports everything itself; otherwise kernels are forked from a process that has,
-    where that is safe. begun: the fork server, when it was started before.
+    server: the fork server that the kernels come from; without one it is started for this run, where a fork is safe.
     resumed: go on with the run that was interrupted in the folder: notebooks that have ended, or had shown something red, are
     judged as they are, the others run from their beginning.
 
@@ -78,14 +75,40 @@ def run(
         run_file.require_same(folder, plans, target)
     else:
         run_file.write(folder, plans, target)
+    started, interrupted = time.monotonic(), False
     with run_file.held(folder):
         verdicts = {plan.name: verdict for plan in plans if (verdict := _known(plan, target, folder))}
         left = [plan for plan in plans if plan.name not in verdicts]
-        return _run(plans, left, verdicts, target, jobs, folder, console, cold or not left, begun)
+
+        def write_so_far() -> None:
+            so_far = tuple(verdicts.get(plan.name) or not_ended(plan) for plan in plans)
+            report.write_running(Result(target, so_far, time.monotonic() - started, folder, running=True))
+
+        write_so_far()
+        try:
+            with kernel_environment(target.device, server) as environment:
+                progress = Progress(console)
+                execution = Execution(
+                    target, folder / "notebooks", progress.on_cell, environment, on_cell_end=progress.on_cell_end
+                )
+                try:
+                    for plan, executed in execution.run(left, jobs):
+                        verdicts[plan.name] = judge(plan, executed)
+                        progress.on_end(verdicts[plan.name])
+                        write_so_far()
+                except KeyboardInterrupt:
+                    interrupted = True
+        except ImportHangs as error:
+            known = explanation(by_id("import-hung"), N_("the import"), target.device)
+            verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in left}
+        ended = tuple(verdicts.get(plan.name) or _of_interrupted(plan, folder) for plan in plans)
+        result = Result(target, ended, time.monotonic() - started, folder)
+        report.write(result)
+    return Outcome(result, interrupted)
 
 
-def is_begun(folder: Path) -> bool:
-    """Whether a run has begun in the folder: one that was killed before that has left nothing to resume."""
+def holds_run(folder: Path) -> bool:
+    """Whether a run was started in the folder: one that was killed before that has left nothing to resume."""
     return (folder / run_file.NAME).exists()
 
 
@@ -116,47 +139,6 @@ def require_finished(plans: Sequence[Plan], target: Target, folder: Path) -> Res
     if result is None:
         raise InputError(N_(f"{folder}: its run has not ended; go on with it: xpulab run --resume --out {folder}"))
     return result
-
-
-def _run(
-    plans: Sequence[Plan],
-    left: Sequence[Plan],
-    verdicts: dict[str, Verdict],
-    target: Target,
-    jobs: int,
-    folder: Path,
-    console: Console,
-    cold: bool,
-    begun: Started | None,
-) -> Outcome:
-    """Run the notebooks that are left, judge each, and write the reports of all. verdicts: of the others, by name."""
-    started, interrupted = time.monotonic(), False
-    so_far = RunningResult(plans, target, folder)
-    for verdict in verdicts.values():
-        so_far.on_end(verdict)
-    try:
-        kernels = kernel_environment(target.device, cold, begun)
-        with so_far, progress_on(console, left) as progress, kernels as environment:
-
-            def on_cell_end(plan: Plan, cell: NotebookNode) -> None:
-                progress.on_cell_end(plan, cell)
-                so_far.on_cell_end(plan, cell)
-
-            execution = Execution(target, folder / "notebooks", progress.on_cell, environment, on_cell_end=on_cell_end)
-            try:
-                for plan, executed in execution.run(left, jobs):
-                    verdicts[plan.name] = judge(plan, executed)
-                    so_far.on_end(verdicts[plan.name])
-                    progress.on_end(verdicts[plan.name])
-            except KeyboardInterrupt:
-                interrupted = True
-    except ImportHangs as error:
-        known = explanation(by_id("import-hung"), N_("the import"), target.device)
-        verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in left}
-    ordered = tuple(verdicts.get(plan.name) or _of_interrupted(plan, folder) for plan in plans)
-    result = Result(target, ordered, time.monotonic() - started, folder)
-    report.write(result)
-    return Outcome(result, interrupted)
 
 
 def executed_of(plan: Plan, folder: Path) -> Path:
@@ -192,16 +174,16 @@ def _has_raised(cell: NotebookNode) -> bool:
 
 
 @contextmanager
-def kernel_environment(device: str, cold: bool = False, begun: Started | None = None) -> Iterator[dict[str, str]]:
-    """The variables of the kernels: where a fork is safe those of a fork server, which ends with the block.
+def kernel_environment(device: str, server: Started | None = None) -> Iterator[dict[str, str]]:
+    """The variables of the kernels: where a fork is safe those of a fork server.
 
-    begun: a fork server that was started before; it ends when its own block does.
-    Raises ImportHangs when the fork server does not import Paddle and PaddleNLP within IMPORT_SECONDS.
+    server: one that was started before; it ends when its own block does. Without it one is started, and ends with this block.
+    Raises ImportHangs when it does not import Paddle and PaddleNLP within IMPORT_SECONDS.
     """
-    with nullcontext(begun) if begun else fork_server.started(device, cold) as started:
+    with nullcontext(server) if server else fork_server.started(device) as started:
         inherited = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}  # another notebook's
         inherited |= {warm.RUN_FOLDER: str(started.folder)}
-        if cold or started.address is None or not (started.server is None or _is_ready(started.server)):
+        if started.address is None or not (started.server is None or _is_ready(started.server)):
             yield inherited
         else:
             yield warm_kernels.environment(started, inherited)

@@ -118,11 +118,11 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
         old, new = (each["versions"].get(package, "not installed") for each in (before, now))
         if old != new:
             yield f"{package} {old}, not {new}"
-    old_notebooks, new_notebooks = ({each["name"]: each for each in asked["notebooks"]} for asked in (before, now))
-    if list(old_notebooks) != list(new_notebooks):
-        yield f"notebooks {', '.join(old_notebooks)}, not {', '.join(new_notebooks)}"
-    for name in (name for name in old_notebooks if name in new_notebooks):
-        if old_notebooks[name]["digest"] != new_notebooks[name]["digest"]:
-            yield N_(f"notebook {name} has changed since")
-        elif before["level"] == now["level"] and old_notebooks[name] != new_notebooks[name]:
-            yield N_(f"other checks of {name} (--check)")
+    old_names, new_names = ([each["name"] for each in asked["notebooks"]] for asked in (before, now))
+    if old_names != new_names:
+        yield f"notebooks {', '.join(old_names)}, not {', '.join(new_names)}"
+    elif before["level"] == now["level"]:
+        for old, new in zip(before["notebooks"], now["notebooks"], strict=True):
+            if old != new:
+                changed = N_(f"notebook {new['name']} has changed since")
+                yield changed if old["digest"] != new["digest"] else N_(f"other checks of {new['name']} (--check)")

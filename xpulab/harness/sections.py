@@ -50,7 +50,6 @@ class Section:
     needs: the names of the sections whose names it uses, without those that these need in turn.
     part: one of PARTS. level: the lowest level at which it runs, one of LEVELS.
     cells: the indices of its cells among all cells of the notebook, the heading first.
-    judges_times: whether one of its checks compares times or rates, which other work on the machine changes.
     """
 
     name: str
@@ -59,7 +58,6 @@ class Section:
     part: str
     level: str
     cells: range
-    judges_times: bool = False
 
 
 def read_sections(path: Path, notebook: NotebookNode) -> tuple[Section, ...]:
@@ -184,7 +182,6 @@ def _section(path: Path, notebook: NotebookNode, start: int, end: int) -> Sectio
         part=declared["part"],
         level=declared["level"],
         cells=range(start, end),
-        judges_times=declared.get("judges_times", False),
     )
 
 

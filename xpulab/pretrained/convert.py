@@ -23,7 +23,7 @@ _DERIVED = ("rotary_emb.inv_freq",)
 
 
 @dataclass(frozen=True)
-class Target:
+class PaddleWeight:
     """Where a weight goes: its name in Paddle, and whether its matrix is transposed."""
 
     name: str
@@ -52,7 +52,7 @@ def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping
         (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
-def targets_of(config: Mapping[str, Any]) -> dict[str, Target]:
+def targets_of(config: Mapping[str, Any]) -> dict[str, PaddleWeight]:
     """By the name of a weight in transformers, where it goes in PaddleNLP's class of the same name."""
     model, name = model_class(config), config["architectures"][0]
     if not hasattr(model, "_get_name_mappings"):
@@ -61,10 +61,10 @@ def targets_of(config: Mapping[str, Any]) -> dict[str, Target]:
     unknown = [each.source_name for each in mappings if each.action not in (None, "transpose")]
     if unknown:
         raise InputError(f"{name}: {unknown[0]} is stored in another shape by PaddleNLP, which cannot be converted here")
-    return {each.source_name: Target(each.target_name, each.action == "transpose") for each in mappings}
+    return {each.source_name: PaddleWeight(each.target_name, each.action == "transpose") for each in mappings}
 
 
-def _converted(weight: Weight, targets: Mapping[str, Target], config: Mapping[str, Any]) -> Weight:
+def _converted(weight: Weight, targets: Mapping[str, PaddleWeight], config: Mapping[str, Any]) -> Weight:
     target = targets.get(weight.name)
     if target is None:
         raise InputError(f"weight {weight.name!r} is none of {config['architectures'][0]}; is config.json that of this model?")

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 from xpulab import files
 from xpulab.devices import DEVICES, WHEELS, wheel_device
-from xpulab.errors import InputError, line_of
+from xpulab.errors import InputError
 from xpulab.messages import N_
 from xpulab.records.record import Measurement, RunContext
 
@@ -140,7 +139,7 @@ def load(path: Path) -> tuple[Baseline, ...]:
     """The baselines in a file. Raises InputError with file and line when `xpulab baseline` cannot have written it."""
     content = files.load_json(path, files.data("schema", "baselines.schema.json"))
     device = content["device"]
-    baselines = tuple(_baseline(path, device, each) for each in content["baselines"])
+    baselines = tuple(_baseline(device, each) for each in content["baselines"])
     if device != path.stem:
         raise InputError(f"{path}: its device is {device}, so its name must be {device}.json; was it copied?")
     return baselines
@@ -165,18 +164,7 @@ def find(run_context: RunContext, level: str) -> Baseline:
         found = [each for each in found if getattr(each, what) == mine]
         if not found:
             raise NoBaseline(N_(f"no baseline: {path.name} was measured with {what} {' and '.join(others)}, not with {mine}"))
-    if copied := copies(found[0], load_all(folder())):
-        raise NoBaseline(N_(f"no baseline: that of {here} in {path.name} has the same rates as {copied}, so one is a copy"))
     return found[0]
-
-
-def copies(baseline: Baseline, others: Iterable[Baseline]) -> str | None:
-    """The hardware and file of another baseline with an identical rate, which no two measurements give; None without one."""
-    for other in others:
-        is_another = (other.device, *_key(other)) != (baseline.device, *_key(baseline))
-        if is_another and _rates(baseline) & _rates(other):
-            return f"{other.hardware} in {other.device}.json"
-    return None
 
 
 def summarise(check: str, runs: Sequence[Measurement], device: str) -> Entry:
@@ -220,20 +208,8 @@ def _key(baseline: Baseline) -> tuple[str, str, str]:
     return baseline.hardware, baseline.wheel, baseline.level
 
 
-def _rates(baseline: Baseline) -> set[tuple[str, str, tuple[float, ...], float]]:
-    rates = (entry for entry in baseline.entries if entry.kind == "rate")
-    return {(entry.check, entry.case, entry.value, entry.spread) for entry in rates}
-
-
-def _baseline(path: Path, device: str, stored: dict[str, Any]) -> Baseline:
+def _baseline(device: str, stored: dict[str, Any]) -> Baseline:
     entries = tuple(Entry(**{**entry, "value": tuple(entry["value"])}) for entry in stored["entries"])
-    for entry in entries:
-        if entry.tolerance != (wanted := tolerance_of(entry.kind, entry.value, entry.spread, device)):
-            line = line_of(path.read_text(encoding="utf-8"), re.escape(json.dumps(entry.case)))
-            raise InputError(
-                f"{path} line {line}: {entry.check}, {entry.case}: a tolerance of {entry.tolerance:g} does not follow from the "
-                f"spread of its runs, {wanted:g} does; measure it again with `xpulab baseline`"
-            )
     return Baseline(**{**stored, "device": device, "entries": entries})
 
 

@@ -50,10 +50,16 @@ class KnownIssue:
 
     def applies(self, device: str) -> bool:
         """Whether the defect was seen on `device` and with the installed versions."""
-        return device in self.devices and all(
-            (found := installed_version(package)) is not None and SpecifierSet(wanted).contains(found, prereleases=True)
-            for package, wanted in self.versions.items()
-        )
+        return device in self.devices and are_installed(self.versions)
+
+
+def are_installed(versions: Mapping[str, str]) -> bool:
+    """Whether all these packages are installed with versions that match their specifiers."""
+    found = {package: installed_version(package) for package in versions}
+    return all(
+        (version := found[package]) is not None and SpecifierSet(wanted).contains(version, prereleases=True)
+        for package, wanted in versions.items()
+    )
 
 
 def load(path: Path | None = None) -> tuple[KnownIssue, ...]:

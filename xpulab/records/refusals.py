@@ -15,11 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
-
 from xpulab import files, processor
 from xpulab.records.environments import installed_version
-from xpulab.records.known_issues import check_specifier
+from xpulab.records.known_issues import are_installed, check_specifier
 
 
 @dataclass(frozen=True)
@@ -54,10 +52,7 @@ class Refusal:
             and (not self.reductions or reduction in self.reductions)
             and self.form in ("", form)
             and (not self.without or processor.lacks(self.without))
-            and all(
-                (found := installed_version(package)) is not None and SpecifierSet(wanted).contains(found, prereleases=True)
-                for package, wanted in self.versions.items()
-            )
+            and are_installed(self.versions)
         )
 
     def format_reason(self) -> str:

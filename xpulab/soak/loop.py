@@ -107,11 +107,11 @@ def has_time(hours: float | None, elapsed: float, seconds: Sequence[float]) -> b
     return hours is None or not seconds or elapsed + median(seconds) <= hours * _SECONDS_PER_HOUR
 
 
-def soak(asked: Soak, console: Console, begun: Started | None = None) -> int:
+def soak(asked: Soak, console: Console, server: Started | None = None) -> int:
     """Run rounds, a line on the console for each; returns the exit code.
 
     It is 1 when something was red or did not repeat, else 130 when it was interrupted, else 0, or 2 when no value was compared
-    with that of an earlier round. begun: the fork server that starts the kernels.
+    with that of an earlier round. server: the fork server that starts the kernels.
     Raises InputError when the folder holds another run, or cannot be written.
     """
     harness.prepare(asked.folder)
@@ -120,7 +120,7 @@ def soak(asked: Soak, console: Console, begun: Started | None = None) -> int:
     first: dict[tuple[int, str], tuple[int, str]] = {}  # by seed and check the round and the digest of its values
     try:
         while not interrupted and has_time(asked.hours, time.monotonic() - started, [each.seconds for each in rounds]):
-            this, interrupted = _run_round(asked, len(rounds) + 1, first, begun)
+            this, interrupted = _run_round(asked, len(rounds) + 1, first, server)
             rounds.append(this)
             _keep(asked, rounds, time.monotonic() - started)
             console.print(shown(format_round(this)), highlight=False, markup=False, soft_wrap=True)
@@ -136,13 +136,13 @@ def soak(asked: Soak, console: Console, begun: Started | None = None) -> int:
 
 
 def _run_round(
-    asked: Soak, number: int, first: dict[tuple[int, str], tuple[int, str]], begun: Started | None
+    asked: Soak, number: int, first: dict[tuple[int, str], tuple[int, str]], server: Started | None
 ) -> tuple[Round, bool]:
     """Run one round and compare it with earlier ones; whether it was interrupted. Of that one only what had ended counts."""
     seed, folder, began = seed_of(number, asked.target.seed), folder_of(asked, number), datetime.now().astimezone()
     harness.prepare(folder)
     target = replace(asked.target, seed=seed)
-    outcome = harness.run(asked.plans, target, asked.jobs, folder, Console(quiet=True), begun=begun)
+    outcome = harness.run(asked.plans, target, asked.jobs, folder, Console(quiet=True), server=server)
     ended = [each for each in outcome.result.verdicts if each.run and not (each.run.stopped or "").startswith(INTERRUPTED)]
     judged = ended if outcome.interrupted else outcome.result.verdicts
     problems = [Problem(number, seed, *red) for verdict in judged for red in _red_in(verdict)]

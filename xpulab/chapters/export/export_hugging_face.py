@@ -16,7 +16,7 @@ import safetensors.numpy
 
 from xpulab.messages import N_
 from xpulab.pretrained import torch_folder
-from xpulab.pretrained.convert import Target, targets_of
+from xpulab.pretrained.convert import PaddleWeight, targets_of
 
 KEPT = (
     "architectures",
@@ -77,9 +77,9 @@ def logits_of_transformers(folder: Path, ids: np.ndarray) -> np.ndarray:
         return network(torch.from_numpy(ids)).logits.numpy()
 
 
-def _present(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> dict[str, Target]:
+def _present(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> dict[str, PaddleWeight]:
     return {name: target for name, target in targets_of(config).items() if target.name in weights}
 
 
-def _layout(values: np.ndarray, target: Target) -> np.ndarray:
+def _layout(values: np.ndarray, target: PaddleWeight) -> np.ndarray:
     return np.ascontiguousarray(values.T) if target.transposed else values

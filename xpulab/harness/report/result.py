@@ -16,7 +16,7 @@ from xpulab.doctor.meant import LostAccelerator
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.messages import N_
-from xpulab.records.node import node_name
+from xpulab.records.origin import node_name
 from xpulab.records.proof import Proof
 from xpulab.records.record import Record, Row, RunContext
 
@@ -231,30 +231,10 @@ def _notebook(result: Result, verdict: Verdict) -> dict[str, Any]:
 
 
 def _check(record: Record) -> dict[str, Any]:
-    return {
-        "name": record.name,
-        "outcome": record.outcome,
-        "means": record.means,
-        "measured": record.measured,
-        "expected": record.expected,
-        "control": record.control,
-        "capability": record.capability,
-        "seconds": round(record.seconds, 4),
-        "reason": record.reason,
-        "digest": digest_of_check(record),
-        "measurements": [asdict(measurement) for measurement in record.measurements],
-        "rows": [
-            {
-                "case": row.case,
-                "outcome": row.outcome,
-                "measured": row.measured,
-                "expected": row.expected,
-                "control": row.control,
-                "reason": row.reason,
-            }
-            for row in record.rows
-        ],
-    }
+    stored = asdict(record)
+    rows = [{name: value for name, value in row.items() if name != "digest"} for row in stored["rows"]]
+    digest, seconds = digest_of_check(record), round(record.seconds, 4)
+    return {**stored, "capability": record.capability, "seconds": seconds, "digest": digest, "rows": rows}
 
 
 def digest_of_check(record: Record) -> str | None:

@@ -1,11 +1,22 @@
-"""The commit of this repository."""
+"""Where a result comes from: the name of the node, and the commit of this repository."""
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from xpulab import files
+
+VARIABLES = ("SLURMD_NODENAME", "NODE_NAME")
+"""Set by Slurm for a task, and by a Kubernetes manifest from spec.nodeName; the host name of a pod is another one."""
+
+
+def node_name(environ: Mapping[str, str] = os.environ) -> str:
+    """The scheduler's name of this node, else its host name."""
+    return next((environ[name] for name in VARIABLES if environ.get(name)), platform.node())
 
 
 def commit(root: Path = files.ROOT) -> str:
