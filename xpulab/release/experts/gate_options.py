@@ -20,7 +20,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from xpulab.checks.compare import first_line
+from xpulab.checks.compared import Compared, add_row
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.checks.table import Table
 from xpulab.reference.moe import places, softmax
@@ -111,14 +111,6 @@ Values = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Compared:
-    """By name what PaddleNLP and the formula give: the loss, the output [tokens, hidden], the gradients that the loss has."""
-
-    found: Values
-    right: Values
-
-
-@dataclass(frozen=True)
 class _Problem:
     """The arrays of a case, in double precision.
 
@@ -134,11 +126,17 @@ class _Problem:
 
 
 def measure(case: Case, used: Container[str] = WORKAROUNDS) -> Compared:
-    """Run the layer forward and backward, and the formula. used: of WORKAROUNDS."""
+    """Run the layer forward and backward, and the formula. used: of WORKAROUNDS.
+
+    Rounding in float32: 24 bits, some hundred operations for a value, and a sum in another order.
+    """
     problem = _problem(case)
     with cumsum_of_one_type(), topk_in_order() if ORDERED in used else nullcontext():
         found = _by_paddlenlp(case, problem, used)
-    return Compared(found, _by_formula(case, problem))
+    right = _by_formula(case, problem)
+    sizes = {kind: max(float(np.abs(value).max()), 1e-3) for kind, value in right.items()}
+    sizes["loss"] = max(sizes["loss"], sizes["output"])  # parts of a sum may cancel
+    return Compared(found, right, {kind: 1e-4 * size for kind, size in sizes.items()})
 
 
 def rows_of_defects(rows: Table, seed: int) -> None:
@@ -146,27 +144,7 @@ def rows_of_defects(rows: Table, seed: int) -> None:
     for name, (workaround, labels) in DEFECTS.items():
         others = [each for each in WORKAROUNDS if each != workaround]
         (found,) = one_by_one(partial(measure, used=others))([gates().case(seed, **labels)])
-        _add(rows, name, found)
-
-
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: each value in units of the largest of its kind; in the control the last token has nine tenths of the output.
-
-    Rounding in float32: 24 bits, some hundred operations for a value, and a sum in another order.
-    """
-    _add(rows, case.name, found)
-
-
-def _add(rows: Table, name: str, found: Compared | Exception) -> None:
-    if isinstance(found, Exception):
-        rows.equal(name, first_line(found), "no error", control="another error")
-        return
-    units = {kind: max(float(np.abs(value).max()), 1e-3) for kind, value in found.right.items()}
-    units["loss"] = max(units["loss"], units["output"])  # parts of a sum may cancel
-    got, right = (np.concatenate([(side[kind] / units[kind]).ravel() for kind in units]) for side in (found.found, found.right))
-    wrong = right.copy()
-    wrong[int(np.abs(right).argmax())] *= 0.9
-    rows.close(name, got, right, atol=1e-4, control=wrong)
+        add_row(rows, name, found)
 
 
 def _problem(case: Case) -> _Problem:
