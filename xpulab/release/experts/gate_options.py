@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.nn.functional as F
-from paddle import nn
 
 from xpulab.checks.compared import Compared, add_row
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.checks.table import Table
-from xpulab.reference.moe import places, softmax
-from xpulab.release.experts.paddlenlp_moe import cumsum_of_one_type, topk_in_order
+from xpulab.reference.moe import places
+from xpulab.reference.operators import sigmoid, slope_of_softmax, softmax
+from xpulab.release.experts.paddlenlp_moe import cumsum_of_one_type, layer_of, topk_in_order
 
 HIDDEN, LEAST_GAP = 6, 0.004
 """The size of a token, and how far its scores are from each other, so that rounding does not change its experts."""
@@ -169,7 +169,7 @@ def _is_clear(case: Case, scores: np.ndarray) -> bool:
 
 
 def _scores(case: Case, logits: np.ndarray) -> np.ndarray:
-    return softmax(logits) if case.scores == "softmax" else 1 / (1 + np.exp(-logits))
+    return softmax(logits) if case.scores == "softmax" else sigmoid(logits)
 
 
 def _of_groups(case: Case, scores: np.ndarray) -> np.ndarray:
@@ -200,7 +200,6 @@ def _gradient(weight: Any) -> Any:
 
 def _layer(case: Case, problem: _Problem, used: Container[str]) -> Any:
     from paddlenlp.transformers.moe_gate import PretrainedMoEGate
-    from paddlenlp.transformers.moe_layer import MoELayer
 
     class Gate(PretrainedMoEGate):
         scoring_func = case.scores
@@ -214,16 +213,11 @@ def _layer(case: Case, problem: _Problem, used: Container[str]) -> Any:
                 capacity, combined, mask, counts, auxiliary, z = self.top2gating(logits.reshape([-1, case.experts]))
             return capacity, combined, mask.detach() if DETACHED in used else mask, counts, auxiliary, z
 
-    gate = Gate(None, case.experts, HIDDEN, use_rts=False, top2_2nd_expert_sampling=False, **_options(case, used))
-    gate.weight = gate.create_parameter([HIDDEN, case.experts], dtype=case.dtype)
-    gate.weight.set_value(paddle.to_tensor(problem.gate, dtype=case.dtype))
-    gate.e_score_correction_bias = paddle.to_tensor(problem.bias, dtype="float32")
-    layer = MoELayer(None, case.experts, lambda: nn.Linear(HIDDEN, HIDDEN, bias_attr=False).to(dtype=case.dtype), {}, gate)
-    for expert, weight in zip(layer.experts, problem.maps, strict=True):
-        expert.weight.set_value(paddle.to_tensor(weight, dtype=case.dtype))
+    layer = layer_of(Gate, problem.gate, problem.maps, case.dtype, **_options(case, used))
+    layer.gate.e_score_correction_bias = paddle.to_tensor(problem.bias, dtype="float32")
     layer.train() if case.mode == "training" else layer.eval()
     if case.mode == TWICE and SET in used:
-        gate.capacity_factor = 2 * case.factor
+        layer.gate.capacity_factor = 2 * case.factor
     return layer
 
 
@@ -299,4 +293,4 @@ def _through_scores(case: Case, scores: np.ndarray, of_scores: np.ndarray) -> np
     """From the gradient of the scores to that of the logits."""
     if case.scores == "sigmoid":
         return of_scores * scores * (1 - scores)
-    return scores * (of_scores - (of_scores * scores).sum(axis=1, keepdims=True))
+    return slope_of_softmax(scores, of_scores)

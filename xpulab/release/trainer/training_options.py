@@ -79,17 +79,17 @@ Values = dict[str, np.ndarray]
 and the weights at the end by name."""
 
 
-class _Examples(paddle.io.Dataset):
+class Examples(paddle.io.Dataset):
     """A list of examples."""
 
-    def __init__(self, examples: Sequence[Example]) -> None:
+    def __init__(self, examples: Sequence[Mapping[str, Any]]) -> None:
         super().__init__()
         self._examples = examples
 
     def __len__(self) -> int:
         return len(self._examples)
 
-    def __getitem__(self, index: int) -> Example:
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
         return self._examples[index]
 
 
@@ -227,7 +227,7 @@ def _examples(rng: np.random.Generator, count: int, rows: str) -> list[list[Exam
 def _in_rows(examples: Sequence[Sequence[Example]], tokenizer: Any, rows: str) -> Any:
     """The dataset for the trainer."""
     if rows != "packed":
-        return _Examples([each for (each,) in examples])
+        return Examples([each for (each,) in examples])
     own = [
         {"input_ids": each["input_ids"], "labels": each["labels"], "position_ids": list(range(len(each["labels"])))}
         for of_row in examples
