@@ -16,6 +16,10 @@ from math import ceil
 
 import numpy as np
 
+from xpulab.reference.operators import FUNCTIONS, softmax
+
+_SILU = FUNCTIONS["silu"]
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -126,18 +130,8 @@ def gradients(
     return of_x + of_logits @ weights.gate.T, Weights(x.T @ of_logits, of_up, of_down)
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Over the last axis."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
 def _expert(row: np.ndarray, weights: Weights, expert: int) -> np.ndarray:
-    return _silu(row @ weights.up[expert]) @ weights.down[expert]
-
-
-def _silu(x: np.ndarray) -> np.ndarray:
-    return x / (1 + np.exp(-x))
+    return _SILU.value(row @ weights.up[expert]) @ weights.down[expert]
 
 
 def _expert_gradients(
@@ -145,9 +139,8 @@ def _expert_gradients(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The gradients of one expert's output for one token, with respect to the token, up and down. g: [hidden]."""
     inner = row @ weights.up[expert]
-    chance = 1 / (1 + np.exp(-inner))
-    of_inner = (weights.down[expert] @ g) * chance * (1 + inner * (1 - chance))
-    return weights.up[expert] @ of_inner, np.outer(row, of_inner), np.outer(_silu(inner), g)
+    of_inner = (weights.down[expert] @ g) * _SILU.slope(inner)
+    return weights.up[expert] @ of_inner, np.outer(row, of_inner), np.outer(_SILU.value(inner), g)
 
 
 def _of_logits(routing: Routing, of_weights: np.ndarray) -> np.ndarray:

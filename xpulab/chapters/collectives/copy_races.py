@@ -7,6 +7,7 @@ XPU only; there these functions have not run yet.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import paddle
@@ -18,67 +19,47 @@ WRITTEN = -1.0
 """What is written to the source at once after the copy was started."""
 
 
+COPIES: dict[str, tuple[Callable[[np.ndarray], Any], Callable[[Any], paddle.Tensor]]] = {
+    "array to card": (lambda values: values, paddle.to_tensor),
+    "host tensor to card": (
+        lambda values: paddle.to_tensor(values, place=paddle.CPUPlace()),
+        lambda source: source.to(_card(), blocking=False),
+    ),
+    "card to host": (paddle.to_tensor, lambda source: source.to("cpu", blocking=False)),
+    "on the card": (paddle.to_tensor, lambda source: source.clone()),
+}
+"""By kind what makes the source of its values, and what starts the copy."""
+
+PINNED: dict[str, tuple[Callable[[np.ndarray], Any], Callable[[Any], paddle.Tensor]]] = {
+    "pinned to card": (
+        lambda values: paddle.to_tensor(values).pin_memory(),
+        lambda source: source.to(_card(), blocking=True),
+    ),
+    "card to pinned": (paddle.to_tensor, lambda source: source.pin_memory()),
+}
+"""The same of copies from and to page-locked memory; the first has ended when it returns."""
+
+
 def wrong_rounds(rounds: int) -> dict[str, list[int]]:
     """On a rank: for each kind of copy the numbers of the rounds whose copy has other values than its source had."""
-    kinds: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "array to card": array_to_card,
-        "host tensor to card": host_to_card,
-        "card to host": card_to_host,
-        "on the card": on_the_card,
-    }
-    if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu():
-        kinds |= {"pinned to card": pinned_to_card, "card to pinned": card_to_pinned}
+    kinds = COPIES | (PINNED if paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu() else {})
     found: dict[str, list[int]] = {}
-    for name, copy in kinds.items():
+    for kind in kinds:
         values = [np.full(ELEMENTS, float(number), "float32") for number in range(rounds)]
-        found[name] = [number for number, each in enumerate(values) if (copy(each.copy()) != each).any()]
+        found[kind] = [number for number, each in enumerate(values) if (_copied(*kinds[kind], each.copy()) != each).any()]
     return found
 
 
-def array_to_card(values: np.ndarray) -> np.ndarray:
-    """A numpy array is copied to the card, and overwritten."""
-    tensor = paddle.to_tensor(values)
-    values.fill(WRITTEN)
-    return tensor.numpy()
-
-
-def host_to_card(values: np.ndarray) -> np.ndarray:
-    """A tensor on the CPU is copied to the card without waiting, and overwritten."""
-    source = paddle.to_tensor(values, place=paddle.CPUPlace())
-    copied = source.to(paddle.framework._current_expected_place(), blocking=False)
-    source.fill_(WRITTEN)
-    return copied.numpy()
-
-
-def card_to_host(values: np.ndarray) -> np.ndarray:
-    """A tensor on the card is copied to the host without waiting, and overwritten on the card."""
-    source = paddle.to_tensor(values)
-    copied = source.to("cpu", blocking=False)
-    source.fill_(WRITTEN)
+def _copied(new_source: Callable[[np.ndarray], Any], copy: Callable[[Any], paddle.Tensor], values: np.ndarray) -> np.ndarray:
+    source = new_source(values)
+    copied = copy(source)
+    if isinstance(source, np.ndarray):
+        source.fill(WRITTEN)
+    else:
+        source.fill_(WRITTEN)
     paddle.device.synchronize()
     return copied.numpy()
 
 
-def on_the_card(values: np.ndarray) -> np.ndarray:
-    """A tensor is copied on the card, and overwritten."""
-    source = paddle.to_tensor(values)
-    copied = source.clone()
-    source.fill_(WRITTEN)
-    return copied.numpy()
-
-
-def pinned_to_card(values: np.ndarray) -> np.ndarray:
-    """A tensor in page-locked memory is copied to the card, and overwritten when the copy has returned."""
-    source = paddle.to_tensor(values).pin_memory()
-    copied = source.to(paddle.framework._current_expected_place(), blocking=True)
-    source.fill_(WRITTEN)
-    return copied.numpy()
-
-
-def card_to_pinned(values: np.ndarray) -> np.ndarray:
-    """A tensor on the card is copied to page-locked memory, and overwritten on the card; then the host waits."""
-    source = paddle.to_tensor(values)
-    copied = source.pin_memory()
-    source.fill_(WRITTEN)
-    paddle.device.synchronize()
-    return copied.numpy()
+def _card() -> Any:
+    return paddle.framework._current_expected_place()

@@ -241,12 +241,6 @@ def same_argmax(found: Sequence[PromptLogits], expected: Sequence[PromptLogits],
     return sum(one == other for one, other in pairs), len(pairs)
 
 
-def decided_tokens(answer: Answer, bound: float) -> list[int]:
-    """The tokens of an answer that rounding cannot change: up to the first whose gap is not above twice the bound."""
-    undecided = [number for number, gap in enumerate(answer.gap) if gap <= 2 * bound]
-    return answer.tokens[: undecided[0]] if undecided else answer.tokens
-
-
 def _prompt_logits(values: Mapping[str, Any]) -> PromptLogits:
     arrays = {name: np.array(values[name]) for name in ("gap", "log_sum_exp", "chosen")}
     return PromptLogits(ids=values["ids"], argmax=values["argmax"], **arrays)

@@ -6,31 +6,15 @@ Each draws the numbers that it is given.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
 
 from xpulab.chapters.shared.figures import STYLES, TONES, box, curves, diagram, new_panels
+from xpulab.reference.parallel_training import Model
 
-QWEN2: dict[str, dict[str, Any]] = {
-    "Qwen2-0.5B": {
-        "hidden_size": 896,
-        "intermediate_size": 4864,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 14,
-        "num_key_value_heads": 2,
-        "vocab_size": 151_936,
-        "tie_word_embeddings": True,
-    },
-    "Qwen2-7B": {
-        "hidden_size": 3584,
-        "intermediate_size": 18_944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "vocab_size": 152_064,
-        "tie_word_embeddings": False,
-    },
+QWEN2 = {
+    "Qwen2-0.5B": Model(24, 896, 4864, heads=14, kv_heads=2, vocabulary=151_936, qkv_bias=True, tied=True),
+    "Qwen2-7B": Model(28, 3584, 18_944, heads=28, kv_heads=4, vocabulary=152_064, qkv_bias=True),
 }
 """The shapes of two published models, from the config.json of each."""
 
@@ -57,19 +41,11 @@ def low_rank(inputs: int, outputs: int, rank: int, alpha: int) -> None:
     plt.show()
 
 
-def sizes(shape: Mapping[str, Any], rank: int) -> tuple[int, int]:
-    """The numbers of a Qwen2 model of this shape, and those of a LoRA adapter for its seven linear layers in each block.
-
-    shape: hidden_size, intermediate_size, num_hidden_layers, num_attention_heads, num_key_value_heads, vocab_size,
-    tie_word_embeddings, as in the model's config.json.
-    """
-    hidden, inner, layers = shape["hidden_size"], shape["intermediate_size"], shape["num_hidden_layers"]
-    key_value = hidden // shape["num_attention_heads"] * shape["num_key_value_heads"]
+def sizes(model: Model, rank: int) -> tuple[int, int]:
+    """The numbers of a model, and those of a LoRA adapter for its seven linear layers in each block."""
+    hidden, inner, key_value = model.hidden, model.intermediate, model.hidden // model.heads * model.kv_heads
     linear = [(hidden, hidden)] * 2 + [(hidden, key_value)] * 2 + [(hidden, inner)] * 2 + [(inner, hidden)]
-    biases, norms = hidden + 2 * key_value, 2 * hidden
-    embeddings = shape["vocab_size"] * hidden * (1 if shape["tie_word_embeddings"] else 2)
-    model = embeddings + hidden + layers * (sum(a * b for a, b in linear) + biases + norms)
-    return model, layers * rank * sum(a + b for a, b in linear)
+    return model.parameters(), model.layers * rank * sum(a + b for a, b in linear)
 
 
 def adapter_sizes(model: int, adapter: int, rank: int) -> None:

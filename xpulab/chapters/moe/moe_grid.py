@@ -19,6 +19,7 @@ from paddle import nn
 
 from xpulab import ranks
 from xpulab.chapters.moe.moe_layer import Expert, doubled, gradients_of, set_weights
+from xpulab.checks.compared import Compared, add_row
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
 from xpulab.reference import moe as reference
@@ -116,24 +117,19 @@ def tokens_of(case: Case, weights: Weights, pool: np.ndarray) -> np.ndarray:
 
 
 def add_rows(weights: Weights, pool: np.ndarray, bound: float) -> Callable[[Table, Case, dict[str, np.ndarray]], None]:
-    """What check.grid takes as `add_row`: output and gradients in units of the largest; in the control one is another."""
+    """What check.grid takes as `add_row`: output and gradients. bound: a share of the largest of each."""
 
-    def add_row(rows: Table, case: Case, got: dict[str, np.ndarray]) -> None:
+    def add_case(rows: Table, case: Case, got: dict[str, np.ndarray]) -> None:
         parts = np.split(tokens_of(case, weights, pool), 2)
         of_parts = [_in_numpy(case, part, doubled(weights)) for part in parts]
-        found, right = [], []
-        for name, value in got.items():
+        right = {}
+        for name in got:
             want: Any = (np.concatenate if name in ("output", "tokens") else sum)([part[name] for part in of_parts])
             alike = {"output": 2, "tokens": 2, "gate": 4}.get(name)  # that many ranks have it
-            want = np.stack([want] * alike) if alike else want
-            found.append(value.ravel() / np.abs(want).max())
-            right.append(want.ravel() / np.abs(want).max())
-        flat = np.concatenate(right)
-        wrong = flat.copy()
-        wrong[int(np.abs(flat).argmax())] *= 0.99
-        rows.close(case.name, np.concatenate(found), flat, atol=bound, control=wrong)
+            right[name] = np.stack([want] * alike) if alike else want
+        add_row(rows, case, Compared(got, right, {name: bound * np.abs(want).max() for name, want in right.items()}))
 
-    return add_row
+    return add_case
 
 
 def _in_numpy(case: Case, x: np.ndarray, weights: Weights) -> dict[str, np.ndarray]:

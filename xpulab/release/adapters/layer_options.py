@@ -9,17 +9,15 @@ gradients of the input and of the matrices.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import paddle
 from paddlenlp.peft.lora.lora_layers import LoRALinear
 
-from xpulab.chapters.shared.missing_kernels import lacked, undeclared
-from xpulab.checks.compare import first_line
+from xpulab.chapters.shared.missing_kernels import add_row_of
+from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
 
 KINDS: dict[str, Mapping[str, Any]] = {
     "LoRA": {},
@@ -58,17 +56,8 @@ LAYERS = Grid(
 """The grid. state: "loaded" is a new layer with the matrices and weights of a trained one."""
 
 
-@dataclass(frozen=True)
-class Compared:
-    """The output and the gradients, by Paddle and by numpy, and by numpy where the scale is a quarter larger."""
-
-    found: dict[str, np.ndarray]
-    right: dict[str, np.ndarray]
-    wrong: dict[str, np.ndarray]
-
-
 def measure(case: Case) -> Compared:
-    """Make a layer on the device in use, and use it once."""
+    """Make a layer on the device in use, and use it once. In the control the scale is a quarter larger."""
     rng = case.rng()
     layer = _filled(case, rng)
     exact = {name: value.numpy().astype("float64") for name, value in layer.state_dict().items()}
@@ -103,29 +92,18 @@ def measure(case: Case) -> Compared:
     x = drawn.astype(case.dtype).astype("float64").reshape(-1, case.shape[0])
     g = slope.astype(case.dtype).astype("float64").reshape(-1, case.shape[1])
     right, wrong = (_by_hand(case, exact, x, g, factor) for factor in (1.0, 1.25))
-    names = list(found)
-    return Compared(
-        {name: value.numpy().astype("float64").ravel() for name, value in found.items()},
-        {name: right[name].ravel() for name in names},
-        {name: wrong[name].ravel() for name in names},
-    )
-
-
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: output and gradients in units of what rounding may cause."""
-    if isinstance(found, Exception):
-        if reason := lacked("matmul", case.dtype):
-            rows.skip(case.name, reason)
-        else:
-            rows.equal(case.name, undeclared(first_line(found), "matmul", case.dtype), "no error", control="another error")
-        return
     # MoRA has its angles in single precision
     rounding = 2.0**-40 if case.dtype == "float64" and case.labels["kind"] != "MoRA" else 2.0**-14
-    unit = {name: rounding * max(1.0, float(np.abs(right).max())) for name, right in found.right.items()}
-    got, right, wrong = (
-        np.concatenate([parts[name] / unit[name] for name in unit]) for parts in (found.found, found.right, found.wrong)
-    )
-    rows.close(case.name, got, right, atol=1.0, control=wrong)
+    right = {name: right[name] for name in found}
+    bound = {name: rounding * max(1.0, float(np.abs(value).max())) for name, value in right.items()}
+    return Compared({name: value.numpy().reshape(right[name].shape) for name, value in found.items()}, right, bound, wrong)
+
+
+def _kernels(case: Case) -> list[tuple[str, str, str]]:
+    return [("matmul", case.dtype, "")]
+
+
+add_row = add_row_of(_kernels)
 
 
 def _new(case: Case) -> Any:

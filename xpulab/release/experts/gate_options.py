@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.nn.functional as F
-from paddle import nn
 
-from xpulab.checks.compare import first_line
+from xpulab.checks.compared import Compared, add_row
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.checks.table import Table
-from xpulab.reference.moe import places, softmax
-from xpulab.release.experts.paddlenlp_moe import cumsum_of_one_type, topk_in_order
+from xpulab.reference.moe import places
+from xpulab.reference.operators import sigmoid, slope_of_softmax, softmax
+from xpulab.release.experts.paddlenlp_moe import cumsum_of_one_type, layer_of, topk_in_order
 
 HIDDEN, LEAST_GAP = 6, 0.004
 """The size of a token, and how far its scores are from each other, so that rounding does not change its experts."""
@@ -111,14 +111,6 @@ Values = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Compared:
-    """By name what PaddleNLP and the formula give: the loss, the output [tokens, hidden], the gradients that the loss has."""
-
-    found: Values
-    right: Values
-
-
-@dataclass(frozen=True)
 class _Problem:
     """The arrays of a case, in double precision.
 
@@ -134,11 +126,17 @@ class _Problem:
 
 
 def measure(case: Case, used: Container[str] = WORKAROUNDS) -> Compared:
-    """Run the layer forward and backward, and the formula. used: of WORKAROUNDS."""
+    """Run the layer forward and backward, and the formula. used: of WORKAROUNDS.
+
+    Rounding in float32: 24 bits, some hundred operations for a value, and a sum in another order.
+    """
     problem = _problem(case)
     with cumsum_of_one_type(), topk_in_order() if ORDERED in used else nullcontext():
         found = _by_paddlenlp(case, problem, used)
-    return Compared(found, _by_formula(case, problem))
+    right = _by_formula(case, problem)
+    sizes = {kind: max(float(np.abs(value).max()), 1e-3) for kind, value in right.items()}
+    sizes["loss"] = max(sizes["loss"], sizes["output"])  # parts of a sum may cancel
+    return Compared(found, right, {kind: 1e-4 * size for kind, size in sizes.items()})
 
 
 def rows_of_defects(rows: Table, seed: int) -> None:
@@ -146,27 +144,7 @@ def rows_of_defects(rows: Table, seed: int) -> None:
     for name, (workaround, labels) in DEFECTS.items():
         others = [each for each in WORKAROUNDS if each != workaround]
         (found,) = one_by_one(partial(measure, used=others))([gates().case(seed, **labels)])
-        _add(rows, name, found)
-
-
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: each value in units of the largest of its kind; in the control the last token has nine tenths of the output.
-
-    Rounding in float32: 24 bits, some hundred operations for a value, and a sum in another order.
-    """
-    _add(rows, case.name, found)
-
-
-def _add(rows: Table, name: str, found: Compared | Exception) -> None:
-    if isinstance(found, Exception):
-        rows.equal(name, first_line(found), "no error", control="another error")
-        return
-    units = {kind: max(float(np.abs(value).max()), 1e-3) for kind, value in found.right.items()}
-    units["loss"] = max(units["loss"], units["output"])  # parts of a sum may cancel
-    got, right = (np.concatenate([(side[kind] / units[kind]).ravel() for kind in units]) for side in (found.found, found.right))
-    wrong = right.copy()
-    wrong[int(np.abs(right).argmax())] *= 0.9
-    rows.close(name, got, right, atol=1e-4, control=wrong)
+        add_row(rows, name, found)
 
 
 def _problem(case: Case) -> _Problem:
@@ -191,7 +169,7 @@ def _is_clear(case: Case, scores: np.ndarray) -> bool:
 
 
 def _scores(case: Case, logits: np.ndarray) -> np.ndarray:
-    return softmax(logits) if case.scores == "softmax" else 1 / (1 + np.exp(-logits))
+    return softmax(logits) if case.scores == "softmax" else sigmoid(logits)
 
 
 def _of_groups(case: Case, scores: np.ndarray) -> np.ndarray:
@@ -222,7 +200,6 @@ def _gradient(weight: Any) -> Any:
 
 def _layer(case: Case, problem: _Problem, used: Container[str]) -> Any:
     from paddlenlp.transformers.moe_gate import PretrainedMoEGate
-    from paddlenlp.transformers.moe_layer import MoELayer
 
     class Gate(PretrainedMoEGate):
         scoring_func = case.scores
@@ -236,16 +213,11 @@ def _layer(case: Case, problem: _Problem, used: Container[str]) -> Any:
                 capacity, combined, mask, counts, auxiliary, z = self.top2gating(logits.reshape([-1, case.experts]))
             return capacity, combined, mask.detach() if DETACHED in used else mask, counts, auxiliary, z
 
-    gate = Gate(None, case.experts, HIDDEN, use_rts=False, top2_2nd_expert_sampling=False, **_options(case, used))
-    gate.weight = gate.create_parameter([HIDDEN, case.experts], dtype=case.dtype)
-    gate.weight.set_value(paddle.to_tensor(problem.gate, dtype=case.dtype))
-    gate.e_score_correction_bias = paddle.to_tensor(problem.bias, dtype="float32")
-    layer = MoELayer(None, case.experts, lambda: nn.Linear(HIDDEN, HIDDEN, bias_attr=False).to(dtype=case.dtype), {}, gate)
-    for expert, weight in zip(layer.experts, problem.maps, strict=True):
-        expert.weight.set_value(paddle.to_tensor(weight, dtype=case.dtype))
+    layer = layer_of(Gate, problem.gate, problem.maps, case.dtype, **_options(case, used))
+    layer.gate.e_score_correction_bias = paddle.to_tensor(problem.bias, dtype="float32")
     layer.train() if case.mode == "training" else layer.eval()
     if case.mode == TWICE and SET in used:
-        gate.capacity_factor = 2 * case.factor
+        layer.gate.capacity_factor = 2 * case.factor
     return layer
 
 
@@ -321,4 +293,4 @@ def _through_scores(case: Case, scores: np.ndarray, of_scores: np.ndarray) -> np
     """From the gradient of the scores to that of the logits."""
     if case.scores == "sigmoid":
         return of_scores * scores * (1 - scores)
-    return scores * (of_scores - (of_scores * scores).sum(axis=1, keepdims=True))
+    return slope_of_softmax(scores, of_scores)

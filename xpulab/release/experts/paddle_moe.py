@@ -1,6 +1,6 @@
 """The layer for experts of Paddle, paddle.incubate.distributed.models.moe: what it computes.
 
-Offered: GATES, incubate_layer, logits_layer, output_of, row_of_layer, row_of_two_ranks, gate_weight and linear_experts.
+Offered: GATES, incubate_layer, logits_layer, output_of, row_of_layer, row_of_two_ranks, gate_weight and maps.
 """
 
 from __future__ import annotations
@@ -14,19 +14,24 @@ from xpulab import ranks
 from xpulab.chapters.moe.paddle_operators import computed
 from xpulab.checks.table import Table
 from xpulab.records.refusals import format_undeclared, refusal
-from xpulab.reference import moe as reference
+from xpulab.reference.operators import softmax
 
 HIDDEN, EXPERTS = 16, 4
 
 GATES = ("naive", "gshard", "switch")
 
 
-def linear_experts(count: int = EXPERTS) -> nn.LayerList:
-    """Linear experts, with the same weights in every process."""
-    made = nn.LayerList([nn.Linear(HIDDEN, HIDDEN) for _ in range(count)])
-    for number, expert in enumerate(made):
-        drawn = np.random.default_rng([number, 43]).standard_normal((HIDDEN, HIDDEN)).astype("float32")
-        expert.weight.set_value(paddle.to_tensor(drawn))
+def maps() -> np.ndarray:
+    """The weights of the linear experts, [EXPERTS, HIDDEN, HIDDEN], the same in every process."""
+    drawn = [np.random.default_rng([number, 43]).standard_normal((HIDDEN, HIDDEN)) for number in range(EXPERTS)]
+    return np.stack(drawn).astype("float32")
+
+
+def linear_experts() -> nn.LayerList:
+    """Linear experts with these weights."""
+    made = nn.LayerList([nn.Linear(HIDDEN, HIDDEN) for _ in range(EXPERTS)])
+    for expert, weight in zip(made, maps(), strict=True):
+        expert.weight.set_value(paddle.to_tensor(weight))
     return made
 
 
@@ -58,9 +63,8 @@ def logits_layer(x: np.ndarray, kind: str) -> np.ndarray:
     k = 1 if kind == "switch" else 2
     logits = x @ gate_weight().astype("float64")
     chosen = np.argsort(-logits, axis=1, kind="stable")[:, :k]
-    weights = np.take_along_axis(reference.softmax(logits) if k == 1 else logits, chosen, axis=1)
-    maps = np.stack([each.weight.numpy() for each in linear_experts()]).astype("float64")
-    return np.einsum("tk,th,tkho->to", weights, x, maps[chosen])
+    weights = np.take_along_axis(softmax(logits) if k == 1 else logits, chosen, axis=1)
+    return np.einsum("tk,th,tkho->to", weights, x, maps().astype("float64")[chosen])
 
 
 def output_of(block: nn.Layer, x: np.ndarray) -> np.ndarray:

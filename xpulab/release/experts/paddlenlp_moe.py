@@ -25,7 +25,8 @@ from xpulab.chapters.moe.paddle_operators import error_of
 from xpulab.checks.table import Table
 from xpulab.records.refusals import format_undeclared, refusal
 from xpulab.reference import moe as reference
-from xpulab.release.experts.paddle_moe import EXPERTS, HIDDEN, gate_weight, linear_experts, output_of
+from xpulab.reference.operators import sigmoid
+from xpulab.release.experts.paddle_moe import EXPERTS, HIDDEN, gate_weight, maps, output_of
 
 SCALE = 2.5
 """routed_scaling_factor of the DeepSeek block."""
@@ -94,8 +95,8 @@ def rows_of_parallel_layer(rows: Table, device: str, x: np.ndarray, bound: float
         rows.equal("two ranks", format_undeclared(reasons, device, "all_to_all"), "values", control="another error")
         return
     outputs, of_tokens, of_experts = zip(*answers, strict=True)
-    single = [on_one_process(half) for half in halves]
-    found = np.concatenate(outputs), np.concatenate(of_tokens), np.stack([each for own in of_experts for each in own])
+    single = [stepped(half) for half in halves]
+    found = np.concatenate(outputs), np.concatenate(of_tokens), np.concatenate(of_experts)
     wanted = np.concatenate([each[0] for each in single]), np.concatenate([each[1] for each in single])
     for case, got, want in zip(cases, found, (*wanted, single[0][2] + single[1][2]), strict=True):
         _close(rows, f"two ranks, {case}", partial(np.asarray, got), want, bound)
@@ -145,7 +146,7 @@ def grouped_routing(x: np.ndarray, bias: np.ndarray) -> tuple[reference.Routing,
     Also whether scores are so far from each other that rounding does not change the choice, [tokens]. The score of a group is
     the sum of its two best ones (arXiv 2412.19437).
     """
-    scores = 1 / (1 + np.exp(-(x.astype("float64") @ gate_weight().astype("float64"))))
+    scores = sigmoid(x.astype("float64") @ gate_weight().astype("float64"))
     biased = scores + bias
     of_groups = biased.reshape(-1, 2, EXPERTS // 2).sum(axis=2)
     allowed = np.repeat(of_groups == of_groups.max(axis=1, keepdims=True), EXPERTS // 2, axis=1)
@@ -170,17 +171,20 @@ def output_sum(layer: nn.Layer, x: np.ndarray) -> paddle.Tensor:
 
 def layer_value(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """What a layer of layer_with computes with these weights [tokens, 2] of the two likeliest experts."""
-    maps = np.stack([each.weight.numpy() for each in linear_experts()]).astype("float64")
-    return np.einsum("tk,th,tkho->to", weights, x.astype("float64"), maps[routing_of(x).chosen])
+    return np.einsum("tk,th,tkho->to", weights, x.astype("float64"), maps().astype("float64")[routing_of(x).chosen])
 
 
-def on_one_process(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Output, and gradients of tokens and experts, for tokens [tokens, hidden]; the loss is the sum of the output."""
+def stepped(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Output, and gradients of tokens and of the experts that are here, for tokens [tokens, hidden].
+
+    The loss is the sum of the output.
+    """
     layer = layer_with("top2gating", drop_tokens=False)
     tokens = paddle.to_tensor(x[None], stop_gradient=False)
     output = layer(tokens)[0]
     output.sum().backward()
-    return output.numpy()[0], _gradient(tokens)[0], np.stack([_gradient(each.weight) for each in layer.experts])
+    own = [_gradient(each.weight) for each in layer.experts if each is not None]
+    return output.numpy()[0], _gradient(tokens)[0], np.stack(own)
 
 
 def layer_with(method: str, **options: Any) -> nn.Layer:
@@ -189,7 +193,6 @@ def layer_with(method: str, **options: Any) -> nn.Layer:
     method: "top1gating", "top2gating" or "topkgating". options: of PretrainedMoEGate.
     """
     from paddlenlp.transformers.moe_gate import PretrainedMoEGate
-    from paddlenlp.transformers.moe_layer import MoELayer
 
     class Gate(PretrainedMoEGate):
         scoring_func = "softmax"
@@ -200,34 +203,37 @@ def layer_with(method: str, **options: Any) -> nn.Layer:
                 return self.topkgating(F.softmax(logits, axis=-1))
             return getattr(self, method)(logits.reshape([-1, EXPERTS]))
 
-    gate = Gate(None, EXPERTS, HIDDEN, use_rts=False, top2_2nd_expert_sampling=False, **options)
-    gate.weight = gate.create_parameter([HIDDEN, EXPERTS])
-    gate.weight.set_value(paddle.to_tensor(gate_weight()))
-    made = iter(linear_experts())
-    layer = MoELayer(None, EXPERTS, lambda: next(made), {}, gate)
-    for number, expert in enumerate(layer.experts):  # on two ranks those of the other rank are None
-        if expert is not None:
-            expert.weight.set_value(linear_experts()[number].weight)
+    return layer_of(Gate, gate_weight(), maps(), "float32", **options)
+
+
+def layer_of(kind: Any, gate_weight: np.ndarray, maps: np.ndarray, dtype: Any, **options: Any) -> Any:
+    """paddlenlp.transformers.moe_layer.MoELayer with linear experts.
+
+    kind: of its gate, a class of PretrainedMoEGate, whose options these are. gate_weight: [hidden, experts].
+    maps: of the experts, [experts, hidden, hidden].
+    """
+    from paddlenlp.transformers.moe_layer import MoELayer
+
+    hidden, experts = gate_weight.shape
+    gate = kind(None, experts, hidden, use_rts=False, top2_2nd_expert_sampling=False, **options)
+    gate.weight = gate.create_parameter([hidden, experts], dtype=dtype)
+    gate.weight.set_value(paddle.to_tensor(gate_weight, dtype=dtype))
+    layer = MoELayer(None, experts, lambda: nn.Linear(hidden, hidden, bias_attr=False).to(dtype=dtype), {}, gate)
+    for expert, weight in zip(layer.experts, maps, strict=True):
+        if expert is not None:  # on two ranks those of the other rank are
+            expert.weight.set_value(paddle.to_tensor(weight, dtype=dtype))
     return layer
 
 
-def nlp_on_two_ranks(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """On each of two ranks: output, and gradients of tokens and own experts, of PaddleNLP's layer with two experts a rank.
-
-    x: [ranks, tokens, hidden]. The loss is the sum of the output.
-    """
+def nlp_on_two_ranks(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """On each of two ranks: what `stepped` gives for its tokens of x [ranks, tokens, hidden], with two experts a rank."""
     from paddle.distributed import fleet
 
     dist.init_parallel_env()
     strategy = fleet.DistributedStrategy()
     strategy.hybrid_configs = {"dp_degree": 2, "mp_degree": 1, "pp_degree": 1}
     fleet.init(is_collective=True, strategy=strategy)
-    layer = layer_with("top2gating", drop_tokens=False)
-    tokens = paddle.to_tensor(x[dist.get_rank()][None], stop_gradient=False)
-    output = layer(tokens)[0]
-    output.sum().backward()
-    own = [_gradient(each.weight) for each in layer.experts if each is not None]
-    return output.numpy()[0], _gradient(tokens)[0], own
+    return stepped(x[dist.get_rank()])
 
 
 def blocks() -> dict[str, Callable[[], nn.Layer]]:

@@ -18,11 +18,11 @@ import numpy as np
 import paddle
 from paddlenlp.trl import DPOCriterion, KTOCriterion
 
-from xpulab.chapters.shared.missing_kernels import lacked
-from xpulab.checks.compare import first_line
+from xpulab.chapters.shared.missing_kernels import add_row_of
+from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
 from xpulab.reference import preferences as formulas
+from xpulab.reference.operators import log_softmax
 
 KINDS = ("chosen", "rejected")
 LENGTHS = {"chosen": (3, 2, 4, 1), "rejected": (9, 12, 2, 5)}
@@ -108,19 +108,6 @@ class Settings:
     undesirable_weight: float = 1.0
 
 
-@dataclass(frozen=True)
-class Compared:
-    """What a criterion returns and the gradient of its loss, by part: by Paddle, by the formulas, the size of its rounding.
-
-    wrong: by the formulas where chosen and rejected answers, or thumbs up and down, are exchanged.
-    """
-
-    found: dict[str, np.ndarray]
-    right: dict[str, np.ndarray]
-    unit: dict[str, float]
-    wrong: dict[str, np.ndarray]
-
-
 def measure(case: Case) -> Compared:
     """DPOCriterion on the device in use."""
     batch = _Batch(case, BONUS[case.labels["values"]], noise=1.0)
@@ -172,11 +159,9 @@ def measure(case: Case) -> Compared:
     names = ("chosen", "rejected", "tuning", "preference", "loss")
     right = dict(zip(names, parts(policy, reference, summed[0]["chosen"]), strict=True))
     wrong = dict(zip(names, parts(exchanged(policy), exchanged(reference), summed[0]["rejected"]), strict=True))
-    compared = batch.compared(dict(zip(names, found, strict=True)), logits, right, wrong, gradient)
-    sensitive = float(np.abs(by_logp).sum() + own.sft_loss_ratio * half / counted)
-    for name in ("tuning", "preference", "loss"):
-        compared.unit[name] = batch.rounding * max(sensitive, 1e-3) + 1e-6 * abs(float(right[name]))
-    return compared
+    sensitive = max(1e-3, float(np.abs(by_logp).sum() + own.sft_loss_ratio * half / counted))
+    bound = {name: batch.rounding * sensitive + 1e-6 * abs(float(right[name])) for name in names[2:]}
+    return batch.compared(dict(zip(names, found, strict=True)), logits, right, wrong, gradient, bound)
 
 
 def measure_thumbs(case: Case) -> Compared:
@@ -215,24 +200,15 @@ def measure_thumbs(case: Case) -> Compared:
         "others": policy["chosen"],
         "loss": np.array(of(ratio["chosen"], ~is_up)),
     }
-    compared = batch.compared(dict(zip(right, [*found, loss], strict=True)), logits, right, wrong, gradient)
-    compared.unit["loss"] = batch.rounding * float(np.abs(by_logp).sum() + own.beta) + 1e-6
-    return compared
+    bound = {"loss": batch.rounding * float(np.abs(by_logp).sum() + own.beta) + 1e-6}
+    return batch.compared(dict(zip(right, [*found, loss], strict=True)), logits, right, wrong, gradient, bound)
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: every part in units of what rounding may cause; the control has both kinds of answers exchanged."""
-    if isinstance(found, Exception):
-        if reason := lacked("log_softmax", case.logits):
-            rows.skip(case.name, reason)
-        else:
-            rows.equal(case.name, first_line(found), "no error", control="another error")
-        return
-    got, right, wrong = (
-        np.concatenate([np.ravel(parts[name] / found.unit[name]) for name in found.unit])
-        for parts in (found.found, found.right, found.wrong)
-    )
-    rows.close(case.name, got, right, atol=1.0, control=wrong)
+def _kernels(case: Case) -> list[tuple[str, str, str]]:
+    return [("log_softmax", case.logits, "")]
+
+
+add_row = add_row_of(_kernels)
 
 
 class _Batch:
@@ -282,8 +258,7 @@ class _Batch:
 
         skips_end: whether the first token of a rejected answer is left out. is_mean: a mean over tokens, not their sum.
         """
-        shifted = self.logits[side] - self.logits[side].max(axis=-1, keepdims=True)
-        logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+        logs = log_softmax(self.logits[side])
         found, slopes = {}, {}
         for kind, key in enumerate(KINDS):
             found[key] = np.zeros(len(self.ends))
@@ -297,14 +272,23 @@ class _Batch:
         return found, slopes
 
     def compared(
-        self, found: dict[str, Any], logits: Any, right: dict[str, np.ndarray], wrong: dict[str, np.ndarray], slope: np.ndarray
+        self,
+        found: dict[str, Any],
+        logits: Any,
+        right: dict[str, np.ndarray],
+        wrong: dict[str, np.ndarray],
+        slope: np.ndarray,
+        bound: dict[str, float],
     ) -> Compared:
-        """What was found beside what is right; slope: the gradient of the loss with respect to the logits."""
-        values = {name: value.astype("float64").numpy() for name, value in found.items()}
+        """What was found beside what is right. slope: the gradient of the loss with respect to the logits.
+
+        wrong: where chosen and rejected answers, or thumbs up and down, are exchanged. bound: where it is not `rounding`.
+        """
+        values = {name: value.astype("float64").numpy().reshape(right[name].shape) for name, value in found.items()}
         values["gradient"] = logits.grad.astype("float64").numpy()
-        unit = dict.fromkeys(right, self.rounding)
-        unit["gradient"] = max(float(np.abs(slope).max()), 1e-3) * (1e-3 + self._of_type)
-        return Compared(values, {**right, "gradient": slope}, unit, {**wrong, "gradient": 0.9 * slope})
+        bound = {**dict.fromkeys(right, self.rounding), **bound}
+        bound["gradient"] = max(float(np.abs(slope).max()), 1e-3) * (1e-3 + self._of_type)
+        return Compared(values, {**right, "gradient": slope}, bound, {**wrong, "gradient": 0.9 * slope})
 
 
 def _slope(of: Callable[[np.ndarray], float], at: np.ndarray) -> np.ndarray:

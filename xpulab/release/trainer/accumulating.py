@@ -13,6 +13,8 @@ from paddlenlp.trainer import Trainer, TrainerCallback, TrainingArguments
 from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM
 
 from xpulab.chapters.shared.device import places
+from xpulab.chapters.shared.workarounds import log_history
+from xpulab.release.trainer.training_options import Examples
 
 ROWS, LENGTH, VOCABULARY = 32, 16, 64
 
@@ -29,33 +31,16 @@ class Training:
     places: list[str]
 
 
-class _Recorder(TrainerCallback):
+class _Places(TrainerCallback):
+    """places: of the moments after the last step. trainer: to be set."""
+
     def __init__(self) -> None:
-        self.losses: list[float] = []
-        self.rates: list[float] = []
         self.places: list[str] = []
         self.trainer: Any = None
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
-        if "loss" in logs:
-            self.losses.append(logs["loss"])
-            self.rates.append(logs["learning_rate"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         moments = {name: each for name, each in self.trainer.optimizer.state_dict().items() if "moment" in name}
         self.places = places(moments)
-
-
-class _Rows(paddle.io.Dataset):
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self._rows = np.random.default_rng(seed).integers(0, VOCABULARY, (ROWS, LENGTH))
-
-    def __len__(self) -> int:
-        return ROWS
-
-    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        return {"input_ids": self._rows[index], "labels": self._rows[index]}
 
 
 def trained(model: str, seed: int, parts: int = 1, **options: Any) -> Training:
@@ -72,7 +57,8 @@ def trained(model: str, seed: int, parts: int = 1, **options: Any) -> Training:
         num_attention_heads=4,
         use_cache=False,
     )
-    recorder = _Recorder()
+    history, of_moments = log_history(), _Places()
+    rows = np.random.default_rng(seed).integers(0, VOCABULARY, (ROWS, LENGTH))
     with paddle.utils.unique_name.guard(), tempfile.TemporaryDirectory() as folder:
         paddle.seed(seed)
         network: Any = LlamaForCausalLM(config)
@@ -94,8 +80,9 @@ def trained(model: str, seed: int, parts: int = 1, **options: Any) -> Training:
             device=paddle.get_device().partition(":")[0],
             **options,
         )
-        trainer = Trainer(model=network, args=arguments, train_dataset=_Rows(seed), callbacks=[recorder])
-        recorder.trainer = trainer
+        dataset = Examples([{"input_ids": row, "labels": row} for row in rows])
+        trainer = Trainer(model=network, args=arguments, train_dataset=dataset, callbacks=[history, of_moments])
+        of_moments.trainer = trainer
         trainer.train()
     weights = {name: each.numpy().copy() for name, each in network.named_parameters() if not each.stop_gradient}
-    return Training(recorder.losses, recorder.rates, weights, recorder.places)
+    return Training(history.losses, history.rates, weights, of_moments.places)

@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 import paddle
-from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from xpulab import reference
-from xpulab.checks.compare import first_line
+from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
-from xpulab.release.trainer.training_options import set_weights
+from xpulab.release.trainer.training_options import FAMILIES, VOCABULARY, new_network
 
-NEW, VOCABULARY, PADDING = 6, 40, 0
-"""Tokens to generate, the size of the vocabulary, and the token that fills up rows."""
+NEW, PADDING = 6, 0
+"""Tokens to generate, and the token that fills up rows."""
 
 GAP = 1e-3
 """How far the likeliest token's logit must be above the second one's to be the only right choice."""
@@ -39,7 +37,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 GENERATION = Grid(
     {
-        "family": {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM)},
+        "family": FAMILIES,
         "layers": (2, 11),
         "key_heads": (2, 4, 1),
         "tied": (False, True),
@@ -62,33 +60,10 @@ GENERATION = Grid(
 """The grid. end: which token of the first row ends every row. least: min_new_tokens."""
 
 
-@dataclass(frozen=True)
-class Compared:
-    """By row the tokens as text: by PaddleNLP, by the reference, by the reference without the last token of each prompt."""
-
-    found: list[str]
-    right: list[str]
-    wrong: list[str]
-
-
 def measure(case: Case) -> Compared:
     """Generate on the device in use."""
     rng = case.rng()
-    kind, model = case.family
-    config = kind(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=case.layers,
-        num_attention_heads=4,
-        num_key_value_heads=case.key_heads,
-        max_position_embeddings=32,
-        tie_word_embeddings=case.tied,
-        use_cache=True,
-    )
-    with paddle.utils.unique_name.guard():
-        network = model(config)
-    weights = set_weights(network, rng)
+    network, config, weights = new_network(case, rng, 32, use_cache=True)
     network.eval()
     prompts, ends, right = _prompts_of(weights, config, case, rng)
     options = {**case.way, "max_new_tokens": NEW, "use_cache": case.cache, "repetition_penalty": case.penalty}
@@ -101,17 +76,15 @@ def measure(case: Case) -> Compared:
     options["eos_token_id"] = list(ends) if len(ends) > 1 else ends[0]
     tokens, _ = network.generate(paddle.to_tensor(ids), pad_token_id=PADDING, bos_token_id=1, **options)
 
-    wrong = _searched(weights, config, [prompt[:-1] or [prompt[0] % (VOCABULARY - 1) + 1] for prompt in prompts], case, ends)
     longest = max(len(row.tokens) for row in right)
-    if all(row.clear == NEW for row in right):
-        sizes = [f"{tokens.shape[1]} tokens"], [f"{longest} tokens"], [f"{longest + 1} tokens"]
-    else:  # whether the last row has ended is not certain
-        sizes = ["some tokens"], ["some tokens"], ["no tokens"]
-    return Compared(
-        [*(_text(row, each.clear) for row, each in zip(tokens.tolist(), right, strict=True)), *sizes[0]],
-        [*(_text((row.tokens + NEW * [PADDING])[:longest], row.clear) for row in right), *sizes[1]],
-        [*(_text(row.tokens, NEW) for row in wrong), *sizes[2]],
-    )
+    filled = {f"prompt {number}": (row.tokens + NEW * [PADDING])[:longest] for number, row in enumerate(right)}
+    pairs = [
+        (name, np.array(line[: row.clear]), np.array(exact[: row.clear]))
+        for (name, exact), line, row in zip(filled.items(), tokens.tolist(), right, strict=True)
+    ]
+    if all(row.clear == NEW for row in right):  # else whether the last row has ended is not certain
+        pairs.append(("tokens", np.array(tokens.shape[1]), np.array(longest)))
+    return Compared({name: found for name, found, _ in pairs}, {name: exact for name, _, exact in pairs})
 
 
 def _prompts_of(
@@ -131,18 +104,6 @@ def _prompts_of(
         right = _searched(weights, config, prompts, case, ends)
         if all(row.clear for row in right):
             return prompts, ends, right
-
-
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: the tokens of every prompt."""
-    if isinstance(found, Exception):
-        rows.equal(case.name, first_line(found), "no error", control="another error")
-    else:
-        rows.equal(case.name, found.found, found.right, control=found.wrong)
-
-
-def _text(tokens: list[int], clear: int) -> str:
-    return " ".join(map(str, tokens[:clear]))
 
 
 @dataclass(frozen=True)

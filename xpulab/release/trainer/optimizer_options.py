@@ -19,10 +19,9 @@ import numpy as np
 import paddle
 
 from xpulab import reference
-from xpulab.chapters.shared.missing_kernels import lacked
-from xpulab.checks.compare import first_line
+from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
+from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
 
 STEPS, RATE, DECAY, SCALE = 4, 0.05, 0.5, 1024.0
 """Steps, the learning rate, the coefficient of weight decay, the factor of the scaler."""
@@ -172,17 +171,12 @@ def _has_scaler() -> bool:
     return not str(paddle.get_device()).startswith("cpu")
 
 
-@dataclass(frozen=True)
-class Compared:
-    """The weights at the end by Paddle and by the formulas, and those at the start, by name."""
-
-    found: Mapping[str, np.ndarray]
-    right: Mapping[str, np.ndarray]
-    start: Mapping[str, np.ndarray]
-
-
 def measure(case: Case) -> Compared:
-    """Take the steps on the device in use."""
+    """Take the steps on the device in use. In the control each weight has gone nine tenths of its way.
+
+    Rounding: float32 keeps 24 bits. A step rounds a weight, its gradient and what the optimizer keeps of it, and epsilon keeps
+    a small root from making these errors large: 16 of them in each step, of the largest number that the weight or its way has.
+    """
     rng, optimizer = case.rng(), OPTIMIZERS[case.optimizer]
     weights = {name: _weight(rng.standard_normal(shape), case.dtype) for name, shape in SHAPES.items()}
     start = {name: weight.astype("float64").numpy() for name, weight in weights.items()}
@@ -221,30 +215,18 @@ def measure(case: Case) -> Compared:
     copies = getattr(stepper, "_master_weights", {})
     found = {name: copies.get(weight.name, weight).astype("float64").numpy() for name, weight in weights.items()}
     exact = [{name: value.astype("float64").numpy() for name, value in slope.items()} for slope in slopes]
-    return Compared(found, _reference(case, optimizer, start, exact), start)
+    right = _reference(case, optimizer, start, exact)
+    ways = {name: right[name] - begun for name, begun in start.items()}
+    sizes = {name: max(1.0, float(np.abs(begun).max()), float(np.abs(ways[name]).max())) for name, begun in start.items()}
+    bound = {name: 16 * STEPS * 2.0**-24 * size for name, size in sizes.items()}
+    return Compared(found, right, bound, {name: begun + 0.9 * ways[name] for name, begun in start.items()})
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: the weights, in units of what rounding may cause; the control is nine tenths of the way of each.
+def _kernels(case: Case) -> list[tuple[str, str, str]]:
+    return [(OPTIMIZERS[case.optimizer].kind.lower(), case.dtype, "")]
 
-    Rounding: float32 keeps 24 bits. A step rounds a weight, its gradient and what the optimizer keeps of it, and epsilon keeps
-    a small root from making these errors large: 16 of them in each step, of the largest number that the weight or its way has.
-    """
-    if isinstance(found, Exception):
-        kernel = OPTIMIZERS[case.optimizer].kind.lower()
-        if reason := lacked(kernel, case.dtype):
-            rows.skip(case.name, reason)
-        else:
-            rows.equal(case.name, first_line(found), "no error", control="another error")
-        return
-    right, less, got = [], [], []
-    for name, start in found.start.items():
-        way = found.right[name] - start
-        unit = 16 * STEPS * 2.0**-24 * max(1.0, float(np.abs(start).max()), float(np.abs(way).max()))
-        right.append(found.right[name].ravel() / unit)
-        less.append((start + 0.9 * way).ravel() / unit)
-        got.append(found.found[name].ravel() / unit)
-    rows.close(case.name, np.concatenate(got), np.concatenate(right), atol=1.0, control=np.concatenate(less))
+
+add_row = add_row_of(_kernels)
 
 
 def _weight(drawn: np.ndarray, dtype: Any) -> Any:

@@ -33,30 +33,11 @@ class Block(paddle.nn.Layer):
         return self.down(F.dropout(F.gelu(self.up(x)), self.rate)) * scale
 
 
-def _plain(block: Block, x: Any, run: Callable) -> Any:
-    return run(block, x)
-
-
-def _keyword(block: Block, x: Any, run: Callable) -> Any:
-    return run(block, x, scale=0.5)
-
-
-def _twice(block: Block, x: Any, run: Callable) -> Any:
-    return run(block, run(block, x))
-
-
 def _nested(block: Block, x: Any, run: Callable) -> Any:
     def both(y: Any) -> Any:
         return run(block, block(y))
 
     return run(both, x)
-
-
-def _two_inputs(block: Block, x: Any, run: Callable) -> Any:
-    def join(pair: tuple[Any, Any]) -> Any:
-        return block(pair[0]) * pair[1]
-
-    return run(join, (x, x * 2.0))
 
 
 def _two_outputs(block: Block, x: Any, run: Callable) -> Any:
@@ -83,11 +64,11 @@ def _mixed_precision(block: Block, x: Any, run: Callable) -> Any:
 
 
 FORMS: dict[str, Callable[[Block, Any, Callable], Any]] = {
-    "dropout": _plain,
-    "an argument by keyword": _keyword,
-    "one layer twice": _twice,
+    "dropout": lambda block, x, run: run(block, x),
+    "an argument by keyword": lambda block, x, run: run(block, x, scale=0.5),
+    "one layer twice": lambda block, x, run: run(block, run(block, x)),
     "nested": _nested,
-    "two inputs in a tuple": _two_inputs,
+    "two inputs in a tuple": lambda block, x, run: run(lambda pair: block(pair[0]) * pair[1], (x, x * 2.0)),
     "two outputs": _two_outputs,
     "random numbers of Python and numpy": _randomness_of_the_host,
     "auto_cast": _mixed_precision,
@@ -122,17 +103,13 @@ def step(form: str, run: Callable, seed: int) -> Step:
     """Loss and gradients of one step, all of which follow from the seed."""
     paddle.seed(seed)
     random.seed(seed)
-    block, x = Block(), _new_input()
+    block, x = Block(), paddle.randn([ROWS, WIDTH])
     x.stop_gradient = False
     with _numpy_seed(seed):
         loss = FORMS[form](block, x, run).square().mean()
         loss.backward()
     found = {name: _gradient(weight) for name, weight in block.named_parameters()}
     return Step({**found, "input": _gradient(x), "loss": loss.numpy()}, block.calls)
-
-
-def _new_input() -> Any:
-    return paddle.randn([ROWS, WIDTH])
 
 
 def _gradient(tensor: Any) -> np.ndarray:

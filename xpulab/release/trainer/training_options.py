@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,8 @@ from paddlenlp.trl import SFTConfig, SFTTrainer
 
 from xpulab import reference
 from xpulab.chapters.shared.models import IGNORED
-from xpulab.checks.compare import first_line
+from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
 
 STEPS, ROWS, TOKENS, VOCABULARY, RATE = 3, 2, 8, 40, 2e-2
 """Optimizer steps, rows of a batch, tokens of the longest row, size of the vocabulary, first rate, which falls to 0."""
@@ -46,9 +44,11 @@ FROZEN: dict[str, tuple[str, ...]] = {
 }
 """By name the parts of names of weights that are not trained."""
 
+FAMILIES = {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM)}
+
 TRAINING = Grid(
     {
-        "family": {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM)},
+        "family": FAMILIES,
         "layers": (2, 11),
         "key_heads": (2, 4, 1),
         "tied": (False, True),
@@ -74,41 +74,22 @@ Example = dict[str, list[int]]
 """input_ids, attention_mask and labels of one row; no token is 0."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """What a training gave, and by how much each number may differ from it.
-
-    losses: of each step. evaluations: of each evaluation. modes: how many forward passes were in evaluation mode, [1].
-    weights: at the end, by name. bounds: by the same names, and "losses" and "evaluations", arrays of their shapes.
-    """
-
-    losses: np.ndarray
-    evaluations: np.ndarray
-    modes: np.ndarray
-    weights: Mapping[str, np.ndarray]
-    bounds: Mapping[str, np.ndarray]
+Values = dict[str, np.ndarray]
+"""What a training gave: "losses" of each step, "evaluations", "modes" (how many forward passes were in evaluation mode, [1]),
+and the weights at the end by name."""
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A training by PaddleNLP, the same by the reference implementation, and the weights that both started from."""
-
-    found: Run
-    right: Run
-    start: Mapping[str, np.ndarray]
-
-
-class _Examples(paddle.io.Dataset):
+class Examples(paddle.io.Dataset):
     """A list of examples."""
 
-    def __init__(self, examples: Sequence[Example]) -> None:
+    def __init__(self, examples: Sequence[Mapping[str, Any]]) -> None:
         super().__init__()
         self._examples = examples
 
     def __len__(self) -> int:
         return len(self._examples)
 
-    def __getitem__(self, index: int) -> Example:
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
         return self._examples[index]
 
 
@@ -131,28 +112,15 @@ class _Kept(TrainerCallback):
 
 
 def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
-    """Train with a case's options.
+    """Train with a case's options. In the control every weight has gone nine tenths of its way.
 
     tokenizer: its padding token is 0. device: of the trainer. bits: that products in float32 keep of their factors.
     """
     rng, kept = case.rng(), _Kept()
     evaluating: list[bool] = []
-    kind, model = case.family
-    config = kind(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=case.layers,
-        num_attention_heads=4,
-        num_key_value_heads=case.key_heads,
-        max_position_embeddings=2 * TOKENS,
-        tie_word_embeddings=case.tied,
-        recompute=case.recompute != "none",
-        recompute_granularity=case.recompute if case.recompute != "none" else "full",
-    )
-    with paddle.utils.unique_name.guard():
-        network = model(config)
-    start = set_weights(network, rng)
+    recompute = {"recompute": case.recompute != "none"}
+    recompute |= {"recompute_granularity": case.recompute if case.recompute != "none" else "full"}
+    network, config, start = new_network(case, rng, 2 * TOKENS, **recompute)
     trained = [name for name in start if not any(part in name for part in case.frozen)]
     for name, weight in network.named_parameters():
         weight.stop_gradient = name not in trained
@@ -196,37 +164,36 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
             data_collator=DataCollatorForSeq2Seq(padded),
             callbacks=[kept],
         ).train()
-    weights = {name: weight.numpy() for name, weight in network.named_parameters()}
-    found = Run(np.array(kept.losses), np.array(kept.evaluations), np.array([sum(evaluating)]), weights, {})
+    found = {name: weight.numpy() for name, weight in network.named_parameters()}
+    found |= {"losses": np.array(kept.losses), "evaluations": np.array(kept.evaluations), "modes": np.array([sum(evaluating)])}
     parts = [_batch(kept.batches[count], examples) for count in _used(case, batches)]
     steps = [parts[first : first + case.accumulation] for first in range(0, len(parts), case.accumulation)]
     held_out = _filled([row for rows in evaluated for row in rows])
-    right = _reference(case, config, start, trained, steps, held_out if case.evaluation else None, bits)
-    return Compared(found, right, start)
+    right, bounds = _reference(case, config, start, trained, steps, held_out if case.evaluation else None, bits)
+    less = {name: weight + 0.9 * (right[name] - weight) for name, weight in start.items()}
+    return Compared(found, right, bounds, {**right, **less})
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: all numbers, in units of what rounding may cause; the control is nine tenths of the way of every weight."""
-    if isinstance(found, Exception):
-        rows.equal(case.name, first_line(found), "no error", control="another error")
-        return
-    right, names = found.right, list(found.right.weights)
-    series = ("losses", "evaluations", "modes")
-    sizes, wanted = ([len(getattr(run, name)) for name in series] for run in (found.found, right))
-    if sizes != wanted:
-        rows.equal(f"{case.name}: numbers of {', '.join(series)}", sizes, wanted, control=[0, 0, 0])
-        return
-
-    def joined(run: Run, share: float = 1.0) -> np.ndarray:
-        """The run in units of the bounds; of the way of every weight this share."""
-        ways = [(found.start[name] + share * (run.weights[name] - found.start[name])) / right.bounds[name] for name in names]
-        values = [getattr(run, name) / right.bounds[name] for name in series]
-        return np.concatenate([each.ravel() for each in (*values, *ways)])
-
-    rows.close(case.name, joined(found.found), joined(right), atol=1.0, control=joined(right, 0.9))
+def new_network(case: Case, rng: np.random.Generator, positions: int, **options: Any) -> tuple[Any, Any, Values]:
+    """The tiny model of a case with random weights, its configuration, and the weights in double precision, by name."""
+    kind, model = case.family
+    config = kind(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=case.layers,
+        num_attention_heads=4,
+        num_key_value_heads=case.key_heads,
+        max_position_embeddings=positions,
+        tie_word_embeddings=case.tied,
+        **options,
+    )
+    with paddle.utils.unique_name.guard():
+        network = model(config)
+    return network, config, _set_weights(network, rng)
 
 
-def set_weights(network: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _set_weights(network: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Give every weight random numbers such that none has a vanishing gradient; their values in double precision, by name."""
     start = {}
     for name, weight in network.named_parameters():
@@ -260,7 +227,7 @@ def _examples(rng: np.random.Generator, count: int, rows: str) -> list[list[Exam
 def _in_rows(examples: Sequence[Sequence[Example]], tokenizer: Any, rows: str) -> Any:
     """The dataset for the trainer."""
     if rows != "packed":
-        return _Examples([each for (each,) in examples])
+        return Examples([each for (each,) in examples])
     own = [
         {"input_ids": each["input_ids"], "labels": each["labels"], "position_ids": list(range(len(each["labels"])))}
         for of_row in examples
@@ -298,8 +265,10 @@ def _reference(
     steps: Sequence[Sequence[Mapping[str, np.ndarray]]],
     held_out: Mapping[str, np.ndarray] | None,
     bits: int,
-) -> Run:
+) -> tuple[Values, Values]:
     """The training by the reference implementation. steps: the micro-batches of each. held_out: evaluated after each, or None.
+
+    Also by how much each number may differ.
 
     Bounds: an update of AdamW is rate * mean / (root + EPSILON). With an error of delta in all gradients so far neither changes
     by more, and mean is not much larger than root: the update changes by 2 * delta / (root + EPSILON) times the rate, twice
@@ -336,4 +305,5 @@ def _reference(
             evaluations.append(loss)
             of_evaluations.append(bound_of(loss, slopes))
     series = {"losses": np.array(of_losses), "evaluations": np.array(of_evaluations), "modes": np.array([0.25])}
-    return Run(np.array(losses), np.array(evaluations), np.array([len(evaluations)]), weights, {**bounds, **series})
+    found = {"losses": np.array(losses), "evaluations": np.array(evaluations), "modes": np.array([len(evaluations)])}
+    return {**weights, **found}, {**bounds, **series}
