@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from xpulab.errors import InputError
-from xpulab.records import environments, known_issues
-from xpulab.records.known_issues import KnownIssue, known_issue, load
+from xpulab.records import environments
+from xpulab.records.known_issues import KnownIssue, load
 
 ENTRY = """\
 - id: wrong-sum
@@ -93,11 +93,6 @@ def test_the_list_of_this_repository_fits_its_schema_with_one_entry_for_each_pla
     assert len(places) == len(set(places))
 
 
-@pytest.mark.parametrize(("device", "applies"), [("cpu", True), ("xpu", True), ("gpu", False), ("auto", False)])
-def test_an_issue_applies_to_its_devices(installed, device, applies):
-    assert an_issue(devices=("cpu", "xpu")).applies(device) is applies
-
-
 @pytest.mark.parametrize(
     ("versions", "applies"),
     [
@@ -115,50 +110,3 @@ def test_an_issue_applies_to_its_devices(installed, device, applies):
 )
 def test_an_issue_applies_to_its_versions(installed, versions, applies):
     assert an_issue(versions).applies("cpu") is applies
-
-
-@pytest.mark.parametrize(
-    ("present", "versions", "applies"),
-    [
-        ({"paddlepaddle": "3.3.1"}, {"paddle": "==3.3.1"}, True),
-        ({"paddlepaddle-gpu": "3.3.1"}, {"paddle": "==3.3.1"}, True),
-        ({"paddlepaddle-xpu": "3.3.1"}, {"paddle": "==3.3.1"}, True),
-        ({}, {"paddle": ">=0"}, False),
-        ({"numpy": "2.0.0rc1"}, {"numpy": ">=1.26"}, True),
-    ],
-    ids=str,
-)
-def test_paddle_means_the_installed_wheel_and_a_range_covers_release_candidates(installed, present, versions, applies):
-    installed.clear()
-    installed.update(present)
-    assert an_issue(versions).applies("cpu") is applies
-
-
-@pytest.fixture
-def the_list(monkeypatch):
-    """The issues that known_issue searches."""
-    issues = []
-    monkeypatch.setattr(known_issues, "load", lambda: issues)
-    known_issue.cache_clear()
-    yield issues
-    known_issue.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("check", "device", "case", "found"),
-    [
-        ("a.b", "cpu", "float16", True),
-        ("a.b", "cpu", None, False),
-        ("a.b", "cpu", "float32", False),
-        ("a.c", "cpu", "float16", False),
-        ("a.b", "xpu", "float16", False),
-    ],
-)
-def test_the_issue_of_a_check_and_case_is_found_for_no_other(the_list, check, device, case, found):
-    the_list.append(an_issue(case="float16"))
-    assert (known_issue(check, device, case) is not None) is found
-
-
-def test_of_two_entries_for_one_check_the_one_that_applies_is_found(the_list):
-    the_list += [an_issue({"numpy": "<1"}), an_issue(devices=("cpu", "gpu"))]
-    assert known_issue("a.b", "cpu") is the_list[1]

@@ -16,8 +16,3 @@ def test_a_cell_keeps_its_own_metadata():
     metadata = {"xpulab": {"cell": 7}, "tags": ["proof"]}
     add_to_cell(metadata, USED)
     assert metadata["xpulab"]["cell"] == 7 and metadata["tags"] == ["proof"] and from_metadata(metadata) == USED
-
-
-def test_a_difference_is_taken_process_by_process():
-    assert ProcessorSeconds(2, 3, 4) - ProcessorSeconds(1, 1, 1) == ProcessorSeconds(1, 2, 3)
-    assert USED.all == 3.875
