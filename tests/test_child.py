@@ -83,14 +83,8 @@ def test_it_ends_with_the_block_that_raises(fifo):
     assert released()
 
 
-def test_ctrl_c_at_the_terminal_is_not_for_the_child():
-    with Child(["sleep", "60"]) as sleeping:
-        assert os.getsid(sleeping.pid) == sleeping.pid != os.getsid(0)
 
 
-def test_one_that_ends_in_time_keeps_its_status():
-    ending = Child(shell("sleep 0.1; exit 4"))
-    assert (ending.end(30.0), ending.wait()) == ("", 4)
 
 
 def test_one_that_cannot_be_killed_is_said_and_not_waited_for(monkeypatch):
@@ -107,7 +101,3 @@ def test_lines_come_whole_and_the_last_one_without_its_end():
     assert [line for line in lines if line is not None] == [b"ab\n", b"\n", b"c"] and None in lines
 
 
-def test_a_line_without_end_is_divided():
-    with Child(shell("exec tr '\\0' x </dev/zero"), stdout=subprocess.PIPE) as printing:
-        line = next(filter(None, printing.lines()))
-    assert OUTPUT_LIMIT < len(line) < 2 * OUTPUT_LIMIT

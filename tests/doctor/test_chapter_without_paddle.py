@@ -95,17 +95,3 @@ def test_an_import_that_ends_the_process_does_not_end_the_kernel(environment):
     assert {"hardware.diagnosis", "install.versions"} <= {
         check["name"] for check in result["checks"] if check["outcome"] != "missing"
     }
-
-
-def test_it_computes_without_paddlenlp(environment):
-    environment.remove("paddlenlp", "paddlenlp-3.0.0b4.dist-info")
-    code, result, cells = run(environment, "quick")
-    outcomes = {check["name"]: check["outcome"] for check in result["checks"]}
-    assert code == 1
-    assert {name for name, outcome in outcomes.items() if outcome in ("failed", "missing", "broken")} == {
-        "install.versions",
-        "install.imports",
-    }
-    assert "python -m pip install paddlenlp==3.0.0b4" in shown(cells["00-04"])[0]
-    assert "fix: python -m pip install paddlenlp==3.0.0b4" in shown(cells["00-34"])[0]
-    assert [known["id"] for known in result["explanations"]] == ["paddlenlp-missing"]

@@ -96,17 +96,6 @@ def test_fewer_cards_than_expected_are_lost(p800, variables):
     assert lost(p800, **variables).id == "too-few"
 
 
-def test_seven_of_eight_cards_are_lost(machine):
-    machine.nodes(*(f"xpu{card}" for card in range(7)), "xpuctrl")
-    assert lost(machine, XPULAB_EXPECT="8").problem == "7 of 8 cards"
-    assert auto(machine, XPULAB_EXPECT="7") == "xpu"
-
-
-def test_a_gpu_that_has_fallen_off_the_bus_is_lost(machine):
-    machine.nvml(A100, "lost")
-    assert lost(machine, XPULAB_EXPECT="2").problem == "1 of 2 cards; in state error: 1"
-
-
 def test_a_tool_that_is_not_understood_does_not_make_a_healthy_card_lost(p800):
     p800.tool("xpu-smi", "echo a new format")
     assert auto(p800) == auto(p800, XPULAB_EXPECT="2") == "xpu"
@@ -163,14 +152,6 @@ def test_a_label_fits_these_cards_alone(request, cards, label):
     problem = differs(expected_label(label), detect(request.getfixturevalue(cards).root))
     why = LABELS[cards][label]
     assert problem is None if why is None else why in problem
-
-
-def test_without_the_tool_nodes_are_counted_and_the_model_is_not_known(machine):
-    machine.nodes("xpu0", "xpu1", "xpuctrl")
-    assert differs(expected_label("xpu-2"), detect(machine.root)) is None
-    assert "the model is not known: neither xpu-smi nor" in differs(expected_label("xpu-p800-2"), detect(machine.root))
-    machine.tool("xpu-smi", "exit 1")
-    assert "status 1" in differs(expected_label("xpu-2"), detect(machine.root))
 
 
 @pytest.mark.parametrize(

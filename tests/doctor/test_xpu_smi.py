@@ -57,15 +57,6 @@ def test_one_format_completes_the_other(p800):
     assert [(card.clock_mhz, card.firmware) for card in reading.cards] == [(1450, "1.54"), (1450, "1.39")]
 
 
-def test_cards_that_only_one_format_shows_are_kept_as_text(machine):
-    machine.answering("xpu-smi", {"-q": "kl3_query.txt", "-m": "kl3_machine.txt"})
-    (machine.bin / "more").write_text((FORMATS / "kl3_machine.txt").read_text().replace(" 1 1 02K", " 7 7 02K"))
-    machine.tool("xpu-smi", f'[ "$*" = -q ] && exec /bin/cat {FORMATS}/kl3_query.txt; exec /bin/cat {machine.bin}/more')
-    reading = read_xpu_smi()
-    assert (reading.outcome, len(reading.cards)) == ("ok", 2)
-    assert reading.unread == ("xpu-smi -m: card 7, P800 OAM, 0000:1d:00.0",)
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new", "cards"),
     [
@@ -85,12 +76,6 @@ def test_another_wording_costs_no_more_than_its_line(machine, name, old, new, ca
     assert len(reading.cards) == cards and bool(reading.unread) == (cards < 2)
 
 
-def test_a_model_that_lost_its_quotes_is_put_together(machine):
-    (machine.bin / "text").write_text((FORMATS / "kl3_machine.txt").read_text().replace('"', ""))
-    machine.tool("xpu-smi", f"exec /bin/cat {machine.bin}/text")
-    assert {card.model for card in read_xpu_smi().cards} == {"P800 OAM"}
-
-
 @pytest.mark.parametrize(
     ("script", "outcome", "detail"),
     [
@@ -108,13 +93,6 @@ def test_a_tool_that_shows_no_cards_has_its_outcome(machine, script, outcome, de
     reading = read_xpu_smi(timeout=0.2 if outcome == "hung" else 10)
     assert reading.outcome == outcome and detail in reading.detail
     assert bool(reading.unread) == (outcome == "unreadable")
-
-
-def test_hanging_tool_is_not_asked_again_by_its_other_name(machine):
-    for name in ("xpu-smi", "xpu_smi"):
-        machine.tool(name, f"echo call >> {machine.calls}; exec /bin/sleep 60")
-    read_xpu_smi(timeout=0.2)
-    assert machine.calls.read_text().count("call") == 1
 
 
 def test_kunluns_tool_is_found_behind_intels_and_only_harmless_options_are_used(machine):
