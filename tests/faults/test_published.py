@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import subprocess
 import sys
 
@@ -48,27 +47,12 @@ def test_the_page_names_every_fault_of_the_catalogue_on_each_of_its_lanes_and_no
     assert {(row[1].strip(), row[3].strip()) for row in rows} - {("fault", "lane")} == tried
 
 
-def test_the_page_says_where_its_rows_come_from_as_the_tool_would_write_it():
-    lines = publish_faults.PAGE.read_text(encoding="utf-8").splitlines()
-    head = page().split("\n## ")[0].splitlines()
-    assert lines[: len(head)] == [*head[:2], lines[2], *head[3:]]  # the third has date and numbers
-    assert re.fullmatch(r"(\d+) of \1 were detected by `xpulab selftest`, last on [\d-]+, with .*\.", lines[2])
-
-
 def test_a_row_says_what_breaks_and_what_detected_it_the_missed_first():
     lines = page({}, {"fault": "another", "missed": "not detected", "detected_by": []}).splitlines()
     assert any("1 of 2 were detected" in line for line in lines)
     assert lines.index("## Missed") < lines.index("## 02_sft")
     assert "| another | something \\| breaks | cpu | - | 12 |" in lines
     assert "| a-fault | something \\| breaks | cpu | sft.recall, sft.loss-falls | 12 |" in lines
-
-
-def test_the_trials_of_another_environment_are_a_further_file():
-    own = {"detected": 1, "faults": [{**TRIAL, "notebook": "19_own"}]}
-    rest = {"detected": 1, "faults": [TRIAL]}
-    lines = publish_faults.as_page(publish_faults.together([rest, own])).splitlines()
-    assert any("2 of 2 were detected" in line for line in lines)
-    assert lines.index("## 02_sft") < lines.index("## 19_own")
 
 
 @pytest.mark.parametrize("content", ["", "[]", json.dumps({"faults": [{}]})])

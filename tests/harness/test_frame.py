@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.integration
 
 # name: (cells, metadata that differs, the notebook's outcome, what its reason says, outcomes of its checks)
-SHORT = {"budget": 0.8}
+SHORT = {"budget": 1}
 DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True:\n    pass"
 CHILD = "import subprocess, pathlib\nchild = subprocess.Popen(['sleep', '300'])\npathlib.Path(PIDS).write_text(str(child.pid))"
 
@@ -42,13 +42,13 @@ CASES = {
         *({}, "failed", "cell 4 of section all raised ZeroDivisionError", {"demo.h": "passed", "demo.i": "missing"}),
     ),
     "kernel_dies": (
-        ["import os; os._exit(7)", check("j")],
+        ["import os; os.write(2, b'last line\\n'); os._exit(7)", check("j")],
         *({}, "failed", "the kernel died in cell", {"demo.j": "missing"}),
     ),
-    "does_not_listen": ([DEAF, check("l")], SHORT, "failed", "had not ended after 4 s", {"demo.l": "missing"}),
+    "does_not_listen": ([DEAF, check("l")], SHORT, "failed", "had not ended after 8 s", {"demo.l": "missing"}),
     "leaves_a_child": ([CHILD, check("m")], {}, "passed", None, {"demo.m": "passed"}),
     "two_cards_on_a_cpu": ([check("n")], {"cards": 2}, "passed", None, {"demo.n": "passed"}),
-    "slow": (["import time; time.sleep(4.5)", check("o")], {"budget": 3}, "passed", None, {"demo.o": "passed"}),
+    "slow": (["import time; time.sleep(3.2)", check("o")], {"budget": 2}, "passed", None, {"demo.o": "passed"}),
 }
 
 
@@ -59,8 +59,23 @@ def ran(tmp_path_factory, book):
     for name, (cells, metadata, *_) in CASES.items():
         told = [cell.replace("PIDS", repr(str(folder / "child.pid"))) for cell in cells]
         nbformat.write(book(*told, **metadata), folder / f"{name}.ipynb")
-    command = [sys.executable, "-m", "xpulab", "run", "*.ipynb", "--device", "cpu", "--cold", "--jobs", "4", "--out", "out"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, env=dict(os.environ))
+    command = [
+        sys.executable,
+        "-m",
+        "xpulab",
+        "run",
+        "*.ipynb",
+        "--device",
+        "cpu",
+        "--cold",
+        "--jobs",
+        "4",
+        "--time-limit",
+        "8",
+    ]
+    done = subprocess.run(
+        [*command, "--out", "out"], cwd=folder, capture_output=True, text=True, timeout=200, env=dict(os.environ)
+    )
     return done, json.loads((folder / "out" / "result.json").read_text(encoding="utf-8")), folder
 
 
@@ -77,15 +92,10 @@ def test_the_run_is_red_without_a_traceback_in_plain_lines(ran):
     done, result, folder = ran
     assert (done.returncode, result["outcome"]) == (1, "failed")
     assert "Traceback" not in done.stdout + done.stderr and "\x1b" not in done.stdout
-    assert (folder / "out" / "notebooks" / "kernel_dies.log").exists()
+    assert "last line" in (folder / "out" / "notebooks" / "kernel_dies.log").read_text()
 
 
 def test_no_kernel_is_left_and_no_child_of_one(ran):
     pid, out = int((ran[2] / "child.pid").read_text()), str(ran[2])
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     assert [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == out] == []
-
-
-def test_an_overrun_is_noted_and_not_judged(ran):
-    slow = next(entry for entry in ran[1]["notebooks"] if entry["name"] == "slow")
-    assert "its budget is" in slow["notes"][0]
