@@ -61,10 +61,6 @@ def test_one_that_prints_without_end_is_killed_at_the_limit_of_output(script):
     assert len(ran.output) + len(ran.errors) < 2 * OUTPUT_LIMIT
 
 
-def test_one_that_closes_its_output_and_goes_on_is_killed_at_the_time_limit():
-    assert child.run(shell("exec >&- 2>&-; exec sleep 60"), 0.3).status is None
-
-
 def test_one_that_ignores_signals_ends_with_the_block():
     with Child(shell("trap '' INT TERM; echo ready; sleep 60"), stdout=subprocess.PIPE) as stubborn:
         assert next(filter(None, stubborn.lines())) == b"ready\n"
@@ -83,10 +79,6 @@ def test_it_ends_with_the_block_that_raises(fifo):
     assert released()
 
 
-
-
-
-
 def test_one_that_cannot_be_killed_is_said_and_not_waited_for(monkeypatch):
     with Child(["sleep", "60"]) as stuck:
         with monkeypatch.context() as patched:  # a process that waits inside a driver cannot be had in a test
@@ -99,5 +91,3 @@ def test_lines_come_whole_and_the_last_one_without_its_end():
     with Child(shell("printf 'a'; sleep 0.3; printf 'b\\n\\nc'"), stdout=subprocess.PIPE) as printing:
         lines = list(printing.lines())
     assert [line for line in lines if line is not None] == [b"ab\n", b"\n", b"c"] and None in lines
-
-

@@ -109,13 +109,6 @@ def test_what_cannot_be_a_grid_is_refused():
             Grid(axes, rules)
 
 
-def test_a_case_that_a_rule_excludes_or_that_is_unknown_is_refused(grid):
-    with pytest.raises(ValueError, match="0-d tensor"):
-        grid.case(shape="()")
-    with pytest.raises(ValueError, match="float8"):
-        grid.case(dtype="float8")
-
-
 # ------------------------------------------------------------------------------------------------------------ the check
 
 
@@ -169,28 +162,6 @@ def test_a_red_case_names_the_values_that_matter_and_the_code_that_repeats_it(re
         "smallest red case: sign minus, twice True; to repeat it: grid.case(sign='minus', twice='True'" in row.reason
         for row in red
     )
-
-
-def test_what_a_case_raises_is_red_and_the_others_are_compared(record):
-    def measure(case):
-        if case.x == 3:
-            raise RuntimeError("no kernel")
-        return expected(case)
-
-    found = record(grids.one_by_one(measure))
-    assert found.measured == "8 of 12 cases" and all("x 3" in row.case for row in found.rows if row.outcome != "passed")
-
-
-def test_an_operator_that_raises_everywhere_is_not_computed_for_every_case(record):
-    tried = []
-
-    def measure(case):
-        tried.append(case.name)
-        raise RuntimeError("no kernel")
-
-    outcomes = grids.one_by_one(measure)(Grid(AXES, RULES).cases("standard", 0))
-    assert all(isinstance(outcome, RuntimeError) for outcome in outcomes)
-    assert len(tried) == grids.MOST_ERRORS * len(AXES["dtype"]) < len(outcomes)
 
 
 def test_errors_of_one_dtype_do_not_stand_for_another():

@@ -6,7 +6,6 @@ import pytest
 
 from xpulab.checks import check
 from xpulab.records import known_issues
-from xpulab.records.record import RunContext
 
 ENTRY = """
 - id: wrong-sum
@@ -76,13 +75,6 @@ def test_an_issue_of_something_else_does_not_apply(listed, shown, entry):
     listed(**entry)
     check.equal("a.b", 3, 1, control=2)
     assert shown.record.outcome == "failed"
-
-
-def test_an_issue_applies_to_the_device_in_use(listed, shown):
-    listed(device="xpu")
-    check.ledger.run_context = RunContext("xpu", 1)
-    check.equal("a.b", 3, 1, control=2)
-    assert shown.record.outcome == "known"
 
 
 def rows_of_a_table(measured):

@@ -31,12 +31,6 @@ def test_a_passed_check_prints_the_same_for_all_numbers(shown):
     assert texts(shown) == first
 
 
-def test_a_passed_check_prints_one_line_as_text_and_as_html(shown):
-    make_all(0.2)
-    assert not any("\n" in text for data, _ in shown.outputs for text in data.values())
-    assert all(data.keys() == {"text/plain", "text/html"} for data, _ in shown.outputs)
-
-
 def test_a_measured_value_cannot_inject_html(shown):
     check.equal("a.b", "<script>", "x", control="y")
     assert "<script>" not in shown.html

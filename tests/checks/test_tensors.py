@@ -68,15 +68,6 @@ def test_nan_and_infinity_in_a_tensor_never_pass(number, dtype):
 # ------------------------------------------------------------------------------------------------------------- devices
 
 
-def test_use_device_displays_the_run_context(shown):
-    from xpulab.chapters.shared.device import use_device
-    from xpulab.records.record import run_context_in
-
-    use_device("cpu")
-    run_context = run_context_in(shown.outputs[-1][1])
-    assert (run_context.device, run_context.cards) == ("cpu", 1)
-
-
 @pytest.mark.parametrize(("name", "tool"), [("gpu", "read_nvml"), ("xpu", "read_xpu_smi")])
 def test_a_card_is_described_by_model_and_driver(monkeypatch, name, tool):
     from xpulab.chapters.shared import device
@@ -87,14 +78,6 @@ def test_a_card_is_described_by_model_and_driver(monkeypatch, name, tool):
     driver, facts = device._cards(device.Device(name, 2, f"{name}:0"))
     assert driver == {"card": "P800 OAM", "driver": "5.0.21"}
     assert facts == (CardFacts(0, "P800 OAM"), CardFacts(1, "P800 OAM"))
-
-
-def test_simulated_cards_have_their_memory_and_no_driver(monkeypatch):
-    from xpulab.chapters.shared import device
-
-    monkeypatch.setenv("XPULAB_SIM_MEMORY", str(2**30))
-    facts = tuple(CardFacts(index, "simulated", memory_total_mib=1024) for index in range(2))
-    assert device._cards(device.Device("sim", 2, "sim:0")) == ({}, facts)
 
 
 def test_a_device_that_does_not_exist_is_refused():
@@ -110,12 +93,6 @@ def test_a_device_that_paddle_was_not_built_for_is_refused():
 
     with pytest.raises(InputError, match="Paddle sees no xpu here"):
         use_device("xpu")
-
-
-def test_places_lists_each_kind_of_device_once():
-    from xpulab.chapters.shared.device import places
-
-    assert places({"a": tensor([1.0]), "b": tensor([2.0])}) == ["cpu"]
 
 
 def test_no_fallback_restores_the_flag_when_the_block_raises():

@@ -153,20 +153,6 @@ def test_a_line_that_an_import_prints_leads_to_its_remedy(environment):
     assert (found["id"], found["verdict"], line in found["seen"]) == ("printed", "warn", True)
 
 
-def shows(environment, folder):
-    """Put a tool of Kunlun on PATH that shows the two P800 of the files in a folder."""
-    environment.tool("xpu-smi", f'[ "$*" = -q ] && exec cat {folder}/kl3_query.txt; exec cat {folder}/kl3_machine.txt')
-
-
-def test_cards_that_paddle_does_not_see_are_wrong(environment, formats):
-    shows(environment, formats)
-    diagnosed = environment.doctor("--device", "xpu")
-    assert diagnosed.code == 1
-    assert "Paddle: 0" in diagnosed.find("card-count")["seen"]
-    assert "unset XPU_VISIBLE_DEVICES" in diagnosed.find("card-count")["remedy"]
-    assert "python -m pip install paddlepaddle-xpu==3.3.0" in diagnosed.find("paddle")["remedy"]
-
-
 CARDS = {
     "computes a wrong value": ("flip copy kind=d2h card=0 n=1 bit=30", (), "card-computation", "differ from numpy's"),
     "is lost": ("lose task card=0 n=1", (), "card-computation", "raised"),

@@ -59,12 +59,6 @@ def test_paddle_that_sees_fewer_cards_is_wrong(p800, examine, cards, traces):
     assert verdicts(examine(p800, paddle=paddle))["card-count"] == "wrong"
 
 
-def test_paddle_that_sees_fewer_cards_by_a_variable_is_a_warning(p800, examine):
-    paddle = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=1)
-    found = finding(examine(p800, paddle=paddle, environ=EXACT | {"CUDA_VISIBLE_DEVICES": "1"}), "card-count")
-    assert (found.verdict, "CUDA_VISIBLE_DEVICES=1" in found.seen) == ("warn", True)
-
-
 @pytest.mark.parametrize(
     ("node", "id", "seen"), [("xpu1", "card-count", "/dev: 1"), ("xpuctrl", "node-permissions", "no /dev/xpuctrl")]
 )
@@ -72,20 +66,6 @@ def test_a_node_that_is_missing_is_wrong(p800, examine, node, id, seen):
     (p800.root / "dev" / node).unlink()
     found = finding(examine(p800), id)
     assert (found.verdict, seen in found.seen) == ("wrong", True)
-
-
-def test_node_without_permission_is_wrong(p800, examine, monkeypatch):
-    monkeypatch.setattr("xpulab.doctor.system.os.access", lambda path, mode: not str(path).endswith("/dev/xpu1"))
-    found = finding(examine(p800), "node-permissions")
-    assert found.verdict == "wrong"
-    assert found.seen.startswith("this user cannot read and write /dev/xpu1")
-
-
-def test_missing_tool_in_a_container_with_working_cards_is_a_warning(p800, examine):
-    (p800.bin / "xpu-smi").unlink()
-    p800.file(".dockerenv", "")
-    diagnosis = examine(p800, paddle=PADDLE_FOR_XPU)
-    assert (verdicts(diagnosis)["xpu-smi"], diagnosis.outcome) == ("warn", "warn")
 
 
 def test_a_tool_that_is_not_understood_is_a_warning_with_its_lines_and_counts_no_cards(p800, examine):
@@ -130,17 +110,3 @@ def test_dead_card_is_not_passed_over_by_auto(machine, examine):
     assert (diagnosis.device, diagnosis.outcome) == ("cpu", "wrong")
     found = finding(diagnosis, "no-device-node")
     assert "no kernel module" in found.seen and "on the PCI bus" in found.cause and found.known == "no-device-node"
-
-
-def test_matmul_is_expected_in_fp32_on_an_xpu(p800, examine):
-    found = finding(examine(p800, environ={}), "matmul-mode")
-    assert (found.verdict, "TF32" in found.seen) == ("warn", True)
-    found = finding(examine(p800, environ=EXACT), "matmul-mode")
-    assert (found.verdict, found.remedy) == ("ok", None)
-
-
-def test_stride_kernels_that_are_off_are_a_warning_on_a_cpu_too_that_leads_to_the_page_about_variables(machine, examine):
-    diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={"FLAGS_use_stride_kernel": "0"})
-    assert (verdicts(diagnosis)["stride-kernel"], diagnosis.outcome) == ("warn", "warn")
-    remedy = finding(diagnosis, "stride-kernel").remedy
-    assert "unset FLAGS_use_stride_kernel" in remedy and "docs/xpu-environment.md" in remedy

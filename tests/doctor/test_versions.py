@@ -71,13 +71,6 @@ def test_packages_are_judged_by_their_pins(installed, name, version, verdict):
     assert row_of(name, "cpu", search_path=installed({name: version})).verdict == verdict
 
 
-def test_a_nightly_xpu_wheel_is_tolerated_and_that_of_another_device_is_removed_first(installed):
-    path = installed({"paddlepaddle-xpu": "3.3.0.dev20251016"})
-    assert row_of("paddlepaddle-xpu", "xpu", search_path=path).verdict == "warn"
-    row = row_of("paddlepaddle-xpu", "xpu", search_path=installed({"paddlepaddle": "3.3.1"}))
-    assert row.remedy.startswith("python -m pip uninstall --yes paddlepaddle && python -m pip install paddlepaddle-xpu==")
-
-
 @pytest.mark.parametrize(
     ("device", "version", "verdict"),
     [

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import pickle
-from pathlib import Path
 
 import pytest
 
-from xpulab import files
-from xpulab.chapters.shared.fault import calls, fault, kept, replace_in_file
+from xpulab.chapters.shared.fault import calls, fault, kept
 
 
 class Owner:
@@ -52,23 +50,6 @@ def test_wraps_gives_the_original_before_the_arguments_of_the_call():
 
     doubled.inject()
     assert Owner().plain(3) == 8
-
-
-@pytest.mark.parametrize("owner", [Owner, Owner()], ids=["class", "object"])
-def test_static_and_class_methods_stay_what_they_are(owner):
-    @declared(wraps=at("fixed"))
-    def negative(real, x):
-        """Negative."""
-        return -real(x)
-
-    @declared(wraps=at("of_the_class"))
-    def renamed(real, cls, x):
-        """Renamed."""
-        return real(cls, -x)
-
-    negative.inject()
-    renamed.inject()
-    assert (owner.fixed(1), owner.of_the_class(2)) == (-3, ("Owner", -2))
 
 
 def test_after_gives_the_result_before_the_arguments_and_takes_what_is_returned_unless_it_is_none():
@@ -152,18 +133,3 @@ def test_a_fault_travels_with_its_own_memory():
         pickle.loads(cloudpickle.dumps(counted.inject))()
         assert [Owner().plain(3), Owner().plain(4)] == [(1, 1), (2, 2)]
     assert (kept, next(calls)) == ([], 1)
-
-
-def test_a_file_of_the_book_is_read_with_another_text_and_stays_as_it_is(monkeypatch):
-    script, other = (files.DATA / "take_home" / name for name in ("sft.py", "dpo.py"))
-    stored, of_the_other = script.read_bytes(), other.read_text(encoding="utf-8")
-    monkeypatch.setattr(Path, "read_text", Path.read_text)  # restores it
-    replace_in_file("data/take_home/sft.py", "def encode", "def another")
-    assert "def another" in script.read_text(encoding="utf-8")
-    assert other.read_text(encoding="utf-8") == of_the_other
-    assert script.read_bytes() == stored
-
-
-def test_a_text_that_is_not_in_the_file_is_an_error():
-    with pytest.raises(LookupError, match=r"sft\.py.*no such text"):
-        replace_in_file("data/take_home/sft.py", "no such text", "")

@@ -14,7 +14,7 @@ from tests.conftest import make, save, usual_plans
 from xpulab import files
 from xpulab.chapters.shared.fault import Fault
 from xpulab.faults import CATALOGUE, selftest
-from xpulab.faults.prove import candidates, prove, sample
+from xpulab.faults.prove import candidates, prove
 from xpulab.fleet.gate import gate
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
@@ -54,27 +54,6 @@ def test_on_a_card_only_faults_of_the_python_side_that_simulated_cards_detect_ar
     lanes = {fault.name: set(fault.lanes) for fault in CATALOGUE}
     assert len(found) >= 3
     assert all("sim" in lanes[fault.name] and fault.device == device and not fault.sim_faults for fault in found)
-
-
-def test_a_fault_whose_check_did_not_pass_is_not_tried(tmp_path):
-    names = {fault.name for fault in candidates(result(tmp_path, left_out={"numerics.first-product"}))}
-    assert "transposed-right-factor" not in names and names
-    assert candidates(result(tmp_path, outcome="known")) == []
-
-
-# ----------------------------------------------------------------------------------------------------------- the sample
-
-
-@pytest.fixture(scope="module")
-def fitting(tmp_path_factory):
-    return candidates(result(tmp_path_factory.mktemp("result")))
-
-
-def test_a_sample_is_the_same_for_a_seed_and_another_for_others_and_has_many_notebooks(fitting):
-    names = {seed: [fault.name for fault in sample(fitting, "quick", 6, seed)] for seed in range(4)}
-    assert names[1] == [fault.name for fault in sample(fitting, "quick", 6, 1)]
-    assert len({tuple(chosen) for chosen in names.values()}) == 4
-    assert len({fault.notebook for fault in sample(fitting, "quick", 6, 0)}) == 6
 
 
 # -------------------------------------------------------------------------------------------------------- the injection

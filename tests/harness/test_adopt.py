@@ -132,11 +132,3 @@ def test_a_run_that_is_not_green_is_refused_and_nothing_at_all_is_taken_over(ado
 
 def test_another_devices_run_is_refused(adoption):
     assert "ran on gpu" in adoption.refusal(device="gpu")
-
-
-def test_outputs_go_into_the_folder_that_is_named_and_one_without_these_notebooks_is_refused(adoption, monkeypatch, tmp_path):
-    monkeypatch.setattr(files, "NOTEBOOKS", tmp_path / "elsewhere")
-    adoption.adopt(folder=[adoption.notebooks])
-    assert all(notebook.cells[3].outputs for notebook in adoption.committed())
-    with pytest.raises(SystemExit, match=r"01_one\.ipynb: is not there"):
-        adoption.adopt(folder=[tmp_path])

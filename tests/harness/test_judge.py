@@ -125,19 +125,6 @@ def test_what_lacks_or_shows_otherwise_is_red_with_the_reason(case, change, reas
     assert reason in red(case.verdict())
 
 
-def test_a_record_that_is_missing_or_was_never_planned_has_its_outcome(case):
-    case.code(4).outputs = [shows(MORE)]
-    records = case.verdict().records
-    assert [(record.name, record.outcome) for record in records] == [("demo.good", "missing"), ("demo.more", "broken")]
-
-
-@pytest.mark.parametrize("outcome", ["failed", "broken", "missing"])
-def test_a_red_record_is_the_one_reason_and_neither_its_text_nor_the_error_of_the_verdict(case, outcome):
-    case.show(Record("demo.good", outcome, "two is two"))
-    raised(5, "NotebookIsRed", "1 of 1")(case)
-    assert red(case.verdict()) == "1 of 1 checks are red: demo.good"
-
-
 @pytest.fixture
 def with_another(case):
     """with_another(record, device): `case` with a second check that passes, so that a skipped first leaves one compared."""
@@ -164,15 +151,6 @@ def test_a_notebook_that_was_not_run_lists_all_its_checks(case, outcome):
 
 
 # ------------------------------------------------------------------------------------------------------- how it was run
-
-
-def test_cells_that_papermill_added_are_neither_counted_nor_compared(case):
-    note = v4.new_markdown_cell("An exception", metadata={"tags": ["papermill-error-cell-tag"]})
-    injected = v4.new_code_cell('device = "cpu"', metadata={"tags": ["injected-parameters"]})
-    case.executed.cells[:1] = [note, case.executed.cells[0], injected]
-    assert case.verdict().outcome == "passed"
-    case.code(6).outputs = [v4.new_output("error", ename="OSError", evalue="disk full", traceback=[])]
-    assert red(case.verdict()) == "cell 5 of section all raised OSError: disk full"
 
 
 @pytest.mark.parametrize(("seconds", "notes"), [(44.0, ()), (46.0, ("it took 46 s, its budget is 30 s",))])

@@ -24,10 +24,6 @@ def test_the_word_release_stands_for_all_of_them_and_no_level_of_the_chapters_ru
     assert not set(named) & {plan.path for plan in make_plans([], "standard")}
 
 
-def test_one_is_named_by_its_path_below_notebooks():
-    assert [plan.name for plan in make_plans(["release/trainer"], "quick")] == ["trainer"]
-
-
 def test_they_run_apart_from_chapters():
     with pytest.raises(InputError, match="release/trainer judges the release and 02_sft the machine"):
         make_plans(["02", "release/trainer"], "quick")

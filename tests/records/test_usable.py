@@ -95,10 +95,3 @@ def test_the_strictest_of_nested_groups_counts(root, depth, cores):
     root.put({"job.slice/step/cgroup.procs": "1", "cpu.max": "600000 100000", f"{depth}cpu.max": f"{cores}00000 100000"})
     root.put({f"{depth}memory.max": cores * MIB, f"{depth}memory.current": MIB})
     assert (usable_cores(root.path), available_memory(root.path)) == (cores, (cores - 1) * MIB)
-
-
-@pytest.mark.parametrize("path", ["/docker/3f2a", "/../../system.slice", "/kubepods/pod7/3f2a"])
-def test_a_container_that_shows_its_own_group_as_the_top_is_limited_by_it(root, path):
-    root.group(f"0::{path}")
-    root.put({"cpu.max": "200000 100000", "memory.max": 5 * MIB, "memory.current": MIB})
-    assert (usable_cores(root.path), available_memory(root.path)) == (2, 4 * MIB)
