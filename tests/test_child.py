@@ -85,9 +85,3 @@ def test_one_that_cannot_be_killed_is_said_and_not_waited_for(monkeypatch):
             patched.setattr(child, "signal_group", lambda pid, number: True)
             assert stuck.kill(0.1) == CANNOT_BE_KILLED
         assert stuck.kill() == ""
-
-
-def test_lines_come_whole_and_the_last_one_without_its_end():
-    with Child(shell("printf 'a'; sleep 0.3; printf 'b\\n\\nc'"), stdout=subprocess.PIPE) as printing:
-        lines = list(printing.lines())
-    assert [line for line in lines if line is not None] == [b"ab\n", b"\n", b"c"] and None in lines

@@ -337,11 +337,6 @@ def test_bitwise_rejects_other_bits_and_finds_another_type_incomparable(value, e
     assert (finding.accepted, finding.incomparable) == (False, incomparable)
 
 
-def test_bitwise_does_not_depend_on_the_memory_layout():
-    matrix = np.arange(6.0).reshape(2, 3)
-    assert compare.bitwise(np.asfortranarray(matrix), matrix).accepted
-
-
 # ------------------------------------------------------------------------------------------------ below, above, between
 
 
@@ -408,13 +403,6 @@ def test_between_refuses_bounds_that_no_value_or_every_value_satisfies(low, high
         compare.between(1.0, low, high)
 
 
-@pytest.mark.parametrize("value", [None, "0.5", [None], {"a": 0.5}], ids=repr)
-@pytest.mark.parametrize("comparison", [lambda value: compare.below(value, 1.0), compare.finite], ids=["below", "finite"])
-def test_bounds_refuse_values_that_are_not_numbers(comparison, value):
-    with pytest.raises(TypeError):
-        comparison(value)
-
-
 # --------------------------------------------------------------------------------------------------------- finite, true
 
 
@@ -424,11 +412,9 @@ NOT_ONE_TRUTH_VALUE = [
     "True",
     None,
     [True],
-    (),
     pytest.param(object(), id="object"),
     np.array([1]),
     np.array([True, True]),
-    np.array([], bool),
 ]
 
 

@@ -120,21 +120,6 @@ def test_a_red_notebook_shows_its_table_and_then_one_line_without_code(notebook)
     assert "Traceback" not in notebook.printed and "verdict()" not in notebook.printed
 
 
-def test_known_defects_are_apart_from_the_results_of_the_machine(notebook):
-    listed = 'KnownIssue("it", "a.bad", {"numpy": ">=1"}, ("cpu",), "it is wrong", "here", "use another")'
-    notebook.run(
-        f"from xpulab.records import known_issues\nfrom xpulab.records.known_issues import KnownIssue\nissue = {listed}",
-        "known_issues.load = lambda load=known_issues.load: (issue,)",
-        BAD,
-        GOOD,
-        "known_issues.load = known_issues.load.__defaults__[0]",
-        "verdict()",
-    )
-    machine, defects = notebook.table.split("Known software defects")
-    assert "a.good" in machine and "a.bad" not in machine
-    assert "a.bad" in defects and "Workaround: use another" in defects
-
-
 def test_a_check_with_a_computed_name_is_refused_with_its_cell_and_line(notebook):
     error = notebook.run(GOOD, 'x = 1\ncheck.equal(f"a.{x}", 1, 1, control=2)', "verdict()").error
     assert isinstance(error, InputError) and str(error).startswith("this notebook cell 3 line 2: ")

@@ -61,11 +61,6 @@ BROKEN = {
         "paddle-library",
         REINSTALL,
     ),
-    "a library of the XPU runtime is missing": (
-        lambda environment: renamed(environment.library("libcommon.so"), "libgomp.so.1", "libxpurt.so"),
-        "xpu-runtime-library",
-        REINSTALL,
-    ),
     "libgomp of the system is missing": (  # .so.1 is installed here
         lambda environment: renamed(environment.library("libcommon.so"), "libgomp.so.1", "libgomp.so.7"),
         "libgomp",
@@ -106,16 +101,6 @@ BROKEN = {
     "the home folder is not writable": (home_that_is_not_writable, "cache-not-writable", "export HOME=$(mktemp -d)"),
 }
 
-VERSIONS = {
-    "numpy is 2": ("numpy", "2.2.6", "numpy", "python -m pip install 'numpy>=1.26,<2'"),
-    "two frameworks": (
-        "paddlepaddle-xpu",
-        "3.3.0",
-        "several-frameworks",
-        "python -m pip uninstall --yes paddlepaddle paddlepaddle-xpu && python -m pip install paddlepaddle==3.3.1",
-    ),
-}
-
 
 def test_a_copy_that_is_not_broken_is_healthy(environment):
     diagnosed = environment.doctor("--device", "cpu")
@@ -129,13 +114,6 @@ def test_what_cannot_be_imported_leads_to_its_remedy(environment, broken, known,
     found = diagnosed.find(known)
     assert (diagnosed.code, found["verdict"]) == (1, "wrong")
     assert found["seen"].startswith("import paddle") and found["cause"] and found["remedy"].startswith(command)
-
-
-@pytest.mark.parametrize(("name", "version", "wrong", "command"), VERSIONS.values(), ids=VERSIONS)
-def test_a_version_that_does_not_fit_leads_to_its_remedy(environment, name, version, wrong, command):
-    environment.metadata(name, version)
-    diagnosed = environment.doctor()
-    assert (diagnosed.code, diagnosed.find(wrong)["remedy"]) == (1, command)
 
 
 def test_an_import_that_hangs_is_ended_and_its_place_is_shown(environment):

@@ -92,12 +92,6 @@ def test_a_node_that_is_missing_beside_others_is_lost_on_a_host_but_not_in_a_con
     assert lost(p800, XPULAB_EXPECT="2").id == "too-few"
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "eight", "1.5", "", "\u0663"])
-def test_a_number_of_cards_that_is_none_is_refused(text):
-    with pytest.raises(InputError, match="--expect 8"):
-        meant.expected_count(text)
-
-
 def test_a_wrong_sum_on_the_accelerator_does_not_lead_to_the_cpu(p800, monkeypatch):
     import paddle
 

@@ -86,12 +86,6 @@ def test_an_outdated_environment_is_created_again_with_the_reason(made, damage, 
     assert made.make() == (0, "")
 
 
-def test_another_set_creates_it_again_and_so_does_going_back(made):
-    assert "contains the cpu set, but gpu is requested" in made.make("--set", "gpu")[1]
-    assert made.marker["device"] == "gpu"
-    assert "contains the gpu set, but cpu is requested" in made.make("--device", "cpu")[1]
-
-
 def test_a_missing_device_leaves_the_environment_alone(made):
     code, printed = made.make("--device", "xpu")
     assert code == 2
@@ -100,26 +94,12 @@ def test_a_missing_device_leaves_the_environment_alone(made):
     assert made.calls == []
 
 
-def test_an_environment_for_an_accelerator_is_not_made_again_for_the_cpu_by_auto(made):
-    made.make("--set", "gpu")
-    code, printed = made.make()
-    assert (code, made.marker["device"]) == (0, "gpu")
-    assert "the environment contains paddlepaddle-gpu" in printed and printed.endswith("--device cpu\n")
-
-
 def test_a_lost_card_makes_nothing(repository):
     repository.card()
     code, printed = repository.make()
     assert (code, repository.venv.exists()) == (2, False)
     assert "0000:03:00.0 (1d22:3688)" in printed and "modprobe kunlun" in printed
     assert repository.make("--device", "cpu")[0] == 0
-
-
-def test_a_linked_environment_stays_a_link(repository, tmp_path):
-    (tmp_path / "scratch").mkdir()
-    repository.venv.symlink_to(tmp_path / "scratch")
-    assert repository.make()[0] == 0
-    assert repository.venv.is_symlink()
 
 
 def test_a_folder_that_is_no_environment_is_not_emptied(repository, tmp_path):

@@ -13,7 +13,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from xpulab.files import ROOT
-from xpulab.records.environments import SUCCESSOR
 
 REQUIREMENTS = ROOT / "env" / "requirements"
 LOCKS = ("common", "formers", "book")
@@ -67,16 +66,6 @@ def test_the_sets_differ_in_the_framework_and_its_index_only(device):
     assert len(index) == (0 if device == "cpu" else 1)
     written = [line for lock in ("common", "formers") for line in (*asked_for(lock), *lines(f"{lock}.txt"))]
     assert [line for line in written if line.startswith("paddlepaddle")] == []
-
-
-def test_the_two_sets_of_packages_share_what_xpulab_needs_and_not_the_models():
-    common, formers = (
-        {canonicalize_name(Requirement(line).name) for line in lines(f"{lock}.txt")} for lock in ("common", "formers")
-    )
-    needed = {canonicalize_name(Requirement(line).name) for line in lines("xpulab.in")}
-    assert len(needed) > 15 and needed <= common & formers
-    assert ("paddlenlp" in common, "paddlenlp" in formers) == (True, False)
-    assert (SUCCESSOR in common, SUCCESSOR in formers) == (False, True)
 
 
 def test_make_venv_and_conda_users_get_the_same_set_on_the_same_pythons(make_venv):

@@ -80,13 +80,6 @@ def test_validate_runs_a_chapter_with_an_environment_of_its_own_there_and_fetche
     assert (scripts.venv.exists(), scripts.venv.with_name(".venv-formers").exists()) == (False, True), printed
 
 
-@pytest.mark.parametrize("option", ["--seed", "--cards", "--out"])
-def test_validate_takes_no_value_of_an_option_for_a_chapter(scripts, option):
-    for name in OWN:
-        run(scripts, "validate.sh", option, name[:2], "--device", "cpu")
-        assert (scripts.venv.exists(), scripts.venv.with_name(".venv-formers").exists()) == (True, False)
-
-
 def test_validate_goes_on_with_one_line_where_the_model_cannot_be_had(scripts, prepared):
     run(scripts, "validate.sh")
     (prepared / prepare.NOTE).unlink()
@@ -132,21 +125,6 @@ def test_lab_makes_the_environment_runs_no_chapter_and_opens_jupyterlab(scripts,
     assert (code, started["arguments"]) == (7, reached)
     assert json.loads((scripts.venv / "xpulab.json").read_text())["device"] == device
     assert run(scripts, "lab.sh", *given)[2] == ""
-
-
-def test_test_runs_pytest_in_the_repository_on_several_processes(scripts):
-    code, reached, _ = run(scripts, "test.sh", "-k", "one or two")
-    assert code == 7
-    flag, workers, *rest = reached["arguments"]
-    assert flag == "-n"
-    assert 2 <= int(workers) <= 6
-    assert rest == ["--dist", "loadscope", "--no-loadscope-reorder", "-k", "one or two"]
-    assert (reached["folder"], reached["threads"]) == (str(scripts.folder), "1")
-
-
-@pytest.mark.parametrize("given", [["-n", "0"], ["-n8"], ["--numprocesses=2"]])
-def test_test_leaves_the_number_of_processes_to_the_caller(scripts, given):
-    assert run(scripts, "test.sh", *given)[1]["arguments"] == given
 
 
 def test_no_python_at_all_is_reported(scripts):

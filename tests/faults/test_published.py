@@ -18,24 +18,6 @@ with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(files.ROOT / "tools"))
     SPEC.loader.exec_module(publish_faults)
 
-TRIAL = {
-    "fault": "a-fault",
-    "what": "something | breaks",
-    "notebook": "02_sft",
-    "device": "cpu",
-    "expected": ["sft.recall"],
-    "level": "quick",
-    "detected_by": ["sft.recall", "sft.loss-falls"],
-    "missed": None,
-    "seconds": 12.3,
-}
-
-
-def page(*changes):
-    trials = [{**TRIAL, **changed} for changed in changes]
-    detected = sum(not trial["missed"] for trial in trials)
-    return publish_faults.as_page({"detected": detected, "faults": trials})
-
 
 def test_the_page_names_every_fault_of_the_catalogue_on_each_of_its_lanes_and_no_other():
     text = publish_faults.PAGE.read_text(encoding="utf-8")
@@ -45,14 +27,6 @@ def test_the_page_names_every_fault_of_the_catalogue_on_each_of_its_lanes_and_no
     tried |= {(fault.name, f"{fault.device}, smoke") for fault in CATALOGUE if fault.smoke}
     tried |= {(fault.name, "not run") for fault in CATALOGUE if fault.not_run}
     assert {(row[1].strip(), row[3].strip()) for row in rows} - {("fault", "lane")} == tried
-
-
-def test_a_row_says_what_breaks_and_what_detected_it_the_missed_first():
-    lines = page({}, {"fault": "another", "missed": "not detected", "detected_by": []}).splitlines()
-    assert any("1 of 2 were detected" in line for line in lines)
-    assert lines.index("## Missed") < lines.index("## 02_sft")
-    assert "| another | something \\| breaks | cpu | - | 12 |" in lines
-    assert "| a-fault | something \\| breaks | cpu | sft.recall, sft.loss-falls | 12 |" in lines
 
 
 @pytest.mark.parametrize("content", ["", "[]", json.dumps({"faults": [{}]})])

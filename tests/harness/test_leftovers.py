@@ -67,11 +67,6 @@ def test_a_living_run_is_not_touched(dead, marked):
     assert process.poll() is None and (dead / "deep").exists()
 
 
-def test_a_folder_whose_removal_was_killed_is_removed(dead):
-    (dead / leftovers.LOCK).unlink()
-    assert leftovers.remove_of_dead_runs() == [dead]
-
-
 def test_the_folder_and_the_processes_go_with_the_block(marked):
     with run_folder() as folder:
         process = marked(folder)

@@ -14,7 +14,6 @@ from xpulab.harness.plan import (
     find_notebooks,
     format_left_out,
     make_plans,
-    read_plan,
     refuse_other_environments,
     with_own_environment,
 )
@@ -92,23 +91,6 @@ def test_an_unknown_notebook_is_refused_with_those_there_are(folder, given):
     assert repr(given) in text and "01_one, 02_two" in text
 
 
-def test_a_plan_says_what_the_notebook_says_of_itself(put):
-    path = put(
-        "03_three",
-        GOOD,
-        'if cards > 1:\n    check.skip("demo.more", "why")',
-        title="Three",
-        cards=2,
-        capabilities=["demo", "other"],
-        parameters='device = "auto"\ncards: int = 1',
-    )
-    quick, standard = read_plan(path, "quick"), read_plan(path, "standard")
-    assert (quick.name, quick.title, quick.cards, quick.chapter.capabilities) == ("03_three", "Three", 2, ("demo", "other"))
-    assert [(check.name, check.cell, check.line) for check in quick.checks] == [("demo.good", 3, 1), ("demo.more", 4, 2)]
-    assert (quick.budget_seconds, standard.budget_seconds) == (30.0, 60.0)
-    assert quick.parameters == ("device", "cards")
-
-
 # ------------------------------------------------------------------------------------------------ what cannot be run
 
 
@@ -120,7 +102,6 @@ def test_a_plan_says_what_the_notebook_says_of_itself(put):
         "text",
         3,
         None,
-        {"cells": []},
         {"nbformat": "4", "nbformat_minor": 5, "metadata": {}, "cells": []},
         {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]},
     ],

@@ -85,8 +85,9 @@ class Killable:
                 kernels = [psutil.Process(pid) for pid in leftovers.processes(folder)]
             finally:
                 run.send_signal(number)
+                errors = run.stderr.read()
                 os.close(reached)
-        assert run.returncode == (130 if number == signal.SIGINT else -number)
+        assert run.returncode == (130 if number == signal.SIGINT else -number), errors
         assert kernels
         return kernels
 

@@ -62,12 +62,6 @@ def test_an_entry_for_a_processor_without_a_feature_is_declared_there_only(liste
     assert (declared is not None) is lacks and (not declared or declared.without == "avx512f")
 
 
-def test_an_entry_of_another_release_declares_nothing(listed, monkeypatch):
-    monkeypatch.setattr(refusals, "installed_version", lambda package: "3.4.0")
-    listed(ENTRY)
-    assert refusal("cpu", "all_reduce", "int8", "PROD") is None
-
-
 def test_the_entry_that_a_red_row_prints_is_one_that_declares_it(listed):
     text = format_undeclared("RuntimeError: not supported", "xpu", "reduce", "int8", "MAX", "stream")
     assert text.startswith("RuntimeError: not supported") and "data/refusals.yaml" in text

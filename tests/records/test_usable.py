@@ -37,12 +37,6 @@ def root(tmp_path, monkeypatch):
     return Root(tmp_path)
 
 
-def test_without_a_group_the_machine_has_what_it_says_and_without_that_memory_has_no_limit(root):
-    assert (usable_cores(root.path), available_memory(root.path)) == (8, math.inf)
-    root.group("")
-    assert (usable_cores(root.path), available_memory(root.path)) == (8, 64 * MIB)
-
-
 @pytest.mark.parametrize("text", ["", "\0", "a b", "max", "nonsense 100000", "-5 x", "1"])
 def test_a_damaged_file_limits_nothing(root, text):
     root.group(f"{text}\n{V2}")
