@@ -63,14 +63,6 @@ def test_no_case_breaks_a_rule_and_none_is_there_twice(grid, seed):
     assert len({case.name for case in cases}) == len(cases)
 
 
-def test_the_default_comes_first_and_a_name_says_what_differs_from_it(grid):
-    first, *others = grid.cases("quick", 0)
-    assert first.name == "default" and dict(first.by_axis) == {axis: values[0] for axis, values in AXES.items()}
-    assert all(case.name.count(" ") >= 1 for case in others)
-    case = grid.case(dtype="bool", axis="None")
-    assert case.name == "dtype bool, axis None" and (case.dtype, case.axis, case.shape) == ("bool", None, (3, 4))
-
-
 def test_a_seed_gives_its_cover_and_its_numbers_again_and_another_seed_others(grid):
     names = [[case.name for case in grid.cases("quick", seed)] for seed in (0, 0, 1)]
     assert names[0] == names[1] != names[2]

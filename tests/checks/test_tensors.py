@@ -9,7 +9,6 @@ import pytest
 
 from xpulab.checks import compare
 from xpulab.errors import InputError
-from xpulab.records.record import CardFacts
 
 paddle = pytest.importorskip("paddle")
 
@@ -66,25 +65,6 @@ def test_nan_and_infinity_in_a_tensor_never_pass(number, dtype):
 
 
 # ------------------------------------------------------------------------------------------------------------- devices
-
-
-@pytest.mark.parametrize(("name", "tool"), [("gpu", "read_nvml"), ("xpu", "read_xpu_smi")])
-def test_a_card_is_described_by_model_and_driver(monkeypatch, name, tool):
-    from xpulab.chapters.shared import device
-    from xpulab.doctor.cards import Card, Reading
-
-    cards = (Card(0, "P800 OAM"), Card(1, "P800 OAM"))
-    monkeypatch.setattr(device, tool, lambda: Reading("smi", ("smi",), "ok", "two cards", driver="5.0.21", cards=cards))
-    driver, facts = device._cards(device.Device(name, 2, f"{name}:0"))
-    assert driver == {"card": "P800 OAM", "driver": "5.0.21"}
-    assert facts == (CardFacts(0, "P800 OAM"), CardFacts(1, "P800 OAM"))
-
-
-def test_a_device_that_does_not_exist_is_refused():
-    from xpulab.chapters.shared.device import use_device
-
-    with pytest.raises(InputError, match="no device 'tpu': choose auto, xpu, gpu, cpu, sim"):
-        use_device("tpu")
 
 
 @pytest.mark.skipif(paddle.is_compiled_with_xpu(), reason="this Paddle was built for xpu")

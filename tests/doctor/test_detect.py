@@ -43,12 +43,6 @@ def test_failing_tool_makes_an_xpu_only_with_a_card_on_the_bus(machine, script, 
     assert detect(machine.root, timeout=0.2).device == device
 
 
-def test_cpu_may_always_be_required_and_an_unknown_device_is_refused(machine):
-    require("cpu", detect(machine.root))
-    with pytest.raises(InputError, match="'tpu': unknown"):
-        require("tpu", detect(machine.root))
-
-
 @pytest.mark.parametrize("device", ["xpu", "gpu"])
 def test_device_that_is_missing_is_refused_with_installation_steps(machine, device):
     with pytest.raises(InputError) as refused:

@@ -75,10 +75,6 @@ BROKEN = {
         ("locked-memory", "wrong", "0.062 GiB"),
     ),
     "few open files": (limit("1048576              1048576", "1024                 1048576"), ("open-files", "wrong", "1,024")),
-    "a container's shared memory": (
-        lambda host: host.file("proc/mounts", MOUNTS.replace("67108864k", "65536k")),
-        ("shared-memory", "wrong", "0.0625 GiB; workers of data loaders need about 2 GiB for 2 cards"),
-    ),
     "a process on a card": (
         lambda host: host.process(4242, "/dev/null", "/dev/xpu1"),
         ("foreign-processes", "wrong", "python (4242) holds /dev/xpu1"),

@@ -20,7 +20,6 @@ SOURCE = "include/paddle/phi/kernels/xpu/xpu_api_wrapper.h"
         (["FLOAT"], "FLOAT", "FLOAT", "FLOAT"),
         (["LOCAL_INT16"], "FLOAT", "FLOAT", "FLOAT"),
         (["INT16"], "INT16", "INT16", "TF32"),
-        (["INT32"], "INT32", "FLOAT16", "TF32"),
         (["INT32", "LOCAL_INT16"], "FLOAT", "FLOAT", "FLOAT"),
         (["LOCAL_INT16", "INT32_WITH_LL", "TF32"], "FLOAT", "FLOAT", "FLOAT"),
         (["INT16", "FLOAT"], "FLOAT", "INT16", "FLOAT"),

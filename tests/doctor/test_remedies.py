@@ -16,12 +16,10 @@ def test_example_leads_to_its_own_remedy_only(row):
     "text",
     [
         "",
-        "ValueError: substring not found",
         "loss: 0.0029, learning_rate: 3e-3, global_step: 120",
         "ModuleNotFoundError: No module named 'torch'",
         "AttributeError: 'NoneType' object has no attribute 'shape'",
         "lora adapters loaded: loss: 0.69, global_step: 1, nanoseconds: 713",
-        "epoch 705 of 714",
     ],
 )
 def test_unrelated_text_leads_nowhere(text):

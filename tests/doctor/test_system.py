@@ -36,17 +36,3 @@ def test_audio_and_usb_of_an_nvidia_card_are_not_cards(machine):
 def test_kernel_module_is_found_under_both_names(machine, modules, loaded):
     machine.file("proc/modules", modules)
     assert system.loaded_module(machine.root) == loaded
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "is_one"),
-    [
-        (".dockerenv", "", True),
-        ("run/.containerenv", "", True),
-        ("proc/1/cgroup", "0::/kubepods/burstable/pod7\n", True),
-        ("proc/1/cgroup", "0::/init.scope\n", False),
-    ],
-)
-def test_container_is_known_by_its_traces(machine, path, text, is_one):
-    machine.file(path, text)
-    assert system.in_container(machine.root) is is_one

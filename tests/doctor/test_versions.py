@@ -37,21 +37,6 @@ def test_driver_is_compared_number_by_number(driver, verdict):
 
 
 @pytest.mark.parametrize(
-    ("firmware", "verdict"),
-    [
-        (("1.48",), "ok"),
-        (("1.9",), "warn"),
-        (("1.54", "1.39"), "warn"),
-        (("1.48", "1.9"), "warn"),
-        (("N/A",), "unknown"),
-        ((), "unknown"),
-    ],
-)
-def test_lowest_firmware_counts_and_only_warns(firmware, verdict):
-    assert row_of("SBL firmware", "xpu", reading_of(firmware=firmware)).verdict == verdict
-
-
-@pytest.mark.parametrize(
     ("name", "version", "verdict"),
     [
         ("paddlepaddle", "3.3.1", "ok"),

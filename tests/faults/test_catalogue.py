@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from types import SimpleNamespace
 
 import IPython
@@ -27,10 +26,6 @@ def planned(notebook, level="quick"):
     return {check.name for check in PLANS[level][notebook].checks}
 
 
-def twice(values):
-    return sorted(value for value, count in Counter(values).items() if count > 1)
-
-
 def test_each_capability_that_a_notebook_checks_has_a_fault_there():
     checked = {(name, check.split(".", 1)[0]) for name in PLANS["quick"] for check in planned(name)}
     detected = {(fault.notebook, check.split(".", 1)[0]) for fault in CATALOGUE for check in fault.detected_by}
@@ -44,10 +39,6 @@ def test_every_check_is_detected_by_a_fault_that_breaks_more_than_our_own_code()
     checks = {check.name for plan in PLANS["standard"].values() for check in plan.checks}
     assert len(checks) > 400
     assert checks - attacked == set(), "give each a fault in Paddle's, PaddleNLP's or the device's functions, or remove it"
-
-
-def test_names_and_sentences_are_unique():
-    assert twice(fault.name for fault in CATALOGUE) == twice(fault.what for fault in CATALOGUE) == []
 
 
 def test_every_text_that_a_fault_replaces_in_cells_is_in_one(monkeypatch):

@@ -18,12 +18,6 @@ def xpulab(*arguments):
     return child.run([sys.executable, "-m", "xpulab", "exercise", *arguments], SECONDS, cwd=files.ROOT)
 
 
-def test_each_exercise_is_detected_on_the_cpu_at_level_quick():
-    unfit = [each.chapter for each in exercise.exercises() if (each.fault.device, each.fault.level) != ("cpu", "quick")]
-    assert unfit == []
-    assert [each.chapter for each in exercise.exercises() if each.fault.not_run or not each.fault.detected_by] == []
-
-
 def test_each_notebook_names_its_exercise_and_no_other():
     known = {each.chapter for each in exercise.exercises()}
     for notebook in sorted(files.NOTEBOOKS.glob("*.ipynb")):

@@ -128,7 +128,3 @@ def test_a_run_that_is_not_green_is_refused_and_nothing_at_all_is_taken_over(ado
     change(adoption.executed["02_two"])
     refusal = adoption.refusal()
     assert named in refusal and "02_two" in refusal
-
-
-def test_another_devices_run_is_refused(adoption):
-    assert "ran on gpu" in adoption.refusal(device="gpu")

@@ -150,16 +150,6 @@ def test_a_notebook_that_was_not_run_lists_all_its_checks(case, outcome):
     ]
 
 
-# ------------------------------------------------------------------------------------------------------- how it was run
-
-
-@pytest.mark.parametrize(("seconds", "notes"), [(44.0, ()), (46.0, ("it took 46 s, its budget is 30 s",))])
-def test_overrunning_the_budget_by_half_is_noted_and_not_red(case, seconds, notes):
-    case.run(seconds=seconds)
-    verdict = case.verdict()
-    assert (verdict.outcome, verdict.notes) == ("passed", notes)
-
-
 # ------------------------------------------------------------------------------------------------ the text that is shown
 
 

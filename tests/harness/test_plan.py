@@ -12,10 +12,8 @@ from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.plan import (
     find_notebooks,
-    format_left_out,
     make_plans,
     refuse_other_environments,
-    with_own_environment,
 )
 from xpulab.records import environments
 
@@ -64,12 +62,6 @@ class TestAChapterWithAnEnvironmentOfItsOwn:
     @pytest.fixture
     def own(self, folder, put):
         return put("03_own", 'check.equal("demo.own", 2, 2, control=3)', environment="formers")
-
-    def test_it_is_not_part_of_a_run_that_names_none_and_the_run_says_so(self, own):
-        assert [plan.name for plan in make_plans([], "quick")] == ["01_one", "02_two"]
-        (left_out,) = with_own_environment()
-        assert "03_own is not part of this run" in format_left_out(left_out)
-        assert "env/validate.sh 03" in format_left_out(left_out)
 
     @pytest.mark.parametrize("given", [["3"], ["*"]])
     def test_it_is_planned_where_it_is_named_and_refused_with_what_runs_it(self, own, given):

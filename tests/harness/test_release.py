@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import chapters, release
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.execute import Target
@@ -35,8 +34,3 @@ def test_they_run_apart_from_chapters():
 def test_a_run_of_them_judges_the_release_and_never_the_machine(name, judges, word):
     found = result_of(name)
     assert (to_json(found)["judges"], "READY" in found.verdict) == (judges, word == "READY")
-
-
-def test_no_check_has_the_name_of_one_of_a_chapter():
-    of_chapters = {check.name for chapter in chapters() for check in chapter.checks}
-    assert not of_chapters & {check.name for chapter in release() for check in chapter.checks}

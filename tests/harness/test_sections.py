@@ -10,7 +10,7 @@ from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.chapter import read_chapter
 from xpulab.harness.plan import make_plans, plan_of, plan_of_checks
-from xpulab.harness.sections import closure, undefined_names
+from xpulab.harness.sections import undefined_names
 
 
 def check(name, value="2"):
@@ -60,11 +60,6 @@ def test_what_is_no_set_of_sections_is_refused_with_file_and_cell(put, cells, to
 
 def names(sections):
     return [each.name for each in sections]
-
-
-def test_the_closure_holds_what_is_needed_in_reading_order(chapter):
-    assert names(closure(chapter.sections, ["c"])) == ["a", "b", "c"]
-    assert names(closure(chapter.sections, ["d", "a"])) == ["a", "d"]
 
 
 def test_a_level_runs_the_sections_of_lower_levels_too(chapter):

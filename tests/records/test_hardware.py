@@ -24,12 +24,6 @@ def load(tmp_path, text):
     return hardware.load(path)
 
 
-def test_a_sheet_has_all_its_fields(tmp_path):
-    (sheet,) = load(tmp_path, ENTRY)
-    assert sheet.models == ("Card X", "Card Y")
-    assert (sheet.tflops["tf32"], sheet.memory_gb_per_s, sheet.memory_gib, sheet.link_gb_per_s) == (80, 900, 32, 31.5)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -66,7 +66,6 @@ WRONG = {
     "no version": (ENTRY.replace('{numpy: "==1.26.4"}', "{}"), "line 3: {} should be non-empty"),
     "a check without capability": (ENTRY.replace("numerics.sum", "sum"), "line 2: 'sum' does not match"),
     "an invalid version": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' is not a version specifier"),
-    "not YAML": (ENTRY + "  - oops\n", "line 8: not YAML: expected <block end>, but found '-'"),
     "the second entry": (ENTRY + ENTRY.replace("[cpu, xpu]", "cpu"), "line 11: 'cpu' is not of type 'array'"),
 }
 

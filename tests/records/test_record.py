@@ -18,7 +18,6 @@ from xpulab.records.record import (
     reconcile,
     record_in,
     run_context_in,
-    worst,
 )
 
 WORST_FIRST = ("broken", "failed", "missing", "fixed", "known", "passed", "skipped")
@@ -93,8 +92,3 @@ NOT_GREEN = (
 @pytest.mark.parametrize("outcomes", [*GREEN, *NOT_GREEN])
 def test_green_needs_a_comparison_and_no_red_check(outcomes):
     assert is_green([a_record(outcome) for outcome in outcomes.split()]) is (outcomes in GREEN)
-
-
-def test_the_worst_of_several_outcomes():
-    for worse_one, better_one in itertools.combinations(WORST_FIRST, 2):
-        assert worst([better_one, worse_one, better_one]) == worse_one, (worse_one, better_one)
