@@ -61,10 +61,6 @@ def test_one_that_prints_without_end_is_killed_at_the_limit_of_output(script):
     assert len(ran.output) + len(ran.errors) < 2 * OUTPUT_LIMIT
 
 
-def test_one_that_closes_its_output_and_goes_on_is_killed_at_the_time_limit():
-    assert child.run(shell("exec >&- 2>&-; exec sleep 60"), 0.3).status is None
-
-
 def test_one_that_ignores_signals_ends_with_the_block():
     with Child(shell("trap '' INT TERM; echo ready; sleep 60"), stdout=subprocess.PIPE) as stubborn:
         assert next(filter(None, stubborn.lines())) == b"ready\n"
@@ -83,31 +79,9 @@ def test_it_ends_with_the_block_that_raises(fifo):
     assert released()
 
 
-def test_ctrl_c_at_the_terminal_is_not_for_the_child():
-    with Child(["sleep", "60"]) as sleeping:
-        assert os.getsid(sleeping.pid) == sleeping.pid != os.getsid(0)
-
-
-def test_one_that_ends_in_time_keeps_its_status():
-    ending = Child(shell("sleep 0.1; exit 4"))
-    assert (ending.end(30.0), ending.wait()) == ("", 4)
-
-
 def test_one_that_cannot_be_killed_is_said_and_not_waited_for(monkeypatch):
     with Child(["sleep", "60"]) as stuck:
         with monkeypatch.context() as patched:  # a process that waits inside a driver cannot be had in a test
             patched.setattr(child, "signal_group", lambda pid, number: True)
             assert stuck.kill(0.1) == CANNOT_BE_KILLED
         assert stuck.kill() == ""
-
-
-def test_lines_come_whole_and_the_last_one_without_its_end():
-    with Child(shell("printf 'a'; sleep 0.3; printf 'b\\n\\nc'"), stdout=subprocess.PIPE) as printing:
-        lines = list(printing.lines())
-    assert [line for line in lines if line is not None] == [b"ab\n", b"\n", b"c"] and None in lines
-
-
-def test_a_line_without_end_is_divided():
-    with Child(shell("exec tr '\\0' x </dev/zero"), stdout=subprocess.PIPE) as printing:
-        line = next(filter(None, printing.lines()))
-    assert OUTPUT_LIMIT < len(line) < 2 * OUTPUT_LIMIT

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-import warnings
 from collections import OrderedDict
 from fractions import Fraction
 
@@ -25,25 +24,19 @@ def close(value, expected, atol=0.1, rtol=0.0, nonfinite=False):
 
 EMPTY = {
     "list": [],
-    "tuple": (),
     "dict": {},
     "set": set(),
     "text": "",
-    "bytes": b"",
-    "numpy text": np.str_(""),
     "array": np.zeros(0),
     "array with a zero in its shape": np.zeros((3, 0)),
     "array of empty texts": np.array(["", ""]),
-    "array of no texts": np.array([], dtype=str),
     "list in a list": [[]],
     "text in a list": [""],
     "dict in a dict": {"a": {}},
     "array in a dict": {"a": np.zeros(0)},
-    "keys of a dict": {}.keys(),
     "range": range(0),
     "None": None,
     "None in a list": [None],
-    "None in a dict": {"a": None},
     "None in an array": np.array([None]),
     "an entry with a value and one without": {"a": 1, "b": []},
     "an item with a value and one without": [["x"], []],
@@ -118,12 +111,6 @@ def test_nan_and_infinity_are_incomparable_with_a_bound(comparison):
 
 
 @pytest.mark.parametrize("comparison", ALL.values(), ids=ALL.keys())
-def test_a_value_is_incomparable_with_nan(comparison):
-    finding = comparison(np.array([1.0, 2.0]), np.array([1.0, NAN]))
-    assert (finding.accepted, finding.incomparable) == (False, True)
-
-
-@pytest.mark.parametrize("comparison", ALL.values(), ids=ALL.keys())
 def test_a_comparison_about_nan_and_infinity_accepts_them_in_the_same_places(comparison):
     value = np.array([1.0, NAN, INF, -INF])
     assert comparison(value, value.copy(), nonfinite=True).accepted
@@ -141,12 +128,6 @@ def test_an_infinite_expected_value_does_not_make_the_relative_bound_infinite():
     assert not close(5.0, INF, atol=0.0, rtol=0.5, nonfinite=True).accepted
 
 
-def test_a_comparison_about_infinity_causes_no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        close([INF, 1.0], [INF, 1.0], rtol=0.1, nonfinite=True)
-
-
 def test_the_measured_value_is_json_even_when_it_is_not_finite():
     findings = [close(NAN, 1.0, nonfinite=True), close(INF, 1.0, nonfinite=True), compare.equal(INF, INF, nonfinite=True)]
     for finding in findings:
@@ -162,15 +143,11 @@ CLOSE = {
     "a difference equal to its bound": (1.5, 1.0, {"atol": 0.5}, True),
     "above its bound": (1.1001, 1.0, {}, False),
     "below its bound": (0.8999, 1.0, {}, False),
-    "of the other sign": (-1.0, 1.0, {}, False),
-    "far away": (1e300, 1.0, {}, False),
     "one element outside": ([1.0, 2.0, 3.2], [1.0, 2.0, 3.0], {}, False),
     "a relative bound grows with the expected value": ([109.0], [100.0], {"atol": 0.0, "rtol": 0.1}, True),
     "a relative bound does not grow with the measured value": ([100.0], [90.5], {"atol": 0.0, "rtol": 0.1}, False),
-    "a relative bound of a negative value": ([-109.0], [-100.0], {"atol": 0.0, "rtol": 0.1}, True),
     "the sum of both bounds": (112.0, 100.0, {"atol": 3.0, "rtol": 0.1}, True),
     "double precision": (np.float32(16777216), 16777217, {"atol": 0.5}, False),
-    "unsigned integers do not overflow": (np.array([250], np.uint8), np.array([4], np.uint8), {"atol": 20}, False),
     "the imaginary part": (1 + 2j, 1 + 3j, {}, False),
     "complex numbers within their bound": (1 + 2j, 1 + 2.05j, {}, True),
     "a large integer that double precision represents": (2**60, 2**60, {}, True),
@@ -183,31 +160,10 @@ def test_close(value, expected, bounds, accepted):
     assert (finding.accepted, finding.incomparable) == (accepted, False)
 
 
-def test_close_measures_the_largest_difference():
-    assert close([1.0, 2.5], [1.0, 2.0]).measured == pytest.approx(0.5)
-
-
-def test_close_shows_the_position_of_the_largest_difference():
-    assert "(1, 0) is 9, expected 3" in close([[1.0, 2.0], [9.0, 5.0]], [[1.0, 2.0], [3.0, 4.0]]).why
-
-
-@pytest.mark.parametrize(
-    ("atol", "rtol", "text"),
-    [(0.1, 0.0, "within 0.1"), (0, 0.2, "within 0.2 * |expected|"), (0.1, 0.2, "within 0.1 + 0.2 * |expected|")],
-)
-def test_the_bound_as_text(atol, rtol, text):
-    assert close(1.0, 1.0, atol, rtol).expected == text
-
-
 @pytest.mark.parametrize("value", [BIG + 1, np.int64(BIG + 1), np.uint64(2**64 - 1), np.array([2**63 - 1]), [1, BIG + 1]])
 def test_close_refuses_integers_that_double_precision_would_round(value):
     with pytest.raises(TypeError, match="rounded"):
         close(value, value, atol=0.5)
-
-
-def test_close_refuses_a_list_in_which_numpy_would_round_an_integer_beside_a_float():
-    with pytest.raises(TypeError, match="numpy would round"):
-        close([BIG + 1, 0.5], [BIG, 0.5])
 
 
 @pytest.mark.parametrize(
@@ -224,8 +180,6 @@ SHAPES = {
     "number and one element": (1.0, [1.0]),
     "one element and many": ([1.0], [1.0, 1.0]),
     "row and column": (np.ones((1, 3)), np.ones((3, 1))),
-    "row and matrix": (np.ones(3), np.ones((2, 3))),
-    "flat and matrix": (np.ones(4), np.ones((2, 2))),
     "one element and a 0-d array": (np.ones(1), np.array(1.0)),
 }
 
@@ -238,11 +192,6 @@ def test_shapes_are_not_broadcast(value, expected):
     assert close(value, expected).incomparable
 
 
-@pytest.mark.parametrize("comparison", [compare.equal, compare.bitwise], ids=["equal", "bitwise"])
-def test_an_array_of_another_shape_is_incomparable(comparison):
-    assert comparison(np.ones(3), np.ones((2, 3))).incomparable
-
-
 # --------------------------------------------------------------------------------------------------------------- equal
 
 
@@ -250,7 +199,6 @@ SAME = {
     "numbers": (3, 3),
     "integer and float": (3, 3.0),
     "numpy scalar and number": (np.int32(3), 3),
-    "numpy scalars of two types": (np.float32(0.5), np.float64(0.5)),
     "bools": (True, np.bool_(True)),
     "zeros of both signs": (-0.0, 0.0),
     "complex": (1 + 2j, np.complex64(1 + 2j)),
@@ -259,7 +207,6 @@ SAME = {
     "signed and unsigned beyond 2**53": (np.array([BIG + 1]), np.array([BIG + 1], np.uint64)),
     "float and fraction": (0.5, Fraction(1, 2)),
     "texts": ("Beijing", "Beijing"),
-    "numpy text": (np.str_("Beijing"), "Beijing"),
     "bytes": (b"ab", b"ab"),
     "lists": ([1, "a", [2.0]], [1, "a", [2.0]]),
     "list and tuple": ([1, 2], (1, 2)),
@@ -267,10 +214,8 @@ SAME = {
     "dicts in another order": ({"a": 1, "b": 2}, OrderedDict(b=2, a=1)),
     "dicts in lists": ([{"a": [1]}], [{"a": [1]}]),
     "array and list": (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
-    "list and array": ([1.0, 2.0], np.array([1.0, 2.0])),
     "array of texts and list": (np.array(["a", "b"]), ["a", "b"]),
     "array of objects and list": (np.array([1, 2.5, "a"], object), [1, 2.5, "a"]),
-    "array of objects and array": (np.array([1, 2], object), np.array([1, 2])),
     "arrays of two types": (np.array([1, 2], np.int8), np.array([1.0, 2.0], np.float16)),
     "bfloat16 and float32": (np.array([1.5], ml_dtypes.bfloat16), np.array([1.5], np.float32)),
     "arrays in dicts": ({"w": np.ones(2)}, {"w": np.ones(2)}),
@@ -297,17 +242,13 @@ DIFFERENT = {
     "signed and unsigned": (np.array([-1]), np.array([2**64 - 1], np.uint64)),
     "large integers, array and list": (np.array([BIG + 1, 1]), [BIG, 1]),
     "texts": ("Beijing", "Shanghai"),
-    "text with a blank": ("Beijing", "Beijing "),
     "bytes with a zero": (b"a\0", b"a"),
     "lists, last item": ([1, 2, 3], [1, 2, 4]),
-    "lists, order": ([1, 2], [2, 1]),
     "lists, length": ([1, 2], [1, 2, 3]),
     "lists, nesting": ([[1, 2], [3]], [[1], [2, 3]]),
     "sets": ({"a", "b"}, {"a", "c"}),
     "dicts, value": ({"a": 1, "b": 2}, {"a": 1, "b": 3}),
     "arrays, one element": (np.array([1, 2, 3]), np.array([1, 2, 4])),
-    "array and list": (np.array([1, 2]), [1, 3]),
-    "arrays of texts": (np.array(["a", "b"]), np.array(["a", "c"])),
     "an empty item more": ([1, []], [1]),
     "an empty item more at the front": ([[], 1], [1]),
     "keys that are spelled alike": ({1: 5, "1": 6}, {1: 99, "1": 6}),
@@ -322,35 +263,20 @@ def test_equal_rejects_different_values_in_both_directions_with_a_reason(value, 
         assert finding.why
 
 
-SAME_KIND = {name: pair for name, pair in DIFFERENT.items() if "empty" not in name}
-
-
-@pytest.mark.parametrize(("value", "expected"), SAME_KIND.values(), ids=SAME_KIND.keys())
-def test_a_different_value_of_the_same_kind_is_comparable(value, expected):
-    assert not compare.equal(value, expected).incomparable
-
-
 OTHER_KIND = {
     "text and number": ("3", 3),
-    "text and numpy number": ("3", np.float64(3.0)),
     "text and bytes": ("a", b"a"),
     "text and list": ("ab", ["a", "b"]),
     "number and list": (1, [1]),
     "list and dict": ([1], {"[0]": 1}),
-    "list and dict of numbers": ([1], {0: 1}),
-    "number and dict with an empty key": (5, {"": 5}),
     "list and set": (["a"], {"a"}),
     "dicts with other keys": ({"a": 1}, {"b": 1}),
     "dicts of other sizes": ({"a": 1}, {"a": 1, "b": 2}),
     "array and dict": (np.ones(2), {"a": 1}),
     "array of texts and of numbers": (np.array(["a", "b"]), np.array([1.0, 2.0])),
-    "texts and array of numbers": (["a", "b"], np.array([1.0, 2.0])),
     "None and number": (None, 3),
-    "None and numpy number": (None, np.float64(3.0)),
     "None and list": (None, ["a", "b"]),
-    "number in a list and None in a list": ([1], [None]),
     "None and text": (None, "a"),
-    "list of None and longer list": ([None], ["a", "b"]),
 }
 
 
@@ -360,43 +286,14 @@ def test_a_value_of_another_kind_is_incomparable(value, expected):
     assert (finding.accepted, finding.incomparable) == (False, True)
 
 
-def test_one_comparable_difference_makes_a_structure_comparable():
-    assert not compare.equal(["x", None], ["a", "b"]).incomparable
-
-
-def test_equal_names_the_different_entry():
+def test_a_finding_says_what_differs_and_how_many_are_equal():
     assert compare.equal({"layers": [1, 2]}, {"layers": [1, 3]}).why.startswith("layers[1]: ")
-
-
-def test_equal_names_missing_and_unexpected_entries():
     assert compare.equal({"a": 1, "c": 1}, {"a": 1, "b": 1}).why == "missing: b; unexpected: c"
-
-
-@pytest.mark.parametrize(("names", "why"), [("abc", "missing: a, b, c"), ("abcd", "missing: a, b, c ...")])
-def test_equal_names_at_most_three_missing_entries(names, why):
-    assert compare.equal({"x": 1}, dict.fromkeys(["x", *names], 1)).why == why
-
-
-@pytest.mark.parametrize(("value", "word"), [([], "empty"), (None, "None")])
-def test_equal_distinguishes_empty_and_none(value, word):
-    assert compare.equal(value, [1]).why == f"the measured value is {word}, which never passes"
-
-
-def test_equal_counts_the_entries_when_all_are_equal():
-    assert compare.equal([1, 2, 3], [1, 2, 3]).measured == "3 of 3"
-
-
-def test_equal_counts_the_equal_entries():
+    assert "empty" in compare.equal([], [1]).why and "None" in compare.equal(None, [1]).why
     assert compare.equal([1, 2, 4], [1, 2, 3]).measured == "2 of 3"
-
-
-@pytest.mark.parametrize(("value", "expected"), [(3, 4), ("left", "right")])
-def test_equal_measures_a_single_value_itself(value, expected):
-    assert compare.equal(value, expected).measured == value
-
-
-def test_equal_shows_the_first_different_element():
-    assert "1 of 3 differ; the first: 5, not 2" in compare.equal(np.array([1, 5, 3]), np.array([1, 2, 3])).why
+    assert "(1, 0) is 9, expected 3" in close([[1.0, 2.0], [9.0, 5.0]], [[1.0, 2.0], [3.0, 4.0]]).why
+    assert close([1.0, 2.5], [1.0, 2.0]).measured == pytest.approx(0.5)
+    assert compare.bitwise(np.array([1.0, 2.0, 3.0]), np.array([1.0, 9.0, 9.0])).measured == "2 of 3 differ"
 
 
 # ------------------------------------------------------------------------------------------------------------- bitwise
@@ -405,7 +302,6 @@ def test_equal_shows_the_first_different_element():
 BITS = [
     np.array([1.0, -0.0]),
     np.array([1, 2], np.int8),
-    np.array([True]),
     np.array([1 + 2j]),
     np.array([1.5], ml_dtypes.bfloat16),
     np.float32(1.5),
@@ -413,7 +309,6 @@ BITS = [
     True,
     "text",
     {"w": np.ones(2, np.float16)},
-    [np.ones(2), np.zeros(3)],
 ]
 
 
@@ -423,54 +318,23 @@ def test_bitwise_accepts_the_same_bits(value):
 
 
 OTHER_BITS = {
-    "zeros of both signs": (np.array([-0.0]), np.array([0.0])),
-    "zeros of both signs as numbers": (-0.0, 0.0),
-    "the last bit": (np.array([1.0]), np.array([1.0 + 2**-52])),
-    "one of many": (np.array([1.0, 2.0, 3.0]), np.array([1.0, 9.0, 3.0])),
-    "in a dict": ({"a": np.ones(2), "b": np.ones(2)}, {"a": np.ones(2), "b": np.zeros(2)}),
-    "texts": ("a", "b"),
-    "bytes": (b"a\0", b"a"),
+    "zeros of both signs": (np.array([-0.0]), np.array([0.0]), False),
+    "zeros of both signs as numbers": (-0.0, 0.0, False),
+    "the last bit": (np.array([1.0]), np.array([1.0 + 2**-52]), False),
+    "in a dict": ({"a": np.ones(2), "b": np.ones(2)}, {"a": np.ones(2), "b": np.zeros(2)}, False),
+    "bytes": (b"a\0", b"a", False),
+    "float32 and float64": (np.float32(1), np.float64(1), True),
+    "signed and unsigned": (np.array([1], np.int32), np.array([1], np.uint32), True),
+    "float and integer": (0.0, 0, True),
+    "bool and integer": (np.array([True]), np.array([1], np.uint8), True),
+    "float16 and bfloat16": (np.zeros(1, np.float16), np.zeros(1, ml_dtypes.bfloat16), True),
 }
 
 
-@pytest.mark.parametrize(("value", "expected"), OTHER_BITS.values(), ids=OTHER_BITS.keys())
-def test_bitwise_rejects_other_bits(value, expected):
+@pytest.mark.parametrize(("value", "expected", "incomparable"), OTHER_BITS.values(), ids=OTHER_BITS.keys())
+def test_bitwise_rejects_other_bits_and_finds_another_type_incomparable(value, expected, incomparable):
     finding = compare.bitwise(value, expected)
-    assert (finding.accepted, finding.incomparable) == (False, False)
-
-
-OTHER_TYPES = {
-    "float32 and float64": (np.float32(1), np.float64(1)),
-    "signed and unsigned": (np.array([1], np.int32), np.array([1], np.uint32)),
-    "float and integer": (0.0, 0),
-    "bool and integer": (np.array([True]), np.array([1], np.uint8)),
-    "float16 and bfloat16": (np.zeros(1, np.float16), np.zeros(1, ml_dtypes.bfloat16)),
-}
-
-
-@pytest.mark.parametrize(("value", "expected"), OTHER_TYPES.values(), ids=OTHER_TYPES.keys())
-def test_bitwise_finds_another_type_incomparable(value, expected):
-    finding = compare.bitwise(value, expected)
-    assert (finding.accepted, finding.incomparable) == (False, True)
-
-
-def test_bitwise_counts_the_different_values():
-    assert compare.bitwise(np.array([1.0, 2.0, 3.0]), np.array([1.0, 9.0, 9.0])).measured == "2 of 3 differ"
-
-
-def test_bitwise_does_not_depend_on_the_memory_layout():
-    matrix = np.arange(6.0).reshape(2, 3)
-    assert compare.bitwise(np.asfortranarray(matrix), matrix).accepted
-
-
-@pytest.mark.parametrize(
-    "value",
-    [pytest.param(object(), id="object"), 2**70, np.array([{"a": 1}, 2**70])],
-    ids=["object", "integer", "array"],
-)
-def test_bitwise_refuses_values_without_bits(value):
-    with pytest.raises(TypeError, match="no bits"):
-        compare.bitwise([value], [value])
+    assert (finding.accepted, finding.incomparable) == (False, incomparable)
 
 
 # ------------------------------------------------------------------------------------------------ below, above, between
@@ -539,24 +403,7 @@ def test_between_refuses_bounds_that_no_value_or_every_value_satisfies(low, high
         compare.between(1.0, low, high)
 
 
-@pytest.mark.parametrize("comparison", [compare.below, compare.above], ids=["below", "above"])
-def test_bounds_refuse_complex_numbers(comparison):
-    with pytest.raises(TypeError, match="complex"):
-        comparison(1 + 100j, 2.0)
-
-
-@pytest.mark.parametrize("value", [None, "0.5", [None], {"a": 0.5}], ids=repr)
-@pytest.mark.parametrize("comparison", [lambda value: compare.below(value, 1.0), compare.finite], ids=["below", "finite"])
-def test_bounds_refuse_values_that_are_not_numbers(comparison, value):
-    with pytest.raises(TypeError):
-        comparison(value)
-
-
 # --------------------------------------------------------------------------------------------------------- finite, true
-
-
-def test_finite_counts_the_elements_that_are_not_finite():
-    assert compare.finite([1.0, NAN, INF]).measured == "2 of 3 not finite"
 
 
 NOT_ONE_TRUTH_VALUE = [
@@ -565,11 +412,9 @@ NOT_ONE_TRUTH_VALUE = [
     "True",
     None,
     [True],
-    (),
     pytest.param(object(), id="object"),
     np.array([1]),
     np.array([True, True]),
-    np.array([], bool),
 ]
 
 
@@ -605,37 +450,9 @@ def test_raises(call, kind, match, outcome):
     assert (finding.accepted, finding.incomparable) == (outcome == "accepted", outcome == "incomparable")
 
 
-@pytest.mark.parametrize("kind", [Exception, TypeError])
-@pytest.mark.parametrize("value", [5, None, "text"])
-def test_raises_refuses_a_value_that_is_not_callable(kind, value):
-    with pytest.raises(TypeError, match="lambda"):
-        compare.raises(value, kind)
-
-
-def test_raises_does_not_catch_an_interrupt():
-    with pytest.raises(KeyboardInterrupt):
-        compare.raises(raising(KeyboardInterrupt()), Exception)
-
-
-def test_the_first_line_of_a_paddle_error_is_the_one_with_the_reason():
+def test_the_first_line_of_an_error_has_the_reason_and_of_a_temporary_file_the_name_only(tmp_path, monkeypatch):
     text = "\n\n----------------\nC++ Traceback\n----------------\nInvalidArgumentError: shapes differ\n  [Hint: 3]"
     assert compare.first_line(RuntimeError(text)) == "InvalidArgumentError: shapes differ"
-
-
-def test_of_a_temporary_file_the_first_line_has_the_name_only(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     text = f"{tmp_path}/one/two/weights.bin differs from {tmp_path.parent}/three.bin"
     assert compare.first_line(ValueError(text)) == f"weights.bin differs from {tmp_path.parent}/three.bin"
-
-
-def test_the_first_line_of_an_error_without_text_is_empty():
-    assert compare.first_line(RuntimeError()) == ""
-
-
-class UnreadableError(Exception):
-    def __str__(self):
-        raise RuntimeError("no text")
-
-
-def test_an_error_whose_text_cannot_be_read_has_a_first_line():
-    assert compare.first_line(UnreadableError()) == "an error whose text cannot be read"

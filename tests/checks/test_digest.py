@@ -18,10 +18,7 @@ DIFFERENT = {
     "the sign of zero": (0.0, -0.0),
     "a key": ({"a": 1.0}, {"b": 1.0}),
     "the order of a list": ([1, 2], [2, 1]),
-    "the depth": ([[1, 2]], [1, 2]),
-    "where a text ends": (["ab", "c"], ["a", "bc"]),
     "a truth value and a number": (True, 1),
-    "an array of texts": (np.array(["a", "b"], dtype=object), np.array(["a", "c"], dtype=object)),
 }
 
 
@@ -45,11 +42,6 @@ def test_the_same_value_has_the_same_digest(one, other):
     assert digest_of(one) == digest_of(other) is not None
 
 
-@pytest.mark.parametrize("value", [object(), lambda: 1, [1, object()], {"a": object()}])
-def test_what_has_no_bits_has_no_digest(value):
-    assert digest_of(value) is None
-
-
 def test_a_record_and_a_row_have_the_digest_of_what_was_measured():
     check.close("demo.close", lambda: WEIGHTS, WEIGHTS, atol=1e-6, control=WEIGHTS + 1)
     with check.table("demo.table", means="rows") as rows:
@@ -58,8 +50,3 @@ def test_a_record_and_a_row_have_the_digest_of_what_was_measured():
     records = check.ledger.records
     assert records["demo.close"].digest == digest_of(WEIGHTS)
     assert [row.digest for row in records["demo.table"].rows] == [digest_of(WEIGHTS), None]
-
-
-def test_a_check_of_an_exception_has_no_digest():
-    check.raises("demo.raises", ValueError, lambda: int("x"), control=lambda: int("1"))
-    assert check.ledger.records["demo.raises"].digest is None

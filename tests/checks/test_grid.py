@@ -63,23 +63,6 @@ def test_no_case_breaks_a_rule_and_none_is_there_twice(grid, seed):
     assert len({case.name for case in cases}) == len(cases)
 
 
-def test_a_case_without_elements_covers_only_what_is_about_it():
-    grid = Grid(AXES, RULES, hollow={"shape": ["(0, 3)"]})
-    full = [parts(case.by_axis, 2) for case in grid.cases("quick", 0) if case.shape != (0, 3)]
-    empty = [parts(case.by_axis, 2) for case in grid.cases("quick", 0) if case.shape == (0, 3)]
-    wanted = set().union(*(parts(case, 2) for case in allowed()))
-    about_it = {part for part in wanted if ("shape", (0, 3)) in part}
-    assert set().union(*full) == wanted - about_it and about_it <= set().union(*empty)
-
-
-def test_the_default_comes_first_and_a_name_says_what_differs_from_it(grid):
-    first, *others = grid.cases("quick", 0)
-    assert first.name == "default" and dict(first.by_axis) == {axis: values[0] for axis, values in AXES.items()}
-    assert all(case.name.count(" ") >= 1 for case in others)
-    case = grid.case(dtype="bool", axis="None")
-    assert case.name == "dtype bool, axis None" and (case.dtype, case.axis, case.shape) == ("bool", None, (3, 4))
-
-
 def test_a_seed_gives_its_cover_and_its_numbers_again_and_another_seed_others(grid):
     names = [[case.name for case in grid.cases("quick", seed)] for seed in (0, 0, 1)]
     assert names[0] == names[1] != names[2]
@@ -104,30 +87,6 @@ def test_a_red_case_is_reduced_to_the_values_that_matter(grid):
     found = grid.reduce(grid.case(dtype="int64", layout="strided", shape="(0, 3)", axis="-1", keepdim="True"), is_red)
     assert found.name == "dtype int64, keepdim True"
     assert len(tried) <= len(AXES) ** 2
-
-
-def test_a_reduced_case_keeps_the_rules(grid):
-    found = grid.reduce(grid.case(shape="()", axis="None", dtype="bool"), lambda case: case.shape == ())
-    assert found.name == "shape (), axis None"
-
-
-def test_what_cannot_be_a_grid_is_refused():
-    for axes, rules, word in (
-        ({"a": (1,)}, {}, "two or more"),
-        ({"a": (1, "1")}, {}, "labels differ"),
-        ({"a": (1, 2), "b": (1, 2)}, {"never": lambda a: True}, "first values"),
-        ({"a": (1, 2)}, {"about c": lambda c: c}, "no axes"),
-        ({"seed": (1, 2)}, {}, "attributes"),
-    ):
-        with pytest.raises(ValueError, match=word):
-            Grid(axes, rules)
-
-
-def test_a_case_that_a_rule_excludes_or_that_is_unknown_is_refused(grid):
-    with pytest.raises(ValueError, match="0-d tensor"):
-        grid.case(shape="()")
-    with pytest.raises(ValueError, match="float8"):
-        grid.case(dtype="float8")
 
 
 # ------------------------------------------------------------------------------------------------------------ the check
@@ -175,12 +134,6 @@ def test_what_passed_is_a_row_for_each_value_of_the_first_axis_with_the_digest_o
     assert digests == [row.digest for row in found.rows] and len(set(digests)) == 3
 
 
-def test_every_value_of_a_chosen_axis_has_a_cover_of_its_own():
-    grid = Grid(AXES, RULES, each="dtype")
-    wanted = {frozenset(part) for case in allowed() for part in parts(case, 3) if "dtype" in dict(part)}
-    assert {frozenset(part) for case in grid.cases("quick", 0) for part in parts(case.by_axis, 3)} >= wanted
-
-
 def test_a_red_case_names_the_values_that_matter_and_the_code_that_repeats_it(record):
     found = record(wrong_where(lambda case: case.sign < 0 and case.twice))
     red = [row for row in found.rows if row.outcome == "failed"]
@@ -189,35 +142,6 @@ def test_a_red_case_names_the_values_that_matter_and_the_code_that_repeats_it(re
         "smallest red case: sign minus, twice True; to repeat it: grid.case(sign='minus', twice='True'" in row.reason
         for row in red
     )
-
-
-def test_the_code_names_the_variable_that_holds_the_grid(record, monkeypatch):
-    shell = type("Shell", (), {"user_ns": {"_3": SMALL, "numbers": SMALL}})
-    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
-    (row, *_) = record(wrong_where(lambda case: True), level="smoke").rows
-    assert row.reason.endswith("to repeat it: numbers.case(seed=0)")
-
-
-def test_what_a_case_raises_is_red_and_the_others_are_compared(record):
-    def measure(case):
-        if case.x == 3:
-            raise RuntimeError("no kernel")
-        return expected(case)
-
-    found = record(grids.one_by_one(measure))
-    assert found.measured == "8 of 12 cases" and all("x 3" in row.case for row in found.rows if row.outcome != "passed")
-
-
-def test_an_operator_that_raises_everywhere_is_not_computed_for_every_case(record):
-    tried = []
-
-    def measure(case):
-        tried.append(case.name)
-        raise RuntimeError("no kernel")
-
-    outcomes = grids.one_by_one(measure)(Grid(AXES, RULES).cases("standard", 0))
-    assert all(isinstance(outcome, RuntimeError) for outcome in outcomes)
-    assert len(tried) == grids.MOST_ERRORS * len(AXES["dtype"]) < len(outcomes)
 
 
 def test_errors_of_one_dtype_do_not_stand_for_another():
@@ -234,13 +158,6 @@ def test_errors_of_one_dtype_do_not_stand_for_another():
     outcomes = grids.one_by_one(measure)(cases)
     assert [isinstance(each, Exception) for each in outcomes] == [case.dtype == "float16" for case in cases]
     assert sum(case.dtype == "float16" and case.operator == "add" for case in cases) > grids.MOST_ERRORS
-
-
-def test_an_operator_that_raises_for_some_cases_is_computed_for_all_of_them():
-    cases = Grid(AXES, RULES).cases("standard", 0)
-    outcomes = grids.one_by_one(lambda case: 1 // int(not case.keepdim))(cases)
-    assert [isinstance(outcome, ZeroDivisionError) for outcome in outcomes] == [case.keepdim for case in cases]
-    assert sum(case.keepdim for case in cases) > grids.MOST_ERRORS * len(AXES["dtype"])
 
 
 def test_a_known_defect_concerns_the_cases_with_its_values_and_no_others(record):

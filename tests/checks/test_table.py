@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
-
-import numpy as np
 import pytest
 
 from xpulab.checks import check
-from xpulab.records.record import RED, is_compared, is_green, record_in
+from xpulab.records.record import is_compared, is_green
 
 
 def one_table(*fill):
@@ -38,51 +34,15 @@ def stopping(rows):
     raise RuntimeError("out of memory")
 
 
-ROWS = {
-    "close": (lambda rows, v: rows.close("case", v, 1.0, atol=0.5, control=3.0), 1.4, 1.6),
-    "close, relative": (lambda rows, v: rows.close("case", v, 10.0, rtol=0.5, control=30.0), 14.0, 16.0),
-    "equal": (lambda rows, v: rows.equal("case", v, 1, control=3), 1, 2),
-    "bitwise": (lambda rows, v: rows.bitwise("case", v, np.zeros(1), control=np.ones(1)), np.zeros(1), -np.zeros(1)),
-    "below": (lambda rows, v: rows.below("case", v, 1.0, control=3.0), 0.5, 1.0),
-    "above": (lambda rows, v: rows.above("case", v, 1.0, control=0.5), 1.5, 1.0),
-    "between": (lambda rows, v: rows.between("case", v, 1.0, 2.0, control=3.0), 1.5, 2.5),
-}
-
-
-@pytest.mark.parametrize(("add", "right", "wrong"), ROWS.values(), ids=ROWS.keys())
-def test_a_row_passes_on_the_right_value_only(add, right, wrong, shown):
-    nan = np.array([math.nan]) if isinstance(right, np.ndarray) else math.nan
-    for value, outcome in ((right, "passed"), (wrong, "failed"), (nan, "failed")):
-        one_table(lambda rows, value=value: add(rows, value))
-        assert shown.record.rows[0].outcome == outcome, value
-
-
-@pytest.mark.parametrize(
-    "add",
-    [
-        lambda rows: rows.close("case", [1.0, math.nan], [1.0, math.nan], atol=0.1, control=[2.0, math.nan]),
-        lambda rows: rows.equal("case", [1.0, math.inf], [1.0, math.inf], control=[2.0, math.inf]),
-        lambda rows: rows.bitwise("case", [1.0, math.nan], [1.0, math.nan], control=[2.0, math.nan]),
-    ],
-    ids=["close", "equal", "bitwise"],
-)
-def test_a_row_is_red_for_nan_or_infinity_that_is_expected(add, shown):
-    one_table(add)
-    assert shown.record.rows[0].outcome in RED
-
-
 @pytest.mark.parametrize(
     ("fill", "outcome"),
     [
         ([passing], "passed"),
         ([passing, skipping], "passed"),
-        ([skipping, passing], "passed"),
         ([passing, failing], "failed"),
-        ([failing, passing], "failed"),
         ([failing, breaking], "broken"),
         ([passing, stopping], "broken"),
         ([stopping], "broken"),
-        ([skipping, stopping], "broken"),
         ([], "failed"),
         ([skipping], "skipped"),
     ],
@@ -90,20 +50,6 @@ def test_a_row_is_red_for_nan_or_infinity_that_is_expected(add, shown):
 def test_the_outcome_of_a_table_is_that_of_its_worst_row(fill, outcome, shown):
     one_table(*fill)
     assert shown.record.outcome == outcome
-
-
-@pytest.mark.parametrize(
-    ("fill", "field", "value"),
-    [
-        ([passing, failing, skipping], "measured", "1 of 2 rows"),
-        ([passing, breaking], "control", "rejected in 1 of 2"),
-        ([passing, skipping], "control", "rejected"),
-        ([passing, skipping], "reason", None),
-    ],
-)
-def test_a_table_counts_its_compared_rows_and_their_controls(fill, field, value, shown):
-    one_table(*fill)
-    assert getattr(shown.record, field) == value
 
 
 def test_the_reason_names_the_failed_rows_and_only_these_are_shown_in_detail(shown):
@@ -121,54 +67,10 @@ def test_a_table_of_skipped_rows_compared_nothing_and_is_not_green_alone(shown):
     assert not is_green([shown.record])
 
 
-def test_a_table_of_skipped_rows_prints_their_reasons(shown):
-    one_table(skipping, lambda rows: rows.skip("more", "no float16"))
-    assert shown.text == "skipped a.b  skipping: no bfloat16 here; more: no float16"
-
-
-class UnreadableError(Exception):
-    def __str__(self):
-        raise RuntimeError("no text")
-
-
-def stopping_unreadably(rows):
-    raise UnreadableError
-
-
 def test_an_exception_in_the_block_becomes_a_row_after_those_before_it(shown):
     one_table(passing, stopping)
     assert [row.case for row in shown.record.rows] == ["passing", "after 1 rows"]
     assert "RuntimeError: out of memory" in shown.record.rows[-1].reason
-    one_table(passing, stopping_unreadably)
-    assert [row.outcome for row in shown.record.rows] == ["passed", "broken"]
-
-
-def test_an_exception_is_recorded_even_when_another_row_has_that_name(shown):
-    one_table(lambda rows: rows.equal("after 1 rows", 1, 1, control=2), stopping)
-    assert shown.record.outcome == "broken"
-
-
-def test_an_interrupt_is_not_caught(shown):
-    def interrupt(rows):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        one_table(passing, interrupt)
-
-
-def test_a_row_whose_value_raises_is_broken_and_the_next_is_compared(shown):
-    one_table(lambda rows: rows.equal("raising", lambda: 1 / 0, 1, control=2), passing)
-    assert [row.outcome for row in shown.record.rows] == ["broken", "passed"]
-
-
-def test_a_table_with_a_row_without_a_bound_is_broken(shown):
-    one_table(lambda rows: rows.close("case", 1.0, 1.0, control=2.0))
-    assert shown.record.outcome == "broken"
-
-
-def test_a_table_with_two_rows_of_one_name_is_broken(shown):
-    one_table(passing, passing)
-    assert "has a row 'passing' already" in shown.record.rows[-1].reason
 
 
 def test_a_skip_does_not_hide_a_row_of_the_same_name(shown):
@@ -181,20 +83,3 @@ def test_a_row_after_the_end_of_the_block_is_refused(shown):
         passing(rows)
     with pytest.raises(ValueError, match="inside its with block"):
         failing(rows)
-
-
-def test_a_table_is_the_same_after_json(shown):
-    one_table(passing, failing, skipping, stopping)
-    assert record_in(json.loads(json.dumps(shown.outputs[-1][1], allow_nan=False))) == check.ledger.records["a.b"]
-
-
-def test_a_table_that_is_not_entered_records_nothing(shown):
-    check.table("a.b", means="it holds")
-    assert check.ledger.records == {}
-
-
-def test_a_table_has_the_duration_of_its_block(shown, monkeypatch):
-    ticks = iter([10.0, 12.5])
-    monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
-    one_table(passing)
-    assert shown.record.seconds == 2.5

@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from xpulab.checks import check, compare
+from xpulab.checks import compare
 from xpulab.errors import InputError
-from xpulab.records.record import CardFacts, RunContext
 
 paddle = pytest.importorskip("paddle")
 
@@ -33,37 +32,21 @@ def test_a_tensor_equals_its_copy_in_every_type(comparison, dtype):
     assert comparison(value, value.clone()).accepted
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("comparison", [compare.equal, compare.bitwise])
-def test_a_tensor_differs_from_another_in_every_type(comparison, dtype):
-    finding = comparison(tensor([1.0, 0.0], dtype), tensor([1.0, 1.0], dtype))
-    assert (finding.accepted, finding.incomparable) == (False, False)
-
-
 FINDINGS = {
     "a tensor equals a list": (lambda: compare.equal(tensor([[1, 2], [3, 4]]), [[1, 2], [3, 4]]), "accepted"),
-    "a list equals a tensor": (lambda: compare.equal([1, 2], tensor([1, 2], "int64")), "accepted"),
     "a list of tensors equals a tensor": (lambda: compare.equal([tensor(1.0), tensor(2.0)], tensor([1.0, 2.0])), "accepted"),
     "an array of another type": (lambda: compare.equal(tensor([1.5], "bfloat16"), np.array([1.5])), "accepted"),
     "a 0-d tensor equals a number": (lambda: compare.equal(tensor(4096.0, "bfloat16"), 4096), "accepted"),
     "a tensor and its array have the same bits": (lambda: compare.bitwise(tensor([1.0]), np.ones(1, np.float32)), "accepted"),
-    "an array and its tensor have the same bits": (lambda: compare.bitwise(np.ones(1, np.float32), tensor([1.0])), "accepted"),
     "close reads bfloat16": (lambda: compare.close(tensor([1.0, 3.0], "bfloat16"), [1.0, 3.01], 0.02, 0), "accepted"),
-    "below reads a 0-d tensor": (lambda: compare.below(tensor(0.5), 1.0), "accepted"),
     "below reads bfloat16": (lambda: compare.below(tensor([0.5, 0.9], "bfloat16"), 1.0), "accepted"),
-    "one truth value": (lambda: compare.true(paddle.to_tensor([True]).all()), "accepted"),
     "one element differs": (lambda: compare.equal(tensor([1, 2]), [1, 3]), "rejected"),
     "integers are compared exactly": (lambda: compare.equal(paddle.to_tensor([2**53 + 1]), [2**53]), "rejected"),
     "bits of tensors in dicts": (lambda: compare.bitwise({"w": tensor([0.0])}, {"w": tensor([-0.0])}), "rejected"),
     "0-d and one element": (lambda: compare.equal(tensor(1.0), tensor([1.0])), "incomparable"),
     "no elements": (lambda: compare.equal(paddle.zeros([0, 3]), paddle.zeros([0, 3])), "incomparable"),
     "bits of bfloat16 and float32": (lambda: compare.bitwise(tensor([1.0], "bfloat16"), tensor([1.0])), "incomparable"),
-    "bits of two kinds of float8": (
-        lambda: compare.bitwise(tensor([0.0], "float8_e4m3fn"), tensor([0.0], "float8_e5m2")),
-        "incomparable",
-    ),
     "close does not broadcast": (lambda: compare.close(tensor([1.0]), tensor([1.0, 1.0]), 0.1, 0), "incomparable"),
-    "a number is no truth value": (lambda: compare.true(tensor(1.0)), "incomparable"),
 }
 
 
@@ -81,75 +64,7 @@ def test_nan_and_infinity_in_a_tensor_never_pass(number, dtype):
     assert not any(finding.accepted for finding in [*findings, compare.below(value, 9.0), compare.finite(value)])
 
 
-@pytest.mark.parametrize("value", [None, "abc", {}, {"a": 1.0}, [], ["a", "b"]], ids=repr)
-def test_other_values_are_incomparable_with_a_tensor(value):
-    finding = compare.equal(value, tensor([1.0, 2.0]))
-    assert (finding.accepted, finding.incomparable) == (False, True)
-
-
-def test_a_tensor_is_not_called_like_a_function(shown):
-    check.equal("a.b", tensor([1.0]), tensor([1.0]), control=tensor([2.0]))
-    assert shown.record.outcome == "passed"
-
-
-def test_a_bound_may_be_a_0d_tensor(shown):
-    check.below("a.b", tensor(0.1), tensor(0.2), control=tensor(0.3))
-    assert shown.record.outcome == "passed"
-
-
 # ------------------------------------------------------------------------------------------------------------- devices
-
-
-def test_use_device_displays_the_run_context(shown):
-    from xpulab.chapters.shared.device import use_device
-    from xpulab.records.record import run_context_in
-
-    use_device("cpu")
-    run_context = run_context_in(shown.outputs[-1][1])
-    assert (run_context.device, run_context.cards) == ("cpu", 1)
-
-
-def test_use_device_sets_the_device_of_the_ledger(shown):
-    from xpulab.chapters.shared import device
-
-    check.ledger.run_context = RunContext("another", 1)
-    device.use_device("cpu")
-    assert check.ledger.device == "cpu"
-
-
-@pytest.mark.parametrize(("name", "tool"), [("gpu", "read_nvml"), ("xpu", "read_xpu_smi")])
-def test_a_card_is_described_by_model_and_driver(monkeypatch, name, tool):
-    from xpulab.chapters.shared import device
-    from xpulab.doctor.cards import Card, Reading
-
-    cards = (Card(0, "P800 OAM"), Card(1, "P800 OAM"))
-    monkeypatch.setattr(device, tool, lambda: Reading("smi", ("smi",), "ok", "two cards", driver="5.0.21", cards=cards))
-    driver, facts = device._cards(device.Device(name, 2, f"{name}:0"))
-    assert driver == {"card": "P800 OAM", "driver": "5.0.21"}
-    assert facts == (CardFacts(0, "P800 OAM"), CardFacts(1, "P800 OAM"))
-
-
-def test_a_card_without_a_vendor_tool_is_unknown(monkeypatch):
-    from xpulab.chapters.shared import device
-    from xpulab.doctor.cards import Reading
-
-    monkeypatch.setattr(device, "read_xpu_smi", lambda: Reading("xpu-smi", (), "missing", "not on PATH"))
-    assert device._cards(device.Device("xpu", 1, "xpu:0")) == ({"card": "unknown, xpu-smi: missing", "driver": "unknown"}, ())
-
-
-def test_simulated_cards_have_their_memory_and_no_driver(monkeypatch):
-    from xpulab.chapters.shared import device
-
-    monkeypatch.setenv("XPULAB_SIM_MEMORY", str(2**30))
-    facts = tuple(CardFacts(index, "simulated", memory_total_mib=1024) for index in range(2))
-    assert device._cards(device.Device("sim", 2, "sim:0")) == ({}, facts)
-
-
-def test_a_device_that_does_not_exist_is_refused():
-    from xpulab.chapters.shared.device import use_device
-
-    with pytest.raises(InputError, match="no device 'tpu': choose auto, xpu, gpu, cpu, sim"):
-        use_device("tpu")
 
 
 @pytest.mark.skipif(paddle.is_compiled_with_xpu(), reason="this Paddle was built for xpu")
@@ -158,28 +73,6 @@ def test_a_device_that_paddle_was_not_built_for_is_refused():
 
     with pytest.raises(InputError, match="Paddle sees no xpu here"):
         use_device("xpu")
-
-
-def test_places_lists_each_kind_of_device_once():
-    from xpulab.chapters.shared.device import places
-
-    assert places({"a": tensor([1.0]), "b": tensor([2.0])}) == ["cpu"]
-
-
-def test_places_of_arrays_without_a_device_cannot_pass_a_check():
-    from xpulab.chapters.shared.device import places
-
-    assert not compare.equal(places([np.ones(2)]), ["cpu"]).accepted
-
-
-def test_no_fallback_changes_the_flag_inside_the_block_only():
-    from xpulab.chapters.shared.device import no_fallback
-
-    flag = "FLAGS_enable_api_kernel_fallback"
-    before = paddle.get_flags(flag)
-    with no_fallback():
-        inside = paddle.get_flags(flag)
-    assert (inside, paddle.get_flags(flag)) == ({flag: False}, before)
 
 
 def test_no_fallback_restores_the_flag_when_the_block_raises():

@@ -76,11 +76,6 @@ class Diagnosed:
 
     code: int
     things: list[dict[str, str | None]]
-    text: str
-
-    @property
-    def wrong(self) -> list[dict[str, str | None]]:
-        return [thing for thing in self.things if thing["verdict"] in ("wrong", "missing")]
 
     def find(self, name: str) -> dict[str, str | None]:
         """The first problem that has this name or refers to this row of the remedies."""
@@ -175,7 +170,7 @@ class Environment:
         done = self.run("doctor", "--json", *options)
         assert "Traceback" not in done.stderr, done.stderr
         diagnosis = json.loads(done.stdout)
-        return Diagnosed(done.returncode, [*diagnosis["findings"], *diagnosis["versions"]], done.stdout)
+        return Diagnosed(done.returncode, [*diagnosis["findings"], *diagnosis["versions"]])
 
 
 @pytest.fixture

@@ -61,11 +61,6 @@ BROKEN = {
         "paddle-library",
         REINSTALL,
     ),
-    "a library of the XPU runtime is missing": (
-        lambda environment: renamed(environment.library("libcommon.so"), "libgomp.so.1", "libxpurt.so"),
-        "xpu-runtime-library",
-        REINSTALL,
-    ),
     "libgomp of the system is missing": (  # .so.1 is installed here
         lambda environment: renamed(environment.library("libcommon.so"), "libgomp.so.1", "libgomp.so.7"),
         "libgomp",
@@ -82,11 +77,6 @@ BROKEN = {
         f"{REINSTALL} --no-cache-dir",
     ),
     "libraries of two wheels are mixed": (mixed, "paddle-mixed-libraries", "python -m pip uninstall --yes paddlepaddle "),
-    "paddle is missing": (
-        lambda environment: environment.remove("paddle"),
-        "paddle-missing",
-        "python -m pip install paddlepaddle==3.3.1",
-    ),
     "numpy is for another Python": (
         numpy_of_another_python,
         "numpy-other-python",
@@ -111,16 +101,6 @@ BROKEN = {
     "the home folder is not writable": (home_that_is_not_writable, "cache-not-writable", "export HOME=$(mktemp -d)"),
 }
 
-VERSIONS = {
-    "numpy is 2": ("numpy", "2.2.6", "numpy", "python -m pip install 'numpy>=1.26,<2'"),
-    "two frameworks": (
-        "paddlepaddle-xpu",
-        "3.3.0",
-        "several-frameworks",
-        "python -m pip uninstall --yes paddlepaddle paddlepaddle-xpu && python -m pip install paddlepaddle==3.3.1",
-    ),
-}
-
 
 def test_a_copy_that_is_not_broken_is_healthy(environment):
     diagnosed = environment.doctor("--device", "cpu")
@@ -136,13 +116,6 @@ def test_what_cannot_be_imported_leads_to_its_remedy(environment, broken, known,
     assert found["seen"].startswith("import paddle") and found["cause"] and found["remedy"].startswith(command)
 
 
-@pytest.mark.parametrize(("name", "version", "wrong", "command"), VERSIONS.values(), ids=VERSIONS)
-def test_a_version_that_does_not_fit_leads_to_its_remedy(environment, name, version, wrong, command):
-    environment.metadata(name, version)
-    diagnosed = environment.doctor()
-    assert (diagnosed.code, diagnosed.find(wrong)["remedy"]) == (1, command)
-
-
 def test_an_import_that_hangs_is_ended_and_its_place_is_shown(environment):
     environment.before("paddle/version/__init__.py", "import threading; threading.Event().wait()")
     diagnosed = environment.doctor("--timeout", "2")
@@ -156,36 +129,6 @@ def test_a_line_that_an_import_prints_leads_to_its_remedy(environment):
     environment.before("paddle/version/__init__.py", f"print({line!r})")
     found = environment.doctor().find("xpu-not-found")
     assert (found["id"], found["verdict"], line in found["seen"]) == ("printed", "warn", True)
-
-
-def shows(environment, folder):
-    """Put a tool of Kunlun on PATH that shows the two P800 of the files in a folder."""
-    environment.tool("xpu-smi", f'[ "$*" = -q ] && exec cat {folder}/kl3_query.txt; exec cat {folder}/kl3_machine.txt')
-
-
-def test_cards_that_paddle_does_not_see_are_wrong(environment, formats):
-    shows(environment, formats)
-    diagnosed = environment.doctor("--device", "xpu")
-    assert diagnosed.code == 1
-    assert "Paddle: 0" in diagnosed.find("card-count")["seen"]
-    assert "unset XPU_VISIBLE_DEVICES" in diagnosed.find("card-count")["remedy"]
-    assert "python -m pip install paddlepaddle-xpu==3.3.0" in diagnosed.find("paddle")["remedy"]
-
-
-def test_a_driver_that_is_too_old_is_wrong(environment, formats):
-    for name in ("kl3_query.txt", "kl3_machine.txt"):
-        (environment.root / name).write_text((formats / name).read_text().replace("5.0.21.26", "5.0.20.3"))
-    shows(environment, environment.root)
-    diagnosed = environment.doctor("--device", "xpu")
-    found = diagnosed.find("XPU driver")
-    assert (diagnosed.code, found["found"], found["verdict"]) == (1, "5.0.20.3", "wrong")
-    assert "installs XPU driver 5.0.21.26 or newer" in found["remedy"]
-
-
-def test_a_device_that_is_not_there_could_not_be_examined(environment):
-    done = environment.run("doctor", "--device", "xpu")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no xpu on this machine" in done.stderr
 
 
 CARDS = {

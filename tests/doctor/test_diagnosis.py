@@ -41,37 +41,12 @@ def test_healthy_p800_has_no_problem_but_old_firmware(p800, examine):
     assert [(thing.what, thing.found, thing.verdict) for thing in problems] == [("SBL firmware", "1.39", "warn")]
 
 
-def test_healthy_cpu_is_ok(machine, examine):
-    assert examine(machine, frameworks=["paddlepaddle"], environ={}).outcome == "ok"
-
-
-def test_counts_of_cards_are_those_that_can_be_seen(p800, examine):
-    seen = finding(examine(p800, paddle=PADDLE_FOR_XPU), "card-count").seen
-    assert seen == "cards by /dev: 2, PCI bus: 2, xpu-smi: 2, Paddle: 2"
-
-
-def test_a_hidden_bus_is_not_counted_and_a_gpu_is_judged_by_its_own_counts(machine, examine):
-    machine.nodes("xpu0", "xpuctrl")
-    assert finding(examine(machine), "card-count").seen == "cards by /dev: 1"
-    (machine.root / "dev/xpu0").unlink()
-    machine.pci("0000:17:00.0", "10de", "20b2", "030200")
-    machine.nvml(A100, A100)
-    found = finding(examine(machine, frameworks=["paddlepaddle-gpu"]), "card-count")
-    assert (found.verdict, found.seen) == ("wrong", "cards by PCI bus: 1, NVML: 2")
-
-
 @pytest.mark.parametrize(("cards", "traces"), [(1, ()), (0, (".dockerenv",))], ids=["fewer", "none, in a container"])
 def test_paddle_that_sees_fewer_cards_is_wrong(p800, examine, cards, traces):
     for path in traces:
         p800.file(path, "")
     paddle = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=cards)
     assert verdicts(examine(p800, paddle=paddle))["card-count"] == "wrong"
-
-
-def test_paddle_that_sees_fewer_cards_by_a_variable_is_a_warning(p800, examine):
-    paddle = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=1)
-    found = finding(examine(p800, paddle=paddle, environ=EXACT | {"CUDA_VISIBLE_DEVICES": "1"}), "card-count")
-    assert (found.verdict, "CUDA_VISIBLE_DEVICES=1" in found.seen) == ("warn", True)
 
 
 @pytest.mark.parametrize(
@@ -81,26 +56,6 @@ def test_a_node_that_is_missing_is_wrong(p800, examine, node, id, seen):
     (p800.root / "dev" / node).unlink()
     found = finding(examine(p800), id)
     assert (found.verdict, seen in found.seen) == ("wrong", True)
-
-
-def test_node_without_permission_is_wrong(p800, examine, monkeypatch):
-    monkeypatch.setattr("xpulab.doctor.system.os.access", lambda path, mode: not str(path).endswith("/dev/xpu1"))
-    found = finding(examine(p800), "node-permissions")
-    assert found.verdict == "wrong"
-    assert found.seen.startswith("this user cannot read and write /dev/xpu1")
-
-
-def test_missing_tool_in_a_container_with_working_cards_is_a_warning(p800, examine):
-    (p800.bin / "xpu-smi").unlink()
-    p800.file(".dockerenv", "")
-    diagnosis = examine(p800, paddle=PADDLE_FOR_XPU)
-    assert (verdicts(diagnosis)["xpu-smi"], diagnosis.outcome) == ("warn", "warn")
-
-
-def test_failing_tool_is_wrong(p800, examine):
-    p800.tool("xpu-smi", "echo driver version mismatch; exit 5")
-    found = finding(examine(p800), "xpu-smi")
-    assert (found.verdict, found.seen) == ("wrong", "xpu-smi ended with status 5: driver version mismatch")
 
 
 def test_a_tool_that_is_not_understood_is_a_warning_with_its_lines_and_counts_no_cards(p800, examine):
@@ -126,17 +81,6 @@ def test_of_a_gpu_nvml_is_judged(machine, examine, said, verdict, known):
     assert (found.verdict, found.known) == (verdict, known)
 
 
-def test_a_gpu_that_has_fallen_off_the_bus_is_wrong(machine, examine):
-    machine.nvml(A100, "lost")
-    found = finding(examine(machine, frameworks=["paddlepaddle-gpu"], device="auto"), "card-error")
-    assert "card 1 is in state ERROR" in found.seen
-
-
-def test_intels_tool_beside_kunlun_cards_is_a_warning(p800, examine):
-    p800.answering("xpu-smi", {"": "intel.txt"})
-    assert verdicts(examine(p800))["xpu-smi"] == "warn"
-
-
 @pytest.mark.parametrize(("state", "verdict"), [("RUNNING", "ok"), ("NORMAL", "ok"), ("ERROR", "wrong")])
 def test_state_of_a_card_is_judged(p800, examine, state, verdict):
     p800.file("proc/xpu/dev0/state", f"{state}\n")
@@ -156,32 +100,3 @@ def test_dead_card_is_not_passed_over_by_auto(machine, examine):
     assert (diagnosis.device, diagnosis.outcome) == ("cpu", "wrong")
     found = finding(diagnosis, "no-device-node")
     assert "no kernel module" in found.seen and "on the PCI bus" in found.cause and found.known == "no-device-node"
-
-
-def test_dead_card_is_a_warning_when_the_cpu_is_named(machine, examine):
-    machine.pci("0000:03:00.0", "1d22", "3688")
-    assert examine(machine, frameworks=["paddlepaddle"], device="cpu").outcome == "warn"
-
-
-def test_two_wheels_of_paddle_are_wrong(p800, examine):
-    found = finding(examine(p800, frameworks=["paddlepaddle", "paddlepaddle-xpu"]), "several-frameworks")
-    assert found.remedy.count("python -m pip") == 2
-
-
-def test_matmul_is_expected_in_fp32_on_an_xpu(p800, examine):
-    found = finding(examine(p800, environ={}), "matmul-mode")
-    assert (found.verdict, "TF32" in found.seen) == ("warn", True)
-    found = finding(examine(p800, environ=EXACT), "matmul-mode")
-    assert (found.verdict, found.remedy) == ("ok", None)
-
-
-def test_variables_of_a_launcher_are_a_warning(machine, examine):
-    diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={"PADDLE_TRAINERS_NUM": "14"})
-    assert finding(diagnosis, "launcher-variables").seen == "variables of a cluster's launcher are set: PADDLE_TRAINERS_NUM"
-
-
-def test_stride_kernels_that_are_off_are_a_warning_on_a_cpu_too_that_leads_to_the_page_about_variables(machine, examine):
-    diagnosis = examine(machine, frameworks=["paddlepaddle"], environ={"FLAGS_use_stride_kernel": "0"})
-    assert (verdicts(diagnosis)["stride-kernel"], diagnosis.outcome) == ("warn", "warn")
-    remedy = finding(diagnosis, "stride-kernel").remedy
-    assert "unset FLAGS_use_stride_kernel" in remedy and "docs/xpu-environment.md" in remedy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.doctor.conftest import A100
-from xpulab.doctor import nvml
 from xpulab.doctor.nvml import read_nvml
 
 
@@ -38,8 +37,3 @@ def test_a_library_that_does_not_answer_has_its_outcome(machine, said, outcome, 
     machine.nvml(**said)
     reading = read_nvml(timeout=0.5 if outcome == "hung" else 20)
     assert reading.outcome == outcome and detail in reading.detail and reading.cards == ()
-
-
-def test_before_the_package_is_installed_it_is_missing(monkeypatch):
-    monkeypatch.setattr(nvml.importlib.util, "find_spec", lambda name: None)
-    assert (read_nvml().outcome, "nvidia-ml-py" in read_nvml().detail) == ("missing", True)

@@ -24,35 +24,16 @@ def reading_of(driver=None, firmware=()):
     [
         ("5.0.21.26", "ok"),
         ("5.0.21.100", "ok"),
-        ("5.19.0.0", "ok"),
         ("5.0.21.25", "warn"),
-        ("5.0.21.21", "warn"),
         ("5.0.21.20", "wrong"),
         ("4.33.0.0", "wrong"),
         ("515.58", "unknown"),
-        ("10.2", "unknown"),
         ("N/A", "unknown"),
-        ("5.0.21.26-rc", "unknown"),
         (None, "unknown"),
     ],
 )
 def test_driver_is_compared_number_by_number(driver, verdict):
     assert row_of("XPU driver", "xpu", reading_of(driver)).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("firmware", "verdict"),
-    [
-        (("1.48",), "ok"),
-        (("1.9",), "warn"),
-        (("1.54", "1.39"), "warn"),
-        (("1.48", "1.9"), "warn"),
-        (("N/A",), "unknown"),
-        ((), "unknown"),
-    ],
-)
-def test_lowest_firmware_counts_and_only_warns(firmware, verdict):
-    assert row_of("SBL firmware", "xpu", reading_of(firmware=firmware)).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -65,12 +46,9 @@ def test_lowest_firmware_counts_and_only_warns(firmware, verdict):
         ("paddlenlp", "3.0.0b4", "ok"),
         ("paddlenlp", "2.8.1", "wrong"),
         ("numpy", "1.26.4", "ok"),
-        ("numpy", "1.24.0", "warn"),
         ("numpy", "2.0.0", "wrong"),
         ("aistudio-sdk", "0.3.0", "wrong"),
         ("setuptools", "81.0.0", "wrong"),
-        ("pyarrow", "23.0.0", "wrong"),
-        ("datasets", "4.0.0", "wrong"),
         ("numpy", "not.a.version", "unknown"),
     ],
 )
@@ -78,25 +56,11 @@ def test_packages_are_judged_by_their_pins(installed, name, version, verdict):
     assert row_of(name, "cpu", search_path=installed({name: version})).verdict == verdict
 
 
-def test_a_package_that_is_missing_has_its_command_and_one_that_is_right_none(installed):
-    row = row_of("numpy", "cpu")
-    assert (row.verdict, row.found, row.remedy) == ("missing", None, "python -m pip install 'numpy>=1.26,<2'")
-    assert row_of("numpy", "cpu", search_path=installed({"numpy": "1.26.4"})).remedy is None
-
-
-def test_a_nightly_xpu_wheel_is_tolerated_and_that_of_another_device_is_removed_first(installed):
-    path = installed({"paddlepaddle-xpu": "3.3.0.dev20251016"})
-    assert row_of("paddlepaddle-xpu", "xpu", search_path=path).verdict == "warn"
-    row = row_of("paddlepaddle-xpu", "xpu", search_path=installed({"paddlepaddle": "3.3.1"}))
-    assert row.remedy.startswith("python -m pip uninstall --yes paddlepaddle && python -m pip install paddlepaddle-xpu==")
-
-
 @pytest.mark.parametrize(
     ("device", "version", "verdict"),
     [
         ("xpu", "3.10.13", "ok"),
         ("xpu", "3.11.7", "wrong"),
-        ("xpu", "3.9.18", "wrong"),
         ("cpu", "3.12.1", "ok"),
         ("cpu", "3.13.0", "wrong"),
     ],

@@ -61,11 +61,6 @@ def test_validate_runs_the_suite_with_its_arguments_in_the_callers_folder(script
     assert reached["folder"] == str(scripts.folder.parent)
 
 
-def test_validate_prints_nothing_when_the_environment_is_ready(scripts):
-    run(scripts, "validate.sh")
-    assert run(scripts, "validate.sh", "--help")[2] == ""
-
-
 OWN = [
     path.stem for path in files.NOTEBOOKS.glob("*.ipynb") if "environment" in json.loads(path.read_text())["metadata"]["xpulab"]
 ]
@@ -75,9 +70,7 @@ OWN = [
     "given",
     [
         *([name, "--device", "cpu"] for name in OWN),
-        *([f"notebooks/{name}.ipynb"] for name in OWN),
         *(["--device", "cpu", name[:2]] for name in OWN),
-        *(["--level=smoke", name[:2]] for name in OWN),
         *(["--cold", name[:2]] for name in OWN),
     ],
 )
@@ -85,17 +78,6 @@ def test_validate_runs_a_chapter_with_an_environment_of_its_own_there_and_fetche
     code, reached, printed = run(scripts, "validate.sh", *given, EXIT_CODE_OF_MODEL="130")  # would stop it
     assert (code, reached["arguments"]) == (7, ["run", *given])
     assert (scripts.venv.exists(), scripts.venv.with_name(".venv-formers").exists()) == (False, True), printed
-
-
-@pytest.mark.parametrize("option", ["--seed", "--cards", "--out"])
-def test_validate_takes_no_value_of_an_option_for_a_chapter(scripts, option):
-    for name in OWN:
-        run(scripts, "validate.sh", option, name[:2], "--device", "cpu")
-        assert (scripts.venv.exists(), scripts.venv.with_name(".venv-formers").exists()) == (True, False)
-
-
-def test_there_is_a_chapter_with_an_environment_of_its_own():
-    assert len(OWN) == 1
 
 
 def test_validate_goes_on_with_one_line_where_the_model_cannot_be_had(scripts, prepared):
@@ -122,42 +104,11 @@ def test_validate_stops_when_the_download_is_interrupted(scripts):
     assert run(scripts, "validate.sh", EXIT_CODE_OF_MODEL="1")[0] == 7  # control: any other failure does not stop it
 
 
-@pytest.mark.parametrize("options", [[], ["--no-model"]])
-def test_validate_is_red_before_it_installs_the_wheel_of_the_cpu(scripts, options):
-    scripts.card()
-    code, reached, printed = run(scripts, "validate.sh", *options, "00_environment", "--level", "smoke", "--out", "r")
-    assert (code, reached, scripts.venv.exists(), scripts.calls) == (1, None, False, [])
-    assert "0000:03:00.0 (1d22:3688)" in printed and "modprobe kunlun" in printed
-    assert printed.splitlines()[-1] == "to judge the CPU all the same: --device cpu"
-
-
-def test_validate_judges_the_cpu_of_that_machine_when_it_is_named(scripts):
-    scripts.card()
-    assert run(scripts, "validate.sh", "--device", "cpu")[1]["arguments"] == ["run", "--device", "cpu"]
-
-
-def test_validate_compares_the_cards_with_those_that_are_expected(scripts):
-    code, _, printed = run(scripts, "validate.sh", "--expect", "8")
-    assert (code, "--expect 8" in printed) == (1, True)
-
-
 @pytest.mark.parametrize("number", ["0", "-1", "many", ""])
 def test_validate_refuses_a_number_of_cards_that_is_none(scripts, number):
     code, reached, printed = run(scripts, "validate.sh", f"--expect={number}")
     assert (code, reached, scripts.venv.exists()) == (2, None, False)
     assert f"--expect {number}" in printed and "1 or more" in printed and "Traceback" not in printed
-
-
-def test_validate_refuses_a_label_that_is_none(scripts):
-    code, reached, printed = run(scripts, "validate.sh", XPULAB_LABEL="p800x8")
-    assert (code, reached) == (2, None) and "p800x8" in printed and "xpu-p800-8" in printed
-
-
-@pytest.mark.parametrize("named", [("--device", "xpu"), ("--device=xpu",)])
-def test_validate_makes_the_environment_of_the_named_device(scripts, named):
-    code, reached, printed = run(scripts, "validate.sh", *named)
-    assert (code, reached) == (2, None)
-    assert "no xpu on this machine" in printed
 
 
 @pytest.mark.parametrize(
@@ -174,45 +125,6 @@ def test_lab_makes_the_environment_runs_no_chapter_and_opens_jupyterlab(scripts,
     assert (code, started["arguments"]) == (7, reached)
     assert json.loads((scripts.venv / "xpulab.json").read_text())["device"] == device
     assert run(scripts, "lab.sh", *given)[2] == ""
-
-
-def test_lab_fetches_the_model_unless_asked_not_to_and_stops_when_that_is_interrupted(scripts):
-    run(scripts, "lab.sh", "--no-model")
-    assert run(scripts, "lab.sh", EXIT_CODE_OF_MODEL="130")[:2] == (130, None)
-    assert run(scripts, "lab.sh", EXIT_CODE_OF_MODEL="1")[1]["arguments"] == ["lab"]
-    assert run(scripts, "lab.sh", "--no-model", EXIT_CODE_OF_MODEL="130")[1]["arguments"] == ["lab"]
-
-
-def test_lab_makes_nothing_for_a_card_that_is_lost(scripts):
-    scripts.card()
-    code, started, printed = run(scripts, "lab.sh")
-    assert (code, started, scripts.venv.exists()) == (2, None, False)
-    assert "0000:03:00.0" in printed and "Traceback" not in printed
-
-
-def test_test_runs_pytest_in_the_repository_on_several_processes(scripts):
-    code, reached, _ = run(scripts, "test.sh", "-k", "one or two")
-    assert code == 7
-    flag, workers, *rest = reached["arguments"]
-    assert flag == "-n"
-    assert 2 <= int(workers) <= 6
-    assert rest == ["--dist", "loadscope", "--no-loadscope-reorder", "-k", "one or two"]
-    assert (reached["folder"], reached["threads"]) == (str(scripts.folder), "1")
-
-
-@pytest.mark.parametrize("given", [["-n", "0"], ["-n8"], ["--numprocesses=2"]])
-def test_test_leaves_the_number_of_processes_to_the_caller(scripts, given):
-    assert run(scripts, "test.sh", *given)[1]["arguments"] == given
-
-
-def test_test_keeps_the_callers_number_of_threads(scripts):
-    assert run(scripts, "test.sh", OMP_NUM_THREADS="3")[1]["threads"] == "3"
-
-
-def test_a_python_that_does_not_run_is_passed_over(scripts):
-    scripts.tool("python", (scripts.bin / "python3").read_text())
-    scripts.tool("python3", "#!/bin/sh\nexit 127\n")
-    assert run(scripts, "validate.sh")[0] == 7
 
 
 def test_no_python_at_all_is_reported(scripts):

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from xpulab import files
-from xpulab.chapters.shared.fault import calls, fault, kept, original, replace_in_file, wrap
+from xpulab.chapters.shared.fault import calls, fault, kept
 
 
 class Owner:
@@ -46,18 +42,6 @@ def at(name):
     return f"{Owner.__module__}:Owner.{name}"
 
 
-def test_its_notebook_is_that_of_the_room_that_it_is_in():
-    def something(real):
-        """Something."""
-
-    declare = fault(detected_by=("demo.root",), wraps="math:sqrt")
-    something.__module__ = "xpulab.chapters.lora.faults.matrices"
-    assert declare(something).notebook.partition("_")[2] == "lora"
-    something.__module__ = "xpulab.chapters.no_such_room.faults"
-    with pytest.raises(LookupError, match="no_such_room"):
-        declare(something)
-
-
 def test_wraps_gives_the_original_before_the_arguments_of_the_call():
     @declared(wraps=at("plain"))
     def doubled(real, self, x):
@@ -66,23 +50,6 @@ def test_wraps_gives_the_original_before_the_arguments_of_the_call():
 
     doubled.inject()
     assert Owner().plain(3) == 8
-
-
-@pytest.mark.parametrize("owner", [Owner, Owner()], ids=["class", "object"])
-def test_static_and_class_methods_stay_what_they_are(owner):
-    @declared(wraps=at("fixed"))
-    def negative(real, x):
-        """Negative."""
-        return -real(x)
-
-    @declared(wraps=at("of_the_class"))
-    def renamed(real, cls, x):
-        """Renamed."""
-        return real(cls, -x)
-
-    negative.inject()
-    renamed.inject()
-    assert (owner.fixed(1), owner.of_the_class(2)) == (-3, ("Owner", -2))
 
 
 def test_after_gives_the_result_before_the_arguments_and_takes_what_is_returned_unless_it_is_none():
@@ -126,26 +93,6 @@ def test_what_it_says_that_it_breaks_must_be_another_thing_afterwards():
         forgets.inject()
 
 
-def test_in_ranks_an_absent_name_is_an_error_before_any_rank_starts():
-    @declared(wraps="math:absent", where="ranks")
-    def nothing(real):
-        """Nothing."""
-
-    with pytest.raises(LookupError, match="math:absent"):
-        nothing.inject()
-
-
-def test_wrap_breaks_one_of_several_names():
-    @declared(breaks=(at("plain"), at("limit")))
-    def plain_only():
-        """Plain only."""
-        wrap(at("plain"), lambda real, self, x: 2 * real(self, x))
-
-    with pytest.raises(LookupError, match=r"Owner\.limit.*left it as it was"):
-        plain_only.inject()
-    assert Owner().plain(3) == 8
-
-
 @pytest.mark.parametrize("named", [{}, {"wraps": "math:sqrt", "breaks": "math:tau"}])
 def test_a_fault_says_in_one_way_what_it_replaces(named):
     with pytest.raises(ValueError, match="one of wraps, after, replaces, breaks"):
@@ -173,11 +120,6 @@ def test_a_fault_of_our_own_code_proves_only_that(named, is_own):
     assert something.is_own is is_own
 
 
-def test_what_stands_at_a_name_is_found_as_it_is_stored():
-    assert isinstance(original(at("fixed")), staticmethod)
-    assert original("math:sqrt") is math.sqrt
-
-
 def test_a_fault_travels_with_its_own_memory():
     import cloudpickle
 
@@ -191,27 +133,3 @@ def test_a_fault_travels_with_its_own_memory():
         pickle.loads(cloudpickle.dumps(counted.inject))()
         assert [Owner().plain(3), Owner().plain(4)] == [(1, 1), (2, 2)]
     assert (kept, next(calls)) == ([], 1)
-
-
-def test_faults_travel_without_an_import_of_what_they_break():
-    script = """if True:
-        import sys, cloudpickle
-        from xpulab.faults import CATALOGUE
-        assert all(cloudpickle.dumps(fault.inject) for fault in CATALOGUE) and "numpy" not in sys.modules
-    """
-    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
-
-
-def test_a_file_of_the_book_is_read_with_another_text_and_stays_as_it_is(monkeypatch):
-    script, other = (files.DATA / "take_home" / name for name in ("sft.py", "dpo.py"))
-    stored, of_the_other = script.read_bytes(), other.read_text(encoding="utf-8")
-    monkeypatch.setattr(Path, "read_text", Path.read_text)  # restores it
-    replace_in_file("data/take_home/sft.py", "def encode", "def another")
-    assert "def another" in script.read_text(encoding="utf-8")
-    assert other.read_text(encoding="utf-8") == of_the_other
-    assert script.read_bytes() == stored
-
-
-def test_a_text_that_is_not_in_the_file_is_an_error():
-    with pytest.raises(LookupError, match=r"sft\.py.*no such text"):
-        replace_in_file("data/take_home/sft.py", "no such text", "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import nullcontext
-from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -15,7 +14,7 @@ from tests.conftest import make, save, usual_plans
 from xpulab import files
 from xpulab.chapters.shared.fault import Fault
 from xpulab.faults import CATALOGUE, selftest
-from xpulab.faults.prove import candidates, prove, sample
+from xpulab.faults.prove import candidates, prove
 from xpulab.fleet.gate import gate
 from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
@@ -55,36 +54,6 @@ def test_on_a_card_only_faults_of_the_python_side_that_simulated_cards_detect_ar
     lanes = {fault.name: set(fault.lanes) for fault in CATALOGUE}
     assert len(found) >= 3
     assert all("sim" in lanes[fault.name] and fault.device == device and not fault.sim_faults for fault in found)
-
-
-def test_a_fault_whose_check_did_not_pass_is_not_tried(tmp_path):
-    names = {fault.name for fault in candidates(result(tmp_path, left_out={"numerics.first-product"}))}
-    assert "transposed-right-factor" not in names and names
-    assert candidates(result(tmp_path, outcome="known")) == []
-
-
-def test_at_level_smoke_only_faults_that_are_detected_at_that_level_fit(tmp_path):
-    assert all(fault.smoke for fault in candidates(result(tmp_path, level="smoke")))
-
-
-# ----------------------------------------------------------------------------------------------------------- the sample
-
-
-@pytest.fixture(scope="module")
-def fitting(tmp_path_factory):
-    return candidates(result(tmp_path_factory.mktemp("result")))
-
-
-def test_a_sample_is_the_same_for_a_seed_and_another_for_others_and_has_many_notebooks(fitting):
-    names = {seed: [fault.name for fault in sample(fitting, 6, seed)] for seed in range(4)}
-    assert names[1] == [fault.name for fault in sample(fitting, 6, 1)]
-    assert len({tuple(chosen) for chosen in names.values()}) == 4
-    assert len({fault.notebook for fault in sample(fitting, 6, 0)}) == 6
-
-
-def test_a_sample_of_more_than_there_are_has_each_once(fitting):
-    chosen = sample(fitting[:20], 50, 0)
-    assert sorted(fault.name for fault in chosen) == sorted(fault.name for fault in fitting[:20])
 
 
 # -------------------------------------------------------------------------------------------------------- the injection
@@ -154,7 +123,3 @@ def test_a_missed_fault_makes_the_run_red_everywhere(demo, tmp_path):
 def test_a_run_to_which_no_fault_fits_is_not_proved(demo):
     done = demo(wrong_root, checks=("demo.other",))
     assert not done.is_green and "nothing was proved" in done.proof.reason
-
-
-def test_a_run_without_a_proof_is_judged_as_before(demo):
-    assert replace(demo(nothing), proof=None).is_green

@@ -104,25 +104,6 @@ def test_outputs_of_a_green_run_are_taken_over_without_papermills_traces(adoptio
         assert notebook.cells[3].outputs[1].execution_count == 3
 
 
-def test_what_was_adopted_is_judged_green_and_outputs_that_differ_are_taken_over(adoption):
-    adoption.adopt()
-    executed = adoption.folder / "run" / "notebooks" / "01_one.ipynb"
-    assert judge(read_plan(adoption.notebooks / "01_one.ipynb", "quick"), executed).reasons == ()
-    adoption.executed["02_two"].cells[4].outputs[1].data["text/plain"] = "5"
-    adoption.adopt()
-    assert adoption.committed()[1].cells[3].outputs[1].data["text/plain"] == "5"
-
-
-def test_other_sources_are_refused_by_the_step_itself(adoption, script):
-    adoption.adopt()
-    one, two = (adoption.folder / "run" / "notebooks" / "01_one.ipynb", adoption.notebooks / "02_two.ipynb")
-    notebook = nbformat.read(two, as_version=4)
-    notebook.cells[3].source += "  # edited"
-    nbformat.write(notebook, two)
-    with pytest.raises(SystemExit, match="made from other cells"):
-        script.adopt(one, two)
-
-
 def show(record):
     return lambda two: setattr(two.cells[4].outputs[0], "metadata", record.to_metadata())
 
@@ -147,41 +128,3 @@ def test_a_run_that_is_not_green_is_refused_and_nothing_at_all_is_taken_over(ado
     change(adoption.executed["02_two"])
     refusal = adoption.refusal()
     assert named in refusal and "02_two" in refusal
-
-
-def test_another_devices_run_is_refused(adoption):
-    assert "ran on gpu" in adoption.refusal(device="gpu")
-
-
-def test_a_run_of_some_sections_is_refused(adoption, tmp_path):
-    notebook = copy.deepcopy(adoption.executed["02_two"])
-    del notebook.cells[4]
-    nbformat.write(notebook, tmp_path / "part.ipynb")
-    with pytest.raises(SystemExit, match="only some sections of"):
-        adoption.script.adopt(tmp_path / "part.ipynb", adoption.notebooks / "02_two.ipynb")
-
-
-def test_neighbouring_pieces_of_one_stream_become_one(script):
-    outputs = [
-        v4.new_output("stream", name="stdout", text="a: "),
-        v4.new_output("stream", name="stdout", text="1\n"),
-        v4.new_output("stream", name="stderr", text="x"),
-        v4.new_output("display_data", data={"text/plain": "p"}),
-        v4.new_output("stream", name="stdout", text="b"),
-    ]
-    found = script.joined(outputs)
-    kinds = [(each.output_type, each.get("name"), each.get("text")) for each in found]
-    assert kinds == [
-        ("stream", "stdout", "a: 1\n"),
-        ("stream", "stderr", "x"),
-        ("display_data", None, None),
-        ("stream", "stdout", "b"),
-    ]
-
-
-def test_outputs_go_into_the_folder_that_is_named_and_one_without_these_notebooks_is_refused(adoption, monkeypatch, tmp_path):
-    monkeypatch.setattr(files, "NOTEBOOKS", tmp_path / "elsewhere")
-    adoption.adopt(folder=[adoption.notebooks])
-    assert all(notebook.cells[3].outputs for notebook in adoption.committed())
-    with pytest.raises(SystemExit, match=r"01_one\.ipynb: is not there"):
-        adoption.adopt(folder=[tmp_path])

@@ -73,23 +73,6 @@ def test_what_does_not_need_the_section_runs_and_the_rest_is_missing_with_the_ce
     assert "NOT READY" in last and "after cell 4 of section data raised" in last and "3 of 7 planned checks compared" in last
 
 
-def test_verdict_is_red_when_the_cell_that_raised_costs_no_check(run):
-    verdict = run(make(CHECK.format("good"), "raise OSError('disk')"))
-    assert verdict.outcome == "failed" and verdict.reasons == ("cell 4 of section all raised OSError: disk",)
-    last = str(code(verdict)[-1].outputs)
-    assert "NOT READY" in last and "cell 4 of section all raised" in last
-
-
-def test_every_cell_that_raised_is_named(run):
-    notebook = sections()
-    notebook.cells[-2].source = "raise OSError('alone')"
-    verdict = run(notebook)
-    assert [reason for reason in verdict.reasons if " raised " in reason] == [
-        "cell 4 of section data raised ValueError: no data",
-        "cell 8 of section alone raised OSError: alone",
-    ]
-
-
 def test_after_a_cell_before_the_first_section_nothing_runs(run):
     notebook = sections()
     notebook.cells[1].source += "\n1 / 0"
@@ -97,9 +80,3 @@ def test_after_a_cell_before_the_first_section_nothing_runs(run):
     assert {record.reason for record in verdict.records} == {"after cell 2 raised"}
     assert [cell.execution_count is None for cell in code(verdict)] == [False] * 2 + [True] * 7
     assert verdict.reasons[0].startswith("cell 2 raised ZeroDivisionError")
-
-
-def test_an_excerpt_calls_its_cells_as_the_whole_notebook_does(run):
-    verdict = run(sections(), "demo.deep")
-    assert of(verdict)["deep"].reason == "after cell 4 of section data raised"
-    assert verdict.reasons[0].startswith("cell 4 of section data raised")

@@ -15,7 +15,6 @@ from xpulab.harness.execute import Target
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import read_plan
 from xpulab.records import baselines
-from xpulab.records.origin import commit
 from xpulab.records.record import Measurement, Record, RunContext
 
 pytestmark = pytest.mark.integration
@@ -45,22 +44,11 @@ def kept(tmp_path, monkeypatch):
     baselines.load_all.cache_clear()
 
 
-def test_only_notebooks_that_measure_are_run(put):
-    plans = [read_plan(put(name, *cells), "quick") for name, cells in (("one", [GOOD]), ("two", [DEVICE, MEASURES, GOOD]))]
-    assert [plan.name for plan in baseline.measuring(plans)] == ["two"]
-
-
 def test_the_value_is_the_median_of_the_runs_and_says_where_it_comes_from():
     summary = baseline.summarize([run_of(10.0), run_of(14.0), run_of(11.0)], "quick")
     assert [(entry.value, entry.spread) for entry in summary.entries] == [((11.0,), 4.0)]
     assert (summary.device, summary.hardware, summary.wheel) == ("cpu", "Quick CPU, 4 cores", "paddlepaddle")
     assert (summary.runs, summary.driver, summary.versions) == (3, "none", HERE.versions)
-
-
-def test_the_driver_of_a_card_is_kept():
-    card = replace(HERE, device="gpu", machine={"card": "A100", "driver": "550"}, versions={"paddlepaddle-gpu": "3.3.1"})
-    summary = baseline.summarize([run_of(10.0, card)] * 2, "quick")
-    assert (summary.hardware, summary.driver) == ("A100", "550")
 
 
 NOTHING = [Verdict("demo", "A demo", "passed", None, (), HERE, (), (), None)]
@@ -80,10 +68,6 @@ def test_runs_that_are_no_measurement_of_one_machine_are_refused(runs, why):
         baseline.summarize(runs, "quick")
 
 
-def test_outside_a_repository_the_commit_is_unknown(tmp_path):
-    assert commit(tmp_path) == "unknown"
-
-
 @pytest.mark.timeout(280)
 @pytest.mark.usefixtures("in_fork_server")
 class TestMeasuredAndCompared:
@@ -91,16 +75,6 @@ class TestMeasuredAndCompared:
 
     def measure(self, plan, folder):
         return baseline.measure([plan], Target("cpu", "quick", 1), 2, folder, Console(quiet=True))
-
-    def test_what_was_measured_is_what_the_next_run_is_compared_with(self, put, kept, tmp_path):
-        plan = read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick")
-        baselines.store(self.measure(plan, tmp_path / "out"), kept)
-        harness.prepare(tmp_path / "after")
-        after = harness.run([plan], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True))
-        assert [(record.name, record.outcome) for record in after.result.verdicts[0].records] == [
-            ("demo.baseline", "passed"),
-            ("demo.good", "passed"),
-        ]
 
     def test_a_slower_machine_is_red_and_its_own_baseline_is_not(self, put, kept, tmp_path):
         baselines.store(self.measure(read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick"), tmp_path / "out"), kept)

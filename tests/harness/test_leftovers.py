@@ -67,21 +67,6 @@ def test_a_living_run_is_not_touched(dead, marked):
     assert process.poll() is None and (dead / "deep").exists()
 
 
-def test_a_folder_whose_removal_was_killed_is_removed(dead):
-    (dead / leftovers.LOCK).unlink()
-    assert leftovers.remove_of_dead_runs() == [dead]
-
-
-def test_a_folder_that_is_being_made_is_not_touched(temporary):
-    young = temporary / f"{leftovers.STARTING}young"
-    old = temporary / f"{leftovers.STARTING}old"
-    for folder in (young, old):
-        folder.mkdir()
-    os.utime(old, (0, 0))
-    assert leftovers.remove_of_dead_runs() == [old]
-    assert young.exists()
-
-
 def test_the_folder_and_the_processes_go_with_the_block(marked):
     with run_folder() as folder:
         process = marked(folder)
@@ -89,12 +74,6 @@ def test_the_folder_and_the_processes_go_with_the_block(marked):
         assert leftovers.remove_of_dead_runs() == []
     assert process.wait(SECONDS) == -signal.SIGKILL
     assert not folder.exists()
-
-
-def test_a_process_of_another_folder_is_none_of_the_run(temporary, marked):
-    with run_folder() as folder:
-        other = marked(f"{folder}-2")
-    assert other.poll() is None
 
 
 @pytest.mark.integration

@@ -47,12 +47,6 @@ def test_the_verdict_its_times_and_its_checks():
     assert outcomes == {"demo.good": "passed", "demo.bad": "failed", "demo.rate": "skipped"}
 
 
-def test_measurements_have_their_unit_and_any_text_as_case():
-    (labels, value), (_, undefined) = samples(*RECORDS)["xpulab_measured"]
-    assert labels == {"check": "demo.rate", "case": 'product, "fp32"\n', "kind": "rate", "unit": "TFLOP/s", "model": ""}
-    assert value == 2.0 and math.isnan(undefined)
-
-
 def test_a_card_has_its_number_model_and_serial_and_no_sample_of_what_its_tool_does_not_show():
     found = samples(*RECORDS, cards=[CARD, replace(CARD, index=4)])
     named = {"card": "3", "model": "P800", "serial": "02K01Y"}

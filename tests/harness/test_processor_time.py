@@ -40,8 +40,3 @@ def test_every_cell_of_a_warm_kernel_holds_what_it_used_and_is_judged_as_before(
         verdict, used = executed(kernels.environment(fork_server, os.environ))
     assert None not in used and max(each.kernel for each in used) > 0.1
     assert verdict.reasons == ()
-
-
-def test_the_cells_of_a_cold_kernel_hold_nothing(executed):
-    _, used = executed({name: value for name, value in os.environ.items() if name != warm.ADDRESS})
-    assert set(used) == {None}

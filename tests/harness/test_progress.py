@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
-from types import SimpleNamespace
 
 import pytest
 from nbformat import v4
@@ -55,15 +53,3 @@ def test_it_is_shown_before_the_notebook_ends(plan):
     console = Console(file=io.StringIO(), width=60)
     Progress(console).on_cell_end(plan, cell(FAILED))
     assert LINE in console.file.getvalue()
-
-
-NAME = "99_" + "[name]" * 20
-
-
-def test_a_notebook_has_a_whole_line_with_seconds():
-    console = Console(file=io.StringIO(), width=40)
-    progress = Progress(console)
-    for number in (1, 2):
-        progress.on_cell(SimpleNamespace(name=NAME, expected_seconds=3.0), number, 9)
-    said = f"{NAME}: started, 9 cells, about 3 s"
-    assert re.fullmatch(rf"\[ +\d+\.\d s\] {re.escape(said)}\n", console.file.getvalue())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import chapters, release
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.execute import Target
@@ -24,10 +23,6 @@ def test_the_word_release_stands_for_all_of_them_and_no_level_of_the_chapters_ru
     assert not set(named) & {plan.path for plan in make_plans([], "standard")}
 
 
-def test_one_is_named_by_its_path_below_notebooks():
-    assert [plan.name for plan in make_plans(["release/trainer"], "quick")] == ["trainer"]
-
-
 def test_they_run_apart_from_chapters():
     with pytest.raises(InputError, match="release/trainer judges the release and 02_sft the machine"):
         make_plans(["02", "release/trainer"], "quick")
@@ -39,8 +34,3 @@ def test_they_run_apart_from_chapters():
 def test_a_run_of_them_judges_the_release_and_never_the_machine(name, judges, word):
     found = result_of(name)
     assert (to_json(found)["judges"], "READY" in found.verdict) == (judges, word == "READY")
-
-
-def test_no_check_has_the_name_of_one_of_a_chapter():
-    of_chapters = {check.name for chapter in chapters() for check in chapter.checks}
-    assert not of_chapters & {check.name for chapter in release() for check in chapter.checks}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import math
-import re
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -17,10 +16,10 @@ from xpulab import files
 from xpulab.devices import DEVICES
 from xpulab.harness import report
 from xpulab.harness.execute import Run, Target
-from xpulab.harness.judge import Group, Verdict
+from xpulab.harness.judge import Verdict
 from xpulab.harness.report.result import PARTIAL, Result
 from xpulab.harness.report.text import format_result
-from xpulab.records.record import OUTCOMES, CardFacts, Measurement, Record, Row, RunContext
+from xpulab.records.record import OUTCOMES, Record, Row, RunContext
 
 RUN = Run("cpu", "quick", 1, 2.0, 30.0, None)
 NASTY = "<script>alert('1')</script> & \x1b[31mred\x1b[0m \x00 \ufffe \uffff \udc80 \r ü"
@@ -136,7 +135,7 @@ def test_green_needs_a_passed_notebook_and_no_red_one(reported, outcomes, whole)
 
 
 NUMBERS = [(each, str(each)) for each in (math.inf, -math.inf, math.nan)]
-NUMBERS += [(each, each) for each in (1.7e308, -5e-324, 10**400, 0, -0.0, "a sentence", None)]
+NUMBERS += [(each, each) for each in (1.7e308, 10**400, -0.0, "a sentence", None)]
 
 
 @pytest.mark.parametrize(("measured", "stored"), NUMBERS, ids=lambda value: repr(value)[:9])
@@ -169,10 +168,7 @@ def test_junit_has_a_case_a_check_and_says_of_each_what_the_result_says(everythi
     told = {suite.get("name"): suite.find("testcase[@name='the notebook']/error") for suite in root}
     assert told["text"].get("message") == "it shows another text"
     assert told["mixed"] is None and told["green"] is None and told["cards"] is None
-    failure = next(root.iter("failure"))
-    assert failure.get("message") == "what mixed.failed means"
-    assert failure.text == "measured 0.5, expected < 1, control rejected. since failed"
-    assert next(root.iter("skipped")).get("message") == "since skipped"
+    assert next(root.iter("failure")).text == "measured 0.5, expected < 1, control rejected. since failed"
 
 
 def test_junit_holds_no_character_that_xml_forbids(reported):
@@ -201,59 +197,6 @@ def test_the_page_names_every_check_and_every_reason_and_links_the_executed_note
     assert [link for link in links if link[0] != "#"] == executed
 
 
-def test_the_banner_says_where_and_when_before_anything_else(reported, tmp_path):
-    context = RunContext(
-        "xpu", 8, {"card": "P800 OAM", "processor": "a chip", "driver": "5.0.21.26"}, {"paddlepaddle-xpu": "3.3.0"}
-    )
-    result, _, page = reported(verdict("n", record("n.one"), run_context=context), device="xpu")
-    shown = Tags(page).text
-    ended = result["date"].replace("T", " ")
-    where = f"xpu, 1 card · P800 OAM · a chip · driver 5.0.21.26 · paddlepaddle-xpu 3.3.0 · level quick · 12.3 s · {ended}"
-    assert shown.index("READY") < shown.index(where) < shown.index("Chapters") < shown.index("n.one")
-
-
-def test_the_checks_of_a_section_stand_together_and_unplanned_ones_apart(reported):
-    groups = (Group("Train", "lesson", ("n.two",)), Group("Gradients", "proof", ("n.one",)))
-    skipped = Row("memory", "skipped", None, "", "not tried", "Paddle counts no memory there")
-    records = (record("n.one"), record("n.two", rows=(skipped,)), record("n.three"))
-    result, _, page = reported(replace(verdict("n", *records), groups=groups))
-    shown = Tags(page).text
-    texts = ("Train", "n.two", skipped.reason, "Gradients, proof", "n.one", "Not planned", "n.three")
-    places = [shown.index(text) for text in texts]
-    assert places == sorted(places) and "READY" in shown and "NOT READY" not in shown
-    sections = [(check["name"], check["section"]) for check in result["notebooks"][0]["checks"]]
-    assert sections[:2] == [("n.two", "Train"), ("n.one", "Gradients")]
-
-
-def test_known_software_defects_stand_apart_from_the_results_of_the_machine(reported):
-    defect = record("n.two", "known", reason="merge forgets. Workaround: do not merge")
-    shown = Tags(reported(verdict("n", record("n.one"), defect))[2]).text
-    assert shown.index("Known software defects") < shown.index("merge forgets") < shown.index("n.one")
-    assert shown.count("merge forgets") == 1
-
-
-CARDS = (
-    CardFacts(0, "P800 OAM", "02K1", "1.48", None, 41.0, 88.0, 120, 98304, "32.0 GT/s x16"),
-    CardFacts(1, "P800 OAM", "02K2", "1.48", None, 43.0, 90.5, 0, 98304, "16.0 GT/s x8 of 32.0 GT/s x16"),
-)
-
-
-def test_the_page_has_a_row_for_each_card_and_no_column_that_is_empty(reported):
-    context = RunContext("xpu", 2, {}, {}, CARDS)
-    result, _, page = reported(verdict("n", record("n.one"), run_context=context), device="xpu")
-    shown = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert "card model serial firmware temperature power memory used memory link" in shown
-    assert "1 P800 OAM 02K2 1.48 43 °C 90.5 W 0 MiB 98304 MiB 16.0 GT/s x8 of 32.0 GT/s x16" in shown
-    assert [card["serial"] for card in result["card_facts"]] == ["02K1", "02K2"]
-
-
-def test_the_page_needs_no_network_and_no_other_file(everything):
-    tags = Tags(everything[2]).tags
-    assert {tag for tag, _ in tags} & {"script", "link", "img", "iframe", "object", "embed", "base"} == set()
-    assert [value for _, attributes in tags for value in attributes.values() if value and "//" in value] == []
-    assert "@import" not in everything[2] and "url(" not in everything[2]
-
-
 def test_the_page_shows_markup_in_messages_as_text(reported):
     evil = record("n.one", "failed", means=NASTY, reason=NASTY, measured=NASTY, expected=NASTY, control=NASTY)
     rows = (Row(NASTY, "failed", NASTY, NASTY, NASTY, NASTY),)
@@ -277,19 +220,6 @@ def test_the_terminal_shows_what_is_wrong_and_the_verdict(verdicts):
     assert lines[-1] == "RED: 1 of 6 notebooks passed, 8 checks compared, 8 controls rejected, on cpu in 12 s"
     good = format_result(result_of(verdict("n", record("n.one"))))
     assert good.splitlines()[-1].startswith("green: 1 of 1 notebooks passed")
-
-
-def test_the_terminal_has_one_line_for_all_known_defects_with_the_command_that_lists_them():
-    rows = (Row("float16", "known", 3.0, "< 1", "rejected", "a defect"), Row("float32", "passed", 0.1, "< 1", "rejected"))
-    text = format_result(result_of(verdict("n", record("n.one"), record("n.two", "known", rows=rows, reason="a defect"))))
-    (line,) = (line for line in text.splitlines() if "known" in line)
-    assert line.startswith("1 check met known defects") and "xpulab report --known --run " in line
-    assert "n.two" not in text
-
-
-def test_the_banner_has_the_first_reason_and_the_chapter_all(verdicts, reported):
-    shown = Tags(reported(*verdicts)[2]).text
-    assert "mixed: 3 of 7 checks are red (and 1 more)" in shown and "a cell raised" in shown
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -320,13 +250,3 @@ def test_a_partial_run_is_never_a_verdict_on_the_machine(reported, outcome, gree
     assert "Partial run" in shown and PARTIAL in shown and "READY" not in shown
     lines = format_result(result_of(run)).splitlines()
     assert PARTIAL in lines and lines[-1].startswith("partial, green: " if green else "partial, RED: ")
-
-
-def test_the_result_has_the_measurements_of_a_check_and_a_digest_of_what_must_repeat(reported, tmp_path):
-    measured = (Measurement("copy", "rate", "GB/s", (1.5,), {"seed": "0"}), Measurement("losses", "loss", "nats", (3.0, 2.0)))
-    records = (record("a.rates", measurements=measured), record("a.skipped", "skipped", measured=None))
-    result, _, _ = reported(verdict("a", *records, folder=tmp_path))
-    rates, skipped = result["notebooks"][0]["checks"]
-    copied = {"case": "copy", "kind": "rate", "unit": "GB/s", "values": [1.5], "conditions": {"seed": "0"}}
-    assert (rates["measurements"][0], len(rates["measurements"]), len(rates["digest"])) == (copied, 2, 16)
-    assert (skipped["measurements"], skipped["digest"]) == ([], None)

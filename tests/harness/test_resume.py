@@ -63,10 +63,6 @@ class Killable:
     def result(self) -> dict:
         return json.loads((self.folder / "out" / "result.json").read_text())
 
-    @property
-    def executed(self) -> nbformat.NotebookNode:
-        return nbformat.read(self.folder / "out" / "notebooks" / "chapter.ipynb", as_version=4)
-
     def command(self, *options: str) -> list[str]:
         asked = ["run", str(self.notebook), "--device", "cpu", "--cold", "--out", str(self.folder / "out"), *options]
         return [sys.executable, "-m", "xpulab", *asked]
@@ -87,7 +83,9 @@ class Killable:
                 kernels = [psutil.Process(pid) for pid in leftovers.processes(folder)]
             finally:
                 run.send_signal(number)
+                errors = run.stderr.read()
                 os.close(reached)
+        assert run.returncode == (130 if number == signal.SIGINT else -number), errors
         assert kernels
         return kernels
 
@@ -132,9 +130,9 @@ def killable(tmp_path):
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """One that was killed, for tests that change nothing of it."""
+    """One that was killed, of which no kernel is left; the tests go on with it one after another."""
     with killable_in(tmp_path_factory.mktemp("killed")) as made:
-        made.kill_in_the_middle()
+        assert psutil.wait_procs(made.kill_in_the_middle(), SECONDS)[1] == []
         yield made
 
 
@@ -142,57 +140,46 @@ def checks_of(result):
     return {check["name"]: check["outcome"] for notebook in result["notebooks"] for check in notebook["checks"]}
 
 
-def texts_of(cell):
-    return "".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+def unchanged(killable, said, *options):
+    """--resume with these options is refused with these words, and leaves the run as it was."""
+    before = sorted(killable.folder.rglob("out/**/*"))
+    code, printed = killable.run("--resume", *options)
+    assert (code, said in " ".join(printed.split())) == (2, True), printed
+    assert sorted(killable.folder.rglob("out/**/*")) == before
 
 
-@dataclass
-class Resumed:
-    """A run that was killed and went on. before: `ran` of its killable and `result` after the kill, as they were then.
-
-    alive: the kernels that outlived it. code, printed: of the run that went on.
-    """
-
-    killable: Killable
-    before: tuple[str, dict]
-    alive: list[psutil.Process]
-    code: int
-    printed: str
+def test_a_killed_run_leaves_its_state_and_no_kernel(killed):
+    jsonschema.validate(killed.result, json.loads(files.data("schema", "result.schema.json").read_text()))
+    assert (killed.ran, killed.result["outcome"], killed.result["green"]) == ("dfm", "running", False)
 
 
-@pytest.fixture(scope="module")
-def resumed(tmp_path_factory):
-    """One for tests that change nothing of it."""
-    with killable_in(tmp_path_factory.mktemp("resumed")) as made:
-        kernels = made.kill_in_the_middle()
-        before = made.ran, made.result
-        _, alive = psutil.wait_procs(kernels, SECONDS)
-        yield Resumed(made, before, alive, *made.run("--resume"))
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["--seed", "3"], "seed 0, not 3"), (["--check", "demo.end"], "other checks of chapter (--check)")],
+)
+def test_other_options_are_an_error_that_names_them(killed, options, said):
+    unchanged(killed, said, *options)
 
 
-def test_it_goes_on_and_nothing_is_left_in_between(resumed):
-    ran, so_far = resumed.before
-    assert ran == "dfm"
-    jsonschema.validate(so_far, json.loads(files.data("schema", "result.schema.json").read_text()))
-    assert (so_far["outcome"], so_far["green"], so_far["notebooks"][0]["outcome"]) == ("running", False, "waiting")
-    assert resumed.alive == []
-
-    killable = resumed.killable
-    assert resumed.code == 0, resumed.printed
-    assert killable.ran == "dfm" + "dfme"
-    assert killable.result["outcome"] == "passed"
-    assert list(checks_of(killable.result).values()) == ["passed"] * 4
-    assert list(killable.temporary.iterdir()) == []
-    assert sorted(path.name for path in (killable.folder / "out").rglob("*") if path.suffix != ".log") == sorted(
-        ["index.html", "junit.xml", "metrics.prom", "notebooks", "result.json", "run.json", "chapter.ipynb"]
-    )
+def test_a_changed_notebook_is_an_error(killed):
+    stored = killed.notebook.read_bytes()
+    changed = nbformat.read(killed.notebook, as_version=4)
+    changed.cells[-2].source += "\n"
+    nbformat.write(changed, killed.notebook)
+    unchanged(killed, "notebook chapter has changed since")
+    killed.notebook.write_bytes(stored)
 
 
-def test_the_notebook_has_the_cells_of_the_source_and_the_verdict_on_all_checks(resumed):
-    source = [cell.source for cell in nbformat.read(resumed.killable.notebook, as_version=4).cells]
-    executed = resumed.killable.executed
-    assert [cell.source for cell in executed.cells if "injected-parameters" not in cell.metadata.get("tags", [])] == source
-    assert "4 of 4 planned checks compared" in texts_of(executed.cells[-1])
+def test_interrupted_again_it_goes_on_to_its_end_which_is_not_resumed(killed):
+    (killed.folder / "ran").write_text("")
+    killed.kill_in_the_middle("--resume", number=signal.SIGINT)
+    assert (killed.ran, killed.result["outcome"]) == ("dfm", "failed")
+    code, printed = killed.run("--resume", "--time-limit", "20")
+    assert (code, killed.ran, killed.result["outcome"]) == (0, "dfm" + "dfme", "passed"), printed
+    assert list(checks_of(killed.result).values()) == ["passed"] * 4
+    assert list(killed.temporary.iterdir()) == []
+    code, printed = killed.run("--resume")
+    assert (code, killed.ran) == (0, "dfm" + "dfme") and "this run has ended, there is nothing to resume" in printed
 
 
 def test_a_check_that_was_red_before_the_kill_stays_red(killable):
@@ -202,85 +189,3 @@ def test_a_check_that_was_red_before_the_kill_stays_red(killable):
     code, printed = killable.run("--resume")
     assert (code, checks_of(killable.result)["demo.first"]) == (1, "failed"), printed
     assert (killable.ran, killable.result["notebooks"][0]["reason"].split(";")[0]) == ("dfm", "its run was killed")
-
-
-def test_a_run_that_is_killed_twice_goes_on(killable):
-    killable.kill_in_the_middle()
-    (killable.folder / "ran").write_text("")
-    killable.kill_in_the_middle("--resume")
-    assert killable.ran == "dfm"
-    (killable.folder / "ran").write_text("mm")
-    code, printed = killable.run("--resume")
-    assert code == 0, printed
-    assert list(checks_of(killable.result).values()) == ["passed"] * 4
-
-
-def test_a_run_that_was_interrupted_by_ctrl_c_goes_on_too_also_with_another_time_limit(killable):
-    killable.kill_in_the_middle(number=signal.SIGINT)
-    assert killable.result["outcome"] == "failed"
-    code, printed = killable.run("--resume", "--time-limit", "20")
-    assert (code, killable.ran) == (0, "dfm" + "dfme"), printed
-
-
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory):
-    """One that has ended, with --resume where nothing was begun."""
-    with killable_in(tmp_path_factory.mktemp("ended")) as made:
-        (made.folder / "ran").write_text("mm")
-        yield made, made.run("--resume")
-
-
-def test_where_nothing_was_begun_it_starts(ended):
-    killable, (code, printed) = ended
-    assert (code, killable.result["outcome"]) == (0, "passed"), printed
-
-
-def test_a_run_that_has_ended_says_so_and_keeps_its_reports(ended):
-    killable, _ = ended
-    before = (killable.folder / "out" / "result.json").stat().st_mtime_ns
-    code, printed = killable.run("--resume")
-    assert (code, killable.ran) == (0, "mm" + "dfme")
-    assert "this run has ended, there is nothing to resume" in printed
-    assert (killable.folder / "out" / "result.json").stat().st_mtime_ns == before
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--seed", "3"], "seed 0, not 3"),
-        (["--level", "standard"], "level quick, not standard"),
-        (["--check", "demo.end"], "other checks of chapter (--check)"),
-    ],
-)
-def test_other_options_are_an_error_that_names_them(killed, options, said):
-    before = sorted(killed.folder.rglob("out/**/*"))
-    code, printed = killed.run("--resume", *options)
-    assert (code, said in " ".join(printed.split())) == (2, True), printed
-    assert sorted(killed.folder.rglob("out/**/*")) == before
-
-
-def test_a_changed_notebook_is_an_error(killable):
-    killable.kill_in_the_middle()
-    changed = nbformat.read(killable.notebook, as_version=4)
-    changed.cells[-2].source += "\n"
-    nbformat.write(changed, killable.notebook)
-    code, printed = killable.run("--resume")
-    assert (code, "notebook chapter has changed since" in " ".join(printed.split())) == (2, True), printed
-
-
-def test_a_run_that_is_under_way_is_not_resumed(killable):
-    with subprocess.Popen(killable.command(), env=killable.environment) as run:
-        reached = os.open(killable.middle, os.O_RDONLY | os.O_NONBLOCK)
-        assert select.select([reached], [], [], SECONDS)[0]
-        code, printed = killable.run("--resume")
-        run.kill()
-        os.close(reached)
-    assert (code, "under way in another process" in " ".join(printed.split())) == (2, True), printed
-
-
-def test_a_resume_without_a_folder_is_an_error(tmp_path):
-    command = [sys.executable, "-m", "xpulab", "run", "--resume"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert done.returncode == 2 and "--resume" in done.stderr
-    with contextlib.suppress(FileNotFoundError):
-        assert list(tmp_path.iterdir()) == []

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from xpulab.errors import InputError
-from xpulab.records import environments, known_issues
-from xpulab.records.known_issues import KnownIssue, known_issue, load
+from xpulab.records import environments
+from xpulab.records.known_issues import KnownIssue, load
 
 ENTRY = """\
 - id: wrong-sum
@@ -62,21 +62,10 @@ WRONG = {
         ENTRY.replace("  symptom: sums are wrong\n", ""),
         "line 1: 'symptom' is a required property",
     ),
-    "an unknown field": (
-        ENTRY + "  since: 2024\n",
-        "line 8: Additional properties are not allowed ('since' was unexpected)",
-    ),
     "an unknown device": (ENTRY.replace("xpu]", "tpu]"), "line 4: 'tpu' is not one of ['cpu', 'gpu', 'xpu', 'sim']"),
-    "no device": (ENTRY.replace("[cpu, xpu]", "[]"), "line 4: [] should be non-empty"),
     "no version": (ENTRY.replace('{numpy: "==1.26.4"}', "{}"), "line 3: {} should be non-empty"),
-    "a version without comparison": (
-        ENTRY.replace("==1.26.4", "1.26.4"),
-        "line 3: '1.26.4' does not match '^[<>=!~]=?'",
-    ),
     "a check without capability": (ENTRY.replace("numerics.sum", "sum"), "line 2: 'sum' does not match"),
-    "a symptom that is too short": (ENTRY.replace("sums are wrong", "bad"), "line 5: 'bad' is too short"),
     "an invalid version": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' is not a version specifier"),
-    "not YAML": (ENTRY + "  - oops\n", "line 8: not YAML: expected <block end>, but found '-'"),
     "the second entry": (ENTRY + ENTRY.replace("[cpu, xpu]", "cpu"), "line 11: 'cpu' is not of type 'array'"),
 }
 
@@ -93,72 +82,17 @@ def test_the_list_of_this_repository_fits_its_schema_with_one_entry_for_each_pla
     assert len(places) == len(set(places))
 
 
-@pytest.mark.parametrize(("device", "applies"), [("cpu", True), ("xpu", True), ("gpu", False), ("auto", False)])
-def test_an_issue_applies_to_its_devices(installed, device, applies):
-    assert an_issue(devices=("cpu", "xpu")).applies(device) is applies
-
-
 @pytest.mark.parametrize(
     ("versions", "applies"),
     [
         ({"numpy": "==1.26.4"}, True),
-        ({"numpy": ">=1,<2"}, True),
         ({"numpy": "<1.26"}, False),
-        ({"numpy": "!=1.26.4"}, False),
         ({"paddlenlp": ">=0"}, False),
         ({"numpy": "==1.26.4", "paddlepaddle-xpu": "==3.3.1"}, True),
         ({"numpy": "==1.26.4", "paddlepaddle-xpu": "==3.3.2"}, False),
         ({"paddle": "==3.3.1"}, True),
-        ({"paddle": "<3"}, False),
     ],
     ids=str,
 )
 def test_an_issue_applies_to_its_versions(installed, versions, applies):
     assert an_issue(versions).applies("cpu") is applies
-
-
-@pytest.mark.parametrize(
-    ("present", "versions", "applies"),
-    [
-        ({"paddlepaddle": "3.3.1"}, {"paddle": "==3.3.1"}, True),
-        ({"paddlepaddle-gpu": "3.3.1"}, {"paddle": "==3.3.1"}, True),
-        ({"paddlepaddle-xpu": "3.3.1"}, {"paddle": "==3.3.1"}, True),
-        ({}, {"paddle": ">=0"}, False),
-        ({"numpy": "2.0.0rc1"}, {"numpy": ">=1.26"}, True),
-    ],
-    ids=str,
-)
-def test_paddle_means_the_installed_wheel_and_a_range_covers_release_candidates(installed, present, versions, applies):
-    installed.clear()
-    installed.update(present)
-    assert an_issue(versions).applies("cpu") is applies
-
-
-@pytest.fixture
-def the_list(monkeypatch):
-    """The issues that known_issue searches."""
-    issues = []
-    monkeypatch.setattr(known_issues, "load", lambda: issues)
-    known_issue.cache_clear()
-    yield issues
-    known_issue.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("check", "device", "case", "found"),
-    [
-        ("a.b", "cpu", "float16", True),
-        ("a.b", "cpu", None, False),
-        ("a.b", "cpu", "float32", False),
-        ("a.c", "cpu", "float16", False),
-        ("a.b", "xpu", "float16", False),
-    ],
-)
-def test_the_issue_of_a_check_and_case_is_found_for_no_other(the_list, check, device, case, found):
-    the_list.append(an_issue(case="float16"))
-    assert (known_issue(check, device, case) is not None) is found
-
-
-def test_of_two_entries_for_one_check_the_one_that_applies_is_found(the_list):
-    the_list += [an_issue({"numpy": "<1"}), an_issue(devices=("cpu", "gpu"))]
-    assert known_issue("a.b", "cpu") is the_list[1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from xpulab.checks import check
@@ -26,12 +24,6 @@ def test_a_check_is_planned_with_its_method_cell_and_line():
     assert planned_checks(cells, "05.ipynb") == (PlannedCheck("sft.loss", "close", 2, 2),)
 
 
-@pytest.mark.parametrize("method", [*sorted(COMPARING), "skip"])
-def test_every_method_plans_and_exists(method):
-    assert names(f'check.{method}("a.b")') == ["a.b"]
-    assert callable(getattr(check, method))
-
-
 def test_every_comparison_that_check_offers_plans():
     own = (check.__name__, "xpulab.checks.comparisons")
     of_its_own = (value for value in vars(check).values() if getattr(value, "__module__", "") in own)
@@ -41,20 +33,12 @@ def test_every_comparison_that_check_offers_plans():
 
 WHERE = {
     "in a branch": 'if device == "xpu":\n    check.equal("a.b", 1, 1, control=2)',
-    "in the other branch": 'if device == "xpu":\n    pass\nelse:\n    check.equal("a.b", 1, 1, control=2)',
     "in a function": 'def later():\n    check.equal("a.b", 1, 1, control=2)',
-    "in a with block": 'with paddle.no_grad():\n    check.equal("a.b", 1, 1, control=2)',
     "in a loop": 'for _ in range(0):\n    check.equal("a.b", 1, 1, control=2)',
-    "in an except clause": 'try:\n    pass\nexcept ValueError:\n    check.equal("a.b", 1, 1, control=2)',
     "in a lambda": 'later = lambda: check.equal("a.b", 1, 1, control=2)',
-    "in a condition": 'ready and check.equal("a.b", 1, 1, control=2)',
-    "over several lines": 'check.equal(\n    "a.b",\n    1,\n    1,\n    control=2,\n)',
     "as a table": 'with check.table("a.b", means="it holds") as rows:\n    rows.equal("case", 1, 1, control=2)',
     "after a line magic": '%matplotlib inline\ncheck.equal("a.b", 1, 1, control=2)',
     "after a shell line": '!ls\nfiles = !ls\ncheck.equal("a.b", 1, 1, control=2)',
-    "after a question": 'len?\ncheck.equal("a.b", 1, 1, control=2)',
-    "beside an await": 'await something()\ncheck.equal("a.b", 1, 1, control=2)',
-    "as a literal in two parts": 'check.equal("a" ".b", 1, 1, control=2)',
 }
 
 
@@ -70,21 +54,13 @@ def test_a_check_is_planned_anywhere_in_a_cell(cell):
         "# check.equal('a.b', 1, 1, control=2)",
         "'''check.equal('a.b', 1, 1, control=2)'''",
         "check",
-        "check.ledger.records",
         "other.equal('a.b', 1, 1)",
-        "rows.check.equal('a.b', 1, 1)",
         "check.unknown_method('a.b')",
         "%%bash\ncheck.equal('a.b', 1, 1, control=2)",
     ],
 )
 def test_other_code_plans_nothing(cell):
     assert names(cell) == []
-
-
-def test_checks_are_planned_in_reading_order_also_one_that_is_only_skipped():
-    one, two = 'check.true("a.one", x, control=y)', 'check.true("a.two", x, control=y)'
-    assert names(f"{one}; {two}", 'check.skip("a.three", "why")') == ["a.one", "a.two", "a.three"]
-    assert names(f"if x:\n    {one}\n{two}") == ["a.one", "a.two"]
 
 
 NOT_LITERAL = ['f"a.{x}"', "name", '"a." + x', '"a.{}".format(x)', "*names", "1", "None", 'b"a.b"', "", 'name="a.b"']
@@ -122,12 +98,3 @@ def test_a_skip_may_have_the_name_of_the_comparison_that_it_replaces(cell):
 @pytest.mark.parametrize("order", [("true", "skip", "equal"), ("skip", "true", "equal"), ("true", "equal", "skip")])
 def test_two_comparisons_of_one_name_are_refused_even_with_a_skip(order):
     assert "planned already" in refusal("\n".join(f'check.{method}("a.b")' for method in order))
-
-
-@pytest.mark.parametrize(("cell", "line"), [("x = (\n", 1), ("x = 1\ny = = 2", 2), ("def f():\nreturn", 2)])
-def test_a_cell_that_is_not_python_is_refused_with_its_line(cell, line):
-    assert re.match(rf"05.ipynb cell 1 line {line}: not Python: .+", refusal(cell))
-
-
-def test_cells_may_be_counted_from_another_number():
-    assert refusal("", "check.equal(name)", first=7).startswith("05.ipynb cell 8 line 1")

@@ -9,19 +9,15 @@ from dataclasses import replace
 import pytest
 
 from xpulab.records.record import (
-    METADATA_KEY,
     OUTCOMES,
     CardFacts,
     Record,
     Row,
     RunContext,
-    is_compared,
     is_green,
     reconcile,
     record_in,
     run_context_in,
-    worse,
-    worst,
 )
 
 WORST_FIRST = ("broken", "failed", "missing", "fixed", "known", "passed", "skipped")
@@ -45,21 +41,9 @@ def test_a_record_is_the_same_after_json(record):
     assert record_in(through_json(record.to_metadata())) == record
 
 
-@pytest.mark.parametrize("metadata", [{}, {"tags": []}, {METADATA_KEY: {}}, {METADATA_KEY: {"run_context": {}}}])
-def test_an_output_without_a_record_has_none_and_may_have_other_metadata(metadata):
-    assert record_in(metadata) is None
-    assert record_in({**through_json(FULL.to_metadata()), "tags": ["x"]}) == FULL
-    assert run_context_in(FULL.to_metadata()) is None
-
-
 def test_a_run_context_is_the_same_after_json():
     run_context = RunContext("xpu", 8, {"cores": 64}, {"numpy": "1.26.4"}, (CardFacts(0, "P800 OAM", power_w=88.0),))
     assert run_context_in(through_json(run_context.to_metadata())) == run_context
-
-
-@pytest.mark.parametrize(("name", "capability"), [("sft.loss", "sft"), ("device-proof.a.b", "device-proof")])
-def test_the_capability_is_the_name_up_to_the_first_dot(name, capability):
-    assert a_record("passed", name).capability == capability
 
 
 # -------------------------------------------------------------------------------------------------------------- reconcile
@@ -98,10 +82,6 @@ def test_of_two_records_of_one_name_the_worse_counts():
 # ------------------------------------------------------------------------------------------------------ green and worst
 
 
-def test_skipped_and_missing_checks_compared_nothing():
-    assert {outcome for outcome in OUTCOMES if not is_compared(a_record(outcome))} == {"skipped", "missing"}
-
-
 GREEN = ("passed", "known", "fixed", "passed skipped", "skipped known", "passed known fixed skipped")
 NOT_GREEN = (
     *("", "skipped", "skipped skipped", "missing", "failed", "broken", "passed failed", "passed broken", "passed missing"),
@@ -112,22 +92,3 @@ NOT_GREEN = (
 @pytest.mark.parametrize("outcomes", [*GREEN, *NOT_GREEN])
 def test_green_needs_a_comparison_and_no_red_check(outcomes):
     assert is_green([a_record(outcome) for outcome in outcomes.split()]) is (outcomes in GREEN)
-
-
-def test_an_outcome_without_a_name_is_not_green():
-    assert not is_green([a_record("passed"), a_record("")])
-
-
-def test_the_worst_of_several_outcomes():
-    for worse_one, better_one in itertools.combinations(WORST_FIRST, 2):
-        assert worst([better_one, worse_one, better_one]) == worse_one, (worse_one, better_one)
-
-
-def test_every_outcome_has_a_place_in_the_order():
-    assert sorted(WORST_FIRST) == sorted(OUTCOMES)
-    assert [worst([outcome]) for outcome in OUTCOMES] == list(OUTCOMES)
-
-
-def test_of_two_records_with_the_same_outcome_the_later_counts():
-    later = replace(FULL, reason="later")
-    assert worse(FULL, later) is later

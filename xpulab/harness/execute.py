@@ -253,6 +253,11 @@ class _Client(NotebookClient):
             return cell
         return await super().async_execute_cell(cell, cell_index, execution_count, store_history)
 
+    def _cleanup_kernel(self) -> None:
+        """As nbclient's, which it also calls at the exit for a kernel that did not start: of it nothing is left then."""
+        if self.km is not None:
+            super()._cleanup_kernel()
+
 
 def _prepared(plan: Plan, target: Target) -> NotebookNode:
     """The notebook with its parameters and without outputs: what they hold was seen in another run."""
