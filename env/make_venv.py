@@ -53,8 +53,8 @@ if sys.version_info >= (3, 10):  # noqa: UP036 - the catalogue's reader needs it
     from xpulab.messages import N_, choose, shown
 else:
 
-    def N_(text):
-        return text
+    def N_(text, **values):
+        return text.format(**values) if values else text
 
     def shown(text):
         return text
@@ -102,10 +102,16 @@ def main(arguments):
         report(error)
         return 1 if isinstance(error, Red) else 2
     except OSError as error:
-        report(N_(f"{venv}: cannot be created: {error}. To use another folder set XPULAB_VENV=/another/folder."))
+        report(
+            N_(
+                "{venv}: cannot be created: {error}. To use another folder set XPULAB_VENV=/another/folder.",
+                venv=venv,
+                error=error,
+            )
+        )
         return 2
     except Stopped as stopped:
-        report(N_(f"stopped. The next run creates {venv} again if it is not complete."))
+        report(N_("stopped. The next run creates {venv} again if it is not complete.", venv=venv))
         return 128 + stopped.args[0]
     if command and not options.make_only:
         python = str(venv / "bin" / "python")
@@ -138,7 +144,15 @@ def create_if_needed(venv, state, packages=COMMON):
         reason = reason_to_create(venv, state)  # Again: another process may have created it while this one waited.
         if reason:
             python, version = find_python(SUPPORTED_FOR.get(state["device"], SUPPORTED), venv)
-            report(N_(f"creating {venv} for {state['device']} with Python {version}: {reason}"))
+            report(
+                N_(
+                    "creating {venv} for {state} with Python {version}: {reason}",
+                    venv=venv,
+                    state=state["device"],
+                    version=version,
+                    reason=reason,
+                )
+            )
             remove_content(venv)
             install(venv, state["device"], python, lock, packages)
             write_marker(venv, dict(state, python=version))
@@ -215,16 +229,16 @@ def reason_to_create(venv, state):
     except FileNotFoundError:
         return N_("the last installation was not finished")
     except (ValueError, KeyError, TypeError, AttributeError):
-        return N_(f"its {MARKER} cannot be read")
+        return N_("its {MARKER} cannot be read", MARKER=MARKER)
     if "repository" in changed:
-        return N_(f"it was created for {marker['repository']}")
+        return N_("it was created for {marker}", marker=marker["repository"])
     if "device" in changed:
-        return N_(f"it contains the {marker['device']} set, but {state['device']} is requested")
+        return N_("it contains the {marker} set, but {state} is requested", marker=marker["device"], state=state["device"])
     if "sources" in changed:
         return N_("env/requirements or pyproject.toml changed")
     # Compare the version too: after a system upgrade the link may lead to another Python, which has other package folders.
     if (version_of(venv / "bin" / "python") or "").rpartition(".")[0] != minor:
-        return N_(f"its Python {minor} no longer runs")
+        return N_("its Python {minor} no longer runs", minor=minor)
     return None
 
 
@@ -246,10 +260,12 @@ def find_python(versions, venv):
             if version and tuple(map(int, version.split(".")[:2])) == minor:
                 return str(candidate), version
             if candidate.exists():
-                found.append(N_(f"{candidate} (does not run)"))
+                found.append(N_("{candidate} (does not run)", candidate=candidate))
     wanted = [".".join(map(str, minor)) for minor in reversed(versions)]
     needs = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
-    raise InputError(N_(f"needs Python {needs}; found {', '.join(found)}. Install one of them and add it to PATH."))
+    raise InputError(
+        N_("needs Python {needs}; found {found}. Install one of them and add it to PATH.", needs=needs, found=", ".join(found))
+    )
 
 
 def version_of(python):
@@ -280,7 +296,9 @@ def remove_content(venv):
         return
     names = {path.name for path in venv.iterdir()}
     if names and "pyvenv.cfg" not in names and venv != (ROOT / ".venv").resolve():
-        raise InputError(N_(f"{venv}: not a virtual environment, so it is not changed. Set XPULAB_VENV to another folder."))
+        raise InputError(
+            N_("{venv}: not a virtual environment, so it is not changed. Set XPULAB_VENV to another folder.", venv=venv)
+        )
     for name in sorted(names, key=lambda name: (name == "pyvenv.cfg", name != MARKER)):
         path = venv / name
         if path.is_dir() and not path.is_symlink():
@@ -294,7 +312,12 @@ def install(venv, device, python, lock, packages=COMMON):
     free = shutil.disk_usage(str(venv.parent)).free / 1e9
     if free < NEEDED_GB:
         raise InputError(
-            N_(f"{venv}: needs {NEEDED_GB} GB, {free:.1f} GB are free. Set XPULAB_VENV to a folder on another disk.")
+            N_(
+                "{venv}: needs {NEEDED_GB} GB, {free} GB are free. Set XPULAB_VENV to a folder on another disk.",
+                venv=venv,
+                NEEDED_GB=NEEDED_GB,
+                free=f"{free:.1f}",
+            )
         )
     uv = shutil.which("uv")
     uv = uv if uv and output_of([uv, "--version"]) else None
@@ -318,12 +341,12 @@ def install(venv, device, python, lock, packages=COMMON):
         # The framework first: if its index is unreachable, pip fails at once instead of asking it for every other package.
         framework = framework_arguments(device)
         steps += [
-            (N_(f"installed {framework[-1]}"), [*installer, "-c", pinned, *framework]),
-            (N_(f"installed env/requirements/{packages}.txt"), [*installer, "-r", pinned]),
+            (N_("installed {framework}", framework=framework[-1]), [*installer, "-c", pinned, *framework]),
+            (N_("installed env/requirements/{packages}.txt", packages=packages), [*installer, "-r", pinned]),
             (N_("installed xpulab"), [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
         ]
     log = sibling(venv, ".log")
-    report(N_(f"installing with {'uv' if uv else 'pip'}; its output goes to {log}"))
+    report(N_("installing with {value}; its output goes to {log}", value="uv" if uv else "pip", log=log))
     with open(str(log), "wb") as out:
         for done, command in steps:
             started = time.monotonic()
@@ -399,8 +422,17 @@ def format_failure(command, code, log):
     """The error message for a step that failed."""
     lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
     minutes = INSTALL_SECONDS // 60
-    how = N_(f"did not end within {minutes} minutes") if code is None else N_(f"failed with exit code {code}")
-    return "\n".join([N_(f"{' '.join(command)}: {how}. The end of {log}:"), *(f"    {line}" for line in lines)])
+    how = (
+        N_("did not end within {minutes} minutes", minutes=minutes)
+        if code is None
+        else N_("failed with exit code {code}", code=code)
+    )
+    return "\n".join(
+        [
+            N_("{command}: {how}. The end of {log}:", command=" ".join(command), how=how, log=log),
+            *(f"    {line}" for line in lines),
+        ]
+    )
 
 
 def write_marker(venv, state):
@@ -419,7 +451,7 @@ def locked(venv):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(N_(f"waiting for another process that is creating {venv}"))
+            report(N_("waiting for another process that is creating {venv}", venv=venv))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
 

@@ -33,8 +33,9 @@ def data(*parts: str) -> Path:
     if not path.exists():
         raise InputError(
             N_(
-                f"{path}: not found. xpulab reads its data from its own repository: run env/validate.sh there, or install "
-                "the clone with pip install --editable."
+                "{path}: not found. xpulab reads its data from its own repository: run env/validate.sh there, or "
+                "install the clone with pip install --editable.",
+                path=path,
             )
         )
     return path
@@ -68,7 +69,9 @@ def load_jsonl(path: Path, fields: tuple[str, ...]) -> list[dict[str, str]]:
     """
     lines = _text(path).removesuffix("\n").split("\n")  # splitlines would also split at U+2028 within a string
     if lines == [""]:
-        raise InputError(N_(f"{path}: empty; expected one JSON object per line with {', '.join(fields)}"))
+        raise InputError(
+            N_("{path}: empty; expected one JSON object per line with {fields}", path=path, fields=", ".join(fields))
+        )
     return [_row(line, fields, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
 
 
@@ -95,7 +98,15 @@ def load_json(path: Path, schema: Path) -> Any:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(N_(f"{path} line {error.lineno}: not JSON: {error.msg} at column {error.colno}")) from error
+        raise InputError(
+            N_(
+                "{path} line {lineno}: not JSON: {msg} at column {colno}",
+                path=path,
+                lineno=error.lineno,
+                msg=error.msg,
+                colno=error.colno,
+            )
+        ) from error
     if violation := _violation(value, schema):
         raise _located(violation, path, yaml.compose(text, Loader=yaml.SafeLoader))  # JSON is YAML, whose nodes have lines
     return value
@@ -117,11 +128,11 @@ def _parse_yaml(path: Path, text: str) -> tuple[Any, Any]:
         return (None if tree is None else loader.construct_document(tree)), tree
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(N_(f"{path} line {line}: not YAML: {error.problem}")) from error
+        raise InputError(N_("{path} line {line}: not YAML: {problem}", path=path, line=line, problem=error.problem)) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problem = error.reason
-        raise InputError(N_(f"{path} line {line}: not YAML: {problem}")) from error
+        raise InputError(N_("{path} line {line}: not YAML: {problem}", path=path, line=line, problem=problem)) from error
 
 
 @cache
@@ -184,24 +195,35 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(N_(f"{path}: cannot be read: {error.strerror}")) from error
+        raise InputError(N_("{path}: cannot be read: {strerror}", path=path, strerror=error.strerror)) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise InputError(N_(f"{path} line {line}: not UTF-8 at byte {error.start}; save it as UTF-8")) from error
+        raise InputError(
+            N_("{path} line {line}: not UTF-8 at byte {start}; save it as UTF-8", path=path, line=line, start=error.start)
+        ) from error
 
 
 def _row(line: str, fields: tuple[str, ...], at: str) -> dict[str, str]:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
-        raise InputError(N_(f"{at}: not JSON: {error.msg} at column {error.colno}")) from error
+        raise InputError(N_("{at}: not JSON: {msg} at column {colno}", at=at, msg=error.msg, colno=error.colno)) from error
     if not isinstance(row, dict):
-        raise InputError(N_(f"{at}: expected a JSON object with {', '.join(fields)}, found {type(row).__name__}"))
+        raise InputError(
+            N_(
+                "{at}: expected a JSON object with {fields}, found {name}",
+                at=at,
+                fields=", ".join(fields),
+                name=type(row).__name__,
+            )
+        )
     for name in fields:
         if name not in row:
-            raise InputError(N_(f"{at}: field '{name}' is missing"))
+            raise InputError(N_("{at}: field '{name}' is missing", at=at, name=name))
         if not isinstance(row[name], str) or not row[name].strip():
-            raise InputError(N_(f"{at}: field '{name}' must be a string that is not blank"))
+            raise InputError(N_("{at}: field '{name}' must be a string that is not blank", at=at, name=name))
     if unknown := sorted(row.keys() - set(fields)):
-        raise InputError(N_(f"{at}: unknown field '{unknown[0]}'; the fields are {', '.join(fields)}"))
+        raise InputError(
+            N_("{at}: unknown field '{unknown}'; the fields are {fields}", at=at, unknown=unknown[0], fields=", ".join(fields))
+        )
     return row

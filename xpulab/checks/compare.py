@@ -39,7 +39,7 @@ class Finding:
 
 def close(value: Any, expected: Any, atol: float, rtol: float, nonfinite: bool = False) -> Finding:
     """Every element is within atol + rtol * |expected|, computed in double precision. Shapes must be the same."""
-    requirement = N_(f"within {_format_bound(atol, rtol)}")
+    requirement = N_("within {atol}", atol=_format_bound(atol, rtol))
     got, want = _as_doubles(value), _as_doubles(expected)
     if why := _why_incomparable(got, want, nonfinite):
         return Finding(False, None, requirement, why, incomparable=True)
@@ -53,8 +53,8 @@ def close(value: Any, expected: Any, atol: float, rtol: float, nonfinite: bool =
         return Finding(True, largest, requirement)
     where = np.unravel_index(int(np.argmax(np.nan_to_num(excess, nan=np.inf))), got.shape)
     at = f" at {tuple(map(int, where))}" if where else ""
-    worst = N_(f"the worst{at} is {got[where]:.8g}, expected {want[where]:.8g}")
-    why = f"{N_(f'{int(outside.sum())} of {got.size} outside')}; {worst}"
+    worst = N_("the worst{at} is {got}, expected {want}", at=at, got=f"{got[where]:.8g}", want=f"{want[where]:.8g}")
+    why = f"{N_('{sum} of {size} outside', sum=int(outside.sum()), size=got.size)}; {worst}"
     return Finding(False, largest, requirement, why)
 
 
@@ -106,7 +106,10 @@ def finite(value: Any) -> Finding:
         return Finding(False, None, N_("all finite"), N_("the value has no elements"), incomparable=True)
     bad = int((~np.isfinite(got)).sum())
     return Finding(
-        bad == 0, N_(f"{bad} of {got.size} not finite"), N_("all finite"), N_(f"{bad} are NaN or infinite") if bad else ""
+        bad == 0,
+        N_("{bad} of {size} not finite", bad=bad, size=got.size),
+        N_("all finite"),
+        N_("{bad} are NaN or infinite", bad=bad) if bad else "",
     )
 
 
@@ -115,9 +118,11 @@ def true(value: Any) -> Finding:
     if hasattr(value, "numpy"):
         value = value.numpy()
     if not isinstance(value, bool | np.bool_) and not (isinstance(value, np.ndarray) and value.dtype == bool):
-        return Finding(False, None, "True", N_(f"{value!r} is not a truth value"), incomparable=True)
+        return Finding(False, None, "True", N_("{value} is not a truth value", value=repr(value)), incomparable=True)
     if np.size(value) != 1:
-        return Finding(False, None, "True", N_(f"{np.size(value)} truth values where one is expected"), incomparable=True)
+        return Finding(
+            False, None, "True", N_("{value} truth values where one is expected", value=np.size(value)), incomparable=True
+        )
     return Finding(bool(value), str(bool(value)), "True", "" if value else N_("it is False"))
 
 
@@ -135,11 +140,16 @@ def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") 
         raised = f"{type(error).__name__}: {first_line(error)}"
         found = re.search(match, str(error)) is not None
         return Finding(
-            found, raised, requirement, "" if found else N_(f"the exception has another text: {first_line(error)!r}")
+            found,
+            raised,
+            requirement,
+            "" if found else N_("the exception has another text: {error}", error=repr(first_line(error))),
         )
     except Exception as error:
         raised = f"{type(error).__name__}: {first_line(error)}"
-        return Finding(False, raised, requirement, N_(f"it raised another exception: {raised}"), incomparable=True)
+        return Finding(
+            False, raised, requirement, N_("it raised another exception: {raised}", raised=raised), incomparable=True
+        )
     return Finding(False, N_("nothing was raised"), requirement, N_("nothing was raised"))
 
 
@@ -178,7 +188,9 @@ def _compare_leaves(value: Any, expected: Any, requirement: str, compare_leaf: C
             if names
         )
         comparable = _container_kind(got) == _container_kind(want) != "dict" and not all(map(_is_empty, got.values()))
-        return Finding(False, N_(f"{len(got)} entries, not {len(want)}"), requirement, why, incomparable=not comparable)
+        return Finding(
+            False, N_("{got} entries, not {want}", got=len(got), want=len(want)), requirement, why, incomparable=not comparable
+        )
     findings = {path: compare_leaf(got[path], want[path]) for path in want}
     wrong = {path: finding for path, finding in findings.items() if not finding.accepted}
     if not wrong:
@@ -243,7 +255,13 @@ def _leaf_equal(got: Any, want: Any, nonfinite: bool) -> Finding:
     if not different:
         return Finding(True, _summarize(got), str(_summarize(want)))
     where = np.unravel_index(int(np.argmin(alike)), np.shape(alike))
-    why = N_(f"{different} of {got.size} differ; the first: {got[where]!s}, not {want[where]!s}")
+    why = N_(
+        "{different} of {size} differ; the first: {got}, not {want}",
+        different=different,
+        size=got.size,
+        got=str(got[where]),
+        want=str(want[where]),
+    )
     return Finding(False, _summarize(got) if got.size == 1 else f"{different} of {got.size} differ", str(_summarize(want)), why)
 
 
@@ -256,13 +274,19 @@ def _leaf_bitwise(got: Any, want: Any, nonfinite: bool) -> Finding:
         return Finding(False, None, "the same bits", why, incomparable=True)
     got_type, want_type = _type_names(got, want)
     if got_type != want_type:
-        return Finding(False, None, want_type, N_(f"type {got_type}, not {want_type}"), incomparable=True)
+        return Finding(
+            False,
+            None,
+            want_type,
+            N_("type {got_type}, not {want_type}", got_type=got_type, want_type=want_type),
+            incomparable=True,
+        )
     got, want = _raw_bits(got), _raw_bits(want)
     if want.dtype.hasobject:
         raise TypeError(f"{want.item()!r} has no bits to compare: use numbers, tensors or arrays")
     got_bytes, want_bytes = (np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1) for array in (got, want))
     different = int((got_bytes != want_bytes).any(axis=1).sum())
-    why = N_(f"{different} of {got.size} values differ in their bits") if different else ""
+    why = N_("{different} of {size} values differ in their bits", different=different, size=got.size) if different else ""
     return Finding(not different, f"{different} of {got.size} differ", "0 differ", why)
 
 
@@ -270,7 +294,7 @@ def _incomparable_leaves(got: Any, want: Any) -> Finding | None:
     """The finding when one of two leaves is None or empty, or when only one of them is text; None otherwise."""
     for leaf in (want, got):
         if _is_empty(leaf):
-            return Finding(False, repr(got), repr(want), N_(f"a value is {_format_empty(leaf)}"), incomparable=True)
+            return Finding(False, repr(got), repr(want), N_("a value is {leaf}", leaf=_format_empty(leaf)), incomparable=True)
     for text in (str, bytes):
         if isinstance(want, text) != isinstance(got, text):
             return Finding(False, repr(got), repr(want), f"{got!r}, not {want!r}", incomparable=True)
@@ -312,17 +336,17 @@ def _compare_with_bound(value: Any, bound: float, requirement: str, inside: Call
 
 def _why_incomparable(got: np.ndarray, want: np.ndarray, nonfinite: bool) -> str:
     if got.shape != want.shape:
-        return N_(f"shape {got.shape}, not {want.shape}")
+        return N_("shape {shape}, not {shape2}", shape=got.shape, shape2=want.shape)
     return _why_unusable(want, "the expected value", nonfinite) or _why_unusable(got, "the measured value", nonfinite)
 
 
 def _why_unusable(array: np.ndarray, what: str, nonfinite: bool) -> str:
     if array.size == 0:
-        return N_(f"{what} is empty, which never passes")
+        return N_("{what} is empty, which never passes", what=what)
     if not nonfinite and array.dtype.kind in "fc":
         bad = int((~np.isfinite(array)).sum())
         if bad:
-            return N_(f"{bad} of {array.size} in {what} are NaN or infinite")
+            return N_("{bad} of {size} in {what} are NaN or infinite", bad=bad, size=array.size, what=what)
     return ""
 
 

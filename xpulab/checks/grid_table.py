@@ -44,7 +44,7 @@ class GridTable(Table):
         for number in unknown[:REDUCED]:
             smallest = self._grid.reduce(cases[number], self._is_red)
             code = smallest.code(self._name_in_cell())
-            repeat = f"{N_(f'smallest red case: {smallest.name}')}; {N_(f'to repeat it: {code}')}"
+            repeat = f"{N_('smallest red case: {name}', name=smallest.name)}; {N_('to repeat it: {code}', code=code)}"
             self._rows[number] = replace(self._rows[number], reason=f"{self._rows[number].reason}; {repeat}")
 
     def record(self, means: str, seconds: float) -> Record:
@@ -65,8 +65,12 @@ class GridTable(Table):
         if record.outcome == "skipped":
             return record
         passed, compared = counted.count("passed"), len(counted)
-        control = "rejected" if rejected == compared else N_(f"rejected in {rejected} of {compared}")
-        return replace(record, measured=N_(f"{passed} of {compared} cases"), control=control)
+        control = (
+            "rejected"
+            if rejected == compared
+            else N_("rejected in {rejected} of {compared}", rejected=rejected, compared=compared)
+        )
+        return replace(record, measured=N_("{passed} of {compared} cases", passed=passed, compared=compared), control=control)
 
     def _passed(self) -> Iterator[Row]:
         """One row for all cases that passed with the same value of the grid's axis `each`."""

@@ -30,12 +30,19 @@ def evaluate(case: str, comparison: Comparison, measured: Any, control: Any) -> 
         value = _value_of(measured)
         finding, digest = comparison(value), digest_of(value)
     except Exception as error:
-        return Row(case, "broken", None, "", "not tried", N_(f"it raised {type(error).__name__}: {compare.first_line(error)}"))
+        return Row(
+            case,
+            "broken",
+            None,
+            "",
+            "not tried",
+            N_("it raised {name}: {error}", name=type(error).__name__, error=compare.first_line(error)),
+        )
     control_outcome, why = _try_control(comparison, control)
     if control_outcome == "rejected":
         outcome, reason = "passed" if finding.accepted else "failed", finding.why or None
     else:
-        outcome, reason = "broken", why if finding.accepted else N_(f"{finding.why}; and {why}")
+        outcome, reason = "broken", why if finding.accepted else N_("{why}; and {why2}", why=finding.why, why2=why)
     return Row(case, outcome, finding.measured, finding.expected, control_outcome, reason, digest)
 
 
@@ -49,11 +56,11 @@ def _try_control(comparison: Comparison, control: Any) -> tuple[str, str]:
     try:
         finding = comparison(_value_of(control))
     except Exception as error:
-        return "raised", N_(f"its control raised {type(error).__name__}: {compare.first_line(error)}")
+        return "raised", N_("its control raised {name}: {error}", name=type(error).__name__, error=compare.first_line(error))
     if finding.accepted:
         return "accepted", N_("its control is accepted too, so this check cannot fail")
     if finding.incomparable:
-        return "incomparable", N_(f"its control cannot be compared ({finding.why}), so its rejection shows nothing")
+        return "incomparable", N_("its control cannot be compared ({why}), so its rejection shows nothing", why=finding.why)
     return "rejected", ""
 
 
@@ -67,9 +74,14 @@ def known_or_fixed(row: Row, issue: KnownIssue | None) -> Row:
     if issue is None or row.outcome not in ("passed", "failed"):
         return row
     if row.outcome == "failed":
-        reason = N_(f"{issue.symptom} ({issue.reference}). Workaround: {issue.workaround}")
+        reason = N_(
+            "{symptom} ({reference}). Workaround: {workaround}",
+            symptom=issue.symptom,
+            reference=issue.reference,
+            workaround=issue.workaround,
+        )
         return replace(row, outcome="known", reason=reason)
-    reason = N_(f"listed as {issue.id} in data/known_issues.yaml, but it passes: remove it from the list")
+    reason = N_("listed as {id} in data/known_issues.yaml, but it passes: remove it from the list", id=issue.id)
     return replace(row, outcome="fixed", reason=reason)
 
 
@@ -82,4 +94,6 @@ def reasons_of(rows: Sequence[Row]) -> list[str]:
 
 
 def _format_cases(names: Sequence[str]) -> str:
-    return " and ".join(names) if len(names) <= NAMED else N_(f"{names[0]} and {len(names) - 1} more")
+    return (
+        " and ".join(names) if len(names) <= NAMED else N_("{names} and {names2} more", names=names[0], names2=len(names) - 1)
+    )

@@ -26,7 +26,9 @@ class Table(Comparisons):
 
     def stopped_by(self, error: BaseException) -> None:
         """Record the exception that ended the block as a broken row: no later row was compared."""
-        reason = N_(f"{type(error).__name__}: {compare.first_line(error)}; no row after this one was compared")
+        reason = N_(
+            "{name}: {error}; no row after this one was compared", name=type(error).__name__, error=compare.first_line(error)
+        )
         self._rows.append(Row(f"after {len(self._rows)} rows", "broken", None, "", "not tried", reason))
 
     def record(self, means: str, seconds: float) -> Record:
@@ -43,12 +45,16 @@ class Table(Comparisons):
             reason = "; ".join(reasons_of(rows))
             return Record(name, "skipped", reason, seconds=seconds, reason=reason)
         rejected = sum(row.control == "rejected" for row in rows)
-        control = "rejected" if rejected == compared else N_(f"rejected in {rejected} of {compared}")
+        control = (
+            "rejected"
+            if rejected == compared
+            else N_("rejected in {rejected} of {compared}", rejected=rejected, compared=compared)
+        )
         return Record(
             name,
             outcome,
             means,
-            N_(f"{passed} of {compared} rows"),
+            N_("{passed} of {compared} rows", passed=passed, compared=compared),
             N_("every row as expected"),
             control,
             seconds,

@@ -73,7 +73,7 @@ def command(group: typer.Typer = app, **settings: Any) -> Callable[[Callable[...
                 messages.choose(lang)
                 function(*arguments, **options)
             except InputError as error:
-                print(f"xpulab: {shown(str(error))}", file=sys.stderr)
+                print(f"xpulab: {shown(error.args[0])}", file=sys.stderr)
                 raise typer.Exit(2) from error
             except KeyboardInterrupt:
                 print(f"xpulab: {shown('interrupted')}", file=sys.stderr)

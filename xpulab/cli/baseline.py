@@ -34,7 +34,7 @@ def baseline(
 
     plans = measurement.measuring(make_plans([], level))
     if not plans:
-        raise InputError(N_(f"no notebook has a check against baselines at level {level}; choose another level"))
+        raise InputError(N_("no notebook has a check against baselines at level {level}; choose another level", level=level))
     baselines.load_all(baselines.folder())  # what is wrong there is said now, not after the runs
     device = chosen.device(device)
     folder = chosen.folder(out)

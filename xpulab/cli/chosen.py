@@ -37,9 +37,11 @@ def device(asked: str) -> str:
     if wanted.what not in wheels:
         if asked == "auto" and device != "cpu":
             raise meant.wrong_wheel(device, found, wheels, wanted.what)
-        install = N_(f"{device} needs {wanted.what}, which is not installed here: run env/validate.sh")
+        install = N_("{device} needs {what}, which is not installed here: run env/validate.sh", device=device, what=wanted.what)
         raise InputError(
-            install if wheel_device(device) == "cpu" else N_(f"{install}, or pass --device cpu to run on the CPU all the same")
+            install
+            if wheel_device(device) == "cpu"
+            else N_("{install}, or pass --device cpu to run on the CPU all the same", install=install)
         )
     return device
 
@@ -56,7 +58,9 @@ def expect(asked: str | None, device: str) -> None:
         return
     expected = meant.expected_count(asked)
     if device == "cpu":
-        raise InputError(N_(f"{expected.source}: counts cards, and the CPU has none; remove it, or name another device"))
+        raise InputError(
+            N_("{source}: counts cards, and the CPU has none; remove it, or name another device", source=expected.source)
+        )
     os.environ[meant.EXPECT] = str(expected.count)
 
 

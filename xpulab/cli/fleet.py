@@ -24,7 +24,9 @@ def _words(option: str, text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise InputError(N_(f"{option} {text}: not what a shell reads: {error}")) from error
+        raise InputError(
+            N_("{option} {text}: not what a shell reads: {error}", option=option, text=text, error=error)
+        ) from error
 
 
 @command(fleet, context_settings={"ignore_unknown_options": True})

@@ -9,7 +9,7 @@ import typer
 
 from xpulab.cli import chosen
 from xpulab.cli.app import command
-from xpulab.messages import shown
+from xpulab.messages import N_, shown
 
 
 @command()
@@ -31,5 +31,5 @@ def prove(
     result = harness.require_finished(plans, target, folder)
     proved = inject(result, faults, jobs or chosen.jobs(target.device, len(plans)), console)
     console.print(format_result(proved), highlight=False, markup=False, soft_wrap=True)
-    console.print(shown(f"report: {folder / 'index.html'}"), highlight=False, markup=False, soft_wrap=True)
+    console.print(shown(N_("report: {folder}", folder=folder / "index.html")), highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(0 if proved.is_green else 1)

@@ -10,7 +10,7 @@ import typer
 from xpulab.cli import chosen
 from xpulab.cli.app import command
 from xpulab.devices import MOST_CARDS, SIMULATED
-from xpulab.messages import shown
+from xpulab.messages import N_, shown
 
 if TYPE_CHECKING:
     from xpulab.doctor.meant import LostAccelerator
@@ -98,16 +98,28 @@ def run(
         goes_on = resume and harness.holds_run(folder)
         if goes_on and (ended := harness.finished(plans, target, folder)) is not None:
             outcome = harness.Outcome(ended, False)
-            console.print(shown(f"{folder}: this run has ended, there is nothing to resume"), markup=False, soft_wrap=True)
+            console.print(
+                shown(N_("{folder}: this run has ended, there is nothing to resume", folder=folder)),
+                markup=False,
+                soft_wrap=True,
+            )
         else:
             if not goes_on:
                 harness.prepare(folder)
-            banner = shown(f"device {used}, level {level}, {len(plans)} notebooks, {at_once} at a time")
+            banner = shown(
+                N_(
+                    "device {used}, level {level}, {plans} notebooks, {at_once} at a time",
+                    used=used,
+                    level=level,
+                    plans=len(plans),
+                    at_once=at_once,
+                )
+            )
             console.print(banner, highlight=False, markup=False, soft_wrap=True)
             _show_left_out(is_whole_book=not (named or globs))
             outcome = harness.run(plans, target, at_once, folder, console, server, goes_on)
     console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)
-    console.print(shown(f"report: {folder / 'index.html'}"), highlight=False, markup=False, soft_wrap=True)
+    console.print(shown(N_("report: {folder}", folder=folder / "index.html")), highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
         raise KeyboardInterrupt
     raise typer.Exit(0 if outcome.result.is_green else 1)
@@ -140,5 +152,5 @@ def _refuse(plans: list[Plan], lost: LostAccelerator, cards: int, seed: int, fol
     if not (resume and harness.holds_run(folder)):
         harness.prepare(folder)
     result = harness.refuse(plans, Target(lost.device, plans[0].level, cards, seed), folder, lost)
-    print(shown(f"report: {folder / 'index.html'}"))
+    print(shown(N_("report: {folder}", folder=folder / "index.html")))
     print(format_result(result))

@@ -40,7 +40,9 @@ def soak(
     from xpulab.soak.selection import ROUND_LEVEL, make_soak_plans
 
     if hours is not None and not 0 < hours < math.inf:
-        raise InputError(N_(f"--hours {hours:g}: must be a number above 0; leave it out to run until it is interrupted"))
+        raise InputError(
+            N_("--hours {hours}: must be a number above 0; leave it out to run until it is interrupted", hours=f"{hours:g}")
+        )
     chosen.expect(expect, device)
     plans = make_soak_plans(notebooks or [], checks or [])
     try:

@@ -84,4 +84,4 @@ def normal_address(text: str) -> str:
 
 def format_card_count(number: int) -> str:
     """The number with its unit: 1 card, 8 cards."""
-    return N_("1 card") if number == 1 else N_(f"{number} cards")
+    return N_("1 card") if number == 1 else N_("{number} cards", number=number)

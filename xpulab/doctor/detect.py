@@ -92,7 +92,14 @@ class Detection:
     def unknown_cards(self) -> tuple[str, ...]:
         """The Kunlun cards of a generation that this suite does not know, by their ids on the bus and their models."""
         on_bus = [str(card) for card in self.kunlun_pci if card.generation is None]
-        return (*on_bus, *(N_(f"card {card.index}, {card.model}") for card in self.xpu_smi.cards if card.generation is None))
+        return (
+            *on_bus,
+            *(
+                N_("card {index}, {model}", index=card.index, model=card.model)
+                for card in self.xpu_smi.cards
+                if card.generation is None
+            ),
+        )
 
     @property
     def display_chips(self) -> tuple[PciCard, ...]:
@@ -123,7 +130,7 @@ def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
 
     looked_for = (
         *(
-            [LookedFor(system.SYSTEM_ROOT, True, N_(f"bus, driver and nodes are those below {root}"))]
+            [LookedFor(system.SYSTEM_ROOT, True, N_("bus, driver and nodes are those below {root}", root=root))]
             if root != Path("/")
             else []
         ),
@@ -154,7 +161,9 @@ def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
 def format_looked_for(detection: Detection) -> list[str]:
     """One line for each thing that was looked for: "found" or "not found", its name, the details."""
     return [
-        N_(f"found      {thing.what}: {thing.detail}") if thing.found else N_(f"not found  {thing.what}: {thing.detail}")
+        N_("found      {what}: {detail}", what=thing.what, detail=thing.detail)
+        if thing.found
+        else N_("not found  {what}: {detail}", what=thing.what, detail=thing.detail)
         for thing in detection.looked_for
     ]
 
@@ -165,11 +174,11 @@ def require(device: str, detection: Detection) -> None:
     "sim" is always available: xpulab.sim builds the simulated cards, which run on the CPU.
     """
     if device not in DEVICES:
-        raise InputError(N_(f"device {device!r}: unknown; one of {', '.join(DEVICES)}"))
+        raise InputError(N_("device {device}: unknown; one of {DEVICES}", device=repr(device), DEVICES=", ".join(DEVICES)))
     if device in (*detection.available, SIMULATED):
         return
     lines = [
-        N_(f"no {device} on this machine. Looked for:"),
+        N_("no {device} on this machine. Looked for:", device=device),
         *format_looked_for(detection),
         N_("To fix it:"),
         *INSTALLATION_STEPS[device],

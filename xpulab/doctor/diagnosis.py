@@ -94,7 +94,13 @@ def diagnose(
         hardware = [replace(finding, verdict="warn") if finding.verdict == "wrong" else finding for finding in hardware]
     device = detection.device if device == "auto" else device
     require(device, detection)
-    findings = [Finding("device", "ok", N_(f"diagnosed for {device}; this machine has {', '.join(detection.available)}"))]
+    findings = [
+        Finding(
+            "device",
+            "ok",
+            N_("diagnosed for {device}; this machine has {available}", device=device, available=", ".join(detection.available)),
+        )
+    ]
     findings += hardware
     if device in ("xpu", "gpu"):
         findings.append(_vendor_tool(of_device(device, detection)[1], detection.in_container))
@@ -114,14 +120,22 @@ def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
     """Generation, nodes and states of Kunlun cards, and chips of NVIDIA that only drive a display."""
     if old := {name for name in detection.kunlun_generations if name in BEFORE_KL3}:
         verdict: Literal["wrong", "warn"] = "wrong" if detection.has_old_kunlun_cards_only else "warn"
-        yield known_finding("kl2", verdict, N_(f"Kunlun cards older than KL3: {', '.join(sorted(old))}"), "kl2")
+        yield known_finding("kl2", verdict, N_("Kunlun cards older than KL3: {old}", old=", ".join(sorted(old))), "kl2")
     if detection.unknown_cards:
-        seen = N_(f"unknown Kunlun cards: {', '.join(detection.unknown_cards)}")
+        seen = N_("unknown Kunlun cards: {unknown_cards}", unknown_cards=", ".join(detection.unknown_cards))
         yield known_finding("unknown-card", "warn", seen, "unknown-card")
     if detection.kunlun_pci and not detection.nodes:
         module = detection.kunlun_module
-        loaded = N_(f"kernel module {module} is loaded") if module else N_("no kernel module kunlun or xpu_driver is loaded")
-        seen = N_(f"{format_card_count(len(detection.kunlun_pci))} on the PCI bus and no /dev/xpu0; {loaded}")
+        loaded = (
+            N_("kernel module {module} is loaded", module=module)
+            if module
+            else N_("no kernel module kunlun or xpu_driver is loaded")
+        )
+        seen = N_(
+            "{kunlun_pci} on the PCI bus and no /dev/xpu0; {loaded}",
+            kunlun_pci=format_card_count(len(detection.kunlun_pci)),
+            loaded=loaded,
+        )
         yield known_finding("no-device-node", "wrong", seen, "no-device-node")
     if detection.nodes:
         yield _node_access(detection, system.control_node(root))
@@ -154,9 +168,11 @@ def _node_access(detection: Detection, control: system.DeviceNode | None) -> Fin
     inaccessible = [node for node in (*detection.nodes, control) if not node.usable]
     if inaccessible:
         closed = ", ".join(f"{node.path} ({node.permissions})" for node in inaccessible)
-        seen = N_(f"this user cannot read and write {closed}")
+        seen = N_("this user cannot read and write {closed}", closed=closed)
         return known_finding("node-permissions", "wrong", seen, "node-permissions")
-    return Finding("node-permissions", "ok", N_(f"{len(detection.nodes)} device nodes and /dev/xpuctrl are accessible"))
+    return Finding(
+        "node-permissions", "ok", N_("{nodes} device nodes and /dev/xpuctrl are accessible", nodes=len(detection.nodes))
+    )
 
 
 def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Finding]:
@@ -165,10 +181,14 @@ def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Fin
     states = {**{card.index: card.state.upper() for card in shown if card.state}, **states}
     unhealthy = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
     if unhealthy:
-        seen = ", ".join(N_(f"card {index} is in state {state}") for index, state in sorted(unhealthy.items()))
+        seen = ", ".join(
+            N_("card {index} is in state {state}", index=index, state=state) for index, state in sorted(unhealthy.items())
+        )
         yield known_finding("card-error", "wrong", seen, "card-error")
     elif states:
-        seen = N_(f"{format_card_count(len(states))} in state {' or '.join(sorted({*states.values()}))}")
+        seen = N_(
+            "{states} in state {value}", states=format_card_count(len(states)), value=" or ".join(sorted({*states.values()}))
+        )
         yield Finding("card-error", "ok", seen)
 
 
@@ -182,13 +202,16 @@ def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
     if reading.unread:
         lines = len(reading.unread)
         seen = N_(
-            f"{reading.detail}; {lines} lines of it are not understood, the first: {reading.unread[0][:_SHOWN_CHARACTERS]}"
+            "{detail}; {lines} lines of it are not understood, the first: {unread}",
+            detail=reading.detail,
+            lines=lines,
+            unread=reading.unread[0][:_SHOWN_CHARACTERS],
         )
         return known_finding(id, "warn", seen, "vendor-tool-unread")
     if reading.outcome == "ok":
         return Finding(id, "ok", reading.detail)
     if reading.outcome == "missing":
-        seen = N_(f"{reading.detail} in this container") if in_container else reading.detail
+        seen = N_("{detail} in this container", detail=reading.detail) if in_container else reading.detail
         return known_finding(id, "warn", seen, missing)
     if reading.outcome == "foreign":
         return known_finding(id, "warn", reading.detail, "xpu-smi-foreign")
@@ -216,10 +239,12 @@ def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, 
     limits = [f"{name}={environ[name]}" for name in VISIBILITY_VARIABLES if name in environ]
     limits += [N_("a container")] if detection.in_container else []
     if len(set(counts.values())) == 1 and 0 not in counts.values():
-        return Finding("card-count", "ok", N_(f"cards by {seen}"))
+        return Finding("card-count", "ok", N_("cards by {seen}", seen=seen))
     if limits and 0 not in counts.values():
-        return known_finding("card-count", "warn", N_(f"cards by {seen}; limited by {', '.join(limits)}"), "card-count")
-    return known_finding("card-count", "wrong", N_(f"cards by {seen}"), "card-count")
+        return known_finding(
+            "card-count", "warn", N_("cards by {seen}; limited by {limits}", seen=seen, limits=", ".join(limits)), "card-count"
+        )
+    return known_finding("card-count", "wrong", N_("cards by {seen}", seen=seen), "card-count")
 
 
 def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -227,13 +252,16 @@ def _environment(device: str, environ: Mapping[str, str]) -> Iterator[Finding]:
         mode = matmul_mode(environ)["float32"]
         exact = mode == "FLOAT"
         remedy = None if exact else by_id("matmul-precision").remedy
-        seen = N_(f"expected mode of fp32 matmul: {mode} (from environment variables and release, not measured)")
+        seen = N_("expected mode of fp32 matmul: {mode} (from environment variables and release, not measured)", mode=mode)
         yield Finding("matmul-mode", "ok" if exact else "warn", seen, remedy)
     strides = environ.get("FLAGS_use_stride_kernel", "1")
     if strides.lower() in WITHOUT_STRIDES:
-        seen = N_(f"FLAGS_use_stride_kernel={strides}: views are copies, and dist.load_state_dict leaves tensors unchanged")
+        seen = N_(
+            "FLAGS_use_stride_kernel={strides}: views are copies, and dist.load_state_dict leaves tensors unchanged",
+            strides=strides,
+        )
         yield known_finding("stride-kernel", "warn", seen, "stride-kernel")
     still_set = [name for name in LAUNCHER_VARIABLES if name in environ]
     if still_set:
-        seen = N_(f"variables of a cluster's launcher are set: {', '.join(still_set)}")
+        seen = N_("variables of a cluster's launcher are set: {still_set}", still_set=", ".join(still_set))
         yield known_finding("launcher-variables", "warn", seen, "launcher-variables")

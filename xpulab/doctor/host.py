@@ -95,9 +95,13 @@ def _limits(root: Path) -> Iterator[Finding]:
         return
     locked, files = (_limit(text, name) for name in ("Max locked memory", "Max open files"))
     has_rdma = any((root / "sys/class/infiniband").glob("*"))  # only its network cards need it
-    seen = N_("locked memory is unlimited") if locked is None else N_(f"{locked / GIB:.2g} GiB of locked memory")
+    seen = (
+        N_("locked memory is unlimited")
+        if locked is None
+        else N_("{locked} GiB of locked memory", locked=f"{locked / GIB:.2g}")
+    )
     yield _judged("locked-memory", "ok" if locked is None else "wrong" if has_rdma else "warn", seen)
-    seen = N_(f"{'unlimited' if files is None else f'{files:,}'} open files (soft limit)")
+    seen = N_("{value} open files (soft limit)", value="unlimited" if files is None else f"{files:,}")
     yield _judged("open-files", "ok" if files is None or files >= OPEN_FILES else "wrong", seen)
 
 
@@ -117,7 +121,10 @@ def _shared_memory(root: Path, cards: int) -> Finding:
         size = 1024 * int(_match(root / "proc/meminfo", r"^MemTotal: +(\d+)") or 0) // 2
     needed = SHARED_MEMORY_OF_A_CARD * max(1, cards)
     seen = N_(
-        f"/dev/shm has {size / GIB:.3g} GiB; workers of data loaders need about {needed / GIB:g} GiB for {max(1, cards)} cards"
+        "/dev/shm has {size} GiB; workers of data loaders need about {needed} GiB for {value} cards",
+        size=f"{size / GIB:.3g}",
+        needed=f"{needed / GIB:g}",
+        value=max(1, cards),
     )
     return _judged("shared-memory", "ok" if size >= needed else "wrong", seen)
 
@@ -127,7 +134,13 @@ def _disk(folder: Path) -> Finding:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     usage, status = shutil.disk_usage(there), os.statvfs(there)
     few_inodes = bool(status.f_files) and status.f_favail < INODES_LEAST  # some file systems do not count them
-    seen = N_(f"{usage.free / GIB:.1f} GiB free of {usage.total / GIB:.1f} and {status.f_favail:,} inodes in {folder}")
+    seen = N_(
+        "{free} GiB free of {total} and {f_favail} inodes in {folder}",
+        free=f"{usage.free / GIB:.1f}",
+        total=f"{usage.total / GIB:.1f}",
+        f_favail=f"{status.f_favail:,}",
+        folder=folder,
+    )
     if usage.free < DISK_LEAST or few_inodes:
         return _judged("disk", "wrong", seen)
     return _judged("disk", "warn" if usage.free < DISK_SHARE * usage.total else "ok", seen)
@@ -141,7 +154,9 @@ def _foreign_processes(root: Path, own: int) -> Finding:
     if not holders:
         return _judged("foreign-processes", "ok", N_("no process that this user can see holds a card"))
     names = {pid: read_text(processes[pid] / "comm") or "?" for pid in holders}
-    listed = "; ".join(N_(f"{names[pid]} ({pid}) holds {', '.join(nodes)}") for pid, nodes in holders.items())
+    listed = "; ".join(
+        N_("{names} ({pid}) holds {nodes}", names=names[pid], pid=pid, nodes=", ".join(nodes)) for pid, nodes in holders.items()
+    )
     return _judged("foreign-processes", "wrong", listed)
 
 

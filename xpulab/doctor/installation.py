@@ -48,17 +48,28 @@ def _import(device: str, name: str, step: Step, facts: PaddleFacts | None) -> Fi
     """What an import did; of Paddle also whether it is built for the device."""
     if step.outcome != "ok":
         return failed_import(device, name, step)
-    return _paddle(device, facts) if facts else Finding(name, "ok", N_(f"import {name} works ({step.detail})"))
+    return (
+        _paddle(device, facts)
+        if facts
+        else Finding(name, "ok", N_("import {name} works ({detail})", name=name, detail=step.detail))
+    )
 
 
 def _paddle(device: str, paddle: PaddleFacts) -> Finding:
     if paddle.error is not None:
         row = paddle.known or next((row.id for row in match(paddle.error)), "paddle-import")
-        return known_finding("paddle", "wrong", N_(f"import paddle failed: {paddle.error}"), row, device)
+        return known_finding("paddle", "wrong", N_("import paddle failed: {error}", error=paddle.error), row, device)
     if device != "cpu" and paddle.built_for != wheel_device(device):
-        seen = N_(f"Paddle {paddle.version} is built for {paddle.built_for}, not for {device}")
+        seen = N_(
+            "Paddle {version} is built for {built_for}, not for {device}",
+            version=paddle.version,
+            built_for=paddle.built_for,
+            device=device,
+        )
         return Finding("paddle", "wrong", seen, framework_row(device).remedy)
-    return Finding("paddle", "ok", N_(f"Paddle {paddle.version}, built for {paddle.built_for}"))
+    return Finding(
+        "paddle", "ok", N_("Paddle {version}, built for {built_for}", version=paddle.version, built_for=paddle.built_for)
+    )
 
 
 def _cards(device: str, cards: Sequence[Step]) -> Iterator[Finding]:
@@ -66,9 +77,9 @@ def _cards(device: str, cards: Sequence[Step]) -> Iterator[Finding]:
     for step in cards:
         if step.outcome != "ok":
             row = _row(step, _FAILED_CARDS[step.outcome])
-            yield known_finding("card", "wrong", _format_failed(N_(f"{step.name}: a computation"), step), row, device)
+            yield known_finding("card", "wrong", _format_failed(N_("{name}: a computation", name=step.name), step), row, device)
     if right := [step.name for step in cards if step.outcome == "ok"]:
-        yield Finding("card", "ok", N_(f"the computation is right on {', '.join(right)}"))
+        yield Finding("card", "ok", N_("the computation is right on {right}", right=", ".join(right)))
 
 
 def _printed(device: str, steps: Sequence[Step]) -> Iterator[Finding]:
@@ -83,7 +94,13 @@ def _printed(device: str, steps: Sequence[Step]) -> Iterator[Finding]:
         told.add(row)
         lines = step.printed.splitlines()
         line = next((line for line in lines if match(line)), lines[0]).strip()[:_SHOWN_CHARACTERS]
-        yield known_finding("printed", "warn", N_(f"{step.name} printed {len(lines)} lines: {line}"), row, device)
+        yield known_finding(
+            "printed",
+            "warn",
+            N_("{name} printed {lines} lines: {line}", name=step.name, lines=len(lines), line=line),
+            row,
+            device,
+        )
 
 
 def _row(step: Step, otherwise: str) -> str:
@@ -94,5 +111,9 @@ def _row(step: Step, otherwise: str) -> str:
 def _format_failed(what: str, step: Step) -> str:
     """The step that did not work, as a sentence with this beginning."""
     if step.outcome == "raised":
-        return N_(f"{what} raised {step.detail}")
-    return N_(f"{what} failed: {step.detail}") if step.outcome == "crashed" else N_(f"{what} hangs: {step.detail}")
+        return N_("{what} raised {detail}", what=what, detail=step.detail)
+    return (
+        N_("{what} failed: {detail}", what=what, detail=step.detail)
+        if step.outcome == "crashed"
+        else N_("{what} hangs: {detail}", what=what, detail=step.detail)
+    )

@@ -89,7 +89,11 @@ class LostAccelerator:
     @property
     def headline(self) -> str:
         """The problem in one line."""
-        return N_(f"this machine is meant to have {_named(self.device)}, which Paddle cannot use: {self.problem}")
+        return N_(
+            "this machine is meant to have {device}, which Paddle cannot use: {problem}",
+            device=_named(self.device),
+            problem=self.problem,
+        )
 
     def __str__(self) -> str:
         """Several lines: the problem, why the accelerator is meant to be there, how to fix it, and how to judge the CPU."""
@@ -118,7 +122,13 @@ def expected_count(text: str, source: str = "--expect ") -> Expected:
     """What a number says. Raises InputError, which names the source, for anything but a whole number of at least 1."""
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         given, example = f"{source}{text}", f"{source}8"
-        raise InputError(N_(f"{given}: write the number of cards that this machine must have, 1 or more, as in {example}"))
+        raise InputError(
+            N_(
+                "{given}: write the number of cards that this machine must have, 1 or more, as in {example}",
+                given=given,
+                example=example,
+            )
+        )
     return Expected(int(text), f"{source}{int(text)}")
 
 
@@ -130,7 +140,15 @@ def expected_label(text: str, source: str = "label ") -> Expected:
         raise InputError(f"{source}{text}: {example}")
     device, model, count = form["device"], frozenset(filter(None, form["model"].split("-"))), int(form["count"])
     if device in ("cpu", SIMULATED) and (model or count > MOST_CARDS):
-        raise InputError(N_(f"{source}{text}: {device} has no model, and 1 to {MOST_CARDS} cards"))
+        raise InputError(
+            N_(
+                "{source}{text}: {device} has no model, and 1 to {MOST_CARDS} cards",
+                source=source,
+                text=text,
+                device=device,
+                MOST_CARDS=MOST_CARDS,
+            )
+        )
     return Expected(count, f"{source}{text}", device, model)
 
 
@@ -144,7 +162,9 @@ def auto(detection: Detection, wheels: Collection[str], expect: Expected | None 
     if device != "cpu":
         require_cards(device, detection, expect, since)
     elif expect is not None and expect.device is None:
-        problem = N_(f"{expect.source}, and neither bus, driver, device nodes nor a vendor's tool show an accelerator")
+        problem = N_(
+            "{source}, and neither bus, driver, device nodes nor a vendor's tool show an accelerator", source=expect.source
+        )
         raise AcceleratorLost(LostAccelerator("no-card", "cpu", (_says_so(expect),), problem, (_COUNT_STEP,), expect.count))
     return device
 
@@ -163,13 +183,15 @@ def require_simulated(cards: int, expect: Expected | None) -> None:
     """Raises AcceleratorLost when fewer cards are simulated than expected."""
     if expect is not None and expect.concerns(SIMULATED) and cards < expect.count:
         problem = f"{cards} of {format_card_count(expect.count)}"
-        step = N_(f"simulate as many: --cards {expect.count}")
+        step = N_("simulate as many: --cards {count}", count=expect.count)
         raise AcceleratorLost(LostAccelerator("too-few", SIMULATED, (_says_so(expect),), problem, (step,), expect.count))
 
 
 def wrong_wheel(device: str, detection: Detection, wheels: Collection[str], wanted: str) -> AcceleratorLost:
     """The error for an accelerator that is there, in an environment without the wheel that `wanted` names."""
-    problem = N_(f"{wanted} is not installed here, but {' and '.join(wheels) or N_('no wheel of Paddle')}")
+    problem = N_(
+        "{wanted} is not installed here, but {wheels}", wanted=wanted, wheels=" and ".join(wheels) or N_("no wheel of Paddle")
+    )
     step = N_("make the environment for it: bash env/validate.sh")
     return AcceleratorLost(LostAccelerator("wheel", device, tuple(_evidence(detection)[device]), problem, (step,)))
 
@@ -185,14 +207,14 @@ def counted(device: str, detection: Detection, label: Expected | None = None) ->
     broken = [str(card.index) for card in reading.cards if card.state == "error"]
     counts = [len(nodes) - len(closed)] if nodes else []
     counts += [len(reading.cards) - len(broken)] if reading.outcome == "ok" and not reading.unread else []
-    wrong = [N_(f"this user cannot open {', '.join(closed)}")] if closed else []
-    wrong += [N_(f"in state error: {', '.join(broken)}")] if broken else []
+    wrong = [N_("this user cannot open {closed}", closed=", ".join(closed))] if closed else []
+    wrong += [N_("in state error: {broken}", broken=", ".join(broken))] if broken else []
     if label is not None and reading.outcome in ("failed", "hung"):
         wrong.append(reading.detail)
     elif label is not None and label.model and not reading.cards:
-        wrong.append(N_(f"the model is not known: {reading.detail}"))
+        wrong.append(N_("the model is not known: {detail}", detail=reading.detail))
     elif label is not None and (others := sorted({card.model for card in reading.cards if not label.model <= _words(card)})):
-        wrong.append(N_(f"of other models: {', '.join(others)}"))
+        wrong.append(N_("of other models: {others}", others=", ".join(others)))
     return Counted(min(counts, default=0), tuple(wrong))
 
 
@@ -205,7 +227,12 @@ def differs(label: Expected, detection: Detection) -> str | None:
     if cards.count == label.count and not cards.wrong:
         return None
     measured = "; ".join([f"{cards.count} {device}", *cards.wrong])
-    return N_(f"measured {measured}, expected {label.count} {' '.join((device, *sorted(label.model)))}")
+    return N_(
+        "measured {measured}, expected {count} {value}",
+        measured=measured,
+        count=label.count,
+        value=" ".join((device, *sorted(label.model))),
+    )
 
 
 def of_device(device: str, detection: Detection) -> tuple[tuple[DeviceNode, ...], Reading]:
@@ -218,7 +245,9 @@ def of_device(device: str, detection: Detection) -> tuple[tuple[DeviceNode, ...]
 def warnings(detection: Detection) -> Iterator[str]:
     """What is worth a line where `auto` goes on."""
     if detection.display_chips:
-        yield N_(f"{', '.join(map(str, detection.display_chips))}: an NVIDIA display chip without a driver is no accelerator")
+        yield N_(
+            "{str}: an NVIDIA display chip without a driver is no accelerator", str=", ".join(map(str, detection.display_chips))
+        )
 
 
 def _meant(detection: Detection, wheels: Collection[str], expect: Expected | None) -> tuple[str, tuple[str, ...]]:
@@ -228,7 +257,7 @@ def _meant(detection: Detection, wheels: Collection[str], expect: Expected | Non
         evidence = {expect.device: [_says_so(expect), *evidence[expect.device]]}
     for name, device in _WHEELS.items():
         if name in wheels and not any(evidence.values()):
-            evidence[device].append(N_(f"the environment contains {name}"))
+            evidence[device].append(N_("the environment contains {name}", name=name))
     device = next((device for device, reasons in evidence.items() if reasons), "cpu")
     return device, tuple(evidence.get(device, ()))
 
@@ -238,8 +267,8 @@ def _evidence(detection: Detection) -> dict[str, list[str]]:
     shown: dict[str, list[str]] = {}
     for device, name in _NAMES.items():
         nodes, reading = of_device(device, detection)
-        shown[device] = [N_(f"{name} card on the PCI bus: {card}") for card in _on_bus(device, detection)]
-        shown[device] += [N_(f"device nodes: {', '.join(node.path for node in nodes)}")] if nodes else []
+        shown[device] = [N_("{name} card on the PCI bus: {card}", name=name, card=card) for card in _on_bus(device, detection)]
+        shown[device] += [N_("device nodes: {value}", value=", ".join(node.path for node in nodes))] if nodes else []
         shown[device] += [reading.detail] if reading.cards else []
     if detection.nvidia_driver:
         shown["gpu"].append(N_("NVIDIA's driver is loaded"))
@@ -257,11 +286,15 @@ def _missing(device: str, detection: Detection, since: tuple[str, ...]) -> LostA
         return None
     if device == "xpu" and detection.kunlun_pci:
         module = detection.kunlun_module
-        seen = N_(f"kernel module {module} is loaded") if module else N_("no kernel module kunlun or xpu_driver is loaded")
-        problem = N_(f"a Kunlun card is on the PCI bus, but there is no /dev/xpu0; {seen}")
+        seen = (
+            N_("kernel module {module} is loaded", module=module)
+            if module
+            else N_("no kernel module kunlun or xpu_driver is loaded")
+        )
+        problem = N_("a Kunlun card is on the PCI bus, but there is no /dev/xpu0; {seen}", seen=seen)
         return LostAccelerator("no-device-node", device, since, problem, steps)
     if device == "gpu" and (detection.nvidia_driver or detection.nvidia_pci):
-        problem = N_(f"there is no /dev/nvidia0, and NVIDIA's library lists no card: {reading.detail}")
+        problem = N_("there is no /dev/nvidia0, and NVIDIA's library lists no card: {detail}", detail=reading.detail)
         return LostAccelerator("no-driver", device, since, problem, steps)
     problem = N_("neither bus, driver, device nodes nor the vendor's tool show a card")
     return LostAccelerator("no-card", device, since, problem, steps)
@@ -303,7 +336,7 @@ def _words(card: Card) -> set[str]:
 
 
 def _says_so(expect: Expected) -> str:
-    return N_(f"{expect.source} says so")
+    return N_("{source} says so", source=expect.source)
 
 
 def _named(device: str) -> str:

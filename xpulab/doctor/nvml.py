@@ -31,14 +31,19 @@ def read_nvml(timeout: float | None = None) -> Reading:
     timeout = TIMEOUT if timeout is None else timeout
     run = run_tool((sys.executable, "-W", "ignore", __file__), timeout)
     if run.outcome == "hung":
-        return Reading(NAME, (), "hung", N_(f"NVML did not answer within {timeout:g} s"))
+        return Reading(NAME, (), "hung", N_("NVML did not answer within {timeout} s", timeout=f"{timeout:g}"))
     if run.outcome != "ok":
         return Reading(NAME, (), "failed", run.detail)
     said = json.loads(run.output)
     if "error" in said:
         return Reading(NAME, (), "missing" if said["is_missing"] else "failed", f"NVML: {said['error']}")
     cards = tuple(Card(**{**card, "pci_address": _address(card["pci_address"])}) for card in said["cards"])
-    detail = "; ".join([N_(f"NVML shows {format_card_count(len(cards))}, driver {said['driver'] or 'unknown'}"), *said["lost"]])
+    detail = "; ".join(
+        [
+            N_("NVML shows {cards}, driver {said}", cards=format_card_count(len(cards)), said=said["driver"] or "unknown"),
+            *said["lost"],
+        ]
+    )
     return Reading(NAME, (), "ok", detail, said["driver"], None, cards)
 
 

@@ -121,22 +121,26 @@ def _stuck(name: str, child: Child, printed: IO[bytes], timeout: float) -> Step:
     """The step of a process that does not end, or prints without end; it first writes where it is."""
     text = _text(printed)
     if _size(printed) > OUTPUT_LIMIT:
-        return Step(name, "hung", N_(f"it printed more than {OUTPUT_LIMIT} bytes and was killed{child.kill()}"))
+        return Step(
+            name,
+            "hung",
+            N_("it printed more than {OUTPUT_LIMIT} bytes and was killed{kill}", OUTPUT_LIMIT=OUTPUT_LIMIT, kill=child.kill()),
+        )
     place = child.place(printed.fileno())
     killed = child.kill()
-    late = N_(f"it did not end within {timeout:g} s{killed}")
+    late = N_("it did not end within {timeout} s{killed}", timeout=f"{timeout:g}", killed=killed)
     return Step(name, "hung", f"{late}{_in(place)}", text)
 
 
 def _format_status(status: int) -> str:
     if status >= 0:
-        return N_(f"the process ended with status {status}")
+        return N_("the process ended with status {status}", status=status)
     try:
         number = signal.Signals(-status)
     except ValueError:
-        return N_(f"the process was ended by signal {-status}")
+        return N_("the process was ended by signal {status}", status=-status)
     meaning = signal.strsignal(number)
-    return N_(f"the process was ended by {number.name} ({meaning})")
+    return N_("the process was ended by {name} ({meaning})", name=number.name, meaning=meaning)
 
 
 def _text(printed: IO[bytes]) -> str:

@@ -18,7 +18,15 @@ def format_diagnosis(diagnosis: Diagnosis) -> str:
     problems = [thing for thing in things if thing.verdict != "ok"]
     outcome, device = diagnosis.outcome, diagnosis.device
     text = [
-        shown(f"{outcome}: {len(problems)} of {len(things)} findings are not ok on device {device}"),
+        shown(
+            N_(
+                "{outcome}: {problems} of {things} findings are not ok on device {device}",
+                outcome=outcome,
+                problems=len(problems),
+                things=len(things),
+                device=device,
+            )
+        ),
         *_with_remedies(problems),
     ]
     text.append("\n" + shown("looked for:"))
@@ -32,7 +40,17 @@ def format_host(report: HostReport) -> str:
     """The same of `xpulab doctor --host`; what could not be read is no problem."""
     problems = [finding for finding in report.findings if finding.verdict in ("wrong", "warn")]
     outcome, node = report.outcome, report.node
-    text = [shown(f"{outcome}: {len(problems)} of {len(report.findings)} findings about host {node} are not ok")]
+    text = [
+        shown(
+            N_(
+                "{outcome}: {problems} of {findings} findings about host {node} are not ok",
+                outcome=outcome,
+                problems=len(problems),
+                findings=len(report.findings),
+                node=node,
+            )
+        )
+    ]
     text += [*_with_remedies(problems), "\n" + shown("ok, or not known:")]
     return "\n".join([*text, *(f"  {_line(finding)}" for finding in report.findings if finding not in problems)])
 
@@ -50,5 +68,5 @@ def _line(thing: Finding | VersionRow) -> str:
     verdict = format_verdict(thing.verdict)
     if isinstance(thing, VersionRow):
         found = thing.found or N_("not found")
-        return f"{verdict} {shown(f'{thing.what} {found}, wanted {thing.wanted}')}"
+        return f"{verdict} {shown(N_('{what} {found}, wanted {wanted}', what=thing.what, found=found, wanted=thing.wanted))}"
     return f"{verdict} {thing.id}: {shown(thing.seen)}"

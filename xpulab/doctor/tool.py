@@ -35,20 +35,30 @@ def run_tool(command: tuple[str, ...], timeout: float = TIMEOUT) -> ToolRun:
     shown = " ".join(command)
     path = shutil.which(command[0])
     if path is None:
-        return ToolRun(command, "missing", "", N_(f"{command[0]} is not on PATH"))
+        return ToolRun(command, "missing", "", N_("{command} is not on PATH", command=command[0]))
     try:
         ran = child.run([path, *command[1:]], timeout, env={**os.environ, "LC_ALL": "C"})
     except OSError as error:
-        return ToolRun(command, "failed", "", N_(f"{shown} cannot be started: {error.strerror}"))
+        return ToolRun(command, "failed", "", N_("{shown} cannot be started: {strerror}", shown=shown, strerror=error.strerror))
     killed = ran.killed or N_(" and was killed")
     if ran.is_too_long:
-        return ToolRun(command, "unreadable", "", N_(f"{shown} wrote over {OUTPUT_LIMIT} bytes{killed}"))
+        return ToolRun(
+            command,
+            "unreadable",
+            "",
+            N_("{shown} wrote over {OUTPUT_LIMIT} bytes{killed}", shown=shown, OUTPUT_LIMIT=OUTPUT_LIMIT, killed=killed),
+        )
     if ran.status is None:
-        return ToolRun(command, "hung", ran.output, N_(f"{shown} did not end within {timeout:g} s{killed}"))
+        return ToolRun(
+            command,
+            "hung",
+            ran.output,
+            N_("{shown} did not end within {timeout} s{killed}", shown=shown, timeout=f"{timeout:g}", killed=killed),
+        )
     if ran.status != 0:
-        detail = N_(f"{shown} ended with status {ran.status}") + _last_line(ran.errors, ran.output)
+        detail = N_("{shown} ended with status {status}", shown=shown, status=ran.status) + _last_line(ran.errors, ran.output)
         return ToolRun(command, "failed", ran.output, detail)
-    return ToolRun(command, "ok", ran.output, N_(f"{shown} answered"))
+    return ToolRun(command, "ok", ran.output, N_("{shown} answered", shown=shown))
 
 
 def _last_line(*texts: str) -> str:

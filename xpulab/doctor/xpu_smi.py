@@ -71,7 +71,9 @@ def _read_tool(name: str, timeout: float) -> Reading:
             break
         ran = run_tool(command, timeout)
         if ran.outcome != "hung" and INTEL.search(ran.output):
-            return Reading(name, command, "foreign", N_(f"{name} on PATH is Intel's tool with that name, not Kunlun's"))
+            return Reading(
+                name, command, "foreign", N_("{name} on PATH is Intel's tool with that name, not Kunlun's", name=name)
+            )
         if ran.outcome in ("missing", "hung"):
             return Reading(name, command, ran.outcome, ran.detail)
         answer = _answer(name, ran)
@@ -82,7 +84,12 @@ def _read_tool(name: str, timeout: float) -> Reading:
     if reading is None and failed is not None:
         return failed
     assert reading is not None
-    detail = N_(f"{name} shows {format_card_count(len(reading.cards))}, driver {reading.driver or 'unknown'}")
+    detail = N_(
+        "{name} shows {cards}, driver {driver}",
+        name=name,
+        cards=format_card_count(len(reading.cards)),
+        driver=reading.driver or "unknown",
+    )
     return replace(reading, detail=detail)
 
 
@@ -94,7 +101,7 @@ def _answer(name: str, ran: ToolRun) -> Reading:
     cards = tuple(_card(values, order) for order, values in enumerate(read.values))
     if not cards and not read.driver:
         lines = tuple(ran.output[:_SHOWN_CHARACTERS].splitlines())
-        detail = N_(f"the output of {' '.join(ran.command)} has no known format")
+        detail = N_("the output of {command} has no known format", command=" ".join(ran.command))
         return Reading(name, ran.command, "unreadable", detail, unread=lines)
     return Reading(name, ran.command, "ok", ran.detail, read.driver, read.runtime, cards, tuple(read.unread))
 

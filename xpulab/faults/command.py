@@ -24,7 +24,10 @@ def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
     progress = Console(stderr=True)
     faults = _possible(faults)
     trials = selftest.count(faults)
-    progress.print(shown(f"{len(faults)} faults, {trials} trials, {jobs} at a time"), highlight=False)
+    progress.print(
+        shown(N_("{faults} faults, {trials} trials, {jobs} at a time", faults=len(faults), trials=trials, jobs=jobs)),
+        highlight=False,
+    )
     tried = []
     with kernel_environment("cpu") as environment:
         for trial in selftest.trials(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):
@@ -42,12 +45,20 @@ def run_controls(faults: Sequence[Fault], jobs: int) -> int:
     with kernel_environment("cpu") as environment:
         for control in selftest.controls(_possible(faults), jobs, {**environment, **selftest.WITHOUT_MODELS}):
             ran, wrong = ran + 1, wrong + bool(control.wrong)
-            where = shown(f"{control.notebook}, {control.device}, {control.level}, {control.seconds:.0f} s")
+            where = shown(
+                N_(
+                    "{notebook}, {device}, {level}, {seconds} s",
+                    notebook=control.notebook,
+                    device=control.device,
+                    level=control.level,
+                    seconds=f"{control.seconds:.0f}",
+                )
+            )
             outcome = shown("WRONG") if control.wrong else shown("green")
             print(f"{outcome}  {', '.join(control.checks)} ({where})", flush=True)
             if control.wrong:
                 print(f"       {shown(control.wrong)}", flush=True)
-    print(shown(f"{ran - wrong} of {ran} green without a fault"))
+    print(shown(N_("{ran} of {ran2} green without a fault", ran=ran - wrong, ran2=ran)))
     return 1 if wrong else 0
 
 
@@ -55,7 +66,7 @@ def _possible(faults: Sequence[Fault]) -> list[Fault]:
     """Those that can be tried on this machine; prints why the others cannot. Raises InputError when none is left."""
     lacked = {fault.name: reason for fault in faults if (reason := selftest.lacked_here(fault))}
     for name, reason in lacked.items():
-        print(shown(f"not tried on this machine: {name}: {reason}"), file=sys.stderr)
+        print(shown(N_("not tried on this machine: {name}: {reason}", name=name, reason=reason)), file=sys.stderr)
     if len(lacked) == len(faults):
         raise InputError(N_("none of these faults can be tried on this machine"))
     return [fault for fault in faults if fault.name not in lacked]
@@ -83,11 +94,11 @@ def format_trials(trials: Sequence[Trial]) -> str:
         lines.append(f"{_outcome(trial)}  {_name(trial)}: {shown(fault.what)} ({where})")
         detected_by = ", ".join(trial.detected_by) or "-"
         expected = ", ".join(trial.expected)
-        lines.append(f"          {shown(f'expected     {expected}')}")
-        lines.append(f"          {shown(f'detected by  {detected_by}')}")
+        lines.append(f"          {shown(N_('expected     {expected}', expected=expected))}")
+        lines.append(f"          {shown(N_('detected by  {detected_by}', detected_by=detected_by))}")
         if trial.missed:
             lines.append(f"          {shown(trial.missed)}")
-    total = shown(f"{_detected(trials)} of {len(trials)} faults detected")
+    total = shown(N_("{trials} of {trials2} faults detected", trials=_detected(trials), trials2=len(trials)))
     return "\n".join([*lines, total])
 
 

@@ -51,7 +51,7 @@ def exercise_named(chapter: str) -> Exercise:
         if chapter in (exercise.chapter, exercise.fault.notebook) or (chapter.isdecimal() and int(chapter) == int(number)):
             return exercise
     names = ", ".join(exercise.chapter for exercise in known)
-    raise InputError(N_(f"no exercise {chapter!r}; there is one for {names}"))
+    raise InputError(N_("no exercise {chapter}; there is one for {names}", chapter=repr(chapter), names=names))
 
 
 def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Verdict:
@@ -68,7 +68,13 @@ def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Ver
         target = Target(fault.device, fault.level, max(CARDS, plan.cards))
         executed = [path for _, path in Execution(target, folder, lambda *cell: None, variables).run([plan], 1)]
         if failure := inject.why_not_injected(Path(scratch)):
-            raise InputError(N_(f"{exercise.chapter}: the defect could not be injected: {failure}; run env/validate.sh first"))
+            raise InputError(
+                N_(
+                    "{chapter}: the defect could not be injected: {failure}; run env/validate.sh first",
+                    chapter=exercise.chapter,
+                    failure=failure,
+                )
+            )
     return judge(plan, executed[0])
 
 
@@ -84,8 +90,8 @@ def format_task(exercise: Exercise, verdict: Verdict) -> str:
             *text.format_notebook(verdict),
             "",
             f"{shown('One thing is broken. Which one?')} {shown(exercise.hint)}",
-            shown(f"The executed notebook: {verdict.executed}"),
-            shown(f"The answer: xpulab exercise {exercise.chapter} --answer"),
+            shown(N_("The executed notebook: {executed}", executed=verdict.executed)),
+            shown(N_("The answer: xpulab exercise {chapter} --answer", chapter=exercise.chapter)),
         ]
     )
 
@@ -93,5 +99,5 @@ def format_task(exercise: Exercise, verdict: Verdict) -> str:
 def format_answer(exercise: Exercise) -> str:
     """What is broken and how one can tell."""
     red = ", ".join(exercise.fault.detected_by)
-    where = shown(f"Must be red: {red}. In the catalogue of faults: {exercise.fault.name}")
+    where = shown(N_("Must be red: {red}. In the catalogue of faults: {name}", red=red, name=exercise.fault.name))
     return f"{shown(exercise.fault.what)}\n{shown(exercise.answer)}\n{where}"

@@ -23,7 +23,7 @@ from xpulab.harness import report
 from xpulab.harness.execute import Target
 from xpulab.harness.report.result import Result
 from xpulab.harness.run import kernel_environment
-from xpulab.messages import shown
+from xpulab.messages import N_, shown
 from xpulab.records.origin import node_name
 from xpulab.records.proof import InjectedFault, Proof
 
@@ -76,7 +76,10 @@ def prove(result: Result, number: int, jobs: int, console: Console, catalogue: S
     chosen = sample(fitting, number, target.seed)
     started, tried = time.monotonic(), []
     if chosen:
-        console.print(shown(f"injecting {len(chosen)} of {len(fitting)} faults that fit this run"), highlight=False)
+        console.print(
+            shown(N_("injecting {chosen} of {fitting} faults that fit this run", chosen=len(chosen), fitting=len(fitting))),
+            highlight=False,
+        )
         with kernel_environment(target.device) as environment:
             variables = {**environment, **selftest.WITHOUT_MODELS}
             for trial in selftest.trials_at(chosen, level, _cards(target), jobs, variables):

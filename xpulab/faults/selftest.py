@@ -126,7 +126,7 @@ def faults_named(names: Sequence[str]) -> tuple[Fault, ...]:
     known = {fault.name: fault for fault in CATALOGUE}
     for name in names:
         if name not in known:
-            raise InputError(N_(f"no fault {name!r}; `xpulab selftest --list` shows those of this environment"))
+            raise InputError(N_("no fault {name}; `xpulab selftest --list` shows those of this environment", name=repr(name)))
     if names:
         return tuple(known[name] for name in names)
     here = environments.present()
@@ -225,7 +225,11 @@ def _try(case: _Case, environment: Mapping[str, str], running: list[Execution]) 
     missed = sorted(set(case.checks) - set(red))
     why = ran.not_injected
     if missed and not why:
-        why = N_(f"not detected by {', '.join(missed)}; {' '.join(ran.reasons) or 'the notebook is green'}")
+        why = N_(
+            "not detected by {missed}; {reasons}",
+            missed=", ".join(missed),
+            reasons=" ".join(ran.reasons) or "the notebook is green",
+        )
     return Trial(case.fault, case.level, red, why, ran.seconds)
 
 
@@ -278,7 +282,7 @@ def _run(
         seconds = round(time.monotonic() - started, 1)
         reasons = judge(plan, executed[0]).reasons if executed else ("it was interrupted",)
         failure = inject.why_not_injected(folder)
-    return _Ran(seen, tuple(reasons), N_(f"it could not be injected: {failure}") if failure else None, seconds)
+    return _Ran(seen, tuple(reasons), N_("it could not be injected: {failure}", failure=failure) if failure else None, seconds)
 
 
 @lru_cache(maxsize=64)

@@ -54,14 +54,19 @@ def first_red(check: Mapping[str, Any]) -> tuple[str, str, str, str]:
     if part["measured"] is None:
         return case, "nothing", str(expected), format_red(at, part["outcome"], part["reason"] or check["reason"])
     measured = format_value(part["measured"])
-    return case, measured, str(expected), N_(f"{at} measured {measured}, expected {expected}")
+    return (
+        case,
+        measured,
+        str(expected),
+        N_("{at} measured {measured}, expected {expected}", at=at, measured=measured, expected=expected),
+    )
 
 
 def format_red(name: str, outcome: str, reason: str | None) -> str:
     """The sentence about a check or a notebook that measured nothing."""
     sentences = {
-        "failed": N_(f"{name} is failed: {reason}"),
-        "broken": N_(f"{name} is broken: {reason}"),
-        "missing": N_(f"{name} is missing: {reason}"),
+        "failed": N_("{name} is failed: {reason}", name=name, reason=reason),
+        "broken": N_("{name} is broken: {reason}", name=name, reason=reason),
+        "missing": N_("{name} is missing: {reason}", name=name, reason=reason),
     }
     return sentences[outcome]

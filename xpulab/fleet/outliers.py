@@ -64,7 +64,7 @@ def _of_each_run(runs: Sequence[Run]) -> Iterator[Finding]:
     """A run that has not ended, and red notebooks and checks."""
     for run in runs:
         if not run.is_finished:
-            ended = N_(f"its run has not ended: outcome {run.result['outcome']!r}")
+            ended = N_("its run has not ended: outcome {result}", result=repr(run.result["outcome"]))
             yield _of_run(run, UNFINISHED, f"{ended}; {N_('it has no verdict')}")
             continue
         for notebook in run.result["notebooks"]:
@@ -178,7 +178,7 @@ def _differing(runs: Sequence[Run]) -> Iterator[Finding]:
         if (majority := vote.majority) is None:
             continue
         number, count = len(vote.ballots[majority]), vote.nodes
-        others = N_(f"{number} of {count} nodes have {majority}")
+        others = N_("{number} of {count} nodes have {majority}", number=number, count=count, majority=majority)
         for value, nodes in vote.ballots.items():
             for node in nodes if value != majority else ():
                 again = repeat(by_name[node], vote.notebook, vote.check) if vote.check else "xpulab doctor"
@@ -195,7 +195,12 @@ def _missing_checks(runs: Sequence[Run]) -> Iterator[Finding]:
         for run in runs:
             has_notebook = (notebook, "") in notebooks[run.name]
             if (notebook, check) not in planned[run.name] if check and has_notebook else not (check or has_notebook):
-                sentence = N_(f"{check or notebook} is not in this run, but in {counts[notebook, check]} of {len(runs)}")
+                sentence = N_(
+                    "{check} is not in this run, but in {counts} of {runs}",
+                    check=check or notebook,
+                    counts=counts[notebook, check],
+                    runs=len(runs),
+                )
                 yield Finding(run.name, check, "", MISSING, "nothing", "a verdict", sentence, repeat(run, notebook, check))
 
 
@@ -263,8 +268,12 @@ def _far_from_the_median(runs: Sequence[Run]) -> Iterator[Finding]:
         for node, value in measured.values.items():
             if value < limit if is_rate else value > limit:
                 run, here = by_name[node], measured.format(value)
-                off = N_(f"{here}, slower than {bound}") if is_rate else N_(f"{here}, more memory than {bound}")
-                usual = N_(f"the median of {len(measured.values)} nodes is {median}")
+                off = (
+                    N_("{here}, slower than {bound}", here=here, bound=bound)
+                    if is_rate
+                    else N_("{here}, more memory than {bound}", here=here, bound=bound)
+                )
+                usual = N_("the median of {values} nodes is {median}", values=len(measured.values), median=median)
                 sentence = f"{measured.check}, {measured.case}: {off}; {usual}"
                 expected, kind = (f"at least {bound}", SLOW) if is_rate else (f"at most {bound}", MEMORY)
                 again = repeat(run, measured.notebook, measured.check)

@@ -214,13 +214,17 @@ class Execution:
             )
             client.execute()
         except _EnoughSeen:
-            watchdog.ended(N_(f"enough was seen after cell {watchdog.cell}"))
+            watchdog.ended(N_("enough was seen after cell {cell}", cell=watchdog.cell))
         except DeadKernelError:
             watchdog.ended(
-                N_(f"the kernel died in {label(plan, watchdog.cell)}; its last log lines are in {watchdog.log.name}")
+                N_(
+                    "the kernel died in {plan}; its last log lines are in {name}",
+                    plan=label(plan, watchdog.cell),
+                    name=watchdog.log.name,
+                )
             )
         except Exception as error:  # whatever one notebook does to nbclient must not lose the others' verdicts
-            watchdog.ended(N_(f"it could not be run: {type(error).__name__}: {error}"))
+            watchdog.ended(N_("it could not be run: {name}: {error}", name=type(error).__name__, error=error))
 
     def _kernel_name(self, notebook: NotebookNode) -> str:
         """A warm kernel in place of the ordinary one when there is a fork server; else the notebook's."""

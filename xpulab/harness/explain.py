@@ -56,7 +56,7 @@ def _seen(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path) -
     for position, cell in enumerate(cells, start=1):
         number = number_of(cell, position)
         for output in cell.outputs:
-            where = N_(f"cell {number}")
+            where = N_("cell {number}", number=number)
             if known := output.get("metadata", {}).get(METADATA_KEY, {}).get("known"):
                 yield where, by_id(known)
             elif output.output_type == "error":
@@ -64,7 +64,7 @@ def _seen(cells: Sequence[NotebookNode], records: Sequence[Record], log: Path) -
     for record in records:
         if record.outcome in RED:
             reasons = [record.reason, *(row.reason for row in record.rows if row.outcome in RED)]
-            yield from ((N_(f"check {record.name}"), row) for row in match("\n".join(filter(None, reasons))))
+            yield from ((N_("check {name}", name=record.name), row) for row in match("\n".join(filter(None, reasons))))
     if log.exists():
         written = log.read_bytes()[-_LOG_CHARACTERS:].decode("utf-8", errors="replace")
         yield from ((N_("kernel log"), row) for row in match(written))

@@ -107,7 +107,7 @@ class Verdict:
         more = len(self.reasons) - 1
         if not self.reasons:
             return None
-        return N_(f"{self.reasons[0]} (and {more} more)") if more else self.reasons[0]
+        return N_("{reasons} (and {more} more)", reasons=self.reasons[0], more=more) if more else self.reasons[0]
 
     @property
     def controls_rejected(self) -> int:
@@ -182,16 +182,16 @@ def _reasons(
     if run and run.stopped:
         yield run.stopped
     if run and run_context and run_context.device != run.device:
-        yield N_(f"it was to run on {run.device}, but ran on {run_context.device}")
+        yield N_("it was to run on {device}, but ran on {device2}", device=run.device, device2=run_context.device)
     if run and not run_context and not run.stopped and run.device != _COMMITTED_DEVICE:
-        yield N_(f"it was to run on {run.device}, but did not record where it ran")
+        yield N_("it was to run on {device}, but did not record where it ran", device=run.device)
     red = [record.name for record in records if record.outcome in RED]
     errors = list(_errors(plan, run, notebook, red))
     yield from errors
     if left_out := [cell for cell in _code_cells(notebook) if _needs(cell)]:
-        yield N_(f"{len(left_out)} cells were left out, since they need paddle, which cannot be imported")
+        yield N_("{left_out} cells were left out, since they need paddle, which cannot be imported", left_out=len(left_out))
     if red:
-        yield N_(f"{len(red)} of {len(records)} checks are red: {', '.join(red)}")
+        yield N_("{red} of {records} checks are red: {red2}", red=len(red), records=len(records), red2=", ".join(red))
     elif not any(map(is_compared, records)):
         yield N_("nothing was compared, so the notebook is not green")
     if not (run and (run.stopped or run.seed != _COMMITTED_SEED)) and not errors:  # with another seed other text is right
@@ -203,7 +203,11 @@ def _notes(run: Run | None) -> Iterator[str]:
         yield N_("it was not run by xpulab: no time and no device are on record")
         return
     if run.seconds > 1.5 * run.budget_seconds:
-        yield N_(f"it took {run.seconds:.0f} s, its budget is {run.budget_seconds:.0f} s")
+        yield N_(
+            "it took {seconds} s, its budget is {budget_seconds} s",
+            seconds=f"{run.seconds:.0f}",
+            budget_seconds=f"{run.budget_seconds:.0f}",
+        )
 
 
 def _errors(plan: Plan, run: Run | None, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
@@ -217,7 +221,7 @@ def _errors(plan: Plan, run: Run | None, notebook: NotebookNode, red: list[str])
     others = [each for each in found if each[1].ename != "NotebookIsRed"]
     for number, output in others if red or others else found:
         first = (output.evalue.strip().splitlines() or [""])[0]
-        yield N_(f"{label(plan, number)} raised {output.ename}: {first[:300]}")
+        yield N_("{plan} raised {ename}: {first}", plan=label(plan, number), ename=output.ename, first=first[:300])
 
 
 def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -240,7 +244,11 @@ def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -
         if not comparison.applies(theirs) or _holds_red(mine) or _needs(mine):
             continue
         if difference := comparison.difference(mine, theirs):
-            yield N_(f"cell {number_of(mine, number)} shows text that differs from the committed notebook: {difference}")
+            yield N_(
+                "cell {mine} shows text that differs from the committed notebook: {difference}",
+                mine=number_of(mine, number),
+                difference=difference,
+            )
 
 
 def _needs(cell: NotebookNode) -> bool:

@@ -40,7 +40,7 @@ def lost_in(plan: Plan, notebook: NotebookNode) -> LostSections:
     for number, cell in cells_by_number(notebook).items():
         if number not in positions or number == max(positions) or not has_raised(cell):
             continue
-        happened = N_(f"{label(plan, number)} raised")
+        happened = N_("{plan} raised", plan=label(plan, number))
         raised.append(happened)
         if positions[number] < first:
             everything = everything or happened
@@ -65,7 +65,7 @@ def left_out_of(plan: Plan, notebook: NotebookNode) -> LeftOut:
     """What verdict() and the reports must know of it: a reason for each check of the lost sections."""
     lost = lost_in(plan, notebook)
     by_check = ((check.name, lost.sections.get(plan.chapter.section_of(check).name)) for check in plan.checks)
-    return LeftOut({name: N_(f"after {happened}") for name, happened in by_check if happened}, lost.raised)
+    return LeftOut({name: N_("after {happened}", happened=happened) for name, happened in by_check if happened}, lost.raised)
 
 
 def cells_left_out(plan: Plan, notebook: NotebookNode) -> frozenset[int]:
@@ -85,7 +85,7 @@ def label(plan: Plan, number: int) -> str:
     """What a code cell of the whole notebook is called in reports: "cell 5 of section merge", or "cell 2" before the first."""
     index = code_cells(plan.chapter.notebook)[number - 1 : number] if number else []
     name = next((section.name for section in plan.chapter.sections if index and index[0] in section.cells), None)
-    return N_(f"cell {number} of section {name}") if name else N_(f"cell {number}")
+    return N_("cell {number} of section {name}", number=number, name=name) if name else N_("cell {number}", number=number)
 
 
 def has_raised(cell: NotebookNode) -> bool:

@@ -97,7 +97,14 @@ def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ())
     that two notebooks share, and for chapters together with notebooks that judge a release.
     """
     if level not in LEVELS:
-        raise InputError(N_(f"no level {level!r}: choose {', '.join(LEVELS[:-1])} or {LEVELS[-1]}"))
+        raise InputError(
+            N_(
+                "no level {level}: choose {LEVELS} or {LEVELS2}",
+                level=repr(level),
+                LEVELS=", ".join(LEVELS[:-1]),
+                LEVELS2=LEVELS[-1],
+            )
+        )
     chapters = [read_chapter(path) for path in find_notebooks(notebooks)]
     if not notebooks:
         usual = [chapter for chapter in chapters if not chapter.environment]
@@ -135,7 +142,10 @@ def plans_of_checks(chapters: Sequence[Chapter], level: str, globs: Sequence[str
         found = [(chapter, check) for chapter in chapters for check in chapter.checks if fnmatchcase(check.name, pattern)]
         if not found:
             raise InputError(
-                N_(f"no check {pattern!r}: neither a name nor a glob that matches; `xpulab run --list` shows them")
+                N_(
+                    "no check {pattern}: neither a name nor a glob that matches; `xpulab run --list` shows them",
+                    pattern=repr(pattern),
+                )
             )
         for chapter, check in found:
             matched.setdefault(chapter.path.stem, []).append(check.name)
@@ -167,15 +177,21 @@ def refuse_other_environments(chapters: Iterable[Chapter]) -> None:
         package = environments.PACKAGES[wanted]
         raise InputError(
             N_(
-                f"{names}: needs an environment of its own, with {package}; bash env/validate.sh {number} makes it, "
-                f".venv-{wanted}, and runs the chapter there, apart from others"
+                "{names}: needs an environment of its own, with {package}; bash env/validate.sh {number} makes it, "
+                ".venv-{wanted}, and runs the chapter there, apart from others",
+                names=names,
+                package=package,
+                number=number,
+                wanted=wanted,
             )
         )
     package = environments.PACKAGES[here]
     raise InputError(
         N_(
-            f"{names}: cannot run in an environment with {package}; bash env/validate.sh makes the usual one, .venv; "
-            "run it there"
+            "{names}: cannot run in an environment with {package}; bash env/validate.sh makes the usual one, "
+            ".venv; run it there",
+            names=names,
+            package=package,
         )
     )
 
@@ -183,16 +199,26 @@ def refuse_other_environments(chapters: Iterable[Chapter]) -> None:
 def format_left_out(name: str) -> str:
     """For a reader of a run that names no notebook: a chapter that is not part of it, and how to run it."""
     number = name[:2]
-    return N_(f"{name} is not part of this run: it has an environment of its own; bash env/validate.sh {number} runs it")
+    return N_(
+        "{name} is not part of this run: it has an environment of its own; bash env/validate.sh {number} runs it",
+        name=name,
+        number=number,
+    )
 
 
 def format_plan(plan: Plan) -> str:
     """What a plan runs, in the chosen language: a line for the notebook, one for each section, its checks below."""
-    counted = shown(f"{len(plan.checks)} checks, about {plan.expected_seconds:.0f} s")
+    counted = shown(
+        N_(
+            "{checks} checks, about {expected_seconds} s",
+            checks=len(plan.checks),
+            expected_seconds=f"{plan.expected_seconds:.0f}",
+        )
+    )
     lines = [f"{plan.name}  {shown(plan.title)} ({counted})"]
     for section in plan.sections:
         facts = [shown(section.part), section.level]
-        facts += [shown(f"needs {', '.join(section.needs)}")] if section.needs else []
+        facts += [shown(N_("needs {needs}", needs=", ".join(section.needs)))] if section.needs else []
         lines.append(f"  {section.name}  {shown(section.title)} ({', '.join(facts)})")
         lines += [f"    {check.name}" for check in plan.checks if plan.chapter.section_of(check) is section]
     return "\n".join(lines)
@@ -203,7 +229,7 @@ def find_notebooks(notebooks: Sequence[str]) -> list[Path]:
     if not notebooks:
         found = sorted(files.NOTEBOOKS.glob("*.ipynb"))
         if not found:
-            raise InputError(N_(f"{files.NOTEBOOKS}: holds no notebook"))
+            raise InputError(N_("{NOTEBOOKS}: holds no notebook", NOTEBOOKS=files.NOTEBOOKS))
         return found
     return list(dict.fromkeys(path for given in notebooks for path in _matching(given)))
 
@@ -234,16 +260,31 @@ def _matching(given: str) -> list[Path]:
             if notebooks := [path.resolve() for path in found if path.suffix == ".ipynb"]:
                 return notebooks
     if (renamed := files.present_name(given)) != given:
-        raise InputError(N_(f"no notebook {given!r}: chapters were renumbered, and it is {renamed} now"))
+        raise InputError(
+            N_("no notebook {given}: chapters were renumbered, and it is {renamed} now", given=repr(given), renamed=renamed)
+        )
     known = ", ".join(path.stem for path in chapters)
-    raise InputError(N_(f"no notebook {given!r}: neither a file, nor a glob that matches, nor one of {known or N_('none')}"))
+    raise InputError(
+        N_(
+            "no notebook {given}: neither a file, nor a glob that matches, nor one of {known}",
+            given=repr(given),
+            known=known or N_("none"),
+        )
+    )
 
 
 def _refuse_two_subjects(chapters: Sequence[Chapter]) -> None:
     of_release = [chapter for chapter in chapters if chapter.is_of_release]
     if of_release and len(of_release) < len(chapters):
         name, other = of_release[0].path.stem, next(each.path.stem for each in chapters if not each.is_of_release)
-        raise InputError(N_(f"{files.RELEASE}/{name} judges the release and {other} the machine: run them apart"))
+        raise InputError(
+            N_(
+                "{RELEASE}/{name} judges the release and {other} the machine: run them apart",
+                RELEASE=files.RELEASE,
+                name=name,
+                other=other,
+            )
+        )
 
 
 def _is_part(given: str, number: str, name: str) -> bool:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
-from xpulab.messages import joined, shown
+from xpulab.messages import N_, joined, shown
 from xpulab.records.record import RED, Record, record_in
 
 _NO_FINDING = {"NotebookIsRed", "KeyboardInterrupt"}
@@ -38,7 +38,16 @@ class Progress:
         with self._lock:
             if plan.name not in self._started:
                 self._started.add(plan.name)
-                self._say(shown(f"{plan.name}: started, {cells} cells, about {plan.expected_seconds:.0f} s"))
+                self._say(
+                    shown(
+                        N_(
+                            "{name}: started, {cells} cells, about {expected_seconds} s",
+                            name=plan.name,
+                            cells=cells,
+                            expected_seconds=f"{plan.expected_seconds:.0f}",
+                        )
+                    )
+                )
 
     def on_cell_end(self, plan: Plan, cell: NotebookNode) -> None:
         """A cell has ended, with its outputs. Called from several threads."""
@@ -50,7 +59,17 @@ class Progress:
         """A notebook was judged."""
         with self._lock:
             name, outcome, compared = verdict.name, verdict.outcome, verdict.compared
-            self._say(shown(f"{name}: {outcome}, {compared} of {len(verdict.records)} checks compared"))
+            self._say(
+                shown(
+                    N_(
+                        "{name}: {outcome}, {compared} of {records} checks compared",
+                        name=name,
+                        outcome=outcome,
+                        compared=compared,
+                        records=len(verdict.records),
+                    )
+                )
+            )
 
 
 def red_lines(plan: Plan, cell: NotebookNode) -> Iterator[str]:
@@ -62,7 +81,7 @@ def red_lines(plan: Plan, cell: NotebookNode) -> Iterator[str]:
     for output in cell.get("outputs", []):
         if output.output_type == "error" and output.ename not in _NO_FINDING:
             raised = f"{output.ename}: {output.evalue}" if output.evalue else output.ename
-            yield f"{plan.name}: {shown('RED')} {shown(f'a cell raised {_short(raised)}')}"
+            yield f"{plan.name}: {shown('RED')} {shown(N_('a cell raised {raised}', raised=_short(raised)))}"
 
 
 def _found(record: Record) -> str:
@@ -70,7 +89,7 @@ def _found(record: Record) -> str:
     row = next((row for row in record.rows if row.outcome in RED), None)
     case, found = (f"{row.case}: ", row) if row else ("", record)
     reason = found.reason or record.reason
-    compared = shown(f"measured {found.measured}, expected {found.expected or '-'}")
+    compared = shown(N_("measured {measured}, expected {expected}", measured=found.measured, expected=found.expected or "-"))
     return f"{case}{joined([compared, _short(shown(reason))] if reason else [compared])}"
 
 

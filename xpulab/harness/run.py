@@ -117,7 +117,7 @@ def refuse(plans: Sequence[Plan], target: Target, folder: Path, lost: LostAccele
 
     folder: a new one, which `prepare` made, or that of a run which was interrupted.
     """
-    reason = N_(f"not run: {lost.headline}")
+    reason = N_("not run: {headline}", headline=lost.headline)
     verdicts = tuple(not_run(plan, "missing", reason) for plan in plans)
     result = Result(target, verdicts, 0.0, folder, lost=lost)
     report.write(result)
@@ -137,7 +137,9 @@ def require_finished(plans: Sequence[Plan], target: Target, folder: Path) -> Res
     """As `finished`; raises InputError where that gives None."""
     result = finished(plans, target, folder)
     if result is None:
-        raise InputError(N_(f"{folder}: its run has not ended; go on with it: xpulab run --resume --out {folder}"))
+        raise InputError(
+            N_("{folder}: its run has not ended; go on with it: xpulab run --resume --out {folder}", folder=folder)
+        )
     return result
 
 
@@ -157,7 +159,9 @@ def _known(plan: Plan, target: Target, folder: Path) -> Verdict | None:
     One that was interrupted while everything was green runs again; one that had shown something red stays red.
     """
     if plan.cards > target.cards and target.device != "cpu":  # ranks are processes there
-        return not_run(plan, "skipped", N_(f"it needs {plan.cards} cards, and --cards allows {target.cards}"))
+        return not_run(
+            plan, "skipped", N_("it needs {cards} cards, and --cards allows {cards2}", cards=plan.cards, cards2=target.cards)
+        )
     try:
         executed = nbformat.read(executed_of(plan, folder), as_version=4)
     except (OSError, ValueError, nbformat.ValidationError, AttributeError, KeyError):  # none, or damaged by a power failure
@@ -200,9 +204,11 @@ def _is_ready(server: warm.ForkServer) -> bool:
         return False
     except TimeoutError as error:
         where = server.where_it_imports()
-        late = N_(f"importing Paddle and PaddleNLP did not end within {IMPORT_SECONDS:.0f} s")
+        late = N_(
+            "importing Paddle and PaddleNLP did not end within {IMPORT_SECONDS} s", IMPORT_SECONDS=f"{IMPORT_SECONDS:.0f}"
+        )
         late += f", {where}" if where else ""
-        raise ImportHangs(N_(f"{late}; `xpulab doctor` shows cause and remedy")) from error
+        raise ImportHangs(N_("{late}; `xpulab doctor` shows cause and remedy", late=late)) from error
 
 
 def prepare(folder: Path) -> None:
@@ -211,11 +217,20 @@ def prepare(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(_holds_something(folder / name) for name in _OF_ANOTHER_RUN):
             raise InputError(
-                N_(f"{folder}: holds another run; name another folder with --out, remove that one, or go on with it: --resume")
+                N_(
+                    "{folder}: holds another run; name another folder with --out, remove that one, or go on with it: --resume",
+                    folder=folder,
+                )
             )
         (folder / "notebooks").mkdir(exist_ok=True)
     except OSError as error:
-        raise InputError(N_(f"{folder}: cannot be written: {error.strerror}; name another folder with --out")) from error
+        raise InputError(
+            N_(
+                "{folder}: cannot be written: {strerror}; name another folder with --out",
+                folder=folder,
+                strerror=error.strerror,
+            )
+        ) from error
 
 
 def _holds_something(path: Path) -> bool:

@@ -41,13 +41,16 @@ def require_same(folder: Path, plans: Sequence[Plan], target: Target) -> None:
     """Raise InputError, which names what differs, unless the folder is that of the same run on this machine."""
     path = folder / NAME
     if not path.exists():
-        raise InputError(N_(f"{folder}: holds no run to resume: it has no {NAME}; start one without --resume"))
+        raise InputError(
+            N_("{folder}: holds no run to resume: it has no {NAME}; start one without --resume", folder=folder, NAME=NAME)
+        )
     before = files.load_json(path, files.data("schema", "run.schema.json"))
     if differences := list(_differences(before, _asked(plans, target))):
         raise InputError(
             N_(
-                f"{folder}: holds another run: {'; '.join(differences)}; give the options of that run, or another folder "
-                "without --resume"
+                "{folder}: holds another run: {differences}; give the options of that run, or another folder without --resume",
+                folder=folder,
+                differences="; ".join(differences),
             )
         )
 
@@ -56,7 +59,9 @@ def read(folder: Path) -> tuple[list[Plan], Target]:
     """What the run in the folder was asked for. Raises InputError when it holds none."""
     path = folder / NAME
     if not path.exists():
-        raise InputError(N_(f"{folder}: holds no run: it has no {NAME}; name the folder of xpulab run --out"))
+        raise InputError(
+            N_("{folder}: holds no run: it has no {NAME}; name the folder of xpulab run --out", folder=folder, NAME=NAME)
+        )
     asked = files.load_json(path, files.data("schema", "run.schema.json"))
     target = Target(asked["device"], asked["level"], asked["cards"], asked["seed"])
     names = [notebook["name"] for notebook in asked["notebooks"]]
@@ -70,7 +75,9 @@ def held(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InputError(N_(f"{folder}: this run is under way in another process; wait for its end")) from error
+            raise InputError(
+                N_("{folder}: this run is under way in another process; wait for its end", folder=folder)
+            ) from error
         except OSError:  # a file system without locks
             pass
         yield
@@ -124,5 +131,5 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
     elif before["level"] == now["level"]:
         for old, new in zip(before["notebooks"], now["notebooks"], strict=True):
             if old != new:
-                changed = N_(f"notebook {new['name']} has changed since")
-                yield changed if old["digest"] != new["digest"] else N_(f"other checks of {new['name']} (--check)")
+                changed = N_("notebook {new} has changed since", new=new["name"])
+                yield changed if old["digest"] != new["digest"] else N_("other checks of {new} (--check)", new=new["name"])

@@ -61,7 +61,7 @@ class Watchdog:
         threading.Thread(target=call, name=name, daemon=True).start()
         self._over.wait()
         if not returned.is_set():
-            self.reason = N_(f"{self.reason}; nbclient did not return from it")
+            self.reason = N_("{reason}; nbclient did not return from it", reason=self.reason)
 
     def kernel_started(self, pid: int) -> None:
         """The kernel leads a process group of its own; the notebook's time limit counts from now on."""
@@ -91,8 +91,8 @@ class Watchdog:
         self._group = None  # from here on the number may belong to another process
 
     def _time_is_up(self) -> None:
-        of_cell = N_(f"cell {self.cell} had not ended after {self._limit:.0f} s")
-        self.stop(of_cell if self.cell else N_(f"the kernel was not ready after {self._limit:.0f} s"))
+        of_cell = N_("cell {cell} had not ended after {limit} s", cell=self.cell, limit=f"{self._limit:.0f}")
+        self.stop(of_cell if self.cell else N_("the kernel was not ready after {limit} s", limit=f"{self._limit:.0f}"))
 
     def _give_up(self) -> None:
         if self._group is None:

@@ -135,7 +135,7 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
     try:
         reference, results = reference_for(call, arrays, found)
     except Exception as error:
-        return replace(result, reason=N_(f"no reference: {type(error).__name__}: {first_line(error)}"))
+        return replace(result, reason=N_("no reference: {name}: {error}", name=type(error).__name__, error=first_line(error)))
     seconds = time.perf_counter() - began
     expected = [each for each in results if each is not None]
     kept = [tensor for tensor, want in zip(attempt.results, _padded(results, found), strict=False) if want is not None]

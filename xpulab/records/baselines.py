@@ -112,7 +112,13 @@ class Baseline:
         if not same_case:
             raise NoBaseline(N_("no baseline: it was not measured yet; run `xpulab baseline`"))
         available = "; ".join(_format_conditions(entry.conditions) for entry in same_case)
-        raise NoBaseline(N_(f"no baseline for {_format_conditions(measured.conditions)}: it was measured with {available}"))
+        raise NoBaseline(
+            N_(
+                "no baseline for {conditions}: it was measured with {available}",
+                conditions=_format_conditions(measured.conditions),
+                available=available,
+            )
+        )
 
 
 def hardware(run_context: RunContext) -> str:
@@ -157,13 +163,27 @@ def find(run_context: RunContext, level: str) -> Baseline:
     path = folder() / f"{run_context.device}.json"
     found = [each for each in load_all(folder()) if each.device == run_context.device]
     if not found:
-        raise NoBaseline(N_(f"no baseline: there is no {path.name} in {path.parent.name}; `xpulab baseline` measures one"))
+        raise NoBaseline(
+            N_(
+                "no baseline: there is no {name} in {name2}; `xpulab baseline` measures one",
+                name=path.name,
+                name2=path.parent.name,
+            )
+        )
     here, family = hardware(run_context), wheel(run_context)
     for what, mine in (("hardware", here), ("wheel", family), ("level", level)):
         others = sorted({getattr(each, what) for each in found})
         found = [each for each in found if getattr(each, what) == mine]
         if not found:
-            raise NoBaseline(N_(f"no baseline: {path.name} was measured with {what} {' and '.join(others)}, not with {mine}"))
+            raise NoBaseline(
+                N_(
+                    "no baseline: {name} was measured with {what} {others}, not with {mine}",
+                    name=path.name,
+                    what=what,
+                    others=" and ".join(others),
+                    mine=mine,
+                )
+            )
     return found[0]
 
 

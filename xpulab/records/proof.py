@@ -65,7 +65,12 @@ class Proof:
             return N_("--prove: no fault of the catalogue fits the checks that are green here, so nothing was proved")
         if self.missed:
             names = ", ".join(fault.fault for fault in self.missed)
-            return N_(f"--prove: {len(self.missed)} of {len(self.faults)} injected faults were not detected: {names}")
+            return N_(
+                "--prove: {missed} of {faults} injected faults were not detected: {names}",
+                missed=len(self.missed),
+                faults=len(self.faults),
+                names=names,
+            )
         return None
 
 

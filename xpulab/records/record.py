@@ -7,11 +7,11 @@ notebook is green) are defined here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from xpulab.messages import N_
+from xpulab.messages import N_, Message
 
 METADATA_KEY = "xpulab"
 """The key, in a notebook's, an output's and an executed notebook's metadata, under which xpulab stores its data."""
@@ -103,8 +103,15 @@ class Record:
         return self.name.split(".", 1)[0]
 
     def to_metadata(self) -> dict[str, Any]:
-        """The record as JSON values, to be stored in an output's metadata."""
-        return {METADATA_KEY: {"check": asdict(self)}}
+        """The record as JSON values, to be stored in an output's metadata; its messages are beside it."""
+        messages = {str(each): [each.template, dict(each.values)] for each in _messages(self)}
+        return {METADATA_KEY: {"check": asdict(self), **({"messages": messages} if messages else {})}}
+
+
+def _messages(record: Record) -> Iterator[Message]:
+    """The texts of a record that are made of a template and values."""
+    texts = (record.means, record.reason, *(row.reason for row in record.rows))
+    return (text for text in texts if isinstance(text, Message))
 
 
 @dataclass(frozen=True)
@@ -152,11 +159,19 @@ class RunContext:
 
 def record_in(metadata: dict[str, Any]) -> Record | None:
     """The record that an output's metadata holds, or None."""
-    stored = metadata.get(METADATA_KEY, {}).get("check")
+    own = metadata.get(METADATA_KEY, {})
+    stored = own.get("check")
     if stored is None:
         return None
+    messages = {text: Message(*made) for text, made in own.get("messages", {}).items()}
+
+    def read(text: str | None) -> str | None:
+        return messages.get(text or "", text)
+
     measurements = tuple(Measurement(**{**each, "values": tuple(each["values"])}) for each in stored.get("measurements", ()))
-    return Record(**{**stored, "rows": tuple(Row(**row) for row in stored["rows"]), "measurements": measurements})
+    rows = tuple(Row(**{**row, "reason": read(row["reason"])}) for row in stored["rows"])
+    texts = {"means": read(stored["means"]), "reason": read(stored.get("reason"))}
+    return Record(**{**stored, **texts, "rows": rows, "measurements": measurements})
 
 
 def run_context_in(metadata: dict[str, Any]) -> RunContext | None:

@@ -114,11 +114,13 @@ def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, st
     Raises InputError for numbers out of range, for invalid text in XPULAB_SIM_FAULTS, and without a compiler.
     """
     if not 1 <= cards <= MOST_CARDS:
-        raise InputError(N_(f"{cards} simulated cards: choose 1 to {MOST_CARDS}"))
+        raise InputError(N_("{cards} simulated cards: choose 1 to {MOST_CARDS}", cards=cards, MOST_CARDS=MOST_CARDS))
     memory = memory_of_a_card() if memory_bytes is None else memory_bytes
     if not LEAST_MEMORY_BYTES <= memory <= MOST_MEMORY_BYTES:
         least, most = LEAST_MEMORY_BYTES, MOST_MEMORY_BYTES
-        raise InputError(N_(f"{memory} bytes of memory for a simulated card: choose {least} to {most}"))
+        raise InputError(
+            N_("{memory} bytes of memory for a simulated card: choose {least} to {most}", memory=memory, least=least, most=most)
+        )
     faults.parse(os.environ.get("XPULAB_SIM_FAULTS", ""))
     return {
         "CUSTOM_DEVICE_ROOT": str(built().parent),
@@ -132,7 +134,13 @@ def environment(cards: int = 1, memory_bytes: int | None = None) -> dict[str, st
 def memory_of_a_card() -> int:
     text = os.environ.get("XPULAB_SIM_MEMORY") or str(MEMORY_BYTES)
     if not text.isascii() or not text.isdigit():
-        raise InputError(N_(f"XPULAB_SIM_MEMORY={text}: give a number of bytes, for example {MEMORY_BYTES}"))
+        raise InputError(
+            N_(
+                "XPULAB_SIM_MEMORY={text}: give a number of bytes, for example {MEMORY_BYTES}",
+                text=text,
+                MEMORY_BYTES=MEMORY_BYTES,
+            )
+        )
     return int(text)
 
 
@@ -202,7 +210,9 @@ def _require_same(loaded: int, cards: int, memory_bytes: int | None) -> None:
 
 def _require_card(card: int) -> None:
     if not 0 <= card < loaded_cards():
-        raise InputError(N_(f"there is no simulated card {card}: this process has {loaded_cards()}"))
+        raise InputError(
+            N_("there is no simulated card {card}: this process has {loaded_cards}", card=card, loaded_cards=loaded_cards())
+        )
 
 
 @cache

@@ -47,7 +47,11 @@ def built() -> Path:
                 _build(paddle, compiler, folder)
     except OSError as error:
         raise InputError(
-            N_(f"{folder}: cannot be written: {error.strerror}; set XPULAB_SIM_CACHE to another folder")
+            N_(
+                "{folder}: cannot be written: {strerror}; set XPULAB_SIM_CACHE to another folder",
+                folder=folder,
+                strerror=error.strerror,
+            )
         ) from error
     return library
 
@@ -82,13 +86,20 @@ def _run(command: list[str]) -> None:
     except subprocess.TimeoutExpired as error:
         raise InputError(
             N_(
-                f"the simulated accelerator does not build: {command[0]} did not finish {what} in {_SECONDS} s; "
-                "set CXX to another compiler"
+                "the simulated accelerator does not build: {command} did not finish {what} in {SECONDS} s; set CXX "
+                "to another compiler",
+                command=command[0],
+                what=what,
+                SECONDS=_SECONDS,
             )
         ) from error
     except OSError as error:
         raise InputError(
-            N_(f"the simulated accelerator does not build: {command[0]} cannot be run: {error.strerror}")
+            N_(
+                "the simulated accelerator does not build: {command} cannot be run: {strerror}",
+                command=command[0],
+                strerror=error.strerror,
+            )
         ) from error
     if done.returncode:
         lines = done.stderr.splitlines()
@@ -134,8 +145,10 @@ def _compiler() -> str:
     source = "CXX is" if os.environ.get("CXX") else "tried"
     raise InputError(
         N_(
-            f"the simulated accelerator needs a C++ compiler, but none was found ({source} {', '.join(wanted)}). "
-            "On Debian or Ubuntu: apt-get install g++. With conda: conda install gxx_linux-64"
+            "the simulated accelerator needs a C++ compiler, but none was found ({source} {wanted}). On Debian "
+            "or Ubuntu: apt-get install g++. With conda: conda install gxx_linux-64",
+            source=source,
+            wanted=", ".join(wanted),
         )
     )
 

@@ -70,7 +70,11 @@ class Problem:
 
     def __str__(self) -> str:
         return N_(
-            f"round {self.round} (seed {self.seed}): {' '.join(filter(None, [self.notebook, self.check]))}: {self.reason}"
+            "round {round} (seed {seed}): {value}: {reason}",
+            round=self.round,
+            seed=self.seed,
+            value=" ".join(filter(None, [self.notebook, self.check])),
+            reason=self.reason,
         )
 
 
@@ -151,7 +155,7 @@ def _run_round(
         before, earlier = first.setdefault((seed, check), (number, digest))
         repeated += before != number
         if digest != earlier:
-            reason = N_(f"its values differ from those of round {before} with the same seed")
+            reason = N_("its values differ from those of round {before} with the same seed", before=before)
             problems.append(Problem(number, seed, notebook, check, reason))
     context = outcome.result.run_context
     cards = tuple(asdict(card) for card in context.card_facts) if context else ()
@@ -165,7 +169,17 @@ def _red_in(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
     red = [record for record in verdict.records if record.outcome in RED - {"missing"}]
     for record in red:
         outcome, measured, expected = record.outcome, record.measured, record.expected or "-"
-        yield verdict.name, record.name, N_(f"{outcome}, measured {measured}, expected {expected}; {record.reason}")
+        yield (
+            verdict.name,
+            record.name,
+            N_(
+                "{outcome}, measured {measured}, expected {expected}; {reason}",
+                outcome=outcome,
+                measured=measured,
+                expected=expected,
+                reason=record.reason,
+            ),
+        )
     if verdict.outcome in ("failed", "missing") and not red:
         yield verdict.name, "", verdict.reason_in_short or verdict.outcome
 
@@ -224,10 +238,17 @@ def format_round(this: Round) -> str:
     """The line of a round, its problems below."""
     state = N_("red") if this.problems else N_("green")
     hot = max((card["temperature_c"] for card in this.cards if card.get("temperature_c") is not None), default=None)
-    heat = "" if hot is None else N_(f", at most {hot:g} °C")
+    heat = "" if hot is None else N_(", at most {hot} °C", hot=f"{hot:g}")
     line = N_(
-        f"{this.began[11:19]}  round {this.number}, seed {this.seed}: {state}, {this.compared} checks compared, "
-        f"{this.repeated} repeated, {this.seconds:.0f} s{heat}"
+        "{began}  round {number}, seed {seed}: {state}, {compared} checks compared, {repeated} repeated, {seconds} s{heat}",
+        began=this.began[11:19],
+        number=this.number,
+        seed=this.seed,
+        state=state,
+        compared=this.compared,
+        repeated=this.repeated,
+        seconds=f"{this.seconds:.0f}",
+        heat=heat,
     )
     return "\n".join([line, *(f"          {problem}" for problem in this.problems)])
 
@@ -236,14 +257,26 @@ def format_summary(asked: Soak, rounds: Sequence[Round], seconds: float) -> str:
     """What the soak found, for a terminal."""
     hours, repeated = f"{seconds / _SECONDS_PER_HOUR:.2f} h", sum(each.repeated for each in rounds)
     lines = [
-        N_(f"soak on {asked.target.device}: {len(rounds)} rounds in {hours}, {repeated} checks compared with an earlier round")
+        N_(
+            "soak on {device}: {rounds} rounds in {hours}, {repeated} checks compared with an earlier round",
+            device=asked.target.device,
+            rounds=len(rounds),
+            hours=hours,
+            repeated=repeated,
+        )
     ]
     if rounds:
         before, after = rounds[0].memory_mib, rounds[-1].memory_mib
-        lines.append(N_(f"memory in use after the first and the last round: {before['machine']} and {after['machine']} MiB"))
+        lines.append(
+            N_(
+                "memory in use after the first and the last round: {before} and {after} MiB",
+                before=before["machine"],
+                after=after["machine"],
+            )
+        )
     if problems := [problem for each in rounds for problem in each.problems]:
-        lines += [N_(f"RED: {len(problems)} problems; the first: {problems[0]}")]
-        lines += [N_(f"its reports: {folder_of(asked, problems[0].round) / 'index.html'}")]
+        lines += [N_("RED: {problems} problems; the first: {problems2}", problems=len(problems), problems2=problems[0])]
+        lines += [N_("its reports: {asked}", asked=folder_of(asked, problems[0].round) / "index.html")]
     else:
         green = N_("green: nothing was red, and every value repeated")
         nothing = N_("no verdict: no two rounds with the same seed ended, so no value was compared with an earlier one")

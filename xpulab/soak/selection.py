@@ -46,7 +46,7 @@ def make_soak_plans(notebooks: Sequence[str], checks: Sequence[str]) -> list[Pla
     names = [check.name for plan in make_plans(notebooks, ROUND_LEVEL) for check in plan.checks if _matches(check.name, globs)]
     if not names:
         raise InputError(
-            N_(f"none of these notebooks has a check that a soak runs ({', '.join(globs)}); name some with --check")
+            N_("none of these notebooks has a check that a soak runs ({globs}); name some with --check", globs=", ".join(globs))
         )
     return make_plans(notebooks, ROUND_LEVEL, names)
 

@@ -44,7 +44,10 @@ class ResumePlan(Size):
     def why_skipped(self) -> str:
         """Why a large model skips a case: what it would need."""
         disk = len(self.points) * CHECKPOINT * self.parameters / resources.GB
-        return N_(f"it needs further runs of this model, each with {disk:.1f} GB of checkpoints; a tiny model runs all of them")
+        return N_(
+            "it needs further runs of this model, each with {disk} GB of checkpoints; a tiny model runs all of them",
+            disk=f"{disk:.1f}",
+        )
 
 
 def plan_for(model: str, level: str) -> ResumePlan:

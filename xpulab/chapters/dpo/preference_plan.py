@@ -87,8 +87,9 @@ class PreferencePlan(Size):
         if self.is_tiny:
             return N_("the answers of another model are not known")
         return N_(
-            f"{self.steps} steps do not teach a pretrained model to answer word for word; dpo.accuracy and dpo.margin "
-            "compare it with its own start"
+            "{steps} steps do not teach a pretrained model to answer word for word; dpo.accuracy and dpo.margin "
+            "compare it with its own start",
+            steps=self.steps,
         )
 
     @property

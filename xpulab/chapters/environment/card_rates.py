@@ -67,7 +67,7 @@ def why_no_sheet(model: str) -> str:
     """Why there is no data sheet to compare with."""
     if not model:
         return N_("the card has no name to look up in data/hardware.yaml")
-    return N_(f"the card {model} is not in data/hardware.yaml; add its data sheet there")
+    return N_("the card {model} is not in data/hardware.yaml; add its data sheet there", model=model)
 
 
 def below_the_limit(device: Device, seconds_of: Timer) -> list[Rate]:

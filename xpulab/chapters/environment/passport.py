@@ -61,7 +61,14 @@ def passport(device: Device, level: str) -> list[Entry]:
         if issue.id in by_name:
             entries.append(_entry(by_name[issue.id], listed, answers))
         else:
-            entries.append(Entry(issue.id, None, listed, N_(f"proved by {issue.check} of {chapter_of(issue.check)}")))
+            entries.append(
+                Entry(
+                    issue.id,
+                    None,
+                    listed,
+                    N_("proved by {check} of {check2}", check=issue.check, check2=chapter_of(issue.check)),
+                )
+            )
     for past in PAST:
         has = SpecifierSet(past.versions).contains(paddle.__version__, prereleases=True)
         entries.append(_entry(past.defect, PRESENT if has else ABSENT, answers))
@@ -77,7 +84,7 @@ def compare(rows: Table, entries: Iterable[Entry], device: str) -> None:
         if entry.found is None:
             rows.skip(entry.name, entry.proof)
         elif device in ("gpu", "xpu") and (entry.found, entry.listed) == (ABSENT, PRESENT):
-            rows.skip(entry.name, N_(f"this {device} does not have it; the list was measured on the CPU"))
+            rows.skip(entry.name, N_("this {device} does not have it; the list was measured on the CPU", device=device))
         else:
             rows.equal(entry.name, entry.found, entry.listed, control=ABSENT if entry.listed == PRESENT else PRESENT)
 
@@ -132,7 +139,7 @@ def _in_a_process(defects: Sequence[Defect], device: Device) -> dict[str, str]:
     try:
         return ranks.run(answers_of, 1, names, device=device.name)[0]
     except ForkServerGone as gone:
-        return dict.fromkeys(names, f"{_UNTRIED}{N_(f'no other process starts: {first_line(gone)}')}")
+        return dict.fromkeys(names, f"{_UNTRIED}{N_('no other process starts: {gone}', gone=first_line(gone))}")
     except ranks.RanksFailed as failed:
         ended = failed.reports[0].reason
     if len(names) == 1 and "signal" in ended:

@@ -64,7 +64,7 @@ def from_torch(folder: Path, config: Mapping[str, Any]) -> dict[str, np.ndarray]
 def lacks_transformers() -> str:
     """Why transformers cannot read a folder here; empty when it can."""
     missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
-    return N_(f"{' and '.join(missing)} not installed") if missing else ""
+    return N_("{missing} not installed", missing=" and ".join(missing)) if missing else ""
 
 
 def logits_of_transformers(folder: Path, ids: np.ndarray) -> np.ndarray:

@@ -37,7 +37,9 @@ def lacked(kernel: str, dtype: str, form: str = "") -> str:
     types = _types_of(name, device)
     if not types or dtype in types:
         return ""
-    return N_(f"Paddle's wheel has {name} on {device} for {', '.join(sorted(types))} only")
+    return N_(
+        "Paddle's wheel has {name} on {device} for {types} only", name=name, device=device, types=", ".join(sorted(types))
+    )
 
 
 def results_of(
@@ -60,7 +62,7 @@ def results_of(
 
 
 def _skipped(rows: Table, case: str, reason: str) -> list[paddle.Tensor]:
-    rows.skip(case, N_(f"no kernel for it here: {reason}"))
+    rows.skip(case, N_("no kernel for it here: {reason}", reason=reason))
     return []
 
 

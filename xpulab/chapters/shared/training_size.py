@@ -101,7 +101,11 @@ class TrainingSize(Size):
     @property
     def means_of_learning(self) -> str:
         """What a short run does, by `heldout_share`."""
-        return N_("halves the loss") if self.is_tiny else N_(f"reduces the loss to less than {self.heldout_share:.0%}")
+        return (
+            N_("halves the loss")
+            if self.is_tiny
+            else N_("reduces the loss to less than {heldout_share}", heldout_share=f"{self.heldout_share:.0%}")
+        )
 
     @property
     def means_of_new_wording(self) -> str:

@@ -104,7 +104,7 @@ def run(
     def show(node: str, state: str) -> None:
         say(f"[{time.monotonic() - began:6.1f} s] {node}: {shown(state)}")
 
-    say(f"{engine.name}: {shown(N_(f'{len(chosen.nodes)} nodes'))}: xpulab run {shlex.join(arguments)}")
+    say(f"{engine.name}: {shown(N_('{nodes} nodes', nodes=len(chosen.nodes)))}: xpulab run {shlex.join(arguments)}")
     left_out = [Answer(node, LEFT_OUT, why) for node, why in chosen.left_out.items()]
     for answer in left_out:
         show(answer.node, f"{answer.outcome}: {answer.sentence}")
@@ -159,11 +159,21 @@ def _node(answer: Answer, run: Run | None, findings: Sequence[Finding]) -> Node:
     if findings:
         return Node(answer, OUTLIER if run.result.get("green") else RED, sentence, repeat, problem)
     if not run.result.get("green"):
-        return Node(answer, UNKNOWN, N_(f"its run is {run.result['outcome']}: no check was compared"))
+        return Node(answer, UNKNOWN, N_("its run is {result}: no check was compared", result=run.result["outcome"]))
     compared, count = sum(notebook["compared"] for notebook in run.result["notebooks"]), len(run.result["notebooks"])
     partial = N_("a partial run, no verdict on the node: ") if run.result["outcome"] == "partial" else ""
-    notebooks = N_("1 notebook") if count == 1 else N_(f"{count} notebooks")
-    return Node(answer, GREEN, partial + N_(f"{notebooks}, {compared} checks compared, {answer.seconds:.0f} s"))
+    notebooks = N_("1 notebook") if count == 1 else N_("{count} notebooks", count=count)
+    return Node(
+        answer,
+        GREEN,
+        partial
+        + N_(
+            "{notebooks}, {compared} checks compared, {seconds} s",
+            notebooks=notebooks,
+            compared=compared,
+            seconds=f"{answer.seconds:.0f}",
+        ),
+    )
 
 
 def _first(findings: Sequence[Finding], run: Run | None) -> tuple[str, str, str]:
@@ -175,7 +185,7 @@ def _first(findings: Sequence[Finding], run: Run | None) -> tuple[str, str, str]
     for notebook, check in run.checks() if run else ():
         if check["name"] == first.check and check["outcome"] == "missing" and notebook["reason"]:
             sentence = f"{notebook['name']}: {notebook['reason']}"  # a check that never ran says nothing; this says why
-    sentence = N_(f"{sentence} (and {number} more)") if number else sentence
+    sentence = N_("{sentence} (and {number} more)", sentence=sentence, number=number) if number else sentence
     return sentence, first.repeat, " ".join(filter(None, (first.kind, first.check)))
 
 
@@ -187,8 +197,11 @@ def _with_drain(nodes: Sequence[Node]) -> tuple[tuple[Node, ...], tuple[str, ...
     common = sorted(problem for problem, count in counts.items() if count > 1 and 2 * count > answered)
     notes = [
         N_(
-            f"{counts[problem]} of {answered} nodes have the same problem ({problem}): look for its cause in software or "
-            "settings first; no command drains them"
+            "{counts} of {answered} nodes have the same problem ({problem}): look for its cause in software or "
+            "settings first; no command drains them",
+            counts=counts[problem],
+            answered=answered,
+            problem=problem,
         )
         for problem in common
     ]
@@ -249,7 +262,17 @@ def _lines(summary: Summary) -> Iterator[str]:
     counts = Counter(node.status for node in summary.nodes)
     counted = ", ".join(f"{counts[status]} {shown(status)}" for status in STATUSES if counts[status] and status != GREEN)
     verdict, green = N_("green") if summary.is_green else N_("RED"), counts[GREEN]
-    yield joined(filter(None, (shown(f"{verdict}: {green} of {len(summary.nodes)} nodes are green"), counted)))
+    yield joined(
+        filter(
+            None,
+            (
+                shown(
+                    N_("{verdict}: {green} of {nodes} nodes are green", verdict=verdict, green=green, nodes=len(summary.nodes))
+                ),
+                counted,
+            ),
+        )
+    )
     if commands := list(drain_commands(summary)):
         yield shown("with Slurm, these commands take the nodes out of service:")
         yield from map(shlex.join, commands)
@@ -270,7 +293,7 @@ def _store(stored: dict[str, Any], summary: Summary, folder: Path) -> str:
         (folder / RECORD).write_text(json.dumps(stored, indent=2) + "\n", encoding="utf-8")
         page = write(summary.comparison, folder) if summary.comparison else folder / RECORD
     except OSError as error:
-        return shown(f"{folder / RECORD} cannot be written: {error.strerror}")
+        return shown(N_("{folder} cannot be written: {strerror}", folder=folder / RECORD, strerror=error.strerror))
     except InputError as error:
         return shown(str(error))
     return labelled("report: ", str(page))

@@ -100,7 +100,7 @@ class _Node(EventHandler):
         message = parse_message(line)
         if isinstance(message, Started):
             self._started = time.monotonic()
-            self._say(self.name, N_(f"running on {message.host}"))
+            self._say(self.name, N_("running on {host}", host=message.host))
         elif isinstance(message, Part):
             self._store(message)
         elif isinstance(message, Ended):
@@ -110,7 +110,7 @@ class _Node(EventHandler):
 
     def ev_hup(self, worker: Any, node: str, rc: int) -> None:
         if not self._is_over:
-            self._ended(N_(f"its command ended with exit code {rc}"))
+            self._ended(N_("its command ended with exit code {rc}", rc=rc))
 
     def ev_close(self, worker: Any, timedout: bool) -> None:
         if timedout and not self._is_over:
@@ -126,17 +126,19 @@ class _Node(EventHandler):
                 self._ended("")
         elif self._started:
             if now - self._started > self._limits.task:
-                self._give_up(N_(f"it started, and gave no last message within {self._limits.task:.0f} s"), look)
+                self._give_up(N_("it started, and gave no last message within {task} s", task=f"{self._limits.task:.0f}"), look)
         elif look.waits:
             self._turn = now
             if look.waits != self._waits:
                 self._waits = look.waits
-                self._say(self.name, N_(f"waits: {look.waits}"))
+                self._say(self.name, N_("waits: {waits}", waits=look.waits))
             if now - self._submitted > self._limits.run:
                 self._end_worker()
-                self._finish(WAITING, N_(f"it had no turn within {self._limits.run / 60:g} min: {look.waits}"))
+                self._finish(
+                    WAITING, N_("it had no turn within {run} min: {waits}", run=f"{self._limits.run / 60:g}", waits=look.waits)
+                )
         elif now - self._turn > self._limits.answers:
-            self._give_up(N_(f"it never answered within {self._limits.answers:.0f} s of its turn"), look)
+            self._give_up(N_("it never answered within {answers} s of its turn", answers=f"{self._limits.answers:.0f}"), look)
 
     def _store(self, part: Part) -> None:
         try:
@@ -157,7 +159,7 @@ class _Node(EventHandler):
         if part.exists() and part.stat().st_size == message.size and not self._not_stored:
             bundle = part.replace(self._path).name
         elif outcome == DONE:
-            outcome, sentence = SILENT, N_(f"its bundle did not arrive whole: {self._not_stored or why}")
+            outcome, sentence = SILENT, N_("its bundle did not arrive whole: {not_stored}", not_stored=self._not_stored or why)
         self._finish(outcome, sentence, bundle, message.seconds)
 
     def _give_up(self, why: str, look: Look) -> None:

@@ -108,19 +108,27 @@ def run_task(node: str, xpulab: Sequence[str], run: Sequence[str], limit: float,
             free = shutil.disk_usage(name).free
             if free < ROOM:
                 room, folder = ROOM >> 20, tempfile.gettempdir()
-                outcome, sentence = DISK, N_(f"{folder} is full: {free >> 20} MiB are free, {room} MiB are needed; set TMPDIR")
+                outcome, sentence = (
+                    DISK,
+                    N_(
+                        "{folder} is full: {free} MiB are free, {room} MiB are needed; set TMPDIR",
+                        folder=folder,
+                        free=free >> 20,
+                        room=room,
+                    ),
+                )
             else:
                 outcome, sentence = _run(xpulab, run, Path(name) / "run", limit, say)
             bundle = Path(name) / f"{node}.zip"
             if (Path(name) / "run" / "result.json").exists():
                 if why := _bundle(xpulab, Path(name) / "run", bundle):
-                    outcome, sentence = FAILED, N_(f"its run cannot be bundled: {why}")
+                    outcome, sentence = FAILED, N_("its run cannot be bundled: {why}", why=why)
                 else:
                     size = bundle.stat().st_size
                     for part in parts_of(bundle.read_bytes()):
                         say(format_message(part))
     except OSError as error:
-        outcome, sentence = DISK, N_(f"the node has no folder for the run: {error}; set TMPDIR")
+        outcome, sentence = DISK, N_("the node has no folder for the run: {error}; set TMPDIR", error=error)
     ended = Ended(outcome, sentence, round(time.monotonic() - began, 1), size)
     say(format_message(ended))
     return ended
@@ -151,9 +159,11 @@ def _run(xpulab: Sequence[str], run: Sequence[str], folder: Path, limit: float, 
         child.kill()
         reader.join(5.0)
     if code is None:
-        return LATE, N_(f"the run did not end within {limit:.0f} s and was stopped; its last line: {last[0]}")
+        return LATE, N_(
+            "the run did not end within {limit} s and was stopped; its last line: {last}", limit=f"{limit:.0f}", last=last[0]
+        )
     if not (folder / "result.json").exists():
-        return FAILED, N_(f"the run left no result.json: {last[0]}")
+        return FAILED, N_("the run left no result.json: {last}", last=last[0])
     return DONE, ""
 
 

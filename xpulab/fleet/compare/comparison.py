@@ -36,10 +36,10 @@ class Comparison:
         if not self.findings:
             return N_("nothing found")
         number = len(self.findings)
-        found = N_("1 finding") if number == 1 else N_(f"{number} findings")
+        found = N_("1 finding") if number == 1 else N_("{number} findings", number=number)
         nodes = {finding.node for finding in self.findings} - {""}
         many = len({run.name for run in self.runs} | nodes)
-        return N_(f"{found} on {len(nodes)} of {many} runs") if nodes else found
+        return N_("{found} on {nodes} of {many} runs", found=found, nodes=len(nodes), many=many) if nodes else found
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixe
     findings += find_outliers(runs, groups.values())
     findings += [finding for group in groups.values() for finding in _without_majority(group)]
     number = len(runs)
-    counted = N_("1 run") if number == 1 else N_(f"{number} runs")
+    counted = N_("1 run") if number == 1 else N_("{number} runs", number=number)
     subject = f"{counted}; {'; '.join(format_groups(groups))}"
     return Comparison(FLEET, subject, tuple(runs), tuple(findings), (), tuple(_notes(runs, groups)))
 
@@ -43,8 +43,8 @@ def _without_majority(group: Sequence[Run]) -> Iterator[Finding]:
             ballots = list(vote.ballots.items())
             shown = "; ".join(f"{format_nodes(nodes)}: {value}" for value, nodes in ballots[:_SHOWN_VALUES])
             number = len(ballots) - _SHOWN_VALUES
-            more = f"; {N_(f'and {number} other values')}" if number > 0 else ""
-            why = NO_MAJORITY if vote.nodes >= NEEDED else N_(f"{vote.nodes} nodes are too few for a majority")
+            more = f"; {N_('and {number} other values', number=number)}" if number > 0 else ""
+            why = NO_MAJORITY if vote.nodes >= NEEDED else N_("{nodes} nodes are too few for a majority", nodes=vote.nodes)
             again = repeat(group[0], vote.notebook, vote.check) if vote.check else "xpulab doctor"
             measured = (ballots[0][0], ballots[1][0])
             yield Finding("", vote.check, vote.case, NO_MAJORITY, *measured, f"{vote.where}: {why}; {shown}{more}", again)
@@ -54,8 +54,10 @@ def _notes(runs: Sequence[Run], groups: Mapping[MachineType, Sequence[Run]]) -> 
     for group in groups.values():
         if len(group) < NEEDED:
             names = ", ".join(run.name for run in group)
-            yield N_(f"{names}: fewer than {NEEDED} runs of one type: no majority, and no median of rates")
+            yield N_(
+                "{names}: fewer than {NEEDED} runs of one type: no majority, and no median of rates", names=names, NEEDED=NEEDED
+            )
     if unknown := [run.name for run in runs if run.is_finished and not run.result["machine"]]:
-        yield N_(f"{format_nodes(unknown)}: no notebook recorded where it ran, so its values were not compared")
+        yield N_("{unknown}: no notebook recorded where it ran, so its values were not compared", unknown=format_nodes(unknown))
     if partial := [run.name for run in runs if run.result["outcome"] == "partial"]:
-        yield N_(f"{format_nodes(partial)}: only some checks were run (--check)")
+        yield N_("{partial}: only some checks were run (--check)", partial=format_nodes(partial))

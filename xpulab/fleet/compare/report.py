@@ -10,7 +10,7 @@ from pathlib import Path
 from xpulab.errors import InputError
 from xpulab.fleet.compare.comparison import Comparison, to_json
 from xpulab.fleet.finding import Finding
-from xpulab.messages import headed, labelled, shown
+from xpulab.messages import N_, headed, labelled, shown
 
 _SHOWN_NODES, _SHOWN_CASES = 5, 8
 
@@ -62,4 +62,4 @@ def _first_of(names: Sequence[str], most: int) -> str:
     """The first different names, and how many more there are."""
     different = list(dict.fromkeys(names))
     text, more = ", ".join(different[:most]), len(different) - most
-    return shown(f"{text} and {more} more") if more > 0 else text
+    return shown(N_("{text} and {more} more", text=text, more=more)) if more > 0 else text

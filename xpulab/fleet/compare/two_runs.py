@@ -60,7 +60,11 @@ def compare_two(before: Run, after: Run) -> Comparison:
 def _require_comparable(before: Run, after: Run) -> None:
     for run in (before, after):
         if not run.is_finished:
-            ended = N_(f"{run.source}: the run has not ended (outcome {run.result['outcome']!r}); wait, or run it again")
+            ended = N_(
+                "{source}: the run has not ended (outcome {result}); wait, or run it again",
+                source=run.source,
+                result=repr(run.result["outcome"]),
+            )
             raise InputError(ended)
     for field in ("level", "seed"):
         theirs, ours = before.result.get(field), after.result.get(field)
@@ -81,13 +85,13 @@ def _notes(before: Run, after: Run, earlier: Mapping[Place, Check], later: Mappi
     for where, (old, new) in outcomes.items():
         if old != new and {old, new} & set(_KNOWN) and not {old, new} & RED:
             reason = (later if new in _KNOWN else earlier)[where]["reason"]
-            yield f"{N_(f'known issue: {where[1]} was {old}, is {new}')}: {reason}"
+            yield f"{N_('known issue: {where} was {old}, is {new}', where=where[1], old=old, new=new)}: {reason}"
     if before.result["device"] != after.result["device"] and (
         one_only := [check for (_, check), both in outcomes.items() if sum(each in COMPARED for each in both) == 1]
     ):
         yield f"{N_('compared on one device only: ')}{', '.join(one_only)}"
     if partial := [run.name for run in (before, after) if run.result["outcome"] == "partial"]:
-        yield N_(f"{', '.join(partial)}: only some checks were run (--check)")
+        yield N_("{partial}: only some checks were run (--check)", partial=", ".join(partial))
 
 
 def _differing_facts(before: Run, after: Run) -> Iterator[str]:
@@ -96,7 +100,7 @@ def _differing_facts(before: Run, after: Run) -> Iterator[str]:
     for name in dict.fromkeys((*earlier, *later)):
         old, new = earlier.get(name, "none"), later.get(name, "none")
         if old != new:
-            yield N_(f"{name} differs: {old}, then {new}")
+            yield N_("{name} differs: {old}, then {new}", name=name, old=old, new=new)
 
 
 # --------------------------------------------------------------------------------------------------------- outcomes and values
@@ -107,7 +111,7 @@ def _notebooks(before: Run, after: Run) -> Iterator[Finding]:
     earlier, later = ({each["name"]: each for each in run.result["notebooks"]} for run in (before, after))
     for name, notebook in earlier.items():
         if name not in later:
-            sentence = N_(f"{name} was run before, and was not run after")
+            sentence = N_("{name} was run before, and was not run after", name=name)
             yield Finding("", "", name, NOT_COMPARED, "not run", notebook["outcome"], sentence, repeat(after, name, ""))
     for name, notebook in later.items():
         if _is_red_alone(notebook) and not (name in earlier and _is_red_alone(earlier[name])):
@@ -127,23 +131,31 @@ def _outcomes(before: Run, after: Run, earlier: Mapping[Place, Check], later: Ma
         if new["outcome"] in RED and (red := _new_red(earlier.get(where), new)) is not None:
             was = earlier[where]["outcome"] if where in earlier else N_("not planned")
             case, measured, _, what = first_red(red)
-            yield _change(after, where, case, NOW_WRONG, measured, was, f"{what}; {N_(f'it was {was}')}")
+            yield _change(after, where, case, NOW_WRONG, measured, was, f"{what}; {N_('it was {was}', was=was)}")
     for where, old in earlier.items():
         check, was = where[1], old["outcome"]
         if where not in later:
             if one_device and where[0] in run_after:
-                sentence = N_(f"{check} was {was}, and is not planned any more")
+                sentence = N_("{check} was {was}, and is not planned any more", check=check, was=was)
                 yield _change(after, where, "", NOT_COMPARED, "not planned", was, sentence)
             continue
         new = later[where]
         if was in RED and new["outcome"] in COMPARED - RED:
-            yield _change(after, where, "", NOW_RIGHT, new["outcome"], was, N_(f"{check} was {was}, is {new['outcome']}"))
+            yield _change(
+                after,
+                where,
+                "",
+                NOW_RIGHT,
+                new["outcome"],
+                was,
+                N_("{check} was {was}, is {new}", check=check, was=was, new=new["outcome"]),
+            )
         elif one_device and was in COMPARED and new["outcome"] == "skipped":
-            sentence = N_(f"{check} was {was}, is {new['outcome']}: {new['reason']}")
+            sentence = N_("{check} was {was}, is {new}: {new2}", check=check, was=was, new=new["outcome"], new2=new["reason"])
             yield _change(after, where, "", NOT_COMPARED, new["outcome"], was, sentence)
         elif one_device and (gone := [case for case in _compared_rows(old) if case not in _compared_rows(new)]):
             number, named = len(gone), f"{', '.join(gone[:_SHOWN_ROWS])}{', ...' if len(gone) > _SHOWN_ROWS else ''}"
-            sentence = f"{check}: {N_(f'{number} rows are no longer compared')}: {named}"
+            sentence = f"{check}: {N_('{number} rows are no longer compared', number=number)}: {named}"
             yield _change(after, where, gone[0], NOT_COMPARED, new["outcome"], was, sentence)
 
 
@@ -177,7 +189,9 @@ def _values(before: Run, after: Run) -> Iterator[Finding]:
         value_of = {node: value for value, nodes in vote.ballots.items() for node in nodes}
         old, new = value_of[before.name], value_of[after.name]
         again = repeat(after, vote.notebook, vote.check) if vote.check else "xpulab doctor"
-        yield Finding("", vote.check, vote.case, OTHER_VALUE, new, old, f"{vote.where}: {new}; {N_(f'it was {old}')}", again)
+        yield Finding(
+            "", vote.check, vote.case, OTHER_VALUE, new, old, f"{vote.where}: {new}; {N_('it was {old}', old=old)}", again
+        )
 
 
 # ------------------------------------------------------------------------------------------------------ losses, rates, memory
@@ -196,7 +210,11 @@ def _losses(before: Run, after: Run, earlier: Mapping[Place, Check], later: Mapp
             differences = (abs(one - other) for one, other in zip(old, new, strict=True))
             difference = max(differences, key=lambda each: math.inf if math.isnan(each) else each)
             if not difference <= allowed:
-                apart = N_(f"losses differ by {difference:.3g} nats, more than {allowed:.3g}")
+                apart = N_(
+                    "losses differ by {difference} nats, more than {allowed}",
+                    difference=f"{difference:.3g}",
+                    allowed=f"{allowed:.3g}",
+                )
                 shown = (f"to {new[-1]:.6g}", f"to {old[-1]:.6g}")
                 yield _change(after, where, case, OTHER_LOSSES, *shown, f"{place(where[1], case)}: {apart}")
 
@@ -220,7 +238,7 @@ def _rates(before: Run, after: Run) -> Iterator[Finding]:
         least, most = (old / tolerance, old * tolerance) if is_rate else (old - tolerance, old + tolerance)
         if not least <= new <= most:
             shown = [measured.format(value) for value in (new, old, least, most)]
-            within = N_(f"{shown[2]} to {shown[3]} is no change")
-            sentence = f"{place(measured.check, measured.case)}: {shown[0]}; {N_(f'it was {shown[1]}')}; {within}"
+            within = N_("{shown} to {shown2} is no change", shown=shown[2], shown2=shown[3])
+            sentence = f"{place(measured.check, measured.case)}: {shown[0]}; {N_('it was {shown}', shown=shown[1])}; {within}"
             where, kind = (measured.notebook, measured.check), kinds[measured.kind, new > old]
             yield _change(after, where, measured.case, kind, shown[0], shown[1], sentence)

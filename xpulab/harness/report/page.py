@@ -59,21 +59,21 @@ def _where(result: Result) -> list[str]:
     facts = [f"{target.device}, {cards}" if target.device != "cpu" else "cpu"]
     if context:
         facts += [str(context.machine[name]) for name in ("card", "processor") if context.machine.get(name)]
-        facts += [shown(f"driver {context.machine['driver']}")] if context.machine.get("driver") else []
+        facts += [shown(N_("driver {machine}", machine=context.machine["driver"]))] if context.machine.get("driver") else []
         facts += [f"{package} {version}" for package, version in context.versions.items() if "paddle" in package]
-    facts += [shown(f"seed {target.seed}")] if target.seed else []
-    return [*facts, shown(f"level {target.level}"), f"{result.seconds:.1f} s", result.date.replace("T", " ")]
+    facts += [shown(N_("seed {seed}", seed=target.seed))] if target.seed else []
+    return [*facts, shown(N_("level {level}", level=target.level)), f"{result.seconds:.1f} s", result.date.replace("T", " ")]
 
 
 def _counted(result: Result) -> str:
     """How many checks compared something, how many controls were rejected, and how many checks have each outcome but passed."""
     outcomes = Counter(record.outcome for verdict in result.verdicts for record in verdict.records)
-    compared = shown(f"{result.compared} of {result.planned} planned checks compared")
-    rejected = shown(f"{result.controls_rejected} controls rejected")
+    compared = shown(N_("{compared} of {planned} planned checks compared", compared=result.compared, planned=result.planned))
+    rejected = shown(N_("{controls_rejected} controls rejected", controls_rejected=result.controls_rejected))
     others = [f"{count} {shown(outcome)}" for outcome, count in outcomes.items() if outcome != "passed"]
     return joined([compared, rejected, *others])
 
 
 def _text(message: str, **values: object) -> str:
     """A message of the page with its values, in the chosen language."""
-    return shown(message.format(**values))
+    return shown(N_(message, **values))

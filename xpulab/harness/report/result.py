@@ -111,7 +111,7 @@ class Result:
     def scope(self) -> str:
         """What a run on this device says, and what it does not."""
         if self.lost:
-            return N_(f"Nothing ran: {self.lost.headline}")
+            return N_("Nothing ran: {headline}", headline=self.lost.headline)
         return RELEASE_SCOPE if self.is_of_release else SCOPE[self.target.device]
 
     @property
@@ -133,10 +133,14 @@ class Result:
     def verdict(self) -> str:
         """The verdict in words, which name what was judged: "CPU: READY"."""
         if self.outcome in ("partial", "running"):
-            return N_(f"{self.judged}: {self.outcome}, no verdict")
+            return N_("{judged}: {outcome}, no verdict", judged=self.judged, outcome=self.outcome)
         if self.is_of_release:
-            return N_(f"{self.judged}: does what it says") if self.is_green else N_(f"{self.judged}: does not do what it says")
-        return N_(f"{self.judged}: READY") if self.is_green else N_(f"{self.judged}: NOT READY")
+            return (
+                N_("{judged}: does what it says", judged=self.judged)
+                if self.is_green
+                else N_("{judged}: does not do what it says", judged=self.judged)
+            )
+        return N_("{judged}: READY", judged=self.judged) if self.is_green else N_("{judged}: NOT READY", judged=self.judged)
 
     @property
     def run_context(self) -> RunContext | None:

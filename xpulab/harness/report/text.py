@@ -21,24 +21,42 @@ def format_result(result: Result) -> str:
     """The result of a run for a terminal, in the chosen language."""
     if result.lost:
         many = len(result.verdicts)
-        missing = N_("1 notebook missing") if many == 1 else N_(f"{many} notebooks missing")
-        return f"{shown(f'RED: {result.verdict}; nothing ran: {missing}')}\n{shown(str(result.lost))}"
+        missing = N_("1 notebook missing") if many == 1 else N_("{many} notebooks missing", many=many)
+        red = N_("RED: {verdict}; nothing ran: {missing}", verdict=result.verdict, missing=missing)
+        return f"{shown(red)}\n{shown(str(result.lost))}"
     lines = [line for verdict in result.verdicts for line in format_notebook(verdict)]
     lines += _proof(result.proof) if result.proof else []
     if known := [record for record in result.defects if record.outcome == "known"]:
         count = len(known)
-        met = N_("1 check") if count == 1 else N_(f"{count} checks")
-        lines.append(shown(f"{met} met known defects of this release: xpulab report --known --run {result.folder}"))
+        met = N_("1 check") if count == 1 else N_("{count} checks", count=count)
+        lines.append(
+            shown(
+                N_(
+                    "{met} met known defects of this release: xpulab report --known --run {folder}",
+                    met=met,
+                    folder=result.folder,
+                )
+            )
+        )
     verdict = N_("green") if result.is_green else N_("RED")
     if result.is_partial:
         lines.append(shown(PARTIAL))
-        verdict = N_(f"partial, {verdict}")
+        verdict = N_("partial, {verdict}", verdict=verdict)
     passed, notebooks = result.green_notebooks, len(result.verdicts)
     compared, rejected = result.compared, result.controls_rejected
     device, seconds = result.target.device, f"{result.seconds:.0f}"
     ended = shown(
-        f"{verdict}: {passed} of {notebooks} notebooks passed, {compared} checks compared, {rejected} controls rejected, "
-        f"on {device} in {seconds} s"
+        N_(
+            "{verdict}: {passed} of {notebooks} notebooks passed, {compared} checks compared, {rejected} "
+            "controls rejected, on {device} in {seconds} s",
+            verdict=verdict,
+            passed=passed,
+            notebooks=notebooks,
+            compared=compared,
+            rejected=rejected,
+            device=device,
+            seconds=seconds,
+        )
     )
     return "\n".join([*lines, shown(result.scope), shown(result.verdict), ended])
 
@@ -55,18 +73,33 @@ def format_known(checks: Iterable[Mapping[str, Any]]) -> str:
 
 def _proof(proof: Proof) -> Iterator[str]:
     """A line for each fault that was injected, and the outcome."""
-    yield shown(f"faults injected on {proof.node}, {proof.device}, level {proof.level}, {proof.seconds:.0f} s:")
+    yield shown(
+        N_(
+            "faults injected on {node}, {device}, level {level}, {seconds} s:",
+            node=proof.node,
+            device=proof.device,
+            level=proof.level,
+            seconds=f"{proof.seconds:.0f}",
+        )
+    )
     for each in proof.faults:
         outcome = padded(shown("MISSED") if each.missed else shown("detected"), _OUTCOME_COLUMNS)
         yield f"{outcome} {each.notebook}  {each.fault}: {shown(each.what)} ({', '.join(each.expected)})"
         if each.missed:
             yield f"        {shown(each.missed)}"
-    yield f"        {shown(proof.reason or N_(f'each of {len(proof.faults)} injected faults was detected'))}"
+    yield f"        {shown(proof.reason or N_('each of {faults} injected faults was detected', faults=len(proof.faults)))}"
 
 
 def format_notebook(verdict: Verdict) -> Iterator[str]:
     """In the chosen language the lines of one notebook: how it ended, why it is not green, what red checks measured."""
-    compared = shown(f"{verdict.compared} of {len(verdict.records)} checks compared, {verdict.seconds:.1f} s")
+    compared = shown(
+        N_(
+            "{compared} of {records} checks compared, {seconds} s",
+            compared=verdict.compared,
+            records=len(verdict.records),
+            seconds=f"{verdict.seconds:.1f}",
+        )
+    )
     yield f"{padded(shown(verdict.outcome), _OUTCOME_COLUMNS)}{verdict.name}  {compared}"
     yield from (f"        {shown(reason)}" for reason in verdict.reasons)
     for known in verdict.explanations:
@@ -85,5 +118,7 @@ def _details(record: Record) -> Iterator[str]:
     if record.outcome in DEFECTS and cases:
         yield f"          {joined([', '.join(cases), shown(_KNOWN)])}"
     else:
-        compared = shown(f"measured {record.measured}, expected {record.expected or '-'}")
+        compared = shown(
+            N_("measured {measured}, expected {expected}", measured=record.measured, expected=record.expected or "-")
+        )
         yield f"          {joined([compared, shown(record.reason)] if record.reason else [compared])}"
