@@ -86,6 +86,14 @@ def wrong_values(right: Values, bound: Values | None) -> dict[str, np.ndarray]:
     return {name: value + np.copysign(0.25 * np.abs(value) + 8 * bound[name], value) for name, value in right.items()}
 
 
+def with_one_scaled(right: Values, share: float) -> dict[str, np.ndarray]:
+    """The values, of which one is wrong by a little: the largest of the first name is so many times itself."""
+    values = {name: np.array(value, "float64") for name, value in right.items()}
+    first = next(iter(values.values()))
+    first.flat[int(np.abs(first).argmax())] *= share
+    return values
+
+
 def other_elements(array: np.ndarray) -> np.ndarray:
     """An array of the same type of which every element is another."""
     if array.dtype == bool:

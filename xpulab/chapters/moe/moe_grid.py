@@ -19,7 +19,7 @@ from paddle import nn
 
 from xpulab import ranks
 from xpulab.chapters.moe.moe_layer import Expert, doubled, gradients_of, set_weights
-from xpulab.checks.compared import Compared, add_row
+from xpulab.checks.compared import Compared, add_row, with_one_scaled
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.table import Table
 from xpulab.reference import moe as reference
@@ -127,7 +127,8 @@ def add_rows(weights: Weights, pool: np.ndarray, bound: float) -> Callable[[Tabl
             want: Any = (np.concatenate if name in ("output", "tokens") else sum)([part[name] for part in of_parts])
             alike = {"output": 2, "tokens": 2, "gate": 4}.get(name)  # that many ranks have it
             right[name] = np.stack([want] * alike) if alike else want
-        add_row(rows, case, Compared(got, right, {name: bound * np.abs(want).max() for name, want in right.items()}))
+        bounds = {name: bound * np.abs(want).max() for name, want in right.items()}
+        add_row(rows, case, Compared(got, right, bounds, with_one_scaled(right, 0.99)))
 
     return add_case
 

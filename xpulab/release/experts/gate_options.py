@@ -19,7 +19,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from xpulab.checks.compared import Compared, add_row
+from xpulab.checks.compared import Compared, add_row, with_one_scaled
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.checks.table import Table
 from xpulab.reference.moe import places
@@ -136,7 +136,8 @@ def measure(case: Case, used: Container[str] = WORKAROUNDS) -> Compared:
     right = _by_formula(case, problem)
     sizes = {kind: max(float(np.abs(value).max()), 1e-3) for kind, value in right.items()}
     sizes["loss"] = max(sizes["loss"], sizes["output"])  # parts of a sum may cancel
-    return Compared(found, right, {kind: 1e-4 * size for kind, size in sizes.items()})
+    bound = {kind: 1e-4 * size for kind, size in sizes.items()}
+    return Compared(found, right, bound, with_one_scaled(right, 0.9))
 
 
 def rows_of_defects(rows: Table, seed: int) -> None:
