@@ -13,7 +13,7 @@ A requester opens one connection (multiprocessing.connection) for each worker:
     requester -> server   the end of what it sends: kill the worker's group, reap the worker, close
     server -> requester   ("reaped", processor seconds of the worker and of the processes that it waited for)
 
-The server never reads a request, so no requester can make it wait. It reaps a worker only when it is given to, so until then the
+The server never reads a request, so no requester can make it wait. It reaps a worker only on request, so until then the
 worker's process id is no other process's.
 """
 
