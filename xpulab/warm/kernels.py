@@ -111,7 +111,10 @@ def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -
     Notebooks that name the ordinary kernel get a warm one, too.
     SIGTERM and SIGHUP are forwarded to it; SIGINT comes from a terminal to both, and is left to the command.
     """
+    early: list[int] = []
     signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: early.append(number))
     with warm.ForkServer(preload) as fork_server:
         install(fork_server.folder, ORDINARY, SHOWN_ORDINARY)
         try:
@@ -121,6 +124,8 @@ def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -
             return 127
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: process.send_signal(number))
+        for arrived in early:  # before the command was there
+            process.send_signal(arrived)
         status = process.wait()
     return status if status >= 0 else 128 - status
 
@@ -129,7 +134,7 @@ def _fork(cmd: Sequence[str], options: Mapping[str, Any]) -> warm.Worker:
     environment = {**options["env"], "JPY_PARENT_PID": str(os.getpid())}  # as a cold kernel gets it
     address = environment.get(warm.ADDRESS)
     if not address:
-        raise warm.ForkServerGone(f"{warm.ADDRESS} is not set; `python -m xpulab.warm COMMAND` sets it")
+        raise warm.ForkServerGone(f"{warm.ADDRESS} is not set; `xpulab lab` sets it")
     return warm.fork(
         address,
         "xpulab.warm.kernel:run",
