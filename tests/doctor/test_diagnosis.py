@@ -100,3 +100,12 @@ def test_dead_card_is_not_passed_over_by_auto(machine, examine):
     assert (diagnosis.device, diagnosis.outcome) == ("cpu", "wrong")
     found = finding(diagnosis, "no-device-node")
     assert "no kernel module" in found.seen and "on the PCI bus" in found.cause and found.known == "no-device-node"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "id"),
+    [("PADDLE_TRAINERS_NUM", "14", "launcher-variables"), ("FLAGS_use_stride_kernel", "0", "stride-kernel")],
+)
+def test_a_variable_that_breaks_trainings_is_a_warning_that_names_it(machine, examine, variable, value, id):
+    found = finding(examine(machine, frameworks=["paddlepaddle"], environ={variable: value}), id)
+    assert found.verdict == "warn" and variable in found.seen + (found.remedy or "")
