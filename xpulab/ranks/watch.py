@@ -207,13 +207,23 @@ class Watch:
         if all(rank.value is not None for rank in self._ranks):
             self._let_end()
             late = [rank for rank in self._ranks if not rank.ended]
+        signalled = time.monotonic()
         self._take_stacks(late)  # what a rank sends after that signal is not its own doing: it is not read any more
+        self._take_steps(signalled)
         for rank in self._ranks:
             rank.is_late = rank in late
             rank.printed = self._printed_by(rank)
         launcher_log = self._starter.launcher_log()
         self._kill_all(descendants)
         return RunOutcome(tuple(self._ranks), launcher_log, started, seconds, self._interrupted)
+
+    def _take_steps(self, before: float) -> None:
+        """Take the steps that ranks named before that moment (time.monotonic) and that came only now."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                message = self._messages.get_nowait()
+                if message is not None and message[1][0] == "step" and message[1][1] < before:
+                    self._take(*message)
 
     def _let_end(self) -> None:
         """All have returned: let them end as a script does."""
