@@ -1,4 +1,4 @@
-"""Make the font of the Chinese labels of figures: data/fonts/labels-zh.otf, with the characters of the table of labels only.
+"""Make the font of the Chinese labels of figures: data/fonts/labels-zh.otf, with the characters of figures.po only.
 
     .venv/bin/python tools/make_font.py NotoSansCJK-Regular.ttc
 
@@ -14,8 +14,9 @@ from pathlib import Path
 from fontTools import subset
 from fontTools.ttLib import TTCollection, TTFont
 
-from xpulab.chapters.shared.labels import FAMILY, FONT, LABELS
+from xpulab.chapters.shared.figures import FAMILY, FONT
 from xpulab.files import DATA
+from xpulab.messages import FIGURES, catalogue
 
 SIMPLIFIED = "Noto Sans CJK SC"
 FAMILY_NAME, STYLE_NAME, UNIQUE_NAME, FULL_NAME, POSTSCRIPT_NAME = 1, 2, 3, 4, 6
@@ -24,7 +25,8 @@ FAMILY_NAME, STYLE_NAME, UNIQUE_NAME, FULL_NAME, POSTSCRIPT_NAME = 1, 2, 3, 4, 6
 
 def characters() -> str:
     """Those of the labels that matplotlib's own font lacks, or draws at another width."""
-    return "".join(sorted({character for label in LABELS.values() for character in label if ord(character) > 0x2E80}))
+    labels = "".join(catalogue("zh", FIGURES).values())
+    return "".join(sorted(character for character in set(labels) if ord(character) > 0x2E80))
 
 
 def made(source: Path) -> TTFont:

@@ -29,7 +29,8 @@ LANGUAGES = (ENGLISH, "zh")
 VARIABLE = "XPULAB_LANG"
 """The variable that chooses the language of the command line; the option --lang counts more. The locale chooses nothing."""
 LOCALE = Path(__file__).resolve().parent / "locale"
-DOMAIN = "xpulab"
+DOMAIN, FIGURES = "xpulab", "figures"
+"""The catalogues: what xpulab says, and the labels of figures."""
 
 _language = ENGLISH
 
@@ -118,9 +119,9 @@ def padded(text: str, columns: int) -> str:
 
 
 @cache
-def catalogue(language: str) -> Mapping[str, str]:
+def catalogue(language: str, domain: str = DOMAIN) -> Mapping[str, str]:
     """By message in English its translation, of one of LANGUAGES but English; fuzzy ones are left out."""
-    path = LOCALE / language / "LC_MESSAGES" / f"{DOMAIN}.po"
+    path = LOCALE / language / "LC_MESSAGES" / f"{domain}.po"
     return dict(_entries(path.read_text(encoding="utf-8")))
 
 

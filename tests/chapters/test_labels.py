@@ -10,14 +10,14 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from xpulab import files, messages
-from xpulab.chapters.shared import labels
+from xpulab.chapters.shared.figures import FONT
 
 MOST_BYTES = 300_000
 
 
 def test_the_font_has_all_characters_is_small_and_has_its_licence_beside_it():
-    path = files.data(*labels.FONT)
-    characters = {ord(character) for label in labels.LABELS.values() for character in label if ord(character) > 0x2E80}
+    path, known = files.data(*FONT), messages.catalogue("zh", messages.FIGURES)
+    characters = {ord(character) for label in known.values() for character in label if ord(character) > 0x2E80}
     assert characters <= TTFont(path).getBestCmap().keys(), "run tools/make_font.py"
     assert path.stat().st_size < MOST_BYTES
     assert "SIL OPEN FONT LICENSE" in path.with_name("OFL.txt").read_text(encoding="utf-8")

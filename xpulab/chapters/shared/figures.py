@@ -1,21 +1,32 @@
 """One style for all figures: readable in black and white, axes with units, a title that states what the figure shows.
 
 Plots: new_axes, new_panels, curves. Diagrams are drawn from the same few parts: diagram, box, arrow, grid_of, schedule.
+
+A chapter writes its labels in English, once. Where XPULAB_LANG is zh each text is looked up when matplotlib gets it, in
+xpulab/locale/zh/LC_MESSAGES/figures.po; what is not there stays as it is. The font has the characters of that file only: after
+a change `tools/make_font.py` makes it again.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib import font_manager
+from matplotlib.text import Text
 
-from xpulab import messages
-from xpulab.chapters.shared import labels
+from xpulab import files, messages
+
+FAMILY = "xpulab Chinese"
+FONT = ("fonts", "labels-zh.otf")
+"""The name of the font's family, and where its file is below data/."""
 
 STYLES: tuple[dict[str, Any], ...] = ({"linestyle": "-"}, {"linestyle": "--"}, {"linestyle": ":"}, {"linestyle": "-."})
 """Line styles, in the order in which curves use them, so that curves differ by more than colour."""
@@ -55,8 +66,42 @@ plt.rcParams.update(
         "font.size": 10,
     }
 )
+
+
+@cache
+def chinese(label: str) -> str:
+    """The label in Chinese; one that is not in the catalogue stays as it is."""
+    known = messages.catalogue("zh", messages.FIGURES)
+    if label in known:
+        return known[label]
+    for pattern, translated in _patterns():
+        if values := pattern.fullmatch(label):
+            return translated.format(*(chinese(value) for value in values.groups()))
+    return label
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    """The labels with values, those with the most letters first."""
+    known = messages.catalogue("zh", messages.FIGURES)
+    labels = sorted((label for label in known if "{}" in label), key=len, reverse=True)
+    return [(re.compile("(.+?)".join(map(re.escape, label.split("{}"))), re.DOTALL), known[label]) for label in labels]
+
+
+def _draw_in_chinese() -> None:
+    """From now on matplotlib draws labels in Chinese, in the font of this repository beside its own."""
+    font_manager.fontManager.addfont(str(files.data(*FONT)))
+    plt.rcParams["font.family"] = ["DejaVu Sans", FAMILY]
+    set_english = Text.set_text
+
+    def set_text(self: Text, label: object) -> None:
+        set_english(self, chinese(label) if isinstance(label, str) else label)
+
+    Text.set_text = set_text  # type: ignore[method-assign, assignment]
+
+
 if os.environ.get(messages.VARIABLE) == "zh":
-    labels.draw_in_chinese()
+    _draw_in_chinese()
 
 
 def new_axes() -> plt.Axes:
