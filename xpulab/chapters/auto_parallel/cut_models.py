@@ -15,7 +15,6 @@ from paddle import nn
 
 from xpulab import ranks
 from xpulab.chapters.auto_parallel.resharding import whole
-from xpulab.records.refusals import Refusal, refusal
 from xpulab.reference.placement import Shape, ranks_of
 
 WIDTH, BATCH, LENGTH = 16, 4, 8
@@ -120,14 +119,6 @@ def cut_gradients(cuts: Sequence[Cut], place: Callable[..., None], examples: Map
 
 STAGES = {0: None, 1: dist.ShardingStage1, 2: dist.ShardingStage2, 3: dist.ShardingStage3}
 """Stages of the sharded optimizer to the class that dist.shard_optimizer takes."""
-
-
-def lacking(device: str, stage: int, by_samples: bool) -> Refusal | None:
-    """The entry of data/refusals.yaml for reduce_scatter, where a training needs it and the device has none.
-
-    Stage 3 needs it, and stages 1 and 2 where each rank reads its own rows.
-    """
-    return refusal(device, "reduce_scatter") if stage == 3 or (stage and by_samples) else None
 
 
 def train_linears(

@@ -103,6 +103,17 @@ def ignored_labels_are_class_zero(real, logits, labels, *rest, **kwargs):
     return real(logits, labels, *rest, **kwargs)
 
 
+@fault(where="ranks", detected_by=("mesh-fallback.values",), wraps="paddle:cumsum")
+def smaller_axis_keeps_its_cut(real, x, axis=None, **kwargs):
+    """Where rows cannot stay cut along both axes, the smaller axis keeps its cut."""
+    if x.is_dist():
+        sizes = x.process_mesh.shape
+        keeps = sizes.index(min(sizes))
+        placements = [dist.Shard(0) if index == keeps else dist.Replicate() for index in range(len(sizes))]
+        x = dist.reshard(x, x.process_mesh, placements)
+    return real(x, axis=axis, **kwargs)
+
+
 @fault(
     where="ranks",
     detected_by=("reshard.first-placements", "reshard.exercise-axes"),

@@ -5,7 +5,7 @@
 
 A case has a source and a target. Each rank declares what it holds of the source, and reshards it to the target. Where parts are
 uneven it declares the whole tensor, and reshards it to the source first. Source and target must be what numpy computes, and no
-reshard may change its input. Numbers are whole, and so small that each sum and product is exact in its type.
+reshard may change its input. Numbers are whole, and so small that each sum is exact in its type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.checks.table import Table
 from xpulab.records.refusals import format_undeclared, refusal
-from xpulab.reference.placement import JOINED, block, joined, summands
+from xpulab.reference.placement import block, joined, summands
 
 RANKS = 4
 
@@ -36,9 +36,7 @@ ORDERS = {"rising": (0, 1, 2, 3), "falling": (3, 2, 1, 0), "crossed": (0, 2, 1, 
 EVEN, UNEVEN = (8, 4, 4), (7, 7, 7)
 """Shapes of the whole tensor. Of seven rows four ranks hold 2, 2, 2 and 1: none is empty, which would end a rank."""
 
-REDUCTIONS = {"Psum": "kRedSum", "Pmax": "kRedMax", "Pmin": "kRedMin", "Pavg": "kRedAvg", "Pprod": "kRedProd"}
 TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
-FLOATS = TYPES[:4]
 NOTHING = ("R", "R")
 Move = tuple[str, str]
 """Of one axis of the mesh the placements before and after."""
@@ -86,7 +84,6 @@ def placements(device: str) -> Grid:
             "order": ORDERS,
             "first": {"R > S0": moves["R > S0"], **moves},
             "second": moves,
-            "joined": tuple(JOINED),
             "size": {"even": EVEN, "uneven": UNEVEN},
             "dtype": TYPES,
             "memory": ("own", "a transposed view", "a piece"),
@@ -94,13 +91,9 @@ def placements(device: str) -> Grid:
         },
         {
             "the mesh has no second axis": lambda mesh, second: len(mesh) < 2 and second != NOTHING,
-            "nothing is joined": lambda first, second, joined: joined != "Psum" and "P" not in (first[0], second[0]),
-            "reshard makes sums only": lambda first, second, joined: joined != "Psum" and "P" in (first[1], second[1]),
-            "uneven parts are made by reshard, which keeps sums only": lambda joined, size: joined != "Psum" and size == UNEVEN,
             "uneven parts along two axes end a rank": _is_cut_twice,
-            "averages are of floats": lambda joined, dtype: joined == "Pavg" and dtype not in FLOATS,
-            "gradients are of one move, of single and double precision, and of sums": lambda second, joined, dtype, compared: (
-                compared == "gradient" and (second != NOTHING or dtype not in FLOATS[:2] or joined != "Psum")
+            "gradients are of one move, of single and double precision": lambda second, dtype, compared: (
+                compared == "gradient" and (second != NOTHING or dtype not in ("float32", "float64"))
             ),
             **_lacking(device),
         },
@@ -135,10 +128,8 @@ def reshard_of(case: Case) -> Reshard:
     """What a case of the grid stands for."""
     mesh = np.array(case.order)[: np.prod(case.mesh)].reshape(case.mesh)
     moves = [case.first, case.second][: mesh.ndim]
-    source = tuple(case.joined if move[0] == "P" else move[0] for move in moves)
-    target = tuple("Psum" if move[1] == "P" else move[1] for move in moves)
-    is_gradient = case.compared == "gradient"
-    return Reshard(mesh, source, target, case.size, case.dtype, case.memory, is_gradient, case.seed)
+    source, target = (tuple(move[place] for move in moves) for place in (0, 1))
+    return Reshard(mesh, source, target, case.size, case.dtype, case.memory, case.compared == "gradient", case.seed)
 
 
 # ------------------------------------------------------------------------------------------------------- what numpy says
@@ -154,10 +145,6 @@ def declared(one: Reshard) -> list[np.ndarray]:
 def _numbers(one: Reshard, place: tuple[int, ...]) -> np.ndarray:
     rng = np.random.default_rng([one.seed, *place, 5])
     drawn = rng.integers(1, 8, one.shape)
-    if "Pprod" in one.source:
-        drawn = 1 + drawn % 2
-    if "Pavg" in one.source:
-        drawn = RANKS * drawn
     return (drawn if one.dtype == "uint8" else drawn * (1 - 2 * rng.integers(0, 2, one.shape))).astype("float64")
 
 
@@ -232,7 +219,7 @@ def _run(every: Sequence[Reshard]) -> list[Any]:
 def placement_of(kind: str) -> Any:
     """Paddle's placement."""
     if kind[0] == "P":
-        return dist.Partial(getattr(dist.ReduceType, REDUCTIONS[kind]))
+        return dist.Partial()
     return dist.Shard(int(kind[1:])) if kind[0] == "S" else dist.Replicate()
 
 
@@ -268,7 +255,7 @@ def _resharded(one: Reshard, rank: int) -> dict[str, np.ndarray] | str:
 def _kind(placement: Any) -> str:
     """The kind of one of Paddle's placements."""
     if placement.is_partial():
-        return next(kind for kind in REDUCTIONS if placement == placement_of(kind))
+        return "P" if placement == dist.Partial() else str(placement)
     if placement.is_shard():  # a dimension that is cut along two axes has an order, and its class no get_dim
         return next(f"S{dim}" for dim in range(3) if placement.is_shard(dim))
     return "R"
