@@ -89,12 +89,17 @@ Stay = dict[str, tuple[paddle.Tensor, np.ndarray]]
 """Tensors that a call must not change, with what their memory held before."""
 
 
+def _tensor(stored: np.ndarray, dtype: Any) -> paddle.Tensor:
+    """From what a memory holds, bfloat16 as uint16."""
+    return paddle.to_tensor(stored, dtype=dtype)
+
+
 def _placed(stored: np.ndarray, call: Call) -> tuple[paddle.Tensor, Stay]:
     """A tensor of these values; for memory "piece" a piece of a longer one, with what is before and after it."""
     if call.memory != "piece":
-        return paddle.to_tensor(stored, dtype=call.dtype), {}
+        return _tensor(stored, call.dtype), {}
     around = np.full(5, GUARD, stored.dtype)
-    longer = paddle.to_tensor(np.concatenate([around[:3], stored, around[3:]]), dtype=call.dtype)
+    longer = _tensor(np.concatenate([around[:3], stored, around[3:]]), call.dtype)
     return longer[3:-2], {"memory before it": (longer[:3], around[:3]), "memory after it": (longer[-2:], around[3:])}
 
 
@@ -105,7 +110,7 @@ def _unfilled(shape: Sequence[int], call: Call) -> tuple[paddle.Tensor, Stay]:
 def _input(call: Call, rank: int) -> tuple[paddle.Tensor, Stay]:
     """A tensor that the call reads, and must leave as it is."""
     stored = given(call, rank)
-    tensor = paddle.to_tensor(stored, dtype=call.dtype)
+    tensor = _tensor(stored, call.dtype)
     return tensor, {"its input": (tensor, stored)}
 
 

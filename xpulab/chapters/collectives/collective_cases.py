@@ -179,7 +179,9 @@ def groups(n: int, device: str) -> dict[str, tuple[int, ...] | None]:
     only: gloo takes long for each group, and longer for one of more ranks.
     """
     half = n // 2
-    some = [(half, n - 1), (0, half), (1, n - 1)] if n > 2 else [(0, 1)]  # of two ranks a second communicator of both
+    some: list[tuple[int, ...]] = [(0, 1)]  # of two ranks a second communicator of both
+    if n > 2:
+        some = [(half, n - 1), (0, half), (1, n - 1)]
     if n > 2 and device != "cpu":
         some += [tuple(range(1, n))]
     if n > 4:
