@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import paddle
 import pytest
 from safetensors.numpy import save_file
 
@@ -28,18 +27,6 @@ def test_moments_come_from_the_last_checkpoint(tmp_path):
         )
     moments = launched.Trained([], 0.0, tmp_path, []).moments()
     assert {name: value.tolist() for name, value in moments.items()} == {"w": [10, 10]}
-
-
-def test_moments_of_stage_3_are_joined_from_the_parts_of_all_ranks(tmp_path):
-    folder = tmp_path / "checkpoint-4"
-    folder.mkdir()
-    save_file({"a": np.zeros((2, 3), "float32"), "b": np.zeros(3, "float32")}, tmp_path / "model.safetensors")
-    for rank in range(2):
-        part = np.arange(4 * rank, 4 * rank + 4, dtype="float32")  # two numbers more than the weight has
-        held = {"slice@x.w_0_fp32_master_0_moment1_0": part, "x.b_0_moment1_0": np.ones(3, "float32"), "x.b_0_moment2_0": part}
-        paddle.save(held, str(folder / f"optimizer.shard0{rank}.pdopt"))
-    trained = launched.Trained([], 0.0, tmp_path, [{"names": {"a": "x.w_0", "b": "x.b_0"}}])
-    assert {name: value.tolist() for name, value in trained.moments().items()} == {"a": [[0, 1, 2], [3, 4, 5]], "b": [1, 1, 1]}
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path):

@@ -33,10 +33,6 @@ def environment():
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-ONLY_AT_STANDARD = {"collectives.zero-size"}
-"""Checks whose known issues do not show at level quick."""
-
-
 @pytest.mark.timeout(LONG_SECONDS)
 @pytest.mark.parametrize("device", ["cpu", "sim"])
 class TestTheWholeSuite:
@@ -54,9 +50,8 @@ class TestTheWholeSuite:
         assert outcomes == {plan.name: "passed" for plan in make_plans([], "quick")}
 
     def test_what_is_known_is_what_is_listed(self, suite, device):
-        unseen = ONLY_AT_STANDARD if suite(device).result["level"] == "quick" else set()
         known = {name for name, check in suite(device).checks.items() if check["outcome"] == "known"}
-        assert known == {issue.check for issue in known_issues.load() if issue.applies(device)} - unseen
+        assert known == {issue.check for issue in known_issues.load() if issue.applies(device)}
 
 
 @pytest.mark.timeout(LONG_SECONDS)

@@ -1,27 +1,18 @@
 """What each rank of a mesh holds of a tensor under a list of placements, computed with numpy.
 
 A mesh is an array of ranks, one axis of the array for each axis of the mesh. A placement is "R" (Replicate), "S0", "S1" or "S2"
-(Shard of that dimension) or "P" with how summands are joined, "Psum", "Pmax", "Pmin", "Pavg" or "Pprod" (Partial).
+(Shard of that dimension) or "P" (Partial: the tensor is the sum of what the ranks hold).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 Shape = tuple[int, ...]
 Kinds = Sequence[str]
-
-JOINED: dict[str, Callable[..., np.ndarray]] = {
-    "Psum": np.sum,
-    "Pmax": np.max,
-    "Pmin": np.min,
-    "Pavg": np.mean,
-    "Pprod": np.prod,
-}
-"""By placement how the summands of ranks become the tensor."""
 
 
 def ranks_of(shape: Shape) -> np.ndarray:
@@ -53,10 +44,8 @@ def joining_ranks(mesh: np.ndarray, kinds: Kinds, rank: int) -> np.ndarray:
 
 
 def joined(held: Sequence[np.ndarray], mesh: np.ndarray, kinds: Kinds, rank: int) -> np.ndarray:
-    """The block of a rank, from what each rank holds. Summands of one kind, or of kinds that may be joined in any order."""
-    together = np.stack([held[other] for other in joining_ranks(mesh, kinds, rank)])
-    kind = next((kind for kind in kinds if kind[0] == "P"), None)
-    return JOINED[kind](together, axis=0) if kind else together[0]
+    """The block of a rank, from what each rank holds."""
+    return np.sum([held[other] for other in joining_ranks(mesh, kinds, rank)], axis=0)
 
 
 def summands(mesh: np.ndarray, kinds: Kinds) -> list[tuple[int, ...]]:

@@ -12,21 +12,19 @@ import paddle
 import paddle.distributed as dist
 import paddle.nn.functional as F
 from paddle import nn
-from paddlenlp.trainer import TrainerCallback
 
 from xpulab import ranks
 from xpulab.chapters.auto_parallel.resharding import whole
-from xpulab.records.refusals import Refusal, refusal
 from xpulab.reference.placement import Shape, ranks_of
 
-HEADS, WIDTH, BATCH, LENGTH = 4, 16, 4, 8
-"""Heads and features of the attention block and the two linear layers; samples of a batch, tokens of a sample."""
+WIDTH, BATCH, LENGTH = 16, 4, 8
+"""Features of the two linear layers; samples of a batch, tokens of a sample."""
 
 LEAST = 4e-3
 """The smallest unit of a gradient, as a share of the largest value of all gradients.
 
-The gradient of the bias of k is zero: a sum over BATCH x LENGTH = 32 rows that cancel, each rounded by 2**-24 of the largest.
-Added in another order it differs by about sqrt(32) * 2**-24 = 3.4e-7 of that value. With this unit that is below 1e-4.
+A gradient may be a sum over BATCH x LENGTH = 32 rows that cancel, each rounded by 2**-24 of the largest. Added in another
+order it differs by about sqrt(32) * 2**-24 = 3.4e-7 of that value. With this unit that is below 1e-4.
 """
 
 Cut = tuple[str, tuple[str, ...], Shape, str]
@@ -34,20 +32,6 @@ Cut = tuple[str, tuple[str, ...], Shape, str]
 
 Result = tuple[float, Mapping[str, np.ndarray], float]
 """The loss, the gradients by the names of the weights, and which part of the weights a rank holds."""
-
-
-class Attention(nn.Layer):
-    """Self-attention with four heads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.q, self.k, self.v, self.o = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
-
-    def forward(self, x: Any) -> Any:
-        split = [-1, LENGTH, HEADS, WIDTH // HEADS]
-        q, k, v = (layer(x).reshape(split).transpose([0, 2, 1, 3]) for layer in (self.q, self.k, self.v))
-        scores = F.softmax(q @ k.transpose([0, 1, 3, 2]) / 2, axis=-1)
-        return self.o((scores @ v).transpose([0, 2, 1, 3]).reshape([-1, LENGTH, WIDTH]))
 
 
 @dataclass(frozen=True)
@@ -72,22 +56,6 @@ def squared_error(model: Any, inputs: Any, target: Any) -> Any:
     return ((model(inputs) - target) ** 2).mean()
 
 
-class ForwardPasses(TrainerCallback):
-    """Counts the forward passes of a training.
-
-    passes: how many there were.
-    """
-
-    def __init__(self) -> None:
-        self.passes = 0
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-        model.register_forward_pre_hook(self._count)
-
-    def _count(self, *_: Any) -> None:
-        self.passes += 1
-
-
 def uncut_gradients(examples: Mapping[str, Example]) -> dict[str, tuple[float, dict[str, np.ndarray]]]:
     """In one process: the loss and the gradients of each model, by its name."""
     found = {}
@@ -99,41 +67,33 @@ def uncut_gradients(examples: Mapping[str, Example]) -> dict[str, tuple[float, d
     return found
 
 
-def cuts_of(examples: Mapping[str, Example], axes: tuple[str, ...], shape: Shape, *interfaces: str) -> list[Cut]:
-    """Each model under each interface, on a mesh of this shape."""
-    return [(interface, axes, shape, name) for interface in interfaces for name in examples]
-
-
-def plan(name: str, sequence_parallel: bool = False) -> dict[str, Any]:
+def plan(name: str, sequence_parallel: bool) -> dict[str, Any]:
     """The plan of dist.parallelize: which layers are cut by columns and which by rows, by their names."""
-    if name not in ("Llama", "Qwen2"):
-        column, row = (("wide",), ("narrow",)) if name == "linears" else (("q", "k", "v"), ("o",))
-        return {key: dist.ColWiseParallel() for key in column} | {key: dist.RowWiseParallel() for key in row}
-    prefix = name.lower()
-    layer = f"{prefix}.layers.*."
+    if name == "linears":
+        return {"wide": dist.ColWiseParallel(), "narrow": dist.RowWiseParallel()}
+    layer = "llama.layers.*."
     found: dict[str, Any] = {f"{layer}self_attn.{key}_proj": dist.ColWiseParallel() for key in "qkv"}
     found |= {f"{layer}mlp.{key}_proj": dist.ColWiseParallel() for key in ("gate", "up")}
     found |= {f"{layer}self_attn.o_proj": dist.RowWiseParallel(), f"{layer}mlp.down_proj": dist.RowWiseParallel()}
     found["lm_head.weight"] = dist.ColWiseParallel()
     if sequence_parallel:  # between the cut matrices the hidden state is cut along the sequence
-        found[f"{prefix}.embed_tokens"] = [dist.ColWiseParallel(), dist.SequenceParallelBegin()]
+        found["llama.embed_tokens"] = [dist.ColWiseParallel(), dist.SequenceParallelBegin()]
         found[f"{layer}self_attn"] = dist.SequenceParallelDisable()
         found[f"{layer}mlp"] = dist.SequenceParallelDisable(need_transpose=False)
         return found | {"lm_head": dist.SequenceParallelEnd()}
-    return found | {f"{prefix}.embed_tokens": dist.ColWiseParallel(gather_output=True)}
+    return found | {"llama.embed_tokens": dist.ColWiseParallel(gather_output=True)}
 
 
-def cut_gradients(
-    cuts: Sequence[Cut], place: Callable[..., None], examples: Mapping[str, Example]
-) -> dict[tuple, Result | str]:
-    """On a rank: (interface, axes, model) to what Result says, or Paddle's error message.
+def cut_gradients(cuts: Sequence[Cut], place: Callable[..., None], examples: Mapping[str, Example]) -> dict[Cut, Result | str]:
+    """On a rank: by cut what Result says, or Paddle's error message.
 
     place: the function for dist.shard_layer, which the interface "shard_layer" uses; the others use dist.parallelize.
     """
     dist.init_parallel_env()
-    found: dict[tuple, Result | str] = {}
-    for interface, axes, shape, name in cuts:
-        ranks.step(f"{interface}, {axes}, {name}")
+    found: dict[Cut, Result | str] = {}
+    for cut in cuts:
+        interface, axes, shape, name = cut
+        ranks.step(str(cut))
         mesh = dist.ProcessMesh(ranks_of(shape), dim_names=list(axes))
         dist.auto_parallel.set_mesh(mesh)
         model = examples[name].new()
@@ -149,106 +109,61 @@ def cut_gradients(
             loss = examples[name].loss(model, *batch)
             loss.backward()
         except NotImplementedError as error:
-            found[interface, axes, name] = str(error).split(" (at")[0]
+            found[cut] = str(error).split(" (at")[0]
             continue
         gradients = {key: whole(weight.grad) for key, weight in model.named_parameters()}
         held = sum((each._local_value() if each.is_dist() else each).size for each in model.parameters())
-        found[interface, axes, name] = float(whole(loss)), gradients, held / size
+        found[cut] = float(whole(loss)), gradients, held / size
     return found
 
-
-MOMENTS = ("moment1", "moment2")
 
 STAGES = {0: None, 1: dist.ShardingStage1, 2: dist.ShardingStage2, 3: dist.ShardingStage3}
 """Stages of the sharded optimizer to the class that dist.shard_optimizer takes."""
 
 
-def lacking(device: str, stage: int, micro_batches: int = 1, by_samples: bool = False, **_: bool) -> Refusal | None:
-    """The entry of data/refusals.yaml for what a training at a stage of the sharded optimizer needs and the device lacks.
-
-    Stage 3, and own rows at stages 1 and 2, need reduce_scatter; micro-batches need a second gradient of a placed tensor.
-    """
-    needed = [("reduce_scatter", "")] if stage == 3 or (stage and by_samples) else []
-    needed += [("backward", "second gradient of a placed tensor")] if micro_batches > 1 else []
-    return next((found for call, form in needed if (found := refusal(device, call, form=form))), None)
-
-
 def train_linears(
-    model: Any,
-    optimizer: Any,
-    mesh: Any = None,
-    *,
-    steps: int,
-    seed: int = 0,
-    micro_batches: int = 1,
-    divided: bool = True,
-    by_samples: bool = False,
-    on_host: bool = False,
+    model: Any, optimizer: Any, mesh: Any = None, *, steps: int, seed: int = 0, by_samples: bool = False
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Train; returns the whole weights and moments by name, the losses of the steps as "losses", and the bytes of moments that
-    the device holds after a step.
+    """Train; returns the whole weights and moments by name, and the bytes of moments that this process holds.
 
-    mesh: of the model, None without one. divided: whether each loss is divided by the number of micro-batches.
-    by_samples: each rank reads its own rows. on_host: between the steps the moments are in the memory of the host.
+    mesh: of the model, None without one. by_samples: each rank reads its own rows.
     """
-    rng, losses, device = np.random.default_rng(seed + 2), [], model.parameters()[0].place
-    accumulators = getattr(optimizer, "_inner_opt", optimizer)._accumulators
+    rng = np.random.default_rng(seed + 2)
     for _ in range(steps):
-        losses.append(0.0)
-        batch = rng.normal(0, 1, [micro_batches, BATCH // micro_batches, LENGTH, WIDTH]).astype("float32")
-        for rows in map(paddle.to_tensor, batch):
-            if mesh is not None:
-                rows = dist.shard_tensor(rows, mesh, [dist.Shard(0) if by_samples else dist.Replicate()])
-            loss = squared_error(model, rows, rows)
-            (loss / micro_batches if divided else loss).backward()
-            losses[-1] += float(whole(loss)) / micro_batches
-        if on_host:
-            move_moments(accumulators, device)
+        rows: Any = paddle.to_tensor(rng.normal(0, 1, [BATCH, LENGTH, WIDTH]).astype("float32"))
+        if mesh is not None:
+            rows = dist.shard_tensor(rows, mesh, [dist.Shard(0) if by_samples else dist.Replicate()])
+        squared_error(model, rows, rows).backward()
         optimizer.step()
         optimizer.clear_grad()
-        if on_host:
-            move_moments(accumulators, paddle.CPUPlace())
     names = {weight.name: key for key, weight in model.named_parameters()}
+    accumulators = getattr(optimizer, "_inner_opt", optimizer)._accumulators
     found, held = {key: whole(weight) for key, weight in model.named_parameters()}, 0
-    for moment in MOMENTS:
+    for moment in ("moment1", "moment2"):
         for name, state in accumulators[moment].items():
-            if str(state.place) == str(device):
-                held += (state._local_value() if state.is_dist() else state).size * 4
-            found[f"{names[name]} {moment}"] = whole(state.to(device) if on_host else state)
-    return found | {"losses": np.array(losses)}, held
-
-
-def move_moments(accumulators: Mapping[str, dict[str, Any]], place: Any) -> None:
-    """Put a copy of each moment at this place in its stead, as offload_optim of PaddleNLP's Trainer does.
-
-    AutoTrainer has that option too, and ignores it: its loop does not call _offload_optimizer.
-    """
-    for states in (accumulators[moment] for moment in MOMENTS if moment in accumulators):
-        for name, state in states.items():
-            states[name] = state.to(place, blocking=True).clone()
+            held += (state._local_value() if state.is_dist() else state).size * 4
+            found[f"{names[name]} {moment}"] = whole(state)
+    return found, held
 
 
 def train_at_stages(
-    variants: Sequence[Mapping[str, Any]], new: Callable[[], Any], place: Callable[..., None], **given: Any
+    variants: Sequence[tuple[int, bool]], new: Callable[[], Any], place: Callable[..., None], **given: Any
 ) -> list[Any]:
     """On a rank: for each variant what train_linears returns, or Paddle's error message.
 
-    variants: "stage" of the sharded optimizer, and arguments of train_linears. new: makes the model.
+    variants: the stage of the sharded optimizer, and by_samples of train_linears. new: makes the model.
     place: the function for dist.shard_layer. given: arguments of train_linears for all variants.
     """
     dist.init_parallel_env()
     found: list[Any] = []
-    for variant in variants:
-        how = {key: value for key, value in variant.items() if key != "stage"}
+    for number, by_samples in variants:
         mesh = dist.ProcessMesh(list(range(dist.get_world_size())), dim_names=["dp"])
         dist.auto_parallel.set_mesh(mesh)
-        model, stage = dist.shard_layer(new(), mesh, place), STAGES[variant["stage"]]
+        model, stage = dist.shard_layer(new(), mesh, place), STAGES[number]
         optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters())
         try:
-            sharded = dist.shard_optimizer(
-                optimizer, stage and stage("dp", mesh), gradient_accumulation_steps=how.get("micro_batches", 1)
-            )
-            found.append(train_linears(model, sharded, mesh, **given, **how))
+            sharded = dist.shard_optimizer(optimizer, stage and stage("dp", mesh))
+            found.append(train_linears(model, sharded, mesh, by_samples=by_samples, **given))
         except (NotImplementedError, OSError, SystemError) as error:
             message = re.search(r"\((?:Unimplemented|Fatal)\) (.*?)(?: \(at|$)", str(error), re.MULTILINE)
             found.append(message[1] if message else str(error))
@@ -272,17 +187,18 @@ def averaged_gradient(x: np.ndarray, weight: np.ndarray) -> Any:
     return layer.weight.grad.numpy()
 
 
-def cut_loss(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """On a rank: the losses of logits that are cut along the vocabulary, their gradient, how many columns are here."""
+def cut_vocabulary(logits: np.ndarray, of_labels: Mapping[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
+    """On a rank, by name of the labels: the losses of logits that are cut by columns, their gradient, the columns here."""
     dist.init_parallel_env()
-    mesh = dist.ProcessMesh([0, 1], dim_names=["mp"])
-    by_column: Any = dist.shard_tensor(
-        paddle.to_tensor(logits, stop_gradient=False), mesh, [dist.Shard(1)], stop_gradient=False
-    )
-    tokens = dist.shard_tensor(paddle.to_tensor(labels), mesh, [dist.Replicate()])
-    losses = F.cross_entropy(by_column, tokens, reduction="none")
-    losses.sum().backward()
-    return whole(losses), whole(by_column.grad), by_column.grad._local_value().shape[1]
+    mesh, found = dist.ProcessMesh([0, 1], dim_names=["mp"]), {}
+    for name, labels in of_labels.items():
+        on_every_rank = paddle.to_tensor(logits, stop_gradient=False)
+        by_column: Any = dist.shard_tensor(on_every_rank, mesh, [dist.Shard(1)], stop_gradient=False)
+        tokens = dist.shard_tensor(paddle.to_tensor(labels), mesh, [dist.Replicate()])
+        losses = F.cross_entropy(by_column, tokens, reduction="none")
+        losses.sum().backward()
+        found[name] = whole(losses), whole(by_column.grad), by_column.grad._local_value().shape[1]
+    return found
 
 
 def cut_embedding(labels: np.ndarray, table: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -294,29 +210,6 @@ def cut_embedding(labels: np.ndarray, table: np.ndarray) -> dict[str, tuple[np.n
         embedded = F.embedding(dist.shard_tensor(paddle.to_tensor(labels), mesh, [dist.Replicate()]), weight)
         (dist.reshard(embedded, mesh, [dist.Replicate()]) ** 2).sum().backward()
         found[cut_by] = whole(embedded), whole(weight.grad)
-    return found
-
-
-def cut_vocabulary(logits: np.ndarray, labels: np.ndarray, table: np.ndarray, others: Mapping[str, np.ndarray]) -> tuple:
-    """On a rank: cut_loss of the labels, cut_embedding, and by name cut_loss of other labels."""
-    embedded = cut_embedding(labels, table)
-    return (*cut_loss(logits, labels), embedded, {name: cut_loss(logits, each) for name, each in others.items()})
-
-
-def data_parallel_gradients(examples: Mapping[str, Example]) -> dict[tuple, Result]:
-    """On a rank: as cut_gradients, with paddle.DataParallel, which averages the gradients; each rank reads its own rows."""
-    dist.init_parallel_env()
-    rank, n = dist.get_rank(), dist.get_world_size()
-    found: dict[tuple, Result] = {}
-    for name, example in examples.items():
-        model = example.new()
-        parallel = paddle.DataParallel(model)
-        batch = [each[rank * BATCH // n : (rank + 1) * BATCH // n] for each in example.tensors()]
-        loss = example.loss(parallel, *batch)
-        loss.backward()
-        dist.all_reduce(loss)
-        gradients = {key: weight.grad.numpy() for key, weight in model.named_parameters()}
-        found["DataParallel", ("dp",), name] = float(loss) / n, gradients, 1.0
     return found
 
 

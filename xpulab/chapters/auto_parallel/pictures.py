@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab.chapters.shared.figures import arrow, box, diagram, grid_of, new_axes
+from xpulab.chapters.shared.figures import arrow, box, diagram, grid_of
 
 OF_RANK = ("first", "second", "third", "fourth")
 """The tone of what a rank holds, in the order of the ranks."""
@@ -128,33 +128,6 @@ def who_reads_and_holds_what(
             axes.text(0.2, y + 2.0, f"dp = {down}", ha="left", va="center", fontsize=9)
         if down == 0:
             axes.text(x + 5.5, 0.5 + shape[0] * 4.4, f"mp = {across}", ha="center", va="bottom", fontsize=9)
-    plt.show()
-
-
-def trained_by_auto_trainer(in_one_process: Sequence[float], by_way: Mapping[str, Sequence[Sequence[Any]]]) -> None:
-    """The losses of one process as a line, those of rank 0 of each training as marks on it.
-
-    by_way: for each rank its losses first; a training without ranks is left out.
-    """
-    axes = new_axes()
-    steps = range(1, len(in_one_process) + 1)
-    axes.plot(steps, in_one_process, color="black", linewidth=1, label="one process, the plain loop")
-    for number, (name, of_ranks) in enumerate((name, of_ranks) for name, of_ranks in by_way.items() if of_ranks):
-        every_other = slice(number, None, 2)  # so that marks at the same place do not hide each other
-        style: Any = {
-            "marker": "os"[number % 2],
-            "linestyle": "none",
-            "markersize": 6,
-            "fillstyle": ("none", "full")[number % 2],
-        }
-        shape = " x ".join(map(str, of_ranks[0][1]))
-        label = f"AutoTrainer, {name}: each holds {shape} of a query weight"
-        axes.plot(steps[every_other], of_ranks[0][0][every_other], color="black", label=label, **style)
-    axes.set(
-        xlabel="step", ylabel="loss (nats per letter)", title="Two trainings by AutoTrainer have the losses of one process"
-    )
-    axes.set(yscale="log", ylim=(min(in_one_process) / 8, None))
-    axes.legend(frameon=False, fontsize=8, loc="lower left")
     plt.show()
 
 

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.distributed as dist
-from paddlenlp.trainer import AutoTrainingArguments, PdArgumentParser, TrainerCallback
-from paddlenlp.trainer.trainer_callback import TrainerState
+from paddlenlp.trainer import AutoTrainingArguments, PdArgumentParser
 from paddlenlp.transformers.llama.modeling_auto import LlamaPretrainingCriterion3DAuto
 
-from xpulab.chapters.auto_parallel.resharding import whole
 from xpulab.chapters.shared import workarounds
 
 AUTO_TRAINER = "paddlenlp.trainer.auto_trainer"
@@ -98,38 +96,3 @@ def load_in_one_dict() -> None:
         real(flat or state_dict, *given, **named)
 
     dist.load_state_dict = load_state_dict
-
-
-def write_state_on_one_rank() -> dict[str, int]:
-    """Let only rank 0 write trainer_state.json.
-
-    AutoTrainer lets every rank write it, at the same time and with a text of another length, so the file may end in what is
-    left of the longer one: "Extra data" when it is read. Source: PaddleNLP 3.0.0b4, trainer/training_args.py, should_save.
-    Returns how often this rank was "asked" to write the file and "wrote" it, counted from now on.
-    """
-    real, counts = TrainerState.save_to_json, {"asked": 0, "wrote": 0}
-
-    def save_to_json(self: Any, path: str) -> None:
-        counts["asked"] += 1
-        if dist.get_rank() == 0:
-            counts["wrote"] += 1
-            real(self, path)
-
-    TrainerState.save_to_json = save_to_json
-    return counts
-
-
-class StatesOfSteps(TrainerCallback):
-    """Keeps all weights and moments, whole and in one array, after each step.
-
-    states: by "weights" and "moments" what they were after each step.
-    """
-
-    def __init__(self) -> None:
-        self.states: dict[str, list[np.ndarray]] = {"weights": [], "moments": []}
-
-    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **others: Any) -> None:
-        accumulators = getattr(optimizer, "_inner_opt", optimizer)._accumulators
-        moments = [each for name in ("moment1", "moment2") for each in accumulators[name].values()]
-        for name, tensors in (("weights", model.parameters()), ("moments", moments)):
-            self.states[name].append(np.concatenate([whole(tensor).ravel() for tensor in tensors]))

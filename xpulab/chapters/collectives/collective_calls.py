@@ -11,7 +11,6 @@ import paddle.distributed as dist
 
 from xpulab import ranks
 from xpulab.chapters.collectives.collective_cases import (
-    REDUCING,
     REFUSAL,
     UNDEFINED,
     Call,
@@ -22,9 +21,7 @@ from xpulab.chapters.collectives.collective_cases import (
     split_sizes,
 )
 from xpulab.chapters.shared.error_of_all import error_of_all
-from xpulab.checks.compare import first_line
 from xpulab.checks.grid import Case
-from xpulab.records.refusals import format_undeclared, refusal
 
 GUARD = 77
 """The number before and after a piece of a longer tensor. It must stay."""
@@ -75,8 +72,6 @@ def answer(call: Call, rank: int, group: Any) -> str:
     Raises RuntimeError with the call when not all members raised: others may wait in it, so the run must end.
     """
     try:
-        if call.form == "object":
-            return _objects(call, rank, group)
         result, must_stay = _CALLS[call.kind](call, rank, group)
         for what, (tensor, before) in must_stay.items():
             if tensor.numpy().tobytes() != before.tobytes():
@@ -90,60 +85,22 @@ def answer(call: Call, rank: int, group: Any) -> str:
         return f"{REFUSAL}{error_of_all(error, str(call), len(call.members))}"
 
 
-ZERO_SIZE = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "reduce_scatter", "all_to_all")
-"""The collectives of `zero_size`."""
-
-
-def zero_size(kinds: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """On a rank: what a collective of no elements gives, "nothing" or the error, and whether the next sum is right."""
-    dist.init_parallel_env()
-    rank, n = dist.get_rank(), dist.get_world_size()
-    found = {}
-    for kind in kinds:
-        ranks.step(kind)
-        op, values = ("SUM", "positive") if kind in REDUCING else ("", "numbers")
-        call = Call(kind, "call", "float32", tuple(range(n)), op=op, shape=(0,), values=values, root=1)
-        try:
-            result, _ = _CALLS[kind](call, rank, None)
-            outcome = "nothing" if result is None or result.size == 0 else f"{result.size} elements"
-        except Exception as error:
-            outcome = f"{REFUSAL}{type(error).__name__}: {first_line(error)}"
-        after = paddle.ones([3])
-        dist.all_reduce(after)
-        found[kind] = outcome, "right" if after.numpy().tolist() == [n] * 3 else "wrong"
-    return found
-
-
-def outcome_of_nothing(kind: str, device: str, outcome: str, next_sum: str) -> str:
-    """What a row shows of an answer of zero_size: an error that is declared for this device harms as little as no element."""
-    if outcome.startswith(REFUSAL):
-        asked = device, kind, "", "", "no elements"
-        outcome = "nothing" if refusal(*asked) else format_undeclared(outcome, *asked)
-    return f"{outcome}, the next sum is {next_sum}"
-
-
 Stay = dict[str, tuple[paddle.Tensor, np.ndarray]]
 """Tensors that a call must not change, with what their memory held before."""
 
 
 def _tensor(stored: np.ndarray, dtype: Any) -> paddle.Tensor:
     """From what a memory holds, bfloat16 as uint16."""
-    if stored.size == 0:
-        return _empty(dtype, stored.shape)
     return paddle.to_tensor(stored, dtype=dtype)
 
 
 def _placed(stored: np.ndarray, call: Call) -> tuple[paddle.Tensor, Stay]:
     """A tensor of these values; for memory "piece" a piece of a longer one, with what is before and after it."""
-    if call.memory != "piece" or stored.size == 0:
+    if call.memory != "piece":
         return _tensor(stored, call.dtype), {}
     around = np.full(5, GUARD, stored.dtype)
     longer = _tensor(np.concatenate([around[:3], stored, around[3:]]), call.dtype)
     return longer[3:-2], {"memory before it": (longer[:3], around[:3]), "memory after it": (longer[-2:], around[3:])}
-
-
-def _empty(dtype: Any, shape: Sequence[int] = (0,)) -> paddle.Tensor:
-    return paddle.empty(list(shape), dtype=dtype)  # to_tensor, astype and full of no elements give a tensor on the CPU
 
 
 def _unfilled(shape: Sequence[int], call: Call) -> tuple[paddle.Tensor, Stay]:
@@ -159,12 +116,14 @@ def _input(call: Call, rank: int) -> tuple[paddle.Tensor, Stay]:
 
 def _parts(tensor: paddle.Tensor, call: Call) -> list[paddle.Tensor]:
     """One tensor of the call's shape for each member."""
-    starts = range(0, len(call.members) * call.size, max(1, call.size))
-    return [tensor[start : start + call.size].reshape(call.shape) for start in starts] or [tensor] * len(call.members)
+    starts = range(0, len(call.members) * call.size, call.size)
+    return [tensor[start : start + call.size].reshape(call.shape) for start in starts]
 
 
-def _flat(parts: Sequence[paddle.Tensor], call: Call) -> paddle.Tensor:
-    return paddle.concat([part.reshape([-1]) for part in parts]) if parts else _empty(call.dtype)
+def _flat(parts: Sequence[paddle.Tensor]) -> paddle.Tensor:
+    if not parts:
+        raise ValueError("the list of results is empty")
+    return paddle.concat([part.reshape([-1]) for part in parts])
 
 
 def _op(call: Call) -> Any:
@@ -207,13 +166,8 @@ def _all_gather(call: Call, rank: int, group: Any) -> Result:
     if call.form != "stream":
         parts: list[paddle.Tensor] = []
         _made(call, dist.all_gather, dist.stream.all_gather, parts, x, group=group)
-        return _flat(parts, call), stay
+        return _flat(parts), stay
     out, around = _unfilled([len(call.members) * call.size], call)
-    if call.memory == "shared":  # the input is its own part of the output
-        place = call.members.index(rank) * call.size
-        own = out[place : place + call.size]
-        paddle.assign(x, own)
-        x, stay = own, {}
     dist.stream.all_gather(out, x, group=group)
     return out, {**stay, **around}
 
@@ -222,7 +176,7 @@ def _gather(call: Call, rank: int, group: Any) -> Result:
     x, stay = _input(call, rank)
     parts: list[paddle.Tensor] = []
     _made(call, dist.gather, dist.stream.gather, x, parts if rank == call.root else None, dst=call.root, group=group)
-    return (_flat(parts, call) if rank == call.root else None), stay
+    return (_flat(parts) if rank == call.root else None), stay
 
 
 def _scatter(call: Call, rank: int, group: Any) -> Result:
@@ -235,12 +189,7 @@ def _scatter(call: Call, rank: int, group: Any) -> Result:
 
 def _reduce_scatter(call: Call, rank: int, group: Any) -> Result:
     x, stay = _input(call, rank)
-    around: Stay = {}
-    if call.memory == "shared":  # the output is its own part of the input
-        place = call.members.index(rank) * call.size
-        out, stay = x[place : place + call.size], {}
-    else:
-        out, around = _unfilled(call.shape, call)
+    out, around = _unfilled(call.shape, call)
     sent = x if call.form == "stream" else _parts(x, call)
     _made(call, dist.reduce_scatter, dist.stream.reduce_scatter, out, sent, op=_op(call), group=group)
     return out, {**stay, **around}
@@ -252,36 +201,13 @@ def _all_to_all(call: Call, rank: int, group: Any) -> Result:
     if call.form == "call":
         received: list[paddle.Tensor] = []
         dist.alltoall(received, _parts(x, call), group=group)
-        return _flat(received, call), stay
+        return _flat(received), stay
     out, around = _unfilled([int(sizes[:, place].sum())], call)
-    sent = x[: int(sizes[place].sum())] if sizes[place].any() else _empty(call.dtype)
+    sent = x[: int(sizes[place].sum())]
     splits = {"in_split_sizes": sizes[place].tolist(), "out_split_sizes": sizes[:, place].tolist()}
     of_parts = {} if call.parts == "equal" else splits
     _made(call, dist.alltoall_single, dist.stream.alltoall_single, out, sent, **of_parts, group=group)
     return out, {**stay, **around}
-
-
-def _objects(call: Call, rank: int, group: Any) -> str:
-    """The same values in Python objects: dictionaries with texts of different lengths."""
-    mine = {"rank": rank, "values": given(call, rank), "text": "x" * (7 * rank)}
-    if call.kind == "all_gather":
-        got: list[Any] = []
-        dist.all_gather_object(got, mine, group=group)
-        return _digest_objects(got, call.members)
-    if call.kind == "broadcast":
-        got = [mine] if rank == call.root else [None]
-        dist.broadcast_object_list(got, src=call.root, group=group)
-        return _digest_objects(got, [call.root])
-    got, parts = [], np.split(given(call, rank), len(call.members))
-    to_send = [{**mine, "values": part} for part in parts] if rank == call.root else None
-    dist.scatter_object_list(got, to_send, src=call.root, group=group)
-    return _digest_objects(got, [call.root])
-
-
-def _digest_objects(got: Sequence[Any], sources: Sequence[int]) -> str:
-    if [(each["rank"], len(each["text"])) for each in got] != [(source, 7 * source) for source in sources]:
-        return f"objects of ranks {[each['rank'] for each in got]}"
-    return digest(np.concatenate([each["values"].reshape(-1) for each in got]))
 
 
 _CALLS: dict[str, Callable[[Call, int, Any], Result]] = {

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 
-from xpulab.chapters.shared.fault import CELLS, calls, dist, fault, kept, paddle, replace_in_cells
+from xpulab.chapters.shared.fault import CELLS, calls, dist, fault, paddle, replace_in_cells
 
 SUM = 0
 """paddle.distributed.ReduceOp.SUM."""
@@ -53,17 +52,6 @@ def last_message_is_lost(real, batch):
     if len(arrived) > 1:
         arrived[-1].fill_(-1.0)
     return []
-
-
-@fault(where="ranks", detected_by=("collectives.zero-size",), wraps="paddle.distributed.communication.stream:all_reduce")
-def nothing_spoils_the_next_sum(real, tensor, *args, **kwargs):
-    """After a collective without elements the next sum is wrong."""
-    if tensor.size == 0:
-        kept.append(tensor)
-    task = real(tensor, *args, **kwargs)
-    if kept:
-        tensor.add_(tensor)
-    return task
 
 
 @fault(lanes=("sim",), where="ranks", detected_by=("collectives.copies",), wraps="paddle:Tensor.clone")
@@ -114,29 +102,10 @@ def barrier_without_effect(_real, *args, **kwargs):
     """Barrier returns at once."""
 
 
-@fault(
-    where="ranks",
-    detected_by=("collectives.gil",),
-    wraps="paddle.distributed:all_reduce",
-)
-def all_reduce_keeps_the_lock(real, tensor, *given, **named):
-    """A rank that waits in all_reduce keeps Python's lock, so that no other thread of it runs."""
-    if dist.get_rank() == 0:  # the other ranks arrive meanwhile
-        longer_than_they_are_late = 600_000  # microseconds
-        ctypes.PyDLL(None).usleep(longer_than_they_are_late)  # a call by PyDLL keeps the lock
-    return real(tensor, *given, **named)
-
-
-@fault(detected_by=("collectives.ring-and-tree", "collectives.exercise-steps"), breaks=CELLS)
+@fault(detected_by=("collectives.exercise-steps",), breaks=CELLS)
 def ring_stops_adding_too_early() -> None:
     """The last addition of the ring is a replacement."""
     replace_in_cells("if step < n - 1 else 0", "if step < n - 2 else 0")
-
-
-@fault(detected_by=("all-to-all.one-rank",), breaks=CELLS)
-def workaround_for_one_rank_missing() -> None:
-    """In a group of one rank the output of an all-to-all is left as it was."""
-    replace_in_cells("if group.nranks <= 1:", "if group.nranks <= 0:")
 
 
 @fault(where="ranks", detected_by=("collectives.ranks",), wraps="paddle.distributed:get_rank")

@@ -4,9 +4,6 @@ it was sent; and how large those are whose bandwidth is measured.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +11,6 @@ import paddle
 import paddle.distributed as dist
 
 from xpulab import ranks
-from xpulab.checks.ledger import ledger
-from xpulab.records.record import CardFacts
-
-LARGEST = 4**14
-"""Elements of four bytes: 1 GiB."""
-
-COPIES = 6
-"""How many tensors of the message's size a measurement holds at its peak: values, sums, and what they are compared with."""
 
 BATCHES: dict[str, tuple[int, ...]] = {
     "two of the same size": (5, 5),
@@ -62,47 +51,6 @@ def sends(ring: bool) -> dict[str, list[np.ndarray]]:
 
 
 def message_sizes(level: str, device: str) -> list[int]:
-    """Elements of four bytes, each size four times that before.
-
-    At level standard up to 1 GiB on a GPU or an XPU, as far as COPIES of it fit in the free memory that the vendor's tool
-    shows of every card. On the CPU and on simulated cards, which share the host's memory, up to 64 MB; at lower levels 4 MB.
-    """
-    if level != "standard":
-        return _up_to(4**10)
-    if device not in ("gpu", "xpu"):
-        return _up_to(4**12)
-    facts = ledger.run_context.card_facts if ledger.run_context else ()
-    return _up_to(max(4**12, min(LARGEST, free_bytes(facts) // (4 * COPIES))))
-
-
-def free_bytes(facts: Sequence[CardFacts]) -> int:
-    """The least free memory of these cards, in bytes; 0 where the tool does not show it."""
-    known = [(each.memory_total_mib or 0) - (each.memory_used_mib or 0) for each in facts]
-    return min(known, default=0) << 20
-
-
-def _up_to(most: int) -> list[int]:
-    return [4**power for power in range(2, 15) if 4**power <= most]
-
-
-def counted_while_waiting(seconds: float) -> int:
-    """On a rank: how often another thread counted while this one waited in all_reduce for rank 1, which came `seconds` late."""
-    dist.init_parallel_env()
-    tensor, moments, ended = paddle.ones([4]), [], threading.Event()
-    dist.all_reduce(tensor)  # makes the communicator
-
-    def count() -> None:
-        while not ended.wait(0.005):
-            moments.append(time.monotonic())
-
-    thread = threading.Thread(target=count)
-    thread.start()
-    if dist.get_rank() == 1:
-        time.sleep(seconds)
-    begin = time.monotonic()
-    dist.all_reduce(tensor)
-    tensor.numpy()  # a card waits here
-    end = time.monotonic()
-    ended.set()
-    thread.join()
-    return sum(begin < moment < end for moment in moments)
+    """Elements of four bytes, each size four times that before, up to 4 MB; at level standard up to 64 MB, on cards 256 MB."""
+    largest = 10 if level != "standard" else 13 if device in ("gpu", "xpu") else 12
+    return [4**power for power in range(2, largest + 1)]

@@ -1,4 +1,4 @@
-"""Diagrams of 09_collectives: values before and after, the steps of a ring and of a tree, rates, links, waiting ranks."""
+"""Diagrams of 09_collectives: values before and after, the steps of a ring, rates, links, waiting ranks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ OF_RANK = ("first", "second", "third", "fourth")
 LOW = 0.1
 """Where the lowest row of squares begins, so that its edge is inside the axes."""
 
-Pairs = Sequence[tuple[int, int]]
-"""Who sends in one step: (sender, receiver)."""
+Transfers = Mapping[tuple[int, int], tuple[bool, float]]
+"""By (sender, receiver): whether every value was right, and the seconds of one transfer."""
 
 
 def before_and_after(before: np.ndarray, after: Mapping[str, np.ndarray]) -> None:
@@ -39,21 +39,6 @@ def before_and_after(before: np.ndarray, after: Mapping[str, np.ndarray]) -> Non
         figures.grid_of(axes, values, left, LOW, tones=tones, label=title)
         left += values.shape[1] + gap
     figures.arrow(axes, (1.6 + before.shape[1] + 0.5, rows / 2), (1.6 + before.shape[1] + gap - 0.5, rows / 2))
-    plt.show()
-
-
-def exchange(before: np.ndarray, after: np.ndarray) -> None:
-    """All to all: element i of every rank arrives at rank i. before, after: [ranks, ranks], as in before_and_after."""
-    rows = len(before)
-    axes = figures.diagram(2 * rows + 6.7, rows + 1.0, "All to all: the rows of one matrix are the columns of the other")
-    for rank in range(rows):
-        axes.text(1.4, rows - rank - 0.5 + LOW, f"rank {rank}", ha="right", va="center", fontsize=9)
-    for left, title, values in ((1.6, "before", before), (rows + 6.6, "after", after)):
-        tones = np.array([[_tone(value, before) for value in row] for row in values])
-        figures.grid_of(axes, values, left, LOW, tones=tones, label=title)
-    for element in range(rows):  # the way of the elements of rank 1
-        source, target = (1.6 + rows, rows - 1.5), (rows + 6.6, rows - element - 0.5)
-        figures.arrow(axes, (source[0] + 0.2, source[1]), (target[0] - 0.2, target[1]), f"{before[1, element]:g}")
     plt.show()
 
 
@@ -81,29 +66,6 @@ def ring(states: Sequence[np.ndarray], sends: Sequence[Sequence[int]]) -> None:
     plt.show()
 
 
-def tree(states: Sequence[np.ndarray], pairs: Sequence[Pairs]) -> None:
-    """A tree all_reduce, step by step: time goes down, a column for each rank.
-
-    states: the first element that each rank holds before the first step and after each, [ranks] each. pairs: who sends to
-    whom in each step. A complete sum is dark.
-    """
-    ranks, total = len(states[0]), states[0].sum()
-    across, down = 3.0, 1.5
-    axes = figures.diagram(across * ranks + 1.4, down * len(states) + 0.6, "Tree: sums go to rank 0, the result goes back")
-    for number, state in enumerate(states):
-        y = down * (len(states) - 1 - number) + 0.2
-        axes.text(1.5, y + 0.35, "start" if number == 0 else f"step {number}", ha="right", va="center", fontsize=9)
-        for rank, value in enumerate(state):
-            tone = "strong" if value == total else "plain" if value == states[0][rank] else "first"
-            figures.box(axes, 1.9 + across * rank, y, 1.5, 0.7, f"{value:g}", tone)
-            if number == 0:
-                axes.text(2.65 + across * rank, y + 0.8, f"rank {rank}", ha="center", va="bottom", fontsize=9)
-        for sender, receiver in pairs[number] if number < len(pairs) else ():
-            side = 1.05 if sender < receiver else 0.45
-            figures.arrow(axes, (1.9 + across * sender + side, y), (1.9 + across * receiver + 1.5 - side, y - down + 0.7))
-    plt.show()
-
-
 def bandwidth(sizes: Sequence[int], seconds: Sequence[float], ranks: int) -> None:
     """Algorithm and bus bandwidth of an all_reduce. sizes: bytes of each message. seconds: how long each took."""
     algorithm = np.array(sizes) / np.array(seconds) / 1e9
@@ -119,28 +81,20 @@ def bandwidth(sizes: Sequence[int], seconds: Sequence[float], ranks: int) -> Non
     plt.show()
 
 
-def links(rates: np.ndarray, names: Mapping[tuple[int, int], str]) -> None:
-    """The rate of each link between two ranks as a matrix.
-
-    rates: GB/s, [senders, receivers]; NaN where a value was wrong. names: by (lower rank, higher rank) how the vendor's tool
-    names the link, shown below its rate. The darker, the faster.
-    """
-    ranks = len(rates)
-    fastest = np.nanmax(rates) if np.isfinite(rates).any() else 1.0
+def links(transfers: Transfers, size: int, ranks: int) -> None:
+    """The rate of each link between two ranks as a matrix, from transfers of `size` bytes: the darker, the faster."""
+    rates = {link: size / seconds / 1e9 for link, (right, seconds) in transfers.items() if right}
     axes = figures.diagram(ranks * 1.6 + 2.6, ranks + 1.4, "GB/s from rank to rank: darker is faster")
-    for sender in range(ranks):
-        y = ranks - 1 - sender + LOW
-        axes.text(1.9, y + 0.5, f"from {sender}", ha="right", va="center", fontsize=9)
-        axes.text(2.0 + 1.6 * sender + 0.8, ranks + LOW + 0.1, f"to {sender}", ha="center", va="bottom", fontsize=9)
-        for receiver in range(ranks):
-            rate, link = rates[sender, receiver], (min(sender, receiver), max(sender, receiver))
-            shade = 0.0 if sender == receiver or np.isnan(rate) else 0.15 + 0.6 * rate / fastest
-            text = "" if sender == receiver else "wrong" if np.isnan(rate) else f"{rate:.3g}"
-            text += f"\n{names[link]}" if text and link in names else ""
-            place = (2.0 + 1.6 * receiver, y)
-            axes.add_patch(plt.Rectangle(place, 1.6, 1.0, facecolor=str(1 - shade), edgecolor="#555555"))
-            ink = "white" if shade > 0.5 else "#c1440e" if text.startswith("wrong") else "black"
-            axes.text(place[0] + 0.8, y + 0.5, text, ha="center", va="center", fontsize=9, color=ink)
+    for rank in range(ranks):
+        axes.text(1.9, ranks - 1 - rank + LOW + 0.5, f"from {rank}", ha="right", va="center", fontsize=9)
+        axes.text(2.0 + 1.6 * rank + 0.8, ranks + LOW + 0.1, f"to {rank}", ha="center", va="bottom", fontsize=9)
+    for sender, receiver in transfers:
+        rate, place = rates.get((sender, receiver)), (2.0 + 1.6 * receiver, ranks - 1 - sender + LOW)
+        shade = 0.15 + 0.6 * rate / max(rates.values()) if rate else 0.0
+        axes.add_patch(plt.Rectangle(place, 1.6, 1.0, facecolor=str(1 - shade), edgecolor="#555555"))
+        ink = "#c1440e" if rate is None else "white" if shade > 0.5 else "black"
+        text = f"{rate:.3g}" if rate else "wrong"
+        axes.text(place[0] + 0.8, place[1] + 0.5, text, ha="center", va="center", fontsize=9, color=ink)
     plt.show()
 
 

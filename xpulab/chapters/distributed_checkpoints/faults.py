@@ -20,7 +20,8 @@ def second_moments_not_listed(real, self, *given, **named):
 
 
 @fault(
-    detected_by=("distributed-checkpoint.smoke-reshard",),
+    where="everywhere",
+    detected_by=("distributed-checkpoint.smoke-reshard", "distributed-checkpoint.exercise-sources"),
     smoke=("distributed-checkpoint.smoke-reshard",),
     after=f"{CHECKPOINT}.dcp.resharder:compute_overlap",
 )
@@ -93,24 +94,3 @@ def flag_not_set_while_loading() -> None:
 def script_with_another_digest() -> None:
     """The script to take home computes another digest than the lesson."""
     replace_in_file("data/take_home/resume_anywhere.py", "hashlib.sha256", "hashlib.blake2b")
-
-
-@fault(
-    where="ranks",
-    detected_by=("distributed-checkpoint.exercise-sources",),
-    after=f"{CHECKPOINT}.dcp.save_state_dict:extract_tensor_metadata",
-    lanes=("sim",),
-)
-def offsets_are_multiples_of_the_size(result, value):
-    """A part is taken to begin at a multiple of its size, as if all parts had the same."""
-    tensor, metadata = result
-    sizes = zip(metadata.global_offset, metadata.local_shape, strict=True)
-    offset = tuple(begin // max(size, 1) * size for begin, size in sizes)
-    return tensor, type(metadata)(
-        offset,
-        metadata.local_shape,
-        metadata.dtype,
-        metadata.global_shape,
-        metadata.is_flattened,
-        metadata.flattened_range,
-    )

@@ -1,4 +1,4 @@
-"""The pictures of 15_distributed_checkpoints: which rank holds which slice, and the memory that loading needs."""
+"""The picture of 15_distributed_checkpoints: which rank holds which slice."""
 
 from __future__ import annotations
 
@@ -56,15 +56,3 @@ def _slice(axes: plt.Axes, x: float, bottom: float, rows: int, place: Place, ran
         str(rank),
         _TONES[rank % len(_TONES)],
     )
-
-
-def memory_of_loading(peaks: Mapping[int, float], whole: float) -> None:
-    """Draw the peak of loading above a rank's own tensors, in bytes by number of ranks; whole: the size of the checkpoint."""
-    axes = figures.new_axes()
-    places = np.arange(len(peaks))
-    axes.bar(places, [each / 2**20 for each in peaks.values()], 0.5, color="#cfe0f3", edgecolor="#555555", label="worst rank")
-    axes.plot(places, [whole / n / 2**20 for n in peaks], "o--", label="size of the checkpoint / ranks")
-    axes.set(xticks=places, xticklabels=list(peaks), xlabel="ranks that load", ylabel="peak above own tensors (MiB)")
-    axes.set_title(f"Loading a checkpoint of {whole / 2**20:.0f} MiB: the ranks share the files")
-    axes.legend(frameon=False)
-    plt.show()

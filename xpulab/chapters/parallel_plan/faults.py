@@ -50,18 +50,6 @@ def script_labels_each_token_with_itself() -> None:
     replace_in_file("data/take_home/parallel.py", "tokens[1 : samples * length + 1]", "tokens[: samples * length]")
 
 
-@fault(detected_by=("parallel-plan.blocks",), breaks=CELLS, lanes=("sim",))
-def labels_of_blocks_not_shifted() -> None:
-    """The dataset of the script labels each token with itself."""
-    replace_in_cells("tokens[1 : samples * length + 1]", "tokens[: samples * length]")
-
-
-@fault(detected_by=("parallel-plan.refused",), breaks=CELLS)
-def too_few_cards_not_refused() -> None:
-    """The script does not compare the number of cards with the product of the degrees."""
-    replace_in_cells("if cards % product:", "if cards % product and False:")
-
-
 @fault(detected_by=("auto-parallel-config.exercise-degrees", "auto-parallel-config.parameters"), breaks=CELLS)
 def keys_not_shared_by_heads() -> None:
     """The size of Llama-2 70B has as many heads of keys and values as of queries."""

@@ -1,4 +1,4 @@
-"""Pictures of 11_parallel_plan: what a card must hold and send, the frontier, and what each card of a plan does."""
+"""Pictures of 11_parallel_plan: what a card must hold and send, and the frontier."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab.chapters.shared.figures import TONES, box, diagram, new_panels
-from xpulab.reference.cost import Communication, Degrees, Memory
+from xpulab.chapters.shared.figures import TONES, new_panels
+from xpulab.reference.cost import Communication, Memory
 
 GIB = 2**30
 PARTS = {"parameters": "first", "gradients": "second", "optimizer": "third", "activations": "fourth"}
@@ -69,26 +69,6 @@ def frontiers(
     panels[0].set_ylabel("sent by a card in a step (GiB)")
     panels[0].legend(frameon=False, fontsize=7, loc="lower left")
     figure.suptitle(f"{model}: less memory costs more traffic", fontsize=10)
-    plt.show()
-
-
-def roles_of_cards(degrees: Degrees, layers: int, batch: int, model: str) -> None:
-    """What each card of a plan does: a column for each part of the batch, a row for each pipeline stage.
-
-    Cards are numbered as fleet does: dp changes slowest, then pp, sharding, sep and mp. layers, batch: of the whole training.
-    """
-    parts, inner = degrees.dp * degrees.sharding, degrees.sep * degrees.mp
-    axes = diagram(3.0 + 4.4 * parts, 0.6 + 2.4 * degrees.pp, f"{model} on {degrees.cards} cards: {degrees}")
-    for stage in range(degrees.pp):
-        first, last = layers // degrees.pp * stage, layers // degrees.pp * (stage + 1) - 1
-        y = 0.3 + (degrees.pp - 1 - stage) * 2.4
-        axes.text(0.1, y + 1.0, f"layers\n{first} to {last}", ha="left", va="center", fontsize=8)
-        for part in range(parts):
-            data, shard = divmod(part, degrees.sharding)
-            card = ((data * degrees.pp + stage) * degrees.sharding + shard) * inner
-            cards = f"card {card}" if inner == 1 else f"cards {card} to {card + inner - 1}"
-            text = f"{cards}\n{batch // parts} samples\nstate {shard + 1} of {degrees.sharding}"
-            box(axes, 2.9 + part * 4.4, y, 4.1, 2.1, text, ("first", "second", "third", "fourth")[stage % 4])
     plt.show()
 
 

@@ -10,23 +10,16 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import paddle
-from paddle.distributed import sharding
-from paddlenlp.trainer import trainer
-from paddlenlp.transformers import GPTForCausalLM
 from safetensors.numpy import load_file
 
 from xpulab import files, ranks
 from xpulab.chapters.shared import half_types, take_home, workarounds
-
-LARGEST_WHOLE = 256
-"""Numbers of a weight that stage 3 leaves whole on each rank."""
 
 
 @dataclass(frozen=True)
@@ -50,45 +43,27 @@ class Trained:
     def moments(self) -> dict[str, np.ndarray]:
         """AdamW's first moments by the names of their weights, from the last checkpoint, joined from the parts of all ranks."""
         last = max(self.folder.glob("checkpoint-*"), key=lambda each: int(each.name.rpartition("-")[2]))
-        if of_ranks := sorted(last.glob("optimizer*.pdopt")):
-            return self._moments_of(of_ranks)
         held = _arrays(last, "optimizer*.safetensors")
         return {name.partition("/")[0]: value for name, value in held.items() if "/moment1" in name}
 
-    def _moments_of(self, paths: list[Path]) -> dict[str, np.ndarray]:
-        """The first moments of stage 3: a file for each rank, which has a part of each large weight, flat and filled up."""
-        of_ranks = [paddle.load(str(path), return_numpy=True) for path in paths]
-        moments = {}
-        for name, weight in self.weights().items():
-            key = re.compile(rf"(slice@)?{re.escape(self.held[0]['names'][name])}(_fp32_master_0)?_moment1_0")
-            parts = [value for of_rank in of_ranks for each, value in of_rank.items() if key.fullmatch(each)]
-            is_whole = parts[0].shape == weight.shape
-            moments[name] = parts[0] if is_whole else np.concatenate(parts)[: weight.size].reshape(weight.shape)
-        return moments
 
-
-def train(script: str, config: str | Path, cards: int, device: str, callback: type | None = None, **arguments: Any) -> Trained:
+def train(script: str, config: str | Path, cards: int, device: str, **arguments: Any) -> Trained:
     """Train with a script of data/take_home on so many cards. arguments: replace those of the file; output_dir is one of them.
 
-    callback: a class of TrainerCallback for each rank; what it leaves in its attribute `noted` is in `held`.
     Raises ranks.RanksFailed when a rank raises.
     """
     listed = [f"--{name}={value}" for name, value in ({"device": device} | arguments).items()]
     with half_types.in_new_processes(device if arguments.get("bf16") else "cpu"):
         path = str(take_home.script_path(script))
-        held = ranks.run(run_script, cards, path, [str(config), *listed], callback, device=device, time_limit=240)
+        held = ranks.run(run_script, cards, path, [str(config), *listed], device=device, time_limit=240)
     folder = Path(arguments["output_dir"])
     printed = re.search(r"held-out loss (\S+)", "".join(held.printed))
     return Trained(_losses(folder), float(printed[1]) if printed else float("nan"), folder, list(held))
 
 
-def run_script(path: str, arguments: list[str], callback: Any = None) -> dict[str, Any]:
+def run_script(path: str, arguments: list[str]) -> dict[str, Any]:
     """On a rank: run the script with these arguments; returns what the rank held in the end."""
     workarounds.silence_paddlenlp_log()
-    divide_small_weights()
-    divide_the_head_of_gpt()
-    if callback is not None:
-        trainer.DEFAULT_CALLBACKS.append(callback)
     sys.path.append(str(files.ROOT / "xpulab" / "align"))  # log.py, which a reader copies beside the script
     given, sys.argv = sys.argv, [path, *arguments]
     try:
@@ -96,29 +71,7 @@ def run_script(path: str, arguments: list[str], callback: Any = None) -> dict[st
         made = main(arguments) if inspect.signature(main).parameters else main()
     finally:
         sys.argv = given
-    return _held(made[0] if isinstance(made, tuple) else made) | {"noted": getattr(callback, "noted", None)}
-
-
-def divide_small_weights() -> None:
-    """Let stage 3 divide weights of more than 256 numbers.
-
-    Paddle leaves those of up to 2**20 numbers whole, which all weights of a tiny model are; PaddleNLP has no argument for it.
-    """
-    sharding.group_sharded_parallel = partial(sharding.group_sharded_parallel, segment_size=LARGEST_WHOLE)
-
-
-def divide_the_head_of_gpt() -> None:
-    """Let tensor parallelism divide the head of a GPT.
-
-    PaddleNLP 3.0.0b4 lists the embedding, and not the head, which is the same weight by a second name in each file.
-    """
-    listed = GPTForCausalLM._get_tensor_parallel_mappings.__func__
-
-    def with_head(cls: Any, config: Any, is_split: bool = True) -> dict[str, Any]:
-        mappings = listed(cls, config, is_split)
-        return mappings | {"lm_head.weight": mappings["word_embeddings.weight"]}
-
-    GPTForCausalLM._get_tensor_parallel_mappings = classmethod(with_head)
+    return _held(made[0] if isinstance(made, tuple) else made)
 
 
 def _module_of(path: str) -> ModuleType:
@@ -132,14 +85,12 @@ def _module_of(path: str) -> ModuleType:
 
 
 def _held(trained: Any) -> dict[str, Any]:
-    """What a rank holds: names and shapes of its weights, their types, and how many numbers AdamW keeps for them."""
+    """What a rank holds: the shapes of its weights, their types, and how many numbers AdamW keeps for them."""
     weights = trained.model.state_dict()
-    parts = {name: value if (part := getattr(value, "fw_storage", None)) is None else part for name, value in weights.items()}
     moments = [value for name, value in trained.optimizer.state_dict().items() if "moment" in name]
     masters = trained.optimizer.state_dict().get("master_weights", {})
     return {
-        "names": {name: value.name for name, value in weights.items()},
-        "shapes": {name: list(part.shape) for name, part in parts.items()},
+        "shapes": {name: list(value.shape) for name, value in weights.items()},
         "dtypes": {str(value.dtype).rpartition(".")[2] for value in weights.values()},
         "moments": sum(int(value.size) for value in moments),
         "moment_dtypes": {str(value.dtype).rpartition(".")[2] for value in moments},

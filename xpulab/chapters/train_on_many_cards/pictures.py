@@ -1,4 +1,4 @@
-"""Diagrams of 12_train_on_many_cards: rows of each rank, what a rank holds, and when the cards of each way communicate."""
+"""Diagrams of 12_train_on_many_cards: what a rank holds, and when the cards of each way communicate."""
 
 from __future__ import annotations
 
@@ -12,34 +12,23 @@ from xpulab.chapters.shared import figures
 STEPS: Mapping[str, Sequence[Sequence[tuple[str, float, str]]]] = {
     "data parallel": [
         [
-            ("forward, rows 0-3", 3, "first"),
+            ("forward, half of the rows", 3, "first"),
             ("backward", 5, "second"),
             ("mean of gradients", 2.4, "strong"),
             ("AdamW", 1.6, "third"),
-        ],
-        [
-            ("forward, rows 4-7", 3, "first"),
-            ("backward", 5, "second"),
-            ("mean of gradients", 2.4, "strong"),
-            ("AdamW", 1.6, "third"),
-        ],
-    ],
+        ]
+    ]
+    * 2,
     "sharding, stage 1": [
         [
-            ("forward, rows 0-3", 3, "first"),
+            ("forward, half of the rows", 3, "first"),
             ("backward", 5, "second"),
             ("gradients", 1.2, "strong"),
             ("AdamW, half", 1.6, "third"),
             ("weights", 1.2, "strong"),
-        ],
-        [
-            ("forward, rows 4-7", 3, "first"),
-            ("backward", 5, "second"),
-            ("gradients", 1.2, "strong"),
-            ("AdamW, half", 1.6, "third"),
-            ("weights", 1.2, "strong"),
-        ],
-    ],
+        ]
+    ]
+    * 2,
     "tensor parallel": [
         [
             ("attention", 1.3, "first"),
@@ -83,22 +72,6 @@ STEPS: Mapping[str, Sequence[Sequence[tuple[str, float, str]]]] = {
     ],
 }
 """By way, for each rank: what it does in a step, how long that is drawn, and its tone; "strong" is on both ranks at once."""
-
-
-def rows_of_ranks(batches: Sequence[Sequence[Sequence[int]]]) -> None:
-    """The numbers of the rows of each batch. batches: by rank, [steps, rows of a batch]."""
-    steps = len(batches[0])
-    axes = figures.diagram(4.0 * steps + 1.4, len(batches) + 0.9, "Each rank gets every other batch")
-    for step in range(steps):
-        axes.text(1.4 + 4.0 * step + 1.9, len(batches) + 0.25, f"step {step + 1}", ha="center", va="bottom")
-    for rank, of_rank in enumerate(batches):
-        height = len(batches) - 1 - rank
-        axes.text(1.2, height + 0.45, f"rank {rank}", ha="right", va="center")
-        for step, rows in enumerate(of_rank):
-            figures.box(
-                axes, 1.4 + 4.0 * step, height + 0.05, 3.8, 0.8, ", ".join(map(str, rows)), ("first", "second")[rank % 2]
-            )
-    plt.show()
 
 
 def held(shares: Mapping[str, Sequence[float]]) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from xpulab.messages import N_
-from xpulab.ranks import RanksFailed
 
 Arguments = dict[str, Any]
 
@@ -32,13 +31,8 @@ class Way:
         """The shares of weights and moments that the fullest rank should have. sizes: of the weights, in the model's order."""
         cut = self.arguments.get("tensor_parallel_degree", 1) * self.arguments.get("pipeline_parallel_degree", 1)
         stage = self.arguments.get("sharding")
-        of_moments = {None: 1.0, "stage2": fullest(sizes) / sum(sizes)}.get(stage, 1 / 2)
-        return [1 / (cut * (2 if stage == "stage3" else 1)), of_moments / cut]
-
-    @property
-    def reads_checkpoints_of_others(self) -> bool:
-        """Whether it goes on from a checkpoint of another way: PaddleNLP's unified checkpoints leave out stage 3."""
-        return self.arguments.get("sharding") != "stage3"
+        of_moments = {None: 1.0, "stage1": 1 / 2, "stage2": fullest(sizes) / sum(sizes)}[stage]
+        return [1 / cut, of_moments / cut]
 
 
 def batch_of(rows: int, parts: int, groups: int) -> dict[str, int]:
@@ -64,7 +58,6 @@ WAYS = {
     "data parallel": _way(2, 2, {}, _EVERYWHERE),
     "sharding, stage 1": _way(2, 2, _SHARDED, _EVERYWHERE),
     "sharding, stage 2": _way(2, 2, {"sharding": "stage2"}),
-    "sharding, stage 3": _way(2, 2, {"sharding": "stage3"}),
     "tensor parallel": _way(2, 1, _TENSOR),
     "sequence parallel": _way(2, 1, _TENSOR | {"sequence_parallel": True}),
     "pipeline": _way(2, 1, _PIPELINE),
@@ -73,7 +66,7 @@ WAYS = {
     "tensor and pipeline": _way(4, 1, _TENSOR | _PIPELINE),
     "tensor, pipeline, sharding": _way(8, 2, _TENSOR | _PIPELINE | _SHARDED),
 }
-"""By name. On a CPU Paddle refuses stages 2 and 3, and gloo has no reduce_scatter."""
+"""By name. On a CPU Paddle refuses stage 2, and gloo has no reduce_scatter."""
 
 
 def fullest(sizes: Sequence[int], ranks: int = 2) -> int:
@@ -93,32 +86,6 @@ def possible(device: str, cards: int) -> dict[str, Way]:
 def no_bf16(device: str) -> str:
     """Why a device has no bf16 training; "" where it has."""
     return N_("the kernels of a CPU have no bfloat16 for this model") if device == "cpu" else ""
-
-
-def impossible(device: str) -> dict[str, tuple[int, Arguments, list[str]]]:
-    """Configurations that cannot work: the number of cards, the arguments, and what the message must contain."""
-    cases: dict[str, tuple[int, Arguments, list[str]]] = {
-        "degrees and cards": (2, {"tensor_parallel_degree": 3}, ["world_size:2", "tensor_parallel_degree: 3"]),
-        "sharding and cards": (2, {"sharding": "stage1", "sharding_parallel_degree": 3}, ["nranks: 2", "sharding_num: 3"]),
-    }
-    if device == "cpu":
-        return cases
-    return cases | {
-        "batch of evaluation in a pipeline": (
-            2,
-            _PIPELINE | batch_of(8, parts=2, groups=1) | {"per_device_eval_batch_size": 5},
-            ["batch_size", "micro_batch_size"],
-        ),
-    }
-
-
-def message_of(run: Callable[..., Any], *given: Any, **named: Any) -> str:
-    """What a run on ranks fails with; "" where it does not fail."""
-    try:
-        run(*given, **named)
-    except RanksFailed as error:
-        return str(error)
-    return ""
 
 
 def write_configs(folder: Path, config: Arguments, cards: int) -> list[Path]:
