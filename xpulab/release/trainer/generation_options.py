@@ -17,7 +17,7 @@ import paddle
 from xpulab import reference
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.release.trainer.training_options import FAMILIES, VOCABULARY, new_network
+from xpulab.release.tiny_training import FAMILIES, VOCABULARY, new_network
 
 NEW, PADDING = 6, 0
 """Tokens to generate, and the token that fills up rows."""
@@ -63,7 +63,8 @@ GENERATION = Grid(
 def measure(case: Case) -> Compared:
     """Generate on the device in use."""
     rng = case.rng()
-    network, config, weights = new_network(case, rng, 32, use_cache=True)
+    sizes = {"num_hidden_layers": case.layers, "num_key_value_heads": case.key_heads, "tie_word_embeddings": case.tied}
+    network, config, weights = new_network(case.family, rng, **sizes, use_cache=True)
     network.eval()
     prompts, ends, right = _prompts_of(weights, config, case, rng)
     options = {**case.way, "max_new_tokens": NEW, "use_cache": case.cache, "repetition_penalty": case.penalty}

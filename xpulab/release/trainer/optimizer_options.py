@@ -42,11 +42,6 @@ def _momentum(state: State, weight: np.ndarray, gradient: np.ndarray, rate: floa
     return weight - rate * state["velocity"]
 
 
-def _nesterov(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
-    state["velocity"] = MOMENTUM * state.get("velocity", 0.0) + gradient
-    return weight - rate * (gradient + MOMENTUM * state["velocity"])
-
-
 def _adam(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
     """With decay it is AdamW, whose decay is no part of the gradient."""
     one = state.setdefault("adam", reference.AdamW(BETA1, BETA2, EPSILON, decay, np.inf, frozenset({"weight"})))
@@ -54,45 +49,24 @@ def _adam(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, d
     return new
 
 
-def _adagrad(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
-    state["squares"] = state.get("squares", 0.0) + gradient**2
-    return weight - rate * gradient / (np.sqrt(state["squares"]) + EPSILON)
-
-
-def _lamb(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
-    """Without decay Paddle's takes the step as it is, unless always_adapt is set."""
-    step = (weight - _adam(state, weight, gradient, 1.0, 0.0)) + decay * weight
-    trust = np.sqrt((weight**2).sum() / (step**2).sum()) if decay else 1.0
-    return weight - rate * trust * step
-
-
 @dataclass(frozen=True)
 class Optimizer:
     """An optimizer of Paddle and its formula.
 
-    kind: the name of its class. options: of its constructor. update: the formula. decay: the argument for its weight decay.
-    is_decoupled: whether decay is no part of the gradient.
+    options: of its constructor; the class has the optimizer's name. update: the formula.
     """
 
-    kind: str
     options: Mapping[str, Any]
     update: Update
-    decay: str = "weight_decay"
-    is_decoupled: bool = False
 
 
 _MOMENTS = {"beta1": BETA1, "beta2": BETA2, "epsilon": EPSILON}
 OPTIMIZERS = {
-    "SGD": Optimizer("SGD", {}, lambda state, weight, gradient, rate, decay: weight - rate * gradient),
-    "AdamW": Optimizer("AdamW", _MOMENTS, _adam, is_decoupled=True),
-    "Adam": Optimizer("Adam", _MOMENTS, _adam),
-    "Momentum": Optimizer("Momentum", {"momentum": MOMENTUM}, _momentum),
-    "Nesterov": Optimizer("Momentum", {"momentum": MOMENTUM, "use_nesterov": True}, _nesterov),
-    "Adagrad": Optimizer("Adagrad", {"epsilon": EPSILON}, _adagrad),
-    "Lamb": Optimizer("Lamb", _MOMENTS, _lamb, decay="lamb_weight_decay", is_decoupled=True),
+    "SGD": Optimizer({}, lambda state, weight, gradient, rate, decay: weight - rate * gradient),
+    "AdamW": Optimizer(_MOMENTS, _adam),
+    "Adam": Optimizer(_MOMENTS, _adam),
+    "Momentum": Optimizer({"momentum": MOMENTUM}, _momentum),
 }
-NO_GROUPS = ("Lamb",)
-"""Optimizers that refuse groups of weights with options of their own."""
 
 Clip = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 CLIPS: dict[str, tuple[Any, Clip]] = {
@@ -153,10 +127,9 @@ def optimizers(types: Sequence[str]) -> Grid:
             "rate": RATES,
         },
         {
-            "only a number is a decoupled decay": lambda optimizer, decay: (
-                OPTIMIZERS[optimizer].is_decoupled and decay not in (None, float)
+            "AdamW's decay, which is no part of the gradient, is a number": lambda optimizer, decay: (
+                optimizer == "AdamW" and decay not in (None, float)
             ),
-            "Lamb takes no groups": lambda optimizer, groups: optimizer in NO_GROUPS and groups == "two",
             "no kernel clips this type by its norm": lambda dtype, clip: (
                 clip is CLIPS["norm"] and bool(lacked("clip_by_norm", dtype))
             ),
@@ -223,7 +196,7 @@ def measure(case: Case) -> Compared:
 
 
 def _kernels(case: Case) -> list[tuple[str, str, str]]:
-    return [(OPTIMIZERS[case.optimizer].kind.lower(), case.dtype, "")]
+    return [(case.optimizer.lower(), case.dtype, "")]
 
 
 add_row = add_row_of(_kernels)
@@ -241,9 +214,9 @@ def _new(case: Case, optimizer: Optimizer, weights: Mapping[str, Any], schedule:
     if case.clip[0]:
         options["grad_clip"] = case.clip[0]()
     if case.decay:
-        options[optimizer.decay] = case.decay(DECAY)
-    elif optimizer.is_decoupled:
-        options[optimizer.decay] = 0.0
+        options["weight_decay"] = case.decay(DECAY)
+    elif case.optimizer == "AdamW":
+        options["weight_decay"] = 0.0
     if case.dtype in ("float16", "bfloat16"):
         options["multi_precision"] = True
     given: list[Any] = list(weights.values())
@@ -252,7 +225,7 @@ def _new(case: Case, optimizer: Optimizer, weights: Mapping[str, Any], schedule:
         given = [{"params": given[1:]}, {"params": given[:1], "learning_rate": 0.1, **own}]
     if case.groups == "decay by name":
         options["apply_decay_param_fun"] = lambda name: name == weights["matrix"].name
-    return getattr(paddle.optimizer, optimizer.kind)(parameters=given, **options)
+    return getattr(paddle.optimizer, case.optimizer)(parameters=given, **options)
 
 
 def _has_gradient(case: Case, name: str, step: int) -> bool:
@@ -280,9 +253,8 @@ def _reference(
             decay = DECAY * (2 if is_own else 1) if case.decay else 0.0
             if case.groups == "decay by name" and name != "matrix":
                 decay = 0.0
-            if not optimizer.is_decoupled:
+            is_decoupled = case.optimizer == "AdamW"
+            if not is_decoupled:
                 gradient = gradient + decay * (np.sign(weights[name]) if case.labels["decay"] == "L1Decay" else weights[name])
-            weights[name] = optimizer.update(
-                states[name], weights[name], gradient, rate, decay if optimizer.is_decoupled else 0.0
-            )
+            weights[name] = optimizer.update(states[name], weights[name], gradient, rate, decay if is_decoupled else 0.0)
     return weights
