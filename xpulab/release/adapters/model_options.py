@@ -60,9 +60,6 @@ TARGETS: dict[str, tuple[tuple[str, ...] | None, int]] = {
 }
 """By name target_modules, None for those that PaddleNLP knows, which must be LINEAR; and the number of blocks."""
 
-FURTHER: dict[str, list[str]] = {"none": [], "embedding": [r".*embed_tokens\.weight"], "head": [r"lm_head\.weight"]}
-"""By name trainable_modules: patterns of further weights that train."""
-
 LOADED = ("loaded", "loaded again after a pass")
 STATES = ("trained and saved", "fresh", "merged", "merged and taken out", "switched off and on", *LOADED)
 """loaded again after a pass: the workaround for PiSSA."""
@@ -78,7 +75,6 @@ def models() -> Grid:
             "target": TARGETS,
             "rank": (2, 1),
             "alpha": (4, 3),
-            "further": FURTHER,
             "mode": ("train", "eval"),
             "dropout": (0.0, 0.5),
             "state": STATES,
@@ -150,20 +146,12 @@ def _is_named(name: str, patterns: Sequence[str]) -> bool:
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
-def _trains(case: Case, problem: _Problem, name: str) -> bool:
-    """Whether a weight trains; a tied embedding has two names."""
-    embedding = f"{problem.config.model_type}.embed_tokens.weight"
-    names = (name, "lm_head.weight") if case.tied and name == embedding else (name,)
-    return name in problem.parts or any(_is_named(each, case.further) for each in names)
-
-
 # ----------------------------------------------------------------------------------------------------------------- PaddleNLP
 
 
 def _by_paddle(work: Path, case: Case, problem: _Problem, base: Any) -> Weights:
     target = case.target[0] or get_lora_target_modules(base)
     options = {**case.kind, "r": case.rank, "lora_alpha": case.alpha, "lora_dropout": case.dropout}
-    options["trainable_modules"] = case.further or None
     adapted: Any = LoRAModel(base, LoRAConfig(target_modules=list(target), **options))
     weights = adapted.model.state_dict()
     found = {f"trains: {name}": np.array([not weight.stop_gradient], float) for name, weight in weights.items()}
@@ -228,23 +216,21 @@ def _by_hand(case: Case, problem: _Problem, factor: float) -> Weights:
     scale = 1.0 if kind == "PiSSA" else case.alpha / (case.rank**0.5 if kind == "rsLoRA" else case.rank)
     scale *= factor - (case.state == "fresh")
     weights = {**problem.base, **problem.parts}
-    learning = [name for name in weights if _trains(case, problem, name)]
     batch = {"input_ids": problem.ids, "attention_mask": np.ones_like(problem.ids), "labels": problem.labels}
-    trains = {name: np.array([name in learning], float) for name in weights}
+    trains = {name: np.array([name in problem.parts], float) for name in weights}
     found = {f"trains: {name}": value for name, value in _with_tied(case, problem, trains).items()}
     if case.state == "fresh":
         return {**found, "logits": reference.logits(_whole(problem, weights, scale), problem.config, batch)}
     for layer in problem.layers if kind == "PiSSA" else ():
         weights[f"{layer}.weight"] = weights[f"{layer}.weight"] - _best_of_rank(weights[f"{layer}.weight"], case.rank)
-    found["losses"] = _train_by_hand(case, problem, batch, weights, learning, scale)
+    found["losses"] = _train_by_hand(case, problem, batch, weights, scale)
     whole = _whole(problem, weights, scale)
     found["logits"] = reference.logits(whole, problem.config, batch)
     if case.state == "switched off and on":
         found["logits, switched off"] = reference.logits(weights, problem.config, batch)
     if case.state == "trained and saved":
         found["options"] = np.array([1.0])
-        in_file = {name: weights[name] for name in learning}
-        found |= {f"file: {name}": value for name, value in _with_tied(case, problem, in_file).items()}
+        found |= {f"file: {name}": weights[name] for name in problem.parts}
     held = {**weights, **whole} if case.state == "merged" else weights
     return {**found, **{f"weight: {name}": value for name, value in _with_tied(case, problem, held).items()}}
 
@@ -269,9 +255,7 @@ def _best_of_rank(weight: np.ndarray, rank: int) -> np.ndarray:
     return left[:, :rank] * values[:rank] @ right[:rank]
 
 
-def _train_by_hand(
-    case: Case, problem: _Problem, batch: Weights, weights: Weights, learning: Sequence[str], scale: float
-) -> np.ndarray:
+def _train_by_hand(case: Case, problem: _Problem, batch: Weights, weights: Weights, scale: float) -> np.ndarray:
     """Replace the weights by those after the steps; returns the loss of each."""
     losses, faster = [], case.kind.get("lora_plus_scale", 1.0)
     for _ in range(STEPS):
@@ -281,6 +265,6 @@ def _train_by_hand(
         for layer in problem.layers:
             a, b, of_weight = weights[f"{layer}.lora_A"], weights[f"{layer}.lora_B"], gradients[f"{layer}.weight"]
             gradients |= {f"{layer}.lora_A": scale * of_weight @ b.T, f"{layer}.lora_B": scale * a.T @ of_weight}
-        for name in learning:
+        for name in problem.parts:
             weights[name] = weights[name] - RATE * (faster if name.endswith("lora_B") else 1.0) * gradients[name]
     return np.array(losses)

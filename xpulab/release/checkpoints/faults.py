@@ -55,16 +55,6 @@ def aoa_transpose_ignored(_real, x, perm):
     return x.reshape([x.shape[each] for each in perm])
 
 
-@fault(where="ranks", detected_by=("distributed-checkpoint.layouts",), wraps="paddle:save")
-def pieces_are_saved_from_the_beginning(real, values, *given, **named):
-    """Of a piece of a longer tensor the beginning of the longer one is saved."""
-
-    def first(tensor):
-        return paddle.as_strided(tensor, tensor.shape, tensor.strides, 0) if getattr(tensor, "offset", 0) else tensor
-
-    return real({name: first(each) for name, each in values.items()} if isinstance(values, dict) else values, *given, **named)
-
-
 @fault(
     where="ranks",
     detected_by=("distributed-checkpoint.training",),

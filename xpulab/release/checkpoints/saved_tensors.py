@@ -1,4 +1,4 @@
-"""States that n ranks save and m ranks load: how they are cut, as what, in which type, format and memory, name by name.
+"""States that n ranks save and m ranks load: how they are cut, as what, in which type and format, name by name.
 
     check.grid("distributed-checkpoint.layouts", layouts(counts), on_ranks(folder, device), add_row, ...)
 
@@ -46,9 +46,6 @@ SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
 
 TYPES = ("float32", "bfloat16", "float64", "float16", "int64", "int32", "uint8", "bool")
 
-MEMORY = ("own", "piece")
-"""The memory of a tensor: its own, or a piece of a longer one."""
-
 
 def layouts(counts: Sequence[int], device: str) -> Grid:
     """How n ranks cut a state that m ranks load.
@@ -66,8 +63,6 @@ def layouts(counts: Sequence[int], device: str) -> Grid:
             "shapes": SHAPES,
             "layers": (1, 11),
             "dtype": TYPES,
-            "memory_was": MEMORY,
-            "memory_now": MEMORY,
             "format": FORMATS,
             "offload": (False, True),
         },
@@ -79,9 +74,6 @@ def layouts(counts: Sequence[int], device: str) -> Grid:
             "the CPU's kernels do not cut placed tensors of 16 bits": lambda saved_as, loaded_as, dtype: (
                 device in ("cpu", "sim") and dtype in ("float16", "bfloat16") and PLACED in (saved_as, loaded_as)
             ),
-            "shard_tensor has its own memory, saved": lambda saved_as, memory_was: (saved_as, memory_was) == (PLACED, "piece"),
-            "shard_tensor has its own memory, loaded": lambda loaded_as, memory_now: (loaded_as, memory_now)
-            == (PLACED, "piece"),
         },
     )
 
@@ -179,34 +171,31 @@ def on_ranks(folder: Path, device: str) -> Callable[[Sequence[Case]], list[list[
 
 def _save(path: Path, case: Case) -> Held:
     """On a rank: save the case. By name what saving changed."""
-    made = _state(state_of(case, "saved"), case.was, case.saved_as, case.memory_was, case.dtype)
+    made = _state(state_of(case, "saved"), case.was, case.saved_as, case.dtype)
     before = text_of(made.tensors)
     dist.save_state_dict(made.given, str(path), safetensors=case.format == FORMATS[1])
     return {name: text for name, text in text_of(made.tensors).items() if text != before[name]}
 
 
 def _load(path: Path, case: Case) -> Held:
-    """On a rank: by name what it holds after loading, and what else changed."""
-    made = _state(state_of(case, "before"), case.now, case.loaded_as, case.memory_now, case.dtype)
-    around = text_of(made.around)
+    """On a rank: by name what it holds after loading."""
+    made = _state(state_of(case, "before"), case.now, case.loaded_as, case.dtype)
     dist.load_state_dict(made.given, str(path), safetensors=case.format == FORMATS[1], offload=case.offload)
-    changed = {f"around {name}": text for name, text in text_of(made.around).items() if text != around[name]}
-    return {**text_of(made.tensors), **changed}
+    return text_of(made.tensors)
 
 
 @dataclass(frozen=True)
 class _Made:
-    """By name what Paddle is given, the tensors of this rank that it stands for, and the memory before and after pieces."""
+    """By name what Paddle is given, and the tensors of this rank that it stands for."""
 
     given: dict[str, Any]
     tensors: dict[str, Any]
-    around: dict[str, Any]
 
 
-def _state(whole: State, way: str, kind: str, memory: str, dtype: str) -> _Made:
+def _state(whole: State, way: str, kind: str, dtype: Any) -> _Made:
     """The state of this rank."""
     rank, n = dist.get_rank(), dist.get_world_size()
-    made = _Made({}, {}, {})
+    made = _Made({}, {})
     for name, value in whole.items():
         place = place_of(name, value.shape, way, rank, n)
         if place is None:
@@ -215,9 +204,8 @@ def _state(whole: State, way: str, kind: str, memory: str, dtype: str) -> _Made:
             made.given[name] = _placed(value, way, dtype, n)
             made.tensors[name] = made.given[name]._local_value()
             continue
-        tensor, around = _in_memory(part_of(value, place), memory, dtype)
+        tensor = paddle.to_tensor(part_of(value, place), dtype=dtype)
         made.tensors[name] = made.given[name] = tensor
-        made.around.update({f"{name} {number}": each for number, each in enumerate(around)})
         if kind == SHARDED:
             made.given[name] = _sharded(name, tensor, value.shape, place)
     return made
@@ -239,13 +227,3 @@ def _placed(value: np.ndarray, way: str, dtype: Any, n: int) -> Any:
     if not value.ndim or way == "whole":
         how = dist.Replicate()
     return dist.shard_tensor(tensor, dist.ProcessMesh(ranks_of_mesh.tolist(), dim_names=["x"]), [how])
-
-
-def _in_memory(stored: np.ndarray, memory: str, dtype: Any) -> tuple[Any, list[Any]]:
-    """A tensor of these values, and of a piece what is before and after it."""
-    tensor = paddle.to_tensor(stored, dtype=dtype)
-    if memory == "own" or not stored.ndim:
-        return tensor, []
-    rows, around = len(stored), paddle.ones_like(tensor)
-    longer = paddle.concat([around, tensor, around])
-    return longer[rows : 2 * rows], [longer[:rows], longer[2 * rows :]]

@@ -40,7 +40,7 @@ BY_EPOCH, CONSUMED, SEVERAL = "by epoch", "from the consumed samples", "from the
 """The order of the data: from the number of the epoch, or of PaddleNLP's own sampler, which has one epoch; DEFECTS has more."""
 
 LEFT_OVER = "one left over"
-HISTORY, MEAN, TRUE, LIMIT = "history", "mean loss", "True", "limit"
+HISTORY, TRUE, LIMIT = "history", "True", "limit"
 """Of DEFECTS: another number of batches, and what is the Trainer's own."""
 
 MOMENTS = {
@@ -54,7 +54,6 @@ MOMENTS = {
 SCHEDULES: dict[str, dict[str, Any]] = {
     "linear": {"lr_scheduler_type": "linear"},
     "cosine after a warmup": {"lr_scheduler_type": "cosine", "warmup_steps": 2},
-    "constant after a warmup": {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 4},
 }
 PRECISIONS: dict[str, dict[str, Any]] = {
     "float32": {},
@@ -83,24 +82,17 @@ def trainers(device: str) -> Grid:
     return Grid({**AXES, **precisions}, rule)
 
 
-_WITH_DEFECTS = Grid({**AXES, "order": (*AXES["order"], SEVERAL), "batches": (*AXES["batches"], LEFT_OVER)})
+WITH_DEFECTS = Grid({**AXES, "order": (*AXES["order"], SEVERAL), "batches": (*AXES["batches"], LEFT_OVER)})
 
 DEFECTS: dict[str, tuple[str, dict[str, str]]] = {
     "nothing, with the fixes": ("", {}),
     "a batch left over": ("", {"batches": LEFT_OVER, "accumulation": "2", "moment": "where an epoch ends"}),
     "several epochs of its own sampler": ("", {"order": SEVERAL}),
     "the history of the log": (HISTORY, {}),
-    "the mean loss": (MEAN, {}),
     "save_total_limit": (LIMIT, {"keeps": "the last"}),
     "resume_from_checkpoint=True": (TRUE, {}),
 }
-"""What the Trainer does alone: by name what is its own in place of the fix, and what differs from the default."""
-
-
-def defect(name: str, seed: int) -> tuple[Case, str]:
-    """The case of one of DEFECTS, and what is the Trainer's own in it."""
-    own, labels = DEFECTS[name]
-    return _WITH_DEFECTS.case(seed, **labels), own
+"""What the Trainer does alone: by name what is its own in place of the fix, and what differs from WITH_DEFECTS's default."""
 
 
 class _Kept(TrainerCallback):
@@ -119,7 +111,6 @@ class _Kept(TrainerCallback):
         self.states: list[dict[str, np.ndarray]] = []
         self.losses: dict[int, list[float]] = {}
         self.batches: dict[int, list[Any]] = {}
-        self.rates: dict[int, float] = {}
         self.drawn: dict[int, list[float]] = {}
         self.logged: list[dict[str, float]] = []
 
@@ -130,7 +121,6 @@ class _Kept(TrainerCallback):
             self.states.append(self.held())
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.rates[state.global_step + 1] = self.trainer.optimizer.get_lr()
         self.drawn[state.global_step + 1] = draw()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
@@ -222,28 +212,24 @@ def measure(work: Path, device: str, own: str, case: Case) -> Compared:
     for each in (folder, left):
         shutil.rmtree(each, ignore_errors=True)
     place = case.moment[0]
-    trainer, mean = _train(case, device, folder, _Kept(place, place, left), own)
+    trainer = _train(case, device, folder, _Kept(place, place, left), own)
     shutil.rmtree(folder)
     shutil.move(left, folder)
     checkpoint = folder / f"checkpoint-{place}"
     in_file = json.loads((checkpoint / "trainer_state.json").read_text())
     kept = _Kept(place, 0, left, str(checkpoint) if place % STEPS_OF_EPOCH == 0 else "")  # within an epoch the Trainer loads it
-    resumed, its_mean = _train(case, device, folder, kept, own, True if own == TRUE else str(checkpoint))
+    resumed = _train(case, device, folder, kept, own, True if own == TRUE else str(checkpoint))
     right, found = _evidence(trainer, place), _evidence(resumed, place)
     right |= {"file": _text(_counts(case, place)), "counts": _text(_counts(case, STEPS))}
     found |= {"file": _text(_of_counts(in_file)), "counts": _text(_of_counts(dataclasses.asdict(resumed.state)))}
     names = sorted(path.name for path in folder.glob("checkpoint-*"))
     right |= {"checkpoints": _text(_saved(case)), "log": _text([*map(_of_log, trainer.kept.logged)])}
     found |= {"checkpoints": _text(names), "log": _text([*map(_of_log, resumed.state.log_history)])}
-    if own == MEAN:
-        right["mean"], found["mean"] = (np.array(round(value, 6)) for value in (mean, its_mean))
     return Compared(found, right)
 
 
-def _train(
-    case: Case, device: str, folder: Path, kept: _Kept, own: str, start: str | bool | None = None
-) -> tuple[_Trainer, float]:
-    """Train to the end; returns the trainer, and the mean loss that it reports. start: resume_from_checkpoint."""
+def _train(case: Case, device: str, folder: Path, kept: _Kept, own: str, start: str | bool | None = None) -> _Trainer:
+    """Train to the end. start: resume_from_checkpoint."""
     rng, count = case.rng(), ROWS * _batches_of_an_epoch(case) - (case.batches == "a short one")
     rows = [
         {"input_ids": tokens[:-1], "labels": tokens[1:]} for tokens in rng.integers(1, VOCABULARY, [count + ROWS, TOKENS + 1])
@@ -276,7 +262,8 @@ def _train(
         if own != LIMIT:
             trainer.add_callback(Limit(trainer))
         trainer.add_callback(kept)
-        return trainer, trainer.train(resume_from_checkpoint=start).training_loss
+        trainer.train(resume_from_checkpoint=start)
+    return trainer
 
 
 def _batches_of_an_epoch(case: Case) -> int:
@@ -306,7 +293,6 @@ def _evidence(trainer: _Trainer, after: int) -> dict[str, np.ndarray]:
     return {
         "losses": np.array([loss for step in steps for loss in kept.losses.get(step, [])]),
         "batches": np.array([token for step in steps for batch in kept.batches.get(step, []) for token in batch.ravel()]),
-        "rates": np.array([kept.rates[step] for step in steps if step in kept.rates]),
         "random numbers": np.array([kept.drawn[step] for step in [*steps, AT_END] if step in kept.drawn]),
         **{f"begins with {name}": value for name, value in begin.items()},
         **{f"ends with {name}": value for name, value in end.items()},

@@ -193,7 +193,7 @@ def _layer(case: Case, problem: _Problem, used: Container[str]) -> Any:
             z = self._cal_z_loss(logits.reshape([-1, case.experts])) if LOGITS in used else z
             return capacity, combined, mask.detach() if DETACHED in used else mask, counts, auxiliary, z
 
-    layer = layer_of(Gate, problem.gate, problem.maps, "float32", **_options(case, used))
+    layer = layer_of(Gate, problem.gate, problem.maps, **_options(case, used))
     layer.gate.e_score_correction_bias = paddle.to_tensor(problem.bias, dtype="float32")
     layer.train() if case.mode == "training" else layer.eval()
     if case.mode == TWICE and SET in used:

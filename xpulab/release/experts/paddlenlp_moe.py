@@ -1,7 +1,7 @@
 """The mixture-of-experts classes of PaddleNLP: gates, layer and the blocks of its models, compared with numpy; workarounds.
 
-Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, rows_of_parallel_layer, blocks, rows_of_block; layer_of; the
-workarounds cumsum_of_one_type, where_of_columns and topk_in_order. Bounds are shares of the largest value.
+Offered: rows_of_gates, rows_of_top_1, row_of_sequence_loss, blocks, rows_of_block; layer_of; the workarounds
+cumsum_of_one_type, where_of_columns and topk_in_order. Bounds are shares of the largest value.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from unittest.mock import patch
 
 import numpy as np
 import paddle
-import paddle.distributed as dist
 import paddle.nn.functional as F
 from paddle import nn
 
-from xpulab import ranks
 from xpulab.chapters.moe.paddle_operators import error_of
 from xpulab.checks.table import Table
-from xpulab.records.refusals import format_undeclared, refusal
 from xpulab.reference import moe as reference
 
 HIDDEN, EXPERTS = 16, 4
@@ -69,26 +66,6 @@ def row_of_sequence_loss(rows: Table) -> None:
     rows.close("auxiliary loss of a sequence", loss, expected, atol=1e-5, control=EXPERTS * (0.5 * 0.4 + 0.5 * 0.3))
 
 
-def rows_of_parallel_layer(rows: Table, device: str, x: np.ndarray, bound: float) -> None:
-    """Rows: output and gradients of the layer with its experts on two ranks, each with half of the tokens [tokens, hidden]."""
-    if lacking := refusal(device, "all_to_all"):
-        rows.skip("two ranks", lacking.format_reason())
-        return
-    halves = x.reshape(2, -1, HIDDEN)
-    try:
-        of_ranks = ranks.run(nlp_on_two_ranks, 2, halves, device=device)
-    except ranks.RanksFailed as error:
-        reasons = ", ".join(sorted({report.reason for report in error.reports}))
-        rows.equal("two ranks", format_undeclared(reasons, device, "all_to_all"), "values", control="another error")
-        return
-    single = [stepped(half) for half in halves]
-    for number, case in enumerate(("output", "gradient of tokens", "gradient of experts")):
-        got = np.concatenate([each[number] for each in of_ranks])
-        of_halves = [each[number] for each in single]
-        want = of_halves[0] + of_halves[1] if case == "gradient of experts" else np.concatenate(of_halves)
-        _close(rows, f"two ranks, {case}", partial(np.asarray, got), want, bound)
-
-
 def rows_of_block(rows: Table, name: str, block: nn.Layer, x: np.ndarray, bound: float) -> None:
     """Rows: whether a block of `blocks` runs, and what it computes with a workaround, in training and in evaluation."""
     rows.equal(f"{name} runs", error_of(lambda: output_of(block, x)), "none", control="TypeError: another one")
@@ -112,19 +89,6 @@ def _close(rows: Table, case: str, got: Callable[[], np.ndarray], want: np.ndarr
     rows.close(case, lambda: got() / scale, want / scale, atol=bound, control=np.roll(want, 1, axis=0) / scale)
 
 
-def stepped(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Output, and gradients of tokens and of the experts that are here, for tokens [tokens, hidden].
-
-    The loss is the sum of the output.
-    """
-    layer = layer_with("top2gating", drop_tokens=False)
-    tokens = paddle.to_tensor(x[None], stop_gradient=False)
-    output = layer(tokens)[0]
-    output.sum().backward()
-    own = [_gradient(each.weight) for each in layer.experts if each is not None]
-    return output.numpy()[0], _gradient(tokens)[0], np.stack(own)
-
-
 def layer_with(method: str, **options: Any) -> nn.Layer:
     """paddlenlp.transformers.moe_layer.MoELayer with linear experts and a gate of this method of PretrainedMoEGate.
 
@@ -142,10 +106,10 @@ def layer_with(method: str, **options: Any) -> nn.Layer:
             return getattr(self, method)(logits.reshape([-1, EXPERTS]))
 
     maps = np.random.default_rng(43).standard_normal((EXPERTS, HIDDEN, HIDDEN)).astype("float32")
-    return layer_of(Gate, gate_weight(), maps, "float32", **options)
+    return layer_of(Gate, gate_weight(), maps, **options)
 
 
-def layer_of(kind: Any, gate_weight: np.ndarray, maps: np.ndarray, dtype: Any, **options: Any) -> Any:
+def layer_of(kind: Any, gate_weight: np.ndarray, maps: np.ndarray, **options: Any) -> Any:
     """paddlenlp.transformers.moe_layer.MoELayer with linear experts.
 
     kind: of its gate, a class of PretrainedMoEGate, whose options these are. gate_weight: [hidden, experts].
@@ -155,24 +119,12 @@ def layer_of(kind: Any, gate_weight: np.ndarray, maps: np.ndarray, dtype: Any, *
 
     hidden, experts = gate_weight.shape
     gate = kind(None, experts, hidden, use_rts=False, top2_2nd_expert_sampling=False, **options)
-    gate.weight = gate.create_parameter([hidden, experts], dtype=dtype)
-    gate.weight.set_value(paddle.to_tensor(gate_weight, dtype=dtype))
-    layer = MoELayer(None, experts, lambda: nn.Linear(hidden, hidden, bias_attr=False).to(dtype=dtype), {}, gate)
+    gate.weight = gate.create_parameter([hidden, experts], dtype="float32")
+    gate.weight.set_value(paddle.to_tensor(gate_weight, dtype="float32"))
+    layer = MoELayer(None, experts, lambda: nn.Linear(hidden, hidden, bias_attr=False), {}, gate)
     for expert, weight in zip(layer.experts, maps, strict=True):
-        if expert is not None:  # on two ranks those of the other rank are
-            expert.weight.set_value(paddle.to_tensor(weight, dtype=dtype))
+        expert.weight.set_value(paddle.to_tensor(weight, dtype="float32"))
     return layer
-
-
-def nlp_on_two_ranks(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """On each of two ranks: what `stepped` gives for its tokens of x [ranks, tokens, hidden], with two experts a rank."""
-    from paddle.distributed import fleet
-
-    dist.init_parallel_env()
-    strategy = fleet.DistributedStrategy()
-    strategy.hybrid_configs = {"dp_degree": 2, "mp_degree": 1, "pp_degree": 1}
-    fleet.init(is_collective=True, strategy=strategy)
-    return stepped(x[dist.get_rank()])
 
 
 def blocks() -> dict[str, Callable[[], nn.Layer]]:

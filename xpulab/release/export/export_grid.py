@@ -10,8 +10,7 @@ inputs. All results must be those of numpy with the weights of the module.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from math import erf
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ EPSILON = float(np.float32(1e-5))
 SHAPES = ((3, 2), (3, 2), (1, 1), (5, 4))
 """Rows and tokens of the calls; the first ones are those of the export, and where a size is fixed, of all calls."""
 
-LOADERS = ("jit.load", "predictor", "executor", "saved again")
+LOADERS = ("jit.load", "predictor", "saved again")
 """How files are loaded. Of the calls of a predictor, the first half is its own, the others are those of its clone."""
 
 Values = Mapping[str, np.ndarray]
@@ -176,7 +175,6 @@ def programs(types: Sequence[str]) -> Grid:
             "weights": ("own", "tied", "frozen"),
         },
         {
-            "numpy has no bfloat16": lambda loader, dtype: loader == "executor" and dtype == "bfloat16",
             "batch norm has float32 weights": lambda norm, dtype: norm == "batch" and dtype in ("float16", "bfloat16"),
         },
         hollow={"results": ["the same twice"]},
@@ -284,35 +282,9 @@ def _loaded(case: Case, path: Path, device: str) -> Callable[[list[Any]], list[n
         predictor = new_predictor(path, device)
         both = [predictor, predictor, predictor.clone(), predictor.clone()]
         return lambda call: _arrays(both.pop(0).run(call))
-    if case.loader == "executor":
-        return lambda call: _executed(path, call)
     program: Any = paddle.jit.load(str(path))
     if case.loader == "saved again":
         again = f"{path}-again"
         paddle.jit.save(program, again, input_spec=_specs(case))
         program = paddle.jit.load(again)
     return lambda call: _arrays(program(*call))
-
-
-def _executed(path: Path, call: Sequence[Any]) -> list[np.ndarray]:
-    """The results of a program in an executor of static mode."""
-    arrays = [each.numpy() for each in call]
-    with static_mode():
-        executor = paddle.static.Executor()
-        program, names, results = paddle.static.load_inference_model(str(path), executor)
-        found = executor.run(program, feed=dict(zip(names, arrays, strict=True)), fetch_list=results)
-    return [each.astype("float64") for each in found]
-
-
-@contextmanager
-def static_mode() -> Iterator[None]:
-    """Inside the block layers make programs; afterwards tensors are computed at once, on the same device as before."""
-    device = paddle.get_device()
-    paddle.enable_static()
-    try:
-        paddle.set_device(device)
-        with paddle.static.scope_guard(paddle.static.Scope()), paddle.utils.unique_name.guard():
-            yield
-    finally:
-        paddle.disable_static()
-        paddle.set_device(device)

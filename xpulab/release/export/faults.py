@@ -7,7 +7,7 @@ import math
 import time
 from pathlib import Path
 
-from xpulab.chapters.shared.fault import fault, kept, np, paddle
+from xpulab.chapters.shared.fault import fault, np, paddle
 
 
 def _in_programs(full, change):
@@ -80,17 +80,6 @@ def filters_of_older_programs_are_turned(loaded, path, **options):
         for weight in loaded.parameters():
             if weight.ndim == 4:
                 weight.set_value(weight.transpose([0, 1, 3, 2]).contiguous())
-
-
-@fault(detected_by=("export.damaged",), wraps="paddle.jit:load")
-def damaged_files_give_the_last_program(real, path, **options):
-    """When a file cannot be read, the loader returns the program that it loaded before."""
-    try:
-        kept[:] = [real(path, **options)]
-    except (RuntimeError, ValueError, KeyError):
-        if not kept:
-            raise
-    return kept[0]
 
 
 @fault(

@@ -177,14 +177,6 @@ class Written:
     folder: Path
     results: Mapping[str, Sequence[Sequence[float]]]
 
-    def path(self, name: str) -> str:
-        """The path of a program, as jit.load takes it."""
-        return str(self.folder / name)
-
-    def result(self, name: str, call: int) -> np.ndarray:
-        """What the release computed, as float32 without a shape."""
-        return np.array(self.results[name][call], "float32")
-
 
 def written() -> dict[str, Written]:
     """By release, oldest first, the programs in data/programs."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,25 +28,12 @@ class Block(paddle.nn.Layer):
         return self.down(F.dropout(F.gelu(self.up(x)), 0.25)) * scale
 
 
-def _randomness_of_the_host(block: Block, x: Any, run: Callable) -> Any:
-    return run(lambda y: block(y) * random.random() + y * float(np.random.rand()), x)
-
-
-def _mixed_precision(block: Block, x: Any, run: Callable) -> Any:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "amp_guard can only be enabled")  # on the CPU it does nothing
-        warnings.filterwarnings("ignore", "CustomPlace only support float16")  # nor on simulated cards
-        with paddle.amp.auto_cast(level="O1", dtype="bfloat16"):
-            return run(block, x).astype("float32")
-
-
 FORMS: dict[str, Callable[[Block, Any, Callable], Any]] = {
     "dropout": lambda block, x, run: run(block, x),
     "an argument by keyword": lambda block, x, run: run(block, x, scale=0.5),
     "one layer twice": lambda block, x, run: run(block, run(block, x)),
     "two inputs in a tuple": lambda block, x, run: run(lambda pair: block(pair[0]) * pair[1], (x, x * 2.0)),
-    "random numbers of Python and numpy": _randomness_of_the_host,
-    "auto_cast": _mixed_precision,
+    "a random number of Python": lambda block, x, run: run(lambda y: block(y) * random.random(), x),
 }
 """By name how a block is used; the third argument runs a function with recomputation, or without."""
 
@@ -73,13 +59,8 @@ def step(form: str, run: Callable, seed: int) -> Gradients:
     random.seed(seed)
     block, x = Block(), paddle.randn([ROWS, WIDTH])
     x.stop_gradient = False
-    before = np.random.get_state()
-    np.random.seed(seed)
-    try:
-        loss = FORMS[form](block, x, run).square().mean()
-        loss.backward()
-    finally:
-        np.random.set_state(before)
+    loss = FORMS[form](block, x, run).square().mean()
+    loss.backward()
     return {**_gradients({**dict(block.named_parameters()), "input": x}), "loss": loss.numpy()}
 
 
