@@ -158,7 +158,8 @@ def measure(work: Path, case: Case) -> Compared:
     tensors, others = run.state()
     right = _named("saved", tensors)
     paddle.save(tensors, str(work / "tensors"), **case.format)
-    paddle.save({**others, "random": paddle.get_rng_state()}, str(work / "others"))
+    others["random"] = paddle.get_rng_state()
+    paddle.save(others, str(work / "others"))
     right |= _after(run, run.train(data, BATCHES * EPOCHS))
 
     again = _Run(case, np.random.default_rng(case.seed))  # its weights have other automatic names

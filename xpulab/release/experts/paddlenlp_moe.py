@@ -54,7 +54,7 @@ def rows_of_top_1(rows: Table, x: np.ndarray) -> None:
     weights = layer.gate(paddle.to_tensor(x[None]))[1].sum(axis=[1, 2])
     rows.close("top-1, weights", weights, routing.weights[:, 0], atol=1e-4, control=0.5 * routing.weights[:, 0])
     layer(paddle.to_tensor(x[None].astype("float32")))[0].sum().backward()
-    rows.above("top-1, gradient of the gate", np.abs(_gradient(layer.gate.weight)).max(), 1e-3, control=0.0)
+    rows.above("top-1, gradient of the gate", float(layer.gate.weight.grad.abs().max()), 1e-3, control=0.0)
 
 
 def row_of_sequence_loss(rows: Table) -> None:
@@ -76,11 +76,6 @@ def rows_of_block(rows: Table, name: str, block: nn.Layer, x: np.ndarray, bound:
         for mode in ("training", "evaluation"):
             block.train() if mode == "training" else block.eval()
             _close(rows, f"{name}, {mode}, with a workaround", lambda: output_of(block, x), want, bound)
-
-
-def _gradient(tensor: paddle.Tensor) -> np.ndarray:
-    assert tensor.grad is not None
-    return tensor.grad.numpy()
 
 
 def _close(rows: Table, case: str, got: Callable[[], np.ndarray], want: np.ndarray, bound: float) -> None:

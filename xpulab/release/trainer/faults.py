@@ -40,7 +40,11 @@ def only_the_first_end_token_counts(unfinished, ids, flag, end):
     return unfinished(ids, flag, end[0] if isinstance(end, list) else end)
 
 
-@fault(detected_by=("recompute.forms",), wraps="paddle.distributed.fleet.recompute.recompute:switch_rng_state_tracker")
+@fault(
+    lanes=("sim",),
+    detected_by=("recompute.forms",),
+    wraps="paddle.distributed.fleet.recompute.recompute:switch_rng_state_tracker",
+)
 def recomputed_dropout_has_another_mask(_real, *given, **named):
     """Recomputation does not restore the state of the random numbers, so dropout has another mask."""
     return contextlib.nullcontext()

@@ -74,10 +74,8 @@ def frozen_step(frozen: str, run: Callable, seed: int) -> Gradients:
     block, x = Block(), paddle.randn([ROWS, WIDTH])
     x.stop_gradient = frozen == "inputs"
     scale = paddle.create_parameter([WIDTH], "float32", default_initializer=paddle.nn.initializer.Constant(0.5))
-    if frozen == "weight":
-        block.up.weight.stop_gradient = True
-    if frozen in ("argument", "inputs"):
-        scale.stop_gradient = True
+    block.up.weight.stop_gradient = frozen == "weight"
+    scale.stop_gradient = frozen in ("argument", "inputs")
     loss = run(block, x, scale).square().mean()
     if not loss.stop_gradient:
         loss.backward()
