@@ -52,6 +52,7 @@ DETACHED, LOGITS, SET, UNDIVIDED, ORDERED = WORKAROUNDS = (
 
 _MANY = {"drops": BY_POSITION, "experts": "8", "k": "3", "factor": "0.5"}
 DEFECTS: dict[str, tuple[str, dict[str, str]]] = {
+    "nothing, with all workarounds": ("", {"drops": BY_POSITION, "factor": "0.5"}),
     "mask not detached, norm_topk_prob=False": (DETACHED, {"norm": "False"}),
     "mask not detached, one expert": (DETACHED, {"k": "1"}),
     "mask not detached, dropped choices": (DETACHED, {"drops": BY_POSITION, "factor": "0.5"}),
@@ -61,7 +62,7 @@ DEFECTS: dict[str, tuple[str, dict[str, str]]] = {
     "order of choices, group_limited_greedy": (ORDERED, {**_MANY, "choice": CHOICES[1]}),
     "order of choices, noaux_tc": (ORDERED, {**_MANY, "choice": CHOICES[2]}),
 }
-"""By name a defect of PaddleNLP: the workaround without which a case shows it, and the case's labels."""
+"""By name a defect of PaddleNLP: the workaround without which a case shows it, "" for none, and the case's labels."""
 
 GATES = Grid(
     {
