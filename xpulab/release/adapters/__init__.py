@@ -1,1 +1,1 @@
-"""Adapters of PaddleNLP with options set together, on a layer and on whole models, compared with numpy."""
+"""Adapters of PaddleNLP with options set together, on whole models, compared with numpy."""

@@ -21,14 +21,8 @@ def quick_lora_is_plain(start, self, *given, **named):
     start(self, *given, **{**named, "use_quick_lora": False})
 
 
-@fault(detected_by=("lora.layer-options",), wraps=f"{LORA_LINEAR}.forward")
+@fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.forward")
 def merged_layer_has_no_bias(forward, self, x, *given):
     """A merged layer leaves out its bias."""
     result = forward(self, x, *given)
     return result - self.bias if self.merged and self.bias is not None else result
-
-
-@fault(detected_by=("lora.model-options",), after=f"{LORA_LINEAR}.__init__")
-def grouped_keys_are_scaled_twice(_result, self, inputs, outputs, **named):
-    """The adapter of a layer that has half as many outputs as inputs, as those of grouped heads, has twice its scale."""
-    self.scaling *= 2 if 2 * outputs == inputs else 1

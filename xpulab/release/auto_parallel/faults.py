@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from unittest import mock
 
-from xpulab.chapters.pipeline.faults import SCHEDULES, STAGE
+from xpulab.chapters.pipeline.faults import STAGE
 from xpulab.chapters.shared.fault import dist, fault, paddle
 
 API = "paddle.distributed.auto_parallel.api"
@@ -37,18 +37,6 @@ def illegal_options_accepted(real, self):
 
 @fault(
     where="ranks",
-    detected_by=("auto-parallel-config.pipeline",),
-    wraps="paddlenlp.trainer.training_args:TrainingArguments.__post_init__",
-)
-def micro_batches_of_a_pipeline_refused(real, self):
-    """PaddleNLP refuses micro-batches when the model is cut into stages."""
-    if self.pipeline_parallel_degree > 1 and self.gradient_accumulation_steps > 1:
-        raise ValueError("a pipeline takes one micro-batch")
-    real(self)
-
-
-@fault(
-    where="ranks",
     detected_by=("shard-dataloader.declared",),
     after=f"{API}:ShardDataloader._get_mesh_and_placement",
     lanes=("sim",),
@@ -59,22 +47,6 @@ def batches_declared_whole(result, self, index):
     return mesh, [dist.Replicate() for _ in placements]
 
 
-@fault(where="ranks", detected_by=("shard-dataloader.fields",), after=f"{SHARD_DATALOADER}._get_batch", lanes=("sim",))
-def fields_without_a_tensor_left_out(batch, self, *given):
-    """The function shard_dataloader leaves out the fields of a dict that are neither tensors nor lists."""
-    if isinstance(batch, dict):
-        return {key: each for key, each in batch.items() if isinstance(each, paddle.Tensor | list)}
-    return batch
-
-
-@fault(
-    where="ranks", detected_by=("auto-parallel-config.static",), after="paddle.distributed.auto_parallel.api:DistModel.__call__"
-)
-def loss_of_a_static_program_halved(loss, self, *given):
-    """A static program returns half of its loss."""
-    return loss / 2
-
-
 @fault(where="ranks", detected_by=("pipeline.options",), wraps=f"{STAGE}.get_bwd_send_ops")
 def gradient_stops_at_a_frozen_stage(real, self, *given):
     """A stage whose weights are frozen sends zeros to the stage before it."""
@@ -82,12 +54,6 @@ def gradient_stops_at_a_frozen_stage(real, self, *given):
         for chunk, gradients in self.bwd_cache.items():
             self.bwd_cache[chunk] = tuple(None if each is None else paddle.zeros_like(each) for each in gradients)
     return real(self, *given)
-
-
-@fault(where="ranks", detected_by=("pipeline.frozen-stage",), after=f"{SCHEDULES}:_PipelineSchedule._compute_loss")
-def squares_of_the_last_stage_halved(loss, self, output, target):
-    """The last stage takes half of the loss of a batch of numbers."""
-    return loss / 2 if output.ndim == 2 else loss
 
 
 @fault(where="ranks", detected_by=("pipeline.several-tensors",), wraps=f"{STAGE}.get_bwd_send_ops", lanes=("sim",))

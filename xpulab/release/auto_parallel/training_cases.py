@@ -1,8 +1,7 @@
 """Trainings on ranks as a grid: interfaces, meshes, placements and options of a step together, beside one process.
 
     of_trainings = training_cases.trainings(here.name)
-    run, add_row = training_cases.on_ranks(here.name), training_cases.add_row(here.name, coarse)
-    check.grid("auto-parallel-config.options", of_trainings, run, add_row, ...)
+    check.grid("auto-parallel-config.options", of_trainings, training_cases.run(here.name, coarse), add_row, ...)
 
 A case takes STEPS steps with a small model: an embedding, two linear layers and a head, which may be the embedding again, and a
 buffer that scales what they compute. The weights at the end must be those of one process, on every rank.
@@ -19,13 +18,12 @@ import paddle.distributed as dist
 import paddle.nn.functional as F
 from paddle import nn
 
-from xpulab import ranks
 from xpulab.chapters.auto_parallel.resharding import whole
-from xpulab.chapters.shared.error_of_all import error_of_all
+from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
-from xpulab.records.refusals import format_undeclared, refusal
+from xpulab.records.refusals import refusal
 from xpulab.reference.placement import ranks_of
+from xpulab.release.auto_parallel.cases_on_ranks import START, as_one_process, on_ranks
 
 RANKS, STEPS, ROWS, LENGTH, WORDS, WIDTH = 4, 3, 8, 3, 12, 8
 """Ranks, steps, samples of a step, tokens of a sample, words, features of a token."""
@@ -39,22 +37,20 @@ CUTS = {
     "nothing": {},
     "columns, rows": {"embedding": 0, "wide": 1, "narrow": 0, "head": 1},
     "rows, columns": {"embedding": 1, "wide": 0, "narrow": 1, "head": 0},
-    "one layer": {"narrow": 0},
 }
 """By label the dimension of each layer's weight that is cut along mp. Biases stay whole."""
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "SGD": lambda **given: paddle.optimizer.SGD(0.5, **given),
-    "Momentum": lambda **given: paddle.optimizer.Momentum(0.3, 0.8, **given),
     "AdamW": lambda **given: paddle.optimizer.AdamW(0.05, epsilon=1e-3, weight_decay=0.1, **given),
 }
 FROZEN = {
     "nothing": (),
     "the first layer": ("embedding",),
-    "all biases": ("bias",),
     "all but the head": ("embedding", "wide", "narrow"),
 }
-DIFFERENT = {"nothing": (), "weights": ("weights",), "buffers": ("buffers",), "weights and buffers": ("weights", "buffers")}
+DIFFERENT = {"nothing": False, "weights and buffers": True}
+"""Whether ranks begin with other numbers than the first one."""
 
 
 class Model(nn.Layer):
@@ -87,7 +83,7 @@ def trainings(device: str) -> Grid:
             "mesh": MESHES,
             "cut": CUTS,
             "optimizer": tuple(OPTIMIZERS),
-            "clip": ("none", "reached", "not reached", "reached, without the head"),
+            "clip": ("none", "reached", "not reached"),
             "micro_batches": (1, 2),
             "frozen": FROZEN,
             "tied": ("apart", "tied"),
@@ -102,12 +98,8 @@ def trainings(device: str) -> Grid:
                 interface == "parallelize" and (cut is CUTS["rows, columns"] or ("mp" in mesh and not cut))
             ),
             "only DataParallel takes the tensors of the first rank": lambda interface, different: (
-                interface != "DataParallel" and bool(different)
+                interface != "DataParallel" and different
             ),
-            "shard_optimizer takes SGD and AdamW": lambda interface, optimizer: (
-                interface != "DataParallel" and optimizer == "Momentum"
-            ),
-            "without a head it is not left out": lambda clip, tied: clip.endswith("head") and tied == "tied",
             "some layer trains": lambda frozen, tied: tied == "tied" and frozen is FROZEN["all but the head"],
             **rules,
         },
@@ -115,44 +107,34 @@ def trainings(device: str) -> Grid:
 
 
 def one_process(case: Case) -> dict[str, np.ndarray]:
-    """The weights at the end by name, as rank 0 alone trains them; "start NAME": those before the first step."""
+    """The weights at the end by name, as rank 0 alone trains them, and with START those before the first step."""
     model = _new(case, rank=0)
-    start = {f"start {name}": weight.numpy() for name, weight in model.named_parameters()}
+    start = {START + name: weight.numpy() for name, weight in model.named_parameters()}
     _train(model, _optimizer(case, model), case, lambda tensor: tensor)
     return start | {name: weight.numpy() for name, weight in model.named_parameters()}
 
 
-def on_ranks(device: str) -> Callable[[Sequence[Case]], list[list[Any]]]:
-    """What check.grid takes as `run`: of each case the weights on each rank of its mesh, or an error message."""
+def run(device: str, coarse: float) -> Callable[[Sequence[Case]], list[Any]]:
+    """What check.grid takes as `run`: the weights on the ranks of a case's mesh, beside those of one process, or an error."""
 
-    def run(cases: Sequence[Case]) -> list[list[Any]]:
-        of_ranks = ranks.run(_run, RANKS, list(cases), device=device, time_limit=300.0)
-        return [[each[number] for each in of_ranks[: _size(case)]] for number, case in enumerate(cases)]
+    def size(case: Case) -> int:
+        return int(np.prod(list(case.mesh.values())))
 
-    return run
+    def compared(case: Case, of_ranks: Sequence[Any]) -> Compared:
+        exact = one_process(case)
+        found = {name: np.stack([of_rank[name] for of_rank in of_ranks]) for name in of_ranks[0]}
+        every = {name: np.stack([value] * len(of_ranks)) for name, value in exact.items()}
+        return as_one_process(found, every, coarse)
+
+    def measured(cases: Sequence[Case]) -> list[Any]:
+        of_cases = zip(cases, on_ranks(_on_rank, RANKS, cases, device, size), strict=True)
+        return [answer if isinstance(answer, str) else compared(case, answer) for case, answer in of_cases]
+
+    return measured
 
 
-def _size(case: Case) -> int:
-    return int(np.prod(list(case.mesh.values())))
-
-
-def _run(cases: Sequence[Case]) -> list[Any]:
-    dist.init_parallel_env()
+def _on_rank(case: Case) -> dict[str, np.ndarray]:
     rank = dist.get_rank()
-    found: list[Any] = []
-    for case in cases:
-        ranks.step(case.name)
-        if rank >= _size(case):
-            found.append(None)
-            continue
-        try:
-            found.append(_on_rank(case, rank))
-        except Exception as error:
-            found.append(error_of_all(error, case.name, _size(case)))
-    return found
-
-
-def _on_rank(case: Case, rank: int) -> dict[str, np.ndarray]:
     model: Any = _new(case, rank)
     if case.interface == "DataParallel":
         wrapped = paddle.DataParallel(model)
@@ -192,11 +174,10 @@ def _new(case: Case, rank: int) -> Model:
     """The model; ranks but the first have other numbers where the case says so."""
     model, rng = Model(case.tied == "tied"), case.rng()
     for name, weight in model.named_parameters():
-        weight.set_value(rng.normal(0, 0.7, weight.shape).astype("float32") + (rank if "weights" in case.different else 0))
+        weight.set_value(rng.normal(0, 0.7, weight.shape).astype("float32") + rank * case.different)
         if any(part in name for part in case.frozen):
             weight.stop_gradient = True
-        weight.need_clip = not (case.clip.endswith("head") and "head" in name)
-    model.scale.set_value(paddle.full([1], 0.8 + (rank if "buffers" in case.different else 0)))
+    model.scale.set_value(paddle.full([1], 0.8 + rank * case.different))
     return model
 
 
@@ -218,35 +199,3 @@ def _train(model: Any, optimizer: Any, case: Case, mine: Callable[[Any], Any]) -
             (loss / case.micro_batches).backward()
         optimizer.step()
         optimizer.clear_grad()
-
-
-def add_row(device: str, coarse: float) -> Callable[[Table, Case, Sequence[Any]], None]:
-    """What check.grid takes as `add_row`: the way of each weight, in units of its longest; the control is nine tenths of it.
-
-    coarse: what products round on this device, 0 where they keep all bits.
-    """
-
-    def add(rows: Table, case: Case, of_ranks: Sequence[Any]) -> None:
-        if errors := [each for each in of_ranks if isinstance(each, str)]:
-            found = format_undeclared(errors[0], device, "training", form=case.name)
-            rows.equal(case.name, found, "no error", control=errors[0])
-            return
-        exact = one_process(case)
-        names = [name for name in exact if not name.startswith("start ")]
-        right = np.concatenate([_way(exact, exact, name) for name in names])
-        found = np.stack([np.concatenate([_way(each, exact, name) for name in names]) for each in of_ranks])
-        rows.close(
-            case.name,
-            found,
-            np.stack([right] * len(of_ranks)),
-            atol=1e-4 + 8 * coarse,
-            control=np.stack([0.9 * right] * len(of_ranks)),
-        )
-
-    return add
-
-
-def _way(values: Any, exact: Any, name: str) -> np.ndarray:
-    start = exact[f"start {name}"]
-    longest = np.abs(exact[name] - start).max() or 1.0
-    return ((values[name] - start) / longest).ravel()

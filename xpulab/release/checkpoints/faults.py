@@ -49,43 +49,10 @@ def step_0_is_taken_for_none(_result, self, state):
         self.step()
 
 
-@fault(
-    detected_by=("checkpoint.arrays",),
-    wraps="paddle:load",
-)
-def arrays_of_half_precision_are_widened(load, path, **options):
-    """paddle.load(return_numpy=True) gives arrays of float32 for tensors of float16."""
-    found = load(path, **options)
-    if not (options.get("return_numpy") and isinstance(found, dict)):
-        return found
-    return {name: each.astype("float32") if str(each.dtype) == "float16" else each for name, each in found.items()}
-
-
 @fault(where="ranks", detected_by=("distributed-checkpoint.aoa", "distributed-checkpoint.aoa-twice"), wraps="paddle:transpose")
 def aoa_transpose_ignored(_real, x, perm):
     """A tensor that must be transposed is reshaped instead."""
     return x.reshape([x.shape[each] for each in perm])
-
-
-@fault(
-    detected_by=("distributed-checkpoint.merge-aoa",),
-    after=f"{CHECKPOINT}.dcp.load_state_dict:load_state_dict",
-    lanes=("sim",),
-)
-def offloaded_merge_with_statements_writes_zeros(_result, state, *args, offload=False, aoa_config=None, **kwargs):
-    """Merging with statements and offload writes zeros."""
-    for each in state.values() if offload and aoa_config else ():
-        each.local_tensor.zero_()
-
-
-@fault(where="ranks", detected_by=("distributed-checkpoint.contents",), wraps="paddle:save")
-def pieces_are_saved_from_the_beginning(real, values, *given, **named):
-    """Of a piece of a longer tensor the beginning of the longer one is saved."""
-
-    def first(tensor):
-        return paddle.as_strided(tensor, tensor.shape, tensor.strides, 0) if getattr(tensor, "offset", 0) else tensor
-
-    return real({name: first(each) for name, each in values.items()} if isinstance(values, dict) else values, *given, **named)
 
 
 @fault(
@@ -102,7 +69,6 @@ def copies_in_float32_not_listed(result, *_given):
     detected_by=(
         "checkpoint.pdparams",
         "checkpoint.safetensors",
-        "checkpoint.workarounds",
         "checkpoint.nested",
         "checkpoint.written-by-others",
     ),
@@ -120,12 +86,6 @@ def numbers_are_not_filled(_result, state, *given, **named):
         tensor = getattr(each, "local_tensor", each)
         if not tensor.ndim:
             tensor.set_value(paddle.zeros_like(tensor))
-
-
-@fault(where="ranks", detected_by=("distributed-checkpoint.workaround-needed",), wraps="paddle:Tensor.cuda")
-def parts_stay_on_a_cpu(_real, tensor, *_given, **_named):
-    """Paddle no longer moves what ranks of a CPU exchange to a card: the workaround is not needed."""
-    return tensor
 
 
 @fault(where="ranks", detected_by=("distributed-checkpoint.merge",), after=f"{CHECKPOINT}.dcp.load_state_dict:load_state_dict")

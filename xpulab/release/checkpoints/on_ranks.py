@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-import importlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import paddle.distributed as dist
 
@@ -16,6 +15,7 @@ from xpulab.chapters.shared import workarounds
 from xpulab.chapters.shared.error_of_all import error_of_all
 from xpulab.chapters.shared.processes import side_by_side
 from xpulab.chapters.shared.states import digests
+from xpulab.checks.grid import Case
 
 FORMATS = ("distcp", "safetensors")
 """The formats of dist.save_state_dict."""
@@ -23,15 +23,7 @@ FORMATS = ("distcp", "safetensors")
 Held = dict[str, str]
 """By name the digest of what a rank holds."""
 
-
-class Plan(Protocol):
-    """A case of a grid, as ranks need it."""
-
-    @property
-    def name(self) -> str: ...
-
-
-P = TypeVar("P", bound=Plan)
+Action = Callable[[Path, Case], dict[str, Any]]
 
 
 def text_of(values: Mapping[str, Any]) -> Held:
@@ -40,18 +32,18 @@ def text_of(values: Mapping[str, Any]) -> Held:
 
 
 def on_counts(
-    action: Callable[[Path, P], dict[str, Any]],
-    plans: Mapping[Path, P],
-    count: Callable[[P], int],
+    action: Action,
+    cases: Mapping[Path, Case],
+    count: Callable[[Case], int],
     device: str,
     start: Callable[[], Any] = dist.init_parallel_env,
 ) -> dict[Path, list[dict[str, Any]]]:
-    """By path what each rank returns of the action for its plan, or {"error": ...} where all ranks raise one.
+    """By path what each rank returns of the action for its case, or {"error": ...} where all ranks raise one.
 
-    count: the number of ranks of a plan. start: what a rank does first.
+    count: the number of ranks of a case. start: what a rank does first.
     Raises RanksFailed when an error is raised on some ranks only, for which the others would wait.
     """
-    of_count = {n: {path: plan for path, plan in plans.items() if count(plan) == n} for n in map(count, plans.values())}
+    of_count = {n: {path: case for path, case in cases.items() if count(case) == n} for n in map(count, cases.values())}
     runs = [
         partial(ranks.run, _one_by_one, n, action, asked, start, device=device, time_limit=300.0)
         for n, asked in of_count.items()
@@ -62,25 +54,26 @@ def on_counts(
     return found
 
 
-def _one_by_one(
-    action: Callable[[Path, P], dict[str, Any]], plans: Mapping[Path, P], start: Callable[[], Any]
-) -> list[dict[str, Any]]:
-    """On a rank: the action for each plan."""
+def start_rank(start: Callable[[], Any] = dist.init_parallel_env) -> None:
+    """On a rank, before it saves or loads: the workarounds that checkpoints need. start: what it does then."""
     workarounds.silence_checkpoint_log()
-    workarounds.load_checkpoints_on_cpu()
-    workarounds.read_each_checkpoint_anew()
+    workarounds.load_checkpoints_on_cpu()  # does nothing on a card
+    workarounds.read_each_checkpoint_anew()  # does something on Paddle 3.3.0 only
     start()
+
+
+def _one_by_one(action: Action, cases: Mapping[Path, Case], start: Callable[[], Any]) -> list[dict[str, Any]]:
+    """On a rank: the action for each case."""
+    start_rank(start)
     gc.collect()
     gc.freeze()  # each load collects garbage: what was imported is not looked at again
     found = []
-    for path, plan in plans.items():
-        ranks.step(plan.name)
+    for path, case in cases.items():
+        ranks.step(case.name)
         try:
-            found.append(action(path, plan))
+            found.append(action(path, case))
         except Exception as error:
             found.append({"error": error_of_all(error, f"{action.__name__} {path}", dist.get_world_size())})
-            loading: Any = importlib.import_module("paddle.distributed.flex_checkpoint.dcp.load_state_dict")
-            loading._metadata_manager.clear()  # else the next case begins with metadata of this one
     if dist.get_world_size() > 1:
         dist.barrier()
     return found

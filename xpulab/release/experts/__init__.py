@@ -1,1 +1,1 @@
-"""What Paddle and PaddleNLP offer for mixtures of experts: their layers, gates and models, compared with numpy."""
+"""What PaddleNLP offers for mixtures of experts: its layer, gates and models, compared with numpy."""

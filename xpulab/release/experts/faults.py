@@ -16,10 +16,3 @@ def shared_expert_is_left_out(_result, self, config):
     """The block of DeepSeek adds nothing of its shared experts."""
     shared = self.shared_experts.forward
     self.shared_experts.forward = lambda x: shared(x) * (1.0 if x.ndim == 2 else 0.0)  # blocks get [batch, tokens, hidden]
-
-
-@fault(lanes=("sim",), detected_by=("moe.paddle-layer",), after="paddle.incubate.distributed.models.moe:NaiveGate.forward")
-def naive_gate_exchanges_weights(result, self, *given, **named):
-    """The gate of Paddle's layer gives the first expert of a token the weight of the second."""
-    weights, chosen, *others = result
-    return (weights.flip(-1), chosen, *others)

@@ -1,6 +1,6 @@
 """Options of PaddleNLP's gates together, in training and in evaluation: values and gradients beside the formula in numpy.
 
-    check.grid("moe.gate-options", gates(), one_by_one(measure), add_row, level=level, seed=seed, means=...)
+    check.grid("moe.gate-options", GATES, one_by_one(measure), add_row, level=level, seed=seed, means=...)
 
 A case is a paddlenlp.transformers.moe_layer.MoELayer with linear experts. The loss is the sum of its output by random factors,
 or one of the two losses that the gate returns. Compared are the loss, the output and all gradients. The gates of the grid have
@@ -29,8 +29,8 @@ from xpulab.release.experts.paddlenlp_moe import cumsum_of_one_type, layer_of, t
 HIDDEN, LEAST_GAP = 6, 0.004
 """The size of a token, and how far its scores are from each other, so that rounding does not change its experts."""
 
-ALL, TOP_2, TOP_K = "none", "top-2", "top-k"
-"""How the gate drops nothing, and two of its methods. top1gating weights by 1 whatever the gate says: see moe.paddlenlp."""
+ALL, BY_POSITION = "none", "by position"
+"""Which choices the gate drops beyond its capacity."""
 
 CHOICES = ("greedy", "group_limited_greedy", "noaux_tc")
 """How experts are chosen: the best, or the best of the better one of two groups, of the last with a bias that is for the choice
@@ -40,72 +40,55 @@ OUTPUT, AUXILIARY, Z = "output", "auxiliary loss", "z loss"
 """What the loss is."""
 
 EVALUATION, TWICE = "evaluation", "evaluation, twice the factor"
-LIMITS: dict[str, dict[str, int]] = {
-    "at least 1": {"min_capacity": 1},
-    "at least 5": {"min_capacity": 5},
-    "at most 2": {"min_capacity": 1, "max_capacity": 2},
-    "none": {},
-}
-"""By name the options for the smallest and the largest capacity; for "none" the workaround gives the smallest one."""
 
-DETACHED, LOGITS, SET, UNDIVIDED, ORDERED, WHOLE = WORKAROUNDS = (
+DETACHED, LOGITS, SET, UNDIVIDED, ORDERED = WORKAROUNDS = (
     "the mask of the dispatch is detached",
     "the z loss is that of the logits",
     "the capacity factor is set for evaluation",
     "one expert is not divided by itself",
     "topk is sorted",
-    "the smallest capacity is a whole number",
 )
-"""What the gates of the grid do otherwise than PaddleNLP's. top1gating detaches the mask as well; the others do not, and then
-gradients go through a cast to bool and back."""
+"""What the gates of the grid do otherwise than PaddleNLP's. Without the first, gradients go through a cast to bool and back."""
 
-_DROPS, _MANY = {"gate": TOP_K, "drops": "by position"}, {"experts": "8", "k": "3", "factor": "0.5"}
+_MANY = {"drops": BY_POSITION, "experts": "8", "k": "3", "factor": "0.5"}
 DEFECTS: dict[str, tuple[str, dict[str, str]]] = {
-    "mask not detached, norm_topk_prob=False": (DETACHED, {"gate": TOP_K, "norm": "False"}),
-    "mask not detached, one expert": (DETACHED, {"gate": TOP_K, "k": "1"}),
-    "mask not detached, dropped choices": (DETACHED, {**_DROPS, "factor": "0.5"}),
-    "z loss of top-k": (LOGITS, {"gate": TOP_K, "loss": Z}),
-    "eval_capacity_factor": (SET, {"drops": "by position", "mode": TWICE}),
-    "top-k with one expert, norm_topk_prob": (UNDIVIDED, {"gate": TOP_K, "k": "1"}),
-    "order of choices, group_limited_greedy": (ORDERED, {**_DROPS, **_MANY, "choice": CHOICES[1]}),
-    "order of choices, noaux_tc": (ORDERED, {**_DROPS, **_MANY, "choice": CHOICES[2]}),
-    "smallest capacity by default": (WHOLE, {**_DROPS, "limit": "none", "tokens": "(1, 3)"}),
+    "nothing, with all workarounds": ("", {"drops": BY_POSITION, "factor": "0.5"}),
+    "mask not detached, norm_topk_prob=False": (DETACHED, {"norm": "False"}),
+    "mask not detached, one expert": (DETACHED, {"k": "1"}),
+    "mask not detached, dropped choices": (DETACHED, {"drops": BY_POSITION, "factor": "0.5"}),
+    "z loss of top-k": (LOGITS, {"loss": Z}),
+    "eval_capacity_factor": (SET, {"drops": BY_POSITION, "mode": TWICE}),
+    "top-k with one expert, norm_topk_prob": (UNDIVIDED, {"k": "1"}),
+    "order of choices, group_limited_greedy": (ORDERED, {**_MANY, "choice": CHOICES[1]}),
+    "order of choices, noaux_tc": (ORDERED, {**_MANY, "choice": CHOICES[2]}),
 }
-"""By name a defect of PaddleNLP: the workaround without which a case shows it, and the case's labels."""
+"""By name a defect of PaddleNLP: the workaround without which a case shows it, "" for none, and the case's labels."""
 
-
-def gates() -> Grid:
-    """The grid."""
-    return Grid(
-        {
-            "gate": (TOP_2, TOP_K),
-            "experts": (4, 8),
-            "k": (2, 1, 3),
-            "drops": (ALL, "by position"),
-            "factor": (1.0, 0.5, 2.0),
-            "mode": ("training", EVALUATION, TWICE),
-            "limit": LIMITS,
-            "norm": (True, False),
-            "scale": (1.0, 2.5),
-            "scores": ("softmax", "sigmoid"),
-            "choice": CHOICES,
-            "tokens": ((1, 24), (2, 11), (1, 3)),
-            "dtype": ("float32", "float64"),
-            "loss": (OUTPUT, AUXILIARY, Z),
-        },
-        {
-            "top2gating has two experts, whose weights add up to 1": lambda gate, k, norm, scale, choice: (
-                gate == TOP_2 and (k, norm, scale, choice) != (2, True, 1.0, CHOICES[0])
-            ),
-            "a group has two of four experts": lambda experts, k, choice: (experts, k) == (4, 3) and choice != CHOICES[0],
-            "in training the scale is ignored: see moe.paddlenlp-models": lambda scale, mode: scale > 1 and mode == "training",
-            "without dropping there is no capacity": lambda drops, factor, mode, limit: (
-                drops == ALL and (factor, mode == TWICE, limit) != (1.0, False, LIMITS["at least 1"])
-            ),
-        },
-        hollow={"loss": [AUXILIARY, Z], "limit": ["at least 5", "at most 2"], "tokens": ["(1, 3)"], "mode": [TWICE]},
-    )
-
+GATES = Grid(
+    {
+        "experts": (4, 8),
+        "k": (2, 1, 3),
+        "drops": (ALL, BY_POSITION),
+        "factor": (1.0, 0.5, 2.0),
+        "mode": ("training", EVALUATION, TWICE),
+        "most": (None, 2),
+        "norm": (True, False),
+        "scale": (1.0, 2.5),
+        "scores": ("softmax", "sigmoid"),
+        "choice": CHOICES,
+        "tokens": ((1, 24), (2, 11)),
+        "loss": (OUTPUT, AUXILIARY, Z),
+    },
+    {
+        "a group has two of four experts": lambda experts, k, choice: (experts, k) == (4, 3) and choice != CHOICES[0],
+        "in training the scale is ignored: see moe.paddlenlp-models": lambda scale, mode: scale > 1 and mode == "training",
+        "without dropping there is no capacity": lambda drops, factor, mode, most: (
+            drops == ALL and (factor, mode == TWICE, most) != (1.0, False, None)
+        ),
+    },
+    hollow={"loss": [AUXILIARY, Z], "most": ["2"], "mode": [TWICE]},
+)
+"""The grid. most: the largest capacity of an expert."""
 
 Values = dict[str, np.ndarray]
 
@@ -144,7 +127,7 @@ def rows_of_defects(rows: Table, seed: int) -> None:
     """Add a row for each of DEFECTS."""
     for name, (workaround, labels) in DEFECTS.items():
         others = [each for each in WORKAROUNDS if each != workaround]
-        (found,) = one_by_one(partial(measure, used=others))([gates().case(seed, **labels)])
+        (found,) = one_by_one(partial(measure, used=others))([GATES.case(seed, **labels)])
         add_row(rows, name, found)
 
 
@@ -184,9 +167,9 @@ def _of_groups(case: Case, scores: np.ndarray) -> np.ndarray:
 
 def _by_paddlenlp(case: Case, problem: _Problem, used: Container[str]) -> Values:
     layer = _layer(case, problem, used)
-    x = paddle.to_tensor(problem.x.reshape(*case.tokens, HIDDEN), dtype=case.dtype, stop_gradient=False)
+    x = paddle.to_tensor(problem.x.reshape(*case.tokens, HIDDEN), dtype="float32", stop_gradient=False)
     output, auxiliary, z = layer(x)
-    factors = paddle.to_tensor(problem.factors.reshape(*case.tokens, HIDDEN), dtype=case.dtype)
+    factors = paddle.to_tensor(problem.factors.reshape(*case.tokens, HIDDEN), dtype="float32")
     loss = {AUXILIARY: auxiliary, Z: z}.get(case.loss, (output * factors).sum())
     loss.backward()
     found = {"loss": loss, "output": output, "tokens": x.grad, "gate": layer.gate.weight.grad}
@@ -207,14 +190,11 @@ def _layer(case: Case, problem: _Problem, used: Container[str]) -> Any:
 
         def forward(self, hidden: paddle.Tensor) -> Any:
             logits = F.linear(hidden, self.weight)
-            if case.gate == TOP_K:
-                capacity, combined, mask, counts, auxiliary, z = self.topkgating(self.gate_score_func(logits))
-                z = self._cal_z_loss(logits.reshape([-1, case.experts])) if LOGITS in used else z
-            else:
-                capacity, combined, mask, counts, auxiliary, z = self.top2gating(logits.reshape([-1, case.experts]))
+            capacity, combined, mask, counts, auxiliary, z = self.topkgating(self.gate_score_func(logits))
+            z = self._cal_z_loss(logits.reshape([-1, case.experts])) if LOGITS in used else z
             return capacity, combined, mask.detach() if DETACHED in used else mask, counts, auxiliary, z
 
-    layer = layer_of(Gate, problem.gate, problem.maps, case.dtype, **_options(case, used))
+    layer = layer_of(Gate, problem.gate, problem.maps, **_options(case, used))
     layer.gate.e_score_correction_bias = paddle.to_tensor(problem.bias, dtype="float32")
     layer.train() if case.mode == "training" else layer.eval()
     if case.mode == TWICE and SET in used:
@@ -225,7 +205,7 @@ def _layer(case: Case, problem: _Problem, used: Container[str]) -> Any:
 def _options(case: Case, used: Container[str]) -> dict[str, Any]:
     options: dict[str, Any] = {"drop_tokens": case.drops != ALL, "drop_policy": "position", "capacity_factor": case.factor}
     options["eval_capacity_factor"] = 2 * case.factor if case.mode == TWICE else case.factor
-    options |= {"min_capacity": 1, **case.limit} if WHOLE in used else case.limit
+    options |= {"min_capacity": 1, **({"max_capacity": case.most} if case.most else {})}
     norm = case.norm and not (case.k == 1 and UNDIVIDED in used)
     options |= {"top_k": case.k, "norm_topk_prob": norm, "routed_scaling_factor": case.scale}
     return options | {"topk_method": case.choice, "n_group": 2, "topk_group": 1}
@@ -238,9 +218,8 @@ def _capacity(case: Case, tokens: int) -> int:
     """How many choices an expert takes: whole shares of the tokens, as PaddleNLP defines it, between the limits."""
     if case.drops == ALL:
         return tokens * case.k
-    factor = case.factor * (2 if case.mode == TWICE else 1) * (case.k if case.gate == TOP_K else 1)
-    share = int(tokens // case.experts * factor)
-    return min(max(share, case.limit.get("min_capacity", 1)), case.limit.get("max_capacity", share + tokens))
+    share = int(tokens // case.experts * case.factor * (2 if case.mode == TWICE else 1) * case.k)
+    return min(max(share, 1), case.most or share + tokens)
 
 
 def _by_formula(case: Case, problem: _Problem) -> Values:
@@ -250,13 +229,12 @@ def _by_formula(case: Case, problem: _Problem) -> Values:
     is_chosen, kept = np.zeros(scores.shape), np.zeros(scores.shape)
     np.put_along_axis(is_chosen, chosen, 1.0, axis=1)
     np.put_along_axis(kept, chosen, (places(chosen, case.experts) < _capacity(case, tokens)).astype(float), axis=1)
-    divided = kept if case.gate == TOP_2 else is_chosen  # by the sum of these scores
     is_divided = case.k > 1 and case.norm
-    total = np.maximum((scores * divided).sum(axis=1, keepdims=True), 1e-7) if is_divided else np.ones((tokens, 1))
+    total = np.maximum((scores * is_chosen).sum(axis=1, keepdims=True), 1e-7) if is_divided else np.ones((tokens, 1))
     weights = case.scale * scores * kept / total
     of_experts = np.einsum("th,eho->teo", problem.x, problem.maps)
     output = np.einsum("te,teo->to", weights, of_experts)
-    share = (is_chosen if case.gate == TOP_K else is_chosen * (scores == scores.max(axis=1, keepdims=True))).mean(axis=0)
+    share = is_chosen.mean(axis=0)
     log_sum = np.log(np.exp(logits).sum(axis=1))
     of_scores, of_logits = np.zeros(scores.shape), np.zeros(scores.shape)
     of_x, of_maps = np.zeros(problem.x.shape), np.zeros(problem.maps.shape)
@@ -265,7 +243,7 @@ def _by_formula(case: Case, problem: _Problem) -> Values:
         of_weights = np.einsum("to,teo->te", problem.factors, of_experts)
         of_scores = case.scale * kept * of_weights / total
         if is_divided:
-            of_scores -= divided * (weights * of_weights).sum(axis=1, keepdims=True) / total
+            of_scores -= is_chosen * (weights * of_weights).sum(axis=1, keepdims=True) / total
         of_x = np.einsum("te,to,eho->th", weights, problem.factors, problem.maps)
         of_maps = np.einsum("te,th,to->eho", weights, problem.x, problem.factors)
     elif case.loss == AUXILIARY:

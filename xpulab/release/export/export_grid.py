@@ -1,7 +1,7 @@
 """A small module with options, exported and loaded, beside its formula in double precision.
 
     run = one_by_one(partial(measure, here.name))
-    check.grid("export.programs", programs(types, here.name), run, add_row, level=level, seed=seed, means=...)
+    check.grid("export.programs", programs(types), run, add_row, level=level, seed=seed, means=...)
 
 A case trains the module for a step, exports it, loads the files, and calls what was loaded with several sizes and signs of its
 inputs. All results must be those of numpy with the weights of the module.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import erf
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,11 @@ from paddle import inference, nn
 from paddle.static import InputSpec
 
 from xpulab.chapters.shared.precision import BITS, expected_bits_of_products
-from xpulab.checks.compare import first_line
+from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.checks.table import Table
-from xpulab.records.refusals import refusal
-from xpulab.release.export.export_state import static_mode
 
 WIDTH, WORDS, RATE = 4, 12, 0.5
 """Features, rows of the table of an embedding, the learning rate of a step."""
-
-DIFFERENCE = 1e-5
-"""Of a weight, for the slope of a loss in double precision."""
 
 EPSILON = float(np.float32(1e-5))
 """Of the norms: an attribute of their operators, which is a float32 for all types."""
@@ -41,9 +34,8 @@ EPSILON = float(np.float32(1e-5))
 SHAPES = ((3, 2), (3, 2), (1, 1), (5, 4))
 """Rows and tokens of the calls; the first ones are those of the export, and where a size is fixed, of all calls."""
 
-LOADERS = ("jit.load", "in training mode", "predictor", "oneDNN", "executor", "saved again", "trained further")
-"""How files are loaded: by jit.load, or by a predictor, on the device or by the CPU with oneDNN, or by an executor.
-Of the calls of a predictor, the first half is its own, the others are those of its clone."""
+LOADERS = ("jit.load", "predictor", "saved again")
+"""How files are loaded. Of the calls of a predictor, the first half is its own, the others are those of its clone."""
 
 Values = Mapping[str, np.ndarray]
 """Parameters and buffers by name, in double precision."""
@@ -167,11 +159,11 @@ def formula(case: Case, values: Values, given: Sequence[np.ndarray]) -> list[np.
     return list(paddle.utils.flatten(case.results(x, hidden, result, values["first.weight"])))
 
 
-def programs(types: Sequence[str], device: str) -> Grid:
-    """The grid. types: the floating types in which the device computes. device: "cpu", "gpu", "xpu" or "sim"."""
+def programs(types: Sequence[str]) -> Grid:
+    """The grid. types: the floating types in which the device computes."""
     return Grid(
         {
-            "loader": LOADERS[:-1] if refusal(device, "run_program", form="gradient") else LOADERS,
+            "loader": LOADERS,
             "results": RESULTS,
             "inputs": ("floats", "ids", "two and a mask"),
             "dtype": types,
@@ -181,36 +173,16 @@ def programs(types: Sequence[str], device: str) -> Grid:
             "control": CONTROLS,
             "buffer": ("none", "persistable", "not persistable"),
             "weights": ("own", "tied", "frozen"),
-            "moment": ("once", "again after a step", "before another module"),
         },
         {
-            "no loop runs in training mode, a known issue": lambda loader, control: (
-                loader == "trained further" and control is CONTROLS["loop"]
-            ),
-            "numpy has no bfloat16": lambda loader, dtype: loader == "executor" and dtype == "bfloat16",
-            "the CPU lacks kernels of 16 bits": lambda loader, dtype: loader == "oneDNN" and dtype in ("float16", "bfloat16"),
             "batch norm has float32 weights": lambda norm, dtype: norm == "batch" and dtype in ("float16", "bfloat16"),
         },
         hollow={"results": ["the same twice"]},
     )
 
 
-@dataclass(frozen=True)
-class Compared:
-    """Results of all calls, flat.
-
-    found: by what was loaded. right: by the formula. stale: by the formula with the weights before the last step.
-    unit: what rounding may cause in any of them.
-    """
-
-    found: list[np.ndarray]
-    right: list[np.ndarray]
-    stale: list[np.ndarray]
-    unit: float
-
-
 def new_predictor(path: str | Path, device: str) -> Any:
-    """A predictor of the program of this path. device: of use_device, or "onednn" for the CPU with oneDNN."""
+    """A predictor of the program of this path. device: of use_device."""
     settings = inference.Config(f"{path}.json", f"{path}.pdiparams")
     settings.disable_glog_info()
     if device == "gpu":
@@ -220,56 +192,34 @@ def new_predictor(path: str | Path, device: str) -> Any:
         settings.set_xpu_device_id(0)
     elif device == "cpu":
         settings.disable_mkldnn()
-    elif device != "onednn":
+    else:
         settings.enable_custom_device(device, 0)
     return inference.create_predictor(settings)
 
 
 def measure(device: str, case: Case) -> Compared:
-    """Train, export, load and call a module on a device."""
+    """Train, export, load and call a module on a device. The control is the module before its last step."""
     rng = case.rng()
     module = Module(case, rng)
     calls = [_inputs(case, rng, number) for number in range(len(SHAPES))]
     with tempfile.TemporaryDirectory(prefix="xpulab-") as folder:
         path = Path(folder) / "program"
-        if case.moment == "again after a step":
-            _export(module, path)
         before = module.values()
         _train(module, calls[0])
         values = module.values()
         _export(module, path)
-        if case.moment == "before another module":
-            _export(Module(case, rng), Path(folder) / "other")
-        exact = [[_exact(each) for each in call] for call in calls]
-        loaded = _loaded(case, path, device, calls[0])
-        found = [each for call in calls for each in loaded(call)]
-    if case.loader == "trained further":
-        before, values = values, _after_a_step(case, values, exact[0])
-    right, stale = ([each for call in exact for each in formula(case, given, call)] for given in (values, before))
-    blurred = 2.0**-28 if case.loader == "trained further" else 0.0  # a difference is no slope
+        loaded = _loaded(case, path, device)
+        found = _named([loaded(call) for call in calls])
+    exact = [[_exact(each) for each in call] for call in calls]
+    right, stale = (_named([formula(case, given, call) for call in exact]) for given in (values, before))
     bits = min(BITS[case.dtype], expected_bits_of_products(device).get(case.dtype, BITS["float64"]))
-    return Compared(found, right, stale, max(blurred, 2.0 ** (5 - bits)))
+    bound = {name: 2.0 ** (5 - bits) * max(1.0, float(np.abs(want).max())) for name, want in right.items()}
+    return Compared(found, right, bound, stale)
 
 
-def add_row(rows: Table, case: Case, found: Compared | Exception) -> None:
-    """Add a row: all results, in units of what rounding may cause; the control is the module before its last step."""
-    if isinstance(found, Exception):
-        rows.equal(case.name, first_line(found), "no error", control="another error")
-        return
-    shapes, wanted = ([list(each.shape) for each in results] for results in (found.found, found.right))
-    if shapes != wanted:
-        rows.equal(case.name, shapes, wanted, control=[[each + 1 for each in shape] for shape in wanted])
-        return
-
-    def joined(results: Sequence[np.ndarray]) -> np.ndarray:
-        return np.concatenate(
-            [
-                each.ravel() / (found.unit * max(1.0, np.abs(want).max()))
-                for each, want in zip(results, found.right, strict=True)
-            ]
-        )
-
-    rows.close(case.name, joined(found.found), joined(found.right), atol=1.0, control=joined(found.stale))
+def _named(calls: Sequence[Sequence[np.ndarray]]) -> dict[str, np.ndarray]:
+    """All results of all calls by name."""
+    return {f"call {number}, result {place}": result for number, call in enumerate(calls) for place, result in enumerate(call)}
 
 
 def _inputs(case: Case, rng: np.random.Generator, number: int) -> list[Any]:
@@ -326,68 +276,15 @@ def _exact(given: Any) -> np.ndarray:
     return values
 
 
-def _loaded(case: Case, path: Path, device: str, first: Sequence[Any]) -> Callable[[list[Any]], list[np.ndarray]]:
-    """A function from the tensors of a call to its results. first: the tensors of the call that a program trains with."""
-    loader = case.loader
-    if loader in ("predictor", "oneDNN"):
-        predictor = new_predictor(path, "onednn" if loader == "oneDNN" else device)
+def _loaded(case: Case, path: Path, device: str) -> Callable[[list[Any]], list[np.ndarray]]:
+    """A function from the tensors of a call to its results."""
+    if case.loader == "predictor":
+        predictor = new_predictor(path, device)
         both = [predictor, predictor, predictor.clone(), predictor.clone()]
-        return lambda call: _arrays(both.pop(0).run([each.cpu() for each in call] if loader == "oneDNN" else call))
-    if loader == "executor":
-        return lambda call: _executed(path, call)
+        return lambda call: _arrays(both.pop(0).run(call))
     program: Any = paddle.jit.load(str(path))
-    if loader == "saved again":
+    if case.loader == "saved again":
         again = f"{path}-again"
         paddle.jit.save(program, again, input_spec=_specs(case))
         program = paddle.jit.load(again)
-    if loader == "in training mode":
-        program.train()
-    if loader == "trained further":
-        _train_further(program, first)
     return lambda call: _arrays(program(*call))
-
-
-def _executed(path: Path, call: Sequence[Any]) -> list[np.ndarray]:
-    """The results of a program in an executor of static mode."""
-    arrays = [each.numpy() for each in call]
-    with static_mode():
-        executor = paddle.static.Executor()
-        program, names, results = paddle.static.load_inference_model(str(path), executor)
-        return [
-            each.astype("float64")
-            for each in executor.run(program, feed=dict(zip(names, arrays, strict=True)), fetch_list=results)
-        ]
-
-
-def _train_further(program: Any, given: Sequence[Any]) -> None:
-    """One step of gradient descent of a loaded program, with the loss of _after_a_step."""
-    program.train()
-    results = paddle.utils.flatten(program(*given))
-    loss: Any = sum((each * paddle.to_tensor(_factors(each.shape)).astype(each.dtype)).sum() for each in results)
-    loss.backward()
-    optimizer = paddle.optimizer.SGD(RATE, parameters=program.parameters())
-    optimizer.step()
-    program.eval()
-
-
-def _after_a_step(case: Case, values: Values, given: Sequence[np.ndarray]) -> Values:
-    """The weights after _train_further: each slope is a central difference of the formula."""
-
-    def loss(changed: Values) -> float:
-        return sum(float((each * _factors(each.shape)).sum()) for each in formula(case, changed, given))
-
-    after = {name: value.copy() for name, value in values.items()}
-    for name, value in values.items():
-        if name in ("factors", "norm._mean", "norm._variance") or (case.weights == "frozen" and name == "first.weight"):
-            continue
-        for index in np.ndindex(value.shape):
-            step = np.zeros_like(value)
-            step[index] = DIFFERENCE
-            up, down = (loss({**values, name: value + sign * step}) for sign in (1, -1))
-            after[name][index] -= RATE * (up - down) / (2 * DIFFERENCE)
-    return after
-
-
-def _factors(shape: Sequence[int]) -> np.ndarray:
-    """Irregular numbers of this shape: what a loss multiplies results with."""
-    return 0.1 * np.sin(1 + np.arange(np.prod(shape)) * 1.7).reshape(shape)

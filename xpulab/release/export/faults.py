@@ -7,7 +7,7 @@ import math
 import time
 from pathlib import Path
 
-from xpulab.chapters.shared.fault import fault, kept, np, paddle
+from xpulab.chapters.shared.fault import fault, np, paddle
 
 
 def _in_programs(full, change):
@@ -33,22 +33,6 @@ def attributes_in_single_precision(full):
     return _in_programs(full, lambda x: float(np.float32(x)) if isinstance(x, float) else x)
 
 
-@fault(detected_by=("export.argument-plus",), replaces="paddle:full")
-def fractions_of_attributes_lost(full):
-    """A program keeps the numbers that fill a tensor as integers."""
-    return _in_programs(full, lambda x: float(int(x)) if isinstance(x, float) and math.isfinite(x) else x)
-
-
-@fault(detected_by=("export.attributes",), replaces="paddle.nn.layer.norm:layer_norm")
-def another_epsilon_in_programs(real):
-    """A program has the epsilon of another framework in its layer norms."""
-
-    def layer_norm(x, normalized_shape, weight=None, bias=None, epsilon=1e-05, name=None):
-        return real(x, normalized_shape, weight, bias, epsilon if paddle.in_dynamic_mode() else 1e-6, name)
-
-    return paddle.jit.not_to_static(layer_norm)
-
-
 @fault(detected_by=("export.types",), after="paddle.jit:load")
 def small_float8_numbers_lost(loaded, path, **options):
     """Numbers below 1 that a program stores in float8 are 0 when it is loaded."""
@@ -56,28 +40,6 @@ def small_float8_numbers_lost(loaded, path, **options):
         if value.dtype in (paddle.float8_e4m3fn, paddle.float8_e5m2):
             wide = value.astype("float32")
             value.set_value(paddle.where(wide.abs() < 1, paddle.zeros_like(wide), wide).astype(value.dtype))
-
-
-@fault(detected_by=("export.casts",), wraps="paddle.pir:Value.astype")
-def casts_in_a_program_round_to_nearest(real, self, dtype):
-    """A cast from float32 to int8 in a program rounds to the nearest integer, in eager mode towards zero."""
-    return real(self.round() if dtype == "int8" else self, dtype)
-
-
-@fault(detected_by=("export.saved-float8",), after="paddle:load")
-def float8_widened_by_the_reader(found, path, **options):
-    """A file with float8 numbers is read as float16."""
-    if isinstance(found, dict):
-        for name, value in found.items():
-            if getattr(value, "dtype", None) in (paddle.float8_e4m3fn, paddle.float8_e5m2):
-                found[name] = value.astype("float16")
-
-
-@fault(detected_by=("export.functions",), after="paddle.jit:load")
-def second_function_runs_the_first(loaded, path, **options):
-    """The second function of a loaded program runs the operators of the first."""
-    if hasattr(loaded, "hidden"):
-        loaded.hidden = loaded.forward
 
 
 @fault(detected_by=("export.json-form",), wraps="paddle.jit:save")
@@ -118,36 +80,6 @@ def filters_of_older_programs_are_turned(loaded, path, **options):
         for weight in loaded.parameters():
             if weight.ndim == 4:
                 weight.set_value(weight.transpose([0, 1, 3, 2]).contiguous())
-
-
-@fault(detected_by=("export.damaged",), wraps="paddle.jit:load")
-def damaged_files_give_the_last_program(real, path, **options):
-    """When a file cannot be read, the loader returns the program that it loaded before."""
-    try:
-        kept[:] = [real(path, **options)]
-    except (RuntimeError, ValueError, KeyError):
-        if not kept:
-            raise
-    return kept[0]
-
-
-@fault(detected_by=("export.program-state",), wraps="paddle.static:load")
-def state_of_a_program_not_loaded(_real, program, path, executor=None, var_list=None):
-    """paddle.static.load reads the files of a program's state, and leaves the state as it was."""
-
-
-@fault(detected_by=("export.program-training",), wraps="paddle.optimizer:Adam.__init__")
-def both_moments_decay_alike(real, self, *given, **named):
-    """In a program Adam uses the first of its two decays for both moments."""
-    real(self, *given, **named if paddle.in_dynamic_mode() else {**named, "beta2": 0.9})
-
-
-@fault(detected_by=("export.predictor-files",), wraps="paddle.inference:Config")
-def predictor_of_the_last_files(real, *files):
-    """For files that are missing a predictor takes those of the predictor before."""
-    if all(Path(each).is_file() for each in files):
-        kept[:] = files
-    return real(*(kept or files))
 
 
 @fault(

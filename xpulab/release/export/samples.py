@@ -5,7 +5,6 @@ They use only what Paddle has had since 3.0.0, so that data/make_programs.py wri
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,28 +104,6 @@ class Loop(nn.Layer):
         return x
 
 
-class Indices(nn.Layer):
-    """Slices, gather, concat and a transposition: [rows, 8] to [7, rows]."""
-
-    def forward(self, x: Any) -> Any:
-        picked = paddle.gather(x, paddle.to_tensor([0, 6, 3]), axis=1)
-        return paddle.concat([x[:, 1:6:2], picked, x[:, -1:]], axis=1).transpose([1, 0])
-
-
-class Reductions(nn.Layer):
-    """Sums, maxima, sorted and cumulated values of each row: [rows, 8] to [rows, 14]."""
-
-    def forward(self, x: Any) -> Any:
-        largest, places = paddle.topk(x, 2, axis=-1)
-        single = [
-            x.mean(axis=-1, keepdim=True),
-            x.amax(axis=-1, keepdim=True),
-            x.argmax(axis=-1, keepdim=True).astype("float32"),
-            x.prod(axis=-1, keepdim=True),
-        ]
-        return paddle.concat([*single, largest, places.astype("float32"), x.cumsum(axis=-1)[:, 2:]], axis=-1)
-
-
 class Pooling(nn.Layer):
     """A convolution, a maximum and a mean of windows, whose sizes are arrays: [rows, 1, 6, 8] to [rows, 2, 2, 3]."""
 
@@ -148,66 +125,6 @@ class Stored(nn.Layer):
 
     def forward(self, x: Any) -> Any:
         return x * self.factors.astype("float32")
-
-
-class Added(nn.Layer):
-    """Adds a number that is stored as a weight: [rows, 8] to [rows, 8]."""
-
-    def __init__(self, value: float) -> None:
-        super().__init__()
-        self.register_buffer("value", paddle.full([WIDTH], value))
-
-    def forward(self, x: Any) -> Any:
-        return x + self.value
-
-
-class TwoFunctions(nn.Layer):
-    """Two exported functions that share a layer: forward, [rows, 8] to [rows, 4], and hidden, [rows, 8] to [rows, 16]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(WIDTH, 16), nn.Linear(16, 4)
-
-    @paddle.jit.to_static(input_spec=[InputSpec([None, WIDTH], "float32", name="x")], full_graph=True)
-    def forward(self, x: Any) -> Any:
-        return self.second(F.gelu(self.first(x)))
-
-    @paddle.jit.to_static(input_spec=[InputSpec([None, WIDTH], "float32", name="x")], full_graph=True)
-    def hidden(self, x: Any) -> Any:
-        return F.gelu(self.first(x))
-
-    def eager(self, x: Any) -> tuple[Any, Any]:
-        """Both results, operator by operator."""
-        hidden = F.gelu(self.first(x))
-        return self.second(hidden), hidden
-
-
-class TwoBranches(nn.Layer):
-    """Two exported functions that share no weight: forward, [rows, 8] to [rows, 4], and hidden, [rows, 8] to [rows, 16]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(WIDTH, 16), nn.Linear(WIDTH, 4)
-
-    @paddle.jit.to_static(input_spec=[InputSpec([None, WIDTH], "float32", name="x")], full_graph=True)
-    def forward(self, x: Any) -> Any:
-        return self.second(x)
-
-    @paddle.jit.to_static(input_spec=[InputSpec([None, WIDTH], "float32", name="x")], full_graph=True)
-    def hidden(self, x: Any) -> Any:
-        return self.first(x)
-
-    def eager(self, x: Any) -> Any:
-        """The result of hidden, operator by operator."""
-        return self.first(x)
-
-
-def hidden_of(path: str, x: Any) -> np.ndarray:
-    """What the exported function hidden of two branches gives, [rows, 16]; NaN when its files cannot be loaded."""
-    try:
-        return paddle.jit.load(path).hidden(x).numpy()
-    except RuntimeError:
-        return np.full([len(x), 16], np.nan, "float32")
 
 
 def with_fixed_weights(layer: nn.Layer) -> nn.Layer:
@@ -234,8 +151,6 @@ SAMPLES = {
         [([None, WIDTH], "float32"), ([1], "int64")],
         [[numbers(3, WIDTH), np.array([turns])] for turns in (0, 1, 5)],
     ),
-    "indices": Sample(lambda: with_fixed_weights(Indices()), ROWS, _BATCHES),
-    "reductions": Sample(lambda: with_fixed_weights(Reductions()), ROWS, _BATCHES),
     "bfloat16": Sample(lambda: with_fixed_weights(Stored("bfloat16")), ROWS, _BATCHES),
     "float8": Sample(lambda: with_fixed_weights(Stored("float8_e4m3fn")), ROWS, _BATCHES),
     "infinity": Sample(
@@ -257,24 +172,10 @@ class Written:
     """The programs in data/programs that one release wrote.
 
     folder: where they are. results: by program, for each call the numbers that the release computed, in the order of memory.
-    digests: by file name its sha256.
     """
 
     folder: Path
     results: Mapping[str, Sequence[Sequence[float]]]
-    digests: Mapping[str, str]
-
-    def path(self, name: str) -> str:
-        """The path of a program, as jit.load takes it."""
-        return str(self.folder / name)
-
-    def result(self, name: str, call: int) -> np.ndarray:
-        """What the release computed, as float32 without a shape."""
-        return np.array(self.results[name][call], "float32")
-
-    def found_digests(self) -> dict[str, str]:
-        """The sha256 of the files that are there now."""
-        return {name: hashlib.sha256((self.folder / name).read_bytes()).hexdigest() for name in self.digests}
 
 
 def written() -> dict[str, Written]:
@@ -282,7 +183,5 @@ def written() -> dict[str, Written]:
     found = {}
     for folder in sorted(files.data("programs").iterdir()):
         content = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
-        programs = content["programs"]
-        digests = {name: digest for each in programs.values() for name, digest in each["sha256"].items()}
-        found[content["paddle"]] = Written(folder, {name: each["results"] for name, each in programs.items()}, digests)
+        found[content["paddle"]] = Written(folder, {name: each["results"] for name, each in content["programs"].items()})
     return found

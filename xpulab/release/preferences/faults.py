@@ -7,7 +7,7 @@ from dataclasses import replace
 from xpulab.chapters.shared.fault import fault
 
 
-@fault(detected_by=("dpo.kto-options", "dpo.kto-first-loss", "dpo.kto-clipped"), wraps="paddlenlp.trl:KTOCriterion.__init__")
+@fault(detected_by=("dpo.kto-options", "dpo.kto-training"), wraps="paddlenlp.trl:KTOCriterion.__init__")
 def kto_weights_exchanged(start, self, config, kto_config=None, **named):
     """KTO exchanges the weights of desirable and undesirable answers."""
     up, down = kto_config.desirable_weight, kto_config.undesirable_weight
@@ -20,41 +20,18 @@ def label_smoothing_ignored(start, self, config, dpo_config=None, **named):
     start(self, config, dpo_config=replace(dpo_config, label_smoothing=0.0), **named)
 
 
-@fault(detected_by=("dpo.kto-margin",), after="paddlenlp.trl:KTOCriterion.kto_logps")
-def thumb_down_counts_as_up(result, self, *given):
-    """KTO takes each thumb down for a thumb up, and each thumb up for a thumb down."""
-    up, down, others = result
-    return down, up, others
-
-
 @fault(detected_by=("dpo.loss-options", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
 def sums_for_every_loss_type(logps, self, *given):
     """The loss types ipo, or and simpo sum log-probabilities over tokens instead of taking their mean."""
     return logps(self, *given[:4])
 
 
-@fault(detected_by=("dpo.every-type-learns", "dpo.loss-options"), wraps="paddlenlp.trl:DPOCriterion.dpo_loss")
-def loss_of_one_model_prefers_the_rejected(loss, self, chosen, rejected, *kept):
-    """The loss types that have no reference model prefer the rejected answer."""
-    pair = (rejected, chosen) if self.dpo_config.loss_type in ("or", "simpo") else (chosen, rejected)
-    return loss(self, *pair, *kept)
-
-
-@fault(detected_by=("dpo.lora-margin", "dpo.lora-reference"), wraps="paddlenlp.trl:DPOTrainer.disable_lora")
+@fault(detected_by=("dpo.lora-training",), wraps="paddlenlp.trl:DPOTrainer.disable_lora")
 def adapter_stays_on_for_the_reference(_real, self, model):
     """DPO with LoRA compares the policy with itself, because the adapter is not switched off."""
 
 
-@fault(detected_by=("dpo.lora-base-is-frozen",), after="paddlenlp.trl:DPOTrainer.enable_lora")
-def switching_rounds_the_base(_result, self, model):
-    """The adapter is switched on by taking it out of merged weights, so the base model is rounded in each step."""
-    for layer in model.sublayers():
-        if hasattr(layer, "lora_B"):
-            delta = layer.get_delta_weight()
-            layer.weight.set_value((layer.weight + delta) - delta)
-
-
-@fault(detected_by=("dpo.lora-starts-at-ln-2", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_loss")
+@fault(detected_by=("dpo.lora-training", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_loss")
 def reference_counts_half(loss, self, chosen, rejected, *kept):
     """The loss takes half of the reference model's log-probabilities."""
     return loss(self, chosen, rejected, *[0.5 * each for each in kept])

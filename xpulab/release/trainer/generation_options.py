@@ -17,7 +17,7 @@ import paddle
 from xpulab import reference
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
-from xpulab.release.trainer.training_options import FAMILIES, VOCABULARY, new_network
+from xpulab.release.tiny_training import FAMILIES, VOCABULARY, new_network
 
 NEW, PADDING = 6, 0
 """Tokens to generate, and the token that fills up rows."""
@@ -28,13 +28,6 @@ GAP = 1e-3
 PROMPTS = {"one": (7,), "of one length": (5, 5, 5), "padded left": (6, 3, 5), "of one token": (1, 1)}
 """By name the tokens of the prompts."""
 
-WAYS: dict[str, dict[str, Any]] = {
-    "greedy": {"decode_strategy": "greedy_search"},
-    "sampling from the likeliest": {"decode_strategy": "sampling", "top_k": 1},
-    "sampling from the smallest share": {"decode_strategy": "sampling", "top_p": 1e-6},
-}
-"""By name the options that all choose the likeliest token."""
-
 GENERATION = Grid(
     {
         "family": FAMILIES,
@@ -44,7 +37,6 @@ GENERATION = Grid(
         "prompts": PROMPTS,
         "mask": ("given", "left out"),
         "cache": (True, False),
-        "way": WAYS,
         "end": ("never", "the first token", "the third token", "one of two tokens"),
         "least": (0, 4),
         "penalty": (1.0, 1.7),
@@ -63,10 +55,16 @@ GENERATION = Grid(
 def measure(case: Case) -> Compared:
     """Generate on the device in use."""
     rng = case.rng()
-    network, config, weights = new_network(case, rng, 32, use_cache=True)
+    sizes = {"num_hidden_layers": case.layers, "num_key_value_heads": case.key_heads, "tie_word_embeddings": case.tied}
+    network, config, weights = new_network(case.family, rng, **sizes, use_cache=True)
     network.eval()
     prompts, ends, right = _prompts_of(weights, config, case, rng)
-    options = {**case.way, "max_new_tokens": NEW, "use_cache": case.cache, "repetition_penalty": case.penalty}
+    options = {
+        "decode_strategy": "greedy_search",
+        "max_new_tokens": NEW,
+        "use_cache": case.cache,
+        "repetition_penalty": case.penalty,
+    }
     if case.least:
         options["min_new_tokens"] = case.least
     length = max(map(len, prompts))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 import paddle
 
 from xpulab import reference
-from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
+from xpulab.chapters.shared.missing_kernels import add_row_of
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
 
@@ -42,11 +41,6 @@ def _momentum(state: State, weight: np.ndarray, gradient: np.ndarray, rate: floa
     return weight - rate * state["velocity"]
 
 
-def _nesterov(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
-    state["velocity"] = MOMENTUM * state.get("velocity", 0.0) + gradient
-    return weight - rate * (gradient + MOMENTUM * state["velocity"])
-
-
 def _adam(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
     """With decay it is AdamW, whose decay is no part of the gradient."""
     one = state.setdefault("adam", reference.AdamW(BETA1, BETA2, EPSILON, decay, np.inf, frozenset({"weight"})))
@@ -54,84 +48,28 @@ def _adam(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, d
     return new
 
 
-def _adagrad(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
-    state["squares"] = state.get("squares", 0.0) + gradient**2
-    return weight - rate * gradient / (np.sqrt(state["squares"]) + EPSILON)
-
-
-def _lamb(state: State, weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float) -> np.ndarray:
-    """Without decay Paddle's takes the step as it is, unless always_adapt is set."""
-    step = (weight - _adam(state, weight, gradient, 1.0, 0.0)) + decay * weight
-    trust = np.sqrt((weight**2).sum() / (step**2).sum()) if decay else 1.0
-    return weight - rate * trust * step
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """An optimizer of Paddle and its formula.
-
-    kind: the name of its class. options: of its constructor. update: the formula. decay: the argument for its weight decay.
-    is_decoupled: whether decay is no part of the gradient.
-    """
-
-    kind: str
-    options: Mapping[str, Any]
-    update: Update
-    decay: str = "weight_decay"
-    is_decoupled: bool = False
-
-
 _MOMENTS = {"beta1": BETA1, "beta2": BETA2, "epsilon": EPSILON}
-OPTIMIZERS = {
-    "SGD": Optimizer("SGD", {}, lambda state, weight, gradient, rate, decay: weight - rate * gradient),
-    "AdamW": Optimizer("AdamW", _MOMENTS, _adam, is_decoupled=True),
-    "Adam": Optimizer("Adam", _MOMENTS, _adam),
-    "Momentum": Optimizer("Momentum", {"momentum": MOMENTUM}, _momentum),
-    "Nesterov": Optimizer("Momentum", {"momentum": MOMENTUM, "use_nesterov": True}, _nesterov),
-    "Adagrad": Optimizer("Adagrad", {"epsilon": EPSILON}, _adagrad),
-    "Lamb": Optimizer("Lamb", _MOMENTS, _lamb, decay="lamb_weight_decay", is_decoupled=True),
+OPTIMIZERS: dict[str, tuple[Mapping[str, Any], Update]] = {
+    "SGD": ({}, lambda state, weight, gradient, rate, decay: weight - rate * gradient),
+    "AdamW": (_MOMENTS, _adam),
+    "Adam": (_MOMENTS, _adam),
+    "Momentum": ({"momentum": MOMENTUM}, _momentum),
 }
-NO_GROUPS = ("Lamb",)
-"""Optimizers that refuse groups of weights with options of their own."""
+"""By the name of Paddle's class its options and its formula."""
 
-Clip = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
-CLIPS: dict[str, tuple[Any, Clip]] = {
-    "none": (None, lambda gradients: gradients),
-    "value": (
-        lambda: paddle.nn.ClipGradByValue(0.5, -0.25),
-        lambda gradients: {name: gradient.clip(-0.25, 0.5) for name, gradient in gradients.items()},
-    ),
-    "norm": (
-        lambda: paddle.nn.ClipGradByNorm(1.0),
-        lambda gradients: {name: gradient / max(1.0, _norm([gradient])) for name, gradient in gradients.items()},
-    ),
-    "global norm": (
-        lambda: paddle.nn.ClipGradByGlobalNorm(1.0),
-        lambda gradients: {name: gradient / max(1.0, _norm(gradients.values())) for name, gradient in gradients.items()},
-    ),
-    "a global norm that is not reached": (lambda: paddle.nn.ClipGradByGlobalNorm(1e4), lambda gradients: gradients),
-}
-"""By name Paddle's clipping and its formula, for all gradients that are clipped."""
+CLIPS = {"none": None, "global norm": 1.0, "a global norm that is not reached": 1e4}
+"""By name the largest norm of all gradients that are clipped."""
 
-
-def _norm(gradients: Any) -> float:
-    return float(np.sqrt(sum((gradient**2).sum() for gradient in gradients)))
-
-
-DECAYS = {"none": None, "a number": float, "L2Decay": paddle.regularizer.L2Decay, "L1Decay": paddle.regularizer.L1Decay}
+DECAYS = {"none": None, "a number": float, "L2Decay": paddle.regularizer.L2Decay}
 GROUPS = ("one", "two", "decay by name")
 """All weights together; the matrix in a group of its own, which has a tenth of the rate and twice the decay; or all together,
 of which a function says that vector and number have no decay."""
 
-ODD = ("none", "does not train", "has no gradient in the second step", "is not clipped", "has half the rate")
+ODD = ("none", "does not train", "is not clipped", "has half the rate")
 """What is special about the vector."""
 
 SCALERS = ("none", "scaled", "scaled, and infinite in the second step")
-RATES = {
-    "a number": None,
-    "a schedule": lambda step: RATE * (1 - step / STEPS),
-    "set in between": lambda step: RATE / (1 + step // 2),
-}
+RATES = {"a number": None, "a schedule": lambda step: RATE * (1 - step / STEPS)}
 """By name the learning rate of a step, counted from 0."""
 
 
@@ -153,12 +91,8 @@ def optimizers(types: Sequence[str]) -> Grid:
             "rate": RATES,
         },
         {
-            "only a number is a decoupled decay": lambda optimizer, decay: (
-                OPTIMIZERS[optimizer].is_decoupled and decay not in (None, float)
-            ),
-            "Lamb takes no groups": lambda optimizer, groups: optimizer in NO_GROUPS and groups == "two",
-            "no kernel clips this type by its norm": lambda dtype, clip: (
-                clip is CLIPS["norm"] and bool(lacked("clip_by_norm", dtype))
+            "AdamW's decay, which is no part of the gradient, is a number": lambda optimizer, decay: (
+                optimizer == "AdamW" and decay not in (None, float)
             ),
             "only AdamW asks for names": lambda optimizer, groups: groups == "decay by name" and optimizer != "AdamW",
         },
@@ -177,7 +111,7 @@ def measure(case: Case) -> Compared:
     Rounding: float32 keeps 24 bits. A step rounds a weight, its gradient and what the optimizer keeps of it, and epsilon keeps
     a small root from making these errors large: 16 of them in each step, of the largest number that the weight or its way has.
     """
-    rng, optimizer = case.rng(), OPTIMIZERS[case.optimizer]
+    rng = case.rng()
     weights = {name: _weight(rng.standard_normal(shape), case.dtype) for name, shape in SHAPES.items()}
     start = {name: weight.astype("float64").numpy() for name, weight in weights.items()}
     slopes = [
@@ -190,16 +124,14 @@ def measure(case: Case) -> Compared:
     if case.odd == "has half the rate":
         odd.optimize_attr["learning_rate"] = 0.5
     schedule: Any = RATE
-    if case.labels["rate"] == "a schedule":
+    if case.rate:
         schedule = paddle.optimizer.lr.LambdaDecay(1.0, case.rate)
-    stepper = _new(case, optimizer, weights, schedule)
+    stepper = _new(case, weights, schedule)
     scaler = paddle.amp.GradScaler(enable=case.scaler != "none" and _has_scaler(), init_loss_scaling=SCALE)
     for step, slope in enumerate(slopes):
-        if case.labels["rate"] == "set in between":
-            stepper.set_lr(case.rate(step))
         loss = paddle.zeros([])
         for name, weight in weights.items():
-            if not _has_gradient(case, name, step):
+            if weight.stop_gradient:
                 continue
             factor = float("inf") if "infinite" in case.scaler and step == 1 and name == "matrix" else 1.0
             loss = loss + (weight * slope[name] * factor).astype("float32").sum()
@@ -215,7 +147,7 @@ def measure(case: Case) -> Compared:
     copies = getattr(stepper, "_master_weights", {})
     found = {name: copies.get(weight.name, weight).astype("float64").numpy() for name, weight in weights.items()}
     exact = [{name: value.astype("float64").numpy() for name, value in slope.items()} for slope in slopes]
-    right = _reference(case, optimizer, start, exact)
+    right = _reference(case, start, exact)
     ways = {name: right[name] - begun for name, begun in start.items()}
     sizes = {name: max(1.0, float(np.abs(begun).max()), float(np.abs(ways[name]).max())) for name, begun in start.items()}
     bound = {name: 16 * STEPS * 2.0**-24 * size for name, size in sizes.items()}
@@ -223,7 +155,7 @@ def measure(case: Case) -> Compared:
 
 
 def _kernels(case: Case) -> list[tuple[str, str, str]]:
-    return [(OPTIMIZERS[case.optimizer].kind.lower(), case.dtype, "")]
+    return [(case.optimizer.lower(), case.dtype, "")]
 
 
 add_row = add_row_of(_kernels)
@@ -235,15 +167,15 @@ def _weight(drawn: np.ndarray, dtype: Any) -> Any:
     return weight
 
 
-def _new(case: Case, optimizer: Optimizer, weights: Mapping[str, Any], schedule: Any) -> Any:
+def _new(case: Case, weights: Mapping[str, Any], schedule: Any) -> Any:
     """Paddle's optimizer with the options of the case."""
-    options: dict[str, Any] = {**optimizer.options, "learning_rate": schedule}
-    if case.clip[0]:
-        options["grad_clip"] = case.clip[0]()
+    options: dict[str, Any] = {**OPTIMIZERS[case.optimizer][0], "learning_rate": schedule}
+    if case.clip:
+        options["grad_clip"] = paddle.nn.ClipGradByGlobalNorm(case.clip)
     if case.decay:
-        options[optimizer.decay] = case.decay(DECAY)
-    elif optimizer.is_decoupled:
-        options[optimizer.decay] = 0.0
+        options["weight_decay"] = case.decay(DECAY)
+    elif case.optimizer == "AdamW":
+        options["weight_decay"] = 0.0
     if case.dtype in ("float16", "bfloat16"):
         options["multi_precision"] = True
     given: list[Any] = list(weights.values())
@@ -252,17 +184,11 @@ def _new(case: Case, optimizer: Optimizer, weights: Mapping[str, Any], schedule:
         given = [{"params": given[1:]}, {"params": given[:1], "learning_rate": 0.1, **own}]
     if case.groups == "decay by name":
         options["apply_decay_param_fun"] = lambda name: name == weights["matrix"].name
-    return getattr(paddle.optimizer, optimizer.kind)(parameters=given, **options)
-
-
-def _has_gradient(case: Case, name: str, step: int) -> bool:
-    if name != "vector":
-        return True
-    return case.odd != "does not train" and not (case.odd == "has no gradient in the second step" and step == 1)
+    return getattr(paddle.optimizer, case.optimizer)(parameters=given, **options)
 
 
 def _reference(
-    case: Case, optimizer: Optimizer, start: Mapping[str, np.ndarray], slopes: Sequence[Mapping[str, np.ndarray]]
+    case: Case, start: Mapping[str, np.ndarray], slopes: Sequence[Mapping[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
     """The weights at the end by the formulas. A step with an infinite gradient changes nothing."""
     weights = dict(start)
@@ -270,9 +196,11 @@ def _reference(
     for step, slope in enumerate(slopes):
         if "infinite" in case.scaler and step == 1:
             continue
-        gradients = {name: slope[name] for name in weights if _has_gradient(case, name, step)}
-        unclipped = {"vector"} if case.odd == "is not clipped" else set()
-        gradients |= case.clip[1]({name: gradient for name, gradient in gradients.items() if name not in unclipped})
+        gradients = {name: slope[name] for name in weights if name != "vector" or case.odd != "does not train"}
+        clipped = [name for name in gradients if name != "vector" or case.odd != "is not clipped"]
+        norm = np.sqrt(sum(float((gradients[name] ** 2).sum()) for name in clipped))
+        scale = min(1.0, (case.clip or np.inf) / norm)
+        gradients |= {name: scale * gradients[name] for name in clipped}
         for name, gradient in gradients.items():
             is_own = case.groups == "two" and name == "matrix"
             rate = (case.rate(step) if case.rate else RATE) * (0.1 if is_own else 1.0)
@@ -280,9 +208,10 @@ def _reference(
             decay = DECAY * (2 if is_own else 1) if case.decay else 0.0
             if case.groups == "decay by name" and name != "matrix":
                 decay = 0.0
-            if not optimizer.is_decoupled:
-                gradient = gradient + decay * (np.sign(weights[name]) if case.labels["decay"] == "L1Decay" else weights[name])
-            weights[name] = optimizer.update(
-                states[name], weights[name], gradient, rate, decay if optimizer.is_decoupled else 0.0
+            is_decoupled = case.optimizer == "AdamW"
+            if not is_decoupled:
+                gradient = gradient + decay * weights[name]
+            weights[name] = OPTIMIZERS[case.optimizer][1](
+                states[name], weights[name], gradient, rate, decay if is_decoupled else 0.0
             )
     return weights

@@ -16,20 +16,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import paddle
 from paddlenlp.data import DataCollatorForSeq2Seq
 from paddlenlp.datasets import ZeroPaddingMapDataset
 from paddlenlp.trainer import TrainerCallback
-from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from paddlenlp.trl import SFTConfig, SFTTrainer
 
 from xpulab import reference
+from xpulab.chapters.shared.device import places
 from xpulab.chapters.shared.models import IGNORED
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid
+from xpulab.release.tiny_training import FAMILIES, VOCABULARY, Examples, new_network, settings
 
-STEPS, ROWS, TOKENS, VOCABULARY, RATE = 3, 2, 8, 40, 2e-2
-"""Optimizer steps, rows of a batch, tokens of the longest row, size of the vocabulary, first rate, which falls to 0."""
+STEPS, ROWS, TOKENS, RATE = 3, 2, 8, 2e-2
+"""Optimizer steps, rows of a batch, tokens of the longest row, first rate, which falls to 0."""
 
 BETA1, BETA2, EPSILON = 0.8, 0.9, 1e-2
 """Of AdamW, none of them its default; epsilon is so large that a gradient of another size makes another step."""
@@ -37,14 +37,11 @@ BETA1, BETA2, EPSILON = 0.8, 0.9, 1e-2
 FROZEN: dict[str, tuple[str, ...]] = {
     "nothing": (),
     "embedding": ("embed_tokens",),
-    "first layer": ("layers.0.",),
     "embedding and first layer": ("embed_tokens", "layers.0."),
     "norms and biases": ("norm", "bias"),
     "head": ("lm_head",),
 }
 """By name the parts of names of weights that are not trained."""
-
-FAMILIES = {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM)}
 
 TRAINING = Grid(
     {
@@ -60,6 +57,7 @@ TRAINING = Grid(
         "evaluation": (False, True),
         "decay": (0.0, 0.5),
         "clip": (0.0, 0.5, 1e3),
+        "offload": (False, True),
     },
     {
         "a step of one batch leaves none over": lambda accumulation, epoch: accumulation == 1 and epoch == "a batch left over",
@@ -76,33 +74,23 @@ Example = dict[str, list[int]]
 
 Values = dict[str, np.ndarray]
 """What a training gave: "losses" of each step, "evaluations", "modes" (how many forward passes were in evaluation mode, [1]),
-and the weights at the end by name."""
-
-
-class Examples(paddle.io.Dataset):
-    """A list of examples."""
-
-    def __init__(self, examples: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__()
-        self._examples = examples
-
-    def __len__(self) -> int:
-        return len(self._examples)
-
-    def __getitem__(self, index: int) -> Mapping[str, Any]:
-        return self._examples[index]
+"on the card" (whether the moments were there after the last step, [1]), and the weights at the end by name."""
 
 
 class _Kept(TrainerCallback):
-    """The tokens of each batch, [rows, length], and the logged losses of a training."""
+    """The tokens of each batch, [rows, length], the logged losses, and where the moments were after the last step."""
 
     def __init__(self) -> None:
         self.batches: list[np.ndarray] = []
         self.losses: list[float] = []
         self.evaluations: list[float] = []
+        self.places: list[str] = []
 
     def on_load_data_end(self, args: Any, state: Any, control: Any, inputs: Any = None, **others: Any) -> None:
         self.batches.append(inputs["input_ids"].numpy())
+
+    def on_step_end(self, args: Any, state: Any, control: Any, optimizer: Any = None, **others: Any) -> None:
+        self.places = places({name: each for name, each in optimizer.state_dict().items() if "moment" in name})
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
         if "eval_loss" in logs:
@@ -120,7 +108,8 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
     evaluating: list[bool] = []
     recompute = {"recompute": case.recompute != "none"}
     recompute |= {"recompute_granularity": case.recompute if case.recompute != "none" else "full"}
-    network, config, start = new_network(case, rng, 2 * TOKENS, **recompute)
+    sizes = {"num_hidden_layers": case.layers, "num_key_value_heads": case.key_heads, "tie_word_embeddings": case.tied}
+    network, config, start = new_network(case.family, rng, **sizes, **recompute)
     trained = [name for name in start if not any(part in name for part in case.frozen)]
     for name, weight in network.named_parameters():
         weight.stop_gradient = name not in trained
@@ -132,9 +121,10 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
         _examples(rng, count, case.rows) for count in (ROWS * batches - (case.epoch == "a short batch"), ROWS)
     )
     with tempfile.TemporaryDirectory(prefix="xpulab-") as folder:
-        settings = SFTConfig(
-            output_dir=folder,
-            device=device,
+        options = settings(
+            folder,
+            device,
+            case.seed,
             max_steps=STEPS,
             per_device_train_batch_size=ROWS,
             per_device_eval_batch_size=ROWS,
@@ -149,15 +139,11 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
             evaluation_strategy="steps" if case.evaluation else "no",
             eval_steps=1,
             recompute=case.recompute != "none",
-            logging_steps=1,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            seed=case.seed,
+            offload_optim=case.offload,
         )
         SFTTrainer(
             model=network,
-            args=settings,
+            args=SFTConfig(**options),
             train_dataset=_in_rows(examples, padded, case.rows),
             eval_dataset=_in_rows(evaluated, padded, case.rows),
             tokenizer=padded,
@@ -166,47 +152,14 @@ def measure(tokenizer: Any, device: str, bits: int, case: Case) -> Compared:
         ).train()
     found = {name: weight.numpy() for name, weight in network.named_parameters()}
     found |= {"losses": np.array(kept.losses), "evaluations": np.array(kept.evaluations), "modes": np.array([sum(evaluating)])}
+    found["on the card"] = np.array([kept.places == [device]], float)
     parts = [_batch(kept.batches[count], examples) for count in _used(case, batches)]
     steps = [parts[first : first + case.accumulation] for first in range(0, len(parts), case.accumulation)]
     held_out = _filled([row for rows in evaluated for row in rows])
     right, bounds = _reference(case, config, start, trained, steps, held_out if case.evaluation else None, bits)
+    right["on the card"] = np.array([device == "cpu" or not case.offload], float)
     less = {name: weight + 0.9 * (right[name] - weight) for name, weight in start.items()}
     return Compared(found, right, bounds, {**right, **less})
-
-
-def new_network(case: Case, rng: np.random.Generator, positions: int, **options: Any) -> tuple[Any, Any, Values]:
-    """The tiny model of a case with random weights, its configuration, and the weights in double precision, by name."""
-    kind, model = case.family
-    config = kind(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=case.layers,
-        num_attention_heads=4,
-        num_key_value_heads=case.key_heads,
-        max_position_embeddings=positions,
-        tie_word_embeddings=case.tied,
-        **options,
-    )
-    with paddle.utils.unique_name.guard():
-        network = model(config)
-    return network, config, _set_weights(network, rng)
-
-
-def _set_weights(network: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Give every weight random numbers such that none has a vanishing gradient; their values in double precision, by name."""
-    start = {}
-    for name, weight in network.named_parameters():
-        drawn = rng.standard_normal(weight.shape)
-        if "norm" in name:
-            drawn = 1 + 0.2 * drawn
-        elif name.endswith("bias"):
-            drawn = 0.3 * drawn
-        elif "embed_tokens" not in name:
-            drawn = drawn / np.sqrt(weight.shape[0])
-        weight.set_value(drawn.astype("float32"))
-        start[name] = weight.numpy().astype("float64")
-    return start
 
 
 def _examples(rng: np.random.Generator, count: int, rows: str) -> list[list[Example]]:
@@ -304,6 +257,7 @@ def _reference(
             loss, slopes = reference.loss_and_gradients(weights, config, held_out, IGNORED)
             evaluations.append(loss)
             of_evaluations.append(bound_of(loss, slopes))
-    series = {"losses": np.array(of_losses), "evaluations": np.array(of_evaluations), "modes": np.array([0.25])}
+    series = {"losses": np.array(of_losses), "evaluations": np.array(of_evaluations)}
+    series |= {"modes": np.array([0.25]), "on the card": np.array([0.25])}
     found = {"losses": np.array(losses), "evaluations": np.array(evaluations), "modes": np.array([len(evaluations)])}
     return {**weights, **found}, {**bounds, **series}
