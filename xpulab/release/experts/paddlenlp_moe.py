@@ -70,7 +70,7 @@ def rows_of_exchange_alone(rows: Table) -> None:
     """Rows: PaddleNLP's all-to-all in a process alone: what arrives, its gradient, and that it calls no collective."""
     from paddlenlp.transformers import moe_layer as of_paddlenlp
 
-    sent = moe_layer.sent_rows(np.full((1, 1), 3), 0)
+    sent = np.arange(9, dtype="float32").reshape(3, 3)
     tokens = paddle.to_tensor(sent, stop_gradient=False)
     with patch.object(of_paddlenlp.stream, "alltoall_single") as collective:
         arrived = of_paddlenlp._AllToAll.apply(1.0 * tokens, None)  # not a leaf: it returns what it is given
