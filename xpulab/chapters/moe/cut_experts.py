@@ -40,7 +40,7 @@ def add_rows(rows: Table, new_layer: NewLayer, weights: Weights, tokens: np.ndar
         answers = ranks.run(_steps, 4, new_layer, grid, weights, tokens, device=device)
         for case, (k, factor) in CASES.items():
             of_rows = [in_numpy(k, factor, part, weights, np.ones_like(part)) for part in np.split(tokens, 2)]
-            total = Weights(*(sum(row[name] for row in of_rows) for name in ("gate", "up", "down")))
+            total = Weights(*(np.sum([row[name] for row in of_rows], axis=0) for name in ("gate", "up", "down")))
             for rank, answer in enumerate(answers):
                 row, _ = _place(grid, rank)
                 own = {name: of_rows[row][name] for name in ("output", "tokens")}
