@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 
 def of_paddlenlp(folder: Path) -> dict[str, Any]:
-    """Tokens, logits, losses, the layout of a saved model, and the names of the arguments."""
+    """Logits, losses, the layout of a saved model, and the names of the arguments."""
     import paddle
     from paddlenlp.trainer import Trainer, TrainingArguments
     from paddlenlp.transformers import AutoModelForCausalLM, AutoTokenizer
@@ -112,7 +112,6 @@ def of_paddlenlp(folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     trainer.train()
     return {
-        "tokens_sha256": same_model.digest_of_tokens([tokenizer(text)["input_ids"] for text in same_model.texts()]),
         "logits": rounded(logits),
         "sft_losses": losses.kept,
         "dpo_losses": preferred.kept,
@@ -137,7 +136,6 @@ def of_transformers(folder: Path) -> dict[str, Any]:
         labels = torch.tensor(batch["labels"])  # shifted already: transformers would shift them once more
         loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=same_model.IGNORED)
     return {
-        "tokens_sha256": same_model.digest_of_tokens([tokenizer(text)["input_ids"] for text in same_model.texts()]),
         "logits": rounded(logits),
         "loss": float(f"{float(loss):.{DIGITS}g}"),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -19,7 +20,7 @@ from xpulab.pretrained import prepare
 from xpulab.pretrained.cache import sha256_of
 from xpulab.pretrained.releases import RELEASES
 
-CONTENT = comparison.content_of()
+CONTENT = json.loads(comparison.path_of().read_text(encoding="utf-8"))
 VALUES = comparison.load()
 
 
@@ -35,10 +36,10 @@ def test_the_weights_are_those_of_the_release():
     )
 
 
-def test_the_values_belong_to_these_prompts_settings_and_texts():
+def test_the_values_belong_to_these_prompts_settings_and_rows():
     settings = {**vars(comparison.SETTINGS), "targets": list(comparison.SETTINGS.targets)}
     assert (CONTENT["prompts"], CONTENT["settings"]) == (list(comparison.PROMPTS), settings)
-    assert CONTENT["provenance"]["texts_sha256"] == comparison.digest_of(comparison.texts())
+    assert CONTENT["provenance"]["rows_sha256"] == comparison.digest_of(comparison.training_rows())
 
 
 def test_values_with_a_missing_digest_are_refused(tmp_path):
@@ -63,15 +64,13 @@ FIRST_NUMBERS = (0.02234483, -0.004084355)
 
 
 def test_what_both_share_needs_no_framework():
-    code = "import sys; from xpulab.chapters.first_lora.comparison import texts; texts(); "
+    code = "import sys; from xpulab.chapters.first_lora.comparison import load; load(); "
     code += "sys.exit(bool({'paddle', 'torch'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], cwd=files.ROOT, timeout=60).returncode == 0
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed here")
 def test_without_torch_one_line_says_what_is_missing():
-    with pytest.raises(InputError, match=r"^torch, .*is not installed here"):
-        other.recomputed()
     command = [sys.executable, "tools/compare_with_transformers.py"]
     done = subprocess.run(command, cwd=files.ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -117,13 +116,5 @@ def prepared():
 
 
 @pytest.mark.real
-def test_the_real_model_gives_the_logits_and_tokens_of_transformers(prepared):
-    model, tokenizer = prepared
-    found = other.logits_at(model, tokenizer)
-    differences, bounds = comparison.difference_of(found, VALUES.logits), VALUES.bounds
-    assert differences["logits"] <= bounds["logits"] and differences["log_sum_exp"] <= bounds["log_sum_exp"]
-    same, decided = comparison.same_argmax(found, VALUES.logits, bounds["logits"])
-    assert same == decided
-    assert other.token_ids(tokenizer, comparison.texts()) == VALUES.text_ids
-    padded = other.greedy_tokens(model, tokenizer, at_most=8)
-    assert padded == [tokens[:8] for tokens in VALUES.padded]
+def test_the_real_model_gives_the_logits_of_transformers(prepared):
+    assert comparison.difference_of(other.logits_at(*prepared), VALUES.logits) <= VALUES.bounds["logits"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xpulab.reference.pipeline import bubble, end_times, kept_over_time, most_kept
+from xpulab.reference.pipeline import bubble, end_times, most_kept
 
 TWO_RANKS = [
     [("F", 0, 0), ("F", 0, 1), ("B", 0, 0), ("B", 0, 1)],
@@ -43,4 +43,3 @@ def test_an_order_in_which_ranks_wait_for_each_other_is_an_error():
 
 def test_activations_are_kept_from_the_forward_to_the_backward_pass():
     assert [most_kept(order) for order in TWO_RANKS] == [2, 1]
-    assert kept_over_time(end_times(TWO_RANKS), 0, 2) == ([0, 0, 1, 6, 9], [0, 1, 2, 1, 0])

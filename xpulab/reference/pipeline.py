@@ -7,7 +7,7 @@ pass takes twice as long. Moving data between ranks takes no time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 Piece: TypeAlias = tuple[str, int, int]
@@ -62,23 +62,3 @@ def most_kept(order: Sequence[Piece], stages_per_rank: int = 1) -> float:
         kept += 1 if kind == "F" else -1
         most = max(most, kept)
     return most / stages_per_rank
-
-
-def kept_over_time(
-    ends: Mapping[Piece, float], rank: int, n_ranks: int, stages_per_rank: int = 1
-) -> tuple[list[float], list[float]]:
-    """When the number of micro-batches that a rank keeps changes, and its values from then on; as end_times computed the times.
-
-    Activations are kept from the start of a forward pass to the end of the backward pass of the same stage and micro-batch.
-    """
-    changes = dict[float, float]()
-    for piece, end in ends.items():
-        if piece[1] % n_ranks == rank:
-            started = piece[0] == "F"
-            time = end - duration(piece, stages_per_rank) if started else end
-            changes[time] = changes.get(time, 0.0) + (1 if started else -1) / stages_per_rank
-    times, values = [0.0], [0.0]
-    for time in sorted(changes):
-        times.append(time)
-        values.append(values[-1] + changes[time])
-    return times, values

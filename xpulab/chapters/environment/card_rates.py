@@ -25,7 +25,7 @@ from xpulab.records.usable import whole_cores
 
 ABOVE = 1.05
 """How far a rate may be above the promised one: clocks are measured with an error, and boost clocks differ."""
-LEAST = {"product": 0.2, "memory": 0.3, "pinned": 0.25, "pageable": 0.02, "size": 0.85, "limit": 0.0}
+LEAST = {"product": 0.2, "memory": 0.3, "pinned": 0.25, "size": 0.85, "limit": 0.0}
 """By kind the least share of the promised value. Not measured on a card: other links, lower clocks and ECC must not be red."""
 
 _PROCESSOR_GFLOPS = 128 * 6.0
@@ -130,23 +130,13 @@ def left_after(wait: Callable[[], Any], block: paddle.Tensor) -> float:
     return statistics.median(shares)
 
 
-def pinned(array: np.ndarray, device: Device) -> paddle.Tensor:
-    """The array in pinned memory of the host, from which a GPU or XPU copies without the processor."""
-    place = {"gpu": "CUDAPinnedPlace", "xpu": "XPUPinnedPlace"}[device.name]
-    return paddle.to_tensor(array, place=getattr(paddle, place)())
-
-
 def _over_the_link(promised: float, seconds_of: Timer, device: Device) -> list[Rate]:
-    """Copies between host and card, from pageable and pinned memory."""
-    host = np.ones(_COPIED // 4, dtype="float32")
-    on_card, on_host = paddle.to_tensor(host), pinned(host, device)
-    actions: dict[str, tuple[str, Callable[[], Any]]] = {
-        "host to device": ("pageable", lambda: paddle.to_tensor(host)),
-        "device to host": ("pageable", on_card.numpy),
-        "host to device, pinned": ("pinned", lambda: on_host.to(device.place)),
-        "device to host, pinned": ("pinned", on_card.pin_memory),
-    }
-    return [Rate(case, kind, _COPIED / seconds_of(action) / 1e9, promised, "GB/s") for case, (kind, action) in actions.items()]
+    """Copies between the card and pinned memory of the host, which the card reads without the processor."""
+    place = getattr(paddle, {"gpu": "CUDAPinnedPlace", "xpu": "XPUPinnedPlace"}[device.name])()
+    on_host = paddle.to_tensor(np.ones(_COPIED // 4, dtype="float32"), place=place)
+    on_card = on_host.to(device.place)
+    actions = {"host to device, pinned": lambda: on_host.to(device.place), "device to host, pinned": on_card.pin_memory}
+    return [Rate(case, "pinned", _COPIED / seconds_of(action) / 1e9, promised, "GB/s") for case, action in actions.items()]
 
 
 def _tflops(dtype: Any, peak: float, seconds_of: Timer) -> float:

@@ -15,13 +15,12 @@ def _is_second_card() -> bool:
     return paddle.get_device().endswith(":1")
 
 
-@fault(lanes=("sim",), detected_by=("card-vote.step",), smoke=("card-vote.step",), wraps="paddle:Tensor.__matmul__")
-def one_card_multiplies_in_bfloat16(product, *factors):
-    """The second card rounds the factors of matrix products to bfloat16."""
-    return product(*(each.astype("bfloat16").astype(each.dtype) if _is_second_card() else each for each in factors))
-
-
-@fault(lanes=("sim",), detected_by=("card-vote.step", "card-vote.repeat"), after="paddle.nn.functional:cross_entropy")
+@fault(
+    lanes=("sim",),
+    detected_by=("card-vote.step", "card-vote.repeat"),
+    smoke=("card-vote.step", "card-vote.repeat"),
+    after="paddle.nn.functional:cross_entropy",
+)
 def one_card_does_not_repeat(loss, *given):
     """The second card adds a number of random size to each loss, as a kernel does that reads what it did not write."""
     return loss + 1e-3 * paddle.rand([]) if _is_second_card() else loss
@@ -58,12 +57,6 @@ def repeated_rows_count_once(embedding, tokens, table):
     return paddle.where(first.unsqueeze(-1), rows, rows.detach())
 
 
-@fault(detected_by=("passport.defects",), wraps="paddle.nn.functional:cross_entropy", lanes=("sim",))
-def listed_defect_is_gone(loss, scores, labels, ignore_index=-100):
-    """The mean of cross_entropy counts the labels that are not ignored: the build differs from the release of the list."""
-    return loss(scores, labels, ignore_index=ignore_index, reduction="sum") / (labels != ignore_index).sum()
-
-
 @fault(lanes=("sim",), detected_by=("hardware.cards",), smoke=("hardware.cards",), wraps="xpulab.sim:loaded_cards")
 def card_hidden_from_paddle(count):
     """The vendor's tool lists one card more than Paddle finds, as when an image sets a variable of visible devices."""
@@ -82,7 +75,11 @@ def package_of_the_stack_does_not_fit() -> None:
     sys.modules["paddlenlp.trl"] = None
 
 
-@fault(detected_by=("numerics.matmul", "numerics.first-product"), wraps="paddle:Tensor.__matmul__")
+@fault(
+    detected_by=("numerics.matmul", "numerics.first-product"),
+    smoke=("numerics.first-product",),
+    wraps="paddle:Tensor.__matmul__",
+)
 def matmul_in_bfloat16(product, *factors):
     """Matrix products are computed in bfloat16 where float32 was asked for."""
     return product(*(each.astype("bfloat16").astype(each.dtype) for each in factors))
@@ -142,41 +139,11 @@ def transposed_copy_in_memory_order(real, self, *given):
 
 
 @fault(
-    detected_by=("numerics.first-training", "numerics.from-pytorch", "numerics.exercise-gradients"),
+    detected_by=("numerics.first-training", "numerics.exercise-gradients"),
     wraps="paddle.optimizer:Optimizer.clear_grad",
 )
 def clear_grad_keeps_gradients(_real, self, set_to_zero=True):
     """clear_grad keeps the gradients, so that those of all steps add up."""
-
-
-@fault(detected_by=("numerics.first-product",), smoke=("numerics.first-product",), wraps="paddle:Tensor.__matmul__")
-def transposed_right_factor(product, self, other):
-    """A matrix product of square matrices uses the transpose of its right factor."""
-    return product(self, other.T)
-
-
-@fault(detected_by=("install.remedies",), wraps="paddle:set_device")
-def set_device_accepts_any_device(set_device, device):
-    """paddle.set_device accepts a device for which the wheel was not built, and stays where it is."""
-    try:
-        return set_device(device)
-    except ValueError:
-        return paddle.framework._current_expected_place()
-
-
-@fault(detected_by=("numerics.no-fallback",), wraps="paddle.nn.functional:layer_norm", not_run="it compares on real cards only")
-def layer_norm_has_no_kernel_for_the_card(layer_norm, x, *given, **named):
-    """layer_norm has no kernel for the card, and gives NaN where the fallback to the CPU is switched off."""
-    flag = "FLAGS_enable_api_kernel_fallback"
-    return layer_norm(x, *given, **named) * (1.0 if paddle.get_flags(flag)[flag] else float("nan"))
-
-
-@fault(detected_by=("bandwidth.pinned",), wraps="paddle:Tensor.pin_memory", not_run="it compares on real cards only")
-def copy_to_pinned_memory_loses_its_last_page(pin_memory, self, *given, **named):
-    """A copy to pinned memory is read before its last 4096 bytes have arrived."""
-    flat = self.flatten().clone()
-    flat[-4096 // self.element_size() :] = 0
-    return pin_memory(flat.reshape(self.shape), *given, **named)
 
 
 @fault(

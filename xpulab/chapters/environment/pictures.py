@@ -1,49 +1,18 @@
-"""Diagrams of chapter 00: who sees the cards, how they vote, where tensors are, what a type can hold, and the rates."""
+"""Diagrams of chapter 00: how cards vote, what a type can hold, and the rates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import cycle, pairwise
+from itertools import cycle
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab.chapters.shared.figures import STYLES, arrow, box, diagram, new_axes
-from xpulab.doctor.diagnosis import Diagnosis
-from xpulab.doctor.paddle_facts import PaddleFacts
+from xpulab.chapters.shared.figures import STYLES, box, diagram, new_axes
 
 BYTES_PER_ADDITION = 12
 """A float32 addition reads two numbers and writes one, 4 bytes each."""
-
-
-def who_sees_cards(found: Diagnosis, facts: PaddleFacts, cards: int) -> None:
-    """How many cards each part between hardware and Paddle sees, a lane for each kind of device.
-
-    cards: how many cards of the chosen device Paddle has loaded; the count of simulated cards is in nothing else.
-    """
-    seen = found.detection
-    lanes = {
-        "Kunlun XPU": (len(seen.kunlun_pci), len(seen.nodes), len(seen.xpu_smi.cards), facts.xpu_cards, "xpu"),
-        "NVIDIA GPU": (len(seen.nvidia_pci), None, len(seen.nvml.cards), facts.gpu_cards, "gpu"),
-        "processor": (None, None, None, 1, "cpu"),
-    }
-    if found.device == "sim":
-        lanes["simulated"] = (None, None, None, cards, "sim")
-    columns = ("PCI bus", "driver:\ndevice nodes", "vendor's\ntool", "Paddle")
-    axes = diagram(11.4, 1.35 * len(lanes) + 0.75, "Cards that each part sees; in one lane the numbers must agree")
-    for column, text in enumerate(columns):
-        axes.text(3.1 + 2.3 * column, 1.35 * len(lanes) + 0.35, text, ha="center", va="center", fontsize=9)
-    for lane, (name, (*counts, device)) in enumerate(reversed(lanes.items())):
-        y, chosen = 1.35 * lane + 0.15, device == found.device
-        axes.text(1.8, y + 0.4, name, ha="right", va="center", fontsize=10, fontweight="bold" if chosen else "normal")
-        places = [column for column, count in enumerate(counts) if count is not None]
-        for column in places:
-            tone = "strong" if chosen and column == 3 else "first" if counts[column] else "idle"
-            box(axes, 2.3 + 2.3 * column, y, 1.6, 0.8, str(counts[column]), tone)
-        for left, right in pairwise(places):
-            arrow(axes, (3.95 + 2.3 * left, y + 0.4), (2.25 + 2.3 * right, y + 0.4))
-    plt.show()
 
 
 def votes(hashes: Mapping[str, Mapping[str, str]], suspects: Mapping[str, list[str]]) -> None:
@@ -62,27 +31,6 @@ def votes(hashes: Mapping[str, Mapping[str, str]], suspects: Mapping[str, list[s
         for column, part in enumerate(parts):
             tone = "wrong" if card in suspects[part] else "first"
             box(axes, 2.2 + 2.2 * column, 0.9 * line + 0.1, 2.0, 0.75, by_part[part], tone)
-    plt.show()
-
-
-def where_tensors_are(arrays: Mapping[str, Any], tensors: Mapping[str, Any], place: str) -> None:
-    """The arrays in the memory of the host, and the tensors in the memory of the device, with shapes and bytes.
-
-    arrays, tensors: by the name that each has in the chapter. place: the device's name, "xpu:0".
-    """
-    rows = max(len(arrays), len(tensors))
-    axes = diagram(11.0, 1.2 * rows + 1.2, f"A copy leads from one memory to the other; device: {place}")
-    of_device = f"memory of {place}, Paddle (the same chips here)" if place == "cpu" else f"memory of {place}, Paddle"
-    titles = ("memory of the host, numpy", of_device)
-    for x, title, values in ((0.1, titles[0], arrays), (6.6, titles[1], tensors)):
-        box(axes, x, 0.1, 4.2, 1.2 * rows + 0.6, tone="idle")
-        axes.text(x + 2.1, 1.2 * rows + 0.42, title, ha="center", va="center", fontsize=8)
-        for row, (name, value) in enumerate(values.items()):
-            bytes_held = (value if isinstance(value, np.ndarray) else value.numpy()).nbytes
-            text = f"{name} {list(value.shape)}, {bytes_held} bytes"
-            box(axes, x + 0.3, 1.2 * (rows - row) - 1.0, 3.6, 0.8, text, "first" if x < 1 else "second")
-    arrow(axes, (4.4, 1.2 * rows - 0.5), (6.5, 1.2 * rows - 0.5), "to_tensor(array)")
-    arrow(axes, (6.5, 0.5), (4.4, 0.5), "tensor.numpy()")
     plt.show()
 
 

@@ -1,4 +1,4 @@
-"""Questions and answers for a chat model: read from a file, checked against the model's context, encoded for training."""
+"""Questions and answers for a chat model: read from a file, and checked against the model's context."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from xpulab import files
-from xpulab.chapters.shared.models import IGNORED
 from xpulab.errors import InputError
 
 FIELDS = ("question", "answer")
@@ -26,33 +25,13 @@ def load_rows(path: Path, tokenizer: Any, context: int) -> list[dict[str, str]]:
                 raise InputError(
                     f"{path} line {number}: {field!r} holds {held[0]!r}, which the model reads as a special token; remove it"
                 )
-        if (length := len(encode_chat(tokenizer, row)["input_ids"])) > context:
+        text = chat_prompt(tokenizer, row["question"]) + row["answer"] + tokenizer.eos_token
+        if (length := len(tokenizer(text, add_special_tokens=False)["input_ids"])) > context:
             raise InputError(
                 f"{path} line {number}: is {length} tokens long with the chat template, but the model's context is {context}; "
                 "shorten the question or the answer, or remove the line"
             )
     return rows
-
-
-def encode_chat(tokenizer: Any, row: dict[str, str]) -> dict[str, list[int]]:
-    """One training example from the chat template: input_ids, attention_mask and labels, of the same length.
-
-    The labels are shifted: each is the next token. Only those of the answer and of the token that ends it are not IGNORED.
-    Raises InputError when the tokenizer's chat template cannot be trained on: there is none, it changes the question when an
-    answer follows, or it does not end an answer in eos_token.
-    """
-    asked_text = chat_prompt(tokenizer, row["question"])
-    messages = [*_asked(row["question"]), {"role": "assistant", "content": row["answer"]}]
-    # Unlike transformers, PaddleNLP begins another answer after the conversation by default.
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=False)
-    if not text.startswith(asked_text):
-        raise _unusable(tokenizer, "writes the question otherwise when an answer follows")
-    asked = tokenizer(asked_text, add_special_tokens=False)["input_ids"]
-    answered = tokenizer(text.removeprefix(asked_text).rstrip(), add_special_tokens=False)["input_ids"]
-    if answered[-1] != tokenizer.eos_token_id:
-        raise _unusable(tokenizer, f"does not end an answer in eos_token, {tokenizer.eos_token!r}")
-    labels = [*[IGNORED] * (len(asked) - 1), *answered, IGNORED]
-    return {"input_ids": asked + answered, "attention_mask": [1] * len(labels), "labels": labels}
 
 
 def chat_prompt(tokenizer: Any, question: str) -> str:
@@ -65,14 +44,4 @@ def chat_prompt(tokenizer: Any, question: str) -> str:
             f"{tokenizer.name_or_path}: its tokenizer has no chat template; choose a model that was trained to chat (its name "
             'often ends in "Instruct"), or add "chat_template" to tokenizer_config.json'
         )
-    return tokenizer.apply_chat_template(_asked(question), tokenize=False, add_generation_prompt=True)
-
-
-def _asked(question: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": question}]
-
-
-def _unusable(tokenizer: Any, what: str) -> InputError:
-    return InputError(
-        f"{tokenizer.name_or_path}: its chat template {what}; correct chat_template or eos_token in tokenizer_config.json"
-    )
+    return tokenizer.apply_chat_template([{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True)

@@ -1,6 +1,6 @@
 """What PaddleNLP and transformers both compute on the same weights, and the values of transformers. Needs no framework.
 
-Both sides read the prompts, rows, texts, settings and the initial adapter from here, so a difference comes from their own code.
+Both sides read the prompts, rows, settings and the initial adapter from here, so a difference comes from their own code.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ PROMPTS = (
 """Each is the user's message of a conversation; the chat template adds the rest."""
 
 VOCABULARY_STEP = 768
-"""Of each position's logits, every 768th is stored: 64 of 49,152. Their largest and their logarithmic sum cover all."""
-
-LONGEST_ANSWER = 40
-"""Tokens of an answer by greedy search."""
+"""Of each position's logits, every 768th is stored: 64 of 49,152."""
 
 IGNORED = -100
 """The label that both losses ignore."""
@@ -62,66 +59,29 @@ SETTINGS = Settings()
 
 @dataclass(frozen=True)
 class PromptLogits:
-    """The logits of one prompt.
-
-    ids: the prompt's tokens. argmax: [tokens], the token with the largest logit at each position.
-    gap: [tokens], the largest logit minus the second. log_sum_exp: [tokens], over the whole vocabulary.
-    chosen: [tokens, 64], every VOCABULARY_STEP-th logit.
-    """
+    """The logits of one prompt. ids: the prompt's tokens. chosen: [tokens, 64], every VOCABULARY_STEP-th logit."""
 
     ids: list[int]
-    argmax: list[int]
-    gap: np.ndarray
-    log_sum_exp: np.ndarray
     chosen: np.ndarray
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A greedy answer: its tokens up to and with the end token, and by how much each was ahead of the second, in logits."""
-
-    tokens: list[int]
-    gap: list[float]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A known difference between two programs, and its root cause. texts: the numbers of the texts, from 0."""
-
-    summary: str
-    cause: str
-    texts: list[int]
 
 
 @dataclass(frozen=True)
 class OtherImplementation:
     """What transformers and peft computed.
 
-    logits: a PromptLogits for each of PROMPTS. losses: [steps]. answers: alone, an Answer for each prompt.
-    padded: the tokens of the same answers, from one batch that is padded on the left.
-    text_ids: the tokens of each text. differences: known ones. bounds: the largest difference to accept, by name.
-    prepared_sha256: of model.safetensors in the prepared folder. rows_sha256: of the rows, see digest_of.
+    logits: a PromptLogits for each of PROMPTS. losses: [steps]. bounds: the largest difference to accept, by name.
+    prepared_sha256: of model.safetensors in the prepared folder.
     """
 
     logits: list[PromptLogits]
     losses: np.ndarray
-    answers: list[Answer]
-    padded: list[list[int]]
-    text_ids: list[list[int]]
-    differences: list[Difference]
     bounds: dict[str, float]
     prepared_sha256: str
-    rows_sha256: str
 
 
 def load(model: str = MODEL) -> OtherImplementation:
     """The committed values of a model. Raises InputError when the file does not fit its schema."""
-    return from_json(content_of(model))
-
-
-def content_of(model: str = MODEL) -> dict[str, Any]:
-    """The content of the file of a model. Raises InputError when it does not fit its schema."""
-    return files.load_json(path_of(model), files.data("schema", "comparison.schema.json"))
+    return from_json(files.load_json(path_of(model), files.data("schema", "comparison.schema.json")))
 
 
 def path_of(model: str = MODEL) -> Path:
@@ -132,22 +92,11 @@ def path_of(model: str = MODEL) -> Path:
 def from_json(content: Mapping[str, Any]) -> OtherImplementation:
     """The values of a file that fits data/schema/comparison.schema.json."""
     return OtherImplementation(
-        logits=[_prompt_logits(each) for each in content["logits"]],
+        logits=[PromptLogits(each["ids"], np.array(each["chosen"])) for each in content["logits"]],
         losses=np.array(content["losses"]),
-        answers=[Answer(each["tokens"], each["gap"]) for each in content["answers"]],
-        padded=content["padded"],
-        text_ids=content["text_ids"],
-        differences=[Difference(**each) for each in content["known_differences"]],
         bounds={name: each["bound"] for name, each in content["tolerances"].items()},
         prepared_sha256=content["provenance"]["weights"]["prepared_sha256"],
-        rows_sha256=content["provenance"]["rows_sha256"],
     )
-
-
-def texts() -> list[str]:
-    """The 200 texts that are compared token by token."""
-    lines = files.data("comparison", "texts.jsonl").read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    return [json.loads(line)["text"] for line in lines]
 
 
 def training_rows() -> list[dict[str, str]]:
@@ -155,8 +104,8 @@ def training_rows() -> list[dict[str, str]]:
     return files.load_jsonl(files.data("product", "train.jsonl"), ("question", "answer"))
 
 
-def digest_of(rows: Sequence[Mapping[str, str] | str]) -> str:
-    """The SHA-256 of rows or texts, whatever the line breaks and spaces of their file."""
+def digest_of(rows: Sequence[Mapping[str, str]]) -> str:
+    """The SHA-256 of rows, whatever the line breaks and spaces of their file."""
     return hashlib.sha256(json.dumps(list(rows), sort_keys=True).encode()).hexdigest()
 
 
@@ -196,51 +145,14 @@ def padded_right(examples: Sequence[tuple[list[int], list[int]]], pad: int) -> d
 
 def summary_of(ids: list[int], logits: np.ndarray) -> PromptLogits:
     """What is kept of a prompt's logits. logits: [tokens, vocabulary]."""
-    largest_two = np.partition(logits, -2, axis=-1)[:, -2:].astype(np.float64)
-    exponentials = np.exp(logits.astype(np.float64) - largest_two[:, 1:])
-    return PromptLogits(
-        ids=[int(each) for each in ids],
-        argmax=logits.argmax(-1).tolist(),
-        gap=largest_two[:, 1] - largest_two[:, 0],
-        log_sum_exp=largest_two[:, 1] + np.log(exponentials.sum(-1)),
-        chosen=logits[:, ::VOCABULARY_STEP],
-    )
+    return PromptLogits([int(each) for each in ids], logits[:, ::VOCABULARY_STEP])
 
 
-def up_to_end(tokens: Sequence[int], end: int) -> list[int]:
-    """Generated tokens up to and with the first end token; what follows is padding."""
-    tokens = list(tokens)
-    return tokens[: tokens.index(end) + 1] if end in tokens else tokens
-
-
-def difference_of(found: Sequence[PromptLogits], expected: Sequence[PromptLogits]) -> dict[str, float]:
-    """The largest absolute difference, "logits" of the chosen ones and "log_sum_exp".
+def difference_of(found: Sequence[PromptLogits], expected: Sequence[PromptLogits]) -> float:
+    """The largest absolute difference of the chosen logits.
 
     Raises ValueError when the prompts have other tokens, because then nothing can be compared.
     """
     if [each.ids for each in found] != [each.ids for each in expected]:
         raise ValueError("the prompts have other tokens: tokenizer or chat template differ")
-    pairs = list(zip(found, expected, strict=True))
-    return {
-        "logits": float(max(np.abs(one.chosen - other.chosen).max() for one, other in pairs)),
-        "log_sum_exp": float(max(np.abs(one.log_sum_exp - other.log_sum_exp).max() for one, other in pairs)),
-    }
-
-
-def same_argmax(found: Sequence[PromptLogits], expected: Sequence[PromptLogits], bound: float) -> tuple[int, int]:
-    """At how many positions the largest logit belongs to the same token, and how many positions are decided.
-
-    bound: how much a logit may differ. Where the two largest are closer than twice that, rounding decides, and neither counts.
-    """
-    pairs = [
-        (one, other)
-        for left, right in zip(found, expected, strict=True)
-        for one, other, gap in zip(left.argmax, right.argmax, right.gap, strict=True)
-        if gap > 2 * bound
-    ]
-    return sum(one == other for one, other in pairs), len(pairs)
-
-
-def _prompt_logits(values: Mapping[str, Any]) -> PromptLogits:
-    arrays = {name: np.array(values[name]) for name in ("gap", "log_sum_exp", "chosen")}
-    return PromptLogits(ids=values["ids"], argmax=values["argmax"], **arrays)
+    return float(max(np.abs(one.chosen - other.chosen).max() for one, other in zip(found, expected, strict=True)))

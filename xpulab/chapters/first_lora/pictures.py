@@ -1,4 +1,4 @@
-"""The figures of chapter 01: which tokens count, padding, the loss, what is right before and after.
+"""The figures of chapter 01: which tokens count, and what is right before and after.
 
 Each draws the numbers that it is given.
 """
@@ -11,11 +11,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab.chapters.shared.figures import STYLES, TONES, arrow, box, diagram, new_axes, new_panels
+from xpulab.chapters.shared.figures import TONES, arrow, box, diagram, new_axes
 
 _BEFORE, _SHOWN, _LONGEST = 3, 14, 7
 """Of the picture of the labels: tokens of the prompt, tokens in all, letters of one."""
-_LINE = {"color": "#1b4d89", **STYLES[0]}
 
 
 def counted_tokens(tokenizer: Any, example: Mapping[str, Sequence[int]]) -> None:
@@ -49,49 +48,6 @@ def _format_token(tokenizer: Any, number: int) -> str:
     if not text:
         return "_"
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "~"
-
-
-def padding(lengths: Sequence[int], size: int) -> None:
-    """What a step computes, example by example: batches of `size` in their order, and sorted by length.
-
-    lengths: the tokens of each example.
-    """
-    orders = {"in their order": list(lengths), "sorted": sorted(lengths)}
-    _, panels = new_panels(1, 2, height=2.8)
-    for axes, (name, order) in zip(panels[0], orders.items(), strict=True):
-        groups = [order[start : start + size] for start in range(0, len(order), size)]
-        full = [max(group) for group in groups for _ in group]
-        places = np.arange(len(order)) + np.repeat(np.arange(len(groups)), [len(group) for group in groups]) * 0.6
-        style = {"height": 0.85, "edgecolor": "#555555"}
-        axes.barh(places, order, color=TONES["first"].fill, label="tokens", **style)
-        left = [whole - number for whole, number in zip(full, order, strict=True)]
-        axes.barh(places, left, left=order, color="white", hatch="////", label="padding", **style)
-        middles = [places[start : start + size].mean() for start in range(0, len(order), size)]
-        axes.set_yticks(middles, [f"batch {number}" for number in range(1, len(groups) + 1)])
-        axes.invert_yaxis()
-        axes.grid(visible=False, axis="y")
-        axes.set(
-            xlabel="tokens",
-            title=f"{name}: {100 * padded_share(order, size):.0f} % padding",
-            xlim=(0, max(order) * 1.02),
-        )
-    panels[0, 1].legend(frameon=False, loc="upper left", bbox_to_anchor=(0, -0.18), ncols=2)
-    plt.show()
-
-
-def padded_share(lengths: Sequence[int], size: int) -> float:
-    """The share of padding when batches of `size` examples, in this order, are filled up to their longest."""
-    groups = [lengths[start : start + size] for start in range(0, len(lengths), size)]
-    return 1 - sum(lengths) / sum(len(group) * max(group) for group in groups)
-
-
-def loss_curve(losses: Sequence[float]) -> None:
-    """The loss of each step, from step 1."""
-    axes = new_axes()
-    axes.plot(range(1, len(losses) + 1), losses, marker="o", **_LINE)
-    axes.set_yscale("log")
-    axes.set(xlabel="step", ylabel="loss, nats per token", title="A few steps are enough for a handful of facts")
-    plt.show()
 
 
 def right_answers(before: Mapping[str, float], after: Mapping[str, float]) -> None:

@@ -1,7 +1,7 @@
 """The parts of a mixture-of-experts layer that chapter 14 uses and does not show: an expert, all-to-all with gradients, tokens.
 
-Offered: Expert, exchange, AllToAll, set_weights, gradients_of, joined, doubled,
-clear_tokens, four_kinds, random_weights; for checks in_numpy, exchanges, sent_rows, exchanged.
+Offered: Expert, exchange, AllToAll, set_weights, gradients_of, joined,
+clear_tokens, four_kinds, random_weights, in_numpy.
 """
 
 from __future__ import annotations
@@ -128,11 +128,6 @@ def joined(of_ranks: Sequence[Weights]) -> Weights:
     return Weights(of_ranks[0].gate, up, down)
 
 
-def doubled(weights: Weights) -> Weights:
-    """The same weights in double precision."""
-    return Weights(*(getattr(weights, name).astype("float64") for name in ("gate", "up", "down")))
-
-
 def in_numpy(
     k: int, factor: float, x: np.ndarray, weights: Weights, g: np.ndarray, of_auxiliary: float = 0.5
 ) -> dict[str, np.ndarray]:
@@ -140,7 +135,8 @@ def in_numpy(
 
     g: the gradient of the output. of_auxiliary: how much of the auxiliary loss is in the loss.
     """
-    x, g, weights = x.astype("float64"), g.astype("float64"), doubled(weights)
+    x, g = x.astype("float64"), g.astype("float64")
+    weights = Weights(*(value.astype("float64") for value in (weights.gate, weights.up, weights.down)))
     capacity = reference.capacity_of(len(x), weights.gate.shape[1], k, factor)
     output, routing = reference.forward(x, weights, k, capacity)
     of_x, of_weights = reference.gradients(x, weights, k, capacity, g, of_auxiliary)
@@ -159,35 +155,3 @@ def four_kinds(count: int, hidden: int, seed: int) -> tuple[paddle.Tensor, paddl
     x = 1 + centers[kind] + 0.5 * draw.standard_normal((count, hidden))
     y = np.einsum("th,tho->to", x, maps[kind])
     return paddle.to_tensor(x.astype("float32"), stop_gradient=False), paddle.to_tensor(y.astype("float32"))
-
-
-# ------------------------------------------------------------------------------------------------------------------ checks
-
-
-def exchanges(ranks: int) -> dict[str, np.ndarray]:
-    """By name how many rows each rank sends to each, [senders, receivers]."""
-    one, other = np.zeros((ranks, ranks), int), np.zeros((ranks, ranks), int)
-    one[:, 0], other[ranks - 1] = 3, np.arange(1, ranks + 1)
-    uneven = np.array([[(3 * a + 2 * b) % 5 for b in range(ranks)] for a in range(ranks)])
-    return {"even": np.full((ranks, ranks), 2), "uneven": uneven, "all to rank 0": one, "from the last rank only": other}
-
-
-def row_of(sender: int, receiver: int, number: int) -> list[float]:
-    """A row that says where it is from, where it goes, and which one it is."""
-    return [sender + 0.25, receiver + 0.5, float(number)]
-
-
-def sent_rows(splits: np.ndarray, rank: int) -> np.ndarray:
-    """The rows that a rank sends, [rows, 3]; splits: [senders, receivers]."""
-    rows = [row_of(rank, receiver, i) for receiver, count in enumerate(splits[rank]) for i in range(count)]
-    return np.array(rows, dtype="float32").reshape(-1, 3)
-
-
-def exchanged(splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """On a rank: what arrives, and the gradient that comes back when every row is weighted by its sender and number."""
-    rank = dist.get_rank()
-    rows = paddle.to_tensor(sent_rows(splits, rank), stop_gradient=False)
-    arrived = AllToAll.apply(rows, splits[rank].tolist(), splits[:, rank].tolist())
-    (arrived * arrived.detach()).sum().backward()
-    assert rows.grad is not None  # as it has just been computed
-    return arrived.numpy(), rows.grad.numpy()

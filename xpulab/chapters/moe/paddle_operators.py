@@ -26,7 +26,7 @@ def error_of(call: Callable[[], Any]) -> str:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator of paddle.distributed.models.moe.utils, or a fused one.
+    """One operator of paddle.distributed.models.moe.utils.
 
     call: returns the result as an array. expected: the value by its definition. wrong: a near value that is wrong.
     """
@@ -37,15 +37,13 @@ class Operator:
 
 
 def operators() -> dict[str, Operator]:
-    """By name the operators of which paddle.incubate's layer is made, and moe_combine, with small inputs."""
+    """By name the operators of which paddle.incubate's layer is made, with small inputs."""
     from paddle.distributed.models.moe import utils
-    from paddle.incubate.nn.functional import moe_combine
 
     def whole(*numbers: int) -> paddle.Tensor:
         return paddle.to_tensor(list(numbers), dtype="int64")
 
     gates, chosen, chances = whole(1, 3, 3, 3, 3, 2, 1, 1), [[0, 2], [2, 1], [0, 1]], [[0.5, 0.4], [0.9, 0.01], [0.5, 0.5]]
-    rows = np.arange(12.0).reshape(6, 2)
 
     def positions() -> np.ndarray:
         """The choices of each expert; their order within an expert is not defined."""
@@ -57,11 +55,6 @@ def operators() -> dict[str, Operator]:
         values, numbers = paddle.to_tensor(chances), paddle.to_tensor([0.1, 0.1, 0.2])
         return utils._random_routing(paddle.to_tensor(chosen, dtype="int64"), values, numbers).numpy()
 
-    def combined() -> np.ndarray:
-        index = paddle.to_tensor([[0, 3], [1, 4], [2, 5]], dtype="int32")
-        return moe_combine(paddle.to_tensor(rows, dtype="float32"), paddle.to_tensor([[0.25, 0.75]] * 3), index).numpy()
-
-    after = 0.25 * rows[:3] + 0.75 * rows[3:]
     spoiled = [[0, 2], [2, 1], [0, -1]]
     return {
         "number_count": Operator(lambda: utils._number_count(gates, 4).numpy(), np.array([0, 3, 1, 4]), np.array([0, 3, 2, 4])),
@@ -77,7 +70,6 @@ def operators() -> dict[str, Operator]:
             np.array([1, 1, 1, 2, 3, 3, 3, 3]),
         ),
         "random_routing": Operator(routed, np.array([[0, 2], [2, -1], [0, 1]]), np.array(spoiled)),
-        "moe_combine": Operator(combined, after, after[::-1]),
     }
 
 

@@ -1,4 +1,4 @@
-"""Diagrams of 14_moe: tokens to experts, the queues of the experts, their loads, rows that go from rank to rank."""
+"""Diagrams of 14_moe: the queues of the experts, their loads, rows that go from rank to rank."""
 
 from __future__ import annotations
 
@@ -11,29 +11,6 @@ from xpulab.chapters.shared import figures
 
 OF_RANK = ("first", "second", "third", "fourth")
 """The tone of the rows that come from rank 0, 1, ...; the fifth rank has that of the first again."""
-
-
-def tokens_to_experts(chosen: np.ndarray, weights: np.ndarray, experts: int) -> None:
-    """The experts of each token, with their weights; a dashed arrow leads to the second choice.
-
-    chosen, weights: [tokens, k].
-    """
-    tokens, wide = len(chosen), 14.0
-    high = max(tokens, experts) * 1.2
-    axes = figures.diagram(wide, high + 0.9, "The gate sends each token to the experts with the highest probabilities")
-    heights = {side: (np.arange(count)[::-1] + 0.5) * high / count for side, count in (("t", tokens), ("e", experts))}
-    for token, y in enumerate(heights["t"]):
-        figures.box(axes, 0.2, y - 0.4, 2.0, 0.8, f"token {token}", "first")
-    for expert, y in enumerate(heights["e"]):
-        figures.box(axes, 9.6, y - 0.6, 2.4, 1.2, f"expert {expert}", "plain")
-    for (token, choice), expert in np.ndenumerate(chosen):
-        start, end = (2.3, heights["t"][token]), (9.5, heights["e"][expert])
-        figures.arrow(axes, start, end, dashed=choice > 0)
-        share = 0.14 if choice == 0 else 0.24 + 0.1 * (token % 2)  # the numbers stand near the tokens, where arrows are apart
-        across, up = (a + share * (b - a) for a, b in zip(start, end, strict=True))
-        ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-        axes.text(across, up, f"{weights[token, choice]:.2f}", ha="center", va="center", fontsize=8, bbox=ground)
-    plt.show()
 
 
 def queues(chosen: np.ndarray, kept: np.ndarray, experts: int, capacity: int) -> None:

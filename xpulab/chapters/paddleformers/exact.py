@@ -56,32 +56,3 @@ def losses(
         found.append(loss)
         now = optimizer.step(now, slopes, settings["learning_rate"])
     return found
-
-
-def adapter_gradients(slopes: Mapping[str, np.ndarray], network: Any, scale: float) -> dict[str, np.ndarray]:
-    """From the gradients of whole weights those of lora_A and lora_B, by the names of the adapted network.
-
-    A weight is W + scale A B, so the gradient of A is scale G B^T and that of B is scale A^T G.
-    """
-    found = {}
-    for name, layer in network.named_sublayers():
-        if hasattr(layer, "lora_A"):
-            slope = slopes["llama." + name.removeprefix("model.").removeprefix("model.") + ".weight"]
-            found[f"{name}.lora_A"] = scale * slope @ layer.lora_B.numpy().astype("float64").T
-            found[f"{name}.lora_B"] = scale * layer.lora_A.numpy().astype("float64").T @ slope
-    return found
-
-
-def answers(tokenizer: Any, rows: Sequence[Mapping[str, str]]) -> dict[str, dict[str, np.ndarray]]:
-    """Each question with its chosen, and with its rejected answer, as ordinary sequences; without a space before the answer."""
-    found = {}
-    for key in ("chosen", "rejected"):
-        sequences = []
-        for row in rows:
-            asked = list(tokenizer(same_model.prompt(row["question"]))["input_ids"])
-            answered = [*tokenizer(row[key], add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-            labels = [*[same_model.IGNORED] * (len(asked) - 1), *answered]
-            ids = asked + answered[:-1]
-            sequences.append({"input_ids": ids, "attention_mask": [1] * len(ids), "labels": labels})
-        found[key] = same_model.batch(sequences)
-    return found

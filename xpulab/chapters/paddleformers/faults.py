@@ -21,7 +21,7 @@ def positions_are_not_rotated(real, query, key, *given, **named):
 
 
 @fault(
-    detected_by=("successor.sft-losses", "successor.gradients", "successor.lora-gradients"),
+    detected_by=("successor.sft-losses", "successor.gradients"),
     after=f"{SUCCESSOR}.nn.criterion.sft_loss:sft_postprocess_loss",
 )
 def loss_counted_one_and_a_half_times(result, self, *given, **named):
@@ -49,7 +49,7 @@ def values_get_no_adapter(real, self, model, name, config, *given):
     return None if name.endswith("v_proj") else real(self, model, name, config, *given)
 
 
-@fault(detected_by=("successor.dpo-first-losses", "successor.dpo-numpy"), wraps=f"{DPO}:cal_dpo_loss")
+@fault(detected_by=("successor.dpo-first-losses",), wraps=f"{DPO}:cal_dpo_loss")
 def preferred_answer_is_exchanged(real, self, chosen, rejected, *given, **named):
     """The loss takes the policy's rejected answer for the chosen one."""
     return real(self, rejected, chosen, *given, **named)
@@ -75,23 +75,6 @@ def moments_are_not_resumed(real, self, state):
     """A resumed run begins with moments of zero: the optimizer takes no state."""
 
 
-@fault(detected_by=("successor.tokens",), after="transformers.tokenization_utils_tokenizers:TokenizersBackend._encode_plus")
-def first_token_is_lost(result, self, *given, **named):
-    """The tokenizer leaves out the first token of a text."""
-    for name, value in result.items():
-        result[name] = value[1:]
-    return result
-
-
-@fault(
-    detected_by=("successor.generate",),
-    after=f"{SUCCESSOR}.generation.utils:GenerationMixin.adjust_logits_during_generation",
-)
-def least_likely_token_is_taken(result, self, *given, **named):
-    """While it generates, the logits change their sign."""
-    return -result
-
-
 @fault(detected_by=("successor.options",), replaces=f"{SUCCESSOR}.trainer.training_args:TrainingArguments.__dataclass_fields__")
 def an_option_has_another_name(real):
     """The release renamed an argument of training once more: tensor_model_parallel_size is gone."""
@@ -102,28 +85,3 @@ def an_option_has_another_name(real):
 def script_does_not_transpose():
     """The script to take home converts names only, and leaves linear weights as PaddleNLP stores them."""
     replace_in_file("data/take_home/successor.py", "np.ascontiguousarray(value.T)", "np.ascontiguousarray(value)")
-
-
-@fault(detected_by=("successor.silent",), after=f"{SUCCESSOR}.transformers.model_utils:PretrainedModel.from_pretrained")
-def weights_are_loaded_in_double_precision(result, *given, **named):
-    """from_pretrained gives weights in double precision, whatever type is asked for."""
-    return result.to(dtype="float64")
-
-
-@fault(
-    detected_by=("successor.workarounds",),
-    wraps=f"{SUCCESSOR}.trainer.trainer:Trainer._load_flex_checkpoint",
-    where="everywhere",
-)
-def flex_checkpoint_is_not_read(real, self, folder):
-    """A resume from the default format reads nothing, and goes on with the weights at the start."""
-
-
-@fault(
-    detected_by=("successor.zero-cost",),
-    wraps=f"{SUCCESSOR}.trainer.utils.zero_cost_checkpoint:ZeroCostCheckpointEMAProcessor.ema_accumulate",
-)
-def state_is_averaged_twice(real, self, *given):
-    """The worker of the zero-cost checkpoint adds each state to the average twice."""
-    real(self, *given)
-    return real(self, *given)

@@ -1,6 +1,6 @@
 """What the chapter compares with the packages that it cannot import: their numbers, their layouts, their names of options.
 
-Also the parts of the comparison that a reader does not need to see: a backward pass, a packed loss, generated text.
+Also the parts of the comparison that a reader does not need to see: a backward pass, files that do not fit.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import paddle
 from safetensors.numpy import load_file
 
 from xpulab import files
-from xpulab.chapters.paddleformers import exact, successor
+from xpulab.chapters.paddleformers import same_model, successor
 from xpulab.chapters.shared.states import digests
 from xpulab.errors import InputError
 
@@ -45,9 +45,8 @@ RENAMED = {
 """By PaddleNLP's name of an argument of training those of the successor."""
 STILL_THERE = ("unified_checkpoint",)
 """Old names that are still accepted."""
-ADAPTER = 0.05
-"""The standard deviation of an adapter's weights where they are drawn: at first B is 0."""
 _SECONDS = 300
+_NORM, _UP = "model.norm.weight", "model.layers.0.mlp.up_proj.weight"
 
 Arrays = dict[str, np.ndarray]
 
@@ -57,9 +56,8 @@ class Numbers:
     """What PaddleNLP and transformers compute on the same weights, from data/comparison/successor.json.
 
     versions: of the packages, for a reader. paddlenlp_logits, transformers_logits: [questions, vocabulary].
-    sft_losses, dpo_losses: of each step. transformers_loss: before the first step. paddlenlp_tokens and transformers_tokens are
-    digests. layout: the digest of the weights that PaddleNLP's save_pretrained writes. arguments: the names of its
-    TrainingArguments.
+    sft_losses, dpo_losses: of each step. transformers_loss: before the first step. layout: the digest of the weights that
+    PaddleNLP's save_pretrained writes. arguments: the names of its TrainingArguments.
     """
 
     versions: str
@@ -68,8 +66,6 @@ class Numbers:
     sft_losses: list[float]
     dpo_losses: list[float]
     transformers_loss: float
-    paddlenlp_tokens: str
-    transformers_tokens: str
     layout: str
     arguments: frozenset[str]
 
@@ -89,8 +85,6 @@ def numbers(digest: str) -> Numbers:
         old["sft_losses"],
         old["dpo_losses"],
         other["loss"],
-        old["tokens_sha256"],
-        other["tokens_sha256"],
         old["layout"]["sha256"],
         frozenset(old["arguments"]),
     )
@@ -139,6 +133,43 @@ def load(folder: Path, **options: Any) -> Any:
     return models.AutoModelForCausalLM.from_pretrained(str(folder), config=config, dtype="float32", **options)
 
 
+def kind(loaded: Any, wanted: np.ndarray) -> str:
+    """Of a load: "the model", "another model", or "refused" where it raised. loaded: logits, or the name of an error."""
+    if isinstance(loaded, str):
+        return "refused"
+    return "the model" if np.abs(loaded - wanted).max() < 1e-4 else "another model"
+
+
+class Damaged:
+    """Folders with a model whose file does not fit, and what loading them gives, in the words of `kind`."""
+
+    def __init__(self, folder: Path, start: Path, logits: Callable[[Any], np.ndarray], new_model: Callable[..., Any]) -> None:
+        """start: the right folder. logits: of a network. new_model: loads a folder."""
+        self._folder, self._logits, self._new = folder, logits, new_model
+        self._wanted = logits(new_model(start))
+        stored = load_file(start / "model.safetensors")
+        without = {name: value for name, value in stored.items() if name != _UP}
+        shorter = {**stored, _NORM: stored[_NORM][:32].copy(), _UP: stored[_UP][:64].copy()}
+        for name, content in (("whole", stored), ("missing", without), ("other shape", shorter)):
+            same_model.write(folder / name, content)
+
+    def loads(self, name: str, **options: Any) -> str:
+        """What a load of a folder gives: the lesson's where no options are given."""
+        new = load if options else self._new
+        return kind(successor.outcome(lambda: self._logits(new(self._folder / name, **options))), self._wanted)
+
+    def after_failure(self) -> str:
+        """What a load of the right file gives after one that failed, without the workaround between them."""
+        with successor.quiet():
+            for folder in ("missing", "whole"):
+                try:
+                    found: Any = self._logits(self._new(self._folder / folder))
+                except Exception as error:  # of any class
+                    found = type(error).__name__
+        successor.forget_failed_load()
+        return kind(found, self._wanted)
+
+
 def run_script(folder: Path, *arguments: str) -> str:
     """Run the script that is taken home, in its folder; returns what it printed. Raises InputError when it fails."""
     command = [sys.executable, "successor.py", *arguments]
@@ -167,65 +198,3 @@ def backward(network: Any, batch: Mapping[str, Any]) -> None:
     network.train()
     network.clear_gradients()
     network(**batch)[0].backward()
-
-
-def set_adapter(network: Any, seed: int) -> None:
-    """Draw the weights of an adapter."""
-    drawn = np.random.default_rng(seed)
-    for name, weight in network.named_parameters():
-        if "lora_" in name:
-            weight.set_value(paddle.to_tensor(drawn.normal(0, ADAPTER, weight.shape).astype("float32")))
-
-
-def merged_weights(network: Any) -> Arrays:
-    """The weights that a model with an adapter stands for, by the names of the reference implementation."""
-    layers = {name: layer for name, layer in network.named_sublayers() if hasattr(layer, "lora_A")}
-    found = {}
-    for name, value in network.named_parameters():
-        if "lora_" not in name:
-            owner = layers.get(name.removesuffix(".weight"))
-            added = 0 if owner is None else owner.scaling * owner.lora_A.numpy().astype("float64") @ owner.lora_B.numpy()
-            found[name.removeprefix("model.")] = value.numpy().astype("float64") + added
-    return exact.renamed(found)
-
-
-def preference_step(policy: Any, start: Any, batch: Mapping[str, Any]) -> tuple[Arrays, Arrays, float]:
-    """Log-probabilities of the policy by "chosen" and "rejected", its gradients of the loss, and the loss."""
-    inputs = {name: batch[name] for name in ("input_ids", "position_ids", "attention_mask")}
-    labels = batch["response_labels"], batch["response_indexs"]
-    policy.eval()
-    policy.clear_gradients()
-    criterion = policy.criterion
-    with paddle.no_grad():
-        start.eval()
-        reference = criterion(start(**inputs), (*labels, None, None))
-    chosen, rejected, _, _, loss = criterion(policy(**inputs), (*labels, *reference))
-    loss.backward()
-    return {"chosen": chosen.numpy(), "rejected": rejected.numpy()}, exact.gradients(policy), float(loss)
-
-
-@paddle.no_grad()
-def generated(network: Any, questions: Sequence[Sequence[int]], tokenizer: Any, count: int = 6) -> list[list[int]]:
-    """The tokens that generate() gives for a batch of questions, padded on the left; without stopping at the end token."""
-    network.eval()
-    longest = max(map(len, questions))
-    ids = paddle.to_tensor([[0] * (longest - len(each)) + list(each) for each in questions])
-    mask = paddle.to_tensor([[0] * (longest - len(each)) + [1] * len(each) for each in questions])
-    tokens, _ = network.generate(
-        input_ids=ids, attention_mask=mask, max_new_tokens=count, decode_strategy="greedy_search",
-        eos_token_id=tokenizer.vocab_size + 1, pad_token_id=0,
-    )  # fmt: skip
-    return tokens.tolist()
-
-
-@paddle.no_grad()
-def by_hand(network: Any, questions: Sequence[Sequence[int]], count: int = 6) -> list[list[int]]:
-    """The most likely token after each question, again and again, without cache and padding."""
-    network.eval()
-    found = []
-    for question in questions:
-        ids = list(question)
-        for _ in range(count):
-            ids.append(int(network(input_ids=paddle.to_tensor([ids]))[0].numpy()[0, -1].argmax()))
-        found.append(ids[len(question) :])
-    return found

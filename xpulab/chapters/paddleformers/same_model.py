@@ -100,19 +100,9 @@ def preferences() -> list[dict[str, str]]:
     return files.load_jsonl(files.data("preferences", "train.jsonl"), ("question", "chosen", "rejected"))[:PAIRS]
 
 
-def texts() -> list[str]:
-    """What the tokenizers are compared on: each question as a prompt, and each answer."""
-    return [text for row in instructions() for text in (prompt(row["question"]), " " + row["answer"])]
-
-
 def prompt(question: str) -> str:
     """What the model reads before it answers."""
     return f"Question: {question}\nAnswer:"
-
-
-def digest_of_tokens(tokens: Sequence[Sequence[int]]) -> str:
-    """SHA-256 of token numbers."""
-    return hashlib.sha256(json.dumps([list(map(int, each)) for each in tokens]).encode()).hexdigest()
 
 
 def examples(tokenizer: Any, rows: Sequence[Mapping[str, str]], answer: str = "answer") -> list[dict[str, list[int]]]:

@@ -10,9 +10,7 @@ import importlib
 import io
 import logging
 import os
-import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from xpulab.records.environments import SUCCESSOR as NAME
@@ -65,9 +63,3 @@ def outcome(call: Callable[[], Any]) -> Any:
         return type(error).__name__
     finally:
         forget_failed_load()
-
-
-def copied(folder: str | Path, to: str | Path) -> Path:
-    """A copy of a folder without what from_pretrained has written into it."""
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.auto_generated.metadata"))
-    return Path(to)

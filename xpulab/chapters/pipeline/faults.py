@@ -10,7 +10,7 @@ SCHEDULES = "paddle.distributed.auto_parallel.pipelining.schedules"
 STAGE = "paddle.distributed.auto_parallel.pipelining.stage:PipelineStage"
 
 
-@fault(where="ranks", detected_by=("pipeline.gradients", "pipeline.chunks"), wraps=f"{STAGE}.backward_one_chunk")
+@fault(where="ranks", detected_by=("pipeline.gradients",), wraps=f"{STAGE}.backward_one_chunk")
 def micro_batches_counted_twice(real, self, chunk, loss=None, **kwargs):
     """The gradient of each micro-batch is added twice."""
     return real(self, chunk, loss=None if loss is None else 2 * loss, **kwargs)
@@ -34,12 +34,6 @@ def inputs_not_released(real, self, chunk, *args, **kwargs):
 def loss_averaged_twice(real, self, output, target):
     """The loss of each micro-batch is divided by the number of micro-batches a second time."""
     return real(self, output, target) / 4
-
-
-@fault(where="ranks", detected_by=("pipeline.return-output",), wraps=f"{SCHEDULES}:_PipelineSchedule._merge_outputs")
-def output_in_reverse_order(real, self, chunks):
-    """The joined output has the micro-batches in reverse order."""
-    return real(self, chunks[::-1])
 
 
 @fault(
@@ -70,40 +64,12 @@ def a_stage_is_not_updated(real, self):
 
 
 @fault(
-    detected_by=("pipeline.formula", "pipeline.planned-order", "pipeline.exercise-bubble", "pipeline.exercise-kept"),
+    detected_by=("pipeline.formula", "pipeline.exercise-bubble", "pipeline.exercise-kept"),
     breaks=CELLS,
 )
 def one_forward_pass_too_late() -> None:
     """The computed order of 1F1B starts with one forward pass less than it can."""
     replace_in_cells("ahead = min(m, p - rank)", "ahead = max(1, min(m, p - rank) - 1)")
-
-
-@fault(
-    where="ranks",
-    detected_by=("pipeline.order", "pipeline.bubble", "pipeline.kept"),
-    wraps=f"{SCHEDULES}:ScheduleFThenB._step_microbatches",
-)
-def one_micro_batch_at_a_time(_real, self, arg_mbs=None, kwarg_mbs=None, target_mbs=None, losses=None):
-    """FThenB finishes each micro-batch before it starts the next one: right results, but only one rank works at a time."""
-    from paddle.distributed.auto_parallel.pipelining import schedules
-
-    def exchange(operations):
-        if work := schedules._batch_p2p(operations):
-            work.wait()
-
-    stage = self._stage
-    arg_mbs, kwarg_mbs = self._check_inputs(arg_mbs, kwarg_mbs, target_mbs, losses)
-    if not self._stage_initialized:
-        self._initialize_stage(arg_mbs[0], kwarg_mbs[0], target_mbs[0])
-    for chunk in range(self._n_microbatches):
-        exchange(stage.get_fwd_recv_ops(chunk))
-        output = stage.forward_one_chunk(chunk, arg_mbs[chunk], kwarg_mbs[chunk])
-        exchange(stage.get_fwd_send_ops(chunk))
-        self._maybe_compute_loss(stage, output, target_mbs, chunk)
-        exchange(stage.get_bwd_recv_ops(chunk))
-        stage.backward_one_chunk(chunk, loss=self._maybe_get_loss(stage, chunk))
-        exchange(stage.get_bwd_send_ops(chunk))
-    self._update_losses(stage, losses)
 
 
 @fault(
@@ -122,15 +88,3 @@ def last_bit_of_gradients_under_1f1b(_result, self, *given):
     """The gradients under 1F1B differ in their last bit from those of the other schedules."""
     for weight in self._stage.sublayer.parameters():
         weight.grad.set_value(weight.grad * (1 + 2**-22))
-
-
-@fault(
-    lanes=("sim",),
-    where="ranks",
-    detected_by=("pipeline.gives-back",),
-    wraps=f"{SCHEDULES}:ScheduleFThenB._step_microbatches",
-)
-def inputs_kept_from_step_to_step(real, self, arg_mbs=None, *given):
-    """FThenB keeps the micro-batches of every step, as before Paddle 3.1."""
-    self.kept = [*self.__dict__.get("kept", []), arg_mbs]
-    return real(self, arg_mbs, *given)

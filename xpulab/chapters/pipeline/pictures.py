@@ -1,14 +1,13 @@
-"""Diagrams of 13_pipeline: layers on their ranks, the orders of work with their bubbles, what a rank keeps over time."""
+"""Diagrams of 13_pipeline: layers on their ranks, the orders of work with their bubbles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 
 import matplotlib.pyplot as plt
 
 from xpulab.chapters.shared import figures
-from xpulab.reference.pipeline import Piece, bubble, duration, end_times, kept_over_time
+from xpulab.reference.pipeline import Piece, bubble, duration, end_times
 
 Orders = Mapping[str, tuple[Sequence[Sequence[Piece]], int]]
 """By the name of a schedule: the pieces of work of each rank, in its order, and the number of stages on a rank."""
@@ -54,21 +53,6 @@ def schedules(orders: Orders) -> None:
     longest = max(max(end_times(*each).values()) for each in orders.values())
     panels[-1, 0].set(xlim=(0, longest), xlabel="time (forward passes of one micro-batch through all layers of a rank)")
     figure.legend(handles=_legend(orders), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
-    plt.show()
-
-
-def kept(orders: Orders, rank: int = 0) -> None:
-    """How many micro-batches this rank keeps over time under each schedule."""
-    axes = figures.new_axes()
-    for (name, (of_ranks, stages_per_rank)), style in zip(orders.items(), cycle(figures.STYLES)):
-        times, values = kept_over_time(end_times(of_ranks, stages_per_rank), rank, len(of_ranks), stages_per_rank)
-        axes.step(times, values, where="post", label=f"{name}, at most {max(values):g}", **style)
-    axes.set(
-        xlabel="time (forward passes of one micro-batch through all layers of a rank)",
-        ylabel="micro-batches kept",
-        title=f"Activations in the memory of rank {rank}",
-    )
-    axes.legend(frameon=False, fontsize=8)
     plt.show()
 
 

@@ -1,6 +1,5 @@
-"""Stages that recompute their blocks, and stages that pass several tensors to the next one.
+"""Stages that pass several tensors to the next one.
 
-    passes = stage_forms.recomputed(layers[1:-1])     # on a rank: the backward pass computes these blocks again from now on
     exact, found = stage_forms.alone(form), stage_forms.on_two_ranks(form, here.name)     # form: one of FORMS
 
 Of two stages the first gives its hidden state and, as a model of PaddleNLP does, what the next one needs too: another hidden
@@ -9,8 +8,6 @@ state, a mask or the positions. The mask and the positions have no gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,19 +24,6 @@ RANKS, ROWS, WIDTH, MICRO_BATCHES = 2, 4, 8, 2
 
 FORMS = ("two hidden states", "a mask and positions", "a mask that has a gradient", "mask and positions as keywords")
 """What the first stage passes to the second; in the last one both stages get the rest from the schedule."""
-
-
-def recomputed(blocks: Iterable[Any]) -> list[None]:
-    """Let fleet's recompute call these layers; returns a list that gets an entry for each of their forward passes."""
-    passes: list[None] = []
-
-    def noted(forward: Callable[..., Any], *given: Any) -> Any:
-        passes.append(None)
-        return forward(*given)
-
-    for block in blocks:
-        block.forward = partial(fleet.utils.recompute, partial(noted, block.forward))
-    return passes
 
 
 class Giving(nn.Layer):
