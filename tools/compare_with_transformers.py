@@ -90,7 +90,7 @@ def computed() -> dict[str, Any]:
             "wheel_sha256": release.sha256,
             "member": release.member,
             "member_sha256": sha256_of(gguf),
-            "prepared_sha256": sha256_of(prepared.folder / "model.safetensors"),
+            "prepared_sha256": sha256_of(prepared / "model.safetensors"),
             "same_as": "LlamaForCausalLM.from_pretrained(gguf_file=...) of transformers, every weight to the bit",
         }
     provenance = {
@@ -129,9 +129,9 @@ def measured(content: dict[str, Any]) -> dict[str, Any]:
     if prepared is None:
         raise InputError(f"model {MODEL!r} is not prepared; run: xpulab model {MODEL}")
     other = from_json({**content, "tolerances": {}})
-    if sha256_of(prepared.folder / "model.safetensors") != other.prepared_sha256:
-        raise InputError(f"{prepared.folder}: has other weights than {path_of()}; run the first command again")
-    model, tokenizer = models.new_model(str(prepared.folder), 0), models.new_tokenizer(str(prepared.folder))
+    if sha256_of(prepared / "model.safetensors") != other.prepared_sha256:
+        raise InputError(f"{prepared}: has other weights than {path_of()}; run the first command again")
+    model, tokenizer = models.new_model(str(prepared), 0), models.new_tokenizer(str(prepared))
     differences = difference_of(other_implementation.logits_at(model, tokenizer), other.logits)
     alone = [other_implementation.greedy_tokens(model, tokenizer, [question])[0] for question in PROMPTS]
     equal = {

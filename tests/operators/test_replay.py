@@ -22,9 +22,7 @@ def tensor(*shape, low=-1.0):
 
 def recorded(function):
     """The operators that function() calls."""
-    with recorder.recorded() as recording:
-        function()
-    return recording.recording().calls
+    return recorder.record(function).calls
 
 
 ROWS, COLUMNS = paddle.to_tensor([2, 0, 2]), paddle.to_tensor([[0, 1], [2, 2]])
@@ -113,16 +111,15 @@ def test_an_argument_that_cannot_be_made_again_is_a_reason():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("name", "settings"), [("AdamW", {"weight_decay": 0.1}), ("Adam", {})])
-def test_optimizers_compute_what_their_papers_say(name, settings, dtype):
+def test_adamw_computes_what_its_paper_says(dtype):
     layer = paddle.nn.Linear(8, 8)
-    optimizer = getattr(paddle.optimizer, name)(learning_rate=1e-3, parameters=layer.parameters(), **settings)
+    optimizer = paddle.optimizer.AdamW(learning_rate=1e-3, parameters=layer.parameters(), weight_decay=0.1)
 
     def step():
         layer(paddle.ones([2, 8])).sum().backward()
         optimizer.step()
 
     step()
-    calls = [call for call in recorder.record(step).calls if call.operator == name.lower()]
+    calls = [call for call in recorder.record(step).calls if call.operator == "adamw"]
     found = [each for results in table.results(calls, [dtype], 0, "cpu").values() for each in results]
     assert {(each.outcome, each.reference) for each in found} == {("right", NUMPY)}

@@ -91,8 +91,8 @@ def _summary(report: dict[str, Any]) -> list[str]:
         lines.append(f"the script computed on {report['recorded_on']}; its operators were replayed on {report['device']}")
     if report["device"] == SIMULATED:
         lines.append("simulated cards compute with the CPU's kernels: this says nothing about a real card")
-    if report["fallbacks"]:
-        lines.append(f"{report['fallbacks']} operators have no kernel for {report['device']} here: the CPU computes them")
+    if fallbacks := sum(row["falls_back"] for row in report["operators"]):
+        lines.append(f"{fallbacks} operators have no kernel for {report['device']} here: the CPU computes them")
     names = [f"{counted[name]} {name}" for name in ("right", "wrong", "not compared") if name in counted]
     count = len(report["operators"])
     verdict = "no operator is wrong" if is_right(report) else "NOT right"

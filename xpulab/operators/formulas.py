@@ -102,7 +102,6 @@ _register(
     {
         **{"gelu": _gelu, "swiglu": _swiglu, "scale": _scale, "clip": np.clip},
         "rsub": lambda x, y: y - x,
-        "rtruediv": lambda x, y: y / x,
         "pow": lambda x, y: np.asarray(x) ** y,
     },
 )
@@ -142,9 +141,9 @@ def _matmul(x: Any, y: Any, transpose_x: bool = False, transpose_y: bool = False
 
 
 def _axes(axis: Any) -> Any:
-    if axis is None or (isinstance(axis, list | tuple) and not axis):
-        return None
-    return tuple(axis) if isinstance(axis, list | tuple) else int(axis)
+    if isinstance(axis, list | tuple):
+        return tuple(axis) or None
+    return None if axis is None else int(axis)
 
 
 def _reduction(name: str) -> Callable:
@@ -221,7 +220,7 @@ _register(
     },
 )
 
-# ---------------------------------------------------------------------------------------------------------------- optimizers
+# ----------------------------------------------------------------------------------------------------------------- optimizer
 
 
 def _adamw(
@@ -254,9 +253,4 @@ def _adamw(
     return after, first, second, None, power1 * beta1, power2 * beta2, None if master is None else after
 
 
-def _adam(*arguments: Any) -> Any:
-    """Kingma and Ba 2015, algorithm 1, as AdamW without decay; the arguments up to epsilon are those of adamw."""
-    return _adamw(*arguments[:13], with_decay=False)
-
-
-_register("smooth", {"adamw": _adamw, "adam": _adam})
+_register("smooth", {"adamw": _adamw})

@@ -21,7 +21,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -137,7 +137,10 @@ def _most_frequent(callers: dict[str, Counter[str]], kernel: str) -> str:
 @contextmanager
 def _shows_information() -> Iterator[None]:
     """Paddle's lines of information are written, whatever GLOG_minloglevel said. Raises RuntimeError when they cannot be."""
-    found = [each for each in map(_level_of, _LIBRARIES) if each is not None]
+    found = []
+    for library in _LIBRARIES:
+        with suppress(OSError, ValueError):
+            found.append(ctypes.c_int.in_dll(ctypes.CDLL(str(Path(paddle.__file__).parent / library)), _LEVEL))
     if not found:
         raise RuntimeError(f"no library of {_LIBRARIES} has {_LEVEL}: this release of Paddle logs in another way")
     before = [each.value for each in found]
@@ -148,11 +151,3 @@ def _shows_information() -> Iterator[None]:
     finally:
         for each, value in zip(found, before, strict=True):
             each.value = value
-
-
-def _level_of(library: str) -> ctypes.c_int | None:
-    """The lowest level that glog writes, as a variable in a library that is loaded."""
-    try:
-        return ctypes.c_int.in_dll(ctypes.CDLL(str(Path(paddle.__file__).parent / library)), _LEVEL)
-    except (OSError, ValueError):
-        return None

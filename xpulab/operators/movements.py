@@ -68,7 +68,6 @@ MOVEMENTS: dict[str, Callable[..., Any]] = {
     "stack": lambda parts, axis=0: np.stack(list(parts), axis=_axis_of(axis)),
     "split": _split,
     "tril": lambda x, diagonal=0: np.tril(x, diagonal),
-    "triu": lambda x, diagonal=0: np.triu(x, diagonal),
     "where": np.where,
     "getitem_dygraph": _getitem,
     "embedding": _embedding,

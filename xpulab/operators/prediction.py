@@ -12,13 +12,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xpulab import files, sim
 from xpulab.devices import SIMULATED
-
-if TYPE_CHECKING:
-    from xpulab.operators.kernel_log import Launch
 
 CARD, MAYBE, CPU, ERROR, UNKNOWN = "card", "card?", "CPU", "error", "unknown"
 _MEANING = {
@@ -53,8 +50,8 @@ def _table() -> Any:
     return files.load_yaml(files.data("p800_kernels.yaml"), files.data("schema", "p800_kernels.schema.json"))
 
 
-def kernels_here(launches: Sequence[Launch], device: str) -> dict[str, Any]:
-    """What the script's process reports: the kernels of its step, and the types that the CPU has them for.
+def kernels_here(launches: Sequence[Any], device: str) -> dict[str, Any]:
+    """What the script's process reports: its kernel_log.Launch objects as data, with the types that the CPU has them for.
 
     Raises RuntimeError when the log shows no kernel: another release of Paddle may word it otherwise.
     """

@@ -102,7 +102,7 @@ def finish(job: dict[str, Any], recorder: Any) -> None:
             from xpulab.operators.table import findings
 
             paddle.set_device(job["place"])
-            report = findings(recorder.recording(), job["device"])
+            report = findings(found, job["device"])
         write(job, {"status": "done", **report})
     except BaseException as error:
         write(job, {"status": "failed", "detail": "".join(traceback.format_exception(error))})

@@ -22,12 +22,12 @@ from paddle import _C_ops, _legacy_C_ops
 
 from xpulab.operators.calls import FLOATS, Amp, Call, CurrentPlace, NamedType, Recording, TensorSpec, Unknown
 
-ARITHMETIC = (
+METHODS = (
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__div__", "__rdiv__", "__truediv__"),
     *("__rtruediv__", "__floordiv__", "__rfloordiv__", "__pow__", "__rpow__", "__mod__", "__rmod__", "__matmul__"),
     *("__rmatmul__", "__gt__", "__ge__", "__lt__", "__le__", "__eq__", "__ne__"),
+    *("_getitem_dygraph", "_setitem_dygraph", "clone", "contiguous"),
 )
-METHODS = (*ARITHMETIC, "_getitem_dygraph", "_setitem_dygraph", "clone", "contiguous")
 """The methods of tensors in C++ that compute."""
 
 OWNERS: dict[str, Any] = {"_C_ops": _C_ops, "_legacy_C_ops": _legacy_C_ops, "Tensor": paddle.Tensor}
@@ -41,20 +41,13 @@ _FOLDERS = tuple(f"{Path(file).resolve().parent}/" for file in (__file__, str(pa
 
 def record(step: Callable[[], Any]) -> Recording:
     """The operators that step() calls. It should be the second step: the first also makes the optimizer's state."""
-    with recorded() as recorder:
-        step()
-    return recorder.recording()
-
-
-@contextmanager
-def recorded() -> Iterator[Recorder]:
-    """Record the operators that are called inside the block; ask the recorder for them after the block."""
     recorder = Recorder()
     recorder.begin()
     try:
-        yield recorder
+        step()
     finally:
-        recorder.end()
+        recording = recorder.end()
+    return recording
 
 
 class Recorder:
@@ -64,19 +57,15 @@ class Recorder:
         self._calls: dict[tuple, Call] = {}
         self._local = threading.local()
         self._end = ExitStack()
-        self._device = str(paddle.get_device())
 
     def begin(self) -> None:
         """Replace the operators."""
         self._end.enter_context(replaced_operators(self._recording))
 
-    def end(self) -> None:
-        """Put the operators back."""
+    def end(self) -> Recording:
+        """Put the operators back; what was recorded."""
         self._end.close()
-
-    def recording(self) -> Recording:
-        """What was recorded; after end()."""
-        return Recording(tuple(self._calls.values()), self._device)
+        return Recording(tuple(self._calls.values()), str(paddle.get_device()))
 
     def _recording(self, owner: str, name: str, function: Callable) -> Callable:
         def operator(*arguments: Any, **named: Any) -> Any:

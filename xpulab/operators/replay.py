@@ -95,7 +95,7 @@ def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
     if elsewhere and call.operator not in ("shape", "shape64"):  # shapes are always on the CPU
         return replace(result, error=f"its result is on {elsewhere[0]}")
     if device != "cpu":
-        result = replace(result, falls_back=_falls_back(call, arrays, seed))
+        result = replace(result, falls_back=_falls_back(call, arrays))
     if call.operator in RANDOM:
         return replace(result, reason=N_("its results are random or undefined"))
     return _compared(result, attempt, arrays, found, seed, device)
@@ -140,6 +140,7 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
     values = [numbers_of(tensor) for tensor in kept]
     types = [str(tensor.dtype).rsplit(".", maxsplit=1)[-1] for tensor in kept]
     bits = _bits(call, types, device)
+    source_bits = max([BITS[spec.dtype] for spec in call.tensors() if spec.dtype in BITS], default=BITS["float64"])
     result = replace(result, reference=reference.name)
     if reference.name == CPU and device == "cpu" and set(types) & set(FLOATS) == {"float64"}:
         result = replace(result, reason=N_("the reference is the same kernel"))
@@ -147,7 +148,7 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
         shapes = [list(each.shape) for each in values], [list(np.shape(each)) for each in expected]
         return replace(result, error=f"results of shapes {shapes[0]}, expected {shapes[1]}")
     else:
-        bounds = tolerances.bounds(reference, arrays, results, types, bits, _source_bits(call), seed)
+        bounds = tolerances.bounds(reference, arrays, results, types, bits, source_bits, seed)
         largest, control = tolerances.judge(values, expected, bounds)
         result = replace(result, value=largest, value_control=control)
     added = tolerances.rounded_sums(reference, arrays, [np.asarray(each) for each in expected], bits)
@@ -183,7 +184,7 @@ def _with_gradient(
     return replace(result, gradient=largest, gradient_control=control)
 
 
-def _falls_back(call: Call, arrays: list[np.ndarray], seed: int) -> bool:
+def _falls_back(call: Call, arrays: list[np.ndarray]) -> bool:
     """Whether the operator, or its gradient, raises when the CPU may not compute it."""
     with no_fallback():
         try:
@@ -205,8 +206,3 @@ def _bits(call: Call, types: list[str], device: str) -> int:
     if call.operator in PRODUCTS:
         return min([bits, *(kept for dtype, kept in bits_of_products(device).items() if dtype in used)])
     return bits
-
-
-def _source_bits(call: Call) -> int:
-    """The bits that the inputs have: results with fewer are rounded. A number that is no tensor has all."""
-    return max([BITS[spec.dtype] for spec in call.tensors() if spec.dtype in BITS], default=BITS["float64"])

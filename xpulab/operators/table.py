@@ -24,7 +24,6 @@ def findings(recording: Recording, device: str) -> dict[str, Any]:
         "paddle": paddle.__version__,
         "operators": [_described(result) for result in results],
         "outcomes": dict(Counter(result.outcome for result in results)),
-        "fallbacks": sum(result.falls_back for result in results),
     }
 
 

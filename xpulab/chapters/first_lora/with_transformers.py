@@ -59,7 +59,7 @@ def computed_release(name: str, rows: Sequence[dict[str, str]]) -> dict[str, Any
     if prepared is None:
         raise InputError(f"model {name!r} is not prepared; run: xpulab model {name}")
     with extracted(fetch(RELEASES[name]), RELEASES[name]) as gguf:
-        return computed(prepared.folder, gguf, rows)
+        return computed(prepared, gguf, rows)
 
 
 def computed(folder: Path, gguf: Path, rows: Sequence[dict[str, str]]) -> dict[str, Any]:
