@@ -63,7 +63,7 @@ def kernels_here(launches: Sequence[Any], device: str) -> dict[str, Any]:
         raise RuntimeError(f"Paddle {paddle.__version__} logged no choice of a kernel in this step: its log has other words")
     on_cpu = kernel_log.cpu_types()
     if device == SIMULATED:  # its kernels of half types stand among those of the CPU
-        for name, dtype in sim.half_kernels().added:
+        for name, dtype in sim.half_kernels():
             on_cpu[name] = [each for each in on_cpu.get(name, []) if each != dtype]
     kernels = [asdict(launch) | {"cpu_types": on_cpu.get(launch.name, [])} for launch in launches]
     return {"device": device, "paddle": paddle.__version__, "kernels": kernels}

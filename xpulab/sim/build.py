@@ -7,11 +7,11 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from xpulab import child
 from xpulab.errors import InputError
 from xpulab.messages import N_
 from xpulab.records.usable import whole_cores
@@ -81,9 +81,8 @@ def _build(paddle: Path, compiler: str, folder: Path) -> None:
 
 def _run(command: list[str]) -> None:
     what = Path(command[command.index("-c") + 1]).name if "-c" in command else LIBRARY
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
-    except subprocess.TimeoutExpired as error:
+    ran = child.run(command, _SECONDS)
+    if ran.status is None:
         raise InputError(
             N_(
                 "the simulated accelerator does not build: {command} did not finish {what} in {SECONDS} s; set CXX "
@@ -92,19 +91,11 @@ def _run(command: list[str]) -> None:
                 what=what,
                 SECONDS=_SECONDS,
             )
-        ) from error
-    except OSError as error:
-        raise InputError(
-            N_(
-                "the simulated accelerator does not build: {command} cannot be run: {strerror}",
-                command=command[0],
-                strerror=error.strerror,
-            )
-        ) from error
-    if done.returncode:
-        lines = done.stderr.splitlines()
+        )
+    if ran.status:
+        lines = ran.errors.splitlines()
         errors = [line for line in lines if "error" in line or "cannot find" in line] or lines
-        head = f"the simulated accelerator does not build: {command[0]} stopped at {what} with exit code {done.returncode}"
+        head = f"the simulated accelerator does not build: {command[0]} stopped at {what} with exit code {ran.status}"
         raise InputError(
             "\n  ".join([head, *errors[:5], N_("It needs C++17: g++ 9 or clang++ 10, or later; set CXX to another compiler")])
         )
@@ -112,21 +103,7 @@ def _run(command: list[str]) -> None:
 
 def _translation_units() -> list[Path]:
     """All sources; first those that take longest, because they include Paddle's own headers."""
-    longest = (
-        "kernels.cc",
-        "kernels_lists.cc",
-        "half.cc",
-        "half_arrays.cc",
-        "half_optimizers.cc",
-        "half_pointwise.cc",
-        "half_training.cc",
-        "attach.cc",
-        "in_place.cc",
-        "reshard.cc",
-        "reshard_data.cc",
-        "wheel.cc",
-    )
-    return sorted(SOURCES.glob("*.cc"), key=lambda source: (source.name not in longest, source.name))
+    return sorted(SOURCES.glob("*.cc"), key=lambda source: (b'"paddle/' not in source.read_bytes(), source.name))
 
 
 def _paddle() -> Path:
