@@ -44,7 +44,7 @@ OPERATORS = {
     "reductions": lambda: [f(tensor(3, 4), axis=1) for f in (paddle.sum, paddle.mean, paddle.max, paddle.logsumexp)],
     "moves": lambda: tensor(2, 3, 4).transpose([2, 0, 1]).reshape([4, 6]).unsqueeze(1).tile([1, 2, 1]),
     "parts": lambda: [tensor(4, 6).split([1, 5], axis=1), tensor(4, 6)[1:, ::2], paddle.stack([tensor(2), tensor(2)])],
-    "rows": lambda: [f(tensor(3, 4), ROWS) for f in (paddle.gather, paddle.index_select, lambda x, i: F.embedding(i, x))],
+    "rows": lambda: [f(tensor(3, 4), ROWS) for f in (paddle.gather, lambda x, i: F.embedding(i, x))],
     "elements": lambda: paddle.take_along_axis(tensor(2, 4), COLUMNS % 2, 1),
     "clip": lambda: paddle.clip(tensor(9), 0.1, 0.5),
     "made": lambda: [paddle.full([2, 3], 1e-6), paddle.arange(7), paddle.tril(paddle.ones([3, 3]))],

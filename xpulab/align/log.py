@@ -181,7 +181,9 @@ def environment() -> dict[str, Any]:
     paddle, torch = sys.modules.get("paddle"), sys.modules.get("torch")
     if paddle is not None and hasattr(paddle, "get_flags"):
         found["machine"]["device"] = _tried(paddle.get_device)
-        found["flags"] = {name: _tried(lambda name=name: paddle.get_flags(name)[name]) for name in _PADDLE_FLAGS}
+        found["flags"] = {
+            name: _tried(functools.partial(lambda flag: paddle.get_flags(flag)[flag], name)) for name in _PADDLE_FLAGS
+        }
     elif torch is not None:
         found["machine"]["device"] = _tried(torch.cuda.get_device_name) or "cpu"
         found["flags"] = {name: _tried(functools.partial(attrgetter(name), torch.backends)) for name in _TORCH_BACKENDS}

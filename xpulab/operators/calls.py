@@ -99,14 +99,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Recording:
-    """The operators of a step.
-
-    calls: each distinct one once, in the order of the first call. device: where the step computed, as Paddle names it, "cpu" or
-    "xpu:0".
-    """
+    """The operators of a step. calls: each distinct one once, in the order of the first call."""
 
     calls: tuple[Call, ...]
-    device: str
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:

@@ -87,8 +87,6 @@ def format_report(report: dict[str, Any]) -> str:
 def _summary(report: dict[str, Any]) -> list[str]:
     counted = report["outcomes"]
     lines = ["value, gradient: the largest error / tolerance; right up to 1"]
-    if report["recorded_on"].split(":")[0] != report["device"]:
-        lines.append(f"the script computed on {report['recorded_on']}; its operators were replayed on {report['device']}")
     if report["device"] == SIMULATED:
         lines.append("simulated cards compute with the CPU's kernels: this says nothing about a real card")
     if fallbacks := sum(row["falls_back"] for row in report["operators"]):

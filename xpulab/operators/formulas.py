@@ -68,21 +68,26 @@ _METHODS = {
 """By method of tensors the operator that it calls."""
 
 
+def _named(function: Callable) -> Callable:
+    """The function, which also takes its arguments as x and y."""
+    return lambda *given, **named: function(*given, *(named[name] for name in ("x", "y") if name in named))
+
+
 def _from_the_table() -> None:
     """The operators of one and of two numbers. Those that only choose among their inputs, or have no slope, are exact."""
     for name, function in FUNCTIONS.items():
         if function.kernel not in _WITH_ATTRIBUTES:
             kind: Kind = "exact" if name in ("abs", "relu") else "smooth"
-            _register(kind, {name: function.value, function.kernel: function.value})
+            _register(kind, dict.fromkeys((name, function.kernel), _named(function.value)))
     for name, pair in reversed(PAIRS.items()):  # the first one of a kernel is the plain one
         kind = "exact" if pair.slopes is None or name in ("maximum", "minimum") else "smooth"
-        _register(kind, {pair.kernel: pair.value})
+        _register(kind, {pair.kernel: _named(pair.value)})
     FORMULAS.update({method: FORMULAS[name] for method, name in _METHODS.items()})
 
 
 _from_the_table()
-_register("exact", dict.fromkeys(("assign", "clone", "contiguous"), np.copy))
-_register("exact", {"logical_not": np.logical_not, "bitwise_not": np.invert, "bitwise_and": np.bitwise_and} | MOVEMENTS)
+_register("exact", MOVEMENTS)
+_register("exact", {"assign": np.copy, "clone": np.copy, "logical_not": np.logical_not, "bitwise_not": np.invert})
 
 
 def _gelu(x: Any, approximate: bool = False) -> Any:

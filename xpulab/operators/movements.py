@@ -72,7 +72,6 @@ MOVEMENTS: dict[str, Callable[..., Any]] = {
     "getitem_dygraph": _getitem,
     "embedding": _embedding,
     "gather": lambda x, index, axis=0: np.take(x, index.reshape(-1) if index.ndim else index, axis=_axis_of(axis)),
-    "index_select": lambda x, index, axis=0: np.take(x, index, axis=axis),
     "take_along_axis": lambda x, index, axis=0: np.take_along_axis(x, index, axis),
 }
 """By operator; the arguments are those of the operator, in its order."""

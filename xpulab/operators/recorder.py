@@ -65,7 +65,7 @@ class Recorder:
     def end(self) -> Recording:
         """Put the operators back; what was recorded."""
         self._end.close()
-        return Recording(tuple(self._calls.values()), str(paddle.get_device()))
+        return Recording(tuple(self._calls.values()))
 
     def _recording(self, owner: str, name: str, function: Callable) -> Callable:
         def operator(*arguments: Any, **named: Any) -> Any:
@@ -74,9 +74,7 @@ class Recorder:
             self._local.inside = True
             try:
                 key, call = self._call(owner, name, arguments, named)
-                result = function(
-                    *arguments, **named
-                )  # a call that raises is not part of the step: `for row in tensor` ends so
+                result = function(*arguments, **named)  # one that raises is not counted: `for row in tensor` ends so
                 self._count(key, call, arguments, result)
             finally:
                 self._local.inside = False

@@ -20,7 +20,6 @@ def findings(recording: Recording, device: str) -> dict[str, Any]:
     results = [_replayed(call, seed, device) for seed, call in enumerate(recording.calls)]
     return {
         "device": device,
-        "recorded_on": recording.device,
         "paddle": paddle.__version__,
         "operators": [_described(result) for result in results],
         "outcomes": dict(Counter(result.outcome for result in results)),

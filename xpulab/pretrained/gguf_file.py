@@ -88,7 +88,8 @@ class GgufModel:
         write_from_tokens(folder, tokens, merges, special, self.config(), template)
 
     def _value(self, name: str) -> Any:
-        return self._reader.get_field(name).contents()
+        field: Any = self._reader.get_field(name)
+        return field.contents()
 
 
 def _unpermuted(values: np.ndarray, heads: int) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import tempfile
 import zipfile
 from functools import partial
@@ -47,8 +46,7 @@ def find(name: str) -> Path | None:
     if name not in RELEASES:
         source = Path(name)
         if not source.is_dir():
-            known = ", ".join(RELEASES)
-            raise InputError(f"no model {name!r}: give a folder with config.json and weights, or one of {known}")
+            raise InputError(f"no model {name!r}: give a folder with config.json and weights, or one of {', '.join(RELEASES)}")
         torch_folder.read_config(source)
         if is_paddle(source):
             return source
@@ -64,7 +62,7 @@ def _from_release(release: Release, folder: Path) -> None:
         weights = [Weight(name, "float32", values) for name, values in model.weights().items()]
         convert({"model.safetensors": lambda: weights}, config, wheel, folder)
         model.write_tokenizer(folder)
-    _write_configs(folder, config)
+    _write_configs(folder, config, {})
 
 
 def _from_torch_folder(source: Path, folder: Path) -> None:
@@ -75,15 +73,15 @@ def _from_torch_folder(source: Path, folder: Path) -> None:
     except InputError as error:
         raise InputError(f"{source}: {error}" if str(source) not in str(error) else str(error)) from error
     write_from_folder(source, folder)
-    _write_configs(folder, config)
-    if (generation := source / "generation_config.json").is_file():
-        shutil.copyfile(generation, folder / generation.name)
+    generation = source / "generation_config.json"
+    _write_configs(folder, config, torch_folder.read_json(generation) if generation.is_file() else {})
 
 
-def _write_configs(folder: Path, config: dict[str, Any]) -> None:
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+def _write_configs(folder: Path, config: dict[str, Any], generation: dict[str, Any]) -> None:
+    """config.json and generation_config.json, the second with the tokens that begin, end and pad a text."""
     ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id") if config.get(name) is not None}
-    (folder / "generation_config.json").write_text(json.dumps(ids, indent=2) + "\n", encoding="utf-8")
+    for name, value in (("config", config), ("generation_config", ids | generation)):
+        (folder / f"{name}.json").write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def _key(name: str) -> str:

@@ -16,12 +16,7 @@ PADDLE_CLASS = "PretrainedTokenizerFast"
 
 
 def write_from_tokens(
-    folder: Path,
-    tokens: list[str],
-    merges: list[str],
-    special: list[str],
-    config: dict[str, Any],
-    chat_template: str,
+    folder: Path, tokens: list[str], merges: list[str], special: list[str], config: dict[str, Any], chat_template: str
 ) -> None:
     """Write tokenizer.json and tokenizer_config.json of SmolLM's byte-level BPE, which splits digits before everything else.
 
