@@ -7,11 +7,11 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from xpulab import child
 from xpulab.errors import InputError
 from xpulab.messages import N_
 from xpulab.records.usable import whole_cores
@@ -81,8 +81,9 @@ def _build(paddle: Path, compiler: str, folder: Path) -> None:
 
 def _run(command: list[str]) -> None:
     what = Path(command[command.index("-c") + 1]).name if "-c" in command else LIBRARY
-    ran = child.run(command, _SECONDS)
-    if ran.status is None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS)
+    except subprocess.TimeoutExpired as error:
         raise InputError(
             N_(
                 "the simulated accelerator does not build: {command} did not finish {what} in {SECONDS} s; set CXX "
@@ -91,11 +92,11 @@ def _run(command: list[str]) -> None:
                 what=what,
                 SECONDS=_SECONDS,
             )
-        )
-    if ran.status:
-        lines = ran.errors.splitlines()
+        ) from error
+    if done.returncode:
+        lines = done.stderr.splitlines()
         errors = [line for line in lines if "error" in line or "cannot find" in line] or lines
-        head = f"the simulated accelerator does not build: {command[0]} stopped at {what} with exit code {ran.status}"
+        head = f"the simulated accelerator does not build: {command[0]} stopped at {what} with exit code {done.returncode}"
         raise InputError(
             "\n  ".join([head, *errors[:5], N_("It needs C++17: g++ 9 or clang++ 10, or later; set CXX to another compiler")])
         )
