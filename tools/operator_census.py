@@ -3,7 +3,7 @@
 .venv/bin/python tools/operator_census.py            # --check: exit code 1 where the page names other checks than this table
 
 It records one step, forward, backward and optimizer, of Llama, Qwen2 and PaddleNLP's Qwen2-MoE, of LoRA and of DPO on
-the CPU. Backward and C++ call operators, too, that the recorder does not see: they are listed with their number.
+the CPU.
 """
 
 from __future__ import annotations
@@ -102,21 +102,11 @@ def page(recordings: Mapping[str, Recording]) -> str:
         for operator, each in rows
     ]
     none = [operator for operator, each in rows if operator not in COVERED and not set(each["in"]) & set(OF_STEPS)]
-    hidden = [
-        f"- {name}: {', '.join(f'{operator} {count}' for operator, count in sorted(recording.not_recorded.items())) or 'none'}"
-        for name, recording in recordings.items()
-    ]
     rest = [
         "## Not covered",
         "",
         f"Compared with no formula by itself: {', '.join(f'`{each}`' for each in none) or 'none'}.",
         "Those of the mixture of experts are compared as a whole layer, forward and backward, in chapter 14.",
-        "",
-        "## Called by C++",
-        "",
-        "What the profiler counted beside the calls above, without the gradients of operators:",
-        "",
-        *hidden,
     ]
     return HEAD + "\n".join([*lines, "", *rest, ""])
 

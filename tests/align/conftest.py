@@ -18,7 +18,6 @@ def usual_step(number):
         "loss": 4 * math.exp(-number / 30),
         "grad_norm": 1 + math.sin(number) / 3,
         "learning_rate": 1e-3,
-        "weights": 14 - number / 300 / math.pi,
         "batch": f"{number % 6:016x}",
     }
 

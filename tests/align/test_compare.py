@@ -12,9 +12,8 @@ HALF, SINGLE = ({"weights": {"dtype": name}} for name in ("bfloat16", "float32")
 CHANGED = {
     "batch": {"batch": "f" * 16},
     "learning rate": {"learning_rate": 1.01},
-    "forward": {"loss": 1.01},
+    "update or forward": {"loss": 1.01, "grad_norm": 1.01},
     "backward": {"grad_norm": 1.01},
-    "update": {"weights": 1.01, "loss": 1.01, "grad_norm": 1.01},
 }
 """By place what differs from a step on: factors, or another digest."""
 
@@ -57,8 +56,8 @@ def test_a_difference_that_grows_is_found_where_it_leaves_the_noise(log):
 
     found = align(log("a"), log("b", drift))
     (loss,) = [quantity for quantity in found.quantities if quantity.name == "loss"]
-    assert found.bit.step < found.beyond.step == loss.first_beyond < 40 and found.band.kind == "model"
-    assert loss.difference > loss.width and found.trend.startswith("grows")
+    assert found.bit.step < found.beyond.step == loss.first_beyond < 40 and "a model" in found.band
+    assert loss.difference > loss.width
 
 
 def test_measured_noise_takes_the_place_of_the_model(log):
@@ -66,10 +65,6 @@ def test_measured_noise_takes_the_place_of_the_model(log):
     assert (align(a, other).verdict, align(a, other, [noisy]).verdict) == (DIFFERS, WITHIN)
     assert align(a, log("d", from_step(5, loss=1.1)), [noisy]).beyond.step == 5
     assert align(a, log("e", from_step(4, loss=1 - 2e-3)), [noisy]).beyond.step == 4, "noise of later steps does not excuse it"
-
-
-def test_a_log_of_noise_that_is_the_same_measures_none(log):
-    assert "measures no noise" in run(log("d"), log("e"), "--noise", log("f"))[1]
 
 
 def test_half_types_have_a_wider_model_only_when_both_trainings_use_them(log):
@@ -80,7 +75,7 @@ def test_half_types_have_a_wider_model_only_when_both_trainings_use_them(log):
 
 def test_a_loss_that_is_no_number_is_red_in_both_logs(log):
     found = align(log("a", from_step(30, loss="nan")), log("b", from_step(30, loss="nan")))
-    assert (found.verdict, found.beyond.step, found.bit) == (DIFFERS, 30, None) and "no number" in found.trend
+    assert (found.verdict, found.beyond.step, found.bit) == (DIFFERS, 30, None)
     assert run(log("c", from_step(30, loss="nan")), log("d"))[0] == 1
 
 
@@ -94,23 +89,15 @@ def test_losses_that_a_trainer_has_rounded_are_compared_to_their_last_decimal(lo
 
 
 def test_after_steps_that_agree_to_the_bit_the_smallest_difference_counts(log):
-    small = {"weights": 1 + 1e-8, "grad_norm": 1.01}
-    assert align(log("a"), log("b", from_step(2, **small))).beyond.place == "update"
+    small = {"loss": 1 + 1e-8, "grad_norm": 1.01}
+    assert align(log("a"), log("b", from_step(2, **small))).beyond.place == "update or forward"
     assert align(log("c"), log("d", from_step(1, **small))).beyond.place == "backward", "at the first step it may be rounding"
-
-
-def test_batches_that_are_read_in_another_order_are_said_to_be(log):
-    def swapped(step):
-        step["batch"] = f"{ {8: 9, 9: 8}.get(step['step'], step['step']) % 6:016x}"
-
-    batches = align(log("a"), log("b", swapped)).batches
-    assert (batches.parts_at, batches.reordered) == (8, True)
 
 
 def test_a_resumed_log_begins_later_and_is_compared_from_there(log):
     found = align(log("a"), log("b", steps=range(11, 41)))
     assert (found.verdict, found.numbers[0], len(found.numbers)) == (SAME, 11, 30)
-    assert any("b.jsonl begins with step 11" in note for note in found.notes)
+    assert any("a.jsonl has 10 other steps" in note for note in found.notes)
 
 
 def test_only_losses_are_enough(log):
@@ -118,15 +105,7 @@ def test_only_losses_are_enough(log):
         return {"step": step["step"], "loss": step["loss"]}
 
     found = align(log("a", bare, environment={}), log("b", lambda step: {**bare(step), "loss": step["loss"] * 1.01}))
-    assert (found.verdict, found.beyond.place, found.batches.logged) == (DIFFERS, "forward", False)
-    later = align(log("a", bare), log("c", lambda step: {**bare(step), "loss": step["loss"] + (step["step"] > 5)}))
-    assert later.beyond.place == "update or forward"
-
-
-def test_samples_of_other_weights_are_not_compared(log):
-    sampled = [{"weights": {"sampled": f"{count} elements"}} for count in (10, 20)]
-    found = align(log("a", environment=sampled[0]), log("b", from_step(1, weights=2.0), environment=sampled[1]))
-    assert found.verdict == SAME and any("weights is not compared" in note for note in found.notes)
+    assert (found.verdict, found.beyond.place, found.has_batches) == (DIFFERS, "forward", False)
 
 
 # ------------------------------------------------------------------------------------------------------ the environments
@@ -135,28 +114,15 @@ def test_samples_of_other_weights_are_not_compared(log):
 def test_what_fits_the_place_comes_first_and_what_changes_nothing_last(log):
     ours = {"variables": {"XPU_VISIBLE_DEVICES": "0", "NVIDIA_TF32_OVERRIDE": "0"}, "optimizer": {"epsilon": 1e-8}}
     theirs = {"variables": {"XPU_VISIBLE_DEVICES": "1"}, "optimizer": {"epsilon": 1e-6}, "settings": {"mine": 2}}
-    update = align(log("a", environment=ours), log("b", from_step(2, weights=1.01), environment=theirs)).environment
-    assert [(difference.name, difference.rank) for difference in update] == [
-        ("optimizer.epsilon", "likely"),
-        ("variables.NVIDIA_TF32_OVERRIDE", "possible"),
+    first = align(log("a", environment=ours), log("b", from_step(1, loss=1.01), environment=theirs)).environment
+    assert [(difference.name, difference.rank) for difference in first] == [
+        ("variables.NVIDIA_TF32_OVERRIDE", "likely"),
+        ("optimizer.epsilon", "possible"),
         ("settings.mine", "unknown"),
         ("variables.XPU_VISIBLE_DEVICES", "unlikely"),
     ]
     printed = run(log("a", environment=ours), log("b", from_step(2, loss=1.01), environment=theirs))[1]
-    assert (
-        printed.index("NVIDIA_TF32_OVERRIDE: 0 | not recorded") < printed.index("10 bits") < printed.index("optimizer.epsilon")
-    )
-
-
-def test_what_one_framework_does_not_have_is_less_likely_than_what_both_have(log):
-    ours = {"flags": {"cuda.matmul.allow_tf32": False}, "model": {"use_flash_attention": False}, **SINGLE}
-    theirs = {"model": {"use_flash_attention": True}, **HALF}
-    found = align(log("a", environment=ours), log("b", from_step(1, loss=1.1), environment=theirs)).environment
-    assert [(difference.name, difference.rank) for difference in found] == [
-        ("weights.dtype", "likely"),
-        ("model.use_flash_attention", "likely"),
-        ("flags.cuda.matmul.allow_tf32", "possible"),
-    ]
+    assert printed.index("optimizer.epsilon: 1e-08 | 1e-06") < printed.index("settings.mine: not recorded | 2")
 
 
 # ------------------------------------------------------------------------------------------------------------- bad input
@@ -167,18 +133,16 @@ GOOD = '{"step": 1, "loss": 4.25}\n{"step": 2, "loss": 4.125}\n'
 # the text of b, what the message says
 WRONG = {
     "no file": (None, ["b.jsonl: cannot be read", "xpulab.align.Log"]),
-    "an empty file": ("", ["b.jsonl line 1: not a log", "xpulab.align.Log"]),
-    "another file": ('{"round": 1}\n', ["b.jsonl line 1: not a log", "xpulab.align.Log"]),
+    "an empty file": ("", ["b.jsonl line 1: not JSON", "xpulab.align.Log"]),
+    "another file": ('{"round": 1}\n', ["b.jsonl line 1", "align_log.schema.json"]),
     "no step": (HEADER, ["b.jsonl line 1: no step follows"]),
     "another format": (HEADER.replace("/1", "/9") + GOOD, ["b.jsonl line 1: format", "align_log.schema.json"]),
-    "a damaged line": (HEADER + '{"step": 1, "lo\n{"step": 2, "loss": 4.1}\n', ["b.jsonl line 2: not JSON", "copy it again"]),
-    "a line that was cut": (HEADER + GOOD + '{"step": 3, "lo', ["b.jsonl line 4: not JSON", "remove this line"]),
+    "a damaged line": (HEADER + '{"step": 1, "lo\n{"step": 2, "loss": 4.1}\n', ["b.jsonl line 2: not JSON"]),
+    "a line that was cut": (HEADER + GOOD + '{"step": 3, "lo', ["b.jsonl line 4: not JSON", "remove that"]),
     "no loss": (HEADER + '{"step": 1}\n', ["b.jsonl line 2", "loss"]),
     "a list": (HEADER + "[1, 4.2]\n", ["b.jsonl line 2", "align_log.schema.json"]),
     "steps backwards": (HEADER + GOOD + GOOD, ["b.jsonl line 4: step 1 comes after step 2", "log of its own"]),
     "two logs in one file": (HEADER + GOOD + HEADER, ["b.jsonl line 4", "align_log.schema.json"]),
-    "an early end": (HEADER + GOOD, ["b.jsonl line 3: step 3, which another log has", "--common"]),
-    "a gap": (HEADER + GOOD + '{"step": 4, "loss": 3.9}\n', ["b.jsonl line 3: step 3, which another log has", "--common"]),
     "other steps": (HEADER + '{"step": 9, "loss": 1.5}\n', ["no step in common", "1 to 4", "b.jsonl has steps 9"]),
     "not UTF-8": (HEADER.encode() + b'{"step": 1, "loss": \xff}\n' + GOOD.encode(), ["b.jsonl line 2: not JSON"]),
 }
@@ -194,6 +158,6 @@ def test_bad_input_gives_exit_code_2_and_names_file_line_and_remedy(log, tmp_pat
     assert run(b, a)[0] == 2
 
 
-def test_only_common_steps_are_compared_when_asked_for(log):
-    code, printed, _ = run(log("a"), log("b", steps=range(1, 30, 2)), "--common")
+def test_the_steps_that_both_have_are_compared(log):
+    code, printed, _ = run(log("a"), log("b", steps=range(1, 30, 2)))
     assert code == 0 and "15 steps compared, 1 to 29" in printed

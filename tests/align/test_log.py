@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -68,12 +67,10 @@ def lines(path):
 
 def test_a_digest_is_that_of_the_tokens_as_int64_and_of_their_shape():
     rows = np.array([[1, 2, 3], [4, 5, 6]])
-    expected = hashlib.sha256(b"2x3:" + rows.astype("<i8").tobytes()).hexdigest()[:16]
+    expected = hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()[:16]
     assert log.digest(rows) == log.digest(rows.tolist()) == log.digest(rows.astype("int32")) == expected
     assert log.digest([rows[:1], rows[1:]]) == expected, "an accumulated step reads the same rows"
-    assert log.digest([rows, rows[:, :2]]) == log.digest([rows, rows[:, :2]]) != log.digest([rows[:, :2], rows])
-    others = [rows[::-1], rows.T, rows.reshape(3, 2), rows + 1, [rows, rows], rows[:1]]
-    assert len({expected, *map(log.digest, others)}) == 7
+    assert len({expected, *map(log.digest, [rows[::-1], rows.T, rows + 1, [rows, rows], rows[:1]])}) == 6
 
 
 def test_a_step_has_the_exact_numbers_of_model_and_optimizer(tmp_path):
@@ -82,25 +79,11 @@ def test_a_step_has_the_exact_numbers_of_model_and_optimizer(tmp_path):
     first, step = lines(tmp_path / "a.jsonl")
     assert step["step"] == 1 and step["loss"] == float(np.float32(0.1)) and step["learning_rate"] == 3e-4
     gradients = np.concatenate([parameter.grad.ravel() for parameter in model.held]).astype(float)
-    sampled = np.concatenate([model.held[0][:64].ravel(), model.held[1]]).astype(float)
     assert step["grad_norm"] == pytest.approx(np.linalg.norm(gradients), rel=1e-6)
-    assert step["weights"] == pytest.approx(np.linalg.norm(sampled), rel=1e-14)
     environment = first["environment"]
     assert environment["settings"] == {"seed": 4} and environment["versions"]["numpy"] == np.__version__
     assert environment["optimizer"] | {"epsilon": 1e-8, "weight_decay": 0.1, "beta2": 0.95} == environment["optimizer"]
-    assert environment["weights"] == {"dtype": "float32", "sampled": "325 elements of 2 tensors"}
-
-
-def test_the_factor_of_a_scaler_is_taken_out_of_the_gradients():
-    model = Model((4, 4))
-    assert log.gradient_norm(model, SimpleNamespace(_scale=1024.0)) * 1024 == log.gradient_norm(model)
-
-
-def test_a_sparse_gradient_has_no_norm_and_stops_no_training(tmp_path):
-    model = Model((4, 4), (4,))
-    model.held[1].grad = SimpleNamespace(is_selected_rows=lambda: True)
-    Log(tmp_path / "a.jsonl", model).step(1.5)
-    assert "grad_norm" not in lines(tmp_path / "a.jsonl")[1] and "weights" in lines(tmp_path / "a.jsonl")[1]
+    assert environment["weights"] == {"dtype": "float32"}
 
 
 def test_what_is_no_number_is_written_as_text(tmp_path):
@@ -114,7 +97,7 @@ def test_what_is_no_number_is_written_as_text(tmp_path):
 def test_a_log_is_never_overwritten_and_each_line_is_there_at_once(tmp_path):
     Log(tmp_path / "a.jsonl").step(1.5, step=7)
     assert [line.get("step") for line in lines(tmp_path / "a.jsonl")] == [None, 7]
-    with pytest.raises(FileExistsError, match=r"a\.jsonl: is there already.*name another file"):
+    with pytest.raises(FileExistsError, match=r"a\.jsonl"):
         Log(tmp_path / "a.jsonl")
 
 

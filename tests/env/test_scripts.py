@@ -9,7 +9,7 @@ import pytest
 
 from xpulab import files
 from xpulab.files import ROOT
-from xpulab.pretrained import cache, prepare
+from xpulab.pretrained import cache
 
 pytestmark = pytest.mark.environments
 
@@ -36,7 +36,6 @@ def prepared(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     folder = cache.folder_of_release(MODEL)
     folder.mkdir(parents=True)
-    (folder / prepare.NOTE).write_text('{"name": "smollm2-135m", "origin": "made here", "license": "none"}')
     return folder
 
 
@@ -82,7 +81,6 @@ def test_validate_runs_a_chapter_with_an_environment_of_its_own_there_and_fetche
 
 def test_validate_goes_on_with_one_line_where_the_model_cannot_be_had(scripts, prepared):
     run(scripts, "validate.sh")
-    (prepared / prepare.NOTE).unlink()
     prepared.rmdir()
     code, reached, printed = run(scripts, "validate.sh", "02_sft")
     assert (code, reached["arguments"]) == (7, ["run", "02_sft"])

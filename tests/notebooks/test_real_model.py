@@ -35,7 +35,7 @@ def folder() -> str:
     prepared = find(MODEL)
     if prepared is None:
         pytest.skip(f"{MODEL} is not prepared: run xpulab model {MODEL}")
-    return str(prepared.folder)
+    return str(prepared)
 
 
 @pytest.mark.parametrize("device", ["cpu", "sim"])

@@ -22,9 +22,7 @@ def tensor(*shape, low=-1.0):
 
 def recorded(function):
     """The operators that function() calls."""
-    with recorder.recorded() as recording:
-        function()
-    return recording.recording().calls
+    return recorder.record(function).calls
 
 
 ROWS, COLUMNS = paddle.to_tensor([2, 0, 2]), paddle.to_tensor([[0, 1], [2, 2]])
@@ -43,18 +41,14 @@ OPERATORS = {
     "gelu by tanh": lambda: F.gelu(tensor(9), approximate=True),
     "swiglu": lambda: paddle._C_ops.swiglu(tensor(2, 8), None),
     "cross entropy": lambda: F.cross_entropy(tensor(3, 5), paddle.to_tensor([1, -100, 4]), ignore_index=-100),
-    "reductions": lambda: [f(tensor(3, 4), axis=1) for f in (paddle.sum, paddle.mean, paddle.max, paddle.cumsum)],
-    "moves": lambda: tensor(2, 3, 4).transpose([2, 0, 1]).reshape([4, 6]).unsqueeze(1).tile([1, 2, 1]).flatten(),
+    "reductions": lambda: [f(tensor(3, 4), axis=1) for f in (paddle.sum, paddle.mean, paddle.max, paddle.logsumexp)],
+    "moves": lambda: tensor(2, 3, 4).transpose([2, 0, 1]).reshape([4, 6]).unsqueeze(1).tile([1, 2, 1]),
     "parts": lambda: [tensor(4, 6).split([1, 5], axis=1), tensor(4, 6)[1:, ::2], paddle.stack([tensor(2), tensor(2)])],
-    "rows": lambda: [f(tensor(3, 4), ROWS) for f in (paddle.gather, paddle.index_select, lambda x, i: F.embedding(i, x))],
-    "elements": lambda: [
-        f(tensor(2, 4), COLUMNS % 2) for f in (paddle.gather_nd, lambda x, i: paddle.take_along_axis(x, i, 1))
-    ],
-    "index_add": lambda: paddle.index_add(tensor(3, 2), ROWS, 0, tensor(3, 2)),
+    "rows": lambda: [f(tensor(3, 4), ROWS) for f in (paddle.gather, lambda x, i: F.embedding(i, x))],
+    "elements": lambda: paddle.take_along_axis(tensor(2, 4), COLUMNS % 2, 1),
     "clip": lambda: paddle.clip(tensor(9), 0.1, 0.5),
     "made": lambda: [paddle.full([2, 3], 1e-6), paddle.arange(7), paddle.tril(paddle.ones([3, 3]))],
-    "types": lambda: [tensor(3).astype("float64"), tensor(3).astype("int32"), F.one_hot(ROWS, 4), tensor(3).argmax()],
-    "dropout": lambda: F.dropout(tensor(50, 50), 0.3),
+    "types": lambda: [tensor(3).astype("float64"), tensor(3).astype("int32"), -tensor(3) > 0],
 }
 
 
@@ -101,16 +95,9 @@ def test_a_wrong_value_or_shape_and_an_error_are_detected(softmax, broken, error
     assert error in found.error if error else found.value > 1
 
 
-def test_dropout_that_keeps_another_share_is_detected(monkeypatch):
-    (call,) = [each for each in recorded(lambda: F.dropout(tensor(50, 50), 0.3)) if each.operator == "dropout"]
-    real = _C_ops.dropout
-    monkeypatch.setattr(_C_ops, "dropout", lambda x, seed, p, *others: real(x, seed, 1 - p, *others))
-    assert "not 0.7" in replay(call).error
-
-
 def test_random_results_are_not_compared():
     (call,) = recorded(lambda: paddle.uniform([3]))
-    assert (replay(call).outcome, replay(call).reason) == ("not compared", "its results are random")
+    assert (replay(call).outcome, replay(call).reason) == ("not compared", "its results are random or undefined")
 
 
 def test_an_argument_that_cannot_be_made_again_is_a_reason():
@@ -124,24 +111,15 @@ def test_an_argument_that_cannot_be_made_again_is_a_reason():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    ("name", "settings", "reference"),
-    [
-        ("AdamW", {"weight_decay": 0.1}, "numpy"),
-        ("Adam", {}, "numpy"),
-        ("SGD", {}, "numpy"),
-        ("Momentum", {"use_nesterov": True, "weight_decay": 0.1}, "numpy"),
-    ],
-)
-def test_optimizers_compute_what_their_papers_say(name, settings, reference, dtype):
+def test_adamw_computes_what_its_paper_says(dtype):
     layer = paddle.nn.Linear(8, 8)
-    optimizer = getattr(paddle.optimizer, name)(learning_rate=1e-3, parameters=layer.parameters(), **settings)
+    optimizer = paddle.optimizer.AdamW(learning_rate=1e-3, parameters=layer.parameters(), weight_decay=0.1)
 
     def step():
         layer(paddle.ones([2, 8])).sum().backward()
         optimizer.step()
 
     step()
-    calls = [call for call in recorder.record(step).calls if call.operator == name.lower()]
+    calls = [call for call in recorder.record(step).calls if call.operator == "adamw"]
     found = [each for results in table.results(calls, [dtype], 0, "cpu").values() for each in results]
-    assert {(each.outcome, each.reference.startswith(reference)) for each in found} == {("right", True)}
+    assert {(each.outcome, each.reference) for each in found} == {("right", NUMPY)}

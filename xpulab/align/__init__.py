@@ -9,5 +9,3 @@ comparison for a terminal and as JSON.
 
 from xpulab.align.log import Log as Log
 from xpulab.align.log import perturb as perturb
-
-__all__ = ["Log", "perturb"]

@@ -1,42 +1,24 @@
-"""Compares two logs step by step: batches, the first step that differs to the bit, the first beyond the noise, the trend."""
+"""Compares two logs step by step: batches, the first step that differs to the bit, the first beyond the noise."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xpulab.align.band import Band, band_of, resolution
+from xpulab.align.band import band_of, resolution
 from xpulab.align.explain import Difference, differences
-from xpulab.align.read import QUANTITIES, TrainingLog, numbers_compared, read_log
+from xpulab.align.read import QUANTITIES, TrainingLog, common_steps, read_log
 
 SAME, WITHIN, DIFFERS = "the same to the bit", "within the noise", "differs"
 """The verdicts; the last one is red."""
-TREND_PARTS = 4
-"""The trend compares the first and the last quarter of the steps after the first one beyond the noise."""
-GROWS, SHRINKS = 2.0, 0.5
-"""Ratios of these quarters' mean differences."""
-
-
-@dataclass(frozen=True)
-class Batches:
-    """What the digests of the batches say.
-
-    logged: whether both logs have them. parts_at: the first step with other batches, None when all are the same.
-    reordered: both have the same batches in another order.
-    """
-
-    logged: bool
-    parts_at: int | None = None
-    reordered: bool = False
 
 
 @dataclass(frozen=True)
 class Parting:
-    """The first step at which something differs. place: what differs first within it: "batch", "weights", "learning rate",
-    "forward", "backward" or "update", which is that of the step before. quantities: all that differ at that step."""
+    """The first step at which something differs. place: what differs first within it: "batch", "learning rate", "forward",
+    "backward", or "update or forward" where the step before may be the cause. quantities: all that differ at that step."""
 
     step: int
     place: str
@@ -46,7 +28,7 @@ class Parting:
 @dataclass(frozen=True)
 class Quantity:
     """One number of the steps. first_bit, first_beyond: steps, None when there is none. values: of a and b at first_beyond, or
-    else at the step of the largest difference; difference, width: theirs, and the band's. largest_ratio: difference / width."""
+    else at the step of the largest difference; difference, width: theirs, and the band's."""
 
     name: str
     first_bit: int | None
@@ -55,25 +37,25 @@ class Quantity:
     values: tuple[float, float]
     difference: float
     width: float
-    largest_ratio: float
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Two logs, compared. numbers: of the steps that were compared. bit, beyond: where they part, None when they do not.
+    """Two logs, compared. numbers: of the steps that were compared. band: where the width of the noise comes from. bit, beyond:
+    where they part, None when they do not.
 
-    trend: how the difference of the loss goes on after the first step beyond the noise, in words.
+    has_batches: whether both logs have digests of them. batches_part: the first step with other batches, or None.
     """
 
     a: TrainingLog
     b: TrainingLog
     numbers: tuple[int, ...]
-    band: Band
-    batches: Batches
+    band: str
+    has_batches: bool
+    batches_part: int | None
     bit: Parting | None
     beyond: Parting | None
     quantities: tuple[Quantity, ...]
-    trend: str | None
     environment: tuple[Difference, ...]
     notes: tuple[str, ...]
 
@@ -85,80 +67,44 @@ class Alignment:
         return SAME if self.bit is None else WITHIN
 
 
-def align(a: Path, b: Path, noise: Sequence[Path] = (), common: bool = False) -> Alignment:
-    """Compare two logs.
+def align(a: Path, b: Path, noise: Sequence[Path] = ()) -> Alignment:
+    """Compare two logs at the steps that all have.
 
-    noise: logs of the training of a that differ from it by noise only. common: compare only the steps that all have.
-
-    Raises InputError for what is no log, and for logs that cannot be compared.
+    noise: logs of the training of a that differ from it by noise only.
+    Raises InputError for what is no log, and for logs that have no step in common.
     """
     first, second, *others = logs = [read_log(path) for path in (a, b, *noise)]
-    numbers = numbers_compared(logs, common)
-    names, notes = _compared_quantities(first, second, numbers)
-    for log in others:
-        notes += _notes_on_noise(first, log, numbers)
-    band = band_of(first, second, others, numbers, names)
-    batches = _batches(first, second, numbers)
-    notes += _notes(first, second, numbers, names, batches)
-    quantities = tuple(_quantity(first, second, numbers, name, band.widths[name]) for name in names)
-    bit = _parting(quantities, numbers, batches, lambda quantity: quantity.first_bit)
-    beyond = _parting(quantities, numbers, batches, lambda quantity: quantity.first_beyond)
+    numbers = common_steps(logs)
+    names = [name for name in QUANTITIES if all(name in log.steps[number].values for log in logs[:2] for number in numbers)]
+    widths, band = band_of(first, second, others, numbers, names)
+    ours, theirs = ([log.steps[number].batch for number in numbers] for log in logs[:2])
+    has_batches = None not in ours and None not in theirs
+    pairs = zip(numbers, ours, theirs, strict=True)
+    batches_part = next((number for number, x, y in pairs if x != y), None) if has_batches else None
+    quantities = tuple(_quantity(first, second, numbers, name, widths[name]) for name in names)
+    bit = _parting(quantities, numbers, batches_part, lambda quantity: quantity.first_bit)
+    beyond = _parting(quantities, numbers, batches_part, lambda quantity: quantity.first_beyond)
     if bit and beyond and bit.step == beyond.step != numbers[0]:  # all bits agreed before, so what differs first is no noise
         beyond = Parting(beyond.step, bit.place, beyond.quantities)
     parting = beyond or bit
     found = differences(first.environment, second.environment, None if parting is None else parting.place)
-    trend = None if beyond is None else _trend(first, second, numbers[numbers.index(beyond.step) :])
-    return Alignment(first, second, tuple(numbers), band, batches, bit, beyond, quantities, trend, tuple(found), tuple(notes))
+    notes = tuple(_notes(logs, numbers, names, has_batches))
+    return Alignment(
+        first, second, tuple(numbers), band, has_batches, batches_part, bit, beyond, quantities, tuple(found), notes
+    )
 
 
-def _compared_quantities(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> tuple[list[str], list[str]]:
-    """The names that both logs have at every step, and a note for each other one."""
-    names, notes = [], []
+def _notes(logs: Sequence[TrainingLog], numbers: Sequence[int], names: Sequence[str], has_batches: bool) -> list[str]:
+    """What was not compared, or only in part."""
+    others = [(log, len(log.steps) - len(numbers)) for log in logs]
+    notes = [f"{log.path.name} has {count} other steps, which were not compared" for log, count in others if count]
     for name in QUANTITIES:
-        lacking = [log.path.name for log in (a, b) if any(name not in log.steps[number].values for number in numbers)]
-        if lacking:
-            notes.append(f"{name} is not compared: {' and '.join(lacking)} does not have it at every step")
-        elif name == "weights" and a.environment.get("weights.sampled") != b.environment.get("weights.sampled"):
-            notes.append("weights is not compared: the logs sampled other tensors (environment weights.sampled)")
-        else:
-            names.append(name)
-    return names, notes
-
-
-def _notes_on_noise(a: TrainingLog, noise: TrainingLog, numbers: Sequence[int]) -> list[str]:
-    """What is to be said of a log of noise: one that is the same measures nothing."""
-    if any(a.steps[number].values != noise.steps[number].values for number in numbers):
-        return []
-    return [
-        f"{noise.path.name} is the same as {a.path.name} to the bit, so it measures no noise; "
-        "call xpulab.align.perturb(model) before its first step"
-    ]
-
-
-def _batches(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> Batches:
-    ours, theirs = ([log.steps[number].batch for number in numbers] for log in (a, b))
-    if None in ours or None in theirs:
-        return Batches(logged=False)
-    parts = next((index for index, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]), None)
-    if parts is None:
-        return Batches(logged=True)
-    return Batches(True, numbers[parts], Counter(ours) == Counter(theirs))
-
-
-def _notes(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], names: Sequence[str], batches: Batches) -> list[str]:
-    notes = [
-        f"{log.path.name} begins with step {log.first}: the {log.first - other.first} steps before were not compared"
-        for log, other in ((a, b), (b, a))
-        if log.first > other.first
-    ]
-    for name in ("loss", "grad_norm"):
-        if name in names and (rounded := sum(resolution(log, name) for log in (a, b))):
+        if name not in names:
+            notes.append(f"{name} is not compared: a log does not have it at every step")
+        elif name != "learning_rate" and (rounded := sum(resolution(log, name) for log in logs[:2])):
             notes.append(f"{name} is rounded in a log: it is compared to {rounded:.1g}")
-    if not batches.logged:
+    if not has_batches:
         notes.append("the batches are not compared: a log has no digests of them; give batch=input_ids to Log.step")
-    processes = [log.environment.get("parallel.processes") for log in (a, b)]
-    if processes[0] != processes[1] and batches.parts_at is not None:
-        notes.append("the logs are of other numbers of processes: give the gathered input_ids of all to Log.step, or no batch")
     return notes
 
 
@@ -169,51 +115,32 @@ def _quantity(a: TrainingLog, b: TrainingLog, numbers: Sequence[int], name: str,
     bit = next((index for index, (x, y) in enumerate(pairs) if x != y and not (math.isnan(x) and math.isnan(y))), None)
     beyond = next((index for index, ratio in enumerate(ratios) if ratio > 1), None)
     index = max(range(len(ratios)), key=ratios.__getitem__) if beyond is None else beyond
-    return Quantity(
-        name,
-        None if bit is None else numbers[bit],
-        None if beyond is None else numbers[beyond],
-        numbers[index],
-        pairs[index],
-        apart[index],
-        widths[index],
-        max(ratios),
-    )
+    first_bit, first_beyond = (None if place is None else numbers[place] for place in (bit, beyond))
+    return Quantity(name, first_bit, first_beyond, numbers[index], pairs[index], apart[index], widths[index])
 
 
 def _parting(
-    quantities: Sequence[Quantity], numbers: Sequence[int], batches: Batches, first: Callable[[Quantity], int | None]
+    quantities: Sequence[Quantity],
+    numbers: Sequence[int],
+    batches_part: int | None,
+    first: Callable[[Quantity], int | None],
 ) -> Parting | None:
     """The first step at which batches or numbers differ, and where within it. first: the step of a quantity."""
-    starts = [step for step in (batches.parts_at, *map(first, quantities)) if step is not None]
+    starts = [step for step in (batches_part, *map(first, quantities)) if step is not None]
     if not starts:
         return None
-    step, names = min(starts), [quantity.name for quantity in quantities]
-    found = ["batch"] if step == batches.parts_at else []
+    step = min(starts)
+    found = ["batch"] if step == batches_part else []
     found += [quantity.name for quantity in quantities if first(quantity) == step]
-    return Parting(step, _place(found, names, is_first=step == numbers[0]), tuple(found))
+    return Parting(step, _place(found, is_first=step == numbers[0]), tuple(found))
 
 
-def _place(found: Sequence[str], names: Sequence[str], is_first: bool) -> str:
+def _place(found: Sequence[str], is_first: bool) -> str:
     """What a step does first of what differs in it. is_first: whether it is the first step that is compared."""
-    if "weights" in found:
-        return "weights" if is_first else "update"
     if "batch" in found:
         return "batch"
     if "learning_rate" in found:
         return "learning rate"
     if "loss" in found:
-        return "forward" if is_first or "weights" in names else "update or forward"
+        return "forward" if is_first else "update or forward"
     return "backward"
-
-
-def _trend(a: TrainingLog, b: TrainingLog, numbers: Sequence[int]) -> str:
-    """How the difference of the loss goes on at these steps, and how large it is at their end."""
-    apart = [y - x for x, y in zip(a.values("loss", numbers), b.values("loss", numbers), strict=True)]
-    part = max(1, len(apart) // TREND_PARTS)
-    early, late = (sum(map(abs, values)) / part for values in (apart[:part], apart[-part:]))
-    if not all(map(math.isfinite, apart)):
-        return "no number at some steps"
-    kind = "grows" if late > GROWS * early else "shrinks" if late < SHRINKS * early else "stays"
-    above = sum(difference > 0 for difference in apart) / len(apart)
-    return f"{kind}; b - a is {sum(apart[-part:]) / part:+.2g} in the last quarter, b is above a at {above:.0%} of these steps"

@@ -14,9 +14,6 @@ EXPLAINS, RELATED, UNKNOWN, HARMLESS = RANKS = ("likely", "possible", "unknown",
 """How well a difference fits the place where two logs part: our data say that it acts there, that it acts elsewhere,
 nothing, or that it changes no number."""
 
-FRAMEWORKS_OWN = ("flags.", "model.", "machine.threads")
-"""The groups whose names differ between frameworks: that one log lacks such a name says little."""
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -35,22 +32,25 @@ class Difference:
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any], place: str | None) -> list[Difference]:
     """All values that differ, the likeliest first: by rank, then in the order of the file. place: where the logs part."""
-    causes = _data()["causes"]
     ordered: list[tuple[int, int, Difference]] = []
     for name in dict.fromkeys([*a, *b]):
-        values = a.get(name), b.get(name)
-        if values[0] == values[1]:
-            continue
-        row = next((row for row, cause in enumerate(causes) if re.fullmatch(cause["pattern"], name)), None)
-        if row is None:
-            difference = Difference(name, *values, UNKNOWN)
-        else:
-            rank = RELATED if causes[row]["places"] else HARMLESS
-            if set(causes[row]["places"]) & set((place or "").split(" or ")):
-                rank = RELATED if None in values and name.startswith(FRAMEWORKS_OWN) else EXPLAINS
-            difference = Difference(name, *values, rank, causes[row]["says"], causes[row]["source"])
-        ordered.append((RANKS.index(difference.rank), row or 0, difference))
+        if a.get(name) != b.get(name):
+            causes = enumerate(_data()["causes"])
+            row, cause = next((entry for entry in causes if re.fullmatch(entry[1]["pattern"], name)), (0, None))
+            rank = _rank(cause, (place or "").split(" or "))
+            if rank == EXPLAINS and None in (a.get(name), b.get(name)) and name.startswith(("flags.", "model.", "machine.")):
+                rank = RELATED  # names that only one framework has
+            text = {} if cause is None else {"says": cause["says"], "source": cause["source"]}
+            ordered.append((RANKS.index(rank), row, Difference(name, a.get(name), b.get(name), rank, **text)))
     return [difference for *_, difference in sorted(ordered, key=lambda entry: entry[:2])]
+
+
+def _rank(cause: Any, parts: list[str]) -> str:
+    if cause is None:
+        return UNKNOWN
+    if not cause["places"]:
+        return HARMLESS
+    return EXPLAINS if set(cause["places"]) & set(parts) else RELATED
 
 
 def advice(place: str) -> str:

@@ -12,15 +12,14 @@ from typing import Any
 from xpulab import files
 from xpulab.errors import InputError
 
-QUANTITIES = ("learning_rate", "weights", "loss", "grad_norm")
+QUANTITIES = ("learning_rate", "loss", "grad_norm")
 """The numbers of a step that are compared, in the order in which a step uses or computes them."""
 
 
 @dataclass(frozen=True)
 class LoggedStep:
-    """One line of a log. line: its number in the file. values: by name of QUANTITIES, if logged. batch: a digest."""
+    """One line of a log. values: by name of QUANTITIES, if logged. batch: a digest."""
 
-    line: int
     values: dict[str, float]
     batch: str | None
 
@@ -32,11 +31,6 @@ class TrainingLog:
     path: Path
     environment: dict[str, Any]
     steps: dict[int, LoggedStep]
-
-    @property
-    def first(self) -> int:
-        """The number of the first step."""
-        return next(iter(self.steps))
 
     def values(self, name: str, numbers: Sequence[int]) -> list[float]:
         """A quantity at these steps."""
@@ -51,10 +45,6 @@ def read_log(path: Path) -> TrainingLog:
         raise InputError(
             f"{path}: cannot be read: {error.strerror}; give the file that xpulab.align.Log has written"
         ) from error
-    if '"format"' not in lines[0]:
-        raise InputError(
-            f"{path} line 1: not a log of a training: its first line has no format; write it with xpulab.align.Log"
-        )
     header = _parsed(path, 1, lines, "header")
     steps: dict[int, LoggedStep] = {}
     for number in range(2, len(lines) + 1):
@@ -65,31 +55,18 @@ def read_log(path: Path) -> TrainingLog:
                 "give a resumed one a log of its own"
             )
         values = {name: float(step[name]) for name in QUANTITIES if name in step}
-        steps[step["step"]] = LoggedStep(number, values, step.get("batch"))
+        steps[step["step"]] = LoggedStep(values, step.get("batch"))
     if not steps:
         raise InputError(f"{path} line 1: no step follows; call step() of xpulab.align.Log in each step of the training")
     return TrainingLog(path, dict(_flat(header["environment"])), steps)
 
 
-def numbers_compared(logs: Sequence[TrainingLog], common: bool) -> list[int]:
-    """The numbers of the steps that all logs have.
-
-    One may begin later than another, as a resumed training does. Any other difference raises InputError with the line where it
-    is, unless only common steps are asked for.
-    """
+def common_steps(logs: Sequence[TrainingLog]) -> list[int]:
+    """The numbers of the steps that all logs have. Raises InputError when there are none."""
     shared = sorted(set.intersection(*(set(log.steps) for log in logs)))
     if not shared:
         ranges = ", ".join(f"{log.path} has steps {min(log.steps)} to {max(log.steps)}" for log in logs)
         raise InputError(f"the logs have no step in common: {ranges}; compare logs of the same steps")
-    begin = max(log.first for log in logs)
-    every = sorted({number for log in logs for number in log.steps if number >= begin})
-    for log in [] if common else logs:
-        if missing := [number for number in every if number not in log.steps]:
-            line = max(step.line for number, step in log.steps.items() if number < missing[0])
-            raise InputError(
-                f"{log.path} line {line}: step {missing[0]}, which another log has, does not follow; let all run to the same "
-                "step, or compare only the steps that all have with --common"
-            )
     return shared
 
 
@@ -100,7 +77,7 @@ def _parsed(path: Path, number: int, lines: Sequence[str], kind: str) -> dict[st
     try:
         value = json.loads(lines[number - 1])
     except json.JSONDecodeError as error:
-        remedy = "it was cut: remove this line" if number == len(lines) else "the log is damaged: copy it again"
+        remedy = "give a file that xpulab.align.Log has written; where its last line was cut, remove that"
         raise InputError(f"{path} line {number}: not JSON: {error.msg} at column {error.colno}; {remedy}") from error
     if violation := jsonschema.exceptions.best_match(_validator(kind).iter_errors(value)):
         where = "".join(f"{part}: " for part in violation.absolute_path)

@@ -11,12 +11,10 @@ WIDTH = 120
 
 PLACES = {
     "batch": "other batches",
-    "weights": "other weights before the first step",
     "learning rate": "another learning rate",
-    "forward": "the forward pass: the loss",
+    "forward": "the weights to begin with, or the forward pass",
     "backward": "the backward pass: the loss agrees, the gradients do not",
-    "update": "the update of the step before",
-    "update or forward": "the update of the step before or the forward pass; a log of the weights would say which",
+    "update or forward": "the update of the step before, or the forward pass",
 }
 """By place what differs first within a step."""
 
@@ -25,14 +23,12 @@ def format_alignment(alignment: Alignment) -> str:
     """The comparison, for people."""
     a, b, numbers = alignment.a, alignment.b, alignment.numbers
     lines = [f"a  {a.path}", f"b  {b.path}", f"{len(numbers)} steps compared, {numbers[0]} to {numbers[-1]}", ""]
-    lines += _field("batches", _batches(alignment))
+    batches = "the same" if alignment.has_batches else "not compared: no digests in a log"
+    lines += _field("batches", batches if alignment.batches_part is None else f"part at step {alignment.batches_part}")
     lines += _field("to the bit", _parting(alignment.bit, "the same at every step"))
     lines += _field("beyond noise", _parting(alignment.beyond, "at no step"))
-    lines += _field("noise", alignment.band.text)
-    lines += ["", *_table(alignment)]
-    if alignment.trend is not None:
-        lines += ["", *_field("afterwards", f"the difference of the loss: {alignment.trend}")]
-    lines += ["", *_environment(alignment)]
+    lines += _field("noise", alignment.band)
+    lines += ["", *_table(alignment), "", *_environment(alignment)]
     lines += [line for note in alignment.notes for line in _wrapped(f"note: {note}", "  ")]
     return "\n".join([*lines, "", f"verdict: {_verdict(alignment)}"])
 
@@ -45,17 +41,6 @@ def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _batches(alignment: Alignment) -> str:
-    batches = alignment.batches
-    if not batches.logged:
-        return "not compared: no digests in a log"
-    if batches.parts_at is None:
-        return "the same at every step"
-    lines = [f"{log.path.name} line {log.steps[batches.parts_at].line}" for log in (alignment.a, alignment.b)]
-    text = f"part at step {batches.parts_at} ({', '.join(lines)})"
-    return f"{text}: the same batches in another order" if batches.reordered else f"{text}: other batches"
-
-
 def _parting(parting: Parting | None, none: str) -> str:
     if parting is None:
         return none
@@ -63,13 +48,12 @@ def _parting(parting: Parting | None, none: str) -> str:
 
 
 def _table(alignment: Alignment) -> list[str]:
-    lines = [f"{'':13} {'bits':>6} {'beyond':>6} {'step':>7} {'a':>14} {'b':>14} {'difference':>10} {'band':>8} {'largest':>8}"]
+    lines = [f"{'':13} {'bits':>6} {'beyond':>6} {'step':>7} {'a':>14} {'b':>14} {'difference':>10} {'band':>8}"]
     for row in alignment.quantities:
         first = " ".join(f"{'-' if step is None else step:>6}" for step in (row.first_bit, row.first_beyond))
         values = " ".join(f"{value:>14.8g}" for value in row.values)
-        numbers = f"{row.difference:>10.2g} {row.width:>8.2g} {row.largest_ratio:>8.2g}"
-        lines.append(f"{row.name:13} {first} {row.step:>7} {values} {numbers}")
-    return [*lines, "bits, beyond: the first step that differs so; largest: difference / band, of all steps"]
+        lines.append(f"{row.name:13} {first} {row.step:>7} {values} {row.difference:>10.2g} {row.width:>8.2g}")
+    return [*lines, "bits, beyond: the first step that differs so"]
 
 
 def _environment(alignment: Alignment) -> list[str]:
@@ -90,10 +74,6 @@ def _environment(alignment: Alignment) -> list[str]:
 
 
 def _verdict(alignment: Alignment) -> str:
-    if alignment.beyond is not None:
-        text = f"{DIFFERS} from step {alignment.beyond.step} on, {PLACES[alignment.beyond.place].partition(';')[0]}"
-        return text if alignment.batches.parts_at is None else f"{text}; the batches are not the same"
-    if alignment.bit is None:
+    if alignment.beyond is None:
         return alignment.verdict
-    kind = "the measured noise" if alignment.band.kind == "measured" else "the noise that a model expects"
-    return f"within {kind}; to the bit from step {alignment.bit.step} on it is not the same"
+    return f"{DIFFERS} from step {alignment.beyond.step} on, {PLACES[alignment.beyond.place]}"

@@ -20,7 +20,6 @@ def align(
             help="A log of the training of A with other rounding, which measures the noise; may be given several times."
         ),
     ] = None,
-    common: Annotated[bool, typer.Option("--common", help="Compare only the steps that all logs have.")] = False,
 ) -> None:
     """Compare two logs of a training: the first step that differs beyond the noise, and what may explain it.
 
@@ -28,6 +27,6 @@ def align(
     """
     from xpulab.align import compare, report
 
-    alignment = compare.align(a, b, noise or (), common)
+    alignment = compare.align(a, b, noise or ())
     print(report.format_alignment(alignment))
     raise typer.Exit(1 if alignment.verdict == compare.DIFFERS else 0)

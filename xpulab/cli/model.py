@@ -19,7 +19,7 @@ def model(
         bool, typer.Option("--optional", help="One line and exit code 0 when it cannot be had; nothing when it is prepared.")
     ] = False,
 ) -> None:
-    """Prepare a pretrained model in the user's cache, verified and converted for PaddleNLP, and say where it came from."""
+    """Prepare a pretrained model in the user's cache, verified and converted for PaddleNLP, and print its folder."""
     from xpulab.pretrained.prepare import find, prepare
     from xpulab.pretrained.releases import RELEASES
 
@@ -33,9 +33,8 @@ def model(
         release = RELEASES[name]
         print(f"xpulab: fetching {release.title} once ({release.size_mb} MB): ", end="", file=sys.stderr, flush=True)
         try:
-            print(f"prepared in {prepare(name).folder}", file=sys.stderr)
+            print(f"prepared in {prepare(name)}", file=sys.stderr)
         except InputError as error:
             print(f"not possible, goes on without it: {error}", file=sys.stderr)
     else:
-        prepared = prepare(name)
-        print(f"folder: {prepared.folder}\norigin: {prepared.origin}\nlicense: {prepared.license}")
+        print(prepare(name))

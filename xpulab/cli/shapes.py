@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -17,29 +16,21 @@ from xpulab.messages import N_
 @command(context_settings={"allow_interspersed_args": False})
 def shapes(
     script: Annotated[
-        Path | None, typer.Argument(help="The Python file that starts the training. Options go before it.", show_default=False)
-    ] = None,
+        Path, typer.Argument(metavar="SCRIPT", help="The Python file that starts the training. Options go before it.")
+    ],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")] = None,
     device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
     step: Annotated[int, typer.Option(min=1, help="The optimizer step that is recorded, with what leads to it.")] = 2,
     timeout: Annotated[
         float | None, typer.Option(min=1, help="Seconds that script and comparison may take. Default: 1800.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A folder that keeps the report and what the script prints.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder that keeps the report as JSON, and what the script prints.")
+    ] = None,
     target: Annotated[
         str,
         typer.Option("--for", help="xpu: instead of comparing, predict which kernels of the step a P800 has. Needs no card."),
     ] = "",
-    kernels: Annotated[
-        Path | None, typer.Option(help="With --for: what --save-kernels wrote on a machine with a card.")
-    ] = None,
-    paddle_source: Annotated[
-        Path | None, typer.Option(help="With --for: a checkout of Paddle's source, at the tag of a release.")
-    ] = None,
-    save_kernels: Annotated[
-        Path | None, typer.Option(help="Only write the kernels of this Paddle, which must be built for XPU, to a new file.")
-    ] = None,
 ) -> None:
     """Record the operators of one step of a training script, and compare each with numpy on this device.
 
@@ -47,22 +38,12 @@ def shapes(
     """
     from xpulab.operators import command, prediction
 
-    if save_kernels:
-        prediction.save_kernels(save_kernels)
-        return
-    if script is None:
-        raise InputError(N_("name the Python file that starts the training: xpulab shapes [OPTIONS] SCRIPT [ARGS]"))
-    if target:
-        source = prediction.source_of(target, kernels, paddle_source)
-        request = command.Request(
-            script, tuple(arguments or ()), chosen.device(device), step, timeout or command.TIMEOUT, "kernels"
+    if target not in ("", "xpu"):
+        raise InputError(
+            N_("--for {target}: only xpu can be predicted; other devices have no public list of kernels", target=target)
         )
-        predicted = prediction.predict(command.shapes(request, out), source)
-        print(json.dumps(predicted, indent=2) if as_json else prediction.format_prediction(predicted))
-        return
-    if kernels or paddle_source:
-        raise InputError(N_("--kernels and --paddle-source say what a P800 has: use them with --for xpu"))
-    request = command.Request(script, tuple(arguments or ()), chosen.device(device), step, timeout or command.TIMEOUT)
+    wants = "kernels" if target else "operators"
+    request = command.Request(script, tuple(arguments or ()), chosen.device(device), step, timeout or command.TIMEOUT, wants)
     report = command.shapes(request, out)
-    print(json.dumps(report, indent=2) if as_json else command.format_report(report))
-    raise typer.Exit(0 if command.is_right(report) else 1)
+    print(prediction.format_prediction(report) if target else command.format_report(report))
+    raise typer.Exit(0 if target or command.is_right(report) else 1)

@@ -31,7 +31,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xpulab.sim.shared_memory import remove_abandoned
 from xpulab.warm import RUN_FOLDER
 
 if TYPE_CHECKING:
@@ -111,10 +110,9 @@ def main(folder: str) -> None:
 
 
 def remove(folder: Path, scans: int = _SCANS_WITHOUT) -> None:
-    """Kill the processes of a run that has ended, and remove its folder and the shared memory of its simulated cards."""
+    """Kill the processes of a run that has ended, and remove its folder."""
     kill_all(folder, scans)
     shutil.rmtree(folder, ignore_errors=True)
-    remove_abandoned()
 
 
 def remove_of_dead_runs() -> list[Path]:
@@ -122,7 +120,6 @@ def remove_of_dead_runs() -> list[Path]:
     dead = [folder for folder in _run_folders() if _is_dead(folder)]
     for folder in dead:
         remove(folder)
-    remove_abandoned()
     return dead
 
 

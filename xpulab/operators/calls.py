@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -85,51 +85,36 @@ class Call:
         """Whether the operator writes its result to its first argument."""
         return self.name in ("_setitem_dygraph", "copy_") or (self.name.endswith("_") and not self.name.endswith("__"))
 
-    def tensors(self) -> Iterator[TensorSpec]:
+    def tensors(self) -> list[TensorSpec]:
         """The tensor arguments in their order, also those within lists."""
-        yield from _tensors(self.arguments)
-        yield from _tensors(tuple(value for _, value in self.named))
+        found: list[Any] = []
+        self.changed(found.append)
+        return [each for each in found if isinstance(each, TensorSpec)]
 
-    def with_tensors(self, change: Callable[[TensorSpec], Any]) -> Call:
-        """The same call with `change` applied to each tensor argument, in the order of tensors()."""
-        arguments = mapped(self.arguments, change)
-        return replace(self, arguments=arguments, named=tuple((key, mapped(value, change)) for key, value in self.named))
+    def changed(self, change: Callable[[Any], Any]) -> Call:
+        """The same call with `change` applied to each argument in their order, and to each element of lists and tuples."""
+        named = tuple((key, mapped(value, change)) for key, value in self.named)
+        return replace(self, arguments=mapped(self.arguments, change), named=named)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The operators of a step.
-
-    calls: each distinct one once, in the order of the first call. not_recorded: by name how many operators ran that the
-    recorder did not see. device: where the step computed, as Paddle names it, "cpu" or "xpu:0".
-    """
+    """The operators of a step. calls: each distinct one once, in the order of the first call."""
 
     calls: tuple[Call, ...]
-    not_recorded: dict[str, int]
-    device: str
 
 
-def mapped(value: Any, change: Callable[[TensorSpec], Any]) -> Any:
-    """The value with `change` applied to each TensorSpec in it; tuples, lists and slices are made anew."""
-    if isinstance(value, TensorSpec):
-        return change(value)
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The value with `change` applied, or to each element of a list or tuple."""
     if isinstance(value, tuple | list):
-        return type(value)(mapped(each, change) for each in value)
-    return value
+        return (tuple if isinstance(value, tuple) else list)(mapped(each, change) for each in value)  # also of paddle.Size
+    return change(value)
 
 
 def format_call(call: Call) -> str:
     """The call for a reader: "matmul [2, 16, 128] [128, 512] float32"."""
-    tensors = list(call.tensors())
+    tensors = call.tensors()
     shapes = " ".join(str(list(spec.shape)) for spec in tensors[:4]) + (" ..." if len(tensors) > 4 else "")
     types = "/".join(dict.fromkeys(spec.dtype for spec in tensors))
     amp = "" if call.amp.level == "O0" else f", {call.amp.level} {call.amp.dtype}"
     return " ".join(part for part in (call.operator, shapes, types) if part) + amp
-
-
-def _tensors(value: Any) -> Iterator[TensorSpec]:
-    if isinstance(value, TensorSpec):
-        yield value
-    elif isinstance(value, tuple | list):
-        for each in value:
-            yield from _tensors(each)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from xpulab import sim
 from xpulab.child import Child
 from xpulab.devices import SIMULATED
 from xpulab.errors import InputError
+from xpulab.operators import prediction
 
 TIMEOUT = 1800.0
 """Seconds that the script, and the comparison, may take."""
 
-STRIDES = "FLAGS_use_stride_kernel"
 _LAST_LINES = 8
 _END_SECONDS = 10.0
 _CHILD = Path(__file__).with_name("recorded_script.py")
@@ -41,23 +41,24 @@ class Request:
 
 
 def shapes(request: Request, out: Path | None) -> dict[str, Any]:
-    """Record a step of the script, and compare its operators or list its kernels; returns the report.
+    """Record a step of the script, and compare its operators or predict where its kernels are; returns the report.
 
-    out: a folder that keeps report and log.
+    out: a folder that keeps the report as JSON, and what the script printed.
     Raises InputError when there is no report: no script, an error in it, too few steps, no end within the timeout.
     """
     if not request.script.is_file():
         raise InputError(f"{request.script}: no such file; give the Python file that you start the training with")
-    if out is not None:
-        _make(out)
+    try:
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
     with tempfile.TemporaryDirectory(prefix="xpulab-shapes-") as folder:
-        log, result = Path(folder, "script.log"), Path(folder, "result.json")
-        try:
-            ended = _run(request, Path(folder, "job.json"), log, result)
-        finally:
-            if out is not None and log.exists():
-                shutil.copy(log, out / log.name)
+        log, result = Path(out or folder, "script.log"), Path(folder, "result.json")
+        ended = _run(request, Path(folder, "job.json"), log, result)
         report = _report(request, ended, log, result)
+    if request.wants == "kernels":
+        report = prediction.predict(report)
     if out is not None:
         (out / f"{request.wants}.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return report
@@ -86,63 +87,39 @@ def format_report(report: dict[str, Any]) -> str:
 def _summary(report: dict[str, Any]) -> list[str]:
     counted = report["outcomes"]
     lines = ["value, gradient: the largest error / tolerance; right up to 1"]
-    for name, count in sorted(report["not_recorded"].items()):
-        lines.append(f"not recorded: {name}, {count} times: called from C++, so its arguments are not known")
-    if report["recorded_on"].split(":")[0] != report["device"]:
-        lines.append(f"the script computed on {report['recorded_on']}; its operators were replayed on {report['device']}")
     if report["device"] == SIMULATED:
         lines.append("simulated cards compute with the CPU's kernels: this says nothing about a real card")
-    if report["fallbacks"]:
-        lines.append(f"{report['fallbacks']} operators have no kernel for {report['device']} here: the CPU computes them")
+    if fallbacks := sum(row["falls_back"] for row in report["operators"]):
+        lines.append(f"{fallbacks} operators have no kernel for {report['device']} here: the CPU computes them")
     names = [f"{counted[name]} {name}" for name in ("right", "wrong", "not compared") if name in counted]
     count = len(report["operators"])
     verdict = "no operator is wrong" if is_right(report) else "NOT right"
-    return [
-        *lines,
-        f"step {report['step']} of {report['script']} on {report['device']}: {count} operators, {', '.join(names)}: {verdict}",
-    ]
+    step = f"step {report['step']} of {report['script']} on {report['device']}"
+    return [*lines, f"{step}: {count} operators, {', '.join(names)}: {verdict}"]
 
 
 def _shown(value: float | None) -> str:
     return "-" if value is None else f"{value:.2g}"
 
 
-def _make(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: cannot be made: {error.strerror}; choose another folder with --out") from error
-
-
 def _run(request: Request, job: Path, log: Path, result: Path) -> int | None:
-    """Run the script in a process group of its own, of which nothing is left; returns its status, None after the timeout."""
+    """Run the script in a process group of its own, of which nothing is left; returns its status, None after the timeout.
+
+    Views are copies where kernels are listed, as an XPU has it by default.
+    """
     place = request.device if request.device == "cpu" else f"{request.device}:0"
-    described = {
-        "script": str(request.script),
-        "arguments": list(request.arguments),
-        "device": request.device,
-        "place": place,
-        "step": request.step,
-        "wants": request.wants,
-        "result": str(result),
-    }
+    described = asdict(request) | {"script": str(request.script), "place": place, "result": str(result)}
     job.write_text(json.dumps(described), encoding="utf-8")
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", **_variables(request)}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+    if request.wants == "kernels":
+        environment.setdefault("FLAGS_use_stride_kernel", "0")
+    if request.device == SIMULATED:
+        environment |= sim.environment(1) | {"XPULAB_SIM_HALF": "1"}
     command = [sys.executable, str(_CHILD), str(job)]
     with log.open("wb") as printed, Child(command, stdout=printed, stderr=subprocess.STDOUT, env=environment) as child:
         status = child.wait(request.timeout)
         child.kill(_END_SECONDS)  # with the workers that it started
         return status
-
-
-def _variables(request: Request) -> dict[str, str]:
-    """Variables of the script's process. Views are copies where kernels are listed, as an XPU has it by default."""
-    variables = {STRIDES: os.environ.get(STRIDES, "0")} if request.wants == "kernels" else {}
-    if request.device != SIMULATED:
-        return variables
-    from xpulab import sim
-
-    return variables | sim.environment(1) | {"XPULAB_SIM_HALF": "1"}
 
 
 def _report(request: Request, ended: int | None, log: Path, result: Path) -> dict[str, Any]:

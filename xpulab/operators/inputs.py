@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 
 from xpulab.operators.calls import FLOATS, Call, CurrentPlace, NamedType, TensorSpec, Unknown
+from xpulab.operators.recorder import OWNERS, results_of
 from xpulab.reference.bounds import BITS
 
 LARGEST = 4.0
@@ -24,11 +25,8 @@ class NotReplayable(ValueError):
 def arrays_of(call: Call, seed: int) -> list[np.ndarray]:
     """An array for each tensor argument, in the order of Call.tensors(); real numbers in double precision, rounded to the type.
 
-    Raises NotReplayable when the operator has an argument that cannot be made again.
+    Raises NotReplayable for a tensor of another type than numbers and bool.
     """
-    for argument in _leaves((call.arguments, tuple(value for _, value in call.named))):
-        if isinstance(argument, Unknown):
-            raise NotReplayable(f"an argument is a {argument.kind}")
     generator = np.random.default_rng(seed)
     return [_array(spec, generator) for spec in call.tensors()]
 
@@ -42,11 +40,11 @@ def rounded(array: np.ndarray, dtype: str) -> np.ndarray:
     return np.ldexp(np.round(fraction * steps) / steps, exponent)
 
 
-def tensor_of(array: np.ndarray, dtype: str, place: Any = None) -> paddle.Tensor:
+def tensor_of(array: np.ndarray, dtype: str) -> paddle.Tensor:
     """The array as a tensor of this type. The array holds numbers that the type holds exactly."""
     if dtype == "bfloat16":
-        return paddle.to_tensor(array.astype("float32"), place=place).astype("bfloat16")
-    return paddle.to_tensor(array.astype(dtype), place=place)
+        return paddle.to_tensor(array.astype("float32")).astype("bfloat16")
+    return paddle.to_tensor(array.astype(dtype))
 
 
 def numbers_of(tensor: paddle.Tensor) -> np.ndarray:
@@ -59,22 +57,33 @@ def numbers_of(tensor: paddle.Tensor) -> np.ndarray:
     return array.astype("float64") if array.dtype.kind == "f" else array
 
 
-def attribute(value: Any, place: Any, floats: Callable[[str], str] = str) -> Any:
-    """An argument that is no tensor, as Paddle takes it. floats: replaces the name of a type."""
-    if isinstance(value, NamedType):
-        return getattr(paddle, floats(value.name))
-    if isinstance(value, CurrentPlace):
-        return place
-    if isinstance(value, tuple | list):
-        return type(value)(attribute(each, place, floats) for each in value)
-    return value
+def invoked(call: Call, tensors: Sequence[paddle.Tensor], place: Any, type_of: Callable[[str], str] = str) -> list[Any]:
+    """Call the operator with these tensors; its results as a flat list.
+
+    place: where a new tensor is made. type_of: replaces the names of types among the arguments.
+    Raises NotReplayable when an argument cannot be made again.
+    """
+    given = iter(tensors)
+
+    def argument(value: Any) -> Any:
+        if isinstance(value, Unknown):
+            raise NotReplayable(f"an argument is a {value.kind}")
+        if isinstance(value, TensorSpec):
+            return next(given)
+        if isinstance(value, NamedType):
+            return getattr(paddle, type_of(value.name))
+        return place if isinstance(value, CurrentPlace) else value
+
+    filled = call.changed(argument)
+    returned = getattr(OWNERS[call.owner], call.name)(*filled.arguments, **dict(filled.named))
+    return results_of(call.is_in_place, filled.arguments, returned)
 
 
 def _array(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     if spec.dtype in FLOATS:
         return rounded(_reals(spec, generator), spec.dtype)
     if spec.values is not None:
-        return spec.values.reshape(spec.shape) if spec.values.size == np.prod(spec.shape) else np.zeros(spec.shape, spec.dtype)
+        return spec.values.reshape(spec.shape)
     if spec.dtype == "bool":
         return generator.random(spec.shape) < 0.5
     if spec.dtype.startswith(("int", "uint")):
@@ -95,11 +104,3 @@ def _reals(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
         least = max(low, 1e-3 * high)
         return generator.uniform(least, max(high, least), spec.shape)
     return np.clip(generator.standard_normal(spec.shape) * max(-low, high) / _SPREADS, low, high)
-
-
-def _leaves(value: Any) -> Any:
-    if isinstance(value, tuple | list):
-        for each in value:
-            yield from _leaves(each)
-    else:
-        yield value

@@ -9,7 +9,7 @@ Paddle logs each choice of a kernel at verbosity 6 ("matmul API kernel key: [CPU
 kernel that a device lacks ("missing XPU kernel: ..., fallbacking to CPU one!"). Both go to standard error, a file meanwhile.
 A mark before each operator that Python code calls says which line calls it; a kernel of backward is that of the line whose
 operator it belongs to. At this verbosity Paddle names each result after its operator and shape, the state of an optimizer
-too: a training that is logged cannot be saved. Legacy operators and kernels that C++ calls directly are not in the log.
+too: a training that is logged cannot be saved.
 Source: paddle/phi/api/lib and phi/core/kernel_factory.cc; measured on Paddle 3.3.1 on the CPU and on simulated cards.
 """
 
@@ -21,16 +21,15 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 import paddle
 from paddle.base import core
 
-from xpulab.operators.recorder import OWNERS, caller, operators
+from xpulab.operators.recorder import caller, replaced_operators
 
 VERBOSITY = 6
 """Of Paddle's log; below it there is no line for a kernel that the device has."""
@@ -39,12 +38,11 @@ _MARK = "@xpulab "
 _CHOSEN = re.compile(r"\] (\w+) API kernel key: \[.*, (\w+)\]")
 _MISSING = re.compile(r"missing \S+ kernel: (\w+), expected_kernel_key:\(.*, (\w+)\), fallbacking to CPU")
 _LIBRARIES, _LEVEL = ("libs/libphi_core.so", "base/libpaddle.so"), "_ZN3fLI17FLAGS_minloglevelE"
-_OLD_NAME = "_ZN3phi18TransToFluidOpNameERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel of the step. name: as Paddle's phi library calls it; old_name: as lists of kernels do, which may be the same.
+    """A kernel of the step. name: as Paddle's phi library calls it.
 
     dtype: the type that it was chosen for, as "float32". calls: how often. fell_back: how often the CPU computed it because the
     device has no such kernel.
@@ -52,7 +50,6 @@ class Launch:
     """
 
     name: str
-    old_name: str
     dtype: str
     calls: int
     fell_back: int
@@ -64,37 +61,29 @@ class KernelLog:
 
     def __init__(self) -> None:
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - from begin() to end()
-        self._stderr = -1
-        self._replaced: list[tuple[Any, str, Any]] = []
         self._is_inside = False
-        self._shown = ExitStack()
+        self._end = ExitStack()
 
     def begin(self) -> None:
         """Mark operators, and send standard error to a file."""
-        for label, owner in OWNERS.items():
-            for name, function in operators(label, owner):
-                self._replaced.append((owner, name, function))
-                setattr(owner, name, self._marking(function))
-        self._shown.enter_context(_shows_information())
-        self._stderr = os.dup(2)
+        self._end.enter_context(replaced_operators(self._marking))
+        self._end.enter_context(_shows_information())
+        stderr = os.dup(2)
+        self._end.callback(os.close, stderr)
+        self._end.callback(os.dup2, stderr, 2)
         os.dup2(self._file.fileno(), 2)
+        self._end.callback(core.set_vlog_level, {"*": 0})
         core.set_vlog_level({"*": VERBOSITY})
 
     def end(self) -> list[Launch]:
         """Everything as it was before; the kernels, the most frequent first."""
-        core.set_vlog_level({"*": 0})
-        os.dup2(self._stderr, 2)
-        os.close(self._stderr)
-        self._shown.close()
-        while self._replaced:
-            owner, name, function = self._replaced.pop()
-            setattr(owner, name, function)
+        self._end.close()
         with self._file:
             self._file.seek(0)
             lines = self._file.read().decode(errors="replace").splitlines()
         return launches(lines)
 
-    def _marking(self, function: Callable) -> Callable:
+    def _marking(self, owner: str, name: str, function: Callable) -> Callable:
         def operator(*arguments: Any, **named: Any) -> Any:
             if self._is_inside:
                 return function(*arguments, **named)
@@ -106,8 +95,6 @@ class KernelLog:
                 os.write(2, f"\n{_MARK}\n".encode())
                 self._is_inside = False
 
-        operator.__name__ = getattr(function, "__name__", "operator")
-        operator.__doc__ = function.__doc__
         return operator
 
 
@@ -127,33 +114,11 @@ def launches(lines: Iterable[str]) -> list[Launch]:
             calls[name, found[2]] += 1
             if line_of_code:
                 callers.setdefault(name, Counter())[line_of_code] += 1
-    names = calls | {
-        key: count for key, count in fell_back.items() if key not in calls
-    }  # C++ calls some without a choice in the log
+    names = calls | fell_back  # the larger count: C++ calls some without a choice in the log
     return [
-        Launch(name, old_name(name), dtype, count, fell_back[name, dtype], _most_frequent(callers, name))
-        for (name, dtype), count in Counter(names).most_common()
+        Launch(name, dtype, count, fell_back[name, dtype], _most_frequent(callers, name))
+        for (name, dtype), count in names.most_common()
     ]
-
-
-class _Text(ctypes.Structure):
-    """A std::string of libstdc++: where its characters are, how many, and room for short ones."""
-
-    _fields_ = (("characters", ctypes.c_void_p), ("size", ctypes.c_size_t), ("room", ctypes.c_char * 16))
-
-
-@cache
-def old_name(kernel: str) -> str:
-    """What Paddle called the operator of this kernel before phi: "matmul_v2" of "matmul"; the same where nothing says so."""
-    try:
-        function = ctypes.CDLL(str(Path(paddle.__file__).parent / _LIBRARIES[0]))[_OLD_NAME]
-    except (OSError, AttributeError):
-        return kernel
-    function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-    characters = ctypes.create_string_buffer(kernel.encode())
-    asked = _Text(ctypes.addressof(characters), len(kernel), b"")
-    found = _Text.from_address(function(ctypes.byref(asked)))  # which is `asked` itself where the name never changed
-    return ctypes.string_at(found.characters, found.size).decode()
 
 
 def cpu_types() -> dict[str, list[str]]:
@@ -172,7 +137,10 @@ def _most_frequent(callers: dict[str, Counter[str]], kernel: str) -> str:
 @contextmanager
 def _shows_information() -> Iterator[None]:
     """Paddle's lines of information are written, whatever GLOG_minloglevel said. Raises RuntimeError when they cannot be."""
-    found = [each for each in map(_level_of, _LIBRARIES) if each is not None]
+    found = []
+    for library in _LIBRARIES:
+        with suppress(OSError, ValueError):
+            found.append(ctypes.c_int.in_dll(ctypes.CDLL(str(Path(paddle.__file__).parent / library)), _LEVEL))
     if not found:
         raise RuntimeError(f"no library of {_LIBRARIES} has {_LEVEL}: this release of Paddle logs in another way")
     before = [each.value for each in found]
@@ -183,11 +151,3 @@ def _shows_information() -> Iterator[None]:
     finally:
         for each, value in zip(found, before, strict=True):
             each.value = value
-
-
-def _level_of(library: str) -> ctypes.c_int | None:
-    """The lowest level that glog writes, as a variable in a library that is loaded."""
-    try:
-        return ctypes.c_int.in_dll(ctypes.CDLL(str(Path(paddle.__file__).parent / library)), _LEVEL)
-    except (OSError, ValueError):
-        return None

@@ -39,7 +39,7 @@ def launches_of(step: Callable[[], Any]) -> list[Launch]:
 
 def on_a_p800(launches: Sequence[Launch]) -> None:
     """Print where a P800 would compute these kernels: what is not on the card with what to write instead, then the counts."""
-    report = prediction.predict(prediction.kernels_here(launches, ledger.device or "cpu"), None)
+    report = prediction.predict(prediction.kernels_here(launches, ledger.device or "cpu"))
     for row in report["kernels"]:
         row["caller"] = row["caller"].rpartition("site-packages/")[2].removeprefix(f"{files.ROOT}/")
     print(prediction.format_places(report))

@@ -51,8 +51,9 @@ class Steps:
         """Select the device, and count the steps of every class of optimizers, also of those that are defined later."""
         paddle.set_device(self._job["place"])
         optimizer = paddle.optimizer.Optimizer
-        for kind in (optimizer, *subclasses(optimizer)):
-            self._watch(kind)
+        for kind in list(vars(paddle.optimizer).values()):
+            if isinstance(kind, type) and issubclass(kind, optimizer):
+                self._watch(kind)
         optimizer.__init_subclass__ = classmethod(self._watch)
         self._begin_if_next()
 
@@ -80,25 +81,11 @@ class Steps:
         return step
 
     def _begin_if_next(self) -> None:
-        if self._recorder is None and self.taken == self._job["step"] - 1:
-            self._recorder = new_recorder(self._job["wants"])
+        if self.taken == self._job["step"] - 1:
+            from xpulab.operators import kernel_log, recorder
+
+            self._recorder = kernel_log.KernelLog() if self._job["wants"] == "kernels" else recorder.Recorder()
             self._recorder.begin()
-
-
-def new_recorder(wants: str) -> Any:
-    """What records the step: "kernels" or "operators"."""
-    from xpulab.operators import kernel_log, recorder
-
-    return kernel_log.KernelLog() if wants == "kernels" else recorder.Recorder()
-
-
-def subclasses(kind: type) -> list[type]:
-    """All classes below this one."""
-    found: list[type] = []
-    below: type
-    for below in kind.__subclasses__():
-        found += [below, *subclasses(below)]
-    return found
 
 
 def finish(job: dict[str, Any], recorder: Any) -> None:
@@ -108,11 +95,15 @@ def finish(job: dict[str, Any], recorder: Any) -> None:
         if job["wants"] == "kernels":
             from xpulab.operators.prediction import kernels_here
 
-            write(job, {"status": "done", **kernels_here(found, job["device"])})
+            report = kernels_here(found, job["device"])
         else:
-            from xpulab.operators.findings import findings
+            import paddle
 
-            write(job, {"status": "done", **findings(recorder.recording(), job["device"], job["place"])})
+            from xpulab.operators.table import findings
+
+            paddle.set_device(job["place"])
+            report = findings(found, job["device"])
+        write(job, {"status": "done", **report})
     except BaseException as error:
         write(job, {"status": "failed", "detail": "".join(traceback.format_exception(error))})
     finally:
@@ -129,12 +120,9 @@ def write(job: dict[str, Any], result: dict[str, Any]) -> None:
 def describe(error: BaseException) -> str:
     """The error in one line, with the last place outside of installed packages."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "site-packages" not in frame.filename and "<frozen" not in frame.filename]
-    own = [frame for frame in own if frame.filename != __file__]
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next((line for line in lines if "Error:" in line), lines[0] if lines else "")
+    own = [frame for frame in frames if not any(name in frame.filename for name in ("site-packages", "<frozen", __file__))]
     place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
-    return f"it raised {type(error).__name__}: {told[:300]}{place}"
+    return f"it raised {type(error).__name__}: {' '.join(str(error).split())[-300:]}{place}"
 
 
 class AfterImport(importlib.abc.MetaPathFinder):

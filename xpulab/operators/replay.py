@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,22 +24,28 @@ from xpulab.chapters.shared.kept_bits import bits_of_products
 from xpulab.messages import N_
 from xpulab.operators import differences, tolerances
 from xpulab.operators.calls import FLOATS, Call
-from xpulab.operators.dropped import wrong_share
-from xpulab.operators.inputs import NotReplayable, arrays_of, attribute, numbers_of, rounded, tensor_of
-from xpulab.operators.recorder import OWNERS, has_elements_or_is_empty, results_of
+from xpulab.operators.inputs import NotReplayable, arrays_of, invoked, numbers_of, rounded, tensor_of
+from xpulab.operators.recorder import has_elements_or_is_empty
 from xpulab.operators.reference import CPU, reference_for
 from xpulab.reference.bounds import BITS
 
 LARGEST = 1 << 28
 """The elements of all tensors of an operator that is compared; larger ones are listed, and not compared."""
 
-PRODUCTS = ("matmul", "rmatmul", "linear", "bmm")
+PRODUCTS = ("matmul", "linear", "bmm")
 RANDOM = (
     *("uniform", "gaussian", "randint", "randperm", "bernoulli", "multinomial", "exponential", "poisson", "normal"),
-    *("truncated_gaussian_random", "uniform_inplace", "gaussian_inplace", "standard_gamma", "binomial", "fused_dropout_add"),
+    *(
+        "truncated_gaussian_random",
+        "uniform_inplace",
+        "gaussian_inplace",
+        "dropout",
+        "fused_dropout_add",
+        "empty",
+        "empty_like",
+    ),
 )
-"""Operators with random results."""
-WITHOUT_VALUES = ("empty", "empty_like")
+"""Operators whose results are not determined by their arguments."""
 
 
 @dataclass(frozen=True)
@@ -75,27 +80,24 @@ class Result:
 def replay(call: Call, seed: int = 0, device: str = "cpu") -> Result:
     """Call the operator on the device in use, and compare. device: its name, "cpu", "gpu", "xpu" or "sim"."""
     result = Result(call)
-    if call.operator in WITHOUT_VALUES:
-        return replace(result, reason=N_("its result has no defined elements"))
     if sum(int(np.prod(spec.shape)) for spec in (*call.tensors(), *filter(None, call.results))) > LARGEST:
         return replace(result, reason=N_("too large to be compared"))
     try:
         arrays = arrays_of(call, seed)
-    except NotReplayable as problem:
-        return replace(result, reason=str(problem))
-    try:
         attempt = called(call, arrays)
         found = [numbers_of(each) for each in attempt.results]
+    except NotReplayable as problem:
+        return replace(result, reason=str(problem))
     except Exception as error:
         return replace(result, error=f"{type(error).__name__}: {first_line(error)}")
-    if elsewhere := _elsewhere(call, attempt):
-        return replace(result, error=f"its result is on {elsewhere}")
-    if call.operator == "dropout" and (share := wrong_share(call, arrays[0], found[0])):
-        return replace(result, error=share)
+    kind = paddle.get_device().split(":")[0]
+    elsewhere = [each for each in places(each for each in attempt.results if each._is_initialized()) if each != kind]
+    if elsewhere and call.operator not in ("shape", "shape64"):  # shapes are always on the CPU
+        return replace(result, error=f"its result is on {elsewhere[0]}")
     if device != "cpu":
-        result = replace(result, falls_back=_falls_back(call, arrays, seed))
+        result = replace(result, falls_back=_falls_back(call, arrays))
     if call.operator in RANDOM:
-        return replace(result, reason=N_("its results are random"))
+        return replace(result, reason=N_("its results are random or undefined"))
     return _compared(result, attempt, arrays, found, seed, device)
 
 
@@ -112,15 +114,10 @@ def called(call: Call, arrays: list[np.ndarray]) -> Attempt:
     tensors = [tensor_of(array, spec.dtype) for array, spec in zip(arrays, call.tensors(), strict=True)]
     for tensor, spec in zip(tensors, call.tensors(), strict=True):
         tensor.stop_gradient = call.is_in_place or not spec.wants_gradient
-    given = iter(tensors)
-    filled = call.with_tensors(lambda _: next(given))
-    place = paddle.base.framework._current_expected_place()
-    arguments = attribute(filled.arguments, place)
-    named = {key: attribute(value, place) for key, value in filled.named}
-    with _mixed_precision(call):
-        returned = getattr(OWNERS[call.owner], call.name)(*arguments, **named)
-    flat = results_of(call.is_in_place, arguments, returned)
-    return Attempt(tensors, [each for each in flat if has_elements_or_is_empty(each)])
+    amp: Any = {"level": call.amp.level, "dtype": call.amp.dtype}  # with Paddle's own lists of operators
+    with nullcontext() if call.amp.level == "O0" else paddle.amp.auto_cast(**amp):
+        found = invoked(call, tensors, paddle.base.framework._current_expected_place())
+    return Attempt(tensors, [each for each in found if has_elements_or_is_empty(each)])
 
 
 def first_line(error: BaseException) -> str:
@@ -133,15 +130,17 @@ def first_line(error: BaseException) -> str:
 def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed: int, device: str) -> Result:
     call, began = result.call, time.perf_counter()
     try:
-        reference, results = reference_for(call, arrays, found)
+        reference, results = reference_for(call, arrays)
     except Exception as error:
         return replace(result, reason=N_("no reference: {name}: {error}", name=type(error).__name__, error=first_line(error)))
     seconds = time.perf_counter() - began
     expected = [each for each in results if each is not None]
-    kept = [tensor for tensor, want in zip(attempt.results, _padded(results, found), strict=False) if want is not None]
+    wanted = results if len(results) == len(found) else expected  # it did not return those that are None
+    kept = [tensor for tensor, want in zip(attempt.results, wanted, strict=False) if want is not None]
     values = [numbers_of(tensor) for tensor in kept]
     types = [str(tensor.dtype).rsplit(".", maxsplit=1)[-1] for tensor in kept]
     bits = _bits(call, types, device)
+    source_bits = max([BITS[spec.dtype] for spec in call.tensors() if spec.dtype in BITS], default=BITS["float64"])
     result = replace(result, reference=reference.name)
     if reference.name == CPU and device == "cpu" and set(types) & set(FLOATS) == {"float64"}:
         result = replace(result, reason=N_("the reference is the same kernel"))
@@ -149,7 +148,7 @@ def _compared(result: Result, attempt: Attempt, arrays: list, found: list, seed:
         shapes = [list(each.shape) for each in values], [list(np.shape(each)) for each in expected]
         return replace(result, error=f"results of shapes {shapes[0]}, expected {shapes[1]}")
     else:
-        bounds = tolerances.bounds(reference, arrays, results, types, bits, _source_bits(call), seed)
+        bounds = tolerances.bounds(reference, arrays, results, types, bits, source_bits, seed)
         largest, control = tolerances.judge(values, expected, bounds)
         result = replace(result, value=largest, value_control=control)
     added = tolerances.rounded_sums(reference, arrays, [np.asarray(each) for each in expected], bits)
@@ -171,35 +170,21 @@ def _with_gradient(
     results = [attempt.results[place] for place in outputs]
     types = [str(each.dtype).rsplit(".", maxsplit=1)[-1] for each in results]
     upstream = [rounded(generator.standard_normal(each.shape), dtype) for each, dtype in zip(results, types, strict=True)]
+    given = [tensor_of(each, dtype) for each, dtype in zip(upstream, types, strict=True)]
     try:
-        gradients = gradients_of(attempt, inputs, results, upstream, types)
+        slopes = paddle.grad(results, [attempt.arguments[place] for place in inputs], given, allow_unused=True)
     except Exception as error:
         return replace(result, error=f"backward: {type(error).__name__}: {first_line(error)}")
-    slopes = differences.Slopes(reference, arrays, dict(zip(outputs, upstream, strict=True)))
-    largest, control = differences.judge(slopes, dict(zip(inputs, gradients, strict=True)), bits, generator, seconds)
+    gradients = {
+        place: np.zeros(arrays[place].shape) if slope is None else numbers_of(slope)
+        for place, slope in zip(inputs, slopes, strict=True)
+    }
+    point = differences.Slopes(reference, arrays, dict(zip(outputs, upstream, strict=True)))
+    largest, control = differences.judge(point, gradients, bits, generator, seconds)
     return replace(result, gradient=largest, gradient_control=control)
 
 
-def gradients_of(attempt: Attempt, inputs: list[int], results: list, upstream: list[np.ndarray], types: list[str]) -> list:
-    """Paddle's gradients of sum(upstream * results) for these arguments, as arrays; zeros where there is none."""
-    given = [tensor_of(each, dtype) for each, dtype in zip(upstream, types, strict=True)]
-    found = paddle.grad(results, [attempt.arguments[place] for place in inputs], given, allow_unused=True)
-    return [
-        np.zeros(attempt.arguments[place].shape) if each is None else numbers_of(each)
-        for place, each in zip(inputs, found, strict=True)
-    ]
-
-
-def _elsewhere(call: Call, attempt: Attempt) -> str:
-    """The kind of device of a result that is not on the device in use; "" when all are. Shapes are always on the CPU."""
-    kind = paddle.get_device().split(":")[0]
-    if call.operator in ("shape", "shape64"):
-        return ""
-    found = places(each for each in attempt.results if each._is_initialized())
-    return next((each for each in found if each != kind), "")
-
-
-def _falls_back(call: Call, arrays: list[np.ndarray], seed: int) -> bool:
+def _falls_back(call: Call, arrays: list[np.ndarray]) -> bool:
     """Whether the operator, or its gradient, raises when the CPU may not compute it."""
     with no_fallback():
         try:
@@ -214,11 +199,6 @@ def _falls_back(call: Call, arrays: list[np.ndarray], seed: int) -> bool:
     return False
 
 
-def _padded(results: tuple[Any, ...], found: list) -> list[Any]:
-    """The expected results without those that the operator did not return: it has None in their place."""
-    return [each for each in results] if len(results) == len(found) else [each for each in results if each is not None]
-
-
 def _bits(call: Call, types: list[str], device: str) -> int:
     """The bits with which the operator may compute: of its narrowest type, and for products of what the device keeps."""
     used = {spec.dtype for spec in call.tensors()} | set(types) | ({call.amp.dtype} if call.amp.level != "O0" else set())
@@ -226,19 +206,3 @@ def _bits(call: Call, types: list[str], device: str) -> int:
     if call.operator in PRODUCTS:
         return min([bits, *(kept for dtype, kept in bits_of_products(device).items() if dtype in used)])
     return bits
-
-
-def _source_bits(call: Call) -> int:
-    """The bits that the inputs have: results with fewer are rounded. A number that is no tensor has all."""
-    return max([BITS[spec.dtype] for spec in call.tensors() if spec.dtype in BITS], default=BITS["float64"])
-
-
-@contextmanager
-def _mixed_precision(call: Call) -> Iterator[None]:
-    """The mixed precision that the operator was called with, with Paddle's own lists of operators."""
-    if call.amp.level == "O0":
-        yield
-        return
-    state: Any = {"level": call.amp.level, "dtype": call.amp.dtype}
-    with paddle.amp.auto_cast(**state):
-        yield

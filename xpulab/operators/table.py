@@ -1,15 +1,44 @@
-"""From recordings to a table: each distinct operator in each type, and what came of it, by operator and type."""
+"""What the replay found: by operator and type for the table of a chapter, call by call for the report of `xpulab shapes`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import paddle
+
 from xpulab.messages import N_
 from xpulab.operators.calls import FLOATS, Call, Recording, format_call
 from xpulab.operators.reference import of_type
-from xpulab.operators.replay import Result, replay
+from xpulab.operators.replay import Result, first_line, replay
+
+
+def findings(recording: Recording, device: str) -> dict[str, Any]:
+    """Replay each operator of a recording on the device in use; the report of `xpulab shapes`, without script and step."""
+    results = [_replayed(call, seed, device) for seed, call in enumerate(recording.calls)]
+    return {
+        "device": device,
+        "paddle": paddle.__version__,
+        "operators": [_described(result) for result in results],
+        "outcomes": dict(Counter(result.outcome for result in results)),
+    }
+
+
+def _replayed(call: Call, seed: int, device: str) -> Result:
+    """As replay(); an operator that the comparison does not know how to treat is listed with the reason."""
+    try:
+        return replay(call, seed, device)
+    except Exception as error:
+        return Result(call, reason=f"it cannot be compared: {type(error).__name__}: {first_line(error)}")
+
+
+def _described(result: Result) -> dict[str, Any]:
+    call = result.call
+    own = {"operator": call.operator, "shown": format_call(call), "called": call.count, "caller": call.caller}
+    named = ("outcome", "value", "gradient", "reference", "falls_back", "error", "reason")
+    return own | {name: getattr(result, name) for name in named}
 
 
 def distinct(recordings: Mapping[str, Recording]) -> list[Call]:
@@ -22,30 +51,22 @@ def distinct(recordings: Mapping[str, Recording]) -> list[Call]:
     return list(found.values())
 
 
-def counts(recordings: Mapping[str, Recording]) -> dict[str, dict[str, int]]:
+def counts(recordings: Mapping[str, Recording]) -> dict[str, Counter[str]]:
     """By name of the recording how often each operator was called."""
-    found: dict[str, dict[str, int]] = {}
+    found = {name: Counter[str]() for name in recordings}
     for name, recording in recordings.items():
-        found[name] = {}
         for call in recording.calls:
-            found[name][call.operator] = found[name].get(call.operator, 0) + call.count
+            found[name][call.operator] += call.count
     return found
 
 
-def cases(calls: Iterable[Call], dtypes: Iterable[str]) -> Iterator[tuple[str, Call]]:
-    """Each operator with real numbers in each of these types, and each other one once, as of the first type."""
-    dtypes, calls = list(dtypes), list(calls)
-    for dtype in dtypes:
-        for call in calls:
-            changed = of_type(call, dtype)
-            if dtype == dtypes[0] or repr(changed) != repr(call):
-                yield dtype, changed
-
-
 def results(calls: Iterable[Call], dtypes: Iterable[str], seed: int, device: str) -> dict[tuple[str, str], list[Result]]:
-    """By operator and type what the replay of each call found."""
+    """By operator and type what the replay of each call found; an operator without real numbers once, as of the first type."""
+    dtypes, calls = list(dtypes), list(calls)
+    cases = [(dtype, of_type(call, dtype), call) for dtype in dtypes for call in calls]
+    cases = [each for each in cases if each[0] == dtypes[0] or repr(each[1]) != repr(each[2])]
     found: dict[tuple[str, str], list[Result]] = {}
-    for number, (dtype, call) in enumerate(cases(calls, dtypes)):
+    for number, (dtype, call, _) in enumerate(cases):
         found.setdefault((call.operator, dtype), []).append(replay(call, seed + number, device))
     return found
 

@@ -107,8 +107,4 @@ def _wrong(want: np.ndarray, limit: np.ndarray) -> np.ndarray:
     reversed_order = want.reshape(-1)[::-1].reshape(want.shape)
     if ratio(reversed_order, want, limit) > 2:
         return reversed_order
-    return (
-        want
-        + np.where(np.abs(want) > 0, np.abs(want) / 4, 1).astype(want.dtype if want.dtype.kind == "f" else "int64")
-        + (0 if want.dtype.kind == "f" else 1)
-    )
+    return np.asarray(want + np.maximum(np.abs(want) / 4, 1).astype(want.dtype))

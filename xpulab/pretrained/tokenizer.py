@@ -14,37 +14,20 @@ from xpulab.pretrained.torch_folder import read_json
 
 PADDLE_CLASS = "PretrainedTokenizerFast"
 
-_AS_IT_IS = frozenset({"Qwen2Tokenizer", "LlamaTokenizer"})
-"""Classes of transformers that PaddleNLP has under the same name and with the same ids, where tokenizer.json is missing."""
-
-
-_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r"})
-"""Pre-tokenizers, by llama.cpp's names, that split digits before everything else."""
-
 
 def write_from_tokens(
-    folder: Path,
-    tokens: list[str],
-    merges: list[str],
-    special: list[str],
-    pre_tokenizer: str,
-    config: dict[str, Any],
-    chat_template: str | None,
+    folder: Path, tokens: list[str], merges: list[str], special: list[str], config: dict[str, Any], chat_template: str
 ) -> None:
-    """Write tokenizer.json and tokenizer_config.json of a byte-level BPE.
+    """Write tokenizer.json and tokenizer_config.json of SmolLM's byte-level BPE, which splits digits before everything else.
 
     config: of the model, for the ids of the tokens that begin, end and pad a text.
-    Raises InputError for a pre-tokenizer that is not known.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    if pre_tokenizer not in {*_DIGITS, "gpt-2", "default"}:
-        raise InputError(f"{folder.name}: its text is split in a way that is not known, {pre_tokenizer!r}")
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
     built = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, pairs))
     bytes_first = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    digits = [pre_tokenizers.Digits(individual_digits=True)] if pre_tokenizer in _DIGITS else []
-    built.pre_tokenizer = pre_tokenizers.Sequence([*digits, bytes_first])
+    built.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), bytes_first])
     built.decoder = decoders.ByteLevel()
     built.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     built.save(str(folder / "tokenizer.json"))
@@ -55,26 +38,19 @@ def write_from_tokens(
 def write_from_folder(source: Path, folder: Path) -> None:
     """Copy the tokenizer of a folder of transformers, under the class name that PaddleNLP knows.
 
-    Raises InputError when there is none, or when it is of a class that PaddleNLP lacks and has no tokenizer.json.
+    Raises InputError when it has no tokenizer.json.
     """
-    path = source / "tokenizer_config.json"
-    config = read_json(path) if path.is_file() else {}
-    fast, kind = source / "tokenizer.json", config.get("tokenizer_class", "")
-    for name in ("tokenizer.model", "vocab.json", "merges.txt", "special_tokens_map.json", "chat_template.json"):
-        if (source / name).is_file():
-            (folder / name).write_bytes((source / name).read_bytes())
-    if fast.is_file():
-        (folder / "tokenizer.json").write_bytes(fast.read_bytes())
-        template = source / "chat_template.jinja"
-        if template.is_file() and not config.get("chat_template"):
-            config["chat_template"] = template.read_text(encoding="utf-8")
-        config = {key: value for key, value in config.items() if key not in _DROPPED}
-    elif kind not in _AS_IT_IS:
+    fast, path, template = (source / name for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
+    if not fast.is_file():
         raise InputError(
-            f"{source}: has no tokenizer.json, and PaddleNLP has no {kind or 'tokenizer class'!r}; in an environment with "
-            "transformers run AutoTokenizer.from_pretrained(folder).save_pretrained(folder), which writes it"
+            f"{source}: has no tokenizer.json; in an environment with transformers run "
+            "AutoTokenizer.from_pretrained(folder).save_pretrained(folder), which writes it"
         )
-    _write_config(folder, {key: _plain(value) for key, value in config.items()})
+    (folder / "tokenizer.json").write_bytes(fast.read_bytes())
+    config = read_json(path) if path.is_file() else {}
+    if template.is_file() and not config.get("chat_template"):
+        config["chat_template"] = template.read_text(encoding="utf-8")
+    _write_config(folder, {key: _plain(value) for key, value in config.items() if key not in _DROPPED})
 
 
 _DROPPED = frozenset({"tokenizer_class", "added_tokens_decoder", "auto_map", "tokenizer_file", "name_or_path"})
@@ -82,10 +58,9 @@ _DROPPED = frozenset({"tokenizer_class", "added_tokens_decoder", "auto_map", "to
 
 
 def _plain(value: Any) -> Any:
-    """The text of a token that transformers describes with its properties; of several named chat templates the default."""
+    """The text of a token that transformers describes with its properties."""
     if isinstance(value, list):
-        named = {each["name"]: each["template"] for each in value if isinstance(each, dict) and "template" in each}
-        return named.get("default", next(iter(named.values()))) if named else [_plain(each) for each in value]
+        return [_plain(each) for each in value]
     return value["content"] if isinstance(value, dict) and "content" in value else value
 
 

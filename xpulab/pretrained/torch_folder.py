@@ -15,7 +15,8 @@ from xpulab.errors import InputError
 
 INDEX = "model.safetensors.index.json"
 
-_TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+_TYPES = {"F64": ("float64", "f8"), "F32": ("float32", "f4"), "F16": ("float16", "f2"), "BF16": ("bfloat16", "u2")}
+"""By type of a file its name, and the type of numpy that holds it."""
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 
 
@@ -46,26 +47,16 @@ def read_config(folder: Path) -> dict[str, Any]:
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a model's folder, in the order of their names.
 
-    Raises InputError when there is none, when the index names one that is missing, and for pickles, which can run code.
+    Raises InputError when there is none, or only pickles, which can run code, and when one of the index is missing.
     """
     index = folder / INDEX
-    if index.is_file():
-        names = sorted(set(read_json(index).get("weight_map", {}).values()))
-        missing = [name for name in names if not (folder / name).is_file()]
-        if missing or not names:
-            raise InputError(
-                f"{index}: names {', '.join(missing) or 'no file'}, which is not there; copy the whole folder again"
-            )
-        return [folder / name for name in names]
-    if (whole := folder / "model.safetensors").is_file():
-        return [whole]
-    pickles = [path.name for pattern in _PICKLES for path in sorted(folder.glob(pattern))]
-    if pickles:
+    names = sorted(set(read_json(index).get("weight_map", {}).values())) if index.is_file() else ["model.safetensors"]
+    if missing := [name for name in names if not (folder / name).is_file()]:
         raise InputError(
-            f"{folder / pickles[0]}: is a pickle, which can run code when it is loaded; save the model with "
-            "save_pretrained(folder, safe_serialization=True) in transformers"
+            f"{folder}: has no {missing[0]}; copy the whole folder again, or save the model with save_pretrained(folder, "
+            "safe_serialization=True) in transformers: a pickle can run code when it is loaded"
         )
-    raise InputError(f"{folder}: has no weights: neither model.safetensors nor {INDEX}")
+    return [folder / name for name in names]
 
 
 def has_safetensors(folder: Path) -> bool:
@@ -93,24 +84,19 @@ def header_of(path: Path) -> tuple[str | None, dict[str, tuple[int, ...]]]:
 
 def weights_in(path: Path) -> Iterator[Weight]:
     """The weights of one safetensors file. Raises InputError when it is damaged or holds another type than a float."""
-    try:
-        tensors = safetensors.deserialize(path.read_bytes())
-    except (safetensors.SafetensorError, OSError) as error:
-        raise InputError(f"{path}: cannot be read: {error}; copy it again") from error
-    for name, tensor in tensors:
+    header_of(path)
+    for name, tensor in safetensors.deserialize(path.read_bytes()):
         if tensor["dtype"] not in _TYPES:
             raise InputError(f"{path}: {name} is of type {tensor['dtype']}; only {', '.join(_TYPES)} can be converted")
-        kind = {"BF16": "bfloat16"}.get(tensor["dtype"]) or np.dtype(_TYPES[tensor["dtype"]]).name
-        values = np.frombuffer(tensor["data"], dtype=_TYPES[tensor["dtype"]]).reshape(tensor["shape"])
-        yield Weight(name, kind, values)
+        kind, held = _TYPES[tensor["dtype"]]
+        yield Weight(name, kind, np.frombuffer(tensor["data"], dtype=held).reshape(tensor["shape"]))
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file. Raises InputError when it cannot be read, with the line when it is not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        line = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InputError(f"{path}{line}: is not JSON: {error}; copy it again") from error
+        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} line {error.lineno}: is not JSON: {error}; copy it again") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; copy it again") from error

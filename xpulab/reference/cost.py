@@ -9,54 +9,168 @@ It covers decoder models like Llama and Qwen2: RMS norms without bias, a gated M
 bytes on the card that needs most; all traffic is the bytes that this card sends in one step.
 
 Sources. States: Rajbhandari et al., ZeRO (arXiv 1910.02054), sections 3 and 5. Tensor and pipeline traffic: Narayanan et al.,
-Efficient Large-Scale Language Model Training (arXiv 2104.04473), section 3. Sequence parallelism: Korthikanti et al. (arXiv
-2205.05198), section 4. The tensors that a layer stores were counted in PaddleNLP 3.0.0b4's transformers/llama/modeling.py, and
-chapter 11 compares the result with measured memory.
+Efficient Large-Scale Language Model Training (arXiv 2104.04473), section 3. The tensors that a layer stores were counted in
+PaddleNLP 3.0.0b4's transformers/llama/modeling.py, and chapter 11 compares the result with measured memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 from typing import Any
 
 from xpulab.errors import InputError
-from xpulab.reference.parallel_training import (
-    BFLOAT16,
-    BFLOAT16_MAIN_GRADIENTS,
-    FLOAT32,
-    FUSED,
-    PLAIN,
-    PLAIN_NORM,
-    Degrees,
-    Model,
-    Precision,
-    StoredActivations,
-    Training,
-)
 
-__all__ = [
-    "BFLOAT16",
-    "BFLOAT16_MAIN_GRADIENTS",
-    "FLOAT32",
-    "FUSED",
-    "PLAIN",
-    "PLAIN_NORM",
-    "Communication",
-    "Degrees",
-    "Memory",
-    "Model",
-    "Precision",
-    "StoredActivations",
-    "Training",
-    "as_arguments",
-    "bubble",
-    "communication",
-    "constraint_violations",
-    "frontier",
-    "legal",
-    "memory",
-]
+
+@dataclass(frozen=True)
+class Model:
+    """The size of a decoder model.
+
+    layers: the number of layers.
+    hidden: the width of the residual stream.
+    intermediate: the width of the gated MLP.
+    heads: the number of attention heads.
+    kv_heads: the number of heads of keys and values.
+    vocabulary: the number of tokens in the vocabulary.
+    tied: the head uses the weight of the embedding.
+    qkv_bias: queries, keys and values have a bias (Qwen2).
+    """
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    tied: bool = False
+    qkv_bias: bool = False
+
+    def parameters(self) -> int:
+        """The number of parameters of the whole model."""
+        head = 0 if self.tied else self.vocabulary * self.hidden
+        return self.vocabulary * self.hidden + self.layers * self.layer_parameters(1) + self.hidden + head
+
+    def layer_parameters(self, mp: int) -> int:
+        """The number of parameters of one layer on one card with tensor parallelism of degree `mp`."""
+        keys = self.hidden * self.kv_heads // self.heads
+        matrices = 2 * self.hidden * self.hidden + 2 * self.hidden * keys + 3 * self.hidden * self.intermediate
+        biases = self.hidden + 2 * keys if self.qkv_bias else 0
+        return (matrices + biases) // mp + 2 * self.hidden
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Bytes for each number.
+
+    weight: of a parameter.
+    gradient: of the gradient of a parameter.
+    state: of AdamW's state for a parameter, with the float32 copy of the weight where the weight is shorter.
+    activation: of a number in an activation.
+    logit: of a logit at the peak: itself, its float32 copy where it is shorter, and the softmax.
+    """
+
+    weight: int
+    gradient: int
+    state: int
+    activation: int
+    logit: int
+
+
+FLOAT32 = Precision(weight=4, gradient=4, state=8, activation=4, logit=8)
+BFLOAT16 = Precision(weight=2, gradient=2, state=12, activation=2, logit=10)
+"""bf16 with amp level O2."""
+
+
+@dataclass(frozen=True)
+class StoredActivations:
+    """How many tensors of each kind a layer stores in its forward pass for its backward pass.
+
+    whole: [batch, sequence, hidden], not cut by tensor parallelism (norms and the residual stream).
+    queries: [batch, sequence, hidden], cut by heads.
+    keys: as wide as the keys or the values, cut by heads.
+    wide: [batch, sequence, intermediate], cut.
+    scores: [batch, heads, sequence, sequence], cut by heads.
+    last: [batch, sequence, hidden], of the norm before the head; once for the model, not for each layer.
+    copies: [batch, sequence, hidden], not cut: what tensor parallelism adds. Each column-parallel matrix copies its input
+        (paddle/distributed/fleet/layers/mpu/mp_ops.py, _c_identity), and stores the copy in place of the norm's output.
+    """
+
+    whole: int
+    queries: int
+    keys: int
+    wide: int
+    scores: int
+    last: int
+    copies: int = 0
+
+
+FUSED = StoredActivations(whole=4, queries=2, keys=2, wide=3, scores=0, last=2)
+"""With flash attention, fused norms and fused rotary embedding: two norms store input and output; q, k, v; the output of
+attention; gate, up and their product."""
+PLAIN_NORM = StoredActivations(whole=8, queries=2, keys=2, wide=3, scores=0, last=4)
+"""As FUSED, but with a bf16 norm that is not fused: it also stores a float32 copy and the normalized input."""
+PLAIN = StoredActivations(whole=6, queries=6, keys=2, wide=3, scores=1, last=3, copies=3)
+"""Nothing fused, in one precision, as PaddleNLP runs on the CPU: norms store input, normalized input and output; rotary
+embedding stores q and k and both with exchanged halves; the products store q, k and v for all heads; and the softmax. Five
+matrices (q, k, v, gate and up) have copies of their own under tensor parallelism, in place of two outputs of norms. In FUSED
+and PLAIN_NORM q, k and v are one matrix, gate and up another one: two copies in place of two outputs."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the model is trained, independent of the degrees.
+
+    sequence: tokens of a sample.
+    batch: samples of one step over all cards.
+    micro_batch: samples that one card computes at a time.
+    sharding_stage: 1 shards the optimizer's state, 2 also the gradients, 3 also the weights; 0 shards nothing.
+    recompute: a layer stores only its input, and its forward pass is repeated in the backward pass.
+    precision: the bytes for each number.
+    stored: the activations that a layer stores.
+    whole_gradients: stage 2 has buffers for all gradients during the backward pass, as PaddleNLP's hand-written one does
+        (paddle/distributed/fleet/meta_parallel/sharding/group_sharded_stage2.py allocates them before each).
+    gathered_logits: tensor parallelism gathers the logits before the loss (PaddleNLP's tensor_parallel_output=False); a card
+        has its own logits, all of them, and the softmax of all.
+    """
+
+    sequence: int
+    batch: int
+    micro_batch: int = 1
+    sharding_stage: int = 1
+    recompute: bool = False
+    precision: Precision = BFLOAT16
+    stored: StoredActivations = FUSED
+    whole_gradients: bool = False
+    gathered_logits: bool = False
+
+
+@dataclass(frozen=True, order=True)
+class Degrees:
+    """The number of parts for each kind of parallelism; their product is the number of cards.
+
+    dp: data parallelism, cuts the samples.
+    sharding: cuts the samples, and the states as Training.sharding_stage says.
+    mp: tensor parallelism, cuts the matrices.
+    pp: pipeline parallelism, cuts the layers.
+    sep: cuts the sequence.
+    """
+
+    dp: int = 1
+    sharding: int = 1
+    mp: int = 1
+    pp: int = 1
+    sep: int = 1
+
+    @property
+    def cards(self) -> int:
+        """The number of cards."""
+        return self.dp * self.sharding * self.mp * self.pp * self.sep
+
+    def __str__(self) -> str:
+        named = {"dp": self.dp, "sharding": self.sharding, "mp": self.mp, "pp": self.pp, "sep": self.sep}
+        return " ".join(f"{name}{degree}" for name, degree in named.items() if degree > 1) or "one card"
 
 
 @dataclass(frozen=True)
@@ -113,14 +227,13 @@ def constraint_violations(model: Model, training: Training, degrees: Degrees, ca
     """The constraints that these degrees violate, one sentence each; empty when the degrees are legal."""
     samples = degrees.dp * degrees.sharding * training.micro_batch
     micro_batches = _micro_batches(training, degrees)
-    cuts_sequence = "mp x sep" if training.sequence_parallel else "sep"
     divisions = [
         ("heads", model.heads, "mp x sep", degrees.mp * degrees.sep),
         ("key and value heads", model.kv_heads, "mp x sep", degrees.mp * degrees.sep),
         ("intermediate size", model.intermediate, "mp", degrees.mp),
         ("vocabulary", model.vocabulary, "mp", degrees.mp),
         ("layers", model.layers, "pp", degrees.pp),
-        ("sequence", training.sequence, cuts_sequence, _sequence_parts(training, degrees)),
+        ("sequence", training.sequence, "sep", degrees.sep),
         ("batch", training.batch, "dp x sharding x micro-batch", samples),
     ]
     violations = [f"{what} {size} is not divisible by {by} = {parts}" for what, size, by, parts in divisions if size % parts]
@@ -141,8 +254,7 @@ def memory(model: Model, training: Training, degrees: Degrees) -> Memory:
 def communication(model: Model, training: Training, degrees: Degrees) -> Communication:
     """What a card sends in one step with ring algorithms, without the embedding and the head.
 
-    tensor: two all-reduces of the hidden state for each layer and direction (with sequence parallelism a reduce-scatter and
-        an all-gather each, which is as much), and two more with recomputation.
+    tensor: two all-reduces of the hidden state for each layer and direction, and two more with recomputation.
     pipeline: the hidden state in the forward direction, its gradient in the backward direction.
     sequence: all-to-all of queries, keys, values and the output of attention.
     data: gradients are reduced and new weights gathered; at stage 3 the weights are gathered for each pass of each
@@ -200,12 +312,12 @@ def as_arguments(model: Model, training: Training, degrees: Degrees) -> dict[str
         "pipeline_parallel_degree": degrees.pp,
         "sep_parallel_degree": degrees.sep,
         **(sharded if degrees.sharding > 1 else {}),
-        "sequence_parallel": training.sequence_parallel and degrees.mp > 1,
+        "sequence_parallel": False,
         "recompute": training.recompute,
         "max_seq_length": training.sequence,
         "bf16": training.precision.weight == 2,
         **({"fp16_opt_level": "O2"} if training.precision.weight == 2 else {}),
-        "amp_master_grad": training.precision.weight == 2 and training.precision.gradient == 4,
+        "amp_master_grad": False,
         "use_flash_attention": training.stored.scores == 0,
     }
 
@@ -254,7 +366,7 @@ def _activations(model: Model, training: Training, degrees: Degrees, stage: int)
     stored_micro_batches = min(_micro_batches(training, degrees), degrees.pp - stage)
     layers = stored_micro_batches * model.layers // degrees.pp
     tokens = training.micro_batch * training.sequence / degrees.sep
-    stream = tokens * model.hidden / (degrees.mp if training.sequence_parallel else 1) * precision.activation
+    stream = tokens * model.hidden * precision.activation
     layer = _activations_of_layer(model, training, degrees, tokens, stream)
     copies = 1 if degrees.mp > 1 and training.stored.copies else 0  # of the input of the head
     norm = (training.stored.last + copies) * stream if last else 0.0
@@ -298,11 +410,6 @@ def _micro_batches(training: Training, degrees: Degrees) -> int:
     return training.batch // (degrees.dp * degrees.sharding * training.micro_batch)
 
 
-def _sequence_parts(training: Training, degrees: Degrees) -> int:
-    """Into how many parts the sequence is cut."""
-    return degrees.sep * (degrees.mp if training.sequence_parallel else 1)
-
-
 def _ring(ranks: int) -> float:
     """The fraction of a message that each rank sends in an all-gather, a reduce-scatter or an all-to-all."""
     return (ranks - 1) / ranks
@@ -313,14 +420,7 @@ def _all_reduce(ranks: int) -> float:
     return 2 * _ring(ranks)
 
 
-def _factorizations(cards: int) -> Iterator[Degrees]:
+def _factorizations(cards: int) -> list[Degrees]:
     """All degrees whose product is `cards`."""
-    for dp in _divisors(cards):
-        for sharding in _divisors(cards // dp):
-            for mp in _divisors(cards // dp // sharding):
-                for pp in _divisors(cards // dp // sharding // mp):
-                    yield Degrees(dp, sharding, mp, pp, cards // dp // sharding // mp // pp)
-
-
-def _divisors(number: int) -> list[int]:
-    return [each for each in range(1, number + 1) if number % each == 0]
+    divisors = [each for each in range(1, cards + 1) if cards % each == 0]
+    return [Degrees(*parts) for parts in product(divisors, repeat=5) if prod(parts) == cards]

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from xpulab.reference.model import Batch, Gradients, Weights, forward, no_gradients, softmax
+from xpulab.reference.model import Batch, Gradients, Weights, forward, no_gradients
+from xpulab.reference.operators import softmax
 
 
 def loss(weights: Weights, config: Any, batch: Batch, ignored: int) -> float:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from xpulab.reference.operators import PAIRS, normalized, rotated, slope_of_normalized, slope_of_softmax, softmax
+
 Weights = Mapping[str, np.ndarray]
 """The weights by name, as in the network's state dict."""
 
@@ -31,6 +33,7 @@ Backward = Callable[[np.ndarray], np.ndarray]
 FAMILIES = ("qwen2", "llama")
 """The supported values of config.model_type."""
 
+_SWIGLU: Any = PAIRS["swiglu"]
 _MASKED = -1e30
 """Added to an attention score that must have no probability."""
 
@@ -112,12 +115,6 @@ def forward(
     return scores, backward
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """The softmax over the last axis."""
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
 def _residual_backward(norm_backward: Backward, block_backward: Backward) -> Backward:
     """The backward function of x + block(norm(x))."""
     return lambda gradient: gradient + norm_backward(block_backward(gradient))
@@ -137,7 +134,7 @@ def _attention(
     batch, length, width = normed.shape
     heads, key_heads = config.num_attention_heads, config.num_key_value_heads
     size, queries_per_key = width // heads, heads // key_heads
-    rotate, rotate_backward = rotary(length, size, config.rope_theta)
+    cosine, sine = _rotation(length, size, config.rope_theta)
 
     def split(joined: np.ndarray) -> np.ndarray:
         """[batch, length, heads * size] -> [batch, heads, length, size]"""
@@ -154,19 +151,17 @@ def _attention(
     joined_query, query_backward = _linear(normed, f"{layer}.self_attn.q_proj", weights, gradients)
     joined_key, key_backward = _linear(normed, f"{layer}.self_attn.k_proj", weights, gradients)
     joined_value, value_backward = _linear(normed, f"{layer}.self_attn.v_proj", weights, gradients)
-    query = rotate(split(joined_query))
-    key = np.repeat(rotate(split(joined_key)), queries_per_key, axis=1)
+    query = rotated(split(joined_query), cosine, sine)
+    key = np.repeat(rotated(split(joined_key), cosine, sine), queries_per_key, axis=1)
     value = np.repeat(split(joined_value), queries_per_key, axis=1)
     probabilities = softmax(query @ key.swapaxes(2, 3) / np.sqrt(size) + mask)
     output, output_backward = _linear(join(probabilities @ value), f"{layer}.self_attn.o_proj", weights, gradients)
 
     def backward(gradient: np.ndarray) -> np.ndarray:
         mixed = split(output_backward(gradient))
-        d_probabilities = mixed @ value.swapaxes(2, 3)
-        mean = (d_probabilities * probabilities).sum(axis=-1, keepdims=True)
-        d_scores = probabilities * (d_probabilities - mean) / np.sqrt(size)
-        from_query = query_backward(join(rotate_backward(d_scores @ key)))
-        from_key = key_backward(join(rotate_backward(sum_groups(d_scores.swapaxes(2, 3) @ query))))
+        d_scores = slope_of_softmax(probabilities, mixed @ value.swapaxes(2, 3)) / np.sqrt(size)
+        from_query = query_backward(join(rotated(d_scores @ key, cosine, -sine)))
+        from_key = key_backward(join(rotated(sum_groups(d_scores.swapaxes(2, 3) @ query), cosine, -sine)))
         return from_query + from_key + value_backward(join(sum_groups(probabilities.swapaxes(2, 3) @ mixed)))
 
     return output, backward
@@ -178,12 +173,11 @@ def _feed_forward(
     """SwiGLU: down(silu(gate(x)) * up(x)). normed: [batch, length, hidden]."""
     gate, gate_backward = _linear(normed, f"{layer}.mlp.gate_proj", weights, gradients)
     up, up_backward = _linear(normed, f"{layer}.mlp.up_proj", weights, gradients)
-    sigmoid = 1 / (1 + np.exp(-gate))
-    output, down_backward = _linear(gate * sigmoid * up, f"{layer}.mlp.down_proj", weights, gradients)
+    output, down_backward = _linear(_SWIGLU.value(gate, up), f"{layer}.mlp.down_proj", weights, gradients)
 
     def backward(gradient: np.ndarray) -> np.ndarray:
-        inner = down_backward(gradient)
-        return up_backward(inner * gate * sigmoid) + gate_backward(inner * up * sigmoid * (1 + gate * (1 - sigmoid)))
+        inner, (by_gate, by_up) = down_backward(gradient), _SWIGLU.slopes(gate, up)
+        return up_backward(inner * by_up) + gate_backward(inner * by_gate)
 
     return output, backward
 
@@ -221,31 +215,20 @@ def _rms_norm(
 ) -> tuple[np.ndarray, Backward]:
     """inputs / sqrt(mean(inputs ** 2) + rms_norm_eps) * weight, over the last axis."""
     weight = weights[f"{name}.weight"]
-    size = np.sqrt((inputs**2).mean(axis=-1, keepdims=True) + config.rms_norm_eps)
-    unit = inputs / size
+    unit, size, _ = normalized(inputs, (-1,), config.rms_norm_eps, is_centered=False)
 
     def backward(gradient: np.ndarray) -> np.ndarray:
         gradients[f"{name}.weight"] += (gradient * unit).sum(axis=(0, 1))
-        scaled = gradient * weight
-        return (scaled - unit * (scaled * unit).mean(axis=-1, keepdims=True)) / size
+        return slope_of_normalized(unit, size, gradient * weight, (-1,), is_centered=False)
 
     return unit * weight, backward
 
 
-def rotary(length: int, size: int, theta: float) -> tuple[Backward, Backward]:
-    """Rotary position embedding of heads, [..., length, size], and its backward function.
+def _rotation(length: int, size: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine and sine of rotary position embedding, [length, size].
 
-    Component i and component i + size / 2 of a head at position p are rotated by the angle p * theta ** (-2 * i / size).
+    Components i and i + size / 2 of a head at position p are rotated by the angle p * theta ** (-2 * i / size).
     """
     frequencies = theta ** (-np.arange(0, size, 2) / size)
     angles = np.outer(np.arange(length), np.concatenate([frequencies, frequencies]))
-    half, cos, sin = size // 2, np.cos(angles), np.sin(angles)
-
-    def rotate(heads: np.ndarray) -> np.ndarray:
-        return heads * cos + np.concatenate([-heads[..., half:], heads[..., :half]], axis=-1) * sin
-
-    def rotate_backward(gradient: np.ndarray) -> np.ndarray:
-        scaled = gradient * sin
-        return gradient * cos + np.concatenate([scaled[..., half:], -scaled[..., :half]], axis=-1)
-
-    return rotate, rotate_backward
+    return np.cos(angles), np.sin(angles)

@@ -5,8 +5,7 @@ output of a token is the sum of its experts' outputs by their weights. An expert
 
 Source of the gate and its capacity: Switch Transformers (arXiv 2101.03961) for k = 1, GShard (arXiv 2006.16668) for the order
 of first and second choices, Mixtral (arXiv 2401.04088) for weights that add up to 1. The gradients follow from the chain rule
-and are compared with finite differences in tests/reference/test_moe.py. The choices have no gradient: they are constant
-wherever the gradient exists.
+and chapter 14 compares them with Paddle's. The choices have no gradient: they are constant wherever the gradient exists.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from math import ceil
 
 import numpy as np
 
-from xpulab.reference.operators import FUNCTIONS, softmax
+from xpulab.reference.operators import FUNCTIONS, slope_of_softmax, softmax
 
 _SILU = FUNCTIONS["silu"]
 
@@ -105,8 +104,7 @@ def auxiliary_gradient(routing: Routing) -> np.ndarray:
     With f the shares of the choices and p the probabilities of a token: experts / tokens * p * (f - f @ p).
     """
     tokens, experts = routing.chances.shape
-    share = routing.loads() / routing.chosen.size
-    return experts / tokens * routing.chances * (share - (routing.chances @ share)[:, None])
+    return experts / tokens * slope_of_softmax(routing.chances, routing.loads() / routing.chosen.size)
 
 
 def gradients(
@@ -152,4 +150,4 @@ def _of_logits(routing: Routing, of_weights: np.ndarray) -> np.ndarray:
         )
     of_chances = np.zeros_like(routing.chances)
     np.put_along_axis(of_chances, routing.chosen, of_weights, axis=1)
-    return routing.chances * (of_chances - (of_chances * routing.chances).sum(axis=1, keepdims=True))
+    return slope_of_softmax(routing.chances, of_chances)

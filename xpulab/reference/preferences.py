@@ -6,13 +6,14 @@ are any object with the fields of DPOTrainer's dpo_config or KTOTrainer's kto_co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from xpulab.reference.losses import log_probabilities
 from xpulab.reference.model import Batch, Gradients, Weights, no_gradients
+from xpulab.reference.operators import FUNCTIONS
 
 LogProbabilities = Mapping[str, np.ndarray]
 
@@ -26,12 +27,7 @@ WITHOUT_REFERENCE = ("or", "simpo")
 
 def log_sigmoid(x: Any) -> np.ndarray:
     """ln(1 / (1 + exp(-x))), also for a large |x|."""
-    return -np.logaddexp(0.0, -np.asarray(x, dtype="float64"))
-
-
-def log_odds(mean_logps: np.ndarray) -> np.ndarray:
-    """ln(p / (1 - p)) of answers whose tokens have these mean log-probabilities."""
-    return mean_logps - np.log(-np.expm1(mean_logps))
+    return FUNCTIONS["log_sigmoid"].value(np.asarray(x, dtype="float64"))
 
 
 def preference_loss(policy: LogProbabilities, reference: LogProbabilities, settings: Any) -> float:
@@ -43,7 +39,8 @@ def preference_loss(policy: LogProbabilities, reference: LogProbabilities, setti
     """
     beta, kind = settings.beta, settings.loss_type
     if kind == "or":
-        losses = -log_sigmoid(log_odds(policy["chosen"]) - log_odds(policy["rejected"]))
+        odds = {name: mean - np.log(-np.expm1(mean)) for name, mean in policy.items()}  # ln(p / (1 - p)) of a mean token
+        losses = -log_sigmoid(odds["chosen"] - odds["rejected"])
         return float(losses.mean() * settings.pref_loss_ratio)
     if kind == "simpo":
         losses = _smoothed(beta * (policy["chosen"] - policy["rejected"]) - settings.simpo_gamma, settings)
@@ -101,11 +98,6 @@ def dpo_step(
     for key, sign in (("chosen", 1), ("rejected", -1)):  # one after the other: a backward pass holds all activations
         log_probabilities(weights, config, answers[key], ignored=-100, total=slopes)[1](sign * factors)
     return h, float(-log_sigmoid(beta * h).mean()), dict(slopes)
-
-
-def sums_or_means(logps: Sequence[np.ndarray], means: bool) -> np.ndarray:
-    """The log-probabilities of answers, [n], from those of their tokens, an array for each answer."""
-    return np.array([each.mean() if means else each.sum() for each in logps])
 
 
 def _smoothed(x: np.ndarray, settings: Any) -> np.ndarray:

@@ -79,18 +79,6 @@ class Counters:
     collectives: dict[str, int]
 
 
-@dataclass(frozen=True)
-class HalfKernels:
-    """The kernels for half types that this plug-in gives the CPU, each as (name, type), for example ("matmul", "bfloat16").
-
-    added: how often each was called in this process.
-    skipped: why they were not added: this wheel has no such float32 kernel, or one with other arguments.
-    """
-
-    added: dict[tuple[str, str], int]
-    skipped: dict[tuple[str, str], str]
-
-
 def load(cards: int = 1, memory_bytes: int | None = None) -> None:
     """Add simulated cards to this process, before or after it imports paddle. Builds the plug-in if needed.
 
@@ -165,17 +153,14 @@ def counters(card: int = 0) -> Counters:
     return Counters(**values, collectives=collectives)
 
 
-def half_kernels() -> HalfKernels:
-    """The kernels for half types of this process. Raises InputError if it has no simulated cards."""
+def half_kernels() -> list[tuple[str, str]]:
+    """The kernels for half types that this plug-in gives the CPU, as ("matmul", "bfloat16").
+
+    Raises InputError if this process has no simulated cards.
+    """
     _require_card(0)
-    added, skipped = {}, {}
-    for line in _library().xpulab_sim_half_kernels().decode().splitlines():
-        name, dtype, outcome, *rest = line.split(" ", 3)
-        if outcome == "added":
-            added[name, dtype] = int(rest[0])
-        else:
-            skipped[name, dtype] = rest[0]
-    return HalfKernels(added, skipped)
+    lines = [line.split() for line in _library().xpulab_sim_half_kernels().decode().splitlines()]
+    return [(name, dtype) for name, dtype, outcome, *_ in lines if outcome == "added"]
 
 
 def set_faults(text: str) -> None:

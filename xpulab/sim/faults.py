@@ -1,4 +1,4 @@
-"""Faults of simulated cards: the grammar of XPULAB_SIM_FAULTS, and its parser.
+"""Faults of simulated cards: the grammar of XPULAB_SIM_FAULTS. The plug-in reads them and checks their values.
 
     XPULAB_SIM_FAULTS="flip copy kind=h2d n=3 bit=7; delay collective kind=all_reduce card=1 seconds=0.5"
 
@@ -42,121 +42,24 @@ Paddle does, which can differ between releases.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import NoReturn
 
 from xpulab.errors import InputError
 
-ACTIONS = ("flip", "fail", "delay", "slow", "hang", "drop", "lose")
-SITES = ("alloc", "copy", "launch", "collective", "task", "memory")
 KINDS = {
     "copy": ("h2d", "d2h", "d2d", "p2p", "set"),
     "launch": ("contiguous", "strided_copy", "fill", "embedding_grad", "assign"),
     "collective": ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv"),
 }
-_FROM_ZERO = ("card", "rank", "bit", "seed", "start", "bytes")
-_FROM_ONE = ("n", "from", "every", "size")
-_FRACTIONS = {"p": 1.0, "seconds": 86400.0, "factor": 1e6}
-"""The largest value of each."""
-
-_ONLY_WITH = {"seconds": "delay", "factor": "slow", "bit": "flip"}
-"""The only action that takes this key."""
+_FAULT = re.compile(
+    r"(flip|fail|delay|slow|hang|drop|lose)\s+(alloc|copy|launch|collective|task|memory)"
+    r"(\s+(kind|n|from|every|p|card|rank|bytes>|seconds|factor|bit|start|size|seed)=\S+)*"
+)
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One fault. action, site: see the grammar above. values: key ("bytes" for bytes>=) to value, numbers as int or float."""
-
-    action: str
-    site: str
-    values: dict[str, int | float | str]
-
-
-def parse(text: str) -> tuple[Fault, ...]:
-    """The faults of the text. Raises InputError with the column and what is allowed there."""
-    found, column = [], 1
-    for part in text.split(";"):
-        if part.strip():
-            found.append(_fault(part, column))
-        column += len(part) + 1
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class _Word:
-    text: str
-    column: int
-
-    def reject(self, reason: str) -> NoReturn:
-        raise InputError(
-            f"XPULAB_SIM_FAULTS column {self.column}, {self.text!r}: {reason}. For the grammar see xpulab/sim/faults.py"
-        )
-
-
-def _fault(part: str, column: int) -> Fault:
-    words = [_Word(match[0], column + match.start()) for match in re.finditer(r"[^ \t\n]+", part)]
-    action = _one_of(words, 0, ACTIONS, "an action")
-    site = _one_of(words, 1, SITES, "a site")
-    if site == "memory" and action != "flip":
-        words[0].reject("site memory needs the action flip")
-    if action == "flip" and site in ("alloc", "task"):
-        words[1].reject("flip needs a site with output: copy, launch, collective, memory")
-    if action == "slow" and site == "alloc":
-        words[1].reject("slow needs one of the sites copy, launch, collective, task")
-    values: dict[str, int | float | str] = {}
-    for word in words[2:]:
-        key, value = _condition(word, action, site)
-        if key in values:
-            word.reject(f"{key} is given twice")
-        values[key] = value
-    for key in ("seconds", "factor"):
-        if action == _ONLY_WITH[key] and key not in values:
-            words[0].reject(f"{action} needs {key}=")
-    if sum((bool({"n"} & values.keys()), bool({"from", "every"} & values.keys()), "p" in values)) > 1:
-        words[0].reject("give only one of: n; from and every; p")
-    return Fault(action, site, values)
-
-
-def _condition(word: _Word, action: str, site: str) -> tuple[str, int | float | str]:
-    key, _, value = word.text.partition("=")
-    # bytes=5 is rejected: it looks like "exactly 5".
-    key = {"bytes>": "bytes", "bytes": ""}.get(key, key)
-    if key in ("start", "size") and site != "memory":
-        word.reject(f"{key} needs the site memory")
-    if key in _ONLY_WITH and action != _ONLY_WITH[key]:
-        word.reject(f"{key} needs the action {_ONLY_WITH[key]}")
-    if key == "kind":
-        return key, _kind(word, value, site)
-    if key in _FRACTIONS:
-        return key, _fraction(word, key, value)
-    if key in _FROM_ONE or key in _FROM_ZERO:
-        least = 1 if key in _FROM_ONE else 0
-        if not re.fullmatch("[0-9]+", value) or not least <= int(value) < 2**63:
-            word.reject(f"{key} must be a whole number of at least {least}")
-        return key, int(value)
-    keys = [key for key in (*_FROM_ONE, *_FROM_ZERO, *_FRACTIONS) if key != "bytes"]
-    word.reject(f"after the site give KEY=VALUE with a key of kind, {', '.join(keys)}, or bytes>=VALUE")
-
-
-def _kind(word: _Word, value: str, site: str) -> str:
-    kinds = [kind for name, kinds in KINDS.items() for kind in kinds if site in (name, "task")]
-    if value not in kinds:
-        word.reject(f"kinds of {site} are {', '.join(kinds)}" if kinds else f"{site} has no kinds")
-    return value
-
-
-def _fraction(word: _Word, key: str, value: str) -> float:
-    least, most = (1.0 if key == "factor" else 0.0), _FRACTIONS[key]
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) or not least <= float(value) <= most:
-        word.reject(f"{key} must be a number from {least:g} to {most:g}, for example {least + 0.5:g}")
-    return float(value)
-
-
-def _one_of(words: list[_Word], index: int, allowed: tuple[str, ...], what: str) -> str:
-    if index >= len(words):
-        last = words[-1]
-        _Word("", last.column + len(last.text)).reject(f"{what} is missing after {last.text!r}; choose {', '.join(allowed)}")
-    word = words[index]
-    if word.text not in allowed:
-        word.reject(f"not {what}; choose {', '.join(allowed)}")
-    return word.text
+def parse(text: str) -> tuple[str, ...]:
+    """The faults of the text, each as text. Raises InputError for one that is not ACTION SITE KEY=VALUE ... of the grammar."""
+    faults = tuple(part.strip() for part in text.split(";") if part.strip())
+    for fault in faults:
+        if not _FAULT.fullmatch(fault):
+            raise InputError(f"XPULAB_SIM_FAULTS: {fault!r} is not ACTION SITE KEY=VALUE ...; see xpulab/sim/faults.py")
+    return faults

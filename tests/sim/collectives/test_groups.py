@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import resource
-import time
 from typing import Any
 
 import numpy as np
 import pytest
-
-from xpulab.sim import MOST_CARDS
 
 pytestmark = pytest.mark.integration
 
@@ -64,48 +60,3 @@ def test_messages_keep_their_order(ranks: Any) -> None:
                 np.testing.assert_array_equal(got, np.full(length, turn))
 
     ranks.values(2, one)
-
-
-def test_as_many_ranks_as_there_may_be(ranks: Any) -> None:
-    def one(group: Any) -> int:
-        data = np.arange(1_000_000, dtype=np.int64) + group.rank
-        result = np.empty_like(data)
-        group.all_reduce(data, result, "INT64", "SUM")
-        np.testing.assert_array_equal(result, MOST_CARDS * np.arange(1_000_000) + sum(range(MOST_CARDS)))
-        send = [np.array([100 * group.rank + to]) for to in range(MOST_CARDS)]
-        receive = [np.zeros(1, np.int64) for _ in range(MOST_CARDS)]
-        group.all_to_all(send, receive, "INT64")
-        assert [int(part[0]) for part in receive] == [100 * source + group.rank for source in range(MOST_CARDS)]
-        for _ in range(200):
-            group.all_reduce(data[:3], result[:3], "INT64", "MAX")
-        return int(result[0])
-
-    assert ranks.values(MOST_CARDS, one) == [MOST_CARDS - 1] * MOST_CARDS
-
-
-@pytest.mark.parametrize("waiting_for", ["a collective", "a message"])
-def test_waiting_costs_no_processor_time(ranks: Any, waiting_for: str) -> None:
-    """All ranks but the last wait 2 s for it."""
-    last = MOST_CARDS - 1
-
-    def processor_seconds() -> float:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        return used.ru_utime + used.ru_stime
-
-    def one(group: Any) -> float:
-        data = np.ones(1)
-        group.all_reduce(data, data, "FLOAT64", "SUM")
-        before = processor_seconds()
-        if group.rank == last:
-            time.sleep(2)  # what the others wait for
-        if waiting_for == "a collective":
-            group.all_reduce(data, data, "FLOAT64", "SUM")
-        elif group.rank == last:
-            group.exchange("FLOAT64", send=[(data, rank) for rank in range(last)])
-        else:
-            group.exchange("FLOAT64", receive=[(data, last)])
-        return processor_seconds() - before
-
-    used = ranks.values(MOST_CARDS, one)
-    assert max(used) < 1.0
-    assert sum(used) < 2.0

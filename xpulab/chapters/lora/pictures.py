@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 
 from xpulab.chapters.shared.figures import STYLES, TONES, box, curves, diagram, new_panels
-from xpulab.reference.parallel_training import Model
+from xpulab.reference.cost import Model
 
 QWEN2 = {
     "Qwen2-0.5B": Model(24, 896, 4864, heads=14, kv_heads=2, vocabulary=151_936, qkv_bias=True, tied=True),

@@ -188,13 +188,13 @@ def _folder_of_weights(model: str) -> str:
                 f"model {model!r} is not prepared on this machine: the command `xpulab model {model}` fetches it once "
                 f"({RELEASES[model].size_mb} MB); or give a local folder"
             )
-        return _complete(prepared.folder)
+        return _complete(prepared)
     if not folder.is_dir():
         folder = Path(model)
     if not folder.is_dir():
         return model
     if torch_folder.has_weights(folder):
-        return _complete(prepare(str(folder)).folder)
+        return _complete(prepare(str(folder)))
     torch_folder.read_config(folder)  # says what is wrong with it
     return str(folder)
 

@@ -17,7 +17,7 @@ from paddlenlp.transformers import AutoConfig
 from xpulab.chapters.shared import resources
 from xpulab.chapters.shared.models import folder_of
 from xpulab.messages import N_
-from xpulab.reference.parallel_training import Model
+from xpulab.reference.cost import Model
 
 TINY = 5_000_000
 """Models with fewer parameters run every case of a chapter: their states are small, and numpy follows their computations."""

@@ -1,4 +1,4 @@
-// See fault_spec.h. The same grammar is checked in xpulab/sim/faults.py, whose messages are better.
+// See fault_spec.h. The grammar is described in xpulab/sim/faults.py.
 #include "fault_spec.h"
 
 #include <algorithm>
