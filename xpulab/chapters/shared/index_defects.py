@@ -1,7 +1,7 @@
-"""Small proofs of what Paddle 3.3.1 gets wrong in reading and writing by index beside foreign memory, each with its workaround.
+"""Small proofs of what Paddle 3.3.1 gets wrong in reading and writing by index, and in gradients of it, each with a workaround.
 
-Every proof is a function without arguments, so that it can run in a process of its own. Those of WRITE_TO_VIEWS write
-into foreign memory, and those of BACKWARDS end the process.
+Every proof is a function without arguments, so that it can run in a process of its own: those of UNSAFE read and write beside
+the memory of tensors, or end the process.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 import paddle
 
-from xpulab.chapters.shared.index_grids import strides
+from xpulab.chapters.shared.operator_tester import strides
 from xpulab.checks.compare import first_line
 
 ARRAY = np.arange(24, dtype="float32").reshape(4, 6)
 """The elements of the tensor in every proof."""
+
+WEIGHTS = np.arange(1, 25, dtype="float32").reshape(4, 6)
+"""Of the elements in the sum whose gradient is taken."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,7 @@ def answer_of(call: Callable[[], Any]) -> Any:
         return f"{type(error).__name__}: {first_line(error)}"
 
 
-def tensor() -> paddle.Tensor:
-    """A new tensor of ARRAY."""
+def _tensor() -> paddle.Tensor:
     return paddle.to_tensor(ARRAY)
 
 
@@ -68,96 +70,112 @@ def _to(*values: Any) -> paddle.Tensor:
     return paddle.to_tensor(values)
 
 
-def _assign(target: Callable[[Any], Any], index: Any, value: Any) -> Callable[[], paddle.Tensor]:
-    """A function that assigns to target(tensor)[index] and returns the whole tensor; an index in a function is made late."""
+def _assign(target: Callable[[Any], Any], index: Callable[[], Any]) -> Callable[[], paddle.Tensor]:
+    """A function that assigns 5 to target(tensor)[index()] and returns the whole tensor."""
 
     def function() -> paddle.Tensor:
-        whole = tensor()
-        target(whole)[index()] = value()
+        whole = _tensor()
+        target(whole)[index()] = 5.0
         return whole
 
     return function
 
 
-def _assigned(target: Callable[[np.ndarray], np.ndarray], index: Any, value: Any) -> Callable[[], np.ndarray]:
-    """The same in numpy."""
+def _assigned(index: Any) -> Callable[[], np.ndarray]:
+    """The same in numpy, of the whole tensor."""
 
     def function() -> np.ndarray:
         whole = ARRAY.copy()
-        target(whole)[index] = value
+        whole[index] = 5.0
         return whole
 
     return function
 
 
-_COLUMNS = np.array([False, True, False, True])
-_VALUES = np.array([100, 200], dtype="float32")
+def _slope(function: Callable[[Any], Any], given: Any, dtype: str = "float32") -> Callable[[], np.ndarray]:
+    """A function that returns the gradient of the weighted sum of function(given), in single precision."""
 
-NEW_AXIS = {
+    def slope() -> np.ndarray:
+        x = paddle.to_tensor(given, dtype, stop_gradient=False)
+        result = function(x).astype("float32")
+        weights = paddle.to_tensor(WEIGHTS.ravel()[: result.size].reshape(result.shape))
+        return paddle.grad([(result * weights).sum()], [x])[0].astype("float32").numpy()
+
+    return slope
+
+
+_POSITIONS = np.array([[-1], [-2], [-1], [-6]])
+
+
+def _set_rows(value: Any) -> Any:
+    whole = _tensor().astype(value.dtype)
+    whole[_to(0, 2)] = value
+    return whole
+
+
+def _written_through_a_view(x: Any) -> Any:
+    copy = x * 1
+    copy[:, 1:3].scale_(2.0)
+    return copy
+
+
+def _written_by_index(x: Any) -> Any:
+    copy = x * 1
+    copy[:, 1:3] = 2 * copy[:, 1:3]
+    return copy
+
+
+def _set_rows_in(dtype: str) -> Proof:
+    """The gradient of a value of this type that is assigned by a tensor."""
+    return Proof(
+        _slope(_set_rows, ARRAY[:2], dtype),
+        _slope(lambda value: _set_rows(value.astype("float32")), ARRAY[:2], dtype),
+        lambda: WEIGHTS[[0, 2]],
+    )
+
+
+SAFE = {
     "a new axis and a tensor": Proof(
-        lambda: tensor()[None, _to(0, 0)],
-        lambda: tensor()[_to(0, 0)].unsqueeze(0),
+        lambda: _tensor()[None, _to(0, 0)],
+        lambda: _tensor()[_to(0, 0)].unsqueeze(0),
         lambda: ARRAY[None, [0, 0]],
     ),
+    "without stride kernels, rows by a tensor, and a slice": Proof(
+        _assign(lambda x: x, lambda: (_to(0, 2), slice(1, 3))),
+        _assign(lambda x: x, lambda: (_to(0, 0, 2, 2), _to(1, 2, 1, 2))),
+        _assigned(([0, 2], slice(1, 3))),
+        flag=0,
+    ),
+    "gradient, written through a view": Proof(
+        _slope(_written_through_a_view, ARRAY),
+        _slope(_written_by_index, ARRAY),
+        lambda: WEIGHTS * [1, 2, 2, 1, 1, 1],
+    ),
+    "gradient, overlapping elements of as_strided": Proof(
+        _slope(lambda x: paddle.as_strided(x, [3, 3], [1, 1]), ARRAY[0]),
+        _slope(lambda x: x[_to([0, 1, 2], [1, 2, 3], [2, 3, 4])], ARRAY[0]),
+        lambda: np.array([1, 6, 15, 14, 9, 0.0], "float32"),
+    ),
 }
-"""Reading by a tensor after a new axis."""
+"""Proofs that stay within the memory of their tensors."""
 
-WRITE_TO_VIEWS = {
+UNSAFE = {
     "columns, rows by a tensor": Proof(
-        _assign(lambda x: x[:, 1:4], lambda: _to(0, 2), lambda: 5.0),
-        _assign(lambda x: x, lambda: (_to(0, 2), slice(1, 4)), lambda: 5.0),
-        _assigned(lambda x: x[:, 1:4], [0, 2], 5.0),
+        _assign(lambda x: x[:, 1:4], lambda: _to(0, 2)),
+        _assign(lambda x: x, lambda: (_to(0, 2), slice(1, 4))),
+        _assigned(([0, 2], slice(1, 4))),
     ),
-    "every second column, rows by a tensor": Proof(
-        _assign(lambda x: x[:, ::2], lambda: _to(0, 2), lambda: 5.0),
-        _assign(lambda x: x, lambda: (_to(0, 2), slice(None, None, 2)), lambda: 5.0),
-        _assigned(lambda x: x[:, ::2], [0, 2], 5.0),
-    ),
-    "transposed, elements by two tensors": Proof(
-        _assign(lambda x: x.t(), lambda: (_to(1, 4), _to(0, 2)), lambda: paddle.to_tensor(_VALUES)),
-        _assign(lambda x: x, lambda: (_to(0, 2), _to(1, 4)), lambda: paddle.to_tensor(_VALUES)),
-        _assigned(lambda x: x.T, ([1, 4], [0, 2]), _VALUES),
-    ),
-}
-"""Writing by a tensor to a view."""
-
-WITHOUT_STRIDES = {
-    "rows by a tensor, and a slice": Proof(
-        _assign(lambda x: x, lambda: (_to(0, 2), slice(1, 3)), lambda: 5.0),
-        _assign(lambda x: x, lambda: _elements([0, 2], [1, 2]), lambda: 5.0),
-        _assigned(lambda x: x, ([0, 2], slice(1, 3)), 5.0),
-        flag=0,
-    ),
-    "all, and columns by a tensor": Proof(
-        _assign(lambda x: x, lambda: (slice(None), _to(1, 3)), lambda: 5.0),
-        _assign(lambda x: x, lambda: _elements([0, 1, 2, 3], [1, 3]), lambda: 5.0),
-        _assigned(lambda x: x, (slice(None), [1, 3]), 5.0),
-        flag=0,
-    ),
-}
-"""Writing by a tensor and a slice with FLAGS_use_stride_kernel=0: the tensor stays as it was."""
-
-BACKWARDS = {
-    "read by a tensor": Proof(
-        lambda: tensor()[_to(0, 2), ::-1],
-        lambda: tensor()[_to(0, 2)].flip(1),
+    "a tensor beside a slice that goes backwards": Proof(
+        lambda: _tensor()[_to(0, 2), ::-1],
+        lambda: _tensor()[_to(0, 2)].flip(1),
         lambda: ARRAY[[0, 2], ::-1],
     ),
-    "read by a mask": Proof(
-        lambda: tensor()[paddle.to_tensor(_COLUMNS), ::-1],
-        lambda: tensor()[paddle.to_tensor(_COLUMNS)].flip(1),
-        lambda: ARRAY[_COLUMNS, ::-1],
+    "gradient, put_along_axis at a negative position": Proof(
+        _slope(lambda v: paddle.put_along_axis(_tensor(), paddle.to_tensor(_POSITIONS), v, 1), ARRAY[:, :1]),
+        _slope(lambda v: paddle.put_along_axis(_tensor(), paddle.to_tensor(_POSITIONS % 6), v, 1), ARRAY[:, :1]),
+        lambda: np.take_along_axis(WEIGHTS, _POSITIONS % 6, 1),
     ),
-    "write by a tensor": Proof(
-        _assign(lambda x: x, lambda: (_to(0, 2), slice(None, None, -1)), lambda: paddle.arange(6.0)),
-        _assign(lambda x: x, lambda: _to(0, 2), lambda: paddle.arange(6.0).flip(0)),
-        _assigned(lambda x: x, ([0, 2], slice(None, None, -1)), np.arange(6.0)),
-    ),
+    "gradient, rows set in float64": _set_rows_in("float64"),
+    "gradient, rows set in bfloat16": _set_rows_in("bfloat16"),
 }
-"""A tensor or a mask beside a slice that goes backwards: the process ends with signal 11."""
-
-
-def _elements(rows: list[int], columns: list[int]) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """The positions of all elements in these rows and columns, as two tensors."""
-    first, second = (paddle.to_tensor(each.ravel()) for each in np.meshgrid(rows, columns))
-    return first, second
+"""Proofs that read or write beside that memory, or end the process."""
