@@ -147,10 +147,8 @@ def _proofs_of_indexing() -> list[Defect]:
         "read-new-axis-and-tensor": ("a new axis and a tensor", "together"),
         "lost-write-rows-by-a-tensor-and-a-slice": ("without stride kernels, rows by a tensor, and a slice", "together"),
         "gradient-through-a-view": ("gradient, written through a view", "here"),
-        "gradient-as-strided-overlapping": ("gradient, overlapping elements of as_strided", "here"),
         "write-view-columns-rows-by-a-tensor": ("columns, rows by a tensor", "alone"),
         "backwards-read-by-a-tensor": ("a tensor beside a slice that goes backwards", "alone"),
-        "gradient-type-by-a-tensor-float64": ("gradient, rows set in float64", "alone"),
         "gradient-type-by-a-tensor-bfloat16": ("gradient, rows set in bfloat16", "alone"),
     }
     proofs = index_defects.SAFE | index_defects.UNSAFE

@@ -128,14 +128,6 @@ def gather_gradient_in_other_rows(right, x, index, axis=0):
     return right.detach() + (right - right.detach()).flip(0)
 
 
-@fault(detected_by=("indexing.selections",), wraps="paddle:gather")
-def gathering_ends_after_1024_positions(gather, x, index, axis=0, **named):
-    """Gather takes the first position for every one beyond the 1,024th."""
-    if index.shape[0] > 1024:
-        index = paddle.concat([index[:1024], index[:1].expand([index.shape[0] - 1024])])
-    return gather(x, index, axis, **named)
-
-
 @fault(detected_by=("indexing.writes",), wraps="paddle:scatter")
 def scatter_goes_through_float32(scatter, x, index, updates, *given, **named):
     """Scatter of int64 goes through float32, which has 24 bits."""

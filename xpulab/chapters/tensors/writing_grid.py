@@ -30,7 +30,6 @@ from xpulab.chapters.shared.operator_tester import (
     computed,
     drawn,
     number_of,
-    strides,
     written,
 )
 from xpulab.chapters.tensors.moving_grid import AXES, POSITIONS
@@ -99,16 +98,6 @@ PLACES = {**MASKS, **INDICES}
 """By name what says where is written."""
 
 
-@dataclass(frozen=True)
-class Way:
-    """How an operator is called: whether it writes into the tensor, and FLAGS_use_stride_kernel; with 0 views are copies."""
-
-    in_place: bool = False
-    strides: int = 1
-
-
-WAYS = {"function": Way(), "in place": Way(in_place=True), "without stride kernels": Way(strides=0)}
-
 CRASHES_ON_SIM: Rules = {
     "on simulated cards the gradient of index_put by fewer positions than axes crashes": lambda operator, shape, gradient: (
         bool(gradient) and WRITES[operator].name == "index_put" and len(shape) > 1
@@ -135,7 +124,7 @@ RULES: Rules = {
     ),
     "truth values are not added": lambda operator, dtype: dtype == "bool" and WRITES[operator].adds,
     "only floats have gradients": lambda dtype, gradient: bool(gradient) and dtype not in FLOATS,
-    "not every operator writes in place": lambda operator, way: way.in_place and not WRITES[operator].in_place,
+    "not every operator writes in place": lambda operator, way: way == "in place" and not WRITES[operator].in_place,
     "the device has no kernel for this type": lambda operator, dtype: bool(lacked(WRITES[operator].name, dtype)),
     "the device has no gradient for this type": lambda operator, dtype, gradient: (
         bool(gradient) and bool(lacked(WRITES[operator].name, dtype, "gradient"))
@@ -149,7 +138,7 @@ RULES: Rules = {
         )
     ),
     "Paddle 3.3.1 writes by a tensor beside the memory of a view": lambda operator, layout, way: (
-        way.in_place and WRITES[operator].name == "index_put" and not layout.is_contiguous
+        way == "in place" and WRITES[operator].name == "index_put" and not layout.is_contiguous
     ),
 }
 
@@ -164,7 +153,7 @@ def writes(device: str, types: Sequence[str]) -> Grid:
         "axis": AXES,
         "places": PLACES,
         "value": (*_BROADCAST, "number"),
-        "way": WAYS,
+        "way": ("function", "in place"),
         "gradient": GRADIENTS,
     }
     return Grid(axes, {**RULES, **(CRASHES_ON_SIM if device == "sim" else {})}, EMPTY, each="operator")
@@ -182,21 +171,21 @@ def _measure(case: Case) -> Compared:
     if write.where == "mask":  # the value is broadcast to the tensor, and the mask chooses of both
         numbered = np.broadcast_to(np.arange(elements.size).reshape(elements.shape), case.shape)
         sources = numbered[np.broadcast_to(at, case.shape)]
-    is_seen = case.way.in_place and not case.layout.is_copy and not case.gradient and not on_sim()
+    is_in_place = case.way == "in place"
+    is_seen = is_in_place and not case.layout.is_copy and not case.gradient and not on_sim()
     shown = np.arange(memory.size).reshape(memory.shape) if is_seen else places
     value, slopes = written(elements, targets, shown, write.adds, sources)
     number = number_of(elements, case.dtype) if case.value == "number" else None
     given = [] if case.value == "number" else [paddle.to_tensor(elements).astype(case.dtype)]
-    function = getattr(paddle.Tensor, f"{write.name}_") if case.way.in_place else getattr(paddle, write.name)
+    function = getattr(paddle.Tensor, f"{write.name}_") if is_in_place else getattr(paddle, write.name)
 
     def call(x: paddle.Tensor, *assigned: paddle.Tensor) -> paddle.Tensor:
-        start = x.clone() if case.way.in_place else x
+        start = x.clone() if is_in_place else x
         tensor = case.layout.of(start)
         result = write.call(function, tensor, paddle.to_tensor(at), assigned[0] if assigned else number, case.axis)
         return start if is_seen else result
 
-    with strides(case.way.strides):
-        return computed(rng, case.dtype, call, [memory, *given], value, slopes, {0, 1} - {*case.gradient})
+    return computed(rng, case.dtype, call, [memory, *given], value, slopes, {0, 1} - {*case.gradient})
 
 
 def _numbers(rng: np.random.Generator, case: Case, shape: Shape) -> np.ndarray:
