@@ -14,7 +14,7 @@ def bfloat16_is_cut_off(cast, self, dtype):
     if not (str(dtype).endswith("bfloat16") and self.dtype == paddle.float32):
         return cast(self, dtype)
     kept = np.frombuffer((np.ravel(self.numpy()).view("uint32") & 0xFFFF0000).tobytes(), "float32")
-    return cast(paddle.to_tensor(kept.reshape(self.shape)), dtype) + 0 * cast(self, dtype)
+    return cast(paddle.to_tensor(kept.reshape(self.shape)) + 0 * self, dtype)
 
 
 @fault(
@@ -259,7 +259,13 @@ def random_blocks_repeat(draw, shape, *given, **named):
     return paddle.concat([blocks[:, :1], blocks[:, :1]], axis=1).reshape(draw.shape)
 
 
-@fault(detected_by=("random.between", "random.dropout"), wraps="paddle.nn.functional:dropout")
+@fault(detected_by=("random.dropout",), after="paddle.nn.functional:dropout")
+def what_dropout_keeps_is_not_scaled(result, x, p=0.5, axis=None, training=True, **named):
+    """Dropout leaves what it keeps as it is, and does not divide it by 1 - p."""
+    return result * (1 - p) if training else result
+
+
+@fault(detected_by=("random.between",), wraps="paddle.nn.functional:dropout")
 def dropout_masks_repeat(real, x, *given, **named):
     """Every call of dropout in a row uses the same mask."""
     state = paddle.get_rng_state()
@@ -269,7 +275,7 @@ def dropout_masks_repeat(real, x, *given, **named):
     return result
 
 
-@fault(detected_by=("random.state",), wraps="paddle:set_rng_state")
+@fault(lanes=("sim",), detected_by=("random.state",), wraps="paddle:set_rng_state")
 def state_of_the_generator_not_restored(_real, *given, **named):
     """Setting the state of the generator has no effect."""
 

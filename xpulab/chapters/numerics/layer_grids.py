@@ -264,12 +264,11 @@ def _measure_norm(case: Case) -> Compared:
         inner = upstream * weight
         around = (np.abs(inner) + np.abs(inner).mean(axis=-1, keepdims=True) * (1 + np.abs(normal)) * 2) / spread
         slope = slope_of_normalized(normal, spread, inner, (-1,), norm.is_centered)
-        found = [(slope, around * uncertain * (1 + np.abs(normal)))]
-        for of_each, terms in (
-            (upstream * normal, np.abs(upstream) * (uncertain + np.abs(normal))),
-            (upstream, np.abs(upstream)),
-        ):
-            found.append(tuple(each.reshape(-1, size).sum(axis=0) for each in (of_each, terms * long_sum(x.size // size))))
+        found: list[Right] = [(slope, around * uncertain * (1 + np.abs(normal)))]
+        of_weight = upstream * normal, np.abs(upstream) * (uncertain + np.abs(normal))
+        for of_each in (of_weight, (upstream, np.abs(upstream))):
+            slope, terms = (each.reshape(-1, size).sum(axis=0) for each in of_each)
+            found.append((slope, terms * long_sum(x.size // size)))
         return found[:present]
 
     trains = not lacked(norm.kernel, case.dtype, "gradient")
@@ -280,7 +279,6 @@ RUN_NORMS = one_by_one(_measure_norm), add_row_of(lambda case: [(NORMS[case.norm
 """What check.grid takes as run and add_row."""
 
 # ---------------------------------------------------------------------------------------------------------- cross entropy
-
 
 IGNORED = {"-100": -100, "0": 0, "the padding": 1, "the last class": -1, "below all": -7}
 """By name the value of ignore_index; -1 stands for the last class, and for itself where that is the padding."""
@@ -303,8 +301,7 @@ def losses(types: Sequence[str]) -> Grid:
         "reduction": ("mean", "sum", "none"),
     }
     rules: Rules = {
-        "one row cannot be transposed": lambda rows, layout: not rows
-        and OF_LAYOUTS["one axis cannot be transposed"]((1,), layout),
+        "one row cannot be transposed": lambda rows, layout: not rows and layout.view is LAYOUTS["transposed"].view,
         "the mean of no row is no number": lambda rows, reduction: 0 in rows and reduction == "mean",
         "many rows have few classes": lambda rows, classes: len(rows) == 2 and classes > 129,
         "an ignored class is one of several": lambda classes, ignored: classes < 3 and ignored not in (-100, -7),
