@@ -9,7 +9,7 @@ import paddle.nn.functional as F
 import pytest
 
 from xpulab.chapters.numerics import layer_grids, llm_kernels
-from xpulab.chapters.shared.operator_tester import LAYOUTS, compared, moved, written
+from xpulab.chapters.shared.operator_tester import compared
 from xpulab.checks.compared import add_row
 from xpulab.checks.table import Table
 
@@ -28,30 +28,6 @@ def test_the_gradient_of_a_half_type_may_be_off_by_the_last_bit_of_a_term_and_th
     assert outcome([[off], [1.0]], [[1.0], [1.0]], "bfloat16") == "failed"
     assert outcome([[off], [1.0]], [[1.0], [1.0]], "bfloat16", composed=True) == "passed"
     assert outcome([[1.0], [off]], [[1.0], [1.0]], "float32") == "failed"
-
-
-def test_the_gradient_of_what_is_moved_goes_back_and_zeros_have_none():
-    value, slopes = moved(lambda x: np.pad(x[[0, 0, 2]], 1))
-    assert value(np.array([5.0, 6.0, 7.0]))[0].tolist() == [0, 5, 5, 7, 0]
-    assert slopes(np.arange(1.0, 6.0), np.zeros(3))[0][0].tolist() == [2 + 3, 0, 4]
-
-
-@pytest.mark.parametrize(
-    ("adds", "after", "of_memory"), [(False, [1, 8, 3, 8], [1, 0, 3, 0]), (True, [1, 10, 3, 12], [1, 2, 3, 4])]
-)
-def test_what_is_written_has_the_gradients_of_its_places(adds, after, of_memory):
-    memory, element, weight = np.arange(1.0, 5.0), np.array(8.0), np.arange(1.0, 5.0)
-    value, slopes = written(element, np.array([1, 3]), np.arange(4), adds)
-    assert value(memory, element)[0].tolist() == after
-    assert [slope.tolist() for slope, _ in slopes(weight, memory, element)] == [of_memory, 2 + 4]
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_holds_its_elements_at_their_places(name):
-    layout, array = LAYOUTS[name], np.arange(12.0).reshape(3, 4)
-    memory = layout.memory(array, "float32")
-    assert layout.of(memory).numpy().tolist() == array.tolist()
-    assert memory.numpy().ravel()[layout.places((3, 4))].tolist() == array.tolist()
 
 
 @pytest.mark.parametrize(("spoiled", "expected"), [(0.0, "passed"), (2e37, "failed")])

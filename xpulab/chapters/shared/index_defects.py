@@ -87,7 +87,7 @@ def _assigned(index: Any) -> Callable[[], np.ndarray]:
     return function
 
 
-def _slope(function: Callable[[Any], Any], given: Any, dtype: str = "float32") -> Callable[[], np.ndarray]:
+def _slope(function: Callable[[Any], Any], given: Any, dtype: Any = "float32") -> Callable[[], np.ndarray]:
     """A function that returns the gradient of the weighted sum of function(given), in single precision."""
 
     def slope() -> np.ndarray:

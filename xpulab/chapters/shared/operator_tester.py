@@ -115,8 +115,11 @@ OF_LAYOUTS: Rules = {
 Right = tuple[np.ndarray, np.ndarray | None]
 """What is right, and how large the terms are that rounding may change; None where nothing may be rounded."""
 
-Value, Slopes = Callable[..., Right], Callable[..., Sequence[Right]]
-"""Of the exact inputs; of the weight of the result and the exact inputs, the gradient of each input."""
+Value = Callable[..., Right]
+"""Of the exact inputs."""
+
+Slopes = Callable[..., Sequence[Right]]
+"""Of the weight of the result and the exact inputs: the gradient of each input."""
 
 
 def moved(formula: Callable[[np.ndarray], Any]) -> tuple[Value, Slopes]:

@@ -88,10 +88,15 @@ MOVES = {
 COPIES: dict[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
     "to the host": lambda x: x.cpu(),
     "to an array and back": lambda x: paddle.to_tensor(x.numpy(), dtype=x.dtype),
-    "copy_": lambda x: paddle.zeros(x.shape, x.dtype).copy_(x, True),
+    "copy_": lambda x: _copied(paddle.zeros(x.shape, x.dtype), x),
     "set_value": lambda x: _set(paddle.zeros(x.shape, x.dtype), x),
 }
 """Copies of tensors that have no gradient."""
+
+
+def _copied(target: Any, x: paddle.Tensor) -> paddle.Tensor:
+    target.copy_(x, True)
+    return target
 
 
 def _set(target: paddle.Tensor, x: paddle.Tensor) -> paddle.Tensor:
@@ -171,6 +176,8 @@ POSITIONS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 
 AXES = {"first": 0, "last": -1}
 
+_ALL = {**MOVES, **{name: _copy(call) for name, call in COPIES.items()}, **SELECTIONS}
+
 RULES: Rules = {
     **OF_LAYOUTS,
     "the operator needs its axes": lambda operator, shape: len(shape) < _ALL[operator].axes,
@@ -225,8 +232,6 @@ def _measure(case: Case) -> Compared:
 
     return computed(rng, case.dtype, call, [memory], value, None if case.operator in COPIES else slopes)
 
-
-_ALL = {**MOVES, **{name: _copy(call) for name, call in COPIES.items()}, **SELECTIONS}
 
 RUN = one_by_one(_measure), add_row_of(lambda case: [(_ALL[case.operator].kernel, case.dtype, "")])
 """What check.grid takes as run and add_row, for moves and selections."""
