@@ -9,7 +9,7 @@ import paddle.nn.functional as F
 import pytest
 
 from xpulab.chapters.numerics import layer_grids, llm_kernels
-from xpulab.chapters.numerics.operator_grids import within_bounds
+from xpulab.chapters.shared.operator_tester import compared
 from xpulab.checks.compared import add_row
 from xpulab.checks.table import Table
 
@@ -18,7 +18,7 @@ def outcome(found, right, dtype, composed=False):
     """The outcome of a row with these results, the first one and the gradients; all terms are 1."""
     rows, exact = Table("a.b"), [np.array(each, "float64") for each in right]
     pairs = [(each, np.ones(each.shape)) for each in exact]
-    add_row(rows, "case", within_bounds([np.array(each, "float64") for each in found], pairs, dtype, composed=composed))
+    add_row(rows, "case", compared([np.array(each, "float64") for each in found], pairs, dtype, composed=composed))
     return rows._rows[0].outcome
 
 
@@ -43,7 +43,7 @@ def test_rotary_positions_beside_keys_without_elements(monkeypatch, spoiled, exp
     monkeypatch.setattr(fused, "fused_rotary_position_embedding", rotate)
     monkeypatch.setattr(layer_grids, "lacked", lambda *kernel: "")
     grid, (run, add) = layer_grids.rotary(["float32", "float64"]), layer_grids.RUN_ROTARY
-    rows, case = Table("a.b"), grid.case(way="fused", heads="3 of none")
+    rows, case = Table("a.b"), grid.case(rotation="fused", heads="3 of none")
     add(rows, case, run([case])[0])
     assert rows._rows[0].outcome == expected
 

@@ -66,12 +66,6 @@ def test_two_ranks_that_send_to_each_other_first_never_end_on_gloo():
         ranks.run(both_send_first, 2, 1 << 20, device="cpu", time_limit=8)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_cpu_has_no_products_of_half_types(dtype):
-    x = paddle.ones([4, 4], "float32").astype(dtype)
-    assert "matmul" in message_of(lambda: x @ x)
-
-
 def test_paddle_switches_loss_scaling_off_on_the_cpu():
     with pytest.warns(UserWarning):
         assert not paddle.amp.GradScaler(init_loss_scaling=8.0).is_enable()

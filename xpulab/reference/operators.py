@@ -96,8 +96,8 @@ class Pair:
     """An operator of two numbers.
 
     value: the result. slopes: the derivatives by both, or None. kernel: Paddle's name of it.
-    in_place: whether a method with "_" writes into the first tensor. takes: "numbers", "floats", "comparable" (numbers and
-    bool), "truth" (the same, with zeros among them), or "bits" (integers and bool).
+    in_place: whether a method with "_" writes into the first tensor. takes: "numbers", "floats", or "comparable" (numbers and
+    bool, with zeros among them).
     terms: by how much rounding may change the derivatives, where that is more than they are. is_broadcast: else of one shape.
     """
 
@@ -108,11 +108,6 @@ class Pair:
     takes: str = "numbers"
     terms: Callable[[Any, Any], tuple[Any, Any]] | None = None
     is_broadcast: bool = True
-
-
-def _of_bits(operator: Callable[[Any, Any], Any]) -> Callable[[Any, Any], np.ndarray]:
-    """The operator of two integers, for arrays of double precision that hold integers."""
-    return lambda x, y: np.asarray(operator(x.astype("int64"), y.astype("int64")))
 
 
 def _larger(x: Any, y: Any) -> Any:
@@ -135,14 +130,10 @@ PAIRS = {
     "<=": Pair(np.less_equal, None, "less_equal"),
     ">": Pair(np.greater, None, "greater_than"),
     ">=": Pair(np.greater_equal, None, "greater_equal"),
-    "logical_and": Pair(np.logical_and, None, "logical_and", takes="truth"),
-    "logical_or": Pair(np.logical_or, None, "logical_or", takes="truth"),
-    "logical_xor": Pair(np.logical_xor, None, "logical_xor", takes="truth"),
-    "not (x or y)": Pair(lambda x, y: np.logical_not(np.logical_or(x, y)), None, "logical_or", takes="truth"),
-    "&": Pair(_of_bits(np.bitwise_and), None, "bitwise_and", in_place=True, takes="bits"),
-    "|": Pair(_of_bits(np.bitwise_or), None, "bitwise_or", in_place=True, takes="bits"),
-    "^": Pair(_of_bits(np.bitwise_xor), None, "bitwise_xor", in_place=True, takes="bits"),
-    "x & ~y": Pair(_of_bits(lambda x, y: x & ~y), None, "bitwise_not", takes="bits"),
+    "logical_and": Pair(np.logical_and, None, "logical_and", takes="comparable"),
+    "logical_or": Pair(np.logical_or, None, "logical_or", takes="comparable"),
+    "logical_xor": Pair(np.logical_xor, None, "logical_xor", takes="comparable"),
+    "not (x or y)": Pair(lambda x, y: np.logical_not(np.logical_or(x, y)), None, "logical_or", takes="comparable"),
     "swiglu": Pair(
         lambda x, y: x * sigmoid(x) * y,
         lambda x, y: (y * sigmoid(x) * (1 + x * sigmoid(-x)), x * sigmoid(x)),
@@ -150,9 +141,6 @@ PAIRS = {
         takes="floats",
         terms=lambda x, y: (np.abs(y) * sigmoid(x) * (1 + np.abs(x) * sigmoid(-x)), np.abs(x) * sigmoid(x)),
         is_broadcast=False,
-    ),
-    "fused_dropout_add, p = 0": Pair(
-        np.add, lambda x, y: (1 + 0 * x, 1 + 0 * y), "fused_dropout_add", takes="floats", is_broadcast=False
     ),
 }
 """By name, of x and y."""

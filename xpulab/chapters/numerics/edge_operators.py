@@ -1,6 +1,6 @@
-"""Rows for what kernels of single types, sizes or attributes got wrong, each with its formula.
+"""Rows for what kernels of single types, sizes or attributes got wrong, and for gradients that must not share memory.
 
-Offered: integer_mean_row, row_of_nothing_summed, fill_rows.
+Offered: integer_mean_row, row_of_nothing_summed, fill_rows, sizes_to_fill, shared_gradient_rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def integer_mean_row(rows: Table, dtype: Any) -> None:
     x = paddle.arange(8, dtype=dtype).reshape([4, 2])
     x.stop_gradient = False
     (slope,) = paddle.grad(x.mean(axis=1), [x], grad_outputs=[paddle.full([4], 6, dtype)])
-    rows.equal(f"mean, {dtype}", slope, np.full((4, 2), 3), control=np.full((4, 2), 6))
+    rows.equal(f"gradient of mean, {dtype}", slope, np.full((4, 2), 3), control=np.full((4, 2), 6))
 
 
 def row_of_nothing_summed(rows: Table) -> None:
@@ -42,7 +42,6 @@ FILLS: dict[str, tuple[Callable[[int, Any], Any], Sequence[str]]] = {
     "full": (lambda size, dtype: paddle.full([size], 3, dtype), INTEGERS),
     "ones": (lambda size, dtype: paddle.ones([size], dtype), INTEGERS),
     "full_like": (lambda size, dtype: paddle.full_like(paddle.empty([size], dtype), 3), INTEGERS),
-    "fill_": (lambda size, dtype: paddle.empty([size], dtype).fill_(3), INTEGERS),
     "arange": (lambda size, dtype: paddle.arange(size, dtype=dtype), ("int32", "int64")),
 }
 """By name how a tensor of this size is filled, and the types for which Paddle has a kernel on every device."""
@@ -62,3 +61,39 @@ def sizes_to_fill(every: bool) -> list[int]:
     """1 to COUNT, or only the small ones, and those around powers of two and at the end."""
     near = {2**power + step for power in range(8, 13) for step in range(-3, 4)}
     return list(range(1, COUNT + 1)) if every else sorted({*range(1, 258), *near})
+
+
+JOINED: dict[str, Callable[[Any, Any], Any]] = {
+    "x + y": lambda x, y: x + y,
+    "add_n": lambda x, y: paddle.add_n([x, y]),
+    "concat": lambda x, y: paddle.concat([x, y]),
+    "copies": lambda x, y: paddle.assign(x) + y.clone(),
+}
+"""By name two tensors in one operator, whose gradients hold the same numbers."""
+
+
+def shared_gradient_rows(rows: Table) -> None:
+    """A row for each pair of gradients: the second after the first was set to 0, which is the control.
+
+    The last row is about the gradient that is kept of a reshaped tensor.
+    """
+    for name, join in JOINED.items():
+        x, y = _weight(), _weight()
+        (join(x, y) * 2.0).sum().backward()
+        _add_row(rows, f"two gradients, {name}", x, y)
+    x = _weight()
+    view = x.reshape([3, 2])
+    view.retain_grads()
+    (view * 2.0).sum().backward()
+    _add_row(rows, "two gradients, a view's", view, x)
+
+
+def _weight() -> Any:
+    return paddle.to_tensor(np.ones([2, 3], "float32"), stop_gradient=False)
+
+
+def _add_row(rows: Table, name: str, changed: Any, other: Any) -> None:
+    before = other.grad.numpy().copy()
+    with paddle.no_grad():
+        changed.grad.zero_()
+    rows.bitwise(name, other.grad.numpy(), before, control=0 * before)

@@ -7,36 +7,18 @@ from typing import Any
 
 from xpulab.chapters.shared.fault import calls, fault, np, paddle
 
-_CAST = "paddle:Tensor.cast"
 
-
-def _is(dtype, name):
-    return str(dtype).removeprefix("paddle.") == name
-
-
-@fault(detected_by=("numerics.casts",), wraps=_CAST)
+@fault(detected_by=("numerics.casts", "amp.exercise-updates"), wraps=("paddle:Tensor.cast", "paddle:Tensor.astype"))
 def bfloat16_is_cut_off(cast, self, dtype):
     """A cast from float32 to bfloat16 drops the lower bits, it does not round."""
-    if not (_is(dtype, "bfloat16") and self.dtype == paddle.float32):
+    if not (str(dtype).endswith("bfloat16") and self.dtype == paddle.float32):
         return cast(self, dtype)
     kept = np.frombuffer((np.ravel(self.numpy()).view("uint32") & 0xFFFF0000).tobytes(), "float32")
-    return cast(paddle.to_tensor(kept.reshape(self.shape)), dtype) + 0 * cast(self, dtype)
+    return cast(paddle.to_tensor(kept.reshape(self.shape)) + 0 * self, dtype)
 
 
 @fault(
-    detected_by=("numerics.second-gradients",),
-    wraps="paddle:grad",
-)
-def second_gradients_of_a_batch_are_doubled(grad, outputs, inputs, *given, create_graph=False, **named):
-    """The gradient of a product of batches is right, and its own gradient is twice as large."""
-    slopes = grad(outputs, inputs, *given, create_graph=create_graph, **named)
-    if not (create_graph and all(each.ndim == 3 for each in inputs)):
-        return slopes
-    return [with_gradient(slope, lambda gradient: 2 * gradient) for slope in slopes]
-
-
-@fault(
-    detected_by=("numerics.shared-gradients",),
+    detected_by=("numerics.edges",),
     wraps="paddle:add_n",
 )
 def add_n_hands_one_gradient_to_all(_real, tensors):
@@ -54,40 +36,10 @@ def add_n_hands_one_gradient_to_all(_real, tensors):
     return Sum.apply(*tensors)
 
 
-@fault(
-    detected_by=("numerics.float8",),
-    wraps="paddle:Tensor.cast",
-)
-def small_codes_of_float8_are_zero(cast, self, dtype):
-    """A cast from float8_e5m2 makes the numbers 0 that are too small for a normal one, below 6.1e-5."""
-    result = cast(self, dtype)
-    if self.dtype != paddle.float8_e5m2 or str(dtype).removeprefix("paddle.") != "float32":
-        return result
-    return paddle.where(result.abs() < 2.0**-14, paddle.zeros_like(result), result)
-
-
 @fault(detected_by=("numerics.reductions",), wraps="paddle:Tensor.prod")
 def product_keeps_no_axis_at_the_end(multiply, self, axis=None, keepdim=False):
     """A product drops the axis along which it is taken, also where keepdim keeps it, when that is the last one, -1."""
     return multiply(self, axis=axis, keepdim=keepdim and axis != -1)
-
-
-@fault(detected_by=("numerics.arithmetic",), wraps="paddle:multiply")
-def gradient_of_a_broadcast_column_is_a_mean(multiply, x, y, *given):
-    """The gradient of a factor that is broadcast along an axis is the mean along it, not the sum."""
-    if y.ndim < 2 or y.shape[-1] != 1 or x.shape[-1] == 1:
-        return multiply(x, y, *given)
-    return multiply(x, with_gradient(y, lambda gradient: gradient / x.shape[-1]), *given)
-
-
-_LINEAR = "paddle.nn.functional:linear"
-
-
-@fault(detected_by=("numerics.products",), wraps=_LINEAR)
-def linear_reads_a_view_in_the_order_of_memory(linear, x, weight, bias=None, name=None):
-    """A linear layer takes the elements of a transposed input in the order of memory."""
-    is_transposed = x.ndim == 2 and not x.is_contiguous() and x.strides[0] < x.strides[1]
-    return linear(x.T.contiguous().reshape(x.shape) if is_transposed else x, weight, bias)
 
 
 @fault(detected_by=("numerics.norms",), wraps="paddle.nn.functional:layer_norm")
@@ -102,16 +54,11 @@ def bernoulli_with_inverted_probability(draw, self, p=0.5, **named):
     return draw(self, 1 - p, **named)
 
 
-@fault(detected_by=("numerics.gradients",), after="paddle:gather")
-def gather_gradient_in_other_rows(right, x, index, axis=0):
-    """The gradient of gather goes to other rows, as in Paddle 3.0.0."""
-    return right.detach() + (right - right.detach()).flip(0)
-
-
-@fault(detected_by=("numerics.orders", "numerics.softmax"), wraps="paddle:cumsum")
-def cumsum_excludes_the_element(cumsum, x, *given, **named):
-    """Cumsum excludes the element itself."""
-    return cumsum(x, *given, **named) - x
+@fault(detected_by=("numerics.orders",), wraps="paddle:topk")
+def topk_of_a_long_axis_sees_its_first_1024_elements(topk, x, k, axis=-1, **named):
+    """Topk looks for the largest numbers among the first 1,024 of an axis."""
+    is_long = x.ndim > 0 and x.shape[axis] > 1024
+    return topk(paddle.split(x, [1024, -1], axis)[0] if is_long else x, k, axis, **named)
 
 
 @fault(detected_by=("amp.types",), wraps="paddle.nn.functional:softmax")
@@ -182,13 +129,6 @@ def gradient_kernel_missing_for_a_type(result: Any, x: Any, *given: Any):
 def empty_product_forgets_its_shape(real, x, *others):
     """The product of an empty tensor has the shape of the tensor, not of the product."""
     return x * 1 if 0 in x.shape else real(x, *others)
-
-
-@fault(detected_by=("operators.recorded",), wraps="paddle.nn.functional:linear")
-def linear_layers_call_two_operators(_real: Any, x: Any, weight: Any, bias: Any = None, name: Any = None):
-    """A linear layer calls a product and an addition instead of the operator linear."""
-    result = paddle.matmul(x, weight)
-    return result if bias is None else result + bias
 
 
 @fault(detected_by=("operators.no-fallback",), wraps="paddle:_C_ops.swiglu", not_run="it compares on real cards only")
@@ -267,24 +207,11 @@ def flash_attention_sees_a_later_key(real, query, key, value, **named):
     return paddle.concat([right[:, :1], shifted[:, 1:]], 1), weights
 
 
-@fault(detected_by=("numerics.norms",), wraps="paddle.incubate.nn.functional:fused_rms_norm", kernel="fused_rms_norm_quant")
-def fused_norm_without_epsilon(real, x, weight, bias, epsilon, *given, **named):
-    """The fused RMS norm ignores its epsilon."""
-    return real(x, weight, bias, 0.0, *given, **named)
-
-
 @fault(detected_by=("numerics.arithmetic",), after="paddle.nn.functional:swiglu")
 def swiglu_gradient_needs_a_gate_that_learns(result, gate, up=None, name=None):
     """The gradient of swiglu ends with an error where its first input is frozen."""
     error = "(InvalidArgument) The type of data we are trying to retrieve does not match: dx is null."
     return with_gradient(result, raising(error)) if gate.stop_gradient and up is not None else result
-
-
-@fault(detected_by=("amp.exercise-scaling",), wraps="paddle:Tensor.astype")
-def numbers_beyond_float16_become_its_largest(astype, self, dtype):
-    """A cast to float16 makes 65,504 of larger numbers, so that no gradient is ever infinite."""
-    is_half = dtype == "float16" and self.dtype == paddle.float32
-    return astype(paddle.clip(self, -65504.0, 65504.0) if is_half else self, dtype)
 
 
 @fault(
@@ -332,7 +259,13 @@ def random_blocks_repeat(draw, shape, *given, **named):
     return paddle.concat([blocks[:, :1], blocks[:, :1]], axis=1).reshape(draw.shape)
 
 
-@fault(detected_by=("random.between", "random.dropout"), wraps="paddle.nn.functional:dropout")
+@fault(detected_by=("random.dropout",), after="paddle.nn.functional:dropout")
+def what_dropout_keeps_is_not_scaled(result, x, p=0.5, axis=None, training=True, **named):
+    """Dropout leaves what it keeps as it is, and does not divide it by 1 - p."""
+    return result * (1 - p) if training else result
+
+
+@fault(detected_by=("random.between",), wraps="paddle.nn.functional:dropout")
 def dropout_masks_repeat(real, x, *given, **named):
     """Every call of dropout in a row uses the same mask."""
     state = paddle.get_rng_state()
@@ -342,30 +275,9 @@ def dropout_masks_repeat(real, x, *given, **named):
     return result
 
 
-@fault(detected_by=("random.between",), replaces="paddle:randn", lanes=("sim",))
-def types_share_their_random_numbers(real):
-    """Numbers of float64 are those of float32, drawn again."""
-    last = {}
-
-    def randn(shape, dtype=None, name=None):
-        if dtype == "float64" and tuple(shape) in last:
-            return last[tuple(shape)].astype("float64")
-        draw = real(shape, dtype)
-        last[tuple(shape)] = draw
-        return draw
-
-    return randn
-
-
-@fault(detected_by=("random.state",), wraps="paddle:set_rng_state")
+@fault(lanes=("sim",), detected_by=("random.state",), wraps="paddle:set_rng_state")
 def state_of_the_generator_not_restored(_real, *given, **named):
     """Setting the state of the generator has no effect."""
-
-
-@fault(detected_by=("amp.finite",), wraps="paddle._C_ops:check_finite_and_unscale_")
-def gradients_are_not_divided(real, gradients, factor):
-    """Gradients keep the factor of loss scaling."""
-    return real(gradients, factor / factor)
 
 
 @fault(lanes=("sim",), detected_by=("amp.loss-scaling",), wraps="paddle.amp:GradScaler.update")
@@ -380,38 +292,12 @@ def sums_round_to_bfloat16(result, self, other):
     return result.astype("bfloat16").astype("float32") if single else result
 
 
-@fault(detected_by=("amp.exercise-updates", "numerics.edges"), wraps="paddle:Tensor.astype")
-def casts_to_bfloat16_cut_bits_off(real, self, dtype):
-    """A cast from float32 to bfloat16 cuts the last bits off instead of rounding."""
-    if str(dtype).endswith("bfloat16") and self.dtype == paddle.float32:
-        return real(paddle.to_tensor((self.numpy().view("uint32") & 0xFFFF0000).view("float32")), dtype)
-    return real(self, dtype)
-
-
-@fault(detected_by=("amp.scaled-gradients",), wraps="paddle:Tensor.astype")
-def small_halves_flushed_to_zero(real, self, dtype):
-    """A cast to float16 makes every number below 0.1 zero."""
-    flush = str(dtype).endswith("float16") and "b" not in str(dtype)
-    return real(paddle.where(self.abs() < 0.1, paddle.zeros_like(self), self) if flush else self, dtype)
-
-
-@fault(detected_by=("layouts.copies",), wraps="paddle:Tensor.clone")
-def clone_in_the_order_of_memory(real, self):
-    """A clone of a transposed tensor has its elements in the order of memory."""
-    if self.is_contiguous() or self.ndim < 2:
-        return real(self)
-    return paddle.to_tensor(self.numpy().reshape(-1, order="F").reshape(self.shape), dtype=self.dtype)
-
-
-@fault(lanes=("sim",), sim_faults="flip copy kind=d2h bytes>=400 from=3 every=5 bit=3", detected_by=("layouts.copies",))
-def copies_of_views_with_an_inverted_bit() -> None:
-    """A bit is inverted in every fifth copy of more than 400 bytes from the card."""
-
-
-@fault(lanes=("sim",), detected_by=("amp.values",), wraps="paddle.nn.functional:linear")
-def products_leave_out_the_last_term(real, x, weight, *given, **named):
-    """A linear layer leaves out the last term of each sum."""
-    return real(x[..., :-1], weight[:-1], *given, **named)
+@fault(detected_by=("amp.scaled-gradients", "amp.exercise-scaling"), wraps="paddle:Tensor.astype")
+def float16_has_no_small_and_no_infinite_numbers(real, self, dtype):
+    """A cast to float16 makes every number below 0.1 zero, and 65,504 of those beyond."""
+    if not (dtype == "float16" and self.dtype == paddle.float32):
+        return real(self, dtype)
+    return real(paddle.where(self.abs() < 0.1, paddle.zeros_like(self), paddle.clip(self, -65504.0, 65504.0)), dtype)
 
 
 @fault(lanes=("sim",), detected_by=("amp.master-weights",), wraps="paddle.optimizer:AdamW.__init__")

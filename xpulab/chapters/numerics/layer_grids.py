@@ -2,7 +2,7 @@
 
     check.grid("numerics.products", products(claimed), *run_products(kept), level=level, seed=seed, means=...)
 
-Axes, layouts and the computation of a case are those of operator_grids. Fused operators stand in the grid of what they compute.
+Fused operators stand in the grid of what they compute.
 kept: by type the bits that products of the device keep of their factors, where they are fewer than the type has.
 """
 
@@ -18,31 +18,27 @@ import numpy as np
 import paddle
 import paddle.incubate.nn.functional as fused
 import paddle.nn.functional as F
-from paddle.incubate.operators.softmax_mask_fuse_upper_triangle import softmax_mask_fuse_upper_triangle
 from paddlenlp.transformers.llama import modeling as llama
 from paddlenlp.transformers.qwen2 import modeling as qwen2
-from paddlenlp.transformers.qwen2_moe import modeling as qwen2_moe
 
-from xpulab.chapters.numerics.operator_grids import (
+from xpulab.chapters.numerics.operator_grids import VALUES, chosen
+from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
+from xpulab.chapters.shared.operator_tester import (
     EMPTY,
     LAYOUTS,
     OF_LAYOUTS,
-    SAVED,
     SHAPES,
-    VALUES,
     Right,
     Rules,
-    chosen,
+    Shape,
+    compared,
     computed,
-    within_bounds,
 )
-from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
 from xpulab.reference.bounds import BITS, LEAST, long_sum
 from xpulab.reference.operators import log_softmax, normalized, rotated, slope_of_normalized, slope_of_softmax, softmax, summed
 
-Shape = tuple[int, ...]
 Kept = Mapping[str, int]
 
 # --------------------------------------------------------------------------------------------------------------- products
@@ -50,19 +46,16 @@ Kept = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Product:
-    """A product of two tensors, and what is added to it.
+    """A product of two tensors, and a bias that may be added to it.
 
-    call: Paddle's, of both and of what is added. form: the indices of left, right and result as einsum has them; "..." stands
-    for the axes of a batch. m and n are rows and columns, k is summed; b is 2. kernel: Paddle's name of it.
-    added: the shape of what is added, of the result's; None for nothing. factor: of the product. share: of what is added.
+    call: Paddle's, of both and of the bias. form: the indices of left, right and result as einsum has them; "..." stands for
+    the axes of a batch. m and n are rows and columns, k is summed; b is 2. kernel: Paddle's name of it.
     """
 
     call: Callable[..., Any]
     form: str
     kernel: str = "matmul"
-    added: Callable[[Shape], Shape] | None = None
-    factor: float = 1.0
-    share: float = 1.0
+    has_bias: bool = False
 
     @property
     def indices(self) -> tuple[str, str, str]:
@@ -71,64 +64,27 @@ class Product:
         return left, *rest.split("->")  # type: ignore[return-value]
 
 
-def _einsum(form: str, letters: str) -> Product:
-    """As PaddleNLP's gates and layers of experts call it. letters: the same form in those of this module."""
-    return Product(lambda x, y: paddle.einsum(form, x, y), letters, "einsum")
-
-
 def _matmul(form: str, **transposed: bool) -> Product:
     return Product(lambda x, y: paddle.matmul(x, y, **transposed), form)
 
 
-def _added(call: Callable[..., Any], kernel: str = "matmul") -> Product:
-    """A linear layer with a bias."""
-    return Product(call, "...mk,kn->...mn", kernel, added=lambda shape: shape[-1:])
-
-
-_ALPHA, _BETA = 2.0, -0.5
-"""Of addmm: the factors of the product and of what is added. Exact in every type, and no defaults."""
-
-
-def _addmm(shape: Callable[[Shape], Shape]) -> Product:
-    def call(x: Any, y: Any, given: Any) -> Any:
-        return paddle.addmm(given, x, y, beta=_BETA, alpha=_ALPHA)
-
-    return Product(call, "mk,kn->mn", "addmm", shape, _ALPHA, _BETA)
-
+_LAYER = "...mk,kn->...mn"
 
 PRODUCTS = {
     "matmul": _matmul("...mk,...kn->...mn"),
     "matmul, transpose_x": _matmul("...km,...kn->...mn", transpose_x=True),
     "matmul, transpose_y": _matmul("...mk,...nk->...mn", transpose_y=True),
     "matmul, transpose both": _matmul("...km,...nk->...mn", transpose_x=True, transpose_y=True),
-    "matmul, a vector left": _matmul("k,...kn->...n"),
-    "matmul, a vector right": _matmul("...mk,k->...m"),
-    "matmul, two vectors": _matmul("k,k->"),
-    "x @ y": Product(lambda x, y: x @ y, "...mk,...kn->...mn"),
     "mm": Product(lambda x, y: paddle.mm(x, y), "mk,kn->mn"),
     "bmm": Product(lambda x, y: paddle.bmm(x, y), "bmk,bkn->bmn", "bmm"),
-    "linear": Product(lambda x, y: F.linear(x, y), "...mk,kn->...mn"),
-    "linear with a bias": _added(lambda x, y, bias: F.linear(x, y, bias)),
-    "fused_linear": _added(lambda x, y, bias: fused.fused_linear(x, y, bias), "fused_gemm_epilogue"),
-    "fused_matmul_bias": _added(lambda x, y, bias: fused.fused_matmul_bias(x, y, bias), "fused_gemm_epilogue"),
-    "addmm": _addmm(lambda shape: shape),
-    "addmm of a row": _addmm(lambda shape: (1, shape[1])),
-    "dot": Product(lambda x, y: paddle.dot(x, y), "bk,bk->b", "dot"),
-    "outer": Product(lambda x, y: paddle.outer(x, y), "m,n->mn", "multiply"),
-    "einsum s,se->se": _einsum("s,se->se", "k,kn->kn"),
-    "einsum se,se->s": _einsum("se,se->s", "mk,mk->m"),
-    "einsum se,sc->sec": _einsum("se,sc->sec", "mk,mn->mkn"),
-    "einsum se,sec->sec": _einsum("se,sec->sec", "mk,mkn->mkn"),
-    "einsum sec,sm->ecm": _einsum("sec,sm->ecm", "kmb,kn->mbn"),
-    "einsum sec,ecm->sm": _einsum("sec,ecm->sm", "mbk,bkn->mn"),
-    "einsum ij,k->ijk": _einsum("ij,k->ijk", "mk,n->mkn"),
-    "einsum th,tho->to": _einsum("th,tho->to", "mk,mkn->mn"),
+    "linear": Product(lambda x, y: F.linear(x, y), _LAYER),
+    "linear with a bias": Product(lambda x, y, bias: F.linear(x, y, bias), _LAYER, has_bias=True),
+    "fused_linear": Product(lambda x, y, bias: fused.fused_linear(x, y, bias), _LAYER, "fused_gemm_epilogue", has_bias=True),
 }
 """Products that Paddle's layers, PaddleNLP's models and this book call."""
 
 SIZES = {
     "4 x 5 x 6": (4, 5, 6),
-    "square": (4, 4, 4),
     "one": (1, 1, 1),
     "one row": (1, 7, 3),
     "one column": (1025, 3, 1),
@@ -147,21 +103,12 @@ BATCHES: Mapping[str, tuple[Shape, Shape]] = {
     "left only": ((3,), ()),
     "right only": ((), (3,)),
     "both repeated": ((2, 1), (1, 3)),
-    "a batch of one": ((1,), (4,)),
-    "three axes": ((2, 3, 2), (2, 3, 2)),
 }
 """By name the axes of the batch left and right."""
 
 
 def products(types: Sequence[str]) -> Grid:
     """The grid of products. types: the floating types that the device has."""
-
-    def excluded(
-        product: str, layout: Any, other: Any, sizes: Any, batch: Any, name: str, why: Callable[[Shape], bool]
-    ) -> bool:
-        shapes = _factors(PRODUCTS[product], sizes, batch)
-        return any(each is LAYOUTS[name] and why(shape) for each, shape in zip((layout, other), shapes, strict=True))
-
     axes: dict[str, Any] = {
         "product": tuple(PRODUCTS),
         "dtype": types,
@@ -171,24 +118,14 @@ def products(types: Sequence[str]) -> Grid:
         "batch": BATCHES,
         "values": VALUES,
         "frozen": {"nothing": (), "left": (0,), "right": (1,)},
-        "saved": SAVED,
     }
     rules: Rules = {
-        "one axis cannot be transposed": lambda product, layout, other, batch: excluded(
-            product, layout, other, (2, 2, 2), batch, "transposed", lambda shape: len(shape) < 2
-        ),
-        "an empty tensor has no row to repeat": lambda product, layout, other, sizes: excluded(
-            product, layout, other, sizes, ((), ()), "broadcast", lambda shape: 0 in shape
-        ),
         "this product has no batch there": lambda product, batch: any(
             axes and "..." not in indices for axes, indices in zip(batch, PRODUCTS[product].indices, strict=False)
         ),
         "the device has no kernel for this type": lambda product, dtype: bool(lacked(PRODUCTS[product].kernel, dtype)),
         "Paddle 3.3.1 leaves the result of bmm unset where nothing is summed": lambda product, sizes: (
             product == "bmm" and not sizes[1]
-        ),
-        "Paddle 3.3.1 crashes in the gradient of addmm of nothing where a factor is frozen": lambda product, sizes, frozen: (
-            product.startswith("addmm") and bool(frozen) and 0 in sizes
         ),
     }
     return Grid(axes, rules, {"sizes": ["no row", "nothing summed"]})
@@ -207,31 +144,22 @@ def _measure_product(kept: Kept, case: Case) -> Compared:
     product, rng = PRODUCTS[case.product], case.rng()
     left, right = _factors(product, case.sizes, case.batch)
     of_left, of_right, of_result = product.indices
-    given = [case.layout(case.values(rng, left), case.dtype), case.other(case.values(rng, right), case.dtype)]
-    if product.added:
-        shape = np.einsum(product.form, np.zeros(left), np.zeros(right)).shape
-        given.append(paddle.to_tensor(rng.standard_normal(product.added(shape))).astype(case.dtype))
+    given = [case.layout.tensor(case.values(rng, left), case.dtype), case.other.tensor(case.values(rng, right), case.dtype)]
+    if product.has_bias:
+        given.append(paddle.to_tensor(rng.standard_normal(case.sizes[2])).astype(case.dtype))
 
-    def value(x: np.ndarray, y: np.ndarray, *added: np.ndarray) -> Right:
-        exact, terms = (product.factor * np.einsum(product.form, *pair) for pair in ((x, y), (np.abs(x), np.abs(y))))
-        terms = np.abs(terms) * long_sum(x.size * y.size // max(1, exact.size))
-        for each in added:
-            exact, terms = exact + product.share * each, terms + np.abs(product.share * each)
-        return exact, terms
+    def value(x: np.ndarray, y: np.ndarray, bias: Any = 0.0) -> Right:
+        exact, terms = (np.einsum(product.form, *pair) for pair in ((x, y), (np.abs(x), np.abs(y))))
+        return exact + bias, terms * long_sum(x.size * y.size // max(1, exact.size)) + np.abs(bias)
 
-    def slopes(weight: np.ndarray, x: np.ndarray, y: np.ndarray, *added: np.ndarray) -> list[Right]:
-        found = [
-            _slope(product.factor * weight, of_result, y, of_right, x, of_left),
-            _slope(product.factor * weight, of_result, x, of_left, y, of_right),
-        ]
-        for each in added:
-            slope, terms = (summed(of(product.share * weight), each) for of in (np.asarray, np.abs))
-            found.append((slope, terms * long_sum(weight.size // max(1, each.size))))
+    def slopes(weight: np.ndarray, x: np.ndarray, y: np.ndarray, *bias: np.ndarray) -> list[Right]:
+        found = [_slope(weight, of_result, y, of_right, x, of_left), _slope(weight, of_result, x, of_left, y, of_right)]
+        for each in bias:
+            found.append((summed(weight, each), summed(np.abs(weight), each) * long_sum(weight.size // max(1, each.size))))
         return found
 
-    is_sum = product.added is not None  # of two operators where a layer is not one
     bits = kept.get(case.dtype)
-    return computed(rng, case.dtype, product.call, given, value, slopes, case.frozen, bits, is_sum, case.saved)
+    return computed(rng, case.dtype, product.call, given, value, slopes, case.frozen, bits, composed=product.has_bias)
 
 
 def _slope(weight: np.ndarray, indices: str, factor: np.ndarray, of_factor: str, of: np.ndarray, of_wanted: str) -> Right:
@@ -256,17 +184,15 @@ def run_products(kept: Kept) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Norm:
-    """A normalization over the last axes.
+    """A normalization over the last axis.
 
-    call: Paddle's, of the input, weight and bias or None, and epsilon. kernel: Paddle's name of it. axes: how many.
-    is_centered: whether the mean is subtracted. trains: whether Paddle defines a gradient; operators for inference have none.
+    call: Paddle's, of the input, weight and bias or None, and epsilon. kernel: Paddle's name of it.
+    is_centered: whether the mean is subtracted.
     """
 
     call: Callable[..., Any]
     kernel: str
-    axes: int = 1
     is_centered: bool = True
-    trains: bool = True
 
 
 def _rms_norm(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
@@ -276,25 +202,17 @@ def _rms_norm(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
     return normal if weight is None else normal * weight
 
 
-def _fused_norm(name: str) -> Callable[..., Any]:
-    def call(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
-        norm = getattr(fused, name)
-        return norm(x, weight, paddle.zeros_like(weight) if bias is None else bias, epsilon, begin_norm_axis=x.ndim - 1)[0]
-
-    return call
+def _fused_rms_norm(x: Any, weight: Any, bias: Any, epsilon: float) -> Any:
+    return fused.fused_rms_norm(x, weight, paddle.zeros_like(weight), epsilon, begin_norm_axis=x.ndim - 1)[0]
 
 
 NORMS = {
     "layer_norm": Norm(lambda x, weight, bias, epsilon: F.layer_norm(x, x.shape[-1:], weight, bias, epsilon), "layer_norm"),
-    "layer_norm of two axes": Norm(
-        lambda x, weight, bias, epsilon: F.layer_norm(x, x.shape[-2:], weight, bias, epsilon), "layer_norm", axes=2
-    ),
     "RMS norm": Norm(_rms_norm, "rsqrt", is_centered=False),
-    "fused_rms_norm": Norm(_fused_norm("fused_rms_norm"), "fused_rms_norm_quant", is_centered=False),
-    "fused_layer_norm": Norm(_fused_norm("fused_layer_norm"), "fused_bias_residual_layernorm", trains=False),
+    "fused_rms_norm": Norm(_fused_rms_norm, "fused_rms_norm_quant", is_centered=False),
 }
 
-EPSILON = {"2^-17": 2.0**-17, "2^-10": 2.0**-10}
+EPSILON = 2.0**-17
 """Exact in single precision: Paddle stores it so, for float64 too."""
 
 
@@ -304,100 +222,63 @@ def norms(types: Sequence[str]) -> Grid:
         "norm": tuple(NORMS),
         "dtype": types,
         "layout": LAYOUTS,
-        "shape": ((6, 5), (5,), (3, 4, 5), (0, 2, 4), (4, 1), (33, 127), (2, 1025), (1025, 8), (2, 33, 31)),
+        "shape": [shape for shape in SHAPES if shape],
         "values": VALUES,
-        "parameters": {"both": (True, True), "weight": (True, False), "bias": (False, True), "neither": (False, False)},
+        "parameters": {"both": (True, True), "weight": (True, False), "neither": (False, False)},
         "frozen": {"nothing": (), "input": (0,), "weight": (1,), "bias": (2,), "weight and bias": (1, 2)},
-        "epsilon": EPSILON,
-        "saved": SAVED,
     }
     rules: Rules = {
         **{reason: rule for reason, rule in OF_LAYOUTS.items() if "without axes" not in reason},
-        "layer_norm has an axis that it does not normalize": lambda norm, shape: (
-            NORMS[norm].is_centered and len(shape) <= NORMS[norm].axes
-        ),
+        "layer_norm and fused norms have rows": lambda norm, shape: norm != "RMS norm" and len(shape) < 2,
         "RMS norm has a weight, or none": lambda norm, parameters: parameters[1] and not NORMS[norm].is_centered,
-        "a fused norm has rows and a weight": lambda norm, shape, parameters: (
-            norm.startswith("fused") and (len(shape) < 2 or not parameters[0])
-        ),
+        "a fused norm has a weight": lambda norm, parameters: norm.startswith("fused") and not parameters[0],
         "only what is there can be frozen": lambda parameters, frozen: (
             (1 in frozen and not parameters[0]) or (2 in frozen and not parameters[1])
         ),
         "something wants a gradient": lambda parameters, frozen: 0 in frozen and not any(parameters),
         "the device has no kernel for this type": lambda norm, dtype: bool(lacked(NORMS[norm].kernel, dtype)),
     }
-    return Grid(axes, rules, {"shape": ["(0, 2, 4)"]}, each="norm")
+    return Grid(axes, rules, EMPTY, each="norm")
 
 
 def _measure_norm(case: Case) -> Compared:
-    norm, rng = NORMS[case.norm], case.rng()
-    axes, size = tuple(range(-norm.axes, 0)), math.prod(case.shape[-norm.axes :])
-    present = [0, *(place for place, is_there in enumerate(case.parameters, 1) if is_there)]
-    parameters = [paddle.to_tensor(rng.uniform(0.5, 2, size)).astype(case.dtype) for _ in present[1:]]
-    given = [case.layout(case.values(rng, case.shape), case.dtype), *parameters]
+    norm, rng, size = NORMS[case.norm], case.rng(), case.shape[-1]
+    present = 1 + sum(case.parameters)
+    parameters = [paddle.to_tensor(rng.uniform(0.5, 2, size)).astype(case.dtype) for _ in range(1, present)]
+    given = [case.layout.tensor(case.values(rng, case.shape), case.dtype), *parameters]
 
-    def call(*tensors: Any) -> Any:
-        by_place = dict(zip(present, tensors, strict=True))
-        return norm.call(by_place[0], by_place.get(1), by_place.get(2), case.epsilon)
+    def call(x: Any, weight: Any = None, bias: Any = None) -> Any:
+        return norm.call(x, weight, bias, EPSILON)
 
-    def parts(x: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The normal numbers, their spread, how uncertain they are, the weight, the bias."""
-        by_place = dict(zip(present[1:], others, strict=True))
-        normal, spread, mean = normalized(x, axes, case.epsilon, norm.is_centered)
-        uncertain = 4 * (1 + (np.abs(x) + np.abs(mean)) / spread) * long_sum(size)
-        weight, bias = (by_place.get(place, np.full(size, number)) for place, number in ((1, 1.0), (2, 0.0)))
-        of_row = x.shape[x.ndim - norm.axes :]
-        return normal, spread, uncertain, weight.reshape(of_row), bias.reshape(of_row)
+    def parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The normal numbers, their spread, how uncertain they are."""
+        normal, spread, mean = normalized(x, (-1,), EPSILON, norm.is_centered)
+        return normal, spread, 4 * (1 + (np.abs(x) + np.abs(mean)) / spread) * long_sum(size)
 
-    def value(x: np.ndarray, *others: np.ndarray) -> Right:
-        normal, _, uncertain, weight, bias = parts(x, *others)
+    def value(x: np.ndarray, weight: Any = 1.0, bias: Any = 0.0) -> Right:
+        normal, _, uncertain = parts(x)
         return normal * weight + bias, uncertain * np.abs(weight) + np.abs(normal * weight) + np.abs(bias)
 
-    def slopes(upstream: np.ndarray, x: np.ndarray, *others: np.ndarray) -> list[Right]:
-        normal, spread, uncertain, weight, _ = parts(x, *others)
+    def slopes(upstream: np.ndarray, x: np.ndarray, weight: Any = 1.0, bias: Any = 0.0) -> list[Right]:
+        normal, spread, uncertain = parts(x)
         inner = upstream * weight
-        around = (np.abs(inner) + np.abs(inner).mean(axis=axes, keepdims=True) * (1 + np.abs(normal)) * 2) / spread
-        slope = slope_of_normalized(normal, spread, inner, axes, norm.is_centered)
-        found = [(slope, around * uncertain * (1 + np.abs(normal)))]
-        of_all = {1: (upstream * normal, np.abs(upstream) * (uncertain + np.abs(normal))), 2: (upstream, np.abs(upstream))}
-        for place in present[1:]:
-            slope, terms = (each.reshape(-1, size).sum(axis=0) for each in of_all[place])
+        around = (np.abs(inner) + np.abs(inner).mean(axis=-1, keepdims=True) * (1 + np.abs(normal)) * 2) / spread
+        slope = slope_of_normalized(normal, spread, inner, (-1,), norm.is_centered)
+        found: list[Right] = [(slope, around * uncertain * (1 + np.abs(normal)))]
+        of_weight = upstream * normal, np.abs(upstream) * (uncertain + np.abs(normal))
+        for of_each in (of_weight, (upstream, np.abs(upstream))):
+            slope, terms = (each.reshape(-1, size).sum(axis=0) for each in of_each)
             found.append((slope, terms * long_sum(x.size // size)))
-        return found
+        return found[:present]
 
-    trains = norm.trains and not lacked(norm.kernel, case.dtype, "gradient")
-    frozen = [number for number, place in enumerate(present) if place in case.frozen]
-    saved = case.saved if trains else SAVED["kept"]
-    return computed(rng, case.dtype, call, given, value, slopes if trains else None, frozen, saved=saved)
+    trains = not lacked(norm.kernel, case.dtype, "gradient")
+    return computed(rng, case.dtype, call, given, value, slopes if trains else None, case.frozen)
 
 
 RUN_NORMS = one_by_one(_measure_norm), add_row_of(lambda case: [(NORMS[case.norm].kernel, case.dtype, "")])
 """What check.grid takes as run and add_row."""
 
 # ---------------------------------------------------------------------------------------------------------- cross entropy
-
-
-@dataclass(frozen=True)
-class Labels:
-    """A kind of labels. dtype: of their numbers. has_axis: whether they have an axis of one element in place of the classes.
-
-    is_soft: whether they are chances of all classes. smoothing: the argument label_smoothing, shared by all classes.
-    """
-
-    dtype: str = "int64"
-    has_axis: bool = False
-    is_soft: bool = False
-    smoothing: float = 0.0
-
-
-LABELS = {
-    "int64": Labels(),
-    "int32": Labels("int32"),
-    "with an axis": Labels(has_axis=True),
-    "soft": Labels(is_soft=True),
-    "smoothed": Labels(smoothing=0.25),
-    "soft, smoothed": Labels(is_soft=True, smoothing=0.25),
-}
 
 IGNORED = {"-100": -100, "0": 0, "the padding": 1, "the last class": -1, "below all": -7}
 """By name the value of ignore_index; -1 stands for the last class, and for itself where that is the padding."""
@@ -406,28 +287,21 @@ IGNORED = {"-100": -100, "0": 0, "the padding": 1, "the last class": -1, "below 
 def losses(types: Sequence[str]) -> Grid:
     """The grid of cross entropies. types: the floating types that the device has.
 
-    Formula: of each row the sum of -target * log_softmax, times the row's weight; ignored rows count neither in sum nor mean.
+    Formula: of each row -log_softmax at its label; ignored rows count neither in sum nor mean.
     """
-    layouts = ("contiguous", "transposed", "sliced with an offset", "strided", "broadcast")
     axes: dict[str, Any] = {
-        "target": LABELS,
+        "target": ("int64", "int32", "with an axis"),
         "dtype": types,
-        "layout": {name: LAYOUTS[name] for name in layouts},
+        "layout": LAYOUTS,
         "rows": ((6,), (1,), (), (2, 3), (0,), (33,), (2, 1025)),
         "classes": (7, 1, 129, 1025),
         "values": chosen("normal", "a large mean", "ties", "far apart"),
         "ignored": IGNORED,
         "share": {"none": 0.0, "some": 0.3, "all": 1.0},
-        "weights": (False, True),
         "reduction": ("mean", "sum", "none"),
-        "axis": {"last": -1, "first": 0},
     }
     rules: Rules = {
-        "one row cannot be transposed": lambda rows, layout: not rows and layout is LAYOUTS["transposed"],
-        "an empty tensor has no row to repeat": lambda rows, layout: 0 in rows and layout is LAYOUTS["broadcast"],
-        "the classes of one row have one axis": lambda rows, axis: not rows and axis == 0,
-        "soft labels ignore nothing": lambda target, share: (target.is_soft or target.smoothing > 0) and share > 0,
-        "soft labels know no ignored class": lambda target, ignored: target.is_soft and ignored != -100,
+        "one row cannot be transposed": lambda rows, layout: not rows and layout.view is LAYOUTS["transposed"].view,
         "the mean of no row is no number": lambda rows, reduction: 0 in rows and reduction == "mean",
         "many rows have few classes": lambda rows, classes: len(rows) == 2 and classes > 129,
         "an ignored class is one of several": lambda classes, ignored: classes < 3 and ignored not in (-100, -7),
@@ -436,81 +310,42 @@ def losses(types: Sequence[str]) -> Grid:
 
 
 def _measure_loss(case: Case) -> Compared:
-    labels, rng, classes = case.target, case.rng(), case.classes
-    shape = (*case.rows, classes) if case.axis else (classes, *case.rows)
-    logits = case.layout(case.values(rng, shape), case.dtype)
+    rng, classes = case.rng(), case.classes
+    logits = case.layout.tensor(case.values(rng, (*case.rows, classes)), case.dtype)
     ignored = classes - 1 if case.ignored == -1 else case.ignored
     numbers = rng.integers(0, classes, case.rows)
     if ignored >= 0:
         numbers = np.where(numbers == ignored, (numbers + 1) % classes, numbers)
     is_ignored = rng.random(case.rows) < case.share
+    target = np.eye(classes)[numbers] * ~is_ignored[..., None]
     numbers = np.where(is_ignored, ignored, numbers)
-    target = np.eye(classes)[np.where(is_ignored, 0, numbers)] * ~is_ignored[..., None]
-    if labels.is_soft:
-        target = rng.dirichlet(np.ones(classes), case.rows).reshape(*case.rows, classes)
-        given = paddle.to_tensor(np.moveaxis(target, -1, case.axis)).astype(case.dtype)
-        target = np.moveaxis(given.astype("float64").numpy(), case.axis, -1)
-    else:
-        of_axis = np.expand_dims(numbers, case.axis) if labels.has_axis else numbers
-        given = paddle.to_tensor(of_axis.astype(labels.dtype))
-    equal_share = float(np.float32(labels.smoothing) / np.float32(classes))  # as Paddle computes it
-    target = target * (1 - labels.smoothing) + equal_share * ~is_ignored[..., None]
-    if labels.smoothing and not labels.is_soft:
-        target = target.astype("float32").astype("float64")  # Paddle makes chances of numbers in single precision
-    weights = np.round(rng.uniform(0.5, 2, classes) * 8) / 8 if case.weights else np.ones(classes)
-    of_row = (target * weights).sum(axis=-1) if case.weights else 1.0 * ~is_ignored
-    given_weights = paddle.to_tensor(weights).astype(case.dtype) if case.weights else None
-
-    def call(x: Any) -> Any:
-        return F.cross_entropy(
-            x,
-            given,
-            weight=given_weights,
-            ignore_index=ignored,
-            reduction=case.reduction,
-            soft_label=labels.is_soft,
-            axis=case.axis,
-            label_smoothing=labels.smoothing,
-        )
-
-    counted = of_row.sum() if case.weights else is_ignored.size - is_ignored.sum()
-    divisor = (counted or 1.0) if case.reduction == "mean" else 1.0
-    has_axis = labels.has_axis or labels.is_soft or labels.smoothing > 0
-    shape_of_loss = np.expand_dims(numbers, case.axis).shape if has_axis else case.rows
-    longer = long_sum(max(1, numbers.size))
-
-    def parts(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of logits whose last axis are the classes: logarithms, chances, how uncertain both are."""
-        top, logarithms = x.max(axis=-1, keepdims=True), log_softmax(x)
-        return logarithms, np.exp(logarithms), 4 + np.abs(top) + np.abs(x), 4 + 4 * (top - x)
+    shape = (*case.rows, 1) if case.target == "with an axis" else case.rows
+    labels = paddle.to_tensor(numbers.reshape(shape).astype("int32" if case.target == "int32" else "int64"))
+    divisor = ((~is_ignored).sum() or 1.0) if case.reduction == "mean" else 1.0
+    longer = long_sum(max(1, is_ignored.size))
 
     def value(x: np.ndarray) -> Right:
-        logarithms, _, terms, _ = parts(np.moveaxis(x, case.axis, -1))
-        of_rows = -(target * logarithms).sum(axis=-1) * of_row
-        of_terms = (target * terms).sum(axis=-1) * of_row * long_sum(classes**2)  # equal terms are rounded alike
+        terms = 4 + np.abs(x.max(axis=-1, keepdims=True)) + np.abs(x)
+        of_rows = -(target * log_softmax(x)).sum(axis=-1)
+        of_terms = (target * terms).sum(axis=-1) * long_sum(classes**2)  # equal terms are rounded alike
         if case.reduction == "none":
-            return of_rows.reshape(shape_of_loss), of_terms.reshape(shape_of_loss)
+            return of_rows.reshape(shape), of_terms.reshape(shape)
         return of_rows.sum() / divisor, np.asarray(of_terms.sum() / divisor * longer)
 
     def slopes(weight: np.ndarray, x: np.ndarray) -> list[Right]:
-        _, chances, terms, steep = parts(np.moveaxis(x, case.axis, -1))
-        each = (weight.reshape(case.rows) if case.reduction == "none" else weight) / divisor * of_row
-        slope = (chances * ~is_ignored[..., None] - target) * np.expand_dims(each, -1)  # the sum of a target is 1
-        around = (chances * (steep + terms) + target) * np.expand_dims(np.abs(each), -1) * long_sum(classes) * longer
-        return [(np.moveaxis(slope, -1, case.axis), np.moveaxis(around, -1, case.axis))]
+        top, chances = x.max(axis=-1, keepdims=True), softmax(x)
+        uncertain = 8 + 4 * (top - x) + np.abs(top) + np.abs(x)
+        each = np.expand_dims((weight.reshape(case.rows) if case.reduction == "none" else weight) / divisor * ~is_ignored, -1)
+        around = (chances * uncertain + target) * np.abs(each) * long_sum(classes) * longer
+        return [((chances - target) * each, around)]
 
-    return computed(rng, case.dtype, call, [logits], value, slopes, composed=True)  # labels, weights and reduction: operators
+    def call(x: Any) -> Any:
+        return F.cross_entropy(x, labels, ignore_index=ignored, reduction=case.reduction)
+
+    return computed(rng, case.dtype, call, [logits], value, slopes, composed=True)  # labels and reduction: operators
 
 
-RUN_LOSSES = (
-    one_by_one(_measure_loss),
-    add_row_of(
-        lambda case: [
-            (kernel, case.dtype, "")
-            for kernel in ("cross_entropy_with_softmax", *(["label_smooth"] if case.target.smoothing else []))
-        ]
-    ),
-)
+RUN_LOSSES = one_by_one(_measure_loss), add_row_of(lambda case: [("cross_entropy_with_softmax", case.dtype, "")])
 """What check.grid takes as run and add_row."""
 
 # -------------------------------------------------------------------------------------------------------------- attention
@@ -523,45 +358,26 @@ _LEFT = 1e-12
 
 
 @dataclass(frozen=True)
-class Way:
+class Attention:
     """A way to call attention.
 
     call: of query, key, value and the mask. mask: "", "numbers" or "bool". is_causal: whether a query sees no later key.
-    kernel: Paddle's name of it.
     """
 
     call: Callable[..., Any]
     mask: str = ""
     is_causal: bool = False
-    kernel: str = "flash_attn"
-
-
-def _by_hand(softmax_of: Callable[[Any, Any], Any], query: Any, key: Any, value: Any, mask: Any) -> Any:
-    """As PaddleNLP's layers without a fused kernel: heads before positions. softmax_of: of scores and the mask."""
-    heads_first = [each.transpose([0, 2, 1, 3]) for each in (query, key, value)]
-    scores = paddle.matmul(heads_first[0] / query.shape[-1] ** 0.5, heads_first[1].transpose([0, 1, 3, 2]))
-    return paddle.matmul(softmax_of(scores, mask).astype(query.dtype), heads_first[2]).transpose([0, 2, 1, 3])
-
-
-def _softmax_of_masked(scores: Any, mask: Any) -> Any:
-    """In float32 or better."""
-    wide = scores + mask
-    return F.softmax(wide if wide.dtype == paddle.float64 else wide.astype("float32"), axis=-1)
 
 
 WAYS = {
-    "a mask of numbers": Way(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask), "numbers"),
-    "a mask of bool": Way(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask), "bool"),
-    "causal": Way(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, is_causal=True), is_causal=True),
-    "every key": Way(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v)),
-    "flash, causal": Way(lambda q, k, v, mask: F.flash_attention.flash_attention(q, k, v, causal=True)[0], is_causal=True),
-    "flash, every key": Way(lambda q, k, v, mask: F.flash_attention.flash_attention(q, k, v)[0]),
-    "by hand": Way(partial(_by_hand, _softmax_of_masked), "numbers", kernel="matmul"),
-    "by hand, softmax_mask_fuse_upper_triangle": Way(
-        partial(_by_hand, lambda scores, mask: softmax_mask_fuse_upper_triangle(scores)),
-        is_causal=True,
-        kernel="fused_softmax_mask_upper_triangle",
+    "a mask of numbers": Attention(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask), "numbers"),
+    "a mask of bool": Attention(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask), "bool"),
+    "causal": Attention(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, is_causal=True), is_causal=True),
+    "every key": Attention(lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v)),
+    "flash, causal": Attention(
+        lambda q, k, v, mask: F.flash_attention.flash_attention(q, k, v, causal=True)[0], is_causal=True
     ),
+    "flash, every key": Attention(lambda q, k, v, mask: F.flash_attention.flash_attention(q, k, v)[0]),
 }
 
 PADDINGS: Mapping[str, Callable[[int], Any]] = {
@@ -578,7 +394,7 @@ def attention(types: Sequence[str]) -> Grid:
     axes: dict[str, Any] = {
         "way": WAYS,
         "dtype": types,
-        "layout": {name: LAYOUTS[name] for name in ("contiguous", "transposed", "sliced with an offset", "strided")},
+        "layout": LAYOUTS,
         "batch": (2, 1, 1025),
         "lengths": {**lengths, "65 x 65": (65, 65)},
         "heads": {"4 of 4": (4, 4), "4 of 2": (4, 2), "4 of 1": (4, 1), "one": (1, 1)},
@@ -586,15 +402,11 @@ def attention(types: Sequence[str]) -> Grid:
         "values": chosen("normal", "near zero", "ties", "negative"),
         "padding": PADDINGS,
         "frozen": {"nothing": (), "query": (0,), "key": (1,), "value": (2,), "key and value": (1, 2)},
-        "saved": SAVED,
     }
     rules: Rules = {
         "causal attention is square here": lambda way, lengths: way.is_causal and lengths[0] != lengths[1],
         "only a mask knows of padding": lambda way, padding: not way.mask and padding is not PADDINGS["none"],
         "a large batch has short rows": lambda batch, lengths, size: batch > 2 and (lengths[1] > 9 or size > 16),
-        "softmax_mask_fuse_upper_triangle needs a kernel": lambda way, dtype: (
-            way.kernel.startswith("fused") and bool(lacked(way.kernel, dtype))
-        ),
     }
     return Grid(axes, rules)
 
@@ -602,7 +414,7 @@ def attention(types: Sequence[str]) -> Grid:
 def _measure_attention(kept: Kept, case: Case) -> Compared:
     rng, way, (queries, keys), (heads, key_heads) = case.rng(), case.way, case.lengths, case.heads
     of_query, of_key = (case.batch, queries, heads, case.size), (case.batch, keys, key_heads, case.size)
-    given = [case.layout(case.values(rng, shape), case.dtype) for shape in (of_query, of_key, of_key)]
+    given = [case.layout.tensor(case.values(rng, shape), case.dtype) for shape in (of_query, of_key, of_key)]
     allowed = np.ones((case.batch, 1, queries, keys), bool)
     if way.is_causal or way.mask:
         allowed &= np.tril(np.ones((queries, keys), bool), keys - queries)
@@ -651,7 +463,7 @@ def _measure_attention(kept: Kept, case: Case) -> Compared:
         ]
 
     bits = kept.get(case.dtype)
-    return computed(rng, case.dtype, call, given, value_of, slopes, case.frozen, bits, composed=True, saved=case.saved)
+    return computed(rng, case.dtype, call, given, value_of, slopes, case.frozen, bits, composed=True)
 
 
 def _products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -668,74 +480,24 @@ def run_attention(kept: Kept) -> tuple[Any, Any]:
     """What check.grid takes as run and add_row."""
 
     def used(case: Case) -> list[tuple[str, str, str]]:
-        return [(case.way.kernel, case.dtype, form) for form in ("", *(["causal"] if case.way.is_causal else []))]
+        return [("flash_attn", case.dtype, form) for form in ("", *(["causal"] if case.way.is_causal else []))]
 
     return one_by_one(partial(_measure_attention, kept)), add_row_of(used)
 
 
 # ------------------------------------------------------------------------------------------------------- rotary positions
 
-_CACHED, _FACTOR, _ORIGINAL = 64, 4.0, 32
-"""For how many positions tables are made before a longer sequence comes; by which factor some stretch positions; and the length
-that Llama 3's table was trained for."""
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """A table and a rotation.
-
-    table: PaddleNLP's layer, of the size of a head, how many positions and the base. frequencies: by how much a position turns
-    each pair of elements, in double precision, of the size, the base and the length. module: the one with apply_rotary_pos_emb.
-    """
-
-    table: Callable[[int, int, float], Any]
-    frequencies: Callable[[int, float, int], np.ndarray]
-    module: Any = llama
-
-
-def _plain(size: int, base: float, length: int = 0) -> np.ndarray:
-    """For each pair of elements by how much one position turns it, in radians; [size / 2]."""
-    return np.asarray(base ** (-np.arange(0, size, 2) / size))
-
-
-def _stretched(factor: float) -> Callable[[int, float, int], np.ndarray]:
-    return lambda size, base, length: _plain(size, base * factor ** (size / (size - 2)))
-
-
-def _llama3(size: int, base: float, length: int) -> np.ndarray:
-    """Fast frequencies stay, slow ones are divided by the factor, and between 1 and 4 turns both are mixed."""
-    plain = _plain(size, base)
-    share = np.clip((_ORIGINAL * plain / (2 * math.pi) - 1) / (4 - 1), 0, 1)
-    return share * plain + (1 - share) * plain / _FACTOR
-
-
-ROTATIONS = {
-    "Llama": Rotation(llama.LlamaRotaryEmbedding, _plain),
-    "Llama, linear": Rotation(
-        lambda size, count, base: llama.LlamaLinearScalingRotaryEmbedding(size, count, base, _FACTOR),
-        lambda size, base, length: _plain(size, base) / _FACTOR,
-    ),
-    "Llama, NTK": Rotation(
-        lambda size, count, base: llama.LlamaNTKScalingRotaryEmbedding(size, count, base, _FACTOR), _stretched(_FACTOR)
-    ),
-    "Llama, dynamic NTK": Rotation(
-        lambda size, count, base: llama.LlamaDynamicNTKScalingRotaryEmbedding(size, _CACHED, base, _FACTOR),
-        lambda size, base, length: _stretched(max(1.0, _FACTOR * length / _CACHED - (_FACTOR - 1)))(size, base, length),
-    ),
-    "Llama 3": Rotation(
-        lambda size, count, base: llama.Llama3RotaryEmbedding(
-            size, count, base, _FACTOR, original_max_position_embeddings=_ORIGINAL
-        ),
-        _llama3,
-    ),
-    "Qwen2": Rotation(lambda size, count, base: qwen2.Qwen2RotaryEmbedding(size, _CACHED, base), _plain, qwen2),
-    "Qwen2-MoE": Rotation(lambda size, count, base: qwen2_moe.Qwen2MoeRotaryEmbedding(size, _CACHED, base), _plain, qwen2_moe),
+ROTATIONS: dict[str, tuple[Callable[[int, int, float], Any], Callable[..., Any]]] = {
+    "Llama": (llama.LlamaRotaryEmbedding, llama.apply_rotary_pos_emb),
+    "Qwen2": (qwen2.Qwen2RotaryEmbedding, qwen2.apply_rotary_pos_emb),
+    "fused": (llama.LlamaRotaryEmbedding, lambda *given: _fused_rotation(*given)),
 }
+"""By name PaddleNLP's table, of the size of a head, how many positions and the base; and what turns queries and keys."""
 
 _FUSED = "fused_rotary_position_embedding"
 
 
-def _fused(query: Any, key: Any, cosine: Any, sine: Any, positions: Any) -> Any:
+def _fused_rotation(query: Any, key: Any, cosine: Any, sine: Any, positions: Any) -> Any:
     """As PaddleNLP's fusion_ops calls it."""
     turned = fused.fused_rotary_position_embedding(
         query, key, None, sin=sine, cos=cosine, position_ids=positions, use_neox_rotary_style=False
@@ -761,7 +523,6 @@ def rotary(types: Sequence[str]) -> Grid:
     element grows with its angle.
     """
     axes: dict[str, Any] = {
-        "way": {"apply_rotary_pos_emb": False, "fused": True},
         "rotation": tuple(ROTATIONS),
         "dtype": types,
         "layout": LAYOUTS,
@@ -774,25 +535,25 @@ def rotary(types: Sequence[str]) -> Grid:
         "frozen": {"nothing": (), "query": (0,), "key": (1,)},
     }
     rules: Rules = {
-        "the device has no kernel for fused rotary positions": lambda way, dtype: way and bool(lacked(_FUSED, dtype)),
-        "NTK divides by the size less 2": lambda rotation, size: "NTK" in rotation and size == 2,
-        "only the fused kernel is called without keys": lambda way, heads, layout: (
-            0 in heads and (not way or layout is not LAYOUTS["contiguous"])
+        "the device has no kernel for fused rotary positions": lambda rotation, dtype: (
+            rotation == "fused" and bool(lacked(_FUSED, dtype))
+        ),
+        "only the fused kernel is called without keys": lambda rotation, heads, layout: (
+            0 in heads and (rotation != "fused" or layout is not LAYOUTS["contiguous"])
         ),
     }
     return Grid(axes, rules)
 
 
 def _measure_rotary(case: Case) -> Compared:
-    rng, rotation, positions = case.rng(), ROTATIONS[case.rotation], case.positions(case.length)
-    given = [case.layout(case.values(rng, (2, case.length, heads, case.size)), case.dtype) for heads in case.heads]
+    rng, (table, rotate), positions = case.rng(), ROTATIONS[case.rotation], case.positions(case.length)
+    given = [case.layout.tensor(case.values(rng, (2, case.length, heads, case.size)), case.dtype) for heads in case.heads]
     at = np.tile(np.arange(case.length), (2, 1)) if positions is None else positions
     count = int(at.max()) + 1
-    table = rotation.table(case.size, count, case.base)
-    cosine, sine = table(given[0], seq_len=count)
+    cosine, sine = table(case.size, count, case.base)(given[0], seq_len=count)
     ids = None if positions is None else paddle.to_tensor(positions)
-    rotate = _fused if case.way else rotation.module.apply_rotary_pos_emb
-    angles = (at[..., None] * np.tile(rotation.frequencies(case.size, case.base, count), 2))[:, :, None, :]
+    of_each_pair = case.base ** (-np.arange(0, case.size, 2) / case.size)  # by how much one position turns it, in radians
+    angles = (at[..., None] * np.tile(of_each_pair, 2))[:, :, None, :]
     counted = 2.0 ** (3 - (BITS["float64"] if case.dtype == "float64" else BITS["float32"]))  # by bounds.bound, for each term
     unit = (2.0 ** -BITS[case.dtype] + 2.0 ** (1 - BITS["float32"]) * (1 + angles)) / counted
 
@@ -812,27 +573,16 @@ def _measure_rotary(case: Case) -> Compared:
     return computed(rng, case.dtype, call, given, value, slopes, case.frozen)
 
 
-RUN_ROTARY = one_by_one(_measure_rotary), add_row_of(lambda case: [(_FUSED if case.way else "multiply", case.dtype, "")])
+RUN_ROTARY = (
+    one_by_one(_measure_rotary),
+    add_row_of(lambda case: [(_FUSED if case.rotation == "fused" else "multiply", case.dtype, "")]),
+)
 """What check.grid takes as run and add_row."""
 
 # ---------------------------------------------------------------------------------------------------------------- dropout
 
-_UPSCALE, _DOWNSCALE = "upscale_in_train", "downscale_in_infer"
-_STRAY, _ALWAYS, _OFTEN = 6.0, 2.0, 30
-"""By how many standard deviations, and by how many elements besides, the number of those that are kept may differ from p; and
-how many kept and dropped elements make two equal masks as good as impossible."""
-
-
-def _layer(x: Any, case: Case) -> Any:
-    layer = paddle.nn.Dropout(case.p, axis=case.axis, mode=case.mode)
-    layer.training = case.training
-    return layer(x)
-
-
-CALLS: dict[str, Callable[[Any, Case], Any]] = {
-    "F.dropout": lambda x, case: F.dropout(x, case.p, axis=case.axis, training=case.training, mode=case.mode),
-    "nn.Dropout": _layer,
-}
+_STRAY, _ALWAYS = 6.0, 2.0
+"""By how many standard deviations, and by how many elements besides, the number of those that are kept may differ from p."""
 
 
 def dropout(types: Sequence[str]) -> Grid:
@@ -844,68 +594,33 @@ def dropout(types: Sequence[str]) -> Grid:
     axes: dict[str, Any] = {
         "p": (0.5, 0.0, 1.0, 0.1, 0.75),
         "dtype": types,
-        "mode": (_UPSCALE, _DOWNSCALE),
-        "axis": (None, 0, 1, (0, 1)),
         "training": {"training": True, "evaluation": False},
-        "call": CALLS,
         "layout": LAYOUTS,
         "shape": SHAPES,
         "values": chosen("normal", "near one", "a large mean", "negative"),
     }
-    rules: Rules = {
-        **OF_LAYOUTS,
-        "the tensor needs the axis": lambda shape, axis: axis is not None and len(shape) <= np.max(axis),
-    }
-    return Grid(axes, rules, EMPTY)
+    return Grid(axes, OF_LAYOUTS, EMPTY)
 
 
 def _measure_dropout(case: Case) -> Compared:
-    """The result, its gradient, the mask, the same again, and what is counted."""
+    """The result, its gradient, the same again, and how many more or fewer are kept than p allows."""
     rng, p = case.rng(), case.p
     drawn = case.values(rng, case.shape)
-    tensor = case.layout(drawn + np.copysign(0.25, drawn), case.dtype).detach()
+    tensor = case.layout.tensor(drawn + np.copysign(0.25, drawn), case.dtype).detach()
     tensor.stop_gradient = False
-    x = tensor.astype("float64").numpy()
-    paddle.seed(case.seed)
-    result, following = (CALLS[case.labels["call"]](tensor, case) for _ in range(2))
-    paddle.seed(case.seed)
-    again = CALLS[case.labels["call"]](tensor, case)
     weight = paddle.to_tensor(rng.uniform(0.5, 1.5, case.shape)).astype(case.dtype)
-    (slope,) = paddle.grad([result], [tensor], [weight])
-    found, later, same, slopes, g = (
-        np.asarray(each.astype("float64").numpy()) for each in (result, following, again, slope, weight)
-    )
-
-    kept, scale = found != 0, 1 / (1 - p) if case.mode == _UPSCALE and p < 1 else 1.0
-    if not case.training:
-        kept, scale = np.ones(case.shape, bool), 1 - p if case.mode == _DOWNSCALE else 1.0
-    mask, once = _mask(case, kept)
-    counts = _counts(case, once, found, later)
-    exact = [kept * scale * x, kept * scale * g, mask * 1.0, found, np.array([each for _, each in counts])]
+    results = []
+    for _ in range(2):
+        paddle.seed(case.seed)
+        results.append(F.dropout(tensor, p, training=case.training))
+    gradients = paddle.grad(results[:1], [tensor], [weight])
+    x, g, found, same, slope = (np.asarray(each.astype("float64").numpy()) for each in (tensor, weight, *results, *gradients))
+    p = p if case.training else 0.0
+    kept, scale = found != 0, 1 / (1 - p) if p < 1 else 1.0
+    beyond = abs(kept.sum() - kept.size * (1 - p)) - _STRAY * math.sqrt(kept.size * p * (1 - p)) - _ALWAYS * (0 < p < 1)
+    exact = [kept * scale * x, kept * scale * g, found, np.zeros(())]
     terms = [np.abs(exact[0]), np.abs(exact[1]), *(0 * each for each in exact[2:])]
-    arrays = [found, slopes, kept * 1.0, same, np.array([each for each, _ in counts])]
-    return within_bounds(arrays, list(zip(exact, terms, strict=True)), case.dtype)
-
-
-def _mask(case: Case, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mask that one draw for each place of the axes would make of this one, and these draws."""
-    if case.axis is None or not kept.size:
-        return kept, kept
-    of_axes = (case.axis,) if isinstance(case.axis, int) else case.axis
-    once = kept[tuple(slice(None) if axis in of_axes else slice(0, 1) for axis in range(kept.ndim))]
-    return np.broadcast_to(once, kept.shape), once
-
-
-def _counts(case: Case, drawn: np.ndarray, found: np.ndarray, later: np.ndarray) -> list[tuple[float, float]]:
-    """What is counted, and what it must be: how many too many or too few are kept, and whether a second mask is another."""
-    if not case.training or not drawn.size:
-        return [(0.0, 0.0)]
-    expected, deviation = drawn.size * (1 - case.p), math.sqrt(drawn.size * case.p * (1 - case.p))
-    beyond = max(0.0, abs(drawn.sum() - expected) - _STRAY * deviation - _ALWAYS * (0 < case.p < 1))
-    counts = [(beyond, 0.0)]
-    if drawn.size * min(case.p, 1 - case.p) >= _OFTEN:
-        counts.append((float((found != later).any()), 1.0))
-    return counts
+    return compared([found, slope, same, np.asarray(max(0.0, beyond))], list(zip(exact, terms, strict=True)), case.dtype)
 
 
 RUN_DROPOUT = one_by_one(_measure_dropout), add_row_of(lambda case: [("dropout", case.dtype, "")])

@@ -1,4 +1,4 @@
-"""Linear layers at the sizes of large language models and around powers of two, forward and backward, beside double precision.
+"""Linear layers at the sizes of large language models, forward and backward, beside double precision.
 
 Here the bound is a share of the largest result, which is tighter for long sums than one for each element.
 """
@@ -23,15 +23,6 @@ SIZES = {
 }
 """By level (rows, inputs, outputs) of linear layers: hidden sizes 4096 and 11008, vocabularies of 151,936 and 248,320."""
 
-CHUNK, WIDEST = 1 << 14, 248_320
-"""So many columns of a wide output are computed at once, and so many are compared with the whole."""
-
-
-def around(powers: Iterable[int]) -> tuple[tuple[int, int, int], ...]:
-    """(rows, inputs, outputs) with one of them 2^k - 1, 2^k or 2^k + 1, and the other two 64."""
-    sizes = [2**power + step for power in powers for step in (-1, 0, 1)]
-    return tuple(dict.fromkeys(shape for size in sizes for shape in ((size, 64, 64), (64, size, 64), (64, 64, size))))
-
 
 def linear_rows(rows: Table, shapes: Iterable[tuple[int, int, int]], dtype: str, kept: int | None, seed: int) -> None:
     """A row for a linear layer of each shape (rows, inputs, outputs): result and both gradients; the control is shifted."""
@@ -42,31 +33,9 @@ def linear_rows(rows: Table, shapes: Iterable[tuple[int, int, int]], dtype: str,
         x.stop_gradient = weight.stop_gradient = False
         result = F.linear(x, weight)
         found = (result, *paddle.grad(result, [x, weight], grad_outputs=upstream))
-        case, length = f"[{count}, {inputs}] @ [{inputs}, {outputs}], {dtype}", max(count, inputs, outputs)
-        _add(rows, case, found, (a @ b, g @ b.T, a.T @ g), dtype, kept, length)
-
-
-def chunk_row(rows: Table, dtype: str, kept: int | None, seed: int) -> None:
-    """A row: a wide output computed as a whole equals the same in chunks of columns."""
-    rng = np.random.default_rng(seed)
-    (x, _), (weight, _) = (on_device(rng.standard_normal(each, "float32"), dtype) for each in ((2, 4), (4, WIDEST)))
-    parts = [F.linear(x, weight[:, start : start + CHUNK]) for start in range(0, WIDEST, CHUNK)]
-    exact = paddle.concat(parts, axis=1).astype("float64").numpy()
-    _add(rows, f"{WIDEST} outputs, whole against chunks, {dtype}", (F.linear(x, weight),), (exact,), dtype, kept, 1)
-
-
-def _add(
-    rows: Table,
-    case: str,
-    found: Iterable[paddle.Tensor],
-    exact: Iterable[np.ndarray],
-    dtype: str,
-    kept: int | None,
-    length: int,
-) -> None:
-    names = "result", "gradient of x", "gradient of weight"
-    got = {name: each.astype("float64").numpy() for name, each in zip(names, found, strict=False)}
-    right = dict(zip(names, exact, strict=False))
-    share = share_of_largest(dtype, kept, length)
-    bound = {name: share * np.abs(each).max() for name, each in right.items()}
-    add_row(rows, case, Compared(got, right, bound, {name: np.roll(each, 1, axis=-1) for name, each in right.items()}))
+        right = dict(zip(("result", "gradient of x", "gradient of weight"), (a @ b, g @ b.T, a.T @ g), strict=True))
+        got = {name: each.astype("float64").numpy() for name, each in zip(right, found, strict=True)}
+        share = share_of_largest(dtype, kept, max(count, inputs, outputs))
+        bound = {name: share * np.abs(each).max() for name, each in right.items()}
+        wrong = {name: np.roll(each, 1, axis=-1) for name, each in right.items()}
+        add_row(rows, f"[{count}, {inputs}] @ [{inputs}, {outputs}], {dtype}", Compared(got, right, bound, wrong))

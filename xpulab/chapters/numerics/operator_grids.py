@@ -1,40 +1,38 @@
 """Operators on grids: each with every pair of type, layout, shape, values and attributes, forward and backward, against numpy.
 
-    check.grid("numerics.functions", functions(claimed), *FUNCTIONS_RUN, level=level, seed=seed, means=...)
+    check.grid("numerics.functions", functions(claimed), *RUN_FUNCTIONS, level=level, seed=seed, means=...)
 
-Here are the axes that all grids of this chapter share, the one function that computes a case (`computed`), and the grids of
-functions of one number, of arithmetic, and of operators along axes. layer_grids has those of products, norms, losses and
-attention. Reference implementation: xpulab.reference.operators, on the very numbers that the tensor holds. The gradient is that
-of sum(result * weight) with random weights, so that a gradient in a wrong place or order is another gradient.
+Here are the values of all grids of this chapter, and the grids of functions of one number, of arithmetic, and of operators
+along axes. layer_grids has those of products, norms, losses and attention. Formulas: xpulab.reference.operators.
 """
 
 from __future__ import annotations
 
 import math
 import operator as of_python
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import paddle
-import paddle.incubate.nn.functional as fused
 import paddle.nn.functional as F
-from paddle.distributed.fleet.utils import recompute
 
 from xpulab.chapters.shared.missing_kernels import add_row_of, lacked
+from xpulab.chapters.shared.operator_tester import (
+    EMPTY,
+    INTEGERS,
+    LAYOUTS,
+    OF_LAYOUTS,
+    SHAPES,
+    Right,
+    Rules,
+    computed,
+)
 from xpulab.checks.compared import Compared
 from xpulab.checks.grid import Case, Grid, one_by_one
-from xpulab.reference.bounds import BITS, HALVES, LEAST, bound, is_beyond, long_sum
+from xpulab.reference.bounds import BITS, LEAST, long_sum
 from xpulab.reference.operators import AXES, FUNCTIONS, PAIRS, count, steepness, summed, total
-
-INTEGERS = ("int64", "int32")
-
-SHAPES = ((6, 5), (1,), (), (3, 4, 5), (0, 4), (33, 1), (127,), (2, 1025), (1025, 3), (4, 1, 64))
-"""Rows and columns; one element; no axis; three axes; no element; one column; 2^7 - 1; a long axis; many rows; a broad one."""
-
-EMPTY = {"shape": ["(0, 4)"]}
-"""A case without elements says nothing about values, layouts and types."""
 
 Values = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
@@ -57,121 +55,6 @@ OTHER_VALUES: dict[str, Values] = {
 def chosen(*names: str) -> dict[str, Values]:
     """These of the values, by name."""
     return {name: (VALUES | OTHER_VALUES)[name] for name in names}
-
-
-def _contiguous(array: np.ndarray, dtype: Any) -> paddle.Tensor:
-    return paddle.to_tensor(array).astype(dtype)
-
-
-def _transposed(array: np.ndarray, dtype: str) -> paddle.Tensor:
-    return _contiguous(np.ascontiguousarray(array.T), dtype).transpose(list(range(array.ndim))[::-1])
-
-
-def _offset(array: np.ndarray, dtype: str) -> paddle.Tensor:
-    beside = np.full((*array.shape[:-1], 1), 77.0)
-    return _contiguous(np.concatenate([beside, array, beside], axis=-1), dtype)[..., 1:-1]
-
-
-def _strided(array: np.ndarray, dtype: str) -> paddle.Tensor:
-    return _contiguous(np.repeat(array, 2, axis=0), dtype)[::2]
-
-
-def _broadcast(array: np.ndarray, dtype: str) -> paddle.Tensor:
-    return _contiguous(array[:1], dtype).expand(list(array.shape))
-
-
-def _written_through(array: np.ndarray, dtype: Any) -> paddle.Tensor:
-    whole = paddle.full([array.shape[0] + 2, *array.shape[1:]], 77, dtype=dtype)
-    whole[1:-1] = _contiguous(array, dtype)
-    return whole[1:-1]
-
-
-LAYOUTS = {
-    "contiguous": _contiguous,
-    "transposed": _transposed,
-    "sliced with an offset": _offset,
-    "strided": _strided,
-    "broadcast": _broadcast,
-    "written through a view": _written_through,
-}
-"""By name how a tensor is made of an array and a type; a broadcast one repeats the array's first row."""
-
-Rules = dict[str, Callable[..., bool]]
-
-OF_LAYOUTS: Rules = {
-    "a tensor without axes has no layout": lambda shape, layout: not shape and layout is not _contiguous,
-    "one axis cannot be transposed": lambda shape, layout: len(shape) < 2 and layout is _transposed,
-    "an empty tensor has no row to repeat": lambda shape, layout: 0 in shape and layout is _broadcast,
-}
-
-SAVED: dict[str, Callable[..., Any]] = {
-    "kept": lambda call, *inputs: call(*inputs),
-    "recomputed": lambda call, *inputs: recompute(lambda *given: call(*given), *inputs, use_reentrant=True),
-    "recomputed without reentrant": lambda call, *inputs: recompute(lambda *given: call(*given), *inputs, use_reentrant=False),
-}
-"""By name how an operator is called: what it saves is kept for the backward pass, or computed again."""
-
-Right = tuple[np.ndarray, np.ndarray]
-"""What is right, and how large the terms are that rounding may change."""
-
-
-def computed(
-    rng: np.random.Generator,
-    dtype: str,
-    call: Callable[..., Any],
-    given: Sequence[paddle.Tensor],
-    value: Callable[..., Right],
-    slopes: Callable[..., Sequence[Right]] | None,
-    frozen: Collection[int] = (),
-    kept: int | None = None,
-    composed: bool = False,
-    saved: Callable[..., Any] = SAVED["kept"],
-) -> Compared:
-    """Call an operator on the device in use, and its gradient, beside the formulas.
-
-    value: takes the exact inputs. slopes: takes the weight of the result and the exact inputs, returns each gradient; None
-    for an operator without gradients. Integers have none either. frozen: the places of inputs that want no gradient.
-    kept, composed: as for bounds.bound. saved: of SAVED.
-    """
-    tensors = [tensor.detach() for tensor in given]
-    exact = [tensor.astype("float64").numpy() for tensor in tensors]
-    has_slopes = slopes is not None and dtype not in INTEGERS
-    for place, tensor in enumerate(tensors):
-        tensor.stop_gradient = not has_slopes or place in frozen
-    result = saved(call, *tensors)
-    found, right = [result], [value(*exact)]
-    if slopes is not None and has_slopes:
-        weight = paddle.to_tensor(rng.uniform(0.5, 1.5, result.shape)).astype(result.dtype)
-        if saved is SAVED["kept"]:
-            found += paddle.grad([result], [tensor for tensor in tensors if not tensor.stop_gradient], [weight])
-        else:
-            result.backward(weight)
-            found += [tensor.grad for tensor in tensors if not tensor.stop_gradient]
-        every = slopes(weight.astype("float64").numpy(), *exact)
-        right += [slope for place, slope in enumerate(every) if place not in frozen]
-    return within_bounds([tensor.astype("float64").numpy() for tensor in found], right, dtype, kept, composed)
-
-
-def within_bounds(
-    found: Sequence[np.ndarray], right: Sequence[Right], dtype: str, kept: int | None = None, composed: bool = False
-) -> Compared:
-    """The result and the gradients of an operator, each with the bound of bounds.bound; gradients are always composed.
-
-    Numbers beyond a half type must be infinite; a result that is has no gradient.
-    """
-    names = ["result", *(f"gradient {place}" for place in range(1, len(right)))]
-    exact = {name: each for name, (each, _) in zip(names, right, strict=True)}
-    bounds = {
-        name: bound(each, np.broadcast_to(terms, np.shape(each)), dtype, kept, composed or name != "result")
-        for name, (each, terms) in zip(names, right, strict=True)
-    }
-    got = dict(zip(names, found, strict=True))
-    if dtype in HALVES and all(got[name].shape == np.shape(exact[name]) for name in names):
-        was_infinite = np.isinf(got["result"]).any()
-        got = {name: np.where(is_beyond(got[name], exact[name], dtype), exact[name], got[name]) for name in names}
-        if was_infinite and not np.isinf(got["result"]).any():
-            names = ["result"]
-    return Compared({name: got[name] for name in names}, {name: exact[name] for name in names}, bounds)
 
 
 def _needs(kernel: str) -> Callable[[Case], list[tuple[str, str, str]]]:
@@ -225,7 +108,7 @@ def _measure_function(case: Case) -> Compared:
         return [(slope, np.abs(slope) * (4 + np.abs(x)) + np.abs(weight) * (1 + np.minimum(np.abs(x), 8)))]
 
     call = _CALLS.get(case.function) or _function(case.function)
-    return computed(rng, case.dtype, call, [case.layout(drawn, case.dtype)], value, slopes)
+    return computed(rng, case.dtype, call, [case.layout.tensor(drawn, case.dtype)], value, slopes)
 
 
 RUN_FUNCTIONS = one_by_one(_measure_function), add_row_of(_needs("function"))
@@ -235,17 +118,13 @@ RUN_FUNCTIONS = one_by_one(_measure_function), add_row_of(_needs("function"))
 
 _PAIR_CALLS: dict[str, Callable[[Any, Any], Any]] = {
     **{"==": of_python.eq, "!=": of_python.ne, "<": of_python.lt, "<=": of_python.le, ">": of_python.gt, ">=": of_python.ge},
-    **{"&": of_python.and_, "|": of_python.or_, "^": of_python.xor, "x & ~y": lambda x, y: x & ~y},
     "not (x or y)": lambda x, y: paddle.logical_not(paddle.logical_or(x, y)),
-    "fused_dropout_add, p = 0": lambda x, y: fused.fused_dropout_add(x, y, p=0.0),
 }
 
 TAKEN = {
     "numbers": ("floats", "integers"),
     "floats": ("floats",),
     "comparable": ("floats", "integers", "bool"),
-    "truth": ("floats", "integers", "bool"),
-    "bits": ("integers", "bool"),
 }
 """By what an operator takes the kinds of types."""
 
@@ -290,7 +169,7 @@ def arithmetic(types: Sequence[str]) -> Grid:
         "other": OTHERS,
         "order": {"first, second": False, "second, first": True},
         "values": chosen("normal", "ties", "negative", "a large mean"),
-        "way": ("function", "in place", "recomputed", "recomputed without reentrant"),
+        "way": ("function", "in place"),
         "frozen": {"nothing": (), "first": (0,), "second": (1,)},
     }
     return Grid(axes, rules, EMPTY, each="operator")
@@ -299,18 +178,17 @@ def arithmetic(types: Sequence[str]) -> Grid:
 def _measure_arithmetic(case: Case) -> Compared:
     pair, rng = PAIRS[case.operator], case.rng()
     left, away = case.values(rng, case.shape), 1.5 * case.values(rng, case.other(case.shape)) + 0.25
-    if pair.takes in ("comparable", "truth", "bits"):  # some are 0, and some equal
+    if pair.takes == "comparable":  # some are 0, and some equal
         left, away = np.trunc(left) - 2, np.trunc(away) - 2
     else:  # no two are equal, none is 0
         left, away = (np.trunc(each) if case.dtype in INTEGERS else each for each in (left, away))
         away = np.where(np.abs(away) < 0.1, 3.0, away)
     if case.dtype == "bool":
         left, away = left % 2, away % 2
-    first, second = case.layout(left, case.dtype), paddle.to_tensor(away).astype(case.dtype)
+    first, second = case.layout.tensor(left, case.dtype), paddle.to_tensor(away).astype(case.dtype)
     given = [second, first] if case.order else [first, second]
     if case.operator in ("divide", "floor_divide", "remainder"):
         given[1] = paddle.where(given[1].abs() < 0.1, paddle.full_like(given[1], 3), given[1])
-    name = {"&": "bitwise_and_", "|": "bitwise_or_", "^": "bitwise_xor_"}.get(case.operator, f"{case.operator}_")
     call = _PAIR_CALLS.get(case.operator) or _function(case.operator)
 
     def value(x: np.ndarray, y: np.ndarray) -> Right:
@@ -331,12 +209,11 @@ def _measure_arithmetic(case: Case) -> Compared:
     return computed(
         rng,
         case.dtype,
-        (lambda x, y: getattr(x.clone(), name)(y)) if case.way == "in place" else call,
+        (lambda x, y: getattr(x.clone(), f"{case.operator}_")(y)) if case.way == "in place" else call,
         given,
         value,
         slopes if pair.slopes else None,
         case.frozen,
-        saved=SAVED.get(case.way, SAVED["kept"]) if pair.slopes and case.dtype in BITS else SAVED["kept"],
     )
 
 
@@ -366,7 +243,6 @@ _RULES_OF_AXES: Rules = {
     "integers are ties, or negative": lambda dtype, values: (
         dtype in INTEGERS and values not in (VALUES["ties"], VALUES["negative"])
     ),
-    "equal terms of a long sum are rounded alike": lambda layout, shape: layout is _broadcast and shape[:1] == (1025,),
     "products of many numbers leave the type": lambda operator, shape, values: (
         operator == "prod"
         and (math.prod(shape) > 64 or values in (*chosen("a large mean", "near zero", "far apart").values(),))
@@ -399,7 +275,7 @@ def _along(types: Sequence[str], reduces: bool, others: dict[str, Any]) -> Grid:
 def _measure_along(case: Case) -> Compared:
     along, rng, keepdim = AXES[case.operator], case.rng(), getattr(case, "keepdim", True)
     drawn = case.values(rng, case.shape)
-    tensor = case.layout(np.trunc(drawn) if case.dtype in INTEGERS else drawn, case.dtype)
+    tensor = case.layout.tensor(np.trunc(drawn) if case.dtype in INTEGERS else drawn, case.dtype)
 
     def value(x: np.ndarray) -> Right:
         shape = np.sum(x, axis=case.axis, keepdims=keepdim).shape if along.reduces else x.shape

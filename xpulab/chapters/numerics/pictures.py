@@ -1,4 +1,4 @@
-"""The pictures of 17_numerics: calls and bits by operator, errors by length, and weights that small updates do not reach."""
+"""The pictures of 17_numerics: bits by operator, errors by length, and correlations of random numbers."""
 
 from __future__ import annotations
 
@@ -57,25 +57,3 @@ def correlations(draws: Mapping[str, Mapping[str, float]]) -> None:
     axes.tick_params(axis="x", labelrotation=70, labelsize=8)
     axes.legend()
     plt.show()
-
-
-def counts_by_operator(counts: Mapping[str, Mapping[str, int]], at_most: int = 25) -> None:
-    """How often a step calls each operator, a bar for each operator with a part for each step.
-
-    counts: by name of the step how often each operator is called. at_most: the operators shown; those called most often.
-    """
-    total: dict[str, int] = {}
-    for of_step in counts.values():
-        for operator, count in of_step.items():
-            total[operator] = total.get(operator, 0) + count
-    shown = sorted(total, key=lambda operator: (total[operator], operator))[-at_most:]
-    _, panels = figures.new_panels(1, height=0.22 * len(shown) + 1.0)
-    axes = panels[0, 0]
-    begin = dict.fromkeys(shown, 0)
-    for (name, of_step), hatch in zip(counts.items(), HATCHES, strict=False):
-        lengths = [of_step.get(operator, 0) for operator in shown]
-        axes.barh(shown, lengths, left=[begin[operator] for operator in shown], hatch=hatch, edgecolor="white", label=name)
-        begin = {operator: begin[operator] + length for operator, length in zip(shown, lengths, strict=True)}
-    axes.tick_params(axis="y", labelsize=8)
-    axes.set(xlabel="calls in one step", title="A few operators make up a training step")
-    axes.legend()

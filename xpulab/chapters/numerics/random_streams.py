@@ -1,10 +1,10 @@
-"""Are random numbers independent: inside a draw, between draws, seeds, types and streams, and in dropout masks?
+"""Are random numbers independent: inside a draw, between draws, seeds and types, and in dropout masks?
 
 Independent draws of mean 0 and variance 1 have products whose mean is 0 within a few times 1 / sqrt(n). A generator that
 repeats a block, or gives two threads the same numbers, has a correlation at some distance, although its mean and variance are
 right.
 
-Offered: DISTANCES, standardized, correlation, inside, DRAWS, dropout_mask, drawn_in_stream, seeds_in_a_row; and
+Offered: DISTANCES, standardized, correlation, inside, DRAWS, dropout_mask, seeds_in_a_row; and
 repeated_step, all of whose numbers must follow from its seed.
 """
 
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.nn.functional as F
-from paddle.distributed.fleet.layers.mpu.random import RNGStatesTracker
 
 DISTANCES = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 """Distances at which a generator that works in lanes, warps or blocks may repeat itself."""
@@ -68,21 +67,6 @@ DRAWS: dict[str, Callable[[int], paddle.Tensor]] = {
 def dropout_mask(count: int) -> paddle.Tensor:
     """What dropout with CHANCES leaves of `count` ones."""
     return F.dropout(paddle.ones([count]), CHANCES)
-
-
-def drawn_in_stream(seeds: dict[str, int], names: list[str], count: int) -> list[np.ndarray]:
-    """Draws of `count` normal numbers, one after another, each in the stream of this name. seeds: by name the seed of a stream.
-
-    Model-parallel training draws dropout masks of split layers in a stream of its own for each rank. The state outside of the
-    streams is as before afterwards.
-    """
-    tracker, found = RNGStatesTracker(), []
-    for name, seed in seeds.items():
-        tracker.add(name, seed)
-    for name in names:
-        with tracker.rng_state(name):
-            found.append(paddle.randn([count]).numpy())
-    return found
 
 
 def seeds_in_a_row(seed: int, seeds: int, count: int) -> list[np.ndarray]:

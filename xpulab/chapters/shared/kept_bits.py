@@ -67,18 +67,6 @@ def _attend(values: paddle.Tensor, eye: paddle.Tensor) -> paddle.Tensor:
     return F.scaled_dot_product_attention(query, query, values.reshape([SIDE, 1, 1, SIDE])).reshape([SIDE, SIDE])
 
 
-def _image(matrix: paddle.Tensor) -> paddle.Tensor:
-    return matrix.T.reshape([1, SIDE, SIDE, 1])
-
-
-def _kernel(matrix: paddle.Tensor) -> paddle.Tensor:
-    return matrix.T.reshape([SIDE, SIDE, 1, 1])
-
-
-def _convolved(inputs: paddle.Tensor, weights: paddle.Tensor) -> paddle.Tensor:
-    return F.conv2d(_image(inputs), _kernel(weights)).reshape([SIDE, SIDE]).T
-
-
 def _softmax(values: paddle.Tensor, eye: paddle.Tensor) -> paddle.Tensor:
     return F.softmax(paddle.stack([values, paddle.zeros_like(values)]), axis=0)[0]
 
@@ -95,10 +83,6 @@ FACTORS: dict[str, Factor] = {
     "linear, bias": Factor(lambda v, eye: F.linear(0 * eye, eye, v[0])),
     "linear, gradient of input": Factor(lambda v, eye: _gradient(lambda one: F.linear(one, eye), eye, v)),
     "linear, gradient of weight": Factor(lambda v, eye: _gradient(lambda one: F.linear(eye, one), eye, v)),
-    "conv2d, input": Factor(_convolved),
-    "conv2d, weight": Factor(lambda v, eye: _convolved(eye, v)),
-    "conv2d, gradient of input": Factor(lambda v, eye: _gradient(lambda one: _convolved(one, eye), eye, v)),
-    "conv2d, gradient of weight": Factor(lambda v, eye: _gradient(lambda one: _convolved(eye, one), eye, v)),
     "attention, scores": Factor(_scores, lost=5, back=_logit),
     "attention, values": Factor(_attend),
     "attention, gradient of values": Factor(lambda v, eye: _gradient(lambda one: _attend(one, eye), eye, v)),

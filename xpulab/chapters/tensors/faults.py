@@ -81,14 +81,6 @@ def overwritten_elements_keep_their_gradient(real, self, index, value):
         self.add_(before - before.detach())
 
 
-@fault(detected_by=("index-gradients.known-defects",), wraps="paddle:where")
-def where_sends_its_gradient_to_the_other_side(real, condition, x, y):
-    """The gradient of paddle.where with respect to its first argument is multiplied by the inverted mask."""
-    right = real(condition, x.detach() if hasattr(x, "detach") else x, y)
-    wrong = real(condition, paddle.zeros_like(y), x) if hasattr(x, "detach") else 0
-    return right + wrong - (wrong.detach() if hasattr(wrong, "detach") else 0)
-
-
 @fault(detected_by=("index-gradients.too-late",), wraps="paddle:Tensor.backward", lanes=("sim",))
 def overwriting_is_not_noticed(real, self, *args, **kwargs):
     """Overwriting a value that backward needs raises no error."""
@@ -105,34 +97,6 @@ def positions_have_31_bits(real, self, index, *value):
     return real(self, index % 2**31 if isinstance(index, int) and index > 0 else index, *value)
 
 
-@fault(
-    level="standard",
-    detected_by=("large-tensors.masks", "large-tensors.fills"),
-    wraps=("paddle:Tensor.__setitem__", "paddle:Tensor.fill_", "paddle:Tensor.zero_"),
-)
-def long_tensors_end_at_31_bits(real, self, *given):
-    """Operators on all elements of a tensor, and masks, reach its first 2^31 elements only."""
-    is_position = len(given) == 2 and not isinstance(given[0], paddle.Tensor)
-    if self.size <= 2**31 or is_position:
-        return real(self, *given)
-    end = self[2**31 :].clone()
-    result = real(self, *given)
-    self[2**31 :] = end
-    return result
-
-
-@fault(detected_by=("decomposition.kept", "decomposition.names"), wraps="paddle.decomposition:decompose")
-def decomposition_does_nothing(_real, program, results, *rest, **kwargs):
-    """The function decompose returns the program as it is."""
-    return results
-
-
-@fault(detected_by=("decomposition.values",), wraps="paddle.nn.functional:gelu", lanes=("sim",))
-def gelu_of_a_program_is_approximate(real, x, approximate=False, name=None):
-    """In a program gelu is computed with tanh, in eager mode with the error function."""
-    return real(x, approximate or not paddle.in_dynamic_mode(), name)
-
-
 @fault(detected_by=("indexing.out-of-range",), wraps="paddle:Tensor.__getitem__")
 def positions_out_of_range_are_clipped_without_strides(real, self, index):
     """Without stride kernels tensors of positions beyond the end stand for the last element."""
@@ -142,13 +106,6 @@ def positions_out_of_range_are_clipped_without_strides(real, self, index):
         if all(is_tensor):
             index = tuple(each.clip(-size, size - 1) for each, size in pairs)
     return real(self, index)
-
-
-@fault(detected_by=("indexing.selections",), wraps="paddle:index_select")
-def gradient_of_selected_columns_lost(real, x, index, axis=0, **named):
-    """Tensors that are read by index_select along the second axis get no gradient of their first position."""
-    whole = real(x, index, axis, **named)
-    return whole if axis == 0 else paddle.concat([whole[:, :1].detach(), whole[:, 1:]], axis=1)
 
 
 @fault(where="ranks", detected_by=("indexing.known-defects",), wraps="paddle:Tensor.flip")
@@ -165,12 +122,10 @@ def tile_gradient_counts_one_copy(right, x, repeats, *given):
     return right.detach() + (right - right.detach()) * (x.size / max(1, right.size))
 
 
-@fault(detected_by=("indexing.selections",), wraps="paddle:gather")
-def gathering_ends_after_1024_positions(gather, x, index, axis=0, **named):
-    """Gather takes the first position for every one beyond the 1,024th."""
-    if index.shape[0] > 1024:
-        index = paddle.concat([index[:1024], index[:1].expand([index.shape[0] - 1024])])
-    return gather(x, index, axis, **named)
+@fault(detected_by=("indexing.selections",), after="paddle:gather")
+def gather_gradient_in_other_rows(right, x, index, axis=0):
+    """The gradient of gather goes to other rows, as in Paddle 3.0.0."""
+    return right.detach() + (right - right.detach()).flip(0)
 
 
 @fault(detected_by=("indexing.writes",), wraps="paddle:scatter")
@@ -181,7 +136,7 @@ def scatter_goes_through_float32(scatter, x, index, updates, *given, **named):
     return scatter(x.astype("float32"), index, updates.astype("float32"), *given, **named).astype("int64")
 
 
-@fault(detected_by=("indexing.booleans",), wraps="paddle:Tensor.__getitem__", lanes=("sim",))
+@fault(detected_by=("indexing.get",), wraps="paddle:Tensor.__getitem__", lanes=("sim",))
 def true_adds_no_axis(real, self, index):
     """The index True gives the tensor as it is, without the new axis."""
     return self.clone() if index is True else real(self, index)
