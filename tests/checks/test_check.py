@@ -138,17 +138,6 @@ def test_close_refuses_bounds_that_are_not_positive_and_finite(bounds):
         check.close("a.b", 1.0, 1.0, control=2.0, **bounds)
 
 
-@pytest.mark.parametrize("about", [True, False])
-def test_only_a_check_about_nan_passes_for_nan(about, shown):
-    value = [1, math.nan]
-    check.close("a.b", value, value, atol=0.1, control=[2, math.nan], about_nonfinite=about)
-    assert (shown.record.outcome == "passed") is about
-    check.equal("a.b", value, value, control=[2, math.nan], about_nonfinite=about)
-    assert (shown.record.outcome == "passed") is about
-    check.bitwise("a.b", value, value, control=[2, math.nan], about_nonfinite=about)
-    assert (shown.record.outcome == "passed") is about
-
-
 def test_a_skip_is_recorded_with_its_reason(shown):
     check.skip("a.b", "gloo has no all_to_all")
     assert (shown.record.outcome, shown.record.reason) == ("skipped", "gloo has no all_to_all")

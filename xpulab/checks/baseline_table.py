@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from xpulab.checks import compare
-from xpulab.checks.compare import Finding
+from xpulab.checks.compare import ComparisonResult
 from xpulab.checks.ledger import ledger
 from xpulab.checks.table import Table
 from xpulab.messages import N_
@@ -62,12 +62,7 @@ class BaselineTable(Table):
     def record(self, means: str, seconds: float) -> Record:
         """As Table.record, with the measurements and the origin of the baselines."""
         record = replace(super().record(means, seconds), measurements=tuple(self._measurements))
-        if self._origins:
-            return replace(record, expected=f"as in {'; '.join(self._origins)}")
-        reasons = {row.reason for row in self._rows if row.reason}
-        if record.outcome == "skipped" and len(reasons) == 1:  # one reason for all rows is shown once
-            return replace(record, means=(reason := reasons.pop()), reason=reason)
-        return record
+        return replace(record, expected=f"as in {'; '.join(self._origins)}") if self._origins else record
 
     def _measured(self, measured: Measurement, control: tuple[float, ...]) -> None:
         """Add the row. Raises ValueError when the values are not a measurement."""
@@ -90,14 +85,14 @@ class BaselineTable(Table):
         return baselines.find(ledger.run_context, self._level)
 
 
-def _compare_with_entry(values: tuple[float, ...], entry: Entry) -> Finding:
+def _compare_with_entry(values: tuple[float, ...], entry: Entry) -> ComparisonResult:
     """Every value is within the bounds of the entry."""
     if entry.kind == "loss":
-        finding = compare.close(values, entry.value, atol=entry.tolerance, rtol=0.0)
+        result = compare.close(values, entry.value, atol=entry.tolerance, rtol=0.0)
     else:
         (low,), (high,) = entry.bounds()
-        finding = compare.between(values, low, high)
-    if finding.accepted:
-        return finding
+        result = compare.between(values, low, high)
+    if result.accepted:
+        return result
     deviation = entry.kind if entry.kind != "rate" else "slower" if values < entry.value else "faster"
-    return replace(finding, why=f"{finding.why}; {_WHERE_TO_LOOK[deviation]}")
+    return replace(result, why=f"{result.why}; {_WHERE_TO_LOOK[deviation]}")

@@ -28,7 +28,8 @@ def exercise(
         print(exercises.format_answer(asked))
         return
 
-    from xpulab.harness.run import kernel_environment, prepare
+    from xpulab.harness.fork_server import kernel_environment
+    from xpulab.harness.run import prepare
     from xpulab.records.record import RED
 
     folder = chosen.folder(out)

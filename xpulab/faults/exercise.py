@@ -15,7 +15,7 @@ from xpulab.chapters.shared.fault import Fault
 from xpulab.errors import InputError
 from xpulab.faults import inject
 from xpulab.faults.selftest import CARDS, chapter_of, faults_named
-from xpulab.harness.execute import Execution, Target
+from xpulab.harness.execute import Execution, RunOptions
 from xpulab.harness.judge import Verdict, judge
 from xpulab.harness.plan import plan_of_checks, refuse_other_environments
 from xpulab.harness.report import text
@@ -57,7 +57,7 @@ def exercise_named(chapter: str) -> Exercise:
 def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Verdict:
     """Run the sections of the checks that see the defect, with the defect; the executed notebook is left in the folder.
 
-    environment: the variables of the kernel, as harness.run.kernel_environment gives them.
+    environment: the variables of the kernel, as harness.fork_server.kernel_environment gives them.
     Raises InputError when the defect could not be injected, or the chapter needs another environment.
     """
     fault = exercise.fault
@@ -65,16 +65,10 @@ def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Ver
     plan = plan_of_checks(chapter_of(fault), fault.level, fault.detected_by)
     with tempfile.TemporaryDirectory(prefix="xpulab-exercise-", ignore_cleanup_errors=True) as scratch:
         variables = {**environment, **inject.prepare(fault, Path(scratch))}
-        target = Target(fault.device, fault.level, max(CARDS, plan.cards))
-        executed = [path for _, path in Execution(target, folder, lambda *cell: None, variables).run([plan], 1)]
+        options = RunOptions(fault.device, fault.level, max(CARDS, plan.cards))
+        executed = [path for _, path in Execution(options, folder, variables).run([plan], 1)]
         if failure := inject.why_not_injected(Path(scratch)):
-            raise InputError(
-                N_(
-                    "{chapter}: the defect could not be injected: {failure}; run env/validate.sh first",
-                    chapter=exercise.chapter,
-                    failure=failure,
-                )
-            )
+            raise InputError(N_("the defect could not be injected: {failure}; run env/validate.sh first", failure=failure))
     return judge(plan, executed[0])
 
 
