@@ -80,13 +80,6 @@ CONTAINERS = {
     "list": lambda number: [1.0, number],
     "complex": lambda number: complex(0.0, number),
 }
-MORE_CONTAINERS = {
-    "dict": lambda number: {"a": 1.0, "b": number},
-    "set": lambda number: {1.0, number},
-    "array of objects": lambda number: np.array([number], object),
-    "bfloat16": lambda number: np.array([number], ml_dtypes.bfloat16),
-    "float16": lambda number: np.array([number], np.float16),
-}
 
 
 @pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS.keys())
@@ -94,12 +87,6 @@ MORE_CONTAINERS = {
 def test_nan_and_infinity_do_not_pass_when_the_same_is_expected(comparison, container):
     for number in NOT_FINITE.values():
         assert not comparison(container(number), container(number)).accepted, number
-
-
-@pytest.mark.parametrize("container", MORE_CONTAINERS.values(), ids=MORE_CONTAINERS.keys())
-def test_nan_and_infinity_do_not_equal_themselves_in_other_containers(container):
-    for number in NOT_FINITE.values():
-        assert not compare.equal(container(number), container(number)).accepted, number
 
 
 @pytest.mark.parametrize("comparison", ["below", "above", "between"])
@@ -133,16 +120,6 @@ CLOSE = {
 def test_close(value, expected, bounds, accepted):
     finding = close(value, expected, **bounds)
     assert (finding.accepted, finding.incomparable) == (accepted, False)
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["1.0", ["1.0"], {"a": 1.0}, {1.0}, pytest.param(object(), id="object"), np.datetime64("2024-01-01")],
-    ids=repr,
-)
-def test_close_refuses_values_that_are_not_numbers(value):
-    with pytest.raises(TypeError):
-        close(value, value)
 
 
 SHAPES = {
@@ -343,20 +320,6 @@ def test_what_is_within_the_bounds_is_accepted_and_what_is_not_is_rejected(name)
     for value in wrong:
         finding = comparison(value)
         assert (finding.accepted, finding.incomparable) == (False, False), value
-
-
-@pytest.mark.parametrize(
-    ("finding", "measured"),
-    [
-        (compare.below([1.0, 3.0, 2.0], 5.0), 3.0),
-        (compare.above([1.0, 3.0, 2.0], 0.0), 1.0),
-        (compare.between([1.0, 5.0, 2.0], 0.0, 4.0), 5.0),
-        (compare.between([-1.0, 3.0, 2.0], 0.0, 4.0), -1.0),
-    ],
-    ids=["below: the largest", "above: the smallest", "between: the highest", "between: the lowest"],
-)
-def test_the_most_extreme_element_is_measured(finding, measured):
-    assert finding.measured == measured
 
 
 @pytest.mark.parametrize("comparison", [compare.below, compare.above], ids=["below", "above"])

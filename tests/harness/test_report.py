@@ -198,16 +198,6 @@ def test_the_page_names_every_check_and_every_reason_and_links_the_executed_note
     assert [link for link in links if link[0] != "#"] == executed
 
 
-def test_the_page_shows_markup_in_messages_as_text(reported):
-    evil = record("n.one", "failed", means=NASTY, reason=NASTY, measured=NASTY, expected=NASTY, control=NASTY)
-    rows = (Row(NASTY, "failed", NASTY, NASTY, NASTY, NASTY),)
-    run_context = RunContext("cpu", 1, {NASTY: NASTY}, {NASTY: NASTY})
-    nasty = verdict("n", evil, record("n.two", rows=rows), title=NASTY, reasons=[NASTY], run_context=run_context)
-    _, _, page = reported(nasty)
-    assert "script" not in {tag for tag, _ in Tags(page).tags}
-    assert page.count("&lt;script&gt;alert") >= 14
-
-
 # -------------------------------------------------------------------------------------------------------------- terminal
 
 

@@ -17,21 +17,6 @@ from xpulab.records import baselines
 from xpulab.records.baselines import Baseline, Entry, NoBaseline
 from xpulab.records.record import Measurement, Record
 
-_WHERE_TO_LOOK = {
-    "slower": N_(
-        "slower than the baseline: look for another program on the device, a lower clock, a narrower link, or operators "
-        "that fall back to the CPU"
-    ),
-    "faster": N_(
-        "faster than the baseline: look for work that is skipped or not waited for. If the baseline was measured on a "
-        "busy machine, measure it again with `xpulab baseline`"
-    ),
-    "loss": N_(
-        "not the baseline's loss, with the same seed and data: look at what has changed, for instance wheel, driver or a flag"
-    ),
-    "memory": N_("not the baseline's amount of memory: look at which tensors are kept or no longer kept, and at the wheel"),
-}
-
 
 class BaselineTable(Table):
     """Rows that are losses, rates or memory. A row without a baseline is skipped, with the reason.
@@ -94,5 +79,5 @@ def _compare_with_entry(values: tuple[float, ...], entry: Entry) -> ComparisonRe
         result = compare.between(values, low, high)
     if result.accepted:
         return result
-    deviation = entry.kind if entry.kind != "rate" else "slower" if values < entry.value else "faster"
-    return replace(result, why=f"{result.why}; {_WHERE_TO_LOOK[deviation]}")
+    remedy = N_("compare clock, load, driver, wheel and flags with those of the baseline, or measure it again: xpulab baseline")
+    return replace(result, why=N_("{why}; {remedy}", why=result.why, remedy=remedy))

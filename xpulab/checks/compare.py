@@ -145,11 +145,7 @@ def first_line(error: BaseException) -> str:
 
     Of files in the folder for temporary files only the name stays: the folder is another one in each run.
     """
-    try:
-        text = str(error)
-    except Exception:
-        return N_("an error whose text cannot be read")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     informative = [line for line in lines if re.match(r"\(?\w*(Error|NotFound|InvalidArgument|Unimplemented|OutOfRange)", line)]
     temporary = re.escape(tempfile.gettempdir()) + r"/(?:[\w.-]+/)*"
     return re.sub(temporary, "", (informative or lines or [""])[0])[:300]
@@ -178,12 +174,12 @@ def _compare_leaves(
     results = {path: compare_leaf(got[path], want[path]) for path in want}
     wrong = {path: result for path, result in results.items() if not result.accepted}
     path, first = next(iter((wrong or results).items()))
-    measured = f"{len(want) - len(wrong)} of {len(want)}" if len(want) > 1 else first.measured
+    equal_leaves = f"{len(want) - len(wrong)} of {len(want)}" if len(want) > 1 else first.measured
     if not wrong:
-        return ComparisonResult(True, measured, requirement)
+        return ComparisonResult(True, equal_leaves, requirement)
     at = f"{_format_path(path)}: " if path else ""
     incomparable = all(result.incomparable for result in wrong.values())
-    return ComparisonResult(False, measured, requirement, at + first.why, incomparable)
+    return ComparisonResult(False, equal_leaves, requirement, at + first.why, incomparable)
 
 
 def leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:

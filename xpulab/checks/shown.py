@@ -26,7 +26,8 @@ def show(record: Record) -> None:
     text = f"{record.outcome:<8}{record.name}  {record.means}"
     twin = f"{_badge(record.outcome)} <code>{html.escape(record.name)}</code> {html.escape(record.means)}"
     if record.outcome in RED:
-        red = [(f"{row.case}: ", row) for row in record.rows if row.outcome in RED] or [("", record)]
+        red: list[tuple[str, Row | Record]] = [(f"{row.case}: ", row) for row in record.rows if row.outcome in RED]
+        red = red or [("", record)]
         details = "\n".join([*(_detail(case, result) for case, result in red), *_known_causes([result for _, result in red])])
         text, twin = f"{text}\n{details}", twin + red_lines(details)
     display({"text/plain": text, "text/html": twin}, raw=True, metadata=record.to_metadata())

@@ -116,8 +116,8 @@ class Table(Comparisons):
             return Record(name, "skipped", reason, seconds=seconds, reason=reason)
         outcome, (measured, control) = worst(row.outcome for row in rows), self._counted()
         reasons = reasons_of([row for row in rows if row.outcome not in ("passed", "skipped")])
-        reason = "; ".join(reasons) or None
-        return Record(name, outcome, means, measured, N_("every row as expected"), control, seconds, reason, rows)
+        every = N_("every row as expected")
+        return Record(name, outcome, means, measured, every, control, seconds, "; ".join(reasons) or None, rows)
 
     def _counted(self) -> tuple[str, str]:
         """How many of the compared rows passed, and of how many the control was rejected."""
@@ -155,11 +155,9 @@ def evaluate(case: str, comparison: Comparison, measured: Any, control: Any) -> 
         reason = N_("it raised {error}", error=compare.format_error(error))
         return Row(case, "broken", None, "", "not tried", reason)
     control_outcome, why = _try_control(comparison, control)
-    if control_outcome == "rejected":
-        outcome, reason = "passed" if result.accepted else "failed", result.why or None
-    else:
-        outcome, reason = "broken", why if result.accepted else N_("{why}; and {why2}", why=result.why, why2=why)
-    return Row(case, outcome, result.measured, result.expected, control_outcome, reason, digest)
+    outcome = "broken" if control_outcome != "rejected" else "passed" if result.accepted else "failed"
+    whole = N_("{why}; and {why2}", why=result.why, why2=why) if result.why and why else result.why or why
+    return Row(case, outcome, result.measured, result.expected, control_outcome, whole or None, digest)
 
 
 def _value_of(value: Any) -> Any:

@@ -21,7 +21,7 @@ def exercise(
     from xpulab.faults import exercise as exercises
 
     if chapter is None:
-        print(exercises.format_list(exercises.exercises()))
+        print(exercises.format_list())
         return
     asked = exercises.exercise_named(chapter)
     if answer:

@@ -6,7 +6,7 @@ data/exercises.yaml has one for each chapter that has such an exercise.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,22 +72,17 @@ def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Ver
     return judge(plan, executed[0])
 
 
-def format_list(known: Sequence[Exercise]) -> str:
+def format_list() -> str:
     """A line for each exercise."""
-    return "\n".join(f"{exercise.chapter:<24}{shown(exercise.hint)}" for exercise in known)
+    return "\n".join(f"{exercise.chapter:<24}{shown(exercise.hint)}" for exercise in exercises())
 
 
 def format_task(exercise: Exercise, verdict: Verdict) -> str:
     """What a reader gets to see: the red checks, where to look, and how to get the answer."""
-    return "\n".join(
-        [
-            *text.format_notebook(verdict),
-            "",
-            f"{shown('One thing is broken. Which one?')} {shown(exercise.hint)}",
-            shown(N_("The executed notebook: {executed}", executed=verdict.executed)),
-            shown(N_("The answer: xpulab exercise {chapter} --answer", chapter=exercise.chapter)),
-        ]
-    )
+    question = f"{shown('One thing is broken. Which one?')} {shown(exercise.hint)}"
+    executed = shown(N_("The executed notebook: {executed}", executed=verdict.executed))
+    answer = shown(N_("The answer: xpulab exercise {chapter} --answer", chapter=exercise.chapter))
+    return "\n".join([*text.format_notebook(verdict), "", question, executed, answer])
 
 
 def format_answer(exercise: Exercise) -> str:

@@ -1,7 +1,7 @@
 """The folder of a run, and what a killed run leaves: processes, the folder, simulated cards' memory.
 
-A run keeps all temporary files of its kernels and ranks in one folder, xpulab-run-XXXX in the folder for temporary files. All
-its processes inherit the variable warm.RUN_FOLDER, which names the folder: so they are found without any list.
+A run keeps all temporary files of its kernels and ranks in one folder, xpulab-running-XXXX in the folder for temporary files.
+All its processes inherit the variable warm.RUN_FOLDER, which names the folder: so they are found without any list.
 
     python -m xpulab.harness.run_folder FOLDER
 
@@ -30,7 +30,7 @@ from pathlib import Path
 from xpulab.sim.shared_memory import remove_abandoned
 from xpulab.warm import RUN_FOLDER
 
-PREFIX = "xpulab-run-"
+PREFIX = "xpulab-running-"
 
 _KILL_SECONDS = 10.0
 _END_SECONDS = 30.0

@@ -68,13 +68,13 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        return N_(
-            "round {round} (seed {seed}): {value}: {reason}",
-            round=self.round,
-            seed=self.seed,
-            value=f"{self.notebook} {self.check}".strip(),
-            reason=self.reason,
-        )
+        facts = {
+            "round": self.round,
+            "seed": self.seed,
+            "where": f"{self.notebook} {self.check}".strip(),
+            "reason": self.reason,
+        }
+        return N_("round {round} (seed {seed}): {where}: {reason}", **facts)
 
 
 @dataclass(frozen=True)
@@ -218,16 +218,10 @@ def _keep(asked: Soak, rounds: Sequence[Round], seconds: float) -> None:
 def format_round(this: Round) -> str:
     """The line of a round, its problems below."""
     state = N_("red") if this.problems else N_("green")
-    line = N_(
-        "{began}  round {number}, seed {seed}: {state}, {compared} checks compared, {repeated} repeated, {seconds} s",
-        began=this.began[11:19],
-        number=this.number,
-        seed=this.seed,
-        state=state,
-        compared=this.compared,
-        repeated=this.repeated,
-        seconds=f"{this.seconds:.0f}",
-    )
+    begun = N_("{time}  round {number}, seed {seed}", time=this.began[11:19], number=this.number, seed=this.seed)
+    facts = {"compared": this.compared, "repeated": this.repeated, "seconds": f"{this.seconds:.0f}"}
+    found = N_("{compared} checks compared, {repeated} repeated, {seconds} s", **facts)
+    line = N_("{begun}: {state}, {found}", begun=begun, state=state, found=found)
     return "\n".join([line, *(f"          {problem}" for problem in this.problems)])
 
 

@@ -21,7 +21,9 @@ def to_metrics(result: Result) -> str:
     registry, options = CollectorRegistry(), result.options
 
     def gauge(name: str, about: str, samples: Sequence[tuple[dict[str, str], float]]) -> None:
-        family = Gauge(name, about, list(samples[0][0]), registry=registry) if samples else None
+        if not samples:
+            return
+        family = Gauge(name, about, list(samples[0][0]), registry=registry)
         for labels, value in samples:
             written = {key: text.encode("utf-8", "backslashreplace").decode() for key, text in labels.items()}
             (family.labels(**written) if written else family).set(value)
