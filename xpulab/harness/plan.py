@@ -179,8 +179,8 @@ def find_notebooks(notebooks: Sequence[str]) -> list[Path]:
         matching = matching or [path.resolve() for name, path in own.items() if _is_meant(given, name.as_posix())]
         if not matching:
             known = ", ".join(path.stem for path in chapters) or N_("none")
-            why = N_("neither a file, nor a glob that matches, nor one of {known}", known=known)
-            raise InputError(N_("no notebook {given}: {why}", given=repr(given), why=why))
+            facts = {"given": repr(given), "known": known}
+            raise InputError(N_("no notebook {given}: neither a file, nor a glob that matches, nor one of {known}", **facts))
         found |= dict.fromkeys(matching)
     return list(found)
 
