@@ -35,7 +35,6 @@ def no_metadata():
 # what is given, the files it finds, what the message says
 WRONG = {
     "an unknown notebook": (["nope"], {}, ["no notebook 'nope'", "02_sft"]),
-    "a chapter's former number": (["99_checkpoints"], {}, ["renumbered", "06_checkpoints"]),
     "an unknown device": (["--device", "tpu"], {}, ["tpu", "xpu, gpu, cpu"]),
     "an xpu that is not there": (["--device", "xpu"], {}, ["/dev/xpu", "paddlepaddle-xpu==3.3.0", "modprobe kunlun"]),
     "a gpu that is not there": (["--device", "gpu"], {}, ["nvidia-smi", "paddlepaddle-gpu==3.3.1"]),
@@ -49,7 +48,7 @@ WRONG = {
     "a check's name in two notebooks": (
         ["n.ipynb", "m.ipynb"],
         {"n.ipynb": make(GOOD), "m.ipynb": make(GOOD)},
-        ["m.ipynb cell 3", "n.ipynb"],
+        ["m.ipynb", "n.ipynb", "rename one"],
     ),
     "a folder that holds another run": (
         ["n.ipynb", "--out", "."],

@@ -139,7 +139,7 @@ def ended(tmp_path_factory):
 
 def test_an_ended_run_exits_with_130_and_leaves_no_process(ended):
     code, written, family, _ = ended
-    assert code == 130 and "report: " in written
+    assert code == 130 and "report: " in written, written
     assert "xpulab: interrupted" in written.splitlines() and "Traceback" not in written
     assert len(family) >= 2, "the kernel and its child were not seen"
     assert psutil.wait_procs(family, timeout=10)[1] == []

@@ -6,6 +6,7 @@ Every error names the file and the line.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -110,6 +111,19 @@ def load_json(path: Path, schema: Path) -> Any:
     if violation := _violation(value, schema):
         raise _located(violation, path, yaml.compose(text, Loader=yaml.SafeLoader))  # JSON is YAML, whose nodes have lines
     return value
+
+
+def replace_text(path: Path, text: str, errors: str = "strict") -> None:
+    """Write a text file as a whole: whoever reads it finds the old text or the new one, whenever the writer is killed.
+
+    It is on the disk when this returns. errors: as of open(), for characters that UTF-8 cannot hold.
+    """
+    new = path.with_name(f".{path.name}.new")  # always the same name: what a killed writer leaves is overwritten
+    with new.open("w", encoding="utf-8", errors=errors) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
 
 
 def line_in_yaml(path: Path, *steps: str | int) -> int:

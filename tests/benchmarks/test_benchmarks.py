@@ -16,7 +16,7 @@ from where_time_goes import START, chapters_of, format_table, spent_in, time_of
 from xpulab import files
 from xpulab.harness.plan import read_plan
 from xpulab.harness.sections import CELL_NUMBER
-from xpulab.records.processor import ProcessorSeconds, add_to_cell
+from xpulab.records.processor import ProcessorSeconds, to_metadata
 from xpulab.records.record import Record
 
 
@@ -26,7 +26,7 @@ def cell(took, used=None, checks=0.0):
     times = {"iopub.execute_input": began, "shell.execute_reply": ended}
     made = v4.new_code_cell("pass", execution_count=1, metadata={"execution": times})
     if used is not None:
-        add_to_cell(made.metadata, ProcessorSeconds(*used))
+        made.metadata.setdefault("xpulab", {}).update(to_metadata(ProcessorSeconds(*used))["xpulab"])
     if checks:
         metadata = Record("demo.one", "passed", "one is one", seconds=checks).to_metadata()
         made.outputs = [v4.new_output("display_data", data={}, metadata=metadata)]

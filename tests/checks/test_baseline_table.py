@@ -54,13 +54,13 @@ def copy(value, control=1.0):
     return lambda rows: rows.rate("copy", value, "GB/s", control=control)
 
 
-def test_without_a_baseline_it_is_skipped_with_one_reason(shown, folder):
+def test_without_a_baseline_it_is_skipped_with_one_reason(shown):
     def fill(rows):
         rows.rate("copy", 10.0, "GB/s", control=1.0)
         rows.memory("memory", 1000, control=2000)
 
     measure(fill)
-    reason = f"no baseline: there is no cpu.json in {folder.name}; `xpulab baseline` measures one"
+    reason = "copy and memory: no baseline: there is no cpu.json; `xpulab baseline` measures one"
     assert (shown.record.outcome, shown.record.reason) == ("skipped", reason)
     assert shown.text == f"skipped demo.baseline  {reason}"
 
@@ -80,20 +80,11 @@ class TestComparedWithABaseline:
         measure(fill)
         assert shown.record.outcome == "passed"
 
-    @pytest.mark.parametrize(
-        ("fill", "hint"),
-        [
-            (copy(1.5), "slower than the baseline"),
-            (copy(61.0), "faster than the baseline"),
-            (losses(3.0, 2.01), "not the baseline's loss"),
-            (memory(900), "not the baseline's amount of memory"),
-            (memory(1100), "not the baseline's amount of memory"),
-        ],
-    )
-    def test_what_is_outside_fails_with_a_hint(self, shown, fill, hint):
+    @pytest.mark.parametrize("fill", [copy(1.5), copy(61.0), losses(3.0, 2.01), memory(900), memory(1100)])
+    def test_what_is_outside_fails_with_a_remedy(self, shown, fill):
         measure(fill)
         assert shown.record.outcome == "failed"
-        assert hint in row(shown).reason
+        assert "xpulab baseline" in row(shown).reason
 
     @pytest.mark.parametrize(
         "fill", [*map(copy, (math.nan, math.inf, 0.0, -1.0)), copy(10.0, control=9.0), losses(control=1.0)]

@@ -138,42 +138,9 @@ def test_close_refuses_bounds_that_are_not_positive_and_finite(bounds):
         check.close("a.b", 1.0, 1.0, control=2.0, **bounds)
 
 
-@pytest.mark.parametrize("about", [True, False])
-def test_only_a_check_about_nan_passes_for_nan(about, shown):
-    value = [1, math.nan]
-    check.close("a.b", value, value, atol=0.1, control=[2, math.nan], about_nonfinite=about)
-    assert (shown.record.outcome == "passed") is about
-    check.equal("a.b", value, value, control=[2, math.nan], about_nonfinite=about)
-    assert (shown.record.outcome == "passed") is about
-    check.bitwise("a.b", value, value, control=[2, math.nan], about_nonfinite=about)
-    assert (shown.record.outcome == "passed") is about
-
-
 def test_a_skip_is_recorded_with_its_reason(shown):
     check.skip("a.b", "gloo has no all_to_all")
     assert (shown.record.outcome, shown.record.reason) == ("skipped", "gloo has no all_to_all")
-
-
-class UnreadableError(Exception):
-    def __str__(self):
-        raise RuntimeError("no text")
-
-
-def raise_unreadable():
-    raise UnreadableError
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: check.equal("a.b", raise_unreadable, 1, control=2),
-        lambda: check.equal("a.b", 1, 1, control=raise_unreadable),
-    ],
-    ids=["value", "control"],
-)
-def test_an_error_whose_text_cannot_be_read_does_not_stop_the_notebook(make, shown):
-    make()
-    assert shown.record.outcome == "broken"
 
 
 def fail_to_import():
@@ -185,3 +152,8 @@ def test_a_known_error_of_a_red_check_is_shown_with_cause_and_command(shown):
     assert "cause: aistudio-sdk 0.3 removed hub.download" in shown.text
     assert "fix: python -m pip install 'aistudio-sdk<0.3'" in shown.text
     assert "aistudio-sdk 0.3 removed hub.download" in shown.html
+
+
+def test_a_measured_value_cannot_inject_html(shown):
+    check.equal("a.b", "<script>", "x", control="y")
+    assert "<script>" not in shown.html

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from collections import OrderedDict
@@ -18,8 +17,8 @@ NAN, INF = math.nan, math.inf
 BIG = 2**53
 
 
-def close(value, expected, atol=0.1, rtol=0.0, nonfinite=False):
-    return compare.close(value, expected, atol, rtol, nonfinite)
+def close(value, expected, atol=0.1, rtol=0.0):
+    return compare.close(value, expected, atol, rtol)
 
 
 EMPTY = {
@@ -81,13 +80,6 @@ CONTAINERS = {
     "list": lambda number: [1.0, number],
     "complex": lambda number: complex(0.0, number),
 }
-MORE_CONTAINERS = {
-    "dict": lambda number: {"a": 1.0, "b": number},
-    "set": lambda number: {1.0, number},
-    "array of objects": lambda number: np.array([number], object),
-    "bfloat16": lambda number: np.array([number], ml_dtypes.bfloat16),
-    "float16": lambda number: np.array([number], np.float16),
-}
 
 
 @pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS.keys())
@@ -97,41 +89,11 @@ def test_nan_and_infinity_do_not_pass_when_the_same_is_expected(comparison, cont
         assert not comparison(container(number), container(number)).accepted, number
 
 
-@pytest.mark.parametrize("container", MORE_CONTAINERS.values(), ids=MORE_CONTAINERS.keys())
-def test_nan_and_infinity_do_not_equal_themselves_in_other_containers(container):
-    for number in NOT_FINITE.values():
-        assert not compare.equal(container(number), container(number)).accepted, number
-
-
 @pytest.mark.parametrize("comparison", ["below", "above", "between"])
 def test_nan_and_infinity_are_incomparable_with_a_bound(comparison):
     for number in NOT_FINITE.values():
         finding = OF_NUMBERS[comparison]([0.0, number])
         assert (finding.accepted, finding.incomparable) == (False, True), number
-
-
-@pytest.mark.parametrize("comparison", ALL.values(), ids=ALL.keys())
-def test_a_comparison_about_nan_and_infinity_accepts_them_in_the_same_places(comparison):
-    value = np.array([1.0, NAN, INF, -INF])
-    assert comparison(value, value.copy(), nonfinite=True).accepted
-
-
-@pytest.mark.parametrize("comparison", ALL.values(), ids=ALL.keys())
-@pytest.mark.parametrize("other", [[1.0, 1.0], [NAN, NAN], [INF, 1.0], [1.0, -INF], [NAN, 1.0]], ids=repr)
-def test_a_comparison_about_nan_and_infinity_rejects_them_in_other_places(comparison, other):
-    for expected in ([1.0, NAN], [1.0, INF]):
-        finding = comparison(np.array(other), np.array(expected), nonfinite=True)
-        assert (finding.accepted, finding.incomparable) == (False, False), expected
-
-
-def test_an_infinite_expected_value_does_not_make_the_relative_bound_infinite():
-    assert not close(5.0, INF, atol=0.0, rtol=0.5, nonfinite=True).accepted
-
-
-def test_the_measured_value_is_json_even_when_it_is_not_finite():
-    findings = [close(NAN, 1.0, nonfinite=True), close(INF, 1.0, nonfinite=True), compare.equal(INF, INF, nonfinite=True)]
-    for finding in findings:
-        json.dumps(finding.measured, allow_nan=False)
 
 
 # --------------------------------------------------------------------------------------------------------------- close
@@ -158,22 +120,6 @@ CLOSE = {
 def test_close(value, expected, bounds, accepted):
     finding = close(value, expected, **bounds)
     assert (finding.accepted, finding.incomparable) == (accepted, False)
-
-
-@pytest.mark.parametrize("value", [BIG + 1, np.int64(BIG + 1), np.uint64(2**64 - 1), np.array([2**63 - 1]), [1, BIG + 1]])
-def test_close_refuses_integers_that_double_precision_would_round(value):
-    with pytest.raises(TypeError, match="rounded"):
-        close(value, value, atol=0.5)
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["1.0", ["1.0"], {"a": 1.0}, {1.0}, pytest.param(object(), id="object"), np.datetime64("2024-01-01")],
-    ids=repr,
-)
-def test_close_refuses_values_that_are_not_numbers(value):
-    with pytest.raises(TypeError):
-        close(value, value)
 
 
 SHAPES = {
@@ -374,20 +320,6 @@ def test_what_is_within_the_bounds_is_accepted_and_what_is_not_is_rejected(name)
     for value in wrong:
         finding = comparison(value)
         assert (finding.accepted, finding.incomparable) == (False, False), value
-
-
-@pytest.mark.parametrize(
-    ("finding", "measured"),
-    [
-        (compare.below([1.0, 3.0, 2.0], 5.0), 3.0),
-        (compare.above([1.0, 3.0, 2.0], 0.0), 1.0),
-        (compare.between([1.0, 5.0, 2.0], 0.0, 4.0), 5.0),
-        (compare.between([-1.0, 3.0, 2.0], 0.0, 4.0), -1.0),
-    ],
-    ids=["below: the largest", "above: the smallest", "between: the highest", "between: the lowest"],
-)
-def test_the_most_extreme_element_is_measured(finding, measured):
-    assert finding.measured == measured
 
 
 @pytest.mark.parametrize("comparison", [compare.below, compare.above], ids=["below", "above"])

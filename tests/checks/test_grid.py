@@ -73,7 +73,7 @@ def test_a_seed_gives_its_cover_and_its_numbers_again_and_another_seed_others(gr
 
 def test_the_code_of_a_case_makes_it_again(grid):
     for case in grid.cases("quick", 3)[:6]:  # the first is the default, with nothing to say but the seed
-        again = eval(case.code("mine"), {"mine": grid})
+        again = eval(case.code(), {"grid": grid})
         assert again == case and again.name == case.name
 
 

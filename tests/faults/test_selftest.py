@@ -15,7 +15,7 @@ from xpulab import cli, files
 from xpulab.chapters.shared.fault import Fault, in_every_rank
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, selftest
-from xpulab.faults.command import run_controls, run_trials
+from xpulab.faults.command import run_trials
 from xpulab.records.refusals import Refusal
 
 pytestmark = pytest.mark.integration
@@ -24,8 +24,6 @@ SECTIONS = {
     "root": ['check.equal("demo.root", math.sqrt(9), 3.0, control=4.0)'],
     "other": ["unused = open({mark!r} + '-not-needed', 'w')", 'check.equal("demo.sine", math.sin(0), 0.0, control=1.0)'],
     "text": ['import pathlib\npathlib.Path({mark!r}).touch()\ncheck.equal("demo.text", "a".upper(), "A", control="B")'],
-    "wrong": ['check.equal("demo.wrong", 1.0, 2.0, control=3.0)'],
-    "never": ['if cards > 100:\n    check.equal("demo.never", 1.0, 1.0, control=2.0)'],
     "smoke": ['check.equal("demo.smoke", math.sqrt(4), 2.0, control=4.0)'],
 }
 
@@ -100,26 +98,8 @@ def test_at_level_smoke_the_smoke_sections_must_detect_it(fault):
     assert selftest.count([of_both, fault()]) == 3
 
 
-def the_control(*faults):
-    (control,) = selftest.controls(faults, 1, os.environ)
-    return control
-
-
-@pytest.mark.parametrize(("check", "wrong"), [("demo.wrong", "failed"), ("demo.never", "missing")])
-def test_a_check_that_is_red_or_does_not_run_without_the_fault_proves_nothing(fault, check, wrong):
-    assert the_control(fault(detected_by=(check,))).wrong.startswith(f"{check} is {wrong}; ")
-
-
 def command(*arguments):
     return CliRunner().invoke(cli.app, ["selftest", *arguments])
-
-
-@pytest.mark.parametrize(("check", "exit_code", "shown"), [("demo.root", 0, "1 of 1 green"), ("demo.wrong", 1, "0 of 1 green")])
-def test_the_command_runs_the_control(fault, monkeypatch, check, exit_code, shown):
-    monkeypatch.setattr(selftest, "CATALOGUE", (fault(wrong_root, detected_by=(check,)),))
-    monkeypatch.setattr("xpulab.faults.command.kernel_environment", lambda device: nullcontext(dict(os.environ)))
-    done = command("--control")
-    assert (done.exit_code, shown in done.stdout) == (exit_code, True), done.output
 
 
 def test_the_command_says_which_check_detected_a_fault(fault, monkeypatch):
@@ -154,10 +134,9 @@ def test_what_runs_in_every_rank_runs_before_the_function(monkeypatch):
     assert given == [("argument", 6)]
 
 
-@pytest.mark.parametrize("run", [lambda faults: run_trials(faults, 1, False), lambda faults: run_controls(faults, 1)])
-def test_a_fault_of_a_kernel_that_this_machine_lacks_is_not_tried_and_proves_nothing(fault, monkeypatch, capsys, run):
+def test_a_fault_of_a_kernel_that_this_machine_lacks_is_not_tried_and_proves_nothing(fault, monkeypatch, capsys):
     lacked = Refusal("norm", ("cpu",), {}, "the processor has no AVX-512", "a test")
     monkeypatch.setattr(selftest, "refusal", lambda device, kernel: lacked if kernel == "norm" else None)
     with pytest.raises(InputError, match="none of these faults"):
-        run([fault(wrong_root, kernel="norm")])
+        run_trials([fault(wrong_root, kernel="norm")], 1, False)
     assert "not tried on this machine: demo: the processor has no AVX-512 (a test)" in capsys.readouterr().err

@@ -14,11 +14,11 @@ from nbformat import v4
 from tests.conftest import GOOD
 from xpulab import files
 from xpulab.harness import report
-from xpulab.harness.execute import Run, Target
+from xpulab.harness.execute import Run, RunOptions
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
 from xpulab.harness.report.result import Result
-from xpulab.records.processor import ProcessorSeconds, add_to_cell
+from xpulab.records.processor import ProcessorSeconds, to_metadata
 from xpulab.records.record import Record, RunContext
 
 DIGEST = "0123456789abcdef"
@@ -50,7 +50,7 @@ class Adoption:
         code = [cell for cell in executed.cells if cell.cell_type == "code"]
         for count, cell in enumerate(code, start=1):
             cell.metadata["papermill"] = {"duration": 1.0, "status": "completed"}
-            add_to_cell(cell.metadata, ProcessorSeconds(kernel=0.5, ranks=0.0, children=0.0))
+            cell.metadata.update(to_metadata(ProcessorSeconds(kernel=0.5, ranks=0.0, children=0.0)))
             cell.execution_count = count
         executed.metadata["papermill"] = {"duration": 5.0}
         executed.metadata["xpulab"]["run"] = asdict(Run("cpu", "quick", 1, 2.0, 30.0, None))
@@ -68,7 +68,7 @@ class Adoption:
             executed = self.folder / "run" / "notebooks" / f"{name}.ipynb"
             nbformat.write(notebook, executed)
             verdicts.append(judge(read_plan(self.notebooks / f"{name}.ipynb", "quick"), executed))
-        report.write(Result(Target(device, "quick", 1), tuple(verdicts), 3.0, self.folder / "run"))
+        report.write(Result(RunOptions(device, "quick", 1), tuple(verdicts), 3.0, self.folder / "run"))
         self.script.main(self.folder / "run", *folder)
 
     def committed(self):

@@ -11,8 +11,8 @@ from tests.conftest import GOOD
 from xpulab.errors import InputError
 from xpulab.harness import baseline
 from xpulab.harness import run as harness
-from xpulab.harness.execute import Target
-from xpulab.harness.judge import Verdict
+from xpulab.harness.execute import RunOptions
+from xpulab.harness.judge import Group, Verdict
 from xpulab.harness.plan import read_plan
 from xpulab.records import baselines
 from xpulab.records.record import Measurement, Record, RunContext
@@ -31,7 +31,7 @@ BAD = 'check.equal("demo.bad", 1, 2, control=3)'
 def run_of(speed, run_context=HERE, case="copy"):
     """The verdicts on a run that measured this speed."""
     record = Record("demo.baseline", "skipped", "", measurements=(Measurement(case, "rate", "GB/s", (speed,), {}),))
-    return [Verdict("demo", "A demo", "passed", None, (record,), run_context, (), (), None)]
+    return [Verdict("demo", "A demo", "passed", None, (Group("", "lesson", (record,)),), run_context)]
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_the_value_is_the_median_of_the_runs_and_says_where_it_comes_from():
     assert (summary.runs, summary.driver, summary.versions) == (3, "none", HERE.versions)
 
 
-NOTHING = [Verdict("demo", "A demo", "passed", None, (), HERE, (), (), None)]
+NOTHING = [Verdict("demo", "A demo", "passed", None, (), HERE)]
 OTHER = run_of(10.0, replace(HERE, versions={"paddlepaddle": "3.3.0"}))
 
 
@@ -74,13 +74,13 @@ class TestMeasuredAndCompared:
     """Real runs of a demo notebook, whose kernels are forked."""
 
     def measure(self, plan, folder):
-        return baseline.measure([plan], Target("cpu", "quick", 1), 2, folder, Console(quiet=True))
+        return baseline.measure([plan], RunOptions("cpu", "quick", 1), 2, folder, Console(quiet=True))
 
     def test_a_slower_machine_is_red_and_its_own_baseline_is_not(self, put, kept, tmp_path):
         baselines.store(self.measure(read_plan(put("demo", DEVICE, MEASURES, GOOD), "quick"), tmp_path / "out"), kept)
         slower = read_plan(put("demo", DEVICE, MEASURES.replace("sqrt(100)", "sqrt(1)"), GOOD), "quick")
         harness.prepare(tmp_path / "after")
-        after = harness.run([slower], Target("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True))
+        after = harness.run([slower], RunOptions("cpu", "quick", 1), 1, tmp_path / "after", Console(quiet=True))
         (first, _) = after.result.verdicts[0].records
         assert (first.name, first.outcome) == ("demo.baseline", "failed")
         assert self.measure(slower, tmp_path / "again").entries[0].value == (1.0,)

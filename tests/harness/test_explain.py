@@ -11,7 +11,7 @@ from nbformat import v4
 
 from tests.conftest import GOOD
 from xpulab.harness import report
-from xpulab.harness.execute import Target
+from xpulab.harness.execute import RunOptions
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
 from xpulab.harness.report.result import Result
@@ -81,7 +81,7 @@ def test_what_is_explained_once_with_the_first_place_and_the_command(judged, out
 
 
 def test_every_report_shows_cause_and_command(judged, tmp_path):
-    result = Result(Target("cpu", "quick", 1), (judged(error("ImportError", MISSING_DOWNLOAD)),), 1.0, tmp_path)
+    result = Result(RunOptions("cpu", "quick", 1), (judged(error("ImportError", MISSING_DOWNLOAD)),), 1.0, tmp_path)
     report.write(result)
     cause, command = "aistudio-sdk 0.3 removed hub.download", "python -m pip install 'aistudio-sdk<0.3'"
     (stored,) = json.loads((tmp_path / "result.json").read_text())["notebooks"]

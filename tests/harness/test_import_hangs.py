@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.conftest import make, save
 from xpulab import cli
-from xpulab.harness import run as harness
+from xpulab.harness import fork_server
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +27,7 @@ def ended(tmp_path_factory):
     before = psutil.Process().children(recursive=True)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(folder / "first"))
-        patched.setattr(harness, "IMPORT_SECONDS", 6.0)
+        patched.setattr(fork_server, "IMPORT_SECONDS", 6.0)
         arguments = ["run", str(folder / "shown.ipynb"), "--device", "cpu", "--out", str(folder / "out")]
         done = CliRunner().invoke(cli.app, arguments)
     left = [process for process in psutil.Process().children(recursive=True) if process not in before]

@@ -1,8 +1,7 @@
-"""What dead runs left is removed by the next start, and what living runs use is not."""
+"""Of a run that has ended, or was killed, nothing stays: the process beside it removes what is left."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -12,7 +11,6 @@ import tempfile
 import psutil
 import pytest
 
-from xpulab.harness import run_folder as leftovers
 from xpulab.harness.run_folder import run_folder
 from xpulab.warm import RUN_FOLDER
 
@@ -43,35 +41,10 @@ def marked():
         process.wait()
 
 
-@pytest.fixture
-def dead(temporary):
-    """The folder of a run that was killed."""
-    folder = temporary / f"{leftovers.PREFIX}dead"
-    (folder / "deep").mkdir(parents=True)
-    (folder / leftovers.LOCK).touch()
-    return folder
-
-
-def test_a_dead_run_loses_its_folder_and_its_processes(dead, marked):
-    process = marked(dead)
-    assert leftovers.remove_of_dead_runs() == [dead]
-    assert process.wait(SECONDS) == -signal.SIGKILL
-    assert not dead.exists()
-
-
-def test_a_living_run_is_not_touched(dead, marked):
-    process = marked(dead)
-    with (dead / leftovers.LOCK).open("r+b") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert leftovers.remove_of_dead_runs() == []
-    assert process.poll() is None and (dead / "deep").exists()
-
-
 def test_the_folder_and_the_processes_go_with_the_block(marked):
     with run_folder() as folder:
         process = marked(folder)
         (folder / "file").touch()
-        assert leftovers.remove_of_dead_runs() == []
     assert process.wait(SECONDS) == -signal.SIGKILL
     assert not folder.exists()
 

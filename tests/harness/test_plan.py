@@ -66,14 +66,14 @@ class TestAChapterWithAnEnvironmentOfItsOwn:
     @pytest.mark.parametrize("given", [["3"], ["*"]])
     def test_it_is_planned_where_it_is_named_and_refused_with_what_runs_it(self, own, given):
         chapters = [plan.chapter for plan in make_plans(given, "quick")]
-        with pytest.raises(InputError, match=r"^03_own: needs an environment of its own.*bash env/validate.sh 03 makes it"):
+        with pytest.raises(InputError, match=r"^03_own: needs an environment of its own.*bash env/validate.sh 03 runs it"):
             refuse_other_environments(chapters)
         refuse_other_environments([each for each in chapters if each.path != own])  # control
 
     def test_in_its_environment_the_others_are_refused(self, own, monkeypatch):
         monkeypatch.setattr(environments, "present", lambda: "formers")
         refuse_other_environments(plan.chapter for plan in make_plans(["3"], "quick"))  # control
-        with pytest.raises(InputError, match=r"^01_one, 02_two: cannot run in .*bash env/validate.sh makes the usual one"):
+        with pytest.raises(InputError, match=r"^01_one, 02_two: cannot run in .*in the usual one: bash env/validate.sh"):
             refuse_other_environments(plan.chapter for plan in make_plans([], "quick"))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import GOOD
 from xpulab import warm
-from xpulab.harness.execute import Execution, Target
+from xpulab.harness.execute import Execution, RunOptions
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
 from xpulab.records.processor import from_metadata
@@ -27,7 +27,7 @@ def executed(put, tmp_path):
     def run(environment):
         plan = read_plan(put("computes", COMPUTE, GOOD), "quick")
         (tmp_path / "out").mkdir()
-        execution = Execution(Target("cpu", "quick", 1), tmp_path / "out", lambda *cell: None, environment)
+        execution = Execution(RunOptions("cpu", "quick", 1), tmp_path / "out", environment)
         [(_, path)] = execution.run([plan], 1)
         cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
         return judge(plan, path), [from_metadata(cell.metadata) for cell in cells]

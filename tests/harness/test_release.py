@@ -6,7 +6,7 @@ import pytest
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.harness.execute import Target
+from xpulab.harness.execute import RunOptions
 from xpulab.harness.judge import not_run
 from xpulab.harness.plan import make_plans
 from xpulab.harness.report.result import Result, to_json
@@ -14,7 +14,7 @@ from xpulab.harness.report.result import Result, to_json
 
 def result_of(*names):
     plans = make_plans(names, "quick")
-    return Result(Target("cpu", "quick", 1), tuple(not_run(plan, "missing", "a demo") for plan in plans), 1.0, files.ROOT)
+    return Result(RunOptions("cpu", "quick", 1), tuple(not_run(plan, "missing", "a demo") for plan in plans), 1.0, files.ROOT)
 
 
 def test_the_word_release_stands_for_all_of_them_and_no_level_of_the_chapters_runs_one():
@@ -24,7 +24,7 @@ def test_the_word_release_stands_for_all_of_them_and_no_level_of_the_chapters_ru
 
 
 def test_they_run_apart_from_chapters():
-    with pytest.raises(InputError, match="release/trainer judges the release and 02_sft the machine"):
+    with pytest.raises(InputError, match="release/trainer judges the release and chapters judge the machine"):
         make_plans(["02", "release/trainer"], "quick")
 
 

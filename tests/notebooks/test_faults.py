@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import usual_plans
 from xpulab.faults import CATALOGUE
 from xpulab.faults.selftest import WITHOUT_MODELS, lacked_here, try_fault
-from xpulab.harness.run import kernel_environment
+from xpulab.harness.fork_server import kernel_environment
 
 pytestmark = pytest.mark.notebooks
 

@@ -17,7 +17,7 @@ from xpulab.chapters.first_lora import faults as first_lora
 from xpulab.chapters.first_lora import pretrained_faults as pretrained
 from xpulab.faults.catalogue import faults_in
 from xpulab.faults.selftest import try_fault
-from xpulab.harness.run import kernel_environment
+from xpulab.harness.fork_server import kernel_environment
 from xpulab.pretrained.prepare import find
 
 MODEL = "smollm2-135m"

@@ -67,8 +67,7 @@ def test_a_quota_limits_the_cores_in_both_versions(root, group, files, cores, wh
     [
         (V2, {"memory.max": 50 * MIB, "memory.current": 30 * MIB}, 20),
         (V2, {"memory.max": "max", "memory.current": 30 * MIB}, 64),
-        (V2, {"memory.max": 50 * MIB, "memory.high": 40 * MIB, "memory.current": 30 * MIB}, 10),
-        (V2, {"memory.max": 50 * MIB, "memory.high": "max", "memory.current": 60 * MIB}, 0),
+        (V2, {"memory.max": 50 * MIB, "memory.current": 60 * MIB}, 0),
         (V1, {"memory/memory.limit_in_bytes": 50 * MIB, "memory/memory.usage_in_bytes": 30 * MIB}, 20),
         (V1, {"memory/memory.limit_in_bytes": 9223372036854771712, "memory/memory.usage_in_bytes": 30 * MIB}, 64),
     ],

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.conftest import make, save, section
 from xpulab.harness import fork_server
-from xpulab.harness.execute import Target
+from xpulab.harness.execute import RunOptions
 from xpulab.harness.plan import read_plan
 from xpulab.soak.loop import Soak, seed_of
 from xpulab.soak.loop import soak as run_rounds
@@ -41,7 +41,7 @@ def soak(folder, value, rounds=4):
     """A soak of a notebook with one check of a value, an expression of `number`, which counts rounds from 0."""
     cell = f'{COUNTED.replace("COUNTER", repr(str(folder / "counter")))}check.equal("demo.value", {value}, 2, control=9)'
     path = save(make(section("value"), cell), folder / "demo.ipynb")
-    asked = Soak((read_plan(path, "quick"),), Target("cpu", "quick", 1), 1, None, folder / "out")
+    asked = Soak((read_plan(path, "quick"),), RunOptions("cpu", "quick", 1), 1, None, folder / "out")
     with fork_server.started("cpu", cold=True) as begun:
         code = run_rounds(asked, Ends(rounds), begun)
     lines = [json.loads(line) for line in (folder / "out" / "soak.jsonl").read_text().splitlines()]

@@ -9,28 +9,13 @@ from functools import partial
 from typing import Any
 
 from xpulab.checks import compare
-from xpulab.checks.compare import Finding
+from xpulab.checks.compare import ComparisonResult
 from xpulab.checks.ledger import ledger
 from xpulab.checks.table import Table
 from xpulab.messages import N_
 from xpulab.records import baselines
 from xpulab.records.baselines import Baseline, Entry, NoBaseline
 from xpulab.records.record import Measurement, Record
-
-_WHERE_TO_LOOK = {
-    "slower": N_(
-        "slower than the baseline: look for another program on the device, a lower clock, a narrower link, or operators "
-        "that fall back to the CPU"
-    ),
-    "faster": N_(
-        "faster than the baseline: look for work that is skipped or not waited for. If the baseline was measured on a "
-        "busy machine, measure it again with `xpulab baseline`"
-    ),
-    "loss": N_(
-        "not the baseline's loss, with the same seed and data: look at what has changed, for instance wheel, driver or a flag"
-    ),
-    "memory": N_("not the baseline's amount of memory: look at which tensors are kept or no longer kept, and at the wheel"),
-}
 
 
 class BaselineTable(Table):
@@ -62,12 +47,7 @@ class BaselineTable(Table):
     def record(self, means: str, seconds: float) -> Record:
         """As Table.record, with the measurements and the origin of the baselines."""
         record = replace(super().record(means, seconds), measurements=tuple(self._measurements))
-        if self._origins:
-            return replace(record, expected=f"as in {'; '.join(self._origins)}")
-        reasons = {row.reason for row in self._rows if row.reason}
-        if record.outcome == "skipped" and len(reasons) == 1:  # one reason for all rows is shown once
-            return replace(record, means=(reason := reasons.pop()), reason=reason)
-        return record
+        return replace(record, expected=f"as in {'; '.join(self._origins)}") if self._origins else record
 
     def _measured(self, measured: Measurement, control: tuple[float, ...]) -> None:
         """Add the row. Raises ValueError when the values are not a measurement."""
@@ -90,14 +70,14 @@ class BaselineTable(Table):
         return baselines.find(ledger.run_context, self._level)
 
 
-def _compare_with_entry(values: tuple[float, ...], entry: Entry) -> Finding:
+def _compare_with_entry(values: tuple[float, ...], entry: Entry) -> ComparisonResult:
     """Every value is within the bounds of the entry."""
     if entry.kind == "loss":
-        finding = compare.close(values, entry.value, atol=entry.tolerance, rtol=0.0)
+        result = compare.close(values, entry.value, atol=entry.tolerance, rtol=0.0)
     else:
         (low,), (high,) = entry.bounds()
-        finding = compare.between(values, low, high)
-    if finding.accepted:
-        return finding
-    deviation = entry.kind if entry.kind != "rate" else "slower" if values < entry.value else "faster"
-    return replace(finding, why=f"{finding.why}; {_WHERE_TO_LOOK[deviation]}")
+        result = compare.between(values, low, high)
+    if result.accepted:
+        return result
+    remedy = N_("compare clock, load, driver, wheel and flags with those of the baseline, or measure it again: xpulab baseline")
+    return replace(result, why=N_("{why}; {remedy}", why=result.why, remedy=remedy))

@@ -20,13 +20,11 @@ from typing import Any, TypeVar
 
 from xpulab.checks import compare
 from xpulab.checks.baseline_table import BaselineTable
-from xpulab.checks.comparisons import Comparisons
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.grid_table import GridTable
 from xpulab.checks.ledger import ledger as ledger  # check.ledger holds what was recorded
-from xpulab.checks.rows import Comparison, evaluate, with_known_issue
 from xpulab.checks.shown import show
-from xpulab.checks.table import Table
+from xpulab.checks.table import Comparison, Comparisons, Table, evaluate, with_known_issue
 from xpulab.messages import N_
 from xpulab.records.record import Record
 

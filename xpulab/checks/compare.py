@@ -1,7 +1,7 @@
-"""Compare one value with the expected one: pure functions that return a Finding.
+"""Compare one value with the expected one: pure functions that return a ComparisonResult.
 
-A value may be a number, a string, a paddle tensor, a numpy array, or lists, tuples, sets and dicts of these. Empty values
-never pass. NaN and infinity pass only where the caller states that the comparison is about them (`nonfinite`).
+A value may be a number, a string, a paddle tensor, a numpy array, or lists, tuples, sets and dicts of these. Empty values, NaN
+and infinity never pass: xpulab.checks.compared.numbers makes numbers of the last two, where a comparison is about them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xpulab.messages import N_
 
 
 @dataclass(frozen=True)
-class Finding:
+class ComparisonResult:
     """The result of one comparison.
 
     accepted: whether the value is as expected.
@@ -37,28 +37,25 @@ class Finding:
     incomparable: bool = False
 
 
-def close(value: Any, expected: Any, atol: float, rtol: float, nonfinite: bool = False) -> Finding:
+def close(value: Any, expected: Any, atol: float, rtol: float) -> ComparisonResult:
     """Every element is within atol + rtol * |expected|, computed in double precision. Shapes must be the same."""
     requirement = N_("within {atol}", atol=_format_bound(atol, rtol))
     got, want = _as_doubles(value), _as_doubles(expected)
-    if why := _why_incomparable(got, want, nonfinite):
-        return Finding(False, None, requirement, why, incomparable=True)
-    same = (got == want) | (np.isnan(got) & np.isnan(want))
-    with np.errstate(invalid="ignore", over="ignore"):  # infinity minus infinity, where the check is about them
-        difference = np.where(same, 0.0, np.abs(got - want))
-        excess = np.where(same, -1.0, difference - (atol + rtol * np.abs(want)))
-    outside = ~(excess <= 0)
-    largest = _as_json_number(np.max(difference))
-    if not outside.any():
-        return Finding(True, largest, requirement)
-    where = np.unravel_index(int(np.argmax(np.nan_to_num(excess, nan=np.inf))), got.shape)
+    if why := _why_incomparable(got, want):
+        return ComparisonResult(False, None, requirement, why, incomparable=True)
+    difference = np.abs(got - want)
+    excess = difference - (atol + rtol * np.abs(want))
+    largest, outside = float(np.max(difference)), int((excess > 0).sum())
+    if not outside:
+        return ComparisonResult(True, largest, requirement)
+    where = np.unravel_index(int(np.argmax(excess)), got.shape)
     at = f" at {tuple(map(int, where))}" if where else ""
     worst = N_("the worst{at} is {got}, expected {want}", at=at, got=f"{got[where]:.8g}", want=f"{want[where]:.8g}")
-    why = f"{N_('{sum} of {size} outside', sum=int(outside.sum()), size=got.size)}; {worst}"
-    return Finding(False, largest, requirement, why)
+    why = f"{N_('{sum} of {size} outside', sum=outside, size=got.size)}; {worst}"
+    return ComparisonResult(False, largest, requirement, why)
 
 
-def equal(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
+def equal(value: Any, expected: Any) -> ComparisonResult:
     """The same values in the same places; tensors and arrays may differ in type (3 equals 3.0), not in shape.
 
     A tensor or array may be compared with a list of numbers.
@@ -67,25 +64,25 @@ def equal(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
         arrays = as_array(value), as_array(expected)
         of_numbers = not any(array.dtype.kind in "OSU" for array in arrays)
         value, expected = arrays if of_numbers else (_to_list(value), _to_list(expected))
-    return _compare_leaves(value, expected, N_("equal"), lambda got, want: _leaf_equal(got, want, nonfinite))
+    return _compare_leaves(value, expected, N_("equal"), _leaf_equal)
 
 
-def bitwise(value: Any, expected: Any, nonfinite: bool = False) -> Finding:
+def bitwise(value: Any, expected: Any) -> ComparisonResult:
     """The same bytes, type and shape: -0.0 is not 0.0, float32 is not float64."""
-    return _compare_leaves(value, expected, N_("the same bits"), lambda got, want: _leaf_bitwise(got, want, nonfinite))
+    return _compare_leaves(value, expected, N_("the same bits"), _leaf_bitwise)
 
 
-def below(value: Any, bound: float) -> Finding:
+def below(value: Any, bound: float) -> ComparisonResult:
     """Every element is smaller than the bound."""
     return _compare_with_bound(value, bound, f"< {bound:.6g}", lambda got: got < bound, np.max)
 
 
-def above(value: Any, bound: float) -> Finding:
+def above(value: Any, bound: float) -> ComparisonResult:
     """Every element is larger than the bound."""
     return _compare_with_bound(value, bound, f"> {bound:.6g}", lambda got: got > bound, np.min)
 
 
-def between(value: Any, low: float, high: float) -> Finding:
+def between(value: Any, low: float, high: float) -> ComparisonResult:
     """Every element is at least `low` and at most `high`. Raises ValueError unless low < high."""
     if not low < high:
         raise ValueError(f"between needs low < high, got {low} and {high}")
@@ -99,34 +96,26 @@ def between(value: Any, low: float, high: float) -> Finding:
     )
 
 
-def finite(value: Any) -> Finding:
+def finite(value: Any) -> ComparisonResult:
     """No element is NaN or infinite."""
     got = _as_doubles(value)
     if got.size == 0:
-        return Finding(False, None, N_("all finite"), N_("the value has no elements"), incomparable=True)
+        return ComparisonResult(False, None, N_("all finite"), N_("the value has no elements"), incomparable=True)
     bad = int((~np.isfinite(got)).sum())
-    return Finding(
-        bad == 0,
-        N_("{bad} of {size} not finite", bad=bad, size=got.size),
-        N_("all finite"),
-        N_("{bad} are NaN or infinite", bad=bad) if bad else "",
-    )
+    measured, why = N_("{bad} of {size} not finite", bad=bad, size=got.size), N_("{bad} are NaN or infinite", bad=bad)
+    return ComparisonResult(bad == 0, measured, N_("all finite"), why if bad else "")
 
 
-def true(value: Any) -> Finding:
+def true(value: Any) -> ComparisonResult:
     """A single truth value that is True. A number, a string or None is incomparable."""
-    if hasattr(value, "numpy"):
-        value = value.numpy()
-    if not isinstance(value, bool | np.bool_) and not (isinstance(value, np.ndarray) and value.dtype == bool):
-        return Finding(False, None, "True", N_("{value} is not a truth value", value=repr(value)), incomparable=True)
-    if np.size(value) != 1:
-        return Finding(
-            False, None, "True", N_("{value} truth values where one is expected", value=np.size(value)), incomparable=True
-        )
-    return Finding(bool(value), str(bool(value)), "True", "" if value else N_("it is False"))
+    value = value.numpy() if hasattr(value, "numpy") else value
+    is_array = isinstance(value, np.ndarray) and value.dtype == bool and value.size == 1
+    if not is_array and not isinstance(value, bool | np.bool_):
+        return ComparisonResult(False, None, "True", N_("{value} is not a truth value", value=repr(value)), incomparable=True)
+    return ComparisonResult(bool(value), str(bool(value)), "True", "" if value else N_("it is False"))
 
 
-def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") -> Finding:
+def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") -> ComparisonResult:
     """`call` raises an exception of type `kind` whose text the regular expression `match` finds.
 
     Raises TypeError when `call` is not callable. KeyboardInterrupt and SystemExit are not caught.
@@ -137,20 +126,18 @@ def raises(call: Callable[[], Any], kind: type[BaseException], match: str = "") 
     try:
         call()
     except kind as error:
-        raised = f"{type(error).__name__}: {first_line(error)}"
         found = re.search(match, str(error)) is not None
-        return Finding(
-            found,
-            raised,
-            requirement,
-            "" if found else N_("the exception has another text: {error}", error=repr(first_line(error))),
-        )
+        why = "" if found else N_("the exception has another text: {error}", error=repr(first_line(error)))
+        return ComparisonResult(found, format_error(error), requirement, why)
     except Exception as error:
-        raised = f"{type(error).__name__}: {first_line(error)}"
-        return Finding(
-            False, raised, requirement, N_("it raised another exception: {raised}", raised=raised), incomparable=True
-        )
-    return Finding(False, N_("nothing was raised"), requirement, N_("nothing was raised"))
+        why = N_("it raised another exception: {raised}", raised=(raised := format_error(error)))
+        return ComparisonResult(False, raised, requirement, why, incomparable=True)
+    return ComparisonResult(False, N_("nothing was raised"), requirement, N_("nothing was raised"))
+
+
+def format_error(error: BaseException) -> str:
+    """The type of an exception and the first line of its text."""
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def first_line(error: BaseException) -> str:
@@ -158,11 +145,7 @@ def first_line(error: BaseException) -> str:
 
     Of files in the folder for temporary files only the name stays: the folder is another one in each run.
     """
-    try:
-        text = str(error)
-    except Exception:
-        return N_("an error whose text cannot be read")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     informative = [line for line in lines if re.match(r"\(?\w*(Error|NotFound|InvalidArgument|Unimplemented|OutOfRange)", line)]
     temporary = re.escape(tempfile.gettempdir()) + r"/(?:[\w.-]+/)*"
     return re.sub(temporary, "", (informative or lines or [""])[0])[:300]
@@ -175,47 +158,48 @@ Path = tuple[tuple[str, Any], ...]
 """The position of a leaf: for each container, outermost first, its kind ("dict", "list", "set") and the key in it."""
 
 
-def _compare_leaves(value: Any, expected: Any, requirement: str, compare_leaf: Callable[[Any, Any], Finding]) -> Finding:
+def _compare_leaves(
+    value: Any, expected: Any, requirement: str, compare_leaf: Callable[[Any, Any], ComparisonResult]
+) -> ComparisonResult:
     for what, side in ((N_("the expected value"), expected), (N_("the measured value"), value)):
         if _is_empty(side):
-            return Finding(False, None, requirement, f"{what} is {_format_empty(side)}", incomparable=True)
-    got, want = dict(_leaves(value)), dict(_leaves(expected))
+            return ComparisonResult(False, None, requirement, f"{what} is {_format_empty(side)}", incomparable=True)
+    got, want = dict(leaves(value)), dict(leaves(expected))
     if got.keys() != want.keys():
-        missing, extra = (sorted(map(_format_path, paths)) for paths in (want.keys() - got.keys(), got.keys() - want.keys()))
-        why = "; ".join(
-            f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-            for what, names in ((N_("missing"), missing), (N_("unexpected"), extra))
-            if names
-        )
+        differing = ((N_("missing"), want.keys() - got.keys()), (N_("unexpected"), got.keys() - want.keys()))
+        why = "; ".join(f"{what}: {_format_paths(paths)}" for what, paths in differing if paths)
         comparable = _container_kind(got) == _container_kind(want) != "dict" and not all(map(_is_empty, got.values()))
-        return Finding(
-            False, N_("{got} entries, not {want}", got=len(got), want=len(want)), requirement, why, incomparable=not comparable
-        )
-    findings = {path: compare_leaf(got[path], want[path]) for path in want}
-    wrong = {path: finding for path, finding in findings.items() if not finding.accepted}
+        measured = N_("{got} entries, not {want}", got=len(got), want=len(want))
+        return ComparisonResult(False, measured, requirement, why, incomparable=not comparable)
+    results = {path: compare_leaf(got[path], want[path]) for path in want}
+    wrong = {path: result for path, result in results.items() if not result.accepted}
+    path, first = next(iter((wrong or results).items()))
+    equal_leaves = f"{len(want) - len(wrong)} of {len(want)}" if len(want) > 1 else first.measured
     if not wrong:
-        alone = len(want) == 1
-        return Finding(True, next(iter(findings.values())).measured if alone else f"{len(want)} of {len(want)}", requirement)
-    path, worst = next(iter(wrong.items()))
+        return ComparisonResult(True, equal_leaves, requirement)
     at = f"{_format_path(path)}: " if path else ""
-    measured = f"{len(want) - len(wrong)} of {len(want)}" if len(want) > 1 else worst.measured
-    incomparable = all(finding.incomparable for finding in wrong.values())
-    return Finding(False, measured, requirement, at + worst.why, incomparable)
+    incomparable = all(result.incomparable for result in wrong.values())
+    return ComparisonResult(False, equal_leaves, requirement, at + first.why, incomparable)
 
 
-def _leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
+def leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
     """A structure's leaves with their paths, in order: tensors, arrays, numbers, strings, and whatever is empty."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "OSU":
         value = _to_list(value)
     if _is_empty(value):
         return [(path, value)]
     if isinstance(value, Mapping):
-        return [leaf for key in value for leaf in _leaves(value[key], (*path, ("dict", key)))]
+        return [leaf for key in value for leaf in leaves(value[key], (*path, ("dict", key)))]
     if isinstance(value, list | tuple):
-        return [leaf for index, item in enumerate(value) for leaf in _leaves(item, (*path, ("list", index)))]
+        return [leaf for index, item in enumerate(value) for leaf in leaves(item, (*path, ("list", index)))]
     if isinstance(value, Set):
-        return [leaf for item in value for leaf in _leaves(item, (*path, ("set", item)))]
+        return [leaf for item in value for leaf in leaves(item, (*path, ("set", item)))]
     return [(path, value)]
+
+
+def _format_paths(paths: Set[Path]) -> str:
+    names = sorted(map(_format_path, paths))
+    return f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
 
 
 def _format_path(path: Path) -> str:
@@ -242,118 +226,87 @@ def _format_empty(value: Any) -> str:
     return N_("None, which never passes") if value is None else N_("empty, which never passes")
 
 
-def _leaf_equal(got: Any, want: Any, nonfinite: bool) -> Finding:
-    if finding := _incomparable_leaves(got, want):
-        return finding
-    if isinstance(want, str | bytes):
-        return Finding(got == want, repr(got) if isinstance(got, bytes) else got, repr(want), _format_difference(got, want))
+def _leaf_equal(got: Any, want: Any) -> ComparisonResult:
+    if (result := _compare_texts(got, want)) is not None:
+        return result
     got, want = as_array(got), as_array(want)
-    if why := _why_incomparable(got, want, nonfinite):
-        return Finding(False, None, "equal", why, incomparable=True)
-    alike = _equal_elements(got, want) | _both_nan(got, want)
+    if why := _why_incomparable(got, want):
+        return ComparisonResult(False, None, "equal", why, incomparable=True)
+    as_python = got.dtype.kind != want.dtype.kind  # where an integer is not rounded before it is compared with a float
+    alike = got.astype(object) == want.astype(object) if as_python else got == want
     different = int(np.size(alike) - np.count_nonzero(alike))
     if not different:
-        return Finding(True, _summarize(got), str(_summarize(want)))
+        return ComparisonResult(True, _summarize(got), str(_summarize(want)))
     where = np.unravel_index(int(np.argmin(alike)), np.shape(alike))
-    why = N_(
-        "{different} of {size} differ; the first: {got}, not {want}",
-        different=different,
-        size=got.size,
-        got=str(got[where]),
-        want=str(want[where]),
-    )
-    return Finding(False, _summarize(got) if got.size == 1 else f"{different} of {got.size} differ", str(_summarize(want)), why)
+    shown = {"got": str(got[where]), "want": str(want[where])}
+    why = N_("{different} of {size} differ; the first: {got}, not {want}", different=different, size=got.size, **shown)
+    measured = _summarize(got) if got.size == 1 else f"{different} of {got.size} differ"
+    return ComparisonResult(False, measured, str(_summarize(want)), why)
 
 
-def _leaf_bitwise(got: Any, want: Any, nonfinite: bool) -> Finding:
-    if finding := _incomparable_leaves(got, want):
-        return finding
-    if isinstance(want, str | bytes):
-        return Finding(got == want, repr(got), repr(want), _format_difference(got, want))
-    if why := _why_incomparable(as_array(got), as_array(want), nonfinite):
-        return Finding(False, None, "the same bits", why, incomparable=True)
+def _leaf_bitwise(got: Any, want: Any) -> ComparisonResult:
+    if (result := _compare_texts(got, want)) is not None:
+        return result
+    if why := _why_incomparable(as_array(got), as_array(want)):
+        return ComparisonResult(False, None, "the same bits", why, incomparable=True)
     got_type, want_type = _type_names(got, want)
     if got_type != want_type:
-        return Finding(
-            False,
-            None,
-            want_type,
-            N_("type {got_type}, not {want_type}", got_type=got_type, want_type=want_type),
-            incomparable=True,
-        )
+        why = N_("type {got_type}, not {want_type}", got_type=got_type, want_type=want_type)
+        return ComparisonResult(False, None, want_type, why, incomparable=True)
     got, want = _raw_bits(got), _raw_bits(want)
     if want.dtype.hasobject:
         raise TypeError(f"{want.item()!r} has no bits to compare: use numbers, tensors or arrays")
     got_bytes, want_bytes = (np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1) for array in (got, want))
     different = int((got_bytes != want_bytes).any(axis=1).sum())
     why = N_("{different} of {size} values differ in their bits", different=different, size=got.size) if different else ""
-    return Finding(not different, f"{different} of {got.size} differ", "0 differ", why)
+    return ComparisonResult(not different, f"{different} of {got.size} differ", "0 differ", why)
 
 
-def _incomparable_leaves(got: Any, want: Any) -> Finding | None:
-    """The finding when one of two leaves is None or empty, or when only one of them is text; None otherwise."""
+def _compare_texts(got: Any, want: Any) -> ComparisonResult | None:
+    """The result when one of two leaves is None, empty or text; None when both are numbers."""
     for leaf in (want, got):
         if _is_empty(leaf):
-            return Finding(False, repr(got), repr(want), N_("a value is {leaf}", leaf=_format_empty(leaf)), incomparable=True)
-    for text in (str, bytes):
-        if isinstance(want, text) != isinstance(got, text):
-            return Finding(False, repr(got), repr(want), f"{got!r}, not {want!r}", incomparable=True)
-    return None
-
-
-def _format_difference(got: Any, want: Any) -> str:
-    return "" if got == want else f"{got!r}, not {want!r}"
-
-
-def _equal_elements(got: np.ndarray, want: np.ndarray) -> Any:
-    """Where the elements are equal. numpy rounds an integer before it compares it with a float; this function does not."""
-    same = got == want
-    for integers, other in ((got, want), (want, got)):
-        if integers.dtype.kind in "iu" and other.dtype.kind in "fc":
-            same = same & _fits_in_double(integers)
-    return same
+            why = N_("a value is {leaf}", leaf=_format_empty(leaf))
+            return ComparisonResult(False, repr(got), repr(want), why, incomparable=True)
+    if not isinstance(want, str | bytes) and not isinstance(got, str | bytes):
+        return None
+    why = "" if got == want else f"{got!r}, not {want!r}"
+    measured = got if isinstance(got, str) else repr(got)
+    return ComparisonResult(got == want, measured, repr(want), why, incomparable=type(got) is not type(want))
 
 
 # ------------------------------------------------------------------------------------------------------ values as arrays
 
 
-def _compare_with_bound(value: Any, bound: float, requirement: str, inside: Callable, extreme: Callable) -> Finding:
+def _compare_with_bound(value: Any, bound: float, requirement: str, inside: Callable, extreme: Callable) -> ComparisonResult:
     if not math.isfinite(bound):
         raise ValueError(f"the bound is {bound}: a bound must be finite")
     got = _as_doubles(value)
     if got.dtype.kind == "c":
         raise TypeError("complex numbers have no order: compare their np.abs")
-    if why := _why_unusable(got, "the measured value", nonfinite=False):
-        return Finding(False, None, requirement, why, incomparable=True)
+    if why := _why_unusable(got, "the measured value"):
+        return ComparisonResult(False, None, requirement, why, incomparable=True)
     outside = int((~inside(got)).sum())
     measured = float(extreme(got))
     if not outside:
-        return Finding(True, measured, requirement)
+        return ComparisonResult(True, measured, requirement)
     where = np.argwhere(got == extreme(got))[0]
     at = f" at {tuple(map(int, where))}" if where.size else ""
-    return Finding(False, measured, requirement, f"{measured:.6g}{at} is not {requirement}")
+    return ComparisonResult(False, measured, requirement, f"{measured:.6g}{at} is not {requirement}")
 
 
-def _why_incomparable(got: np.ndarray, want: np.ndarray, nonfinite: bool) -> str:
+def _why_incomparable(got: np.ndarray, want: np.ndarray) -> str:
     if got.shape != want.shape:
         return N_("shape {shape}, not {shape2}", shape=got.shape, shape2=want.shape)
-    return _why_unusable(want, "the expected value", nonfinite) or _why_unusable(got, "the measured value", nonfinite)
+    return _why_unusable(want, "the expected value") or _why_unusable(got, "the measured value")
 
 
-def _why_unusable(array: np.ndarray, what: str, nonfinite: bool) -> str:
+def _why_unusable(array: np.ndarray, what: str) -> str:
     if array.size == 0:
         return N_("{what} is empty, which never passes", what=what)
-    if not nonfinite and array.dtype.kind in "fc":
-        bad = int((~np.isfinite(array)).sum())
-        if bad:
-            return N_("{bad} of {size} in {what} are NaN or infinite", bad=bad, size=array.size, what=what)
+    if array.dtype.kind in "fc" and (bad := int((~np.isfinite(array)).sum())):
+        return N_("{bad} of {size} in {what} are NaN or infinite", bad=bad, size=array.size, what=what)
     return ""
-
-
-def _both_nan(got: np.ndarray, want: np.ndarray) -> Any:
-    if got.dtype.kind in "fc" and want.dtype.kind in "fc":
-        return np.isnan(got) & np.isnan(want)
-    return False
 
 
 def _as_doubles(value: Any) -> np.ndarray:
@@ -361,19 +314,13 @@ def _as_doubles(value: Any) -> np.ndarray:
     array = as_array(value)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"numbers are expected, not {array.dtype}")
-    if array.dtype.kind in "iu" and not _fits_in_double(array).all():
-        raise TypeError("an integer this large is rounded in double precision: compare it with an integer by check.equal")
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def as_array(value: Any) -> np.ndarray:
     """The value as an array of numbers: a low-precision type that numpy lacks (bfloat16, float8) becomes float32."""
     if isinstance(value, list | tuple):
-        items = [as_array(item) for item in value]
-        array = np.asarray(items)
-        if array.dtype.kind in "fc" and not all(item.dtype.kind not in "iu" or _fits_in_double(item).all() for item in items):
-            raise TypeError("numpy would round an integer of this list to a float: give an array of integers")
-        return array
+        return np.asarray([as_array(item) for item in value])
     if hasattr(value, "numpy") and hasattr(value, "astype"):
         return value.astype("float32").numpy() if _lacks_numpy_type(value) else value.numpy()
     array = np.asarray(value)
@@ -392,26 +339,12 @@ def _type_names(got: Any, want: Any) -> tuple[str, str]:
     return str(_raw_bits(got).dtype), str(_raw_bits(want).dtype)
 
 
-def _fits_in_double(integers: np.ndarray) -> Any:
-    """Where double precision represents the integers exactly."""
-    if integers.dtype.itemsize < 8:
-        return np.ones(integers.shape, bool)
-    as_double = integers.astype(np.float64)
-    within = as_double < float(np.iinfo(integers.dtype).max)
-    return within & (np.where(within, as_double, 0.0).astype(integers.dtype) == integers)
-
-
 def _lacks_numpy_type(tensor: Any) -> bool:
     return any(name in str(tensor.dtype) for name in ("bfloat16", "float8"))
 
 
 def _summarize(array: np.ndarray) -> float | str:
-    return _as_json_number(array.item()) if array.size == 1 and array.dtype.kind in "iufb" else f"{array.size} values"
-
-
-def _as_json_number(number: Any) -> float | str:
-    """The number as a JSON value; text for NaN and infinity, which JSON lacks."""
-    return float(number) if math.isfinite(number) else str(float(number))
+    return float(array.item()) if array.size == 1 and array.dtype.kind in "iufb" else f"{array.size} values"
 
 
 def _format_bound(atol: float, rtol: float) -> str:

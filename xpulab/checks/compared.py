@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from xpulab.checks.compare import first_line
+from xpulab.checks.compare import format_error
 from xpulab.checks.grid import Case
 from xpulab.checks.table import Table
 
@@ -70,8 +70,7 @@ def add_row(rows: Table, case: Case | str, compared: Compared | Exception | str)
 
 def add_error(rows: Table, name: str, error: Exception | str) -> None:
     """A red row that shows the error."""
-    shown = error if isinstance(error, str) else f"{type(error).__name__}: {first_line(error)}"
-    rows.equal(name, shown, "no error", control="another error")
+    rows.equal(name, error if isinstance(error, str) else format_error(error), "no error", control="another error")
 
 
 def in_units(values: Values, bound: Values, names: Values) -> np.ndarray:

@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from xpulab.records.record import METADATA_KEY
-
 STRENGTH = {"smoke": 1, "quick": 2, "standard": 3}
 """By level of how many axes every combination of values is in some case."""
 
@@ -60,10 +58,10 @@ class Case:
         """What differs from the default: "dtype bfloat16, axis None"."""
         return ", ".join(f"{axis} {self.labels[axis]}" for axis in self.changed) or "default"
 
-    def code(self, grid: str) -> str:
-        """The call that makes this case again, to paste below the grid's cell. grid: the name that the grid has there."""
+    def code(self) -> str:
+        """The call that makes this case again, to paste below the cell of a grid that is called `grid`."""
         given = [f"{axis}={self.labels[axis]!r}" for axis in self.changed]
-        return f"{grid}.case({', '.join([*given, f'seed={self.seed}'])})"
+        return f"grid.case({', '.join([*given, f'seed={self.seed}'])})"
 
     def rng(self) -> np.random.Generator:
         """A generator whose numbers follow from the seed and the case's name alone."""
@@ -89,8 +87,6 @@ class Grid:
         each: str = "",
     ) -> None:
         self.axes = {axis: _labelled(axis, values) for axis, values in axes.items()}
-        if taken := [axis for axis in self.axes if hasattr(Case, axis) or axis in Case.__dataclass_fields__]:
-            raise ValueError(f"no axis may be called {taken}: a case has attributes of these names")
         self.rules = dict(rules or {})
         self.each = each or next(iter(self.axes))
         self._is_of_each = bool(each)
@@ -98,9 +94,6 @@ class Grid:
         self._tables: dict[tuple[tuple[int, ...], tuple[int, ...]], np.ndarray] = {}
         self._hollow = {axis: set(labels) for axis, labels in (hollow or {}).items()}
         self._reads = {reason: tuple(inspect.signature(rule).parameters) for reason, rule in self.rules.items()}
-        for reason, read in self._reads.items():
-            if unknown := [axis for axis in read if axis not in self.axes]:
-                raise ValueError(f"the rule {reason!r} reads {unknown}, which are no axes of the grid")
         if reason := self._excluded({axis: next(iter(values)) for axis, values in self.axes.items()}):
             raise ValueError(f"the first values cannot go together: {reason}; order the values so that they can")
 
@@ -136,26 +129,18 @@ class Grid:
                 break
         return reduced
 
-    def describe(self) -> dict[str, Any]:
-        """Axes with their labels, the axis `each`, rules and how many cases two levels have with seed 0."""
-        cases = {level: len(self.cases(level, 0)) for level in ("smoke", "quick")}  # the third takes seconds
-        axes = {axis: list(values) for axis, values in self.axes.items()}
-        return {"axes": axes, "each": self.each if self._is_of_each else "", "rules": list(self.rules), "cases": cases}
-
     def show(self, check: str) -> None:
-        """Display the axes of a check as a table."""
+        """Display the axes of a check as a table, the rules, and how many cases two levels have with seed 0."""
         from IPython.display import display
 
-        found = {"check": check, **self.describe()}
-        rows = "".join(f"<tr><td>{axis}</td><td>{listed(labels)}</td></tr>" for axis, labels in found["axes"].items())
-        rules = "".join(f"<tr><td>not together</td><td>{rule}</td></tr>" for rule in found["rules"])
-        counts = ", ".join(f"{count} at {level}" for level, count in found["cases"].items())
+        axes = {axis: _listed(list(values)) for axis, values in self.axes.items()}
+        counts = ", ".join(f"{len(self.cases(level, 0))} at {level}" for level in ("smoke", "quick"))  # the third takes seconds
+        rows = "".join(f"<tr><td>{axis}</td><td>{values}</td></tr>" for axis, values in axes.items())
+        rules = "".join(f"<tr><td>not together</td><td>{rule}</td></tr>" for rule in self.rules)
         head = "<tr><th>axis</th><th>values, the default first</th></tr>"
-        text = "\n".join(
-            [check, *(f"  {axis}: {listed(labels)}" for axis, labels in found["axes"].items()), f"  cases: {counts}"]
-        )
+        text = "\n".join([check, *(f"  {axis}: {values}" for axis, values in axes.items()), f"  cases: {counts}"])
         html = f"<b>{check}</b><table><thead>{head}</thead><tbody>{rows}{rules}</tbody></table><p>Cases: {counts}</p>"
-        display({"text/plain": text, "text/html": html}, raw=True, metadata={METADATA_KEY: {"grid": found}})
+        display({"text/plain": text, "text/html": html}, raw=True)
 
     def _cover(self, strength: int, seed: int) -> Iterator[list[str]]:
         """Labels of cases such that every combination of so many axes that the rules allow is in one of them.
@@ -281,6 +266,6 @@ def _labelled(axis: str, values: Sequence[Any] | Mapping[str, Any]) -> dict[str,
     return labelled
 
 
-def listed(labels: Sequence[str]) -> str:
+def _listed(labels: Sequence[str]) -> str:
     """The values of an axis in one line, with semicolons where a value itself has a comma."""
     return ("; " if any("," in label for label in labels) else ", ").join(labels)

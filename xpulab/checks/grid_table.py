@@ -9,8 +9,7 @@ from typing import Any
 from xpulab.checks.digest import digest_of
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.ledger import ledger
-from xpulab.checks.rows import known_or_fixed
-from xpulab.checks.table import Table
+from xpulab.checks.table import Table, known_or_fixed
 from xpulab.messages import N_
 from xpulab.records.known_issues import KnownIssue, known_issues_of_grid
 from xpulab.records.record import RED, Record, Row
@@ -35,15 +34,16 @@ class GridTable(Table):
 
     def fill(self, cases: Sequence[Case]) -> None:
         """Compute the cases, and one for each known defect; compare each, and reduce those that are red."""
-        showing = {self._grid.case(cases[0].seed, **_first(issue)): issue for issue in self._listed}
-        cases = list({case.name: case for case in (*cases, *showing)}.values())
-        self._showing = {case.name: issue for case, issue in showing.items()}
+        for issue in self._listed:
+            case = self._grid.case(cases[0].seed, **{axis: labels[0] for axis, labels in issue.when.items()})
+            self._showing[case.name] = issue
+            cases = [*cases, *([case] if case.name not in {each.name for each in cases} else [])]
         for case, value in zip(cases, self._run(cases), strict=True):
             self._compute(case, value)
         unknown = [number for number, row in enumerate(self._rows) if row.outcome in RED and row.case not in self._issues]
         for number in unknown[:REDUCED]:
             smallest = self._grid.reduce(cases[number], self._is_red)
-            code = smallest.code(self._name_in_cell())
+            code = smallest.code()
             repeat = f"{N_('smallest red case: {name}', name=smallest.name)}; {N_('to repeat it: {code}', code=code)}"
             self._rows[number] = replace(self._rows[number], reason=f"{self._rows[number].reason}; {repeat}")
 
@@ -55,22 +55,14 @@ class GridTable(Table):
         for number, row in enumerate(self._rows):
             if row.outcome == "failed" or row.case in self._showing:
                 self._rows[number] = known_or_fixed(row, self._showing.get(row.case) or self._issues.get(row.case))
-        counted = [row.outcome for row in self._rows if row.outcome != "skipped"]
-        rejected = sum(row.control == "rejected" for row in self._rows)
-        notable = [
-            row for row in self._rows if row.outcome != "passed" and (row.outcome != "known" or row.case in self._showing)
-        ]
-        self._rows = [*self._passed(), *notable]
+        counted, (_, control) = [row.outcome for row in self._rows if row.outcome != "skipped"], self._counted()
+        notable = [row for row in self._rows if row.outcome not in ("passed", "known") or row.case in self._showing]
+        self._rows = [*self._passed(), *(row for row in notable if row.outcome != "passed")]
         record = super().record(means, seconds)
         if record.outcome == "skipped":
             return record
-        passed, compared = counted.count("passed"), len(counted)
-        control = (
-            "rejected"
-            if rejected == compared
-            else N_("rejected in {rejected} of {compared}", rejected=rejected, compared=compared)
-        )
-        return replace(record, measured=N_("{passed} of {compared} cases", passed=passed, compared=compared), control=control)
+        measured = N_("{passed} of {compared} cases", passed=counted.count("passed"), compared=len(counted))
+        return replace(record, measured=measured, control=control)
 
     def _passed(self) -> Iterator[Row]:
         """One row for all cases that passed with the same value of the grid's axis `each`."""
@@ -94,15 +86,3 @@ class GridTable(Table):
         again = GridTable(self._name, self._grid, self._run, self._add_row)
         again._compute(case, again._run([case])[0])
         return bool(again._rows) and all(row.outcome in RED and row.case not in again._issues for row in again._rows)
-
-    def _name_in_cell(self) -> str:
-        """The variable that holds the grid in the notebook; "grid" outside of one."""
-        from IPython import get_ipython
-
-        variables = shell.user_ns if (shell := get_ipython()) else {}
-        return next((name for name, value in variables.items() if value is self._grid and name[0] != "_"), "grid")
-
-
-def _first(issue: KnownIssue) -> dict[str, str]:
-    """The first label of each axis that the defect needs."""
-    return {axis: labels[0] for axis, labels in issue.when.items()}

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-from xpulab.records import left_out
-from xpulab.records.left_out import LeftOut
 from xpulab.records.record import Record, RunContext, worse
 
 
@@ -23,18 +18,6 @@ class Ledger:
         self.sources: list[str] = []
         self.run_context: RunContext | None = None
         self._made_in: dict[str, int | None] = {}
-        self._left_out_now: Path | None = None
-
-    def listen(self, file: Path) -> None:
-        """The file will hold what was left out in this kernel, once a cell has raised."""
-        self._left_out_now = file
-
-    @property
-    def left_out(self) -> LeftOut:
-        """The checks that were left out up to now, and the cells that raised."""
-        if self._left_out_now is None or not self._left_out_now.exists():
-            return LeftOut()
-        return LeftOut.from_json(self._left_out_now.read_text(encoding="utf-8"))
 
     @property
     def device(self) -> str:
@@ -67,5 +50,3 @@ class Ledger:
 
 ledger = Ledger()
 ledger.watch_cells()
-if left_out.VARIABLE in os.environ:
-    ledger.listen(Path(os.environ.pop(left_out.VARIABLE)))  # not for processes that this kernel starts

@@ -1,14 +1,91 @@
-"""One check of many cases: one row for each case, with its own comparison and control."""
+"""Comparisons with their controls: each a check of its own, or the rows of a check that has many cases.
+
+A value must be accepted, and its control, which is wrong on purpose, rejected.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from xpulab.checks import compare
-from xpulab.checks.comparisons import Comparisons
-from xpulab.checks.rows import Comparison, evaluate, reasons_of, with_known_issue
+from xpulab.checks.compare import ComparisonResult
+from xpulab.checks.digest import digest_of
+from xpulab.checks.ledger import ledger
 from xpulab.messages import N_
-from xpulab.records.record import Record, Row, worst
+from xpulab.records.known_issues import KnownIssue, known_issue
+from xpulab.records.record import RED, Record, Row, worst
+
+NAMED = 3
+"""So many cases with one reason are named; of more, the first and their number."""
+
+Comparison = Callable[[Any], ComparisonResult]
+
+
+class Comparisons:
+    """What `check` and the rows of a table compare with.
+
+    name: of the check "<capability>.<what>", of a row its case. control: a value that is wrong on purpose, which the same
+    comparison must reject. measured and control may be functions without arguments.
+    means: what it means that a check passes; a row has no such text of its own.
+    """
+
+    def _compare(self, name: str, measured: Any, control: Any, means: str, comparison: Comparison) -> None:
+        """Compare the measured value, try the control, and keep the result."""
+        raise NotImplementedError
+
+    def close(
+        self,
+        name: str,
+        measured: Any,
+        expected: Any,
+        *,
+        control: Any,
+        atol: float = 0.0,
+        rtol: float = 0.0,
+        means: str = N_("as close to the expected value as the bound asks"),
+    ) -> None:
+        """Every element of `measured` is within atol + rtol * |expected| of `expected`; the shapes are the same."""
+        if not (atol >= 0 and rtol >= 0 and 0 < atol + rtol < math.inf):
+            raise ValueError("check.close needs a finite bound, atol or rtol above 0; for exact equality use check.equal")
+        self._compare(name, measured, control, means, partial(compare.close, expected=expected, atol=atol, rtol=rtol))
+
+    def equal(
+        self, name: str, measured: Any, expected: Any, *, control: Any, means: str = N_("equal to the expected value")
+    ) -> None:
+        """`measured` equals `expected`: numbers, strings, tensors, or lists and dicts of these; 3 equals 3.0."""
+        self._compare(name, measured, control, means, partial(compare.equal, expected=expected))
+
+    def bitwise(
+        self, name: str, measured: Any, expected: Any, *, control: Any, means: str = N_("the same to the last bit")
+    ) -> None:
+        """`measured` has the same bytes, type and shape as `expected`: arrays, tensors, or lists and dicts of these."""
+        self._compare(name, measured, control, means, partial(compare.bitwise, expected=expected))
+
+    def below(self, name: str, measured: Any, bound: float, *, control: Any, means: str = N_("below its bound")) -> None:
+        """Every element of `measured` is smaller than `bound`."""
+        self._compare(name, measured, control, means, partial(compare.below, bound=float(bound)))
+
+    def above(self, name: str, measured: Any, bound: float, *, control: Any, means: str = N_("above its bound")) -> None:
+        """Every element of `measured` is larger than `bound`."""
+        self._compare(name, measured, control, means, partial(compare.above, bound=float(bound)))
+
+    def between(
+        self, name: str, measured: Any, low: float, high: float, *, control: Any, means: str = N_("within its bounds")
+    ) -> None:
+        """Every element of `measured` is at least `low` and at most `high`."""
+        self._compare(name, measured, control, means, partial(compare.between, low=float(low), high=float(high)))
+
+    def finite(self, name: str, measured: Any, *, control: Any, means: str = N_("free of NaN and infinity")) -> None:
+        """No element of `measured` is NaN or infinite."""
+        self._compare(name, measured, control, means, compare.finite)
+
+    def true(self, name: str, measured: Any, *, control: Any, means: str = N_("it holds")) -> None:
+        """`measured` is True. Prefer a comparison of numbers, because it shows how large the difference is."""
+        self._compare(name, measured, control, means, compare.true)
 
 
 class Table(Comparisons):
@@ -26,9 +103,7 @@ class Table(Comparisons):
 
     def stopped_by(self, error: BaseException) -> None:
         """Record the exception that ended the block as a broken row: no later row was compared."""
-        reason = N_(
-            "{name}: {error}; no row after this one was compared", name=type(error).__name__, error=compare.first_line(error)
-        )
+        reason = N_("{error}; no row after this one was compared", error=compare.format_error(error))
         self._rows.append(Row(f"after {len(self._rows)} rows", "broken", None, "", "not tried", reason))
 
     def record(self, means: str, seconds: float) -> Record:
@@ -36,31 +111,25 @@ class Table(Comparisons):
         name, rows, self._recorded = self._name, tuple(self._rows), True
         if not rows:
             return Record(name, "failed", means, seconds=seconds, reason=N_("the table has no row: nothing was compared"))
-        outcome = worst(row.outcome for row in rows)
-        notable = [row for row in rows if row.outcome not in ("passed", "skipped")]
-        reason = "; ".join(reasons_of(notable)) or None
-        passed = sum(row.outcome == "passed" for row in rows)
-        compared = sum(row.outcome != "skipped" for row in rows)
-        if not compared:
+        if all(row.outcome == "skipped" for row in rows):
             reason = "; ".join(reasons_of(rows))
             return Record(name, "skipped", reason, seconds=seconds, reason=reason)
-        rejected = sum(row.control == "rejected" for row in rows)
-        control = (
-            "rejected"
-            if rejected == compared
-            else N_("rejected in {rejected} of {compared}", rejected=rejected, compared=compared)
+        outcome, (measured, control) = worst(row.outcome for row in rows), self._counted()
+        reasons = reasons_of([row for row in rows if row.outcome not in ("passed", "skipped")])
+        every = N_("every row as expected")
+        return Record(name, outcome, means, measured, every, control, seconds, "; ".join(reasons) or None, rows)
+
+    def _counted(self) -> tuple[str, str]:
+        """How many of the compared rows passed, and of how many the control was rejected."""
+        compared = [row for row in self._rows if row.outcome != "skipped"]
+        passed, rejected = (
+            sum(row.outcome == "passed" for row in compared),
+            sum(row.control == "rejected" for row in compared),
         )
-        return Record(
-            name,
-            outcome,
-            means,
-            N_("{passed} of {compared} rows", passed=passed, compared=compared),
-            N_("every row as expected"),
-            control,
-            seconds,
-            reason,
-            rows,
-        )
+        measured = N_("{passed} of {compared} rows", passed=passed, compared=len(compared))
+        if rejected == len(compared):
+            return measured, "rejected"
+        return measured, N_("rejected in {rejected} of {compared}", rejected=rejected, compared=len(compared))
 
     def _compare(self, name: str, measured: Any, control: Any, means: str, comparison: Comparison) -> None:
         self._append(with_known_issue(evaluate(name, comparison, measured, control), self._name, name))
@@ -72,3 +141,68 @@ class Table(Comparisons):
             raise ValueError(f"table {self._name!r} has a row {row.case!r} already")
         self._cases.add(row.case)
         self._rows.append(row)
+
+
+def evaluate(case: str, comparison: Comparison, measured: Any, control: Any) -> Row:
+    """Compare the measured value, then the control. A control that is not rejected makes the row broken.
+
+    measured, control: the value, or a function without arguments that returns it; an exception in one is reported in the row.
+    """
+    try:
+        value = _value_of(measured)
+        result, digest = comparison(value), digest_of(value)
+    except Exception as error:
+        reason = N_("it raised {error}", error=compare.format_error(error))
+        return Row(case, "broken", None, "", "not tried", reason)
+    control_outcome, why = _try_control(comparison, control)
+    outcome = "broken" if control_outcome != "rejected" else "passed" if result.accepted else "failed"
+    whole = N_("{why}; and {why2}", why=result.why, why2=why) if result.why and why else result.why or why
+    return Row(case, outcome, result.measured, result.expected, control_outcome, whole or None, digest)
+
+
+def _value_of(value: Any) -> Any:
+    """The value itself; for a function without arguments, the value that it returns."""
+    return value() if callable(value) and not hasattr(value, "numpy") else value
+
+
+def _try_control(comparison: Comparison, control: Any) -> tuple[str, str]:
+    """The outcome of the control, one of CONTROL_OUTCOMES, and why it does not prove the comparison ("" when rejected)."""
+    try:
+        result = comparison(_value_of(control))
+    except Exception as error:
+        return "raised", N_("its control raised {error}", error=compare.format_error(error))
+    if result.accepted:
+        return "accepted", N_("its control is accepted too, so this check cannot fail")
+    if result.incomparable:
+        return "incomparable", N_("its control cannot be compared ({why}), so its rejection shows nothing", why=result.why)
+    return "rejected", ""
+
+
+def with_known_issue(row: Row, name: str, case: str | None) -> Row:
+    """The row with outcome known or fixed where the check (or this case of it) is a listed known issue; else unchanged."""
+    return known_or_fixed(row, known_issue(name, ledger.device, case))
+
+
+def known_or_fixed(row: Row, issue: KnownIssue | None) -> Row:
+    """The row as the issue, if there is one, makes it: known where it failed, fixed where it passed."""
+    if issue is None or row.outcome not in ("passed", "failed"):
+        return row
+    if row.outcome == "passed":
+        reason = N_("listed as {id} in data/known_issues.yaml, but it passes: remove it from the list", id=issue.id)
+        return replace(row, outcome="fixed", reason=reason)
+    defect = {"symptom": issue.symptom, "reference": issue.reference, "workaround": issue.workaround}
+    return replace(row, outcome="known", reason=N_("{symptom} ({reference}). Workaround: {workaround}", **defect))
+
+
+def reasons_of(rows: Sequence[Row]) -> list[str]:
+    """The reasons of rows, each once, after the cases that have it; those of red rows first."""
+    cases: dict[str | None, list[str]] = {}
+    for row in sorted(rows, key=lambda row: row.outcome not in RED):
+        cases.setdefault(row.reason, []).append(row.case)
+    return [f"{_format_cases(names)}: {reason}" for reason, names in cases.items()]
+
+
+def _format_cases(names: Sequence[str]) -> str:
+    if len(names) <= NAMED:
+        return " and ".join(names)
+    return N_("{names} and {names2} more", names=names[0], names2=len(names) - 1)

@@ -27,7 +27,7 @@ def baseline(
     from rich.console import Console
 
     from xpulab.harness import baseline as measurement
-    from xpulab.harness.execute import Target
+    from xpulab.harness.execute import RunOptions
     from xpulab.harness.plan import make_plans
     from xpulab.harness.report.text import format_result
     from xpulab.records import baselines
@@ -38,13 +38,13 @@ def baseline(
     baselines.load_all(baselines.folder())  # what is wrong there is said now, not after the runs
     device = chosen.device(device)
     folder = chosen.folder(out)
-    target = Target(device, level, chosen.cards(device, cards, plans))
+    options = RunOptions(device, level, chosen.cards(device, cards, plans))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     console = Console()
     names = ", ".join(plan.name for plan in plans)
     console.print(f"device {device}, level {level}, {runs} runs of {names}, one at a time", highlight=False)
     try:
-        baseline = measurement.measure(plans, target, runs, folder, console)
+        baseline = measurement.measure(plans, options, runs, folder, console)
     except measurement.NotGreen as red:
         console.print(format_result(red.result), highlight=False, markup=False, soft_wrap=True)
         console.print(f"nothing was kept: {red}", highlight=False, markup=False, soft_wrap=True)

@@ -21,14 +21,15 @@ def exercise(
     from xpulab.faults import exercise as exercises
 
     if chapter is None:
-        print(exercises.format_list(exercises.exercises()))
+        print(exercises.format_list())
         return
     asked = exercises.exercise_named(chapter)
     if answer:
         print(exercises.format_answer(asked))
         return
 
-    from xpulab.harness.run import kernel_environment, prepare
+    from xpulab.harness.fork_server import kernel_environment
+    from xpulab.harness.run import prepare
     from xpulab.records.record import RED
 
     folder = chosen.folder(out)

@@ -9,7 +9,6 @@ import typer
 
 from xpulab.cli import chosen
 from xpulab.cli.app import command
-from xpulab.messages import N_, shown
 
 
 @command()
@@ -18,18 +17,14 @@ def prove(
     faults: Annotated[int, typer.Option(min=1, help="How many faults are injected.")] = 6,
     jobs: Annotated[int | None, typer.Option(min=1, help="Notebooks at a time. Default: as for xpulab run.")] = None,
 ) -> None:
-    """Inject a sample of faults that the checks of a run must detect here; one that is missed makes the run red."""
+    """Inject a sample of faults that the checks of a run must detect here. Exit code 1 when one is missed."""
     from rich.console import Console
 
     from xpulab.faults.prove import prove as inject
     from xpulab.harness import run as harness
     from xpulab.harness import run_file
-    from xpulab.harness.report.text import format_result
 
     console, folder = Console(), run.resolve()
-    plans, target = run_file.read(folder)
-    result = harness.require_finished(plans, target, folder)
-    proved = inject(result, faults, jobs or chosen.jobs(target.device, len(plans)), console)
-    console.print(format_result(proved), highlight=False, markup=False, soft_wrap=True)
-    console.print(shown(N_("report: {folder}", folder=folder / "index.html")), highlight=False, markup=False, soft_wrap=True)
-    raise typer.Exit(0 if proved.is_green else 1)
+    plans, options = run_file.read(folder)
+    result = harness.require_finished(plans, options, folder)
+    raise typer.Exit(0 if inject(result, faults, jobs or chosen.jobs(options.device, len(plans)), console) else 1)

@@ -84,7 +84,7 @@ def run(
         raise typer.Exit(1) from None
     with fork_server.started(used, cold) as server:  # it imports while the notebooks are read
         from xpulab.harness import run as harness
-        from xpulab.harness.execute import Target
+        from xpulab.harness.execute import RunOptions
         from xpulab.harness.plan import refuse_other_environments
         from xpulab.harness.report.text import format_result
         from xpulab.records import baselines
@@ -92,11 +92,11 @@ def run(
         plans, folder, console = make_plans(named, level, globs), chosen.folder(out), Console()
         refuse_other_environments(plan.chapter for plan in plans)
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
-        target = Target(used, level, chosen.cards(used, cards, plans), seed, time_limit)
+        options = RunOptions(used, level, chosen.cards(used, cards, plans), seed, time_limit)
         at_once = jobs or chosen.jobs(used, len(plans))
         chosen.limit_threads(at_once, len(plans))
         goes_on = resume and harness.holds_run(folder)
-        if goes_on and (ended := harness.finished(plans, target, folder)) is not None:
+        if goes_on and (ended := harness.finished(plans, options, folder)) is not None:
             outcome = harness.Outcome(ended, False)
             console.print(
                 shown(N_("{folder}: this run has ended, there is nothing to resume", folder=folder)),
@@ -117,7 +117,7 @@ def run(
             )
             console.print(banner, highlight=False, markup=False, soft_wrap=True)
             _show_left_out(is_whole_book=not (named or globs))
-            outcome = harness.run(plans, target, at_once, folder, console, server, goes_on)
+            outcome = harness.run(plans, options, at_once, folder, console, server, goes_on)
     console.print(format_result(outcome.result), highlight=False, markup=False, soft_wrap=True)
     console.print(shown(N_("report: {folder}", folder=folder / "index.html")), highlight=False, markup=False, soft_wrap=True)
     if outcome.interrupted:
@@ -127,10 +127,9 @@ def run(
 
 def _show_list(plans: list[Plan], is_whole_book: bool) -> None:
     """Show what would run."""
-    from xpulab.harness.plan import check_needs, format_plan
+    from xpulab.harness.plan import format_plan
 
     for plan in plans:
-        check_needs(plan.chapter)
         print(format_plan(plan))
     _show_left_out(is_whole_book)
 
@@ -146,11 +145,11 @@ def _show_left_out(is_whole_book: bool) -> None:
 def _refuse(plans: list[Plan], lost: LostAccelerator, cards: int, seed: int, folder: Path, resume: bool) -> None:
     """Report that nothing ran, because Paddle cannot use the accelerator that this machine is meant to have."""
     from xpulab.harness import run as harness
-    from xpulab.harness.execute import Target
+    from xpulab.harness.execute import RunOptions
     from xpulab.harness.report.text import format_result
 
     if not (resume and harness.holds_run(folder)):
         harness.prepare(folder)
-    result = harness.refuse(plans, Target(lost.device, plans[0].level, cards, seed), folder, lost)
+    result = harness.refuse(plans, RunOptions(lost.device, plans[0].level, cards, seed), folder, lost)
     print(shown(N_("report: {folder}", folder=folder / "index.html")))
     print(format_result(result))

@@ -15,9 +15,6 @@ from xpulab.devices import SIMULATED
 def selftest(
     names: Annotated[list[str] | None, typer.Option("--fault", help="Only this fault; may be given several times.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the faults; try none.")] = False,
-    control: Annotated[
-        bool, typer.Option("--control", help="Run the same sections without a fault: every check must be green.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="What each trial found as JSON.")] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: one a core.")] = None,
 ) -> None:
@@ -34,5 +31,4 @@ def selftest(
 
     if any(SIMULATED in fault.lanes for fault in faults):
         sim.environment(trials.CARDS)  # builds the plug-in now, or says what is missing
-    at_once = jobs or chosen.jobs("cpu", len(faults))
-    raise typer.Exit(proofs.run_controls(faults, at_once) if control else proofs.run_trials(faults, at_once, as_json))
+    raise typer.Exit(proofs.run_trials(faults, jobs or chosen.jobs("cpu", len(faults)), as_json))

@@ -34,7 +34,7 @@ def soak(
 
     from xpulab.doctor.meant import AcceleratorLost
     from xpulab.harness import fork_server
-    from xpulab.harness.execute import Target
+    from xpulab.harness.execute import RunOptions
     from xpulab.soak.loop import Soak
     from xpulab.soak.loop import soak as run_rounds
     from xpulab.soak.selection import ROUND_LEVEL, make_soak_plans
@@ -47,14 +47,14 @@ def soak(
     plans = make_soak_plans(notebooks or [], checks or [])
     try:
         used = chosen.device(device)
-        target = Target(used, ROUND_LEVEL, chosen.cards(used, cards, plans), seed)
+        options = RunOptions(used, ROUND_LEVEL, chosen.cards(used, cards, plans), seed)
     except AcceleratorLost as error:
         print(shown(str(error.lost)))
         raise typer.Exit(1) from None
     at_once = jobs or chosen.jobs(used, len(plans))
     chosen.limit_threads(at_once, len(plans))
     with fork_server.started(used) as server:
-        code = run_rounds(Soak(tuple(plans), target, at_once, hours, chosen.folder(out)), Console(), server)
+        code = run_rounds(Soak(tuple(plans), options, at_once, hours, chosen.folder(out)), Console(), server)
     if code == 130:
         raise KeyboardInterrupt
     raise typer.Exit(code)

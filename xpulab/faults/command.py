@@ -13,53 +13,30 @@ from xpulab.chapters.shared.fault import Fault
 from xpulab.errors import InputError
 from xpulab.faults import selftest
 from xpulab.faults.selftest import Trial
+from xpulab.harness.fork_server import kernel_environment
 from xpulab.harness.plan import refuse_other_environments
-from xpulab.harness.run import kernel_environment
 from xpulab.messages import N_, padded, shown
 
 
 def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
     """Try the faults, `jobs` at a time, and print what came of it; returns the exit code, 1 when one was missed."""
     refuse_other_environments(selftest.chapters_of(faults))
-    progress = Console(stderr=True)
-    faults = _possible(faults)
-    trials = selftest.count(faults)
-    progress.print(
-        shown(N_("{faults} faults, {trials} trials, {jobs} at a time", faults=len(faults), trials=trials, jobs=jobs)),
-        highlight=False,
-    )
-    tried = []
+    progress, faults = Console(stderr=True), _possible(faults)
+    trials, tried = selftest.count(faults), list[Trial]()
+    counted = shown(N_("{faults} faults, {trials} trials, {jobs} at a time", faults=len(faults), trials=trials, jobs=jobs))
+    progress.print(counted, highlight=False)
     with kernel_environment("cpu") as environment:
         for trial in selftest.trials(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):
             tried.append(trial)
-            outcome = f"{_outcome(trial)}  {_name(trial)}, {trial.seconds:.0f} s"
-            progress.print(f"{len(tried):>3}/{trials}  {outcome}", highlight=False, markup=False, soft_wrap=True)
+            report_trial(progress, trial, len(tried), trials)
     print(json.dumps(to_json(tried), indent=2) if as_json else format_trials(tried))
     return 1 if any(trial.missed for trial in tried) else 0
 
 
-def run_controls(faults: Sequence[Fault], jobs: int) -> int:
-    """Run the sections that the faults are tried in without them; returns the exit code, 1 when one is not green."""
-    refuse_other_environments(selftest.chapters_of(faults))
-    ran, wrong = 0, 0
-    with kernel_environment("cpu") as environment:
-        for control in selftest.controls(_possible(faults), jobs, {**environment, **selftest.WITHOUT_MODELS}):
-            ran, wrong = ran + 1, wrong + bool(control.wrong)
-            where = shown(
-                N_(
-                    "{notebook}, {device}, {level}, {seconds} s",
-                    notebook=control.notebook,
-                    device=control.device,
-                    level=control.level,
-                    seconds=f"{control.seconds:.0f}",
-                )
-            )
-            outcome = shown("WRONG") if control.wrong else shown("green")
-            print(f"{outcome}  {', '.join(control.checks)} ({where})", flush=True)
-            if control.wrong:
-                print(f"       {shown(control.wrong)}", flush=True)
-    print(shown(N_("{ran} of {ran2} green without a fault", ran=ran - wrong, ran2=ran)))
-    return 1 if wrong else 0
+def report_trial(console: Console, trial: Trial, number: int, of: int) -> None:
+    """Print the line of a trial that has ended."""
+    line = f"{number:>3}/{of}  {_outcome(trial)}  {_name(trial)}, {trial.seconds:.0f} s"
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _possible(faults: Sequence[Fault]) -> list[Fault]:
@@ -89,13 +66,10 @@ def format_trials(trials: Sequence[Trial]) -> str:
     )
     lines = []
     for trial in ordered:
-        fault = trial.fault
-        where = f"{fault.notebook}, {fault.device}, {trial.level}, {trial.seconds:.0f} s"
-        lines.append(f"{_outcome(trial)}  {_name(trial)}: {shown(fault.what)} ({where})")
-        detected_by = ", ".join(trial.detected_by) or "-"
-        expected = ", ".join(trial.expected)
-        lines.append(f"          {shown(N_('expected     {expected}', expected=expected))}")
-        lines.append(f"          {shown(N_('detected by  {detected_by}', detected_by=detected_by))}")
+        where = f"{trial.fault.notebook}, {trial.fault.device}, {trial.level}, {trial.seconds:.0f} s"
+        lines.append(f"{_outcome(trial)}  {_name(trial)}: {shown(trial.fault.what)} ({where})")
+        lines.append(f"          {shown(N_('expected     {expected}', expected=', '.join(trial.expected)))}")
+        lines.append(f"          {shown(N_('detected by  {detected_by}', detected_by=', '.join(trial.detected_by) or '-'))}")
         if trial.missed:
             lines.append(f"          {shown(trial.missed)}")
     total = shown(N_("{trials} of {trials2} faults detected", trials=_detected(trials), trials2=len(trials)))

@@ -6,7 +6,7 @@ data/exercises.yaml has one for each chapter that has such an exercise.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from xpulab.chapters.shared.fault import Fault
 from xpulab.errors import InputError
 from xpulab.faults import inject
 from xpulab.faults.selftest import CARDS, chapter_of, faults_named
-from xpulab.harness.execute import Execution, Target
+from xpulab.harness.execute import Execution, RunOptions
 from xpulab.harness.judge import Verdict, judge
 from xpulab.harness.plan import plan_of_checks, refuse_other_environments
 from xpulab.harness.report import text
@@ -57,7 +57,7 @@ def exercise_named(chapter: str) -> Exercise:
 def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Verdict:
     """Run the sections of the checks that see the defect, with the defect; the executed notebook is left in the folder.
 
-    environment: the variables of the kernel, as harness.run.kernel_environment gives them.
+    environment: the variables of the kernel, as harness.fork_server.kernel_environment gives them.
     Raises InputError when the defect could not be injected, or the chapter needs another environment.
     """
     fault = exercise.fault
@@ -65,35 +65,24 @@ def run(exercise: Exercise, folder: Path, environment: Mapping[str, str]) -> Ver
     plan = plan_of_checks(chapter_of(fault), fault.level, fault.detected_by)
     with tempfile.TemporaryDirectory(prefix="xpulab-exercise-", ignore_cleanup_errors=True) as scratch:
         variables = {**environment, **inject.prepare(fault, Path(scratch))}
-        target = Target(fault.device, fault.level, max(CARDS, plan.cards))
-        executed = [path for _, path in Execution(target, folder, lambda *cell: None, variables).run([plan], 1)]
+        options = RunOptions(fault.device, fault.level, max(CARDS, plan.cards))
+        executed = [path for _, path in Execution(options, folder, variables).run([plan], 1)]
         if failure := inject.why_not_injected(Path(scratch)):
-            raise InputError(
-                N_(
-                    "{chapter}: the defect could not be injected: {failure}; run env/validate.sh first",
-                    chapter=exercise.chapter,
-                    failure=failure,
-                )
-            )
+            raise InputError(N_("the defect could not be injected: {failure}; run env/validate.sh first", failure=failure))
     return judge(plan, executed[0])
 
 
-def format_list(known: Sequence[Exercise]) -> str:
+def format_list() -> str:
     """A line for each exercise."""
-    return "\n".join(f"{exercise.chapter:<24}{shown(exercise.hint)}" for exercise in known)
+    return "\n".join(f"{exercise.chapter:<24}{shown(exercise.hint)}" for exercise in exercises())
 
 
 def format_task(exercise: Exercise, verdict: Verdict) -> str:
     """What a reader gets to see: the red checks, where to look, and how to get the answer."""
-    return "\n".join(
-        [
-            *text.format_notebook(verdict),
-            "",
-            f"{shown('One thing is broken. Which one?')} {shown(exercise.hint)}",
-            shown(N_("The executed notebook: {executed}", executed=verdict.executed)),
-            shown(N_("The answer: xpulab exercise {chapter} --answer", chapter=exercise.chapter)),
-        ]
-    )
+    question = f"{shown('One thing is broken. Which one?')} {shown(exercise.hint)}"
+    executed = shown(N_("The executed notebook: {executed}", executed=verdict.executed))
+    answer = shown(N_("The answer: xpulab exercise {chapter} --answer", chapter=exercise.chapter))
+    return "\n".join([*text.format_notebook(verdict), "", question, executed, answer])
 
 
 def format_answer(exercise: Exercise) -> str:

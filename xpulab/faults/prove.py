@@ -7,28 +7,28 @@ on simulated cards alike: what they patch does not depend on the device. **That 
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
+from xpulab import files
 from xpulab.chapters.shared.fault import Fault
 from xpulab.devices import SIMULATED
 from xpulab.faults import CATALOGUE, selftest
+from xpulab.faults.command import format_trials, report_trial
 from xpulab.faults.selftest import Trial
-from xpulab.harness import report
-from xpulab.harness.execute import Target
+from xpulab.harness.fork_server import kernel_environment
 from xpulab.harness.report.result import Result
-from xpulab.harness.run import kernel_environment
 from xpulab.messages import N_, shown
-from xpulab.records.origin import node_name
-from xpulab.records.proof import InjectedFault, Proof
 
-SAMPLE = 6
-"""How many faults are injected unless more are asked for."""
+FILE = "prove.json"
+"""In the folder of the run; its schema is data/schema/prove.schema.json."""
 
 _SMOKE, _QUICK = "smoke", "quick"
 _PROVED_ON = {"cpu": "cpu", SIMULATED: SIMULATED, "gpu": SIMULATED, "xpu": SIMULATED}
@@ -37,7 +37,7 @@ _PROVED_ON = {"cpu": "cpu", SIMULATED: SIMULATED, "gpu": SIMULATED, "xpu": SIMUL
 
 def candidates(result: Result, catalogue: Sequence[Fault] = CATALOGUE) -> list[Fault]:
     """The faults that fit what ran: each with the run's device, and with checks that all passed in the run."""
-    device, level = result.target.device, _level(result.target)
+    device, level = result.options.device, _level(result)
     passed = {record.name for verdict in result.verdicts for record in verdict.records if record.outcome == "passed"}
     ran = {verdict.name for verdict in result.verdicts}
     return [
@@ -48,7 +48,7 @@ def candidates(result: Result, catalogue: Sequence[Fault] = CATALOGUE) -> list[F
         and fault.notebook in ran
         and not selftest.lacked_here(fault)
         and (level == _SMOKE or level == fault.level)
-        and (checks := _checks(fault, level))
+        and (checks := selftest.expected_of(fault, level))
         and passed.issuperset(checks)
     ]
 
@@ -66,49 +66,44 @@ def sample(faults: Sequence[Fault], number: int, seed: int) -> list[Fault]:
     return chosen
 
 
-def prove(result: Result, number: int, jobs: int, console: Console, catalogue: Sequence[Fault] = CATALOGUE) -> Result:
-    """Inject so many faults, `jobs` at a time, with a line for each; the result with the proof, whose reports are written.
+def prove(result: Result, number: int, jobs: int, console: Console, catalogue: Sequence[Fault] = CATALOGUE) -> bool:
+    """Inject so many faults, `jobs` at a time, with a line for each, and write prove.json into the folder of the run.
 
-    The choice follows the run's seed.
+    The choice follows the run's seed. Returns whether a fault was injected, and each was detected.
     """
-    target, level = result.target, _level(result.target)
+    options, level, started = result.options, _level(result), time.monotonic()
     fitting = candidates(result, catalogue)
-    chosen = sample(fitting, number, target.seed)
-    started, tried = time.monotonic(), []
+    chosen, tried = sample(fitting, number, options.seed), list[Trial]()
     if chosen:
-        console.print(
-            shown(N_("injecting {chosen} of {fitting} faults that fit this run", chosen=len(chosen), fitting=len(fitting))),
-            highlight=False,
-        )
-        with kernel_environment(target.device) as environment:
-            variables = {**environment, **selftest.WITHOUT_MODELS}
-            for trial in selftest.trials_at(chosen, level, _cards(target), jobs, variables):
-                tried.append(_of(trial, level))
-                outcome = shown("MISSED") if trial.missed else shown("detected")
-                line = f"{len(tried):>3}/{len(chosen)}  {outcome}  {trial.fault.name}, {trial.seconds:.0f} s"
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
-    seconds = round(time.monotonic() - started, 1)
-    proof = Proof(node_name(), target.device, target.cards, level, target.seed, len(fitting), tuple(tried), seconds)
-    proved = replace(result, proof=proof)
-    report.write(proved)
-    return proved
+        cards = max(selftest.CARDS, options.cards) if options.device == "cpu" else options.cards  # ranks there are processes
+        with kernel_environment(options.device) as environment:
+            for trial in selftest.trials_at(chosen, level, cards, jobs, {**environment, **selftest.WITHOUT_MODELS}):
+                tried.append(trial)
+                report_trial(console, trial, len(tried), len(chosen))
+    stored = to_json(result, tried, len(fitting), round(time.monotonic() - started, 1))
+    files.replace_text(result.folder / FILE, json.dumps(stored, indent=2) + "\n")
+    nothing = N_("no fault of the catalogue fits the checks that are green here, so nothing was proved")
+    console.print(format_trials(tried) if tried else shown(nothing), highlight=False, markup=False, soft_wrap=True)
+    return bool(stored["green"])
 
 
-def _level(target: Target) -> str:
+def to_json(result: Result, tried: Sequence[Trial], candidates: int, seconds: float) -> dict[str, Any]:
+    """What prove.json holds. candidates: how many faults of the catalogue fit the run. seconds: how long all took."""
+    options = result.options
+    return {
+        "schema": 2,
+        "green": bool(tried) and not any(trial.missed for trial in tried),
+        "node": result.node,
+        "device": options.device,
+        "cards": options.cards,
+        "level": _level(result),
+        "seed": options.seed,
+        "candidates": candidates,
+        "faults": [trial.to_json() for trial in tried],
+        "seconds": seconds,
+    }
+
+
+def _level(result: Result) -> str:
     """That of the trials: the catalogue is tried at smoke and at quick."""
-    return _SMOKE if target.level == _SMOKE else _QUICK
-
-
-def _cards(target: Target) -> int:
-    """The run's; ranks on a CPU are processes, and the self-test has two."""
-    return max(selftest.CARDS, target.cards) if target.device == "cpu" else target.cards
-
-
-def _checks(fault: Fault, level: str) -> tuple[str, ...]:
-    return fault.smoke if level == _SMOKE else fault.detected_by
-
-
-def _of(trial: Trial, level: str) -> InjectedFault:
-    fault = trial.fault
-    expected = _checks(fault, level)
-    return InjectedFault(fault.name, fault.what, fault.notebook, expected, trial.detected_by, trial.missed, trial.seconds)
+    return _SMOKE if result.options.level == _SMOKE else _QUICK

@@ -1,8 +1,7 @@
 """The proof that the suite detects faults: each is injected into a notebook of its own, which must turn red for that reason.
 
 Of the notebook run the sections of the checks that must detect the fault, with all that these need, and no more; a notebook
-is ended as soon as all of these checks are red. The control of this proof runs the same sections without a fault: there
-each of these checks must be green.
+is ended as soon as all of these checks are red. `xpulab run --check NAME` runs the same sections without a fault.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,7 +23,7 @@ from xpulab.chapters.shared.fault import Fault
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, inject
 from xpulab.harness.chapter import Chapter, read_chapter
-from xpulab.harness.execute import Execution, Target
+from xpulab.harness.execute import Execution, RunOptions
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import Plan, plan_of, plan_of_checks
 from xpulab.messages import N_
@@ -40,7 +39,6 @@ WITHOUT_MODELS = {"XPULAB_MODELS": os.devnull}
 """Variables with which chapter 01 uses its stand-in: a trial is short, and the same on every machine."""
 
 _RED = frozenset({"failed", "broken"})
-_GREEN = frozenset({"passed", "known", "fixed"})
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Trial:
     @property
     def expected(self) -> tuple[str, ...]:
         """The checks that had to be red."""
-        return self.fault.smoke if self.level == "smoke" else self.fault.detected_by
+        return expected_of(self.fault, self.level)
 
     def to_json(self) -> dict[str, Any]:
         """The trial as a JSON object, with the fault's name in place of the fault."""
@@ -82,24 +80,8 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Control:
-    """The result of the sections that some faults are tried in, without any fault.
-
-    notebook, device, level: what ran. checks: those that must detect the faults. seconds: as in Trial.
-    wrong: why a fault would be detected by nothing, or anyway; None when every check was green.
-    """
-
-    notebook: str
-    device: str
-    level: str
-    checks: tuple[str, ...]
-    wrong: str | None
-    seconds: float
-
-
-@dataclass(frozen=True)
 class _Case:
-    """What is run: a fault (or none) in the cells of a plan until all of `checks` are red, or green for a control.
+    """What is run: a fault in the cells of a plan until all of `checks` are red.
 
     cards: what the notebook gets, unless it needs more.
     """
@@ -139,6 +121,11 @@ def lacked_here(fault: Fault) -> str:
     return declared.format_reason() if declared else ""
 
 
+def expected_of(fault: Fault, level: str) -> tuple[str, ...]:
+    """The checks that must detect a fault at this level."""
+    return fault.smoke if level == "smoke" else fault.detected_by
+
+
 def count(faults: Iterable[Fault]) -> int:
     """How many trials these faults make."""
     return sum(1 for fault in faults for _ in _cases(fault))
@@ -150,7 +137,7 @@ def trials(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str]) -
     A fault that must be detected at level smoke, or on another lane, is tried there as well.
     environment: the variables of the kernels, as harness.run.kernel_environment gives them.
     """
-    return _at_a_time(_try, [case for fault in faults for case in _cases(fault)], jobs, environment)
+    return _try_all([case for fault in faults for case in _cases(fault)], jobs, environment)
 
 
 def trials_at(faults: Iterable[Fault], level: str, cards: int, jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
@@ -158,22 +145,12 @@ def trials_at(faults: Iterable[Fault], level: str, cards: int, jobs: int, enviro
 
     level: "smoke", for faults that have checks of that level, or "quick". cards: what each notebook gets, unless it needs more.
     """
-    cases = [_Case(fault, level, fault.smoke if level == "smoke" else fault.detected_by, cards) for fault in faults]
-    return _at_a_time(_try, cases, jobs, environment)
+    return _try_all([_Case(fault, level, expected_of(fault, level), cards) for fault in faults], jobs, environment)
 
 
 def try_fault(fault: Fault, environment: Mapping[str, str], level: str = "quick") -> Trial:
     """Run the fault's sections of its notebook with the fault in its process."""
     return _try(next(case for case in _cases(fault) if case.level == level), environment, [])
-
-
-def controls(faults: Iterable[Fault], jobs: int, environment: Mapping[str, str]) -> Iterator[Control]:
-    """Run the sections of these faults without the faults, the same ones once; as `trials` otherwise."""
-    alike: dict[tuple, list[_Case]] = {}
-    for case in (case for fault in faults for case in _cases(fault)):
-        sections = tuple(section.name for section in case.plan.sections)
-        alike.setdefault((case.fault.notebook, case.fault.device, case.level, sections), []).append(case)
-    return _at_a_time(_try_without_fault, map(_without_fault, alike.values()), jobs, environment)
 
 
 def chapter_of(fault: Fault) -> Chapter:
@@ -193,22 +170,11 @@ def _cases(fault: Fault) -> Iterator[_Case]:
         yield _Case(fault, "smoke", fault.smoke)
 
 
-def _without_fault(cases: Sequence[_Case]) -> _Case:
-    """One case for all that share their sections, with a fault that breaks nothing."""
-    first = cases[0]
-    checks = tuple(dict.fromkeys(check for case in cases for check in case.checks))
-    return replace(first, fault=replace(first.fault, inject=_nothing, sim_faults=""), checks=checks)
-
-
-def _nothing() -> None:
-    """No fault."""
-
-
-def _at_a_time(run: Callable, cases: Iterable[_Case], jobs: int, environment: Mapping[str, str]) -> Iterator[Any]:
+def _try_all(cases: Iterable[_Case], jobs: int, environment: Mapping[str, str]) -> Iterator[Trial]:
     longest_first = sorted(cases, key=lambda case: case.plan.expected_seconds, reverse=True)
     running: list[Execution] = []
     with ThreadPoolExecutor(jobs) as pool:
-        started = [pool.submit(run, case, environment, running) for case in longest_first]
+        started = [pool.submit(_try, case, environment, running) for case in longest_first]
         try:
             for done in as_completed(started):
                 yield done.result()
@@ -220,69 +186,34 @@ def _at_a_time(run: Callable, cases: Iterable[_Case], jobs: int, environment: Ma
 
 
 def _try(case: _Case, environment: Mapping[str, str], running: list[Execution]) -> Trial:
-    ran = _run(case, environment, running, lambda seen: set(_red(seen)) >= set(case.checks))
-    red = _red(ran.seen)
-    missed = sorted(set(case.checks) - set(red))
-    why = ran.not_injected
-    if missed and not why:
-        why = N_(
-            "not detected by {missed}; {reasons}",
-            missed=", ".join(missed),
-            reasons=" ".join(ran.reasons) or "the notebook is green",
-        )
-    return Trial(case.fault, case.level, red, why, ran.seconds)
-
-
-def _try_without_fault(case: _Case, environment: Mapping[str, str], running: list[Execution]) -> Control:
-    ran = _run(case, environment, running, lambda seen: seen.keys() >= set(case.checks))
-    outcomes = {name: ran.seen[name].outcome if name in ran.seen else "missing" for name in case.checks}
-    not_green = [f"{name} is {outcome}" for name, outcome in outcomes.items() if outcome not in _GREEN]
-    wrong = "; ".join([*not_green, *ran.reasons]) if not_green else None
-    return Control(case.fault.notebook, case.fault.device, case.level, case.checks, wrong, ran.seconds)
-
-
-@dataclass(frozen=True)
-class _Ran:
-    """What a run showed: the checks' records by name, in the order in which they came, and the judge's reasons.
-
-    not_injected: the error that kept the fault out of the notebook; None when it was injected.
-    """
-
-    seen: Mapping[str, Record]
-    reasons: tuple[str, ...]
-    not_injected: str | None
-    seconds: float
-
-
-def _run(
-    case: _Case,
-    environment: Mapping[str, str],
-    running: list[Execution],
-    is_enough: Callable[[Mapping[str, Record]], bool],
-) -> _Ran:
-    """Run the case's cells with its fault, until `is_enough` is true of what was seen."""
+    """Run the case's cells with its fault, until all of its checks are red."""
     seen: dict[str, Record] = {}
 
     def on_end_of(cell: NotebookNode) -> bool:
         for output in cell.get("outputs", []):
             if record := record_in(output.get("metadata", {})):
                 seen[record.name] = worse(seen[record.name], record) if record.name in seen else record
-        return is_enough(seen)
+        return set(_red(seen)) >= set(case.checks)
 
-    plan = case.plan
-    within = environment.get(RUN_FOLDER)
+    plan, within = case.plan, environment.get(RUN_FOLDER)
     with tempfile.TemporaryDirectory(prefix="xpulab-fault-", dir=within, ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
-        target = Target(case.fault.device, case.level, max(case.cards, plan.cards))
+        options = RunOptions(case.fault.device, case.level, max(case.cards, plan.cards))
         variables = {**environment, **inject.prepare(case.fault, folder), "OMP_NUM_THREADS": "1"}
-        execution = Execution(target, folder, lambda *cell: None, variables, on_end_of)
+        execution = Execution(options, folder, variables, on_end_of)
         running.append(execution)
         started = time.monotonic()
         executed = [path for _, path in execution.run([plan], 1)]
         seconds = round(time.monotonic() - started, 1)
         reasons = judge(plan, executed[0]).reasons if executed else ("it was interrupted",)
         failure = inject.why_not_injected(folder)
-    return _Ran(seen, tuple(reasons), N_("it could not be injected: {failure}", failure=failure) if failure else None, seconds)
+    red, missed = _red(seen), None
+    if failure:
+        missed = N_("it could not be injected: {failure}", failure=failure)
+    elif unseen := sorted(set(case.checks) - set(red)):
+        facts = {"unseen": ", ".join(unseen), "reasons": " ".join(reasons) or "the notebook is green"}
+        missed = N_("not detected by {unseen}; {reasons}", **facts)
+    return Trial(case.fault, case.level, red, missed, seconds)
 
 
 @lru_cache(maxsize=64)

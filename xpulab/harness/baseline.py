@@ -15,7 +15,7 @@ from rich.console import Console
 
 from xpulab.errors import InputError
 from xpulab.harness import run as harness
-from xpulab.harness.execute import Target
+from xpulab.harness.execute import RunOptions
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import Result
@@ -44,7 +44,7 @@ def measuring(plans: Sequence[Plan]) -> list[Plan]:
     return [plan for plan in plans if any(check.method == METHOD for check in plan.checks)]
 
 
-def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, console: Console) -> Baseline:
+def measure(plans: Sequence[Plan], options: RunOptions, runs: int, folder: Path, console: Console) -> Baseline:
     """Run the notebooks so many times, one at a time, and summarize their measurements; reports go into folders of `folder`.
 
     Raises NotGreen, and KeyboardInterrupt on Ctrl-C.
@@ -54,13 +54,13 @@ def measure(plans: Sequence[Plan], target: Target, runs: int, folder: Path, cons
         for number in range(1, runs + 1):
             of_this = folder / f"run-{number}"
             harness.prepare(of_this)
-            outcome = harness.run(plans, target, 1, of_this, console)
+            outcome = harness.run(plans, options, 1, of_this, console)
             if outcome.interrupted:
                 raise KeyboardInterrupt
             if not outcome.result.is_green:
                 raise NotGreen(outcome.result)
             verdicts.append(outcome.result.verdicts)
-    return summarize(verdicts, target.level)
+    return summarize(verdicts, options.level)
 
 
 @contextmanager

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import jsonschema
 import nbformat
 from nbformat import NotebookNode
 
 from xpulab import files
 from xpulab.errors import InputError
-from xpulab.harness.sections import Section, closure, read_sections
-from xpulab.messages import ENGLISH
+from xpulab.harness.sections import Section, read_sections, validated
+from xpulab.messages import ENGLISH, N_
 from xpulab.records.planned import PlannedCheck, planned_checks, python_of
 from xpulab.records.record import METADATA_KEY
 
@@ -56,14 +55,27 @@ class Chapter:
     def _positions(self) -> list[int]:
         return code_cells(self.notebook)
 
+    @property
+    def last_cell(self) -> int:
+        """The number of the last code cell, verdict(), counted from 1 among the code cells."""
+        return len(self._positions)
+
+    def section_at(self, number: int) -> Section | None:
+        """The section that a code cell stands in, counted from 1; None before the first section."""
+        index = self._positions[number - 1] if 0 < number <= self.last_cell else -1
+        return next((section for section in self.sections if index in section.cells), None)
+
     def section_of(self, check: PlannedCheck) -> Section:
         """The section that a check of this notebook stands in."""
-        index = self._positions[check.cell - 1]
-        return next(section for section in self.sections if index in section.cells)
+        section = self.section_at(check.cell)
+        assert section is not None, "read_chapter refuses checks outside any section"
+        return section
 
-    def closure_of(self, checks: tuple[PlannedCheck, ...]) -> tuple[Section, ...]:
-        """The sections that these checks stand in, and all that they need."""
-        return closure(self.sections, {self.section_of(check).name for check in checks})
+    def place_of(self, number: int) -> str:
+        """What a code cell is called in reports: "cell 5 of section merge", or "cell 2" before the first section."""
+        if section := self.section_at(number):
+            return N_("cell {number} of section {name}", number=number, name=section.name)
+        return N_("cell {number}", number=number)
 
 
 def read_chapter(path: Path) -> Chapter:
@@ -77,20 +89,26 @@ def read_chapter(path: Path) -> Chapter:
                 f"{path} cell {check.cell} line {check.line}: check {check.name!r} belongs to no capability of the "
                 f"notebook, which lists {', '.join(metadata['capabilities'])}"
             )
-    sections = read_sections(path, notebook)
-    _refuse_checks_outside(path, notebook, sections, checks)
-    return Chapter(
+    chapter = Chapter(
         path=path,
         notebook=notebook,
         title=metadata["title"],
         capabilities=tuple(metadata["capabilities"]),
         cards=metadata["cards"],
         budget_seconds={level: float(seconds) for level, seconds in metadata["budget_seconds"].items()},
-        sections=sections,
+        sections=read_sections(path, notebook),
         checks=checks,
         parameters=_parameters(path, notebook),
         environment=metadata.get("environment", ""),
     )
+    for check in checks:
+        if chapter.section_at(check.cell) is None:
+            raise InputError(
+                f"{path} cell {check.cell} line {check.line}: check {check.name!r} stands outside any section; put "
+                '{"section": NAME, "needs": [], "part": "lesson", "level": "quick"} under "xpulab" into the metadata of the '
+                "heading above it"
+            )
+    return chapter
 
 
 def read_notebook(path: Path) -> NotebookNode:
@@ -118,31 +136,13 @@ def code_cells(notebook: NotebookNode) -> list[int]:
     return [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
 
 
-def _refuse_checks_outside(
-    path: Path, notebook: NotebookNode, sections: tuple[Section, ...], checks: tuple[PlannedCheck, ...]
-) -> None:
-    first = sections[0].cells.start if sections else len(notebook.cells)
-    positions = code_cells(notebook)
-    for check in checks:
-        if positions[check.cell - 1] < first:
-            raise InputError(
-                f"{path} cell {check.cell} line {check.line}: check {check.name!r} stands outside any section; put "
-                '{"section": NAME, "needs": [], "part": "lesson", "level": "quick"} under "xpulab" into the metadata of the '
-                "heading above it"
-            )
-
-
 def _own_metadata(path: Path, notebook: NotebookNode) -> dict:
-    schema = json.loads(files.data("schema", "notebook_metadata.schema.json").read_text(encoding="utf-8"))
     metadata = notebook.metadata.get(METADATA_KEY)
     if metadata is None:
         raise InputError(
             f'{path}: its metadata has no {METADATA_KEY!r}; "Add a chapter" in CONTRIBUTING.md says what it must hold'
         )
-    if error := jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(metadata)):
-        at = "/".join(map(str, error.absolute_path))
-        raise InputError(f"{path}: metadata {METADATA_KEY}{'/' if at else ''}{at}: {error.message}")
-    return metadata
+    return validated(metadata, "notebook_metadata", str(path))
 
 
 def _parameters(path: Path, notebook: NotebookNode) -> tuple[str, ...]:
@@ -154,11 +154,5 @@ def _parameters(path: Path, notebook: NotebookNode) -> tuple[str, ...]:
             "the cell that sets device, level, cards and seed"
         )
     assigned = ast.parse(python_of(tagged[0].source)).body
-    targets = [target for node in assigned for target in _targets(node)]
-    return tuple(target.id for target in targets if isinstance(target, ast.Name))
-
-
-def _targets(node: ast.stmt) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AnnAssign) and node.value is not None else []
+    names = (name for node in assigned if isinstance(node, ast.Assign) for name in ast.walk(node))
+    return tuple(name.id for name in names if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store))

@@ -18,21 +18,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 from nbformat import NotebookNode
 from papermill.parameterize import parameterize_notebook
 
-from xpulab import messages, warm
+from xpulab import files, messages, warm
 from xpulab.harness.chapter import code_cells
-from xpulab.harness.lost import cells_left_out, label, left_out_of
+from xpulab.harness.lost import cells_left_out, has_raised
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, number_of
-from xpulab.harness.watchdog import START_SECONDS, Watchdog, kernel_manager
-from xpulab.harness.written import replace_notebook, replace_text
+from xpulab.harness.watchdog import Watchdog, kernel_manager
 from xpulab.messages import N_
-from xpulab.records import left_out, processor
 from xpulab.records.record import METADATA_KEY, RED, record_in
 from xpulab.warm import kernels
 
@@ -45,12 +44,15 @@ KILLED = N_("its run was killed")
 LIMIT_IN_BUDGETS = 5.0
 """A notebook is stopped after this many times its budget: a slow machine gets there, a cell that never ends does not."""
 
+_START_SECONDS = 120
+"""How long a kernel may take to start."""
+
 _ORDINARY_KERNEL = "python3"
 _PAPERMILL = "papermill"
 
 
 @dataclass(frozen=True)
-class Target:
+class RunOptions:
     """What a run is asked to use.
 
     device: cpu, gpu, xpu or sim. level: one of sections.LEVELS. cards: how many a notebook may use.
@@ -69,7 +71,7 @@ class Target:
 class Run:
     """How one notebook was run; stored in the executed notebook's metadata.
 
-    device, level, cards, seed: as in Target. seconds: from the kernel's start to its end. budget_seconds: what was planned.
+    device, level, cards, seed: as in RunOptions. seconds: from the kernel's start to its end. budget_seconds: what was planned.
     stopped: why it did not run to its end (a dead kernel, a time limit, an interruption), else None; an exception in a cell
     is not named here, the cell's own output shows it.
     """
@@ -83,11 +85,8 @@ class Run:
     seed: int = 0
 
 
-OnCell = Callable[[Plan, int, int], None]
-"""Called with the notebook, the code cell that it starts, counted from 1 as in its source, and how many there are."""
-
-OnCellEnd = Callable[[Plan, NotebookNode], None]
-"""Called with the notebook and each of its cells that has ended, with its outputs."""
+OnStart = Callable[[Plan], None]
+"""Called with a notebook whose kernel starts; from several threads."""
 
 IsEnough = Callable[[NotebookNode], bool]
 """Called with each cell that has ended, with its outputs; True ends the notebook there."""
@@ -98,16 +97,15 @@ class Execution:
 
     def __init__(
         self,
-        target: Target,
+        options: RunOptions,
         folder: Path,
-        on_cell: OnCell,
         environment: Mapping[str, str] | None = None,
         is_enough: IsEnough = lambda cell: False,
-        on_cell_end: OnCellEnd = lambda plan, cell: None,
+        on_start: OnStart = lambda plan: None,
     ) -> None:
         """environment: all variables of the kernels; without it this process's own."""
-        self._target, self._folder = target, folder
-        self._on_cell, self._on_cell_end, self._is_enough = on_cell, on_cell_end, is_enough
+        self._options, self._folder = options, folder
+        self._is_enough, self._on_start = is_enough, on_start
         self._environment = dict(os.environ if environment is None else environment)
         self._watchdogs: set[Watchdog] = set()
         self._stopping = threading.Event()
@@ -132,31 +130,26 @@ class Execution:
 
     def _run_one(self, plan: Plan) -> Path | None:
         """Run one notebook and write it; None when it is not to start any more."""
-        executed = self._folder / f"{plan.name}.ipynb"
-        watchdog = Watchdog(plan.budget_seconds * self._target.limit_in_budgets, executed.with_suffix(".log"))
+        executed, options = self._folder / f"{plan.name}.ipynb", self._options
+        watchdog = Watchdog(plan.budget_seconds * options.limit_in_budgets, executed.with_suffix(".log"))
         self._watchdogs.add(watchdog)
         if self._stopping.is_set():  # asked once stop() knows the watchdog, so that no kernel starts in between
             return None
-        started = time.monotonic()
-        notebook = _prepared(plan, self._target)
+        self._on_start(plan)
+        started, notebook = time.monotonic(), _prepared(plan, options)
 
         def write(stopped: str | None) -> None:
-            target, seconds = self._target, round(time.monotonic() - started, 2)
-            run = Run(target.device, target.level, target.cards, seconds, plan.budget_seconds, stopped, target.seed)
+            seconds = round(time.monotonic() - started, 2)
+            run = Run(options.device, options.level, options.cards, seconds, plan.budget_seconds, stopped, options.seed)
             notebook.metadata.setdefault(METADATA_KEY, {})["run"] = asdict(run)
-            replace_notebook(executed, notebook)
+            files.replace_text(executed, nbformat.writes(notebook) + "\n")
 
         within = self._environment.get(warm.RUN_FOLDER)
         with tempfile.TemporaryDirectory(prefix="xpulab-", dir=within, ignore_cleanup_errors=True) as scratch:
-            why_missing = Path(scratch) / "left_out.json"
-            variables = {
-                **self._environment,
-                messages.VARIABLE: plan.chapter.language,  # of its figures; that of the person who runs it is another one
-                left_out.VARIABLE: str(why_missing),
-            }
-            manager = kernel_manager(watchdog, scratch, variables)
+            # the language of its figures; that of the person who runs it is another one
+            manager = kernel_manager(watchdog, scratch, {**self._environment, messages.VARIABLE: plan.chapter.language})
             try:
-                watchdog.run(lambda: self._execute(plan, notebook, manager, watchdog, why_missing, write), plan.name)
+                watchdog.run(lambda: self._execute(plan, notebook, manager, watchdog, write), plan.name)
             finally:
                 watchdog.close()
                 self._watchdogs.discard(watchdog)
@@ -169,33 +162,27 @@ class Execution:
         notebook: NotebookNode,
         manager: type[AsyncKernelManager],
         watchdog: Watchdog,
-        why_missing: Path,
         write: Callable[[str | None], None],
     ) -> None:
         """Execute the notebook; the watchdog keeps why it did not run to its end, unless a cell raised.
 
-        why_missing: the file in which verdict() finds what is left out. write: called as soon as something is red, so that it
-        is not lost when the run is killed.
+        write: called as soon as something is red, so that it is not lost when the run is killed.
         """
-        cells = len(code_cells(plan.notebook))
         own = (index for index in code_cells(notebook) if INJECTED not in notebook.cells[index].metadata.get("tags", []))
         positions = {index: position for position, index in enumerate(own, start=1)}
 
         def on_cell_start(cell: NotebookNode, cell_index: int) -> None:
             if position := positions.get(cell_index):
                 watchdog.cell = number_of(cell, position)
-                self._on_cell(plan, position, cells)
 
         def on_cell_executed(cell: NotebookNode, cell_index: int, execute_reply: dict) -> None:
-            if used := processor.from_metadata((execute_reply or {}).get("metadata", {})):
-                processor.add_to_cell(cell.metadata, used)
-            has_raised = any(output.output_type == "error" for output in cell.outputs)
-            if has_raised and watchdog.reason is None:
-                replace_text(why_missing, left_out_of(plan, notebook).to_json())
+            if used := (execute_reply or {}).get("metadata", {}).get(METADATA_KEY):  # the processor time, of a warm kernel
+                cell.metadata.setdefault(METADATA_KEY, {}).update(used)
+            if has_raised(cell) and watchdog.reason is None:
                 client.left_out = cells_left_out(plan, notebook)
-            if has_raised or any(record.outcome in RED for record in _records_in(cell)):
+            records = (record_in(output.get("metadata", {})) for output in cell.outputs)
+            if has_raised(cell) or any(record.outcome in RED for record in records if record):
                 write(KILLED)
-            self._on_cell_end(plan, cell)
             if self._is_enough(cell):
                 raise _EnoughSeen
 
@@ -204,7 +191,7 @@ class Execution:
                 notebook,
                 kernel_name=self._kernel_name(notebook),
                 kernel_manager_class=manager,
-                startup_timeout=START_SECONDS,
+                startup_timeout=_START_SECONDS,
                 timeout=None,
                 allow_errors=True,
                 shutdown_kernel="immediate",
@@ -216,13 +203,8 @@ class Execution:
         except _EnoughSeen:
             watchdog.ended(N_("enough was seen after cell {cell}", cell=watchdog.cell))
         except DeadKernelError:
-            watchdog.ended(
-                N_(
-                    "the kernel died in {plan}; its last log lines are in {name}",
-                    plan=label(plan, watchdog.cell),
-                    name=watchdog.log.name,
-                )
-            )
+            place, log = plan.chapter.place_of(watchdog.cell), watchdog.log.name
+            watchdog.ended(N_("the kernel died in {place}; its last log lines are in {log}", place=place, log=log))
         except Exception as error:  # whatever one notebook does to nbclient must not lose the others' verdicts
             watchdog.ended(N_("it could not be run: {name}: {error}", name=type(error).__name__, error=error))
 
@@ -263,7 +245,7 @@ class _Client(NotebookClient):
             super()._cleanup_kernel()
 
 
-def _prepared(plan: Plan, target: Target) -> NotebookNode:
+def _prepared(plan: Plan, options: RunOptions) -> NotebookNode:
     """The notebook with its parameters and without outputs: what they hold was seen in another run."""
     notebook = copy.deepcopy(plan.notebook)
     for cell in notebook.cells:
@@ -271,11 +253,7 @@ def _prepared(plan: Plan, target: Target) -> NotebookNode:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     notebook.metadata.setdefault(_PAPERMILL, NotebookNode())
-    parameters = {name: value for name, value in asdict(target).items() if name in plan.parameters}
-    return (
-        parameterize_notebook(notebook, parameters, kernel_name=_ORDINARY_KERNEL, language="python") if parameters else notebook
-    )
-
-
-def _records_in(cell: NotebookNode) -> list[Any]:
-    return list(filter(None, (record_in(output.get("metadata", {})) for output in cell.outputs)))
+    parameters = {name: value for name, value in asdict(options).items() if name in plan.chapter.parameters}
+    if not parameters:
+        return notebook
+    return parameterize_notebook(notebook, parameters, kernel_name=_ORDINARY_KERNEL, language="python")

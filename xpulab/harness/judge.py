@@ -7,8 +7,8 @@ compared by nbval's own comparison. Nothing planned may be missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from nbformat import NotebookNode
 from xpulab.harness.chapter import read_notebook
 from xpulab.harness.execute import Run
 from xpulab.harness.explain import Explanation, explain
-from xpulab.harness.lost import label, left_out_of
+from xpulab.harness.lost import missing_checks
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, number_of
 from xpulab.messages import N_
@@ -39,14 +39,14 @@ _COMMITTED_SEED = 0
 
 @dataclass(frozen=True)
 class Group:
-    """The checks of one section of a notebook.
+    """The records of one section of a notebook, in reading order.
 
-    title: the section's heading. part: "lesson", "proof" or "exercise". checks: the names of its checks, in reading order.
+    title: the section's heading; "" for records that were not planned. part: "lesson", "proof" or "exercise".
     """
 
     title: str
     part: str
-    checks: tuple[str, ...]
+    records: tuple[Record, ...]
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,13 @@ class Verdict:
 
     name, title: the notebook's.
     outcome: "passed", "failed", "partial" (green, but only some of its sections were asked for), "skipped" (it was not to
-    run here) or "missing" (it never ran); while a run is under way "waiting".
+    run here) or "missing" (it never ran).
     run: how it was run, None when it was not.
-    records: one for each planned check.
+    groups: one record for each planned check, by section; then those that were not planned.
     run_context: where it ran, None when the notebook did not record it.
     reasons: why it is not green, one sentence each.
-    notes: what is worth knowing although it is no failure.
     executed: the executed notebook, None when there is none.
     partial: whether only some of its sections were asked for, whatever the outcome.
-    groups: the sections that plan a check, in reading order.
     explanations: known causes of what went wrong, with their remedies; empty when it is green.
     of_release: whether the notebook judges the release, and not the machine.
     """
@@ -72,24 +70,18 @@ class Verdict:
     title: str
     outcome: str
     run: Run | None = None
-    records: tuple[Record, ...] = ()
+    groups: tuple[Group, ...] = ()
     run_context: RunContext | None = None
     reasons: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
     executed: Path | None = None
     partial: bool = False
-    groups: tuple[Group, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     of_release: bool = False
 
     @property
-    def grouped_records(self) -> tuple[tuple[Group, tuple[Record, ...]], ...]:
-        """Each group with its records; records that no group names, which were not planned, come last."""
-        by_name = {record.name: record for record in self.records}
-        grouped = [(group, tuple(by_name.pop(name) for name in group.checks if name in by_name)) for group in self.groups]
-        if by_name:
-            grouped.append((Group(N_("Not planned") if self.groups else "", "proof", tuple(by_name)), tuple(by_name.values())))
-        return tuple(grouped)
+    def records(self) -> tuple[Record, ...]:
+        """Those of all groups."""
+        return tuple(record for group in self.groups for record in group.records)
 
     @property
     def seconds(self) -> float:
@@ -100,14 +92,6 @@ class Verdict:
     def reason(self) -> str | None:
         """All reasons in one line; None when there is none."""
         return "; ".join(self.reasons) or None
-
-    @property
-    def reason_in_short(self) -> str | None:
-        """The first reason, and how many more there are; None when there is none."""
-        more = len(self.reasons) - 1
-        if not self.reasons:
-            return None
-        return N_("{reasons} (and {more} more)", reasons=self.reasons[0], more=more) if more else self.reasons[0]
 
     @property
     def controls_rejected(self) -> int:
@@ -122,62 +106,43 @@ class Verdict:
 
 def judge(plan: Plan, executed: Path) -> Verdict:
     """Judge an executed notebook against the committed one that `plan` was read from."""
-    notebook, committed = read_notebook(executed), plan.notebook
+    notebook = read_notebook(executed)
     stored = notebook.metadata.get(METADATA_KEY, {}).get("run")
     run = Run(**stored) if stored else None
     metadata = [output.metadata for cell in notebook.cells for output in cell.get("outputs", []) if "metadata" in output]
-    missing = left_out_of(plan, notebook).missing
-    records = reconcile([check.name for check in plan.checks], filter(None, map(record_in, metadata)), missing)
+    recorded = filter(None, map(record_in, metadata))
+    records = reconcile([check.name for check in plan.checks], recorded, missing_checks(plan, notebook))
     run_context = next(filter(None, map(run_context_in, metadata)), None)
-    reasons = tuple(_reasons(plan, run, run_context, records, notebook, committed))
+    reasons = tuple(_reasons(plan, run, run_context, records, notebook))
     outcome = ("partial" if plan.partial else "passed") if is_green(records) and not reasons else "failed"
-    device = run.device if run else _COMMITTED_DEVICE
-    log = executed.with_suffix(".log")
-    return _verdict_of(
-        plan,
-        outcome,
-        run=run,
-        records=records,
-        run_context=run_context,
-        reasons=reasons,
-        notes=tuple(_notes(run)),
-        executed=executed,
-        explanations=explain(_code_cells(notebook), records, log, device) if outcome == "failed" else (),
-    )
+    verdict = _verdict_of(plan, outcome, records, reasons, run=run, run_context=run_context, executed=executed)
+    if outcome != "failed":
+        return verdict
+    device, log = run.device if run else _COMMITTED_DEVICE, executed.with_suffix(".log")
+    return replace(verdict, explanations=explain(_code_cells(notebook), records, log, device))
 
 
 def not_run(plan: Plan, outcome: str, reason: str) -> Verdict:
     """The verdict on a notebook that was planned but not executed; its checks have the outcome of the notebook."""
     records = tuple(Record(check.name, outcome, means=N_("not run"), reason=reason) for check in plan.checks)
-    return _verdict_of(plan, outcome, records=records, reasons=(reason,))
+    return _verdict_of(plan, outcome, records, (reason,))
 
 
-def not_ended(plan: Plan) -> Verdict:
-    """What is said of a notebook while the run is under way."""
-    return _verdict_of(plan, "waiting", reasons=(N_("it has not ended"),))
-
-
-def _verdict_of(plan: Plan, outcome: str, **known: Any) -> Verdict:
+def _verdict_of(plan: Plan, outcome: str, records: Sequence[Record], reasons: tuple[str, ...], **known: Any) -> Verdict:
     """A verdict with what follows from the plan. known: further fields."""
-    of_release = plan.chapter.is_of_release
-    return Verdict(plan.name, plan.title, outcome, partial=plan.partial, groups=_groups(plan), of_release=of_release, **known)
-
-
-def _groups(plan: Plan) -> tuple[Group, ...]:
-    """The sections that run and plan a check, each with the names of its checks."""
-    names: dict[str, list[str]] = {section.name: [] for section in plan.sections}
-    for check in plan.checks:
-        names[plan.chapter.section_of(check).name].append(check.name)
-    return tuple(Group(each.title, each.part, tuple(names[each.name])) for each in plan.sections if names[each.name])
+    rest = {record.name: record for record in records}
+    groups = []
+    for section in plan.sections:
+        checks = [check.name for check in plan.checks if plan.chapter.section_of(check) == section]
+        groups.append(Group(section.title, section.part, tuple(rest.pop(name) for name in checks)))
+    groups = [group for group in (*groups, Group("", "proof", tuple(rest.values()))) if group.records]
+    chapter = plan.chapter
+    stated = {"partial": plan.partial, "of_release": chapter.is_of_release, **known}
+    return Verdict(plan.name, chapter.title, outcome, groups=tuple(groups), reasons=reasons, **stated)
 
 
 def _reasons(
-    plan: Plan,
-    run: Run | None,
-    run_context: RunContext | None,
-    records: tuple[Record, ...],
-    notebook: NotebookNode,
-    committed: NotebookNode,
+    plan: Plan, run: Run | None, run_context: RunContext | None, records: tuple[Record, ...], notebook: NotebookNode
 ) -> Iterator[str]:
     if run and run.stopped:
         yield run.stopped
@@ -186,31 +151,18 @@ def _reasons(
     if run and not run_context and not run.stopped and run.device != _COMMITTED_DEVICE:
         yield N_("it was to run on {device}, but did not record where it ran", device=run.device)
     red = [record.name for record in records if record.outcome in RED]
-    errors = list(_errors(plan, run, notebook, red))
+    errors = list(_errors(plan, notebook, red))
     yield from errors
-    if left_out := [cell for cell in _code_cells(notebook) if _needs(cell)]:
-        yield N_("{left_out} cells were left out, since they need paddle, which cannot be imported", left_out=len(left_out))
     if red:
         yield N_("{red} of {records} checks are red: {red2}", red=len(red), records=len(records), red2=", ".join(red))
     elif not any(map(is_compared, records)):
         yield N_("nothing was compared, so the notebook is not green")
-    if not (run and (run.stopped or run.seed != _COMMITTED_SEED)) and not errors:  # with another seed other text is right
-        yield from _differences(notebook, committed, run_context.device if run_context else _COMMITTED_DEVICE)
+    is_other = run is not None and (run.stopped is not None or run.seed != _COMMITTED_SEED)  # other text is right then
+    if not (is_other or errors or red):
+        yield from _differences(notebook, plan.notebook, run_context.device if run_context else _COMMITTED_DEVICE)
 
 
-def _notes(run: Run | None) -> Iterator[str]:
-    if run is None:
-        yield N_("it was not run by xpulab: no time and no device are on record")
-        return
-    if run.seconds > 1.5 * run.budget_seconds:
-        yield N_(
-            "it took {seconds} s, its budget is {budget_seconds} s",
-            seconds=f"{run.seconds:.0f}",
-            budget_seconds=f"{run.budget_seconds:.0f}",
-        )
-
-
-def _errors(plan: Plan, run: Run | None, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
+def _errors(plan: Plan, notebook: NotebookNode, red: list[str]) -> Iterator[str]:
     """The cells that raised, a line for each; beside anything else red verdict()'s error adds nothing."""
     found = [
         (number_of(cell, number), output)
@@ -221,7 +173,8 @@ def _errors(plan: Plan, run: Run | None, notebook: NotebookNode, red: list[str])
     others = [each for each in found if each[1].ename != "NotebookIsRed"]
     for number, output in others if red or others else found:
         first = (output.evalue.strip().splitlines() or [""])[0]
-        yield N_("{plan} raised {ename}: {first}", plan=label(plan, number), ename=output.ename, first=first[:300])
+        place = plan.chapter.place_of(number)
+        yield N_("{place} raised {ename}: {first}", place=place, ename=output.ename, first=first[:300])
 
 
 def _code_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -241,22 +194,10 @@ def _differences(notebook: NotebookNode, committed: NotebookNode, device: str) -
 
     comparison = Comparison(is_sanitized=device != _COMMITTED_DEVICE)
     for number, (mine, theirs) in enumerate(zip(executed_cells, committed_cells, strict=True), start=1):
-        if not comparison.applies(theirs) or _holds_red(mine) or _needs(mine):
-            continue
-        if difference := comparison.difference(mine, theirs):
+        if comparison.applies(theirs) and (difference := comparison.difference(mine, theirs)):
+            cell = number_of(mine, number)
             yield N_(
-                "cell {mine} shows text that differs from the committed notebook: {difference}",
-                mine=number_of(mine, number),
+                "cell {cell} shows text that differs from the committed notebook: {difference}",
+                cell=cell,
                 difference=difference,
             )
-
-
-def _needs(cell: NotebookNode) -> bool:
-    """Whether the cell was left out because a package that it needs cannot be imported: a reason of its own."""
-    return any("needs" in output.get("metadata", {}).get(METADATA_KEY, {}) for output in cell.outputs)
-
-
-def _holds_red(cell: NotebookNode) -> bool:
-    """Whether one of its checks is red: its text then differs from the committed cell anyway."""
-    records = (record_in(output.get("metadata", {})) for output in cell.outputs)
-    return any(record and record.outcome in RED for record in records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.harness.chapter import Chapter, code_cells, read_chapter
-from xpulab.harness.sections import Section, closure, excerpt, refuse_undefined_names, up_to
+from xpulab.harness.sections import Section, closure, excerpt, up_to
 from xpulab.messages import N_, shown
 from xpulab.records import environments
 from xpulab.records.planned import PlannedCheck
@@ -46,19 +46,9 @@ class Plan:
         return self.chapter.path
 
     @property
-    def title(self) -> str:
-        """What it is called in reports."""
-        return self.chapter.title
-
-    @property
     def cards(self) -> int:
         """How many cards it needs."""
         return self.chapter.cards
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names that its parameters cell sets."""
-        return self.chapter.parameters
 
     @property
     def budget_seconds(self) -> float:
@@ -68,7 +58,7 @@ class Plan:
     @property
     def expected_seconds(self) -> float:
         """An estimate for what runs: the budget by the share of the code cells that do."""
-        return self.budget_seconds * len(code_cells(self.notebook)) / len(code_cells(self.chapter.notebook))
+        return self.budget_seconds * len(code_cells(self.notebook)) / self.chapter.last_cell
 
     @property
     def is_whole(self) -> bool:
@@ -84,8 +74,7 @@ class Plan:
     @cached_property
     def checks(self) -> tuple[PlannedCheck, ...]:
         """The checks of the sections that run, in reading order."""
-        running = {section.name for section in self.sections}
-        return tuple(check for check in self.chapter.checks if self.chapter.section_of(check).name in running)
+        return tuple(check for check in self.chapter.checks if self.chapter.section_of(check) in self.sections)
 
 
 def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ()) -> list[Plan]:
@@ -97,67 +86,42 @@ def make_plans(notebooks: Sequence[str], level: str, checks: Sequence[str] = ())
     that two notebooks share, and for chapters together with notebooks that judge a release.
     """
     if level not in LEVELS:
-        raise InputError(
-            N_(
-                "no level {level}: choose {LEVELS} or {LEVELS2}",
-                level=repr(level),
-                LEVELS=", ".join(LEVELS[:-1]),
-                LEVELS2=LEVELS[-1],
-            )
-        )
+        levels = f"{', '.join(LEVELS[:-1])} or {LEVELS[-1]}"
+        raise InputError(N_("no level {level}: choose {levels}", level=repr(level), levels=levels))
     chapters = [read_chapter(path) for path in find_notebooks(notebooks)]
     if not notebooks:
         usual = [chapter for chapter in chapters if not chapter.environment]
         names = [check.name for chapter in usual for check in chapter.checks]
         if all(any(fnmatchcase(name, pattern) for name in names) for pattern in checks):
             chapters = usual  # else the check may be one of those that need another environment, which is then named
-    _refuse_two_subjects(chapters)
-    _refuse_shared_file_names(chapters)
-    _refuse_shared_names(chapters)
-    if checks:
-        return plans_of_checks(chapters, level, checks)
-    return [plan for plan in (plan_of(chapter, level) for chapter in chapters) if plan.checks or plan.is_whole]
+    _refuse_mixtures(chapters)
+    if not checks:
+        return [plan for plan in (plan_of(chapter, level) for chapter in chapters) if plan.checks or plan.is_whole]
+    known = [check.name for chapter in chapters for check in chapter.checks]
+    for pattern in checks:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            asked = N_("no check {pattern}: neither a name nor a glob that matches", pattern=repr(pattern))
+            raise InputError(N_("{asked}; `xpulab run --list` shows them", asked=asked))
+    wanted = {name for name in known if any(fnmatchcase(name, pattern) for pattern in checks)}
+    plans = [plan_of_checks(chapter, level, wanted) for chapter in chapters]
+    return [plan for plan in plans if plan.sections]
 
 
 def plan_of(chapter: Chapter, level: str) -> Plan:
     """The plan for all sections of a notebook that run at this level."""
     names = {section.name for section in chapter.sections if section.level in up_to(level)}
-    plan = Plan(chapter, level, closure(chapter.sections, names))
-    return _checked(plan)
+    return Plan(chapter, level, closure(chapter.sections, names))
 
 
-def plan_of_checks(chapter: Chapter, level: str, names: Sequence[str]) -> Plan:
-    """The plan for the sections of these checks, which the notebook must plan, with all that they need."""
-    checks = tuple(check for check in chapter.checks if check.name in names)
-    return _checked(Plan(chapter, level, chapter.closure_of(checks), partial=True))
+def plan_of_checks(chapter: Chapter, level: str, names: Collection[str]) -> Plan:
+    """The plan for the sections of these checks, as far as the notebook has them, with all that they need."""
+    sections = {chapter.section_of(check).name for check in chapter.checks if check.name in names}
+    return Plan(chapter, level, closure(chapter.sections, sections), partial=True)
 
 
-def plans_of_checks(chapters: Sequence[Chapter], level: str, globs: Sequence[str]) -> list[Plan]:
-    """The plans for the checks that the globs match, of the notebooks that have any.
-
-    Raises InputError for a glob that matches no check.
-    """
-    matched: dict[str, list[str]] = {}
-    for pattern in globs:
-        found = [(chapter, check) for chapter in chapters for check in chapter.checks if fnmatchcase(check.name, pattern)]
-        if not found:
-            raise InputError(
-                N_(
-                    "no check {pattern}: neither a name nor a glob that matches; `xpulab run --list` shows them",
-                    pattern=repr(pattern),
-                )
-            )
-        for chapter, check in found:
-            matched.setdefault(chapter.path.stem, []).append(check.name)
-    return [plan_of_checks(each, level, matched[each.path.stem]) for each in chapters if each.path.stem in matched]
-
-
-def check_needs(chapter: Chapter) -> None:
-    """Raise InputError when the sections of a check, with all that they need, use a name that they do not define."""
-    for section in chapter.sections:
-        checks = [check.name for check in chapter.checks if chapter.section_of(check) is section]
-        if checks:
-            plan_of_checks(chapter, LEVELS[-1], checks)
+def read_plan(path: Path, level: str) -> Plan:
+    """Read one notebook and plan it at this level; raises InputError when it cannot be run as one of the suite's."""
+    return plan_of(read_chapter(path), level)
 
 
 def with_own_environment() -> list[str]:
@@ -169,53 +133,31 @@ def with_own_environment() -> list[str]:
 def refuse_other_environments(chapters: Iterable[Chapter]) -> None:
     """Raise InputError for a notebook that needs another environment than the one that this process runs in."""
     here = environments.present()
-    others = [chapter for chapter in chapters if chapter.environment != here]
-    if not others:
+    if not (others := [chapter for chapter in chapters if chapter.environment != here]):
         return
-    names, number, wanted = ", ".join(each.path.stem for each in others), others[0].path.stem[:2], others[0].environment
+    names, wanted = ", ".join(each.path.stem for each in others), others[0].environment
     if wanted:
-        package = environments.PACKAGES[wanted]
+        facts = {"names": names, "package": environments.PACKAGES[wanted], "number": others[0].path.stem[:2]}
         raise InputError(
-            N_(
-                "{names}: needs an environment of its own, with {package}; bash env/validate.sh {number} makes it, "
-                ".venv-{wanted}, and runs the chapter there, apart from others",
-                names=names,
-                package=package,
-                number=number,
-                wanted=wanted,
-            )
+            N_("{names}: needs an environment of its own, with {package}; bash env/validate.sh {number} runs it there", **facts)
         )
-    package = environments.PACKAGES[here]
+    facts = {"names": names, "package": environments.PACKAGES[here]}
     raise InputError(
-        N_(
-            "{names}: cannot run in an environment with {package}; bash env/validate.sh makes the usual one, "
-            ".venv; run it there",
-            names=names,
-            package=package,
-        )
+        N_("{names}: cannot run in an environment with {package}; run it in the usual one: bash env/validate.sh", **facts)
     )
 
 
 def format_left_out(name: str) -> str:
     """For a reader of a run that names no notebook: a chapter that is not part of it, and how to run it."""
-    number = name[:2]
-    return N_(
-        "{name} is not part of this run: it has an environment of its own; bash env/validate.sh {number} runs it",
-        name=name,
-        number=number,
-    )
+    left_out = N_("{name} is not part of this run: it has an environment of its own", name=name)
+    return N_("{left_out}; bash env/validate.sh {number} runs it", left_out=left_out, number=name[:2])
 
 
 def format_plan(plan: Plan) -> str:
     """What a plan runs, in the chosen language: a line for the notebook, one for each section, its checks below."""
-    counted = shown(
-        N_(
-            "{checks} checks, about {expected_seconds} s",
-            checks=len(plan.checks),
-            expected_seconds=f"{plan.expected_seconds:.0f}",
-        )
-    )
-    lines = [f"{plan.name}  {shown(plan.title)} ({counted})"]
+    seconds = f"{plan.expected_seconds:.0f}"
+    counted = shown(N_("{checks} checks, about {seconds} s", checks=len(plan.checks), seconds=seconds))
+    lines = [f"{plan.name}  {shown(plan.chapter.title)} ({counted})"]
     for section in plan.sections:
         facts = [shown(section.part), section.level]
         facts += [shown(N_("needs {needs}", needs=", ".join(section.needs)))] if section.needs else []
@@ -226,86 +168,41 @@ def format_plan(plan: Plan) -> str:
 
 def find_notebooks(notebooks: Sequence[str]) -> list[Path]:
     """The files that these numbers, names, paths or globs stand for, each once, in the order given; none stands for all."""
-    if not notebooks:
-        found = sorted(files.NOTEBOOKS.glob("*.ipynb"))
-        if not found:
-            raise InputError(N_("{NOTEBOOKS}: holds no notebook", NOTEBOOKS=files.NOTEBOOKS))
-        return found
-    return list(dict.fromkeys(path for given in notebooks for path in _matching(given)))
-
-
-def read_plan(path: Path, level: str) -> Plan:
-    """Read one notebook and plan it at this level; raises InputError when it cannot be run as one of the suite's."""
-    return plan_of(read_chapter(path), level)
-
-
-def _checked(plan: Plan) -> Plan:
-    if not plan.is_whole:
-        refuse_undefined_names(plan.path, plan.notebook, plan.sections)
-    return plan
-
-
-def _matching(given: str) -> list[Path]:
-    for candidate in (Path(given), files.NOTEBOOKS / given, files.NOTEBOOKS / f"{given}.ipynb"):
-        if candidate.is_file():
-            return [candidate.resolve()]
-    if given == files.RELEASE:
-        return files.release_notebooks()
     chapters = sorted(files.NOTEBOOKS.glob("*.ipynb"))
-    if by_part := [path.resolve() for path in chapters if _is_part(given, *path.stem.partition("_")[::2])]:
-        return by_part
-    if any(sign in given for sign in "*?["):
-        for folder, pattern in ((Path(), given), (files.NOTEBOOKS, given), (files.NOTEBOOKS, f"{given}.ipynb")):
-            found = [folder / name for name in sorted(glob.glob(pattern, root_dir=folder))]
-            if notebooks := [path.resolve() for path in found if path.suffix == ".ipynb"]:
-                return notebooks
-    if (renamed := files.present_name(given)) != given:
-        raise InputError(
-            N_("no notebook {given}: chapters were renumbered, and it is {renamed} now", given=repr(given), renamed=renamed)
-        )
-    known = ", ".join(path.stem for path in chapters)
-    raise InputError(
-        N_(
-            "no notebook {given}: neither a file, nor a glob that matches, nor one of {known}",
-            given=repr(given),
-            known=known or N_("none"),
-        )
-    )
+    if not notebooks and not chapters:
+        raise InputError(N_("{NOTEBOOKS}: holds no notebook", NOTEBOOKS=files.NOTEBOOKS))
+    found: dict[Path, None] = {} if notebooks else dict.fromkeys(chapters)
+    own = {path.relative_to(files.NOTEBOOKS).with_suffix(""): path for path in (*chapters, *files.release_notebooks())}
+    for given in notebooks:
+        here = [Path(name).resolve() for name in sorted(glob.glob(given)) if name.endswith(".ipynb")]
+        matching = files.release_notebooks() if given == files.RELEASE else here
+        matching = matching or [path.resolve() for name, path in own.items() if _is_meant(given, name.as_posix())]
+        if not matching:
+            known = ", ".join(path.stem for path in chapters) or N_("none")
+            facts = {"given": repr(given), "known": known}
+            raise InputError(N_("no notebook {given}: neither a file, nor a glob that matches, nor one of {known}", **facts))
+        found |= dict.fromkeys(matching)
+    return list(found)
 
 
-def _refuse_two_subjects(chapters: Sequence[Chapter]) -> None:
-    of_release = [chapter for chapter in chapters if chapter.is_of_release]
-    if of_release and len(of_release) < len(chapters):
-        name, other = of_release[0].path.stem, next(each.path.stem for each in chapters if not each.is_of_release)
-        raise InputError(
-            N_(
-                "{RELEASE}/{name} judges the release and {other} the machine: run them apart",
-                RELEASE=files.RELEASE,
-                name=name,
-                other=other,
-            )
-        )
+def _is_meant(given: str, known: str) -> bool:
+    """Whether 3, 03, lora, 03_lora, 03_lora.ipynb, release/trainer or a glob of such names stands for this notebook."""
+    number, _, name = known.partition("_")
+    if given.isdecimal() and number.isdecimal():
+        return int(given) == int(number)
+    is_short = number.isdecimal() and given == name
+    return is_short or (given.count("/") == known.count("/") and fnmatchcase(known, given.removesuffix(".ipynb")))
 
 
-def _is_part(given: str, number: str, name: str) -> bool:
-    """Whether it is the number or the name of a chapter: 3, 03 or lora stand for 03_lora."""
-    return given == name or (given.isdecimal() and number.isdecimal() and int(given) == int(number))
-
-
-def _refuse_shared_file_names(chapters: Sequence[Chapter]) -> None:
+def _refuse_mixtures(chapters: Sequence[Chapter]) -> None:
+    """Raise InputError for notebooks that one report cannot hold."""
+    if len({chapter.is_of_release for chapter in chapters}) > 1:
+        name = next(chapter.path.stem for chapter in chapters if chapter.is_of_release)
+        facts = {"RELEASE": files.RELEASE, "name": name}
+        raise InputError(N_("{RELEASE}/{name} judges the release and chapters judge the machine: run them apart", **facts))
     owners: dict[str, Chapter] = {}
     for chapter in chapters:
-        owner = owners.setdefault(chapter.path.stem, chapter)
-        if owner is not chapter:
-            raise InputError(
-                f"{chapter.path}: has the name of {owner.path}, and one report cannot hold both; rename one, or run them apart"
-            )
-
-
-def _refuse_shared_names(chapters: Sequence[Chapter]) -> None:
-    owners: dict[str, Chapter] = {}
-    for chapter in chapters:
-        for check in chapter.checks:
-            owner = owners.setdefault(check.name, chapter)
-            if owner is not chapter:
-                raise InputError(f"{chapter.path} cell {check.cell}: check {check.name!r} is planned in {owner.path} too")
+        for name in (chapter.path.stem, *(check.name for check in chapter.checks)):
+            if (owner := owners.setdefault(name, chapter)) is not chapter:
+                problem = f"{chapter.path}: {name!r} is the name of something in {owner.path} too"
+                raise InputError(f"{problem}, and one report cannot hold both; rename one, or run them apart")

@@ -5,12 +5,10 @@ Its schema is data/schema/run.schema.json.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import platform
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,117 +17,71 @@ import xpulab
 from xpulab import files
 from xpulab.devices import WHEELS
 from xpulab.errors import InputError
-from xpulab.harness.execute import Target
+from xpulab.harness.execute import RunOptions
 from xpulab.harness.plan import Plan, make_plans
-from xpulab.harness.written import replace_text
 from xpulab.messages import N_
 from xpulab.records.environments import SUCCESSOR, installed_versions
 
 NAME = "run.json"
-SCHEMA = 1
-
-_PACKAGES = (*WHEELS, "paddlenlp", SUCCESSOR, "numpy")
-_SOURCES = (".py", ".cc", ".h", ".yaml", ".json", ".jsonl")
+SCHEMA = 2
 
 
-def write(folder: Path, plans: Sequence[Plan], target: Target) -> None:
+def write(folder: Path, plans: Sequence[Plan], options: RunOptions) -> None:
     """Write run.json into the folder of a run that starts."""
-    replace_text(folder / NAME, json.dumps(_asked(plans, target), indent=2) + "\n")
+    files.replace_text(folder / NAME, json.dumps(_asked(plans, options), indent=2) + "\n")
 
 
-def require_same(folder: Path, plans: Sequence[Plan], target: Target) -> None:
+def require_same(folder: Path, plans: Sequence[Plan], options: RunOptions) -> None:
     """Raise InputError, which names what differs, unless the folder is that of the same run on this machine."""
-    path = folder / NAME
-    if not path.exists():
-        raise InputError(
-            N_("{folder}: holds no run to resume: it has no {NAME}; start one without --resume", folder=folder, NAME=NAME)
-        )
-    before = files.load_json(path, files.data("schema", "run.schema.json"))
-    if differences := list(_differences(before, _asked(plans, target))):
-        raise InputError(
-            N_(
-                "{folder}: holds another run: {differences}; give the options of that run, or another folder without --resume",
-                folder=folder,
-                differences="; ".join(differences),
-            )
-        )
+    if differences := "; ".join(_differences(_stored(folder), _asked(plans, options))):
+        another = N_("{folder}: holds another run: {differences}", folder=folder, differences=differences)
+        raise InputError(N_("{another}; give the options of that run, or another folder without --resume", another=another))
 
 
-def read(folder: Path) -> tuple[list[Plan], Target]:
+def read(folder: Path) -> tuple[list[Plan], RunOptions]:
     """What the run in the folder was asked for. Raises InputError when it holds none."""
+    asked = _stored(folder)
+    options = RunOptions(**asked["options"])
+    return make_plans(list(asked["notebooks"]), options.level), options
+
+
+def _stored(folder: Path) -> dict[str, Any]:
     path = folder / NAME
     if not path.exists():
         raise InputError(
             N_("{folder}: holds no run: it has no {NAME}; name the folder of xpulab run --out", folder=folder, NAME=NAME)
         )
-    asked = files.load_json(path, files.data("schema", "run.schema.json"))
-    target = Target(asked["device"], asked["level"], asked["cards"], asked["seed"])
-    names = [notebook["name"] for notebook in asked["notebooks"]]
-    return make_plans(names, target.level), target
+    return files.load_json(path, files.data("schema", "run.schema.json"))
 
 
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Inside the block no other process resumes this run. Raises InputError when another one runs in the folder."""
-    with (folder / NAME).open("r+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(
-                N_("{folder}: this run is under way in another process; wait for its end", folder=folder)
-            ) from error
-        except OSError:  # a file system without locks
-            pass
-        yield
-
-
-def _asked(plans: Sequence[Plan], target: Target) -> dict[str, Any]:
-    asked = asdict(target)
-    del asked["limit_in_budgets"]  # a run that came to its time limit may go on with a later one
+def _asked(plans: Sequence[Plan], options: RunOptions) -> dict[str, Any]:
+    stored = asdict(options)
+    del stored["limit_in_budgets"]  # a run that came to its time limit may go on with a later one
     return {
         "schema": SCHEMA,
-        **asked,
+        "options": stored,
         "machine": platform.node(),
-        "xpulab": xpulab.__version__,
-        "sources": _digest_of_sources(),
-        "versions": installed_versions(_PACKAGES),
-        "notebooks": [_notebook(plan) for plan in plans],
+        "versions": {"xpulab": xpulab.__version__, **installed_versions((*WHEELS, "paddlenlp", SUCCESSOR, "numpy"))},
+        "notebooks": {plan.name: _digest_of(plan) for plan in plans},
     }
 
 
-def _notebook(plan: Plan) -> dict[str, Any]:
-    return {
-        "name": plan.name,
-        "digest": hashlib.sha256(plan.path.read_bytes()).hexdigest(),
-        "sections": [section.name for section in plan.sections],
-        "checks": [check.name for check in plan.checks],
-    }
-
-
-def _digest_of_sources() -> str:
-    """Of xpulab itself: between two releases its version stays the same."""
-    digest = hashlib.sha256()
-    package = Path(xpulab.__file__).parent
-    for path in sorted(path for path in package.rglob("*") if path.suffix in _SOURCES):
-        digest.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
+def _digest_of(plan: Plan) -> str:
+    """Of the notebook's file and of its sections and checks that run."""
+    chosen = [[section.name for section in plan.sections], [check.name for check in plan.checks]]
+    return hashlib.sha256(plan.path.read_bytes() + json.dumps(chosen).encode()).hexdigest()
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    for name in ("device", "level", "cards", "seed", "machine", "xpulab"):
-        if before[name] != now[name]:
-            yield f"{name} {before[name]}, not {now[name]}"
-    if before["xpulab"] == now["xpulab"] and before["sources"] != now["sources"]:
-        yield "the sources of xpulab have changed since"
-    for package in sorted({*before["versions"], *now["versions"]}):
-        old, new = (each["versions"].get(package, "not installed") for each in (before, now))
-        if old != new:
-            yield f"{package} {old}, not {new}"
-    old_names, new_names = ([each["name"] for each in asked["notebooks"]] for asked in (before, now))
-    if old_names != new_names:
-        yield f"notebooks {', '.join(old_names)}, not {', '.join(new_names)}"
-    elif before["level"] == now["level"]:
-        for old, new in zip(before["notebooks"], now["notebooks"], strict=True):
-            if old != new:
-                changed = N_("notebook {new} has changed since", new=new["name"])
-                yield changed if old["digest"] != new["digest"] else N_("other checks of {new} (--check)", new=new["name"])
+    if before["machine"] != now["machine"]:
+        yield f"machine {before['machine']}, not {now['machine']}"
+    for part in ("options", "versions"):
+        for name in sorted({*before[part], *now[part]}):
+            if before[part].get(name) != now[part].get(name):
+                yield f"{name} {before[part].get(name)}, not {now[part].get(name)}"
+    if list(before["notebooks"]) != list(now["notebooks"]):
+        yield f"notebooks {', '.join(before['notebooks'])}, not {', '.join(now['notebooks'])}"
+    elif before["options"]["level"] == now["options"]["level"]:
+        for name, digest in now["notebooks"].items():
+            if before["notebooks"][name] != digest:
+                yield N_("notebook {name} has changed since, or other checks of it are asked for (--check)", name=name)

@@ -11,23 +11,19 @@ Cells before the first section (title, parameters, imports) always run, and so d
 
 from __future__ import annotations
 
-import ast
 import copy
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import jsonschema
 from nbformat import NotebookNode
-from pyflakes import checker, messages
 
 from xpulab import files
 from xpulab.errors import InputError
 from xpulab.messages import N_
-from xpulab.records.planned import python_of
 from xpulab.records.record import LEVELS, METADATA_KEY
 
 CELL_NUMBER = "cell"
@@ -80,7 +76,8 @@ def read_sections(path: Path, notebook: NotebookNode) -> tuple[Section, ...]:
         for need in section.needs:
             if need not in by_name:
                 raise InputError(f"{_at(path, section)}: section {section.name!r} needs {need!r}, which no section is called")
-        _refuse_circle(path, section, by_name)
+        if section in closure(sections, section.needs):
+            raise InputError(f"{_at(path, section)}: section {section.name!r} needs itself, through its needs; remove one need")
     return sections
 
 
@@ -134,62 +131,24 @@ def cells_by_number(notebook: NotebookNode) -> dict[int, NotebookNode]:
     return {number_of(cell, number): cell for number, cell in enumerate(cells, start=1)}
 
 
-def undefined_names(notebook: NotebookNode) -> list[str]:
-    """The names that the code cells of a notebook or an excerpt use and nothing in them defines, as "name in cell 7"."""
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    numbered = tuple((number_of(cell, number), cell.source) for number, cell in enumerate(cells, start=1))
-    return list(_undefined_names(numbered))
-
-
-@lru_cache(maxsize=1024)
-def _undefined_names(cells: tuple[tuple[int, str], ...]) -> tuple[str, ...]:
-    """The same of code cells, each its number and its source: many faults are tried in the same sections."""
-    lines: list[int] = []
-    sources: list[str] = []
-    for number, text in cells:
-        source = python_of(text)
-        sources.append(source)
-        lines += [number] * source.count("\n")
-    found = checker.Checker(ast.parse("".join(sources)), builtins={"get_ipython", "display"}).messages
-    unknown = (each for each in found if isinstance(each, messages.UndefinedName | messages.UndefinedLocal))
-    return tuple(dict.fromkeys(f"{each.message_args[0]} in cell {lines[each.lineno - 1]}" for each in unknown))
-
-
-def refuse_undefined_names(path: Path, notebook: NotebookNode, kept: Sequence[Section]) -> None:
-    """Raise InputError when an excerpt uses a name that none of its cells defines: a need is missing."""
-    if missing := undefined_names(notebook):
-        shown = ", ".join(section.name for section in kept)
-        raise InputError(
-            f"{path}: sections {shown} use {'; '.join(missing)}, which they do not define: add the section that does to `needs`"
-        )
+def validated(declared: dict, schema: str, where: str) -> dict:
+    """The metadata of a notebook or a heading, which must fit data/schema/SCHEMA.schema.json; else raises InputError."""
+    content = json.loads(files.data("schema", f"{schema}.schema.json").read_text(encoding="utf-8"))
+    if error := jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(content).iter_errors(declared)):
+        at = "/".join(map(str, error.absolute_path))
+        raise InputError(f"{where}: metadata {METADATA_KEY}{'/' if at else ''}{at}: {error.message}")
+    return declared
 
 
 def _section(path: Path, notebook: NotebookNode, start: int, end: int) -> Section:
     cell = notebook.cells[start]
     where = f"{path} cell {start + 1}"
-    schema = json.loads(files.data("schema", "section_metadata.schema.json").read_text(encoding="utf-8"))
-    declared = _own(cell)
-    if error := jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(declared)):
-        at = "/".join(map(str, error.absolute_path))
-        raise InputError(f"{where}: metadata {METADATA_KEY}{'/' if at else ''}{at}: {error.message}")
+    declared = validated(_own(cell), "section_metadata", where)
     heading = _HEADING.search(cell.source) if cell.cell_type == "markdown" else None
     if heading is None:
         raise InputError(f"{where}: declares section {declared['section']!r}, but is no Markdown cell with a heading")
-    return Section(
-        name=declared["section"],
-        title=heading.group(1).strip(),
-        needs=tuple(declared["needs"]),
-        part=declared["part"],
-        level=declared["level"],
-        cells=range(start, end),
-    )
-
-
-def _refuse_circle(path: Path, section: Section, by_name: dict[str, Section]) -> None:
-    needed = closure(by_name.values(), section.needs)
-    if section in needed:
-        around = ", ".join(each.name for each in needed)
-        raise InputError(f"{_at(path, section)}: section {section.name!r} needs itself, through {around}; remove one need")
+    needs, cells = tuple(declared["needs"]), range(start, end)
+    return Section(declared["section"], heading.group(1).strip(), needs, declared["part"], declared["level"], cells)
 
 
 def _own(cell: NotebookNode) -> dict:

@@ -15,9 +15,6 @@ from jupyter_core.paths import jupyter_path
 from xpulab.child import signal_group
 from xpulab.messages import N_
 
-START_SECONDS = 120
-"""How long a kernel may take to start."""
-
 _GRACE_SECONDS = 5.0
 """Between the interrupt and the kill."""
 
@@ -57,7 +54,6 @@ class Watchdog:
                 returned.set()
                 self._over.set()
 
-        self._later(START_SECONDS, self._give_up)
         threading.Thread(target=call, name=name, daemon=True).start()
         self._over.wait()
         if not returned.is_set():
@@ -94,10 +90,6 @@ class Watchdog:
         of_cell = N_("cell {cell} had not ended after {limit} s", cell=self.cell, limit=f"{self._limit:.0f}")
         self.stop(of_cell if self.cell else N_("the kernel was not ready after {limit} s", limit=f"{self._limit:.0f}"))
 
-    def _give_up(self) -> None:
-        if self._group is None:
-            self.stop(N_("no kernel was started"))
-
     def _later(self, seconds: float, action: Callable[[], object]) -> None:
         timer = threading.Timer(seconds, action)
         timer.daemon = True
@@ -124,12 +116,8 @@ def kernel_manager(watchdog: Watchdog, scratch: str, environment: Mapping[str, s
             sockets = {"transport": "ipc", "ip": name} if fits else {}
             super().__init__(**{**sockets, "connection_file": f"{name}.json", **options})
             given = filter(None, environment.get("JUPYTER_PATH", "").split(os.pathsep))
-            of_ipython = os.path.expanduser(environment.get("IPYTHONDIR") or "~/.ipython")
-            self.kernel_spec_manager.kernel_dirs = [  # its default imports IPython to find the last one
-                *(f"{folder}/kernels" for folder in given),
-                *jupyter_path("kernels"),
-                f"{of_ipython}/kernels",
-            ]
+            folders = [*(f"{folder}/kernels" for folder in given), *jupyter_path("kernels")]
+            self.kernel_spec_manager.kernel_dirs = folders  # its default imports IPython, for one more
 
         async def start_kernel(self, **options: object) -> None:  # type: ignore[override] # its decorator hides the async
             with watchdog.log.open("wb") as log:

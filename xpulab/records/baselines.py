@@ -62,10 +62,9 @@ class Entry:
 
     def bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The smallest and the largest allowed value of each number of a measurement."""
-        if self.kind == "rate":
-            factor = self.tolerance
-            return tuple(each / factor for each in self.value), tuple(each * factor for each in self.value)
-        return tuple(each - self.tolerance for each in self.value), tuple(each + self.tolerance for each in self.value)
+        tolerance, is_rate = self.tolerance, self.kind == "rate"
+        smallest = tuple(each / tolerance if is_rate else each - tolerance for each in self.value)
+        return smallest, tuple(each * tolerance if is_rate else each + tolerance for each in self.value)
 
 
 @dataclass(frozen=True)
@@ -111,14 +110,8 @@ class Baseline:
                 return entry
         if not same_case:
             raise NoBaseline(N_("no baseline: it was not measured yet; run `xpulab baseline`"))
-        available = "; ".join(_format_conditions(entry.conditions) for entry in same_case)
-        raise NoBaseline(
-            N_(
-                "no baseline for {conditions}: it was measured with {available}",
-                conditions=_format_conditions(measured.conditions),
-                available=available,
-            )
-        )
+        asked, available = measured.conditions, "; ".join(str(entry.conditions) for entry in same_case)
+        raise NoBaseline(N_("no baseline for {asked}: it was measured with {available}", asked=asked, available=available))
 
 
 def hardware(run_context: RunContext) -> str:
@@ -163,27 +156,14 @@ def find(run_context: RunContext, level: str) -> Baseline:
     path = folder() / f"{run_context.device}.json"
     found = [each for each in load_all(folder()) if each.device == run_context.device]
     if not found:
-        raise NoBaseline(
-            N_(
-                "no baseline: there is no {name} in {name2}; `xpulab baseline` measures one",
-                name=path.name,
-                name2=path.parent.name,
-            )
-        )
+        raise NoBaseline(N_("no baseline: there is no {name}; `xpulab baseline` measures one", name=path.name))
     here, family = hardware(run_context), wheel(run_context)
     for what, mine in (("hardware", here), ("wheel", family), ("level", level)):
-        others = sorted({getattr(each, what) for each in found})
+        others = " and ".join(sorted({getattr(each, what) for each in found}))
         found = [each for each in found if getattr(each, what) == mine]
         if not found:
-            raise NoBaseline(
-                N_(
-                    "no baseline: {name} was measured with {what} {others}, not with {mine}",
-                    name=path.name,
-                    what=what,
-                    others=" and ".join(others),
-                    mine=mine,
-                )
-            )
+            facts = {"name": path.name, "what": what, "others": others, "mine": mine}
+            raise NoBaseline(N_("no baseline: {name} was measured with {what} {others}, not with {mine}", **facts))
     return found[0]
 
 
@@ -213,12 +193,9 @@ def store(baseline: Baseline, target: Path) -> Path:
     """
     path = target / f"{baseline.device}.json"
     kept = [each for each in (load(path) if path.exists() else ()) if _key(each) != _key(baseline)]
-    text = _as_text(baseline.device, sorted([*kept, baseline], key=_key))
-    temporary = path.with_suffix(".json.new")
     try:
         target.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        files.replace_text(path, _as_text(baseline.device, sorted([*kept, baseline], key=_key)))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}; name another folder with {FOLDER}") from error
     return path
@@ -242,10 +219,6 @@ def _as_text(device: str, baselines: Sequence[Baseline]) -> str:
         lines = ",\n".join("  " + json.dumps(asdict(entry)) for entry in baseline.entries)
         blocks.append(f'{head},\n "entries": [\n{lines}\n ]\n}}')
     return f'{{"schema": {SCHEMA}, "device": "{device}", "baselines": [\n' + ",\n".join(blocks) + "\n]}\n"
-
-
-def _format_conditions(conditions: dict[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in conditions.items()) or "no conditions"
 
 
 def _rounded(value: float) -> float:

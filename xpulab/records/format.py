@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xpulab.records.record import Measurement, Record
+from xpulab.messages import N_
+from xpulab.records.record import Measurement, Record, RunContext
 
 _MIB = 2**20
 
@@ -16,6 +17,13 @@ def format_measured(record: Record) -> str:
         least, most = f"{min(numbers):.3g}", f"{max(numbers):.3g}"
         return f"{record.measured}, {least if least == most else f'{least} to {most}'}"
     return format_value(record.measured)
+
+
+def format_machine(context: RunContext) -> list[str]:
+    """What a banner says of a machine: card, processor, driver and the packages of Paddle."""
+    facts = [str(context.machine[name]) for name in ("card", "processor") if context.machine.get(name)]
+    facts += [N_("driver {driver}", driver=context.machine["driver"])] if context.machine.get("driver") else []
+    return facts + [f"{package} {version}" for package, version in context.versions.items() if "paddle" in package]
 
 
 def format_measurement(measurement: Measurement) -> str:

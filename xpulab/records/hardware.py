@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from xpulab import files
-from xpulab.errors import InputError, line_of
 
 LINKS = {"PCIe 3.0 x16": 15.75, "PCIe 4.0 x16": 31.5, "PCIe 5.0 x16": 63.0}
 """By link the bytes in one direction, GB/s: 8, 16 or 32 GT/s in 16 lanes, of 130 bits 128 are data (PCI Express base
@@ -41,19 +39,9 @@ class Sheet:
 def load(path: Path | None = None) -> tuple[Sheet, ...]:
     """The data sheets of the file; data/hardware.yaml when no path is given.
 
-    Raises InputError with file and line when it does not fit data/schema/hardware.schema.json, or has a model twice.
+    Raises InputError with file and line when it does not fit data/schema/hardware.schema.json.
     """
-    path = path or files.data("hardware.yaml")
-    entries = files.load_yaml(path, files.data("schema", "hardware.schema.json"))
-    seen: dict[str, str] = {}
-    for entry in entries:
-        for model in entry["models"]:
-            if model in seen:
-                line = line_of(path.read_text(encoding="utf-8"), f"card: {re.escape(entry['card'])}$")
-                raise InputError(
-                    f"{path} line {line}: the model {model!r} is listed for {seen[model]!r} already; remove it from one of them"
-                )
-            seen[model] = entry["card"]
+    entries = files.load_yaml(path or files.data("hardware.yaml"), files.data("schema", "hardware.schema.json"))
     return tuple(Sheet(**{**entry, "models": tuple(entry["models"])}) for entry in entries)
 
 

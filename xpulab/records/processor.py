@@ -44,8 +44,3 @@ def from_metadata(metadata: dict[str, Any]) -> ProcessorSeconds | None:
     """What the metadata of a reply or a cell hold; None when nothing was measured."""
     stored = metadata.get(METADATA_KEY, {}).get(_NAME)
     return None if stored is None else ProcessorSeconds(**stored)
-
-
-def add_to_cell(metadata: dict[str, Any], used: ProcessorSeconds) -> None:
-    """Store it in the metadata of an executed cell, beside what is there."""
-    metadata.setdefault(METADATA_KEY, {}).update(to_metadata(used)[METADATA_KEY])

@@ -4,7 +4,7 @@
     refusal("xpu", "all_reduce", "int8", "PROD")         # None: not declared, so an error there is red
 
 They are listed in data/refusals.yaml. A check is skipped only where an entry says that the device lacks what it needs; an error
-that is not declared is red, whatever its words. `format_entry` gives the entry that would declare it.
+that is not declared is red, whatever its words. `format_undeclared` gives the entry that would declare it.
 """
 
 from __future__ import annotations
@@ -83,18 +83,13 @@ def refusal(device: str, call: str, dtype: str = "", reduction: str = "", form: 
     return next((entry for entry in _listed(load) if entry.concerns(device, call, dtype, reduction, form)), None)
 
 
-def format_entry(device: str, call: str, dtype: str = "", reduction: str = "", form: str = "") -> str:
-    """The entry of data/refusals.yaml that would declare this call as one that the device lacks, in one line."""
+def format_undeclared(error: str, device: str, call: str, dtype: str = "", reduction: str = "", form: str = "") -> str:
+    """What a red row says of an error that nothing declares: the error, and the entry that declares it when it is right."""
     fields = [f"call: {call}", f"devices: [{device}]", f'versions: {{paddle: "=={installed_version("paddle")}"}}']
     fields += [f"types: [{dtype}]"] if dtype else []
     fields += [f"reductions: [{reduction}]"] if reduction else []
     fields += [f"form: {form}"] if form else []
-    return f"- {{{', '.join(fields)}, reason: WHAT IT LACKS, source: WHO SAYS SO}}"
-
-
-def format_undeclared(error: str, device: str, call: str, dtype: str = "", reduction: str = "", form: str = "") -> str:
-    """What a red row says of an error that nothing declares: the error, and how to declare it when it is right."""
-    entry = format_entry(device, call, dtype, reduction, form)
+    entry = f"- {{{', '.join(fields)}, reason: WHAT IT LACKS, source: WHO SAYS SO}}"
     return f"{error}; if the device lacks this, declare it in data/refusals.yaml: {entry}"
 
 

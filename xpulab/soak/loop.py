@@ -18,18 +18,17 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import psutil
 from rich.console import Console
 
+from xpulab.files import replace_text
 from xpulab.harness import run as harness
-from xpulab.harness.execute import INTERRUPTED, Target
+from xpulab.harness.execute import INTERRUPTED, RunOptions
 from xpulab.harness.fork_server import Started
 from xpulab.harness.judge import Verdict
 from xpulab.harness.plan import Plan
 from xpulab.harness.report.result import SCOPE, digest_of_check
-from xpulab.harness.written import replace_text
 from xpulab.messages import N_, shown
 from xpulab.records.record import RED
 from xpulab.soak.selection import selection
@@ -47,12 +46,12 @@ _MIB = 1 << 20
 class Soak:
     """What is asked for.
 
-    plans: of one round. target: of all rounds; its seed is that of the first one. jobs: notebooks at a time.
+    plans: of one round. options: of all rounds; its seed is that of the first one. jobs: notebooks at a time.
     hours: how long, above 0; None until it is interrupted. folder: a new one for the reports.
     """
 
     plans: tuple[Plan, ...]
-    target: Target
+    options: RunOptions
     jobs: int
     hours: float | None
     folder: Path
@@ -69,13 +68,13 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        return N_(
-            "round {round} (seed {seed}): {value}: {reason}",
-            round=self.round,
-            seed=self.seed,
-            value=" ".join(filter(None, [self.notebook, self.check])),
-            reason=self.reason,
-        )
+        facts = {
+            "round": self.round,
+            "seed": self.seed,
+            "where": f"{self.notebook} {self.check}".strip(),
+            "reason": self.reason,
+        }
+        return N_("round {round} (seed {seed}): {where}: {reason}", **facts)
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,7 @@ class Round:
     """One round. began: local time. seconds: how long it took. compared: checks that compared something.
 
     repeated: checks whose values an earlier round with the same seed had too. problems: what it found.
-    cards: temperature, power and memory of each card at its beginning, as the vendor's tool shows them.
-    memory_mib: of the machine and of /dev/shm in use at its end, in MiB: growth is a leak.
+    memory_mib: memory of the machine in use at its end, in MiB: growth is a leak.
     """
 
     number: int
@@ -94,8 +92,7 @@ class Round:
     compared: int
     repeated: int
     problems: tuple[Problem, ...]
-    cards: tuple[dict[str, Any], ...]
-    memory_mib: dict[str, int]
+    memory_mib: int
 
 
 def seed_of(number: int, first: int) -> int:
@@ -143,10 +140,10 @@ def _run_round(
     asked: Soak, number: int, first: dict[tuple[int, str], tuple[int, str]], server: Started | None
 ) -> tuple[Round, bool]:
     """Run one round and compare it with earlier ones; whether it was interrupted. Of that one only what had ended counts."""
-    seed, folder, began = seed_of(number, asked.target.seed), folder_of(asked, number), datetime.now().astimezone()
+    seed, folder, began = seed_of(number, asked.options.seed), folder_of(asked, number), datetime.now().astimezone()
     harness.prepare(folder)
-    target = replace(asked.target, seed=seed)
-    outcome = harness.run(asked.plans, target, asked.jobs, folder, Console(quiet=True), server=server)
+    options = replace(asked.options, seed=seed)
+    outcome = harness.run(asked.plans, options, asked.jobs, folder, Console(quiet=True), server=server)
     ended = [each for each in outcome.result.verdicts if each.run and not (each.run.stopped or "").startswith(INTERRUPTED)]
     judged = ended if outcome.interrupted else outcome.result.verdicts
     problems = [Problem(number, seed, *red) for verdict in judged for red in _red_in(verdict)]
@@ -157,31 +154,20 @@ def _run_round(
         if digest != earlier:
             reason = N_("its values differ from those of round {before} with the same seed", before=before)
             problems.append(Problem(number, seed, notebook, check, reason))
-    context = outcome.result.run_context
-    cards = tuple(asdict(card) for card in context.card_facts) if context else ()
     compared, seconds = sum(verdict.compared for verdict in judged), outcome.result.seconds
-    when = began.isoformat(timespec="seconds")
-    return Round(number, seed, when, seconds, compared, repeated, tuple(problems), cards, _memory()), outcome.interrupted
+    when, memory_mib = began.isoformat(timespec="seconds"), psutil.virtual_memory().used // _MIB
+    return Round(number, seed, when, seconds, compared, repeated, tuple(problems), memory_mib), outcome.interrupted
 
 
 def _red_in(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
     """What is red: notebook, check and reason of each check that failed or is broken; else why the notebook is red."""
     red = [record for record in verdict.records if record.outcome in RED - {"missing"}]
     for record in red:
-        outcome, measured, expected = record.outcome, record.measured, record.expected or "-"
-        yield (
-            verdict.name,
-            record.name,
-            N_(
-                "{outcome}, measured {measured}, expected {expected}; {reason}",
-                outcome=outcome,
-                measured=measured,
-                expected=expected,
-                reason=record.reason,
-            ),
-        )
+        facts = {"outcome": record.outcome, "measured": record.measured, "expected": record.expected or "-"}
+        found = N_("{outcome}, measured {measured}, expected {expected}", **facts)
+        yield verdict.name, record.name, N_("{found}; {reason}", found=found, reason=record.reason)
     if verdict.outcome in ("failed", "missing") and not red:
-        yield verdict.name, "", verdict.reason_in_short or verdict.outcome
+        yield verdict.name, "", verdict.reason or verdict.outcome
 
 
 def _values_of(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
@@ -190,11 +176,6 @@ def _values_of(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
         digest = "skipped" if record.outcome == "skipped" else digest_of_check(record)
         if digest and not selection().varies(record.name):
             yield verdict.name, record.name, digest
-
-
-def _memory() -> dict[str, int]:
-    shared = psutil.disk_usage("/dev/shm").used if Path("/dev/shm").is_dir() else 0
-    return {"machine": psutil.virtual_memory().used // _MIB, "shared": shared // _MIB}
 
 
 def folder_of(asked: Soak, number: int) -> Path:
@@ -219,9 +200,9 @@ def _keep(asked: Soak, rounds: Sequence[Round], seconds: float) -> None:
     summary = {
         "schema": 2,
         "outcome": "failed" if first_bad(rounds) else "passed" if any(each.repeated for each in rounds) else "nothing compared",
-        "device": asked.target.device,
-        "scope": SCOPE[asked.target.device],
-        "cards": asked.target.cards,
+        "device": asked.options.device,
+        "scope": SCOPE[asked.options.device],
+        "cards": asked.options.cards,
         "hours_asked": asked.hours,
         "hours": round(seconds / _SECONDS_PER_HOUR, 4),
         "notebooks": [plan.name for plan in asked.plans],
@@ -237,43 +218,21 @@ def _keep(asked: Soak, rounds: Sequence[Round], seconds: float) -> None:
 def format_round(this: Round) -> str:
     """The line of a round, its problems below."""
     state = N_("red") if this.problems else N_("green")
-    hot = max((card["temperature_c"] for card in this.cards if card.get("temperature_c") is not None), default=None)
-    heat = "" if hot is None else N_(", at most {hot} °C", hot=f"{hot:g}")
-    line = N_(
-        "{began}  round {number}, seed {seed}: {state}, {compared} checks compared, {repeated} repeated, {seconds} s{heat}",
-        began=this.began[11:19],
-        number=this.number,
-        seed=this.seed,
-        state=state,
-        compared=this.compared,
-        repeated=this.repeated,
-        seconds=f"{this.seconds:.0f}",
-        heat=heat,
-    )
+    begun = N_("{time}  round {number}, seed {seed}", time=this.began[11:19], number=this.number, seed=this.seed)
+    facts = {"compared": this.compared, "repeated": this.repeated, "seconds": f"{this.seconds:.0f}"}
+    found = N_("{compared} checks compared, {repeated} repeated, {seconds} s", **facts)
+    line = N_("{begun}: {state}, {found}", begun=begun, state=state, found=found)
     return "\n".join([line, *(f"          {problem}" for problem in this.problems)])
 
 
 def format_summary(asked: Soak, rounds: Sequence[Round], seconds: float) -> str:
     """What the soak found, for a terminal."""
     hours, repeated = f"{seconds / _SECONDS_PER_HOUR:.2f} h", sum(each.repeated for each in rounds)
-    lines = [
-        N_(
-            "soak on {device}: {rounds} rounds in {hours}, {repeated} checks compared with an earlier round",
-            device=asked.target.device,
-            rounds=len(rounds),
-            hours=hours,
-            repeated=repeated,
-        )
-    ]
+    facts = {"device": asked.options.device, "rounds": len(rounds), "hours": hours, "repeated": repeated}
+    lines = [N_("soak on {device}: {rounds} rounds in {hours}, {repeated} checks compared with an earlier round", **facts)]
     if rounds:
-        before, after = rounds[0].memory_mib, rounds[-1].memory_mib
-        lines.append(
-            N_(
-                "memory in use after the first and the last round: {before} and {after} MiB",
-                before=before["machine"],
-                after=after["machine"],
-            )
-        )
+        used = {"before": rounds[0].memory_mib, "after": rounds[-1].memory_mib}
+        lines.append(N_("memory in use after the first and the last round: {before} and {after} MiB", **used))
     if problems := [problem for each in rounds for problem in each.problems]:
         lines += [N_("RED: {problems} problems; the first: {problems2}", problems=len(problems), problems2=problems[0])]
         lines += [N_("its reports: {asked}", asked=folder_of(asked, problems[0].round) / "index.html")]
@@ -281,4 +240,4 @@ def format_summary(asked: Soak, rounds: Sequence[Round], seconds: float) -> str:
         green = N_("green: nothing was red, and every value repeated")
         nothing = N_("no verdict: no two rounds with the same seed ended, so no value was compared with an earlier one")
         lines.append(green if repeated else nothing)
-    return "\n".join([*lines, SCOPE[asked.target.device]])
+    return "\n".join([*lines, SCOPE[asked.options.device]])

@@ -8,11 +8,11 @@ from datetime import datetime, timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from xpulab.files import ROOT
-from xpulab.harness.execute import Run, Target
-from xpulab.harness.judge import Verdict
+from xpulab.harness.execute import Run, RunOptions
+from xpulab.harness.judge import Group, Verdict
 from xpulab.harness.report.metrics import to_metrics
 from xpulab.harness.report.result import Result
-from xpulab.records.record import CardFacts, Measurement, Record, RunContext
+from xpulab.records.record import Measurement, Record
 
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 
@@ -28,9 +28,10 @@ def written_labels():
     """By metric its labels, of a run that has all of them."""
     rate = Measurement("add", "rate", "GFLOP/s", (1.0,))
     record = Record("demo.rate", "failed", "as before", control="rejected", measurements=(rate,))
-    card = CardFacts(0, "P800 OAM", "02K", temperature_c=41.0, power_w=90.0, memory_used_mib=2, memory_total_mib=98304)
-    context = RunContext("xpu", 1, card_facts=(card,))
-    verdict = Verdict("00_demo", "A demo", "failed", Run("xpu", "quick", 1, 2.0, 30.0, None), (record,), context, (), (), None)
+    groups = (Group("the section", "lesson", (record,)),)
+    verdict = Verdict("00_demo", "A demo", "failed", Run("xpu", "quick", 1, 2.0, 30.0, None), groups)
     now = datetime.now(timezone.utc).isoformat()
-    families = text_string_to_metric_families(to_metrics(Result(Target("xpu", "quick", 8), (verdict,), 12.5, None, date=now)))
+    families = text_string_to_metric_families(
+        to_metrics(Result(RunOptions("xpu", "quick", 8), (verdict,), 12.5, None, date=now))
+    )
     return {family.name: set(family.samples[0].labels) for family in families}

@@ -13,8 +13,7 @@ import builtins
 import sys
 from collections.abc import Collection
 
-from xpulab.checks import markup
-from xpulab.checks.shown import show
+from xpulab.checks.shown import red_lines, show
 from xpulab.doctor import paddle_facts
 from xpulab.doctor.detect import detect
 from xpulab.doctor.finding import Finding
@@ -86,4 +85,4 @@ def undefined_names(tree: ast.AST, defined: Collection[str]) -> list[str]:
 def _show(text: str, metadata: dict[str, object]) -> None:
     from IPython.display import display
 
-    display({"text/plain": text, "text/html": markup.details(text)}, raw=True, metadata=metadata)
+    display({"text/plain": text, "text/html": red_lines(text)}, raw=True, metadata=metadata)

@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 
 from xpulab.harness.judge import Verdict
 from xpulab.harness.report.result import PARTIAL, Result
-from xpulab.records.proof import Proof
 from xpulab.records.record import RED, Record
 
 _FORBIDDEN = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -18,8 +17,8 @@ def to_xml(result: Result) -> str:
     name = "xpulab (partial)" if result.is_partial else "xpulab"
     root = ElementTree.Element("testsuites", name=name, time=str(round(result.seconds, 1)))
     properties = {
-        "device": result.target.device,
-        "level": result.target.level,
+        "device": result.options.device,
+        "level": result.options.level,
         "verdict": result.verdict,
         "scope": result.scope,
     }
@@ -28,8 +27,6 @@ def to_xml(result: Result) -> str:
     if result.lost:
         properties["lost"] = _clean(str(result.lost))
     root.extend(_suite(verdict, properties) for verdict in result.verdicts)
-    if result.proof:
-        root.append(_proof(result.proof))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -45,24 +42,8 @@ def _suite(verdict: Verdict, properties: dict[str, str]) -> ElementTree.Element:
     for name, value in properties.items():
         ElementTree.SubElement(stated, "property", name=name, value=value)
     suite.extend(cases)
-    lines = [f"{known.where}: cause: {known.cause}\nfix: {known.remedy}" for known in verdict.explanations]
-    if lines := [*lines, *(f"note: {note}" for note in verdict.notes)]:
+    if lines := [f"{known.where}: cause: {known.cause}\nfix: {known.remedy}" for known in verdict.explanations]:
         ElementTree.SubElement(suite, "system-out").text = _clean("\n".join(lines))
-    return suite
-
-
-def _proof(proof: Proof) -> ElementTree.Element:
-    """A test case for each fault that was injected; one that failed when there was none."""
-    name = "injected faults"
-    suite = ElementTree.Element("testsuite", name=name, time=str(round(proof.seconds, 1)), tests=str(len(proof.faults) or 1))
-    suite.set("failures", str(len(proof.missed) if proof.faults else 1))
-    for each in proof.faults:
-        case = ElementTree.SubElement(suite, "testcase", classname=name, name=_clean(each.fault), time=str(each.seconds))
-        if each.missed:
-            ElementTree.SubElement(case, "failure", message=_clean(each.what)).text = _clean(each.missed)
-    if not proof.faults:
-        case = ElementTree.SubElement(suite, "testcase", classname=name, name="the proof", time="0")
-        ElementTree.SubElement(case, "failure", message=_clean(proof.reason or ""))
     return suite
 
 

@@ -13,11 +13,10 @@ from typing import Any
 
 from xpulab.devices import JUDGED
 from xpulab.doctor.meant import LostAccelerator
-from xpulab.harness.execute import Target
+from xpulab.harness.execute import RunOptions
 from xpulab.harness.judge import Verdict
 from xpulab.messages import N_
 from xpulab.records.origin import node_name
-from xpulab.records.proof import Proof
 from xpulab.records.record import Record, Row, RunContext
 
 SCHEMA = 1
@@ -66,22 +65,19 @@ _GREEN = frozenset({"passed", "partial"})
 class Result:
     """The result of a run of several notebooks.
 
-    target: what was asked for. verdicts: one for each notebook. seconds: how long the run took.
+    options: what was asked for. verdicts: one for each notebook. seconds: how long the run took.
     folder: the absolute path of the folder that holds the reports and the executed notebooks.
     date: when it ended, in local time with the time zone's offset from UTC, "2026-11-22T03:10:00+00:00".
-    node: the name of the machine. proof: the faults that were injected after the run, None when that was not asked for.
-    running: whether the run is still under way; date is then when this was known.
+    node: the name of the machine.
     lost: the accelerator that the machine is meant to have and that Paddle cannot use, so that nothing ran; else None.
     """
 
-    target: Target
+    options: RunOptions
     verdicts: tuple[Verdict, ...]
     seconds: float
     folder: Path
     date: str = field(default_factory=lambda: datetime.now().astimezone().isoformat(timespec="seconds"))
     node: str = field(default_factory=node_name)
-    proof: Proof | None = None
-    running: bool = False
     lost: LostAccelerator | None = None
 
     @property
@@ -91,20 +87,15 @@ class Result:
 
     @property
     def is_green(self) -> bool:
-        """Whether at least one notebook is green, every other one is green or was not to run here, and no fault was missed."""
+        """Whether at least one notebook is green, and every other one is green or was not to run here."""
         outcomes = {verdict.outcome for verdict in self.verdicts}
-        proved = self.proof is None or self.proof.is_green
-        return proved and bool(outcomes & _GREEN) and outcomes <= {*_GREEN, "skipped"}
+        return bool(outcomes & _GREEN) and outcomes <= {*_GREEN, "skipped"}
 
     @property
     def outcome(self) -> str:
-        """ "partial" when only some sections were asked for: that says nothing of the machine. "running" until the run has
-        ended, also when it was killed. Else "passed" or "failed".
-        """
+        """ "partial" when only some sections were asked for: that says nothing of the machine. Else "passed" or "failed"."""
         if self.is_partial:
             return "partial"
-        if self.running:
-            return "running"
         return "passed" if self.is_green else "failed"
 
     @property
@@ -112,7 +103,7 @@ class Result:
         """What a run on this device says, and what it does not."""
         if self.lost:
             return N_("Nothing ran: {headline}", headline=self.lost.headline)
-        return RELEASE_SCOPE if self.is_of_release else SCOPE[self.target.device]
+        return RELEASE_SCOPE if self.is_of_release else SCOPE[self.options.device]
 
     @property
     def is_of_release(self) -> bool:
@@ -123,24 +114,21 @@ class Result:
     def judged(self) -> str:
         """What the verdict is about: "CPU", "GPU", "XPU", "simulated cards", or the release with its versions."""
         if not self.is_of_release:
-            return JUDGED[self.target.device]
-        versions = self.run_context.versions if self.run_context else {}
-        return ", ".join(f"{name} {version}" for name, version in versions.items() if name.startswith(RELEASED)) or N_(
-            "release"
-        )
+            return JUDGED[self.options.device]
+        versions = self.run_context.versions.items() if self.run_context else ()
+        named = [f"{name} {version}" for name, version in versions if name.startswith(RELEASED)]
+        return ", ".join(named) or N_("release")
 
     @property
     def verdict(self) -> str:
         """The verdict in words, which name what was judged: "CPU: READY"."""
-        if self.outcome in ("partial", "running"):
-            return N_("{judged}: {outcome}, no verdict", judged=self.judged, outcome=self.outcome)
-        if self.is_of_release:
-            return (
-                N_("{judged}: does what it says", judged=self.judged)
-                if self.is_green
-                else N_("{judged}: does not do what it says", judged=self.judged)
-            )
-        return N_("{judged}: READY", judged=self.judged) if self.is_green else N_("{judged}: NOT READY", judged=self.judged)
+        if self.is_partial:
+            word = N_("partial, no verdict")
+        elif self.is_of_release:
+            word = N_("does what it says") if self.is_green else N_("does not do what it says")
+        else:
+            word = N_("READY") if self.is_green else N_("NOT READY")
+        return N_("{judged}: {word}", judged=self.judged, word=word)
 
     @property
     def run_context(self) -> RunContext | None:
@@ -187,15 +175,14 @@ def to_json(result: Result) -> dict[str, Any]:
             "green": result.is_green,
             "judges": "release" if result.is_of_release else "machine",
             "verdict": result.verdict,
-            "device": result.target.device,
+            "device": result.options.device,
             "scope": result.scope,
-            "level": result.target.level,
-            "cards": result.target.cards,
-            "seed": result.target.seed,
+            "level": result.options.level,
+            "cards": result.options.cards,
+            "seed": result.options.seed,
             "seconds": round(result.seconds, 1),
             "date": result.date,
             "node": result.node,
-            "proof": _proof(result.proof) if result.proof else None,
             "lost": asdict(result.lost) if result.lost else None,
             "card_facts": [asdict(card) for card in context.card_facts] if context else [],
             "machine": context.machine if context else {},
@@ -203,16 +190,6 @@ def to_json(result: Result) -> dict[str, Any]:
             "notebooks": [_notebook(result, verdict) for verdict in result.verdicts],
         }
     )
-
-
-def _proof(proof: Proof) -> dict[str, Any]:
-    """The outcome of the proof; prove.json beside has each fault."""
-    return {
-        "green": proof.is_green,
-        "injected": len(proof.faults),
-        "missed": [each.fault for each in proof.missed],
-        "reason": proof.reason,
-    }
 
 
 def _notebook(result: Result, verdict: Verdict) -> dict[str, Any]:
@@ -223,14 +200,11 @@ def _notebook(result: Result, verdict: Verdict) -> dict[str, Any]:
         "seconds": verdict.seconds,
         "reason": verdict.reason,
         "explanations": [asdict(known) for known in verdict.explanations],
-        "notes": list(verdict.notes),
         "planned": len(verdict.records),
         "compared": verdict.compared,
         "controls_rejected": verdict.controls_rejected,
         "executed": result.executed(verdict),
-        "checks": [
-            {**_check(record), "section": group.title} for group, records in verdict.grouped_records for record in records
-        ],
+        "checks": [{**_check(record), "section": group.title} for group in verdict.groups for record in group.records],
     }
 
 

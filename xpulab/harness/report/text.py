@@ -8,7 +8,6 @@ from typing import Any
 from xpulab.harness.judge import Verdict
 from xpulab.harness.report.result import DEFECTS, PARTIAL, Result
 from xpulab.messages import N_, joined, labelled, padded, shown
-from xpulab.records.proof import Proof
 from xpulab.records.record import RED, Record
 
 _KNOWN = N_("data/known_issues.yaml has each defect with its workaround")
@@ -20,45 +19,29 @@ _SHOWN = RED - {"missing"} | DEFECTS - {"known"}
 def format_result(result: Result) -> str:
     """The result of a run for a terminal, in the chosen language."""
     if result.lost:
-        many = len(result.verdicts)
-        missing = N_("1 notebook missing") if many == 1 else N_("{many} notebooks missing", many=many)
-        red = N_("RED: {verdict}; nothing ran: {missing}", verdict=result.verdict, missing=missing)
+        missing = len(result.verdicts)
+        red = N_("RED: {verdict}; nothing ran, notebooks missing: {missing}", verdict=result.verdict, missing=missing)
         return f"{shown(red)}\n{shown(str(result.lost))}"
     lines = [line for verdict in result.verdicts for line in format_notebook(verdict)]
-    lines += _proof(result.proof) if result.proof else []
-    if known := [record for record in result.defects if record.outcome == "known"]:
-        count = len(known)
-        met = N_("1 check") if count == 1 else N_("{count} checks", count=count)
-        lines.append(
-            shown(
-                N_(
-                    "{met} met known defects of this release: xpulab report --known --run {folder}",
-                    met=met,
-                    folder=result.folder,
-                )
-            )
-        )
+    if count := sum(record.outcome == "known" for record in result.defects):
+        lines.append(shown(N_("checks that met known defects of this release: {count}", count=count)))
+        lines.append(shown(N_("to list them: xpulab report --known --run {folder}", folder=result.folder)))
     verdict = N_("green") if result.is_green else N_("RED")
     if result.is_partial:
         lines.append(shown(PARTIAL))
         verdict = N_("partial, {verdict}", verdict=verdict)
-    passed, notebooks = result.green_notebooks, len(result.verdicts)
-    compared, rejected = result.compared, result.controls_rejected
-    device, seconds = result.target.device, f"{result.seconds:.0f}"
-    ended = shown(
-        N_(
-            "{verdict}: {passed} of {notebooks} notebooks passed, {compared} checks compared, {rejected} "
-            "controls rejected, on {device} in {seconds} s",
-            verdict=verdict,
-            passed=passed,
-            notebooks=notebooks,
-            compared=compared,
-            rejected=rejected,
-            device=device,
-            seconds=seconds,
-        )
+    ended = N_(
+        "{verdict}: {passed} of {notebooks} notebooks passed, {compared} checks compared, {rejected} "
+        "controls rejected, on {device} in {seconds} s",
+        verdict=verdict,
+        passed=result.green_notebooks,
+        notebooks=len(result.verdicts),
+        compared=result.compared,
+        rejected=result.controls_rejected,
+        device=result.options.device,
+        seconds=f"{result.seconds:.0f}",
     )
-    return "\n".join([*lines, shown(result.scope), shown(result.verdict), ended])
+    return "\n".join([*lines, shown(result.scope), shown(result.verdict), shown(ended)])
 
 
 def format_known(checks: Iterable[Mapping[str, Any]]) -> str:
@@ -71,41 +54,15 @@ def format_known(checks: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines) or shown("no check met a known defect")
 
 
-def _proof(proof: Proof) -> Iterator[str]:
-    """A line for each fault that was injected, and the outcome."""
-    yield shown(
-        N_(
-            "faults injected on {node}, {device}, level {level}, {seconds} s:",
-            node=proof.node,
-            device=proof.device,
-            level=proof.level,
-            seconds=f"{proof.seconds:.0f}",
-        )
-    )
-    for each in proof.faults:
-        outcome = padded(shown("MISSED") if each.missed else shown("detected"), _OUTCOME_COLUMNS)
-        yield f"{outcome} {each.notebook}  {each.fault}: {shown(each.what)} ({', '.join(each.expected)})"
-        if each.missed:
-            yield f"        {shown(each.missed)}"
-    yield f"        {shown(proof.reason or N_('each of {faults} injected faults was detected', faults=len(proof.faults)))}"
-
-
 def format_notebook(verdict: Verdict) -> Iterator[str]:
     """In the chosen language the lines of one notebook: how it ended, why it is not green, what red checks measured."""
-    compared = shown(
-        N_(
-            "{compared} of {records} checks compared, {seconds} s",
-            compared=verdict.compared,
-            records=len(verdict.records),
-            seconds=f"{verdict.seconds:.1f}",
-        )
-    )
+    facts = {"compared": verdict.compared, "records": len(verdict.records), "seconds": f"{verdict.seconds:.1f}"}
+    compared = shown(N_("{compared} of {records} checks compared, {seconds} s", **facts))
     yield f"{padded(shown(verdict.outcome), _OUTCOME_COLUMNS)}{verdict.name}  {compared}"
     yield from (f"        {shown(reason)}" for reason in verdict.reasons)
     for known in verdict.explanations:
         yield f"        {shown(known.where)}: {labelled('cause: ', known.cause)}"
         yield f"          {labelled('fix: ', known.remedy)}"
-    yield from (f"        {labelled('note: ', note)}" for note in verdict.notes)
     for record in verdict.records:
         if record.outcome in _SHOWN:
             yield f"        {shown(record.outcome)} {record.name}: {shown(record.means)}"
