@@ -145,3 +145,13 @@ def buffer_sent_too_early(real, self, param, use_comm=True):
     if last_micro_batch and len(self._params_step_dict) == 1:
         self._comm_grads()
         self._task.wait()
+
+
+@fault(
+    where="ranks",
+    detected_by=("gradient-accumulation.fleet",),
+    wraps="paddle.distributed.fleet.meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer:DygraphShardingOptimizer.reduce_gradients",
+    lanes=("sim",),
+)
+def sharded_optimizer_does_not_add_gradients(_real, self, *given, **named):
+    """The sharded optimizer of fleet makes a step with the gradients of its own rank only."""

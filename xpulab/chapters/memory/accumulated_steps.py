@@ -1,4 +1,4 @@
-"""Data-parallel steps whose gradients live in one buffer, which is sent while the backward pass goes on, or one by one.
+"""Steps of two ranks with accumulated gradients: sent one by one, in fused buffers, and by fleet's sharded optimizer.
 
 Paddle's buffers are paddle.distributed.fleet.utils.tensor_fusion_helper.FusedCommBuffer: hybrid parallel training of fleet
 makes them (sharding_configs: comm_overlap; pp_configs: dp_comm_overlap, sharding_comm_overlap). Paddle 3.3.1 lists
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.distributed as dist
+from paddle.distributed import fleet
 from paddle.distributed.fleet.utils import tensor_fusion_helper as helper
 
 from xpulab.checks.table import Table
-from xpulab.messages import N_
 
 ALIGNMENT = 256
 """Bytes: the slot of each gradient starts at a multiple of it."""
@@ -48,11 +48,6 @@ class Steps:
 MICRO_BATCHES = 2
 
 
-def why_not(device: str, cards: int) -> str:
-    """Why fused buffers cannot be tried on this device, or an empty text."""
-    return "" if device == "cpu" or cards >= 2 else N_("it needs two cards")
-
-
 def steps_of(count: int, seed: int) -> tuple[Steps, Steps]:
     """On a rank `count` steps of SGD: with gradients that are sent one by one after the backward pass, and in two buffers.
 
@@ -72,6 +67,22 @@ def steps_of(count: int, seed: int) -> tuple[Steps, Steps]:
         return _steps((), count, seed, events), _steps((FIRST, SECOND), count, seed, events)
     finally:
         dist.all_reduce = real
+
+
+def sharded_weights(count: int, seed: int) -> list[np.ndarray]:
+    """On a rank: the weights after the same steps with fleet's sharded optimizer, stage 1, which sends after the last part."""
+    strategy: Any = fleet.DistributedStrategy()
+    strategy.hybrid_configs = {"dp_degree": 1, "mp_degree": 1, "pp_degree": 1, "sharding_degree": dist.ParallelEnv().world_size}
+    strategy.hybrid_configs["sharding_configs"].accumulate_steps = MICRO_BATCHES
+    fleet.init(is_collective=True, strategy=strategy)
+    parameters = _new_parameters(seed)
+    optimizer = fleet.distributed_optimizer(paddle.optimizer.SGD(0.1, parameters=parameters))
+    for step in range(count):
+        for micro_batch in range(MICRO_BATCHES):
+            _backward(parameters, [seed, step, micro_batch, dist.get_rank()])
+        optimizer.step()
+        optimizer.clear_grad()
+    return [each.numpy() for each in parameters]
 
 
 def _let_buffers_be_here() -> None:
