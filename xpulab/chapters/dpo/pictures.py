@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from xpulab.chapters.shared.figures import STYLES, curves
+from xpulab.chapters.shared.figures import STYLES
 
 _KINDS = ("chosen", "rejected")
 
@@ -30,14 +30,16 @@ def runs(logs: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
 
 
 def betas(distances: Mapping[float, Sequence[float]], every: int) -> None:
-    """How far the policy goes from the reference model with each beta: h on held-out pairs.
+    """How far the policy goes from the reference model with each beta: h on held-out pairs, by step.
 
-    distances: by beta, the mean h in nats after each `every` steps; without any there is no figure.
+    distances: by beta, the mean h in nats after each `every` steps.
     """
-    if distances:
-        series = {f"β = {beta:g}": values for beta, values in distances.items()}
-        title = "A large β keeps the policy near the reference model"
-        curves(series, x=f"evaluations, one after every {every} steps", y="h on held-out pairs (nats)", title=title)
+    _, axes = plt.subplots(figsize=(5.4, 2.9), layout="constrained")
+    for (beta, values), style in zip(distances.items(), STYLES, strict=False):
+        axes.plot(range(0, every * len(values) + 1, every), [0.0, *values], label=f"β = {beta:g}", **style)
+    axes.set(xlabel="step", ylabel="h on held-out pairs (nats)", title="A large β keeps the policy near the reference model")
+    axes.legend(frameon=False)
+    plt.show()
 
 
 def packed(example: Mapping[str, Any], tokens: Sequence[str]) -> None:
@@ -65,7 +67,7 @@ def what_dpo_compares(policy: Mapping[str, float], reference: Mapping[str, float
     policy, reference: {"chosen": ln p, "rejected": ln p} in nats.
     """
     policy, reference = ({kind: round(logps[kind], 2) for kind in _KINDS} for logps in (policy, reference))  # as they are shown
-    _, axes = plt.subplots(figsize=(6.0, 3.0), layout="constrained")
+    axes: Any = plt.subplots(figsize=(6.0, 3.0), layout="constrained")[1]
     gaps = {}
     for height, (name, logps) in enumerate({"policy": policy, "reference": reference}.items()):
         gaps[name] = logps["chosen"] - logps["rejected"]

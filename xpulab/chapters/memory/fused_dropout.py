@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def value_rows(rows: Table, operator: str, dtype: str, seed: int) -> None:
     x.stop_gradient = y.stop_gradient = False
     for p in PROBABILITIES:
         case, scale = f"{operator}, p = {p:g}, {dtype}", 1 / (1 - p) if p < 1 else 1.0
-        found = results_of(rows, case, lambda p=p: [_computed(x, y, operator, p)], "fused_dropout_add", dtype)
+        found = results_of(rows, case, partial(_computed, x, y, operator, p), "fused_dropout_add", dtype)
         if not found:
             continue
         of_x, of_y = (each.astype("float64").numpy() for each in paddle.grad(found, [x, y], [paddle.ones_like(x)]))
@@ -46,9 +47,9 @@ def value_rows(rows: Table, operator: str, dtype: str, seed: int) -> None:
         rows.close(f"{case}, share kept", kept.mean(), 1 - p, atol=deviation, control=abs(0.9 - p))
 
 
-def _computed(x: Any, y: Any, operator: str, p: float) -> paddle.Tensor:
+def _computed(x: Any, y: Any, operator: str, p: float) -> list[paddle.Tensor]:
     if operator == "kernel":
-        return _C_ops.fused_dropout_add(x, y, None, p, False, MODE, 0, False)[0]
+        return _C_ops.fused_dropout_add(x, y, None, p, False, MODE, 0, False)[:1]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Currently, fused_dropout_add")
-        return fused_dropout_add(x, y, p=p, mode=MODE)
+        return [fused_dropout_add(x, y, p=p, mode=MODE)]

@@ -162,7 +162,7 @@ def through_paddle(tensor: Any) -> Any:
     return back
 
 
-TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
+TYPES: tuple[Any, ...] = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
 
 
 def rows_of_copies(rows: Table, copied: Callable[[Any], Any]) -> None:
