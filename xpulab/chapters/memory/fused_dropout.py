@@ -49,7 +49,7 @@ def value_rows(rows: Table, operator: str, dtype: str, seed: int) -> None:
 
 def _computed(x: Any, y: Any, operator: str, p: float) -> list[paddle.Tensor]:
     if operator == "kernel":
-        return _C_ops.fused_dropout_add(x, y, None, p, False, MODE, 0, False)[:1]
+        return [_C_ops.fused_dropout_add(x, y, None, p, False, MODE, 0, False)[0]]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Currently, fused_dropout_add")
         return [fused_dropout_add(x, y, p=p, mode=MODE)]
