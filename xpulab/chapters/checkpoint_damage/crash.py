@@ -15,62 +15,32 @@ from pathlib import Path
 from typing import Any
 
 
-def count_bytes(folder: str | Path) -> WriteCounter:
-    """Count the bytes that this process writes to files below the folder from now on; see WriteCounter.total."""
-    return WriteCounter(folder, None)
-
-
-def kill_at_byte(folder: str | Path, number: int) -> WriteCounter:
-    """Kill this process when it has written `number` bytes below the folder, in the middle of a file or between two files.
-
-    Bytes that are still in a buffer do not count; they are lost, as in a real crash.
-    """
-    return WriteCounter(folder, number)
-
-
 def kill_before(function: str) -> None:
     """Kill this process when it calls os.<function>, before the call has any effect."""
-    setattr(os, function, lambda *_, **__: die())
-
-
-def kill_after(function: str) -> None:
-    """Kill this process after its first call of os.<function>."""
-    real = getattr(os, function)
-
-    def call_and_die(*arguments: Any, **named: Any) -> None:
-        real(*arguments, **named)
-        die()
-
-    setattr(os, function, call_and_die)
-
-
-def die() -> None:
-    """End this process at once with SIGKILL, as Linux does when memory runs out."""
-    os.kill(os.getpid(), signal.SIGKILL)
+    setattr(os, function, lambda *_, **__: _die())
 
 
 class WriteCounter:
-    """Counts the bytes that this process writes below a folder, by replacing open().
+    """Counts the bytes that this process writes below a folder from now on, by replacing open().
 
-    total: the number of bytes so far. limit: the number of bytes at which the process is killed; None for never.
+    total: the number of bytes so far. limit: the number of bytes at which the process is killed, in the middle of a file or
+    between two files; None for never. Bytes that are still in a buffer do not count; they are lost, as in a real crash.
     """
 
-    def __init__(self, folder: str | Path, limit: int | None) -> None:
+    def __init__(self, folder: str | Path, limit: int | None = None) -> None:
         self.total = 0
         self._folder, self._limit, self._open = os.path.realpath(folder), limit, io.open
         builtins.open = io.open = self._open_counted
 
     def _open_counted(self, file: Any, mode: str = "r", buffering: int = -1, *arguments: Any, **named: Any) -> Any:
         """As open(), but a file below the folder that is opened for writing counts the bytes written."""
-        if not set(mode) & set("wax") or not isinstance(file, str | os.PathLike) or not self._is_below(file):
+        is_below = isinstance(file, str | os.PathLike) and os.path.realpath(file).startswith(self._folder + os.sep)
+        if not is_below or not set(mode) & set("wax"):
             return self._open(file, mode, buffering, *arguments, **named)
         raw = _CountedFile(os.fspath(file), mode.translate({ord(letter): None for letter in "bt"}))
         raw.count = self._write
         buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
         return buffered if "b" in mode else io.TextIOWrapper(buffered, *arguments, **named)
-
-    def _is_below(self, file: str | os.PathLike[str]) -> bool:
-        return os.path.realpath(file).startswith(self._folder + os.sep)
 
     def _write(self, raw: io.FileIO, data: Any) -> int:
         """Write the data up to the limit and add its size to the total; kill the process at the limit."""
@@ -79,7 +49,7 @@ class WriteCounter:
         written = io.FileIO.write(raw, data[:allowed]) if allowed > 0 else 0
         self.total += written
         if self._limit is not None and self.total >= self._limit:
-            die()
+            _die()
         return written
 
 
@@ -90,3 +60,8 @@ class _CountedFile(io.FileIO):
 
     def write(self, data: Any) -> int:
         return self.count(self, data)
+
+
+def _die() -> None:
+    """End this process at once with SIGKILL, as Linux does when memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -3,60 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from functools import partial
-from pathlib import Path
 from unittest import mock
 
-from xpulab.chapters.shared.fault import CELLS, fault, in_every_rank, replace_in_cells, wrap
-
-
-@fault(detected_by=("checkpoint-damage.manifest",), smoke=("checkpoint-damage.smoke-flip",), breaks=CELLS)
-def checksum_ignored() -> None:
-    """`verify` compares only the names of the files."""
-    replace_in_cells("if wanted.get(name) != found.get(name):", "if (name in wanted) != (name in found):")
+from xpulab.chapters.shared.fault import CELLS, fault, replace_in_cells
 
 
 @fault(
-    detected_by=("checkpoint-damage.manifest", "checkpoint-damage.folders", "checkpoint-damage.exercise-newest"), breaks=CELLS
+    detected_by=("checkpoint-damage.manifest", "checkpoint-damage.exercise-newest"),
+    smoke=("checkpoint-damage.smoke-flip",),
+    breaks=CELLS,
 )
 def manifest_not_verified() -> None:
     """A checkpoint with a manifest is accepted without comparing checksums."""
     replace_in_cells("found = checksums(folder)\n", "found = wanted\n")
 
 
-@fault(detected_by=("checkpoint-damage.folders", "checkpoint-damage.exercise-copy"), breaks=CELLS)
+@fault(detected_by=("checkpoint-damage.manifest", "checkpoint-damage.exercise-copy"), breaks=CELLS)
 def folder_not_verified() -> None:
     """A checkpoint is accepted under another checkpoint's name."""
     replace_in_cells("if sealed_as != folder.name:", "if not sealed_as:")
 
 
-@fault(detected_by=("crash-save.newest",), breaks=CELLS)
-def save_not_atomic() -> None:
-    """The manifest is written before the files."""
-
-    def eager(save, self, model, metrics=None):
-        folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "manifest.json").write_text(json.dumps({"folder": folder.name, "sha256": {}}))
-        save(self, model, metrics)
-
-    in_every_rank(partial(wrap, "paddlenlp.trainer:Trainer._save_checkpoint", eager))
-    replace_in_cells("if wanted.get(name) != found.get(name):", "if name not in found:")
+@fault(detected_by=("crash-save.newest", "crash-save.durable"), breaks=CELLS)
+def manifest_written_in_place() -> None:
+    """The manifest is written under its own name, and not renamed."""
+    replace_in_cells(
+        "write_atomically(folder / MANIFEST, lambda partial: partial.write_text(text))", "(folder / MANIFEST).write_text(text)"
+    )
 
 
-@fault(detected_by=("crash-save.full-disk-file", "crash-save.durable"), breaks=CELLS)
+@fault(detected_by=("crash-save.durable",), breaks=CELLS)
 def file_written_in_place() -> None:
     """A file is overwritten in place, under its own name."""
     replace_in_cells('partial = path.with_name(f"{path.name}.partial")', "partial = path")
 
 
-@fault(
-    where="everywhere",
-    detected_by=("crash-save.no-room", "crash-save.full-disk", "crash-save.full-disk-previous", "crash-save.full-disk-file"),
-    wraps="paddle:save",
-)
+@fault(where="everywhere", detected_by=("crash-save.no-room", "crash-save.full-disk"), wraps="paddle:save")
 def full_disk_ignored(save, *given, **named):
     """A save that does not fit on the disk raises no error."""
     with contextlib.suppress(OSError):

@@ -60,12 +60,6 @@ def second_moment_not_saved(real, state, path, *rest, **named):
     return real(state, path, *rest, **named)
 
 
-@fault(detected_by=("checkpoint.not-a-tensor",), breaks=CELLS)
-def flattening_drops_what_is_no_tensor() -> None:
-    """Flattening drops the numbers and texts of a state without an error."""
-    replace_in_cells('            raise TypeError(f"{prefix}{key} is a', '            (f"{prefix}{key} is a')
-
-
 def with_each_tensor(value, change):
     """A tensor, or a dict of such values, with change(tensor) in the place of each tensor; another value as it is."""
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Pictures of 06_checkpoints: files by size, steps of resumed runs that are equal, costs by size."""
+"""Pictures of 06_checkpoints: files by size, and steps of resumed runs that are equal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -95,27 +95,3 @@ def _compared(whole: RunRecorder, run: RunRecorder, step: int) -> tuple[str, str
     if not words and run.losses[step] != whole.losses[step]:
         words.append("loss")
     return ("\n".join(words), "wrong") if words else ("equal", "first")
-
-
-def costs_by_size(
-    costs: Mapping[tuple[str, str, int], tuple[float, float]], megabytes: Sequence[int], kinds: Sequence[str]
-) -> None:
-    """Seconds, and the rise of memory in MB, over the size of the saved tensors.
-
-    costs: by kind of file, "save" or "load", and size in MB. kinds: those that Paddle writes; "the disk itself" is there too.
-    """
-    panels = new_panels(2, 2, height=2.6)[1]
-    for column, way in enumerate(("save", "load")):
-        for kind, style in zip((*kinds, "the disk itself"), ("o-", "s--", "^:"), strict=True):
-            took, rose = zip(*(costs[kind, way, size] for size in megabytes), strict=True)
-            panels[0][column].loglog(megabytes, took, style, label=kind)
-            if kind in kinds:
-                panels[1][column].plot(megabytes, rose, style, label=kind)
-        panels[0][column].set(ylabel="seconds", title=f"Time to {way}")
-        panels[1][column].set(ylabel="MB", title=f"Rise of memory in a {way}", xlabel="size of the tensors (MB)")
-        panels[1][column].set_xscale("log")
-        for axes in panels[:, column]:
-            axes.set_xticks(megabytes, [str(size) for size in megabytes])
-            axes.xaxis.minorticks_off()
-    panels[0][0].legend(frameon=False, fontsize=8)
-    plt.show()

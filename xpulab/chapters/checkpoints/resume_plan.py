@@ -7,7 +7,7 @@ from typing import Any
 
 import paddle.nn.functional as F
 
-from xpulab.chapters.shared import processes, resources
+from xpulab.chapters.shared import processes
 from xpulab.chapters.shared.training_size import TINY, Needs, Size, parameters_of
 from xpulab.messages import N_
 
@@ -16,6 +16,9 @@ CHECKPOINT = 12.9
 NEEDS = Needs(memory=38, other=1.5e9, disk=2 * CHECKPOINT, seconds=1.8)
 """Memory of the notebook and of a process that trains, at its peak while it pickles the optimizer's state; two checkpoints of
 all weights are on the disk at the same time. Measured with SmolLM2-135M on the CPU."""
+
+WHY_SKIPPED = N_("it needs further runs of this model, each with checkpoints of all weights; a tiny model runs all of them")
+"""Why a large model skips a case."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,6 @@ class ResumePlan(Size):
     def time_limit(self) -> float:
         """The time limit of one process, in seconds."""
         return processes.SECONDS + self.seconds
-
-    @property
-    def why_skipped(self) -> str:
-        """Why a large model skips a case: what it would need."""
-        disk = len(self.points) * CHECKPOINT * self.parameters / resources.GB
-        return N_(
-            "it needs further runs of this model, each with {disk} GB of checkpoints; a tiny model runs all of them",
-            disk=f"{disk:.1f}",
-        )
 
 
 def plan_for(model: str, level: str) -> ResumePlan:

@@ -53,6 +53,7 @@ def mask_only_causal(example, *given):
 
 @fault(
     detected_by=(
+        "dpo.own-loss",
         "dpo.first-gradients",
         "dpo.beta-limits",
         "dpo.exercise-beta",
@@ -76,26 +77,13 @@ def reference_ignored(loss, self, a, b, c, d):
     return loss(self, a, b, 0 * c, 0 * d)
 
 
-@fault(detected_by=("dpo.first-gradients", "dpo.gradients"), wraps="paddle:Tensor.backward")
+@fault(detected_by=("dpo.first-gradients",), wraps="paddle:Tensor.backward")
 def preference_gradients_doubled(backward, self, *given, **named):
     """Every gradient of preference training is twice as large."""
     return backward(self * 2, *given, **named)
 
 
-@fault(detected_by=("dpo.own-loss", "dpo.first-gradients"), wraps="paddlenlp.trl:DPOCriterion.__init__")
-def beta_stays_at_its_default(start, self, config, dpo_config=None, **named):
-    """The loss uses the default of beta instead of the configured value."""
-    start(self, config, dpo_config=replace(dpo_config, beta=0.1), **named)
-
-
-@fault(detected_by=("dpo.packing", "dpo.answers-have-gradients"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
-def first_rejected_token_left_out(logps, self, *given):
-    """The first token of each rejected answer does not count, as with ignore_eos_token."""
-    self.ignore_eos_token = True
-    return logps(self, *given)
-
-
-@fault(detected_by=("dpo.labels", "dpo.packing"), breaks=CELLS)
+@fault(detected_by=("dpo.packing",), breaks=CELLS)
 def answers_exchanged_in_the_data() -> None:
     """The data set exchanges chosen and rejected answers."""
     replace_in_cells('answers = [row["chosen"], row["rejected"]]', 'answers = [row["rejected"], row["chosen"]]')
@@ -114,7 +102,7 @@ def reference_on_the_cpu(_result, self, *given, **named):
         self.ref_model.to("cpu")
 
 
-@fault(detected_by=("dpo.sentences", "dpo.habit-before"), wraps="paddlenlp.generation.utils:get_unfinished_flag")
+@fault(detected_by=("dpo.sentences",), wraps="paddlenlp.generation.utils:get_unfinished_flag")
 def generation_does_not_stop(_real, input_ids, unfinished, *given):
     """Generation goes on after the end token."""
     return unfinished

@@ -91,12 +91,3 @@ def exact_logps(network: Any, config: Any, answers: Mapping[str, Mapping[str, np
     """
     weights = exact_weights(network)
     return {key: reference.log_probabilities(weights, config, batch, IGNORED)[0] for key, batch in answers.items()}
-
-
-def spelled(batch: Any, which: str, tokenizer: Any) -> list[str]:
-    """The text of the labels between an answer's bounds, for each row of a packed batch; which: "chosen" or "rejected"."""
-    texts = []
-    for row, *bounds in batch["response_indexs"].tolist():
-        first, last = bounds[:2] if which == "chosen" else bounds[1:]
-        texts.append(tokenizer.decode(batch[f"{which}_labels"][row].tolist()[first:last]))
-    return texts

@@ -116,13 +116,6 @@ def predictor_is_one_token_late(predictor, config):
     return _Changed(predictor, lambda run, inputs: [each.roll(1, axis=1) if each.ndim == 3 else each for each in run(inputs)])
 
 
-@fault(detected_by=("export.hugging-face",), wraps="safetensors.numpy:save_file")
-def transposed_weights_written_as_they_lie(real, tensors, path, metadata=None):
-    """safetensors writes a transposed matrix in the order in which its memory lies."""
-    lying = {name: value.T.copy().reshape(value.shape) if value.ndim == 2 else value for name, value in tensors.items()}
-    real(lying, path, metadata=metadata)
-
-
 @fault(detected_by=("export.take-home",), breaks=FILES)
 def take_home_export_without_the_mask() -> None:
     """The script that the chapter gives away exports an attention without its mask."""

@@ -78,23 +78,6 @@ def dropout_stays_on_in_evaluation(_result, self):
             layer.training = True
 
 
-@fault(detected_by=("lora.dropout-in-training",), wraps=f"{LORA_LINEAR}.__init__")
-def dropout_is_ignored(start, self, *given, **named):
-    """The option lora_dropout has no effect."""
-    start(self, *given, **{**named, "lora_dropout": 0.0})
-
-
-@fault(detected_by=("lora.take-home-encodes",), after="runpy:run_path")
-def take_home_trains_on_the_prompt(names, path):
-    """The encoding that a reader takes home learns the prompt too."""
-
-    def encode(tokenizer, row):
-        encoded = names["encode"](tokenizer, row)
-        return {**encoded, "labels": [*encoded["input_ids"][1:], -100]}
-
-    return {**names, "encode": encode}
-
-
 @fault(detected_by=("lora.full-ends-lower", "lora.change-has-its-rank"), wraps="paddlenlp.trl:SFTTrainer.__init__")
 def full_fine_tuning_trains_only_biases(start, self, *given, model, **named):
     """What is called full fine-tuning trains nothing but biases and norms."""
@@ -125,31 +108,11 @@ def no_gradient_flows_through_the_adapter(result, self, x, *given):
     return result - (through - stopped)
 
 
-@fault(detected_by=("lora.file-size",), wraps="paddlenlp.peft:LoRAModel.get_trainable_state_dict")
-def base_is_saved_with_the_adapter(_real, self, *given, **named):
-    """The file of an adapter has the weights of the base model too."""
-    return self.model.state_dict()
-
-
 @fault(detected_by=("lora.variants-learn",), after="paddlenlp.peft.lora.lora_quick_layers:QuickLora.backward")
 def quick_lora_has_no_gradient_of_b(result, ctx, grad_output):
     """Quick LoRA's backward pass gives the matrix B no gradient."""
     of_input, of_a, of_b = result
     return of_input, of_a, of_b * 0
-
-
-@fault(detected_by=("device-proof.lora-precision",), after="paddle.optimizer:AdamW.state_dict")
-def moments_in_half_precision(state, self):
-    """The optimizer gives its moments in bfloat16."""
-    return {name: value.astype("bfloat16") if "moment" in name else value for name, value in state.items()}
-
-
-@fault(detected_by=("lora.take-home-config",), after="paddlenlp.trainer:PdArgumentParser.parse_json_file")
-def parser_ignores_the_warm_up(parsed, self, *given, **named):
-    """PaddleNLP's parser ignores the steps of warm-up in the configuration."""
-    for arguments in parsed:
-        if hasattr(arguments, "warmup_steps"):
-            arguments.warmup_steps = 0
 
 
 @fault(

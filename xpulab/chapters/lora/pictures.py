@@ -92,22 +92,13 @@ def training(losses: Sequence[Sequence[float]], changes: Mapping[str, Sequence[f
 
 
 def variants(losses: Mapping[str, Sequence[float]]) -> None:
-    """A panel for each variant: its losses, and in each panel those of the first one, for comparison."""
-    (plain, reference), *others = losses.items()
-    columns = 3
-    figure, panels = new_panels(-(-len(others) // columns), columns, height=1.9)
-    for panel, (label, values) in zip(panels.flat, others, strict=False):
-        panel.plot(range(1, len(reference) + 1), reference, **_OTHER, label=plain)
-        panel.plot(range(1, len(values) + 1), values, **_LINE, label=label)
-        panel.set_title(label, fontsize=10)
-        panel.set(ylim=(0, max(map(max, losses.values())) * 1.05))
-    for panel in panels[-1]:
-        panel.set_xlabel("step")
-    for panel in panels[:, 0]:
-        panel.set_ylabel("loss (nats/token)")
-    for panel in list(panels.flat)[len(others) :]:
-        panel.axis("off")
-    figure.suptitle(f"Each variant (solid) and plain {plain} (dashed)", fontsize=11)
+    """The last of a few losses of each variant, on a line at the first loss of the first one."""
+    _, ((axes,),) = new_panels(1, height=0.3 * len(losses) + 0.7)
+    axes.barh(range(len(losses)), [values[-1] for values in losses.values()], color=TONES["first"].fill, edgecolor="#555555")
+    axes.axvline(next(iter(losses.values()))[0], color="#444444", linestyle=":")
+    axes.set_yticks(range(len(losses)), list(losses))
+    axes.invert_yaxis()
+    axes.set(xlabel="loss after a few steps (nats per token); dotted: before", title="Each variant learns")
     plt.show()
 
 

@@ -79,32 +79,30 @@ def formula_of(model: cost.Model, length: int, batch: int, **options: Any) -> co
     return cost.memory(model, training, cost.Degrees())
 
 
-def counted_by_hooks(model: cost.Model, length: int, batch: int) -> tuple[int, int]:
-    """Bytes that a forward pass leaves allocated on the device, and the bytes that the hooks have counted."""
-    network, optimizer = _new(model, length)
-    memory = StepMemory(network, optimizer)
-    left = _left_by_forward(network, memory.saving(), model, length, batch)
-    return left, memory.largest_activations()
-
-
-def allocated_by_forward(model: cost.Model, length: int, batch: int, hooks: Any = None) -> int:
-    """Bytes that a forward pass leaves allocated on the device. hooks: for saved tensors, a context, or None."""
-    return _left_by_forward(_new(model, length)[0], hooks or nullcontext(), model, length, batch)
-
-
 def rows_of_allocated(rows: Table) -> None:
     """Rows: a forward pass allocates what the hooks count, and almost nothing with activations on the host."""
     for model, length, batch in SIZES:
-        case = f"[{batch}, {length}], {model.layers} layers"
-        with_hooks, counted = counted_by_hooks(model, length, batch)
-        largest = 4 * batch * length * max(model.intermediate, model.heads * length)
-        without = allocated_by_forward(model, length, batch)
-        for how, found in (("with hooks", with_hooks), ("without hooks", without)):
-            rows.close(f"{case}, {how}", found / counted, 1.0, atol=0.01, control=1 - largest / counted)
-        mover = Offloader()
+        case, (network, optimizer) = f"[{batch}, {length}], {model.layers} layers", _new(model, length)
+        memory, mover = StepMemory(network, optimizer), Offloader()
         moving = paddle.autograd.saved_tensors_hooks(mover.to_host, mover.to_device)
-        found = allocated_by_forward(model, length, batch, moving)
-        rows.below(f"{case}, on the host", found / counted, 0.01, control=without / counted)
+        hooks = {"with hooks": memory.saving(), "without hooks": nullcontext(), "on the host": moving}
+        left = {how: _left_by_forward(network, context, model, length, batch) for how, context in hooks.items()}
+        largest = 4 * batch * length * max(model.intermediate, model.heads * length)
+        counted = memory.largest_activations()
+        for how in ("with hooks", "without hooks"):
+            rows.close(f"{case}, {how}", left[how] / counted, 1.0, atol=0.01, control=1 - largest / counted)
+        rows.below(f"{case}, on the host", left["on the host"] / counted, 0.01, control=left["without hooks"] / counted)
+
+
+def _left_by_forward(network: Any, hooks: Any, model: cost.Model, length: int, batch: int) -> int:
+    """Bytes that a forward pass leaves allocated on the device. hooks: for saved tensors, a context."""
+    gc.collect()  # else a collection inside the forward pass frees what earlier cases have left
+    before = paddle.device.memory_allocated(paddle.get_device())
+    with hooks:
+        loss = _loss(network, model, length, batch)  # what autograd keeps exists as long as the loss
+    left = paddle.device.memory_allocated(paddle.get_device()) - before
+    del loss
+    return left
 
 
 IN_PLACE = ("tanh", "sigmoid", "silu", "relu")
@@ -142,16 +140,6 @@ def adapter_in_paddlenlp(model: cost.Model, rank: int) -> tuple[int, int]:
     _loss(network, model, LENGTH, 1).backward()
     trainable = sum(int(weight.size) for weight in network.parameters() if not weight.stop_gradient)
     return trainable, bytes_of(weight.grad for weight in network.parameters())
-
-
-def _left_by_forward(network: Any, hooks: Any, model: cost.Model, length: int, batch: int) -> int:
-    gc.collect()  # else a collection inside the forward pass frees what earlier cases have left
-    before = paddle.device.memory_allocated(paddle.get_device())
-    with hooks:
-        loss = _loss(network, model, length, batch)  # what autograd keeps exists as long as the loss
-    left = paddle.device.memory_allocated(paddle.get_device()) - before
-    del loss
-    return left
 
 
 def bytes_with_master_weights(model: cost.Model, dtype: str) -> cost.Memory:

@@ -15,7 +15,8 @@ not been run on such a card yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,9 @@ from typing import Any
 import numpy as np
 import paddle
 from paddle.incubate.tensor import manipulation
+
+from xpulab.chapters.shared.device import Device, synchronize
+from xpulab.checks.table import Table
 
 ASYNCHRONOUS = "asynchronous copies"
 
@@ -139,33 +143,37 @@ def _copied(tensor: Any, place: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------------------ checks
 
 
-def round_trip(tensor: Any) -> tuple[str, Any]:
-    """Where the tensor was kept, and what comes back."""
-    offloader = Offloader()
-    kept = offloader.to_host(tensor)
-    back = offloader.to_device(kept)
-    return str(getattr(kept, "tensor", kept).place), back
+def seconds_of(device: Device, action: Callable[[], Any]) -> float:
+    """The seconds of an action, until the device has finished it."""
+    synchronize(device)
+    start = time.perf_counter()
+    action()
+    synchronize(device)
+    return time.perf_counter() - start
 
 
-def card_of_reloaded(name: str, number: int) -> int:
-    """The card to which Paddle's own async_offload and async_reload bring back a tensor of the card `number`.
-
-    name: "gpu" or "xpu".
-    """
-    before = paddle.get_device()
-    paddle.set_device(f"{name}:{number}")
-    try:
-        loader = manipulation.create_async_load()
-        kept, task = manipulation.async_offload(paddle.ones([4]), loader)
-        task.cpu_wait()
-        back, task = manipulation.async_reload(kept, loader)
-        task.cpu_wait()
-    finally:
-        paddle.set_device(before)
-    return int(str(back.place).rpartition(":")[2].rstrip(")"))
+def through_paddle(tensor: Any) -> Any:
+    """What comes back from Paddle's own async_offload and async_reload."""
+    loader = manipulation.create_async_load()
+    kept, task = manipulation.async_offload(tensor, loader)
+    task.cpu_wait()
+    back, task = manipulation.async_reload(kept, loader)
+    task.cpu_wait()
+    return back
 
 
-TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool", "complex64")
+TYPES: tuple[Any, ...] = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
+
+
+def rows_of_copies(rows: Table, copied: Callable[[Any], Any]) -> None:
+    """Rows: each layout of each type has the same bits after its way to the host and back, which `copied` makes."""
+    for dtype in TYPES:
+        tensor = (paddle.arange(1, 97).reshape([8, 12]) % 5 + 1).astype(dtype)
+        layouts = {"whole": tensor, "transposed": tensor.t(), "every second column": tensor[:, ::2], "0-d": tensor[1, 1]}
+        for layout, given in layouts.items():
+            other = ~given if dtype == "bool" else (given.astype("float32") * 0.5).astype(dtype)
+            found, expected, wrong = (bits_of(each) for each in (copied(given), given, other))
+            rows.bitwise(f"{layout}, {dtype}", found, expected, control=wrong)
 
 
 def bits_of(tensor: Any) -> dict[str, np.ndarray]:
@@ -197,24 +205,6 @@ def gradient_of_view(view: str, hooks: tuple[Callable, Callable] | None) -> np.n
         product = seen * factor
     product.sum().backward()
     return factor.grad.numpy()
-
-
-def overtaken_rounds(values: Sequence[float], elements: int) -> list[int]:
-    """The numbers of the rounds in which a copy has values that were written after finish().
-
-    values: what the tensor holds in each round.
-    """
-    offloader, wrong = Offloader(), []
-    tensor = paddle.zeros([elements])
-    for number, value in enumerate(values):
-        tensor.fill_(value)
-        kept = offloader.to_host(tensor)
-        offloader.finish()
-        tensor.fill_(-1.0)
-        back = offloader.to_device(kept)
-        if bool((back != value).any()):
-            wrong.append(number)
-    return wrong
 
 
 def or_nan(compute: Callable[[], Any], like: Any) -> Any:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-from pathlib import Path
 
 from xpulab.chapters.shared.fault import CELLS, FILES, calls, fault, paddle, replace_in_cells, replace_in_file
 
@@ -19,7 +17,6 @@ QWEN2 = "paddlenlp.transformers.qwen2.modeling"
         "sft.trajectory",
         "sft.recall",
         "sft.new-wording",
-        "sft.held-out-loss",
     ),
     smoke=("sft.smoke-every-weight-moves",),
     wraps="paddle.optimizer:AdamW.step",
@@ -51,7 +48,8 @@ def labels_not_shifted() -> None:
 
 
 @fault(
-    detected_by=("sft.attention-mask", "sft.logits", "sft.padding"), wraps=f"{QWEN2}:Qwen2Model._prepare_decoder_attention_mask"
+    detected_by=("sft.logits", "sft.gradients", "sft.evaluation"),
+    wraps=f"{QWEN2}:Qwen2Model._prepare_decoder_attention_mask",
 )
 def attention_mask_ignored(mask, attention_mask, *given):
     """The attention mask is ignored, so tokens attend to padding."""
@@ -103,36 +101,6 @@ def trains_on_the_cpu() -> None:
         replace_in_cells(end, f'{end}.to("cpu")')
 
 
-@fault(
-    detected_by=("sft.shuffled",),
-    wraps=(
-        "paddle.io:BatchSampler.__init__",
-        "paddle.io:DistributedBatchSampler.__init__",
-        "paddlenlp.utils.batch_sampler:DistributedBatchSampler.__init__",
-    ),
-)
-def not_shuffled(begin, self, *given, **named):
-    """The training examples are never shuffled."""
-    begin(self, *given, **{**named, "shuffle": False})
-
-
-@fault(detected_by=("device-proof.sft-bits",), after="paddle.optimizer:AdamW.step")
-def moments_in_bfloat16(_result, self):
-    """The optimizer's moments are rounded to bfloat16."""
-    for kind, of_each in self._accumulators.items():
-        for value in of_each.values() if "moment" in kind else ():
-            value.set_value(value.astype("bfloat16").astype("float32"))
-
-
-@fault(
-    detected_by=("sft.cached-positions",),
-    after="paddlenlp.transformers:Qwen2ForCausalLM.prepare_inputs_for_generation",
-)
-def cached_steps_have_position_0(inputs, self, *given, past_key_values=None, **named):
-    """Every cached step of a generation has position 0."""
-    return {**inputs, "position_ids": None} if past_key_values else inputs
-
-
 @fault(detected_by=("sft.shared-functions",), breaks=CELLS)
 def prompt_of_the_lesson_differs() -> None:
     """The lesson's prompt is another text than that of later chapters."""
@@ -161,26 +129,11 @@ def question_is_learned_too() -> None:
     replace_in_cells("[-100] * (len(asked) - 1) + answered + [-100]", "asked[1:] + answered + [-100]")
 
 
-@fault(detected_by=("sft.saved-answers",), after="paddlenlp.transformers:PretrainedModel.save_pretrained")
-def config_is_saved_with_another_base(_result, self, folder, *given, **named):
-    """The saved config has another base of the rotary positions; the saved weights are right."""
-    path = Path(folder) / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "rope_theta": 100.0}))
-
-
 @fault(detected_by=("sft.first-loss", "sft.exercise-first-loss"), after=f"{QWEN2}:Qwen2PretrainedModel._init_weights")
 def output_layer_starts_too_large(_result, self, layer):
     """The output layer's random weights ignore initializer_range: their standard deviation is 1."""
     if type(layer).__name__ == "Qwen2LMHead":
         layer.weight.set_value(layer.weight / self.config.initializer_range)
-
-
-@fault(detected_by=("sft.loss-is-finite",), wraps="paddlenlp.trainer:Trainer.log")
-def logged_loss_overflows(log, self, logs, *given, **named):
-    """The loss of the fifth step overflows when it is logged; the training goes on with the right one."""
-    if "loss" in logs and self.state.global_step == 5:
-        logs = {**logs, "loss": float("inf")}
-    return log(self, logs, *given, **named)
 
 
 @fault(detected_by=("device-proof.sft-moments",), wraps="paddle.optimizer:Optimizer.state_dict")

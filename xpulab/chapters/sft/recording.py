@@ -6,9 +6,11 @@ The checks of a chapter compare it with another computation. A training of your 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import paddle
 from paddlenlp.trainer import TrainerCallback
 
 from xpulab.chapters.shared.device import Device, synchronize
@@ -57,9 +59,20 @@ class Recorder(TrainerCallback):
         synchronize(self._device)
         self.seconds.append(time.perf_counter() - self._began)
         if state.global_step == self._copy_after:
-            self.weights = {name: value.numpy().copy() for name, value in model.named_parameters()}
+            self.weights = weights_of(model)
             control.should_training_stop = control.should_training_stop or self._stop
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
         for weight in model.parameters():
             weight.clear_gradient(False)  # without the argument the memory stays, filled with zeros
+
+
+def weights_of(network: Any) -> dict[str, np.ndarray]:
+    """A copy of the weights, by name."""
+    return {name: value.numpy().copy() for name, value in network.named_parameters()}
+
+
+def one_step(network: Any, batch: Mapping[str, np.ndarray]) -> None:
+    """A forward and a backward pass, which leave no gradient behind."""
+    network(**{name: paddle.to_tensor(value) for name, value in batch.items()})[0].backward()
+    network.clear_gradients()
