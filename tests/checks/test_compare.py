@@ -122,6 +122,12 @@ def test_close(value, expected, bounds, accepted):
     assert (finding.accepted, finding.incomparable) == (accepted, False)
 
 
+@pytest.mark.parametrize("value", [BIG + 1, np.int64(BIG + 1), np.uint64(2**64 - 1), np.array([2**63 - 1]), [1, BIG + 1]])
+def test_close_refuses_integers_that_double_precision_would_round(value):
+    with pytest.raises(TypeError, match="rounded"):
+        close(value, value, atol=0.5)
+
+
 SHAPES = {
     "number and one element": (1.0, [1.0]),
     "one element and many": ([1.0], [1.0, 1.0]),

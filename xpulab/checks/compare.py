@@ -314,17 +314,29 @@ def _as_doubles(value: Any) -> np.ndarray:
     array = as_array(value)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"numbers are expected, not {array.dtype}")
+    if array.dtype.kind in "iu" and not _fits_in_double(array):
+        raise TypeError("an integer this large is rounded in double precision: compare it with an integer by check.equal")
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def as_array(value: Any) -> np.ndarray:
     """The value as an array of numbers: a low-precision type that numpy lacks (bfloat16, float8) becomes float32."""
     if isinstance(value, list | tuple):
-        return np.asarray([as_array(item) for item in value])
+        items = [as_array(item) for item in value]
+        array = np.asarray(items)
+        if array.dtype.kind in "fc" and not all(item.dtype.kind not in "iu" or _fits_in_double(item) for item in items):
+            raise TypeError("numpy would round an integer of this list to a float: give an array of integers")
+        return array
     if hasattr(value, "numpy") and hasattr(value, "astype"):
         return value.astype("float32").numpy() if _lacks_numpy_type(value) else value.numpy()
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype.kind == "V" and _lacks_numpy_type(array) else array
+
+
+def _fits_in_double(integers: np.ndarray) -> bool:
+    """Whether all of them are the same numbers in double precision."""
+    large = integers[(integers > 2**53) | (integers < -(2**53))]
+    return all(int(float(each)) == int(each) for each in large)
 
 
 def _raw_bits(value: Any) -> np.ndarray:
