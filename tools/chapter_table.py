@@ -22,7 +22,7 @@ from xpulab.records.planned import python_of
 class ChapterSize:
     """How large a chapter is.
 
-    cells, lesson_cells: all cells but exercises, and those of the sections before the proof; a cell of the lesson that holds a
+    cells: all but exercises and links. lesson_cells: those of the sections before the proof; a cell of the lesson that holds a
         check is not counted, so that checks stand in cells of their own. exercise_cells: of exercises.
     visible_lines, check_lines: of visible code, of visible code that is a check.
     lesson_words: words of the text above the proof.
@@ -68,7 +68,7 @@ def size_of(path: Path) -> ChapterSize:
         if cell.cell_type == "code" and check_lines(cell.source)
     ]
     return ChapterSize(
-        cells=len(notebook.cells) - len(exercises) - len(beside),
+        cells=len(notebook.cells) - len(exercises),
         lesson_cells=len(lesson) - len(beside),
         exercise_cells=len(exercises),
         visible_lines=sum(len(code_lines(cell.source)) for cell in visible),
