@@ -32,9 +32,8 @@ from xpulab.harness.sections import INJECTED, number_of
 from xpulab.harness.watchdog import START_SECONDS, Watchdog, kernel_manager
 from xpulab.harness.written import replace_notebook, replace_text
 from xpulab.messages import N_
-from xpulab.records import left_out, processor
+from xpulab.records import left_out
 from xpulab.records.record import METADATA_KEY, RED, record_in
-from xpulab.warm import kernels
 
 INTERRUPTED = "interrupted"
 """Why a notebook was stopped that did nothing wrong: the run was to end."""
@@ -187,8 +186,6 @@ class Execution:
                 self._on_cell(plan, position, cells)
 
         def on_cell_executed(cell: NotebookNode, cell_index: int, execute_reply: dict) -> None:
-            if used := processor.from_metadata((execute_reply or {}).get("metadata", {})):
-                processor.add_to_cell(cell.metadata, used)
             has_raised = any(output.output_type == "error" for output in cell.outputs)
             if has_raised and watchdog.reason is None:
                 replace_text(why_missing, left_out_of(plan, notebook).to_json())
@@ -202,7 +199,6 @@ class Execution:
         try:
             client = _Client(
                 notebook,
-                kernel_name=self._kernel_name(notebook),
                 kernel_manager_class=manager,
                 startup_timeout=START_SECONDS,
                 timeout=None,
@@ -225,13 +221,6 @@ class Execution:
             )
         except Exception as error:  # whatever one notebook does to nbclient must not lose the others' verdicts
             watchdog.ended(N_("it could not be run: {name}: {error}", name=type(error).__name__, error=error))
-
-    def _kernel_name(self, notebook: NotebookNode) -> str:
-        """A warm kernel in place of the ordinary one when there is a fork server; else the notebook's."""
-        name = notebook.metadata.get("kernelspec", {}).get("name")
-        if name is None:
-            raise ValueError("its metadata names no kernel")
-        return kernels.NAME if warm.ADDRESS in self._environment and name == _ORDINARY_KERNEL else name
 
 
 class _EnoughSeen(Exception):

@@ -190,24 +190,22 @@ def kernel_environment(device: str, server: Started | None = None) -> Iterator[d
         if started.address is None or not (started.server is None or _is_ready(started.server)):
             yield inherited
         else:
-            yield warm_kernels.environment(started, inherited)
+            yield warm_kernels.environment(started.address, started.folder, inherited)
 
 
 def _is_ready(server: warm.ForkServer) -> bool:
     """Wait until it has imported everything, so that this counts for no notebook's time; False when it cannot.
 
-    Raises ImportHangs, with the place where it hangs, when it takes too long.
+    Raises ImportHangs when it takes too long.
     """
     try:
         return warm.answers(server.address, IMPORT_SECONDS)
     except warm.ForkServerGone:  # a broken installation: each notebook shows the error itself
         return False
     except TimeoutError as error:
-        where = server.where_it_imports()
         late = N_(
             "importing Paddle and PaddleNLP did not end within {IMPORT_SECONDS} s", IMPORT_SECONDS=f"{IMPORT_SECONDS:.0f}"
         )
-        late += f", {where}" if where else ""
         raise ImportHangs(N_("{late}; `xpulab doctor` shows cause and remedy", late=late)) from error
 
 
