@@ -32,7 +32,7 @@ CANNOT_BE_KILLED = N_(" and cannot be killed: it waits inside the driver")
 
 _KILL_SECONDS = 2.0
 _POLL_SECONDS = 0.1
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG = 1
 _PYTHON = ('File "<', f'File "{sysconfig.get_path("stdlib")}/')
 
 
@@ -165,11 +165,6 @@ def signal_group(pid: int, number: int) -> bool:
 def end_with_parent(number: int = signal.SIGKILL) -> None:
     """This process gets the signal when its parent ends, however that ends."""
     _libc().prctl(_PR_SET_PDEATHSIG, number)
-
-
-def adopt_orphans() -> None:
-    """What the children of this process leave behind becomes its own child, so that it can be found and ended."""
-    _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def stack_end(written: str) -> str:
