@@ -92,5 +92,5 @@ def test_what_cannot_be_read_is_an_error_unless_it_is_one_of_a_fleet(put, pack):
 
 
 def test_the_schema_names_every_kind_of_finding():
-    kinds = {*outliers.KINDS, *two_runs.FINDINGS, two_runs.NOW_RIGHT, two_runs.FASTER, two_runs.LESS_MEMORY}
+    kinds = {*outliers.KINDS, *two_runs.FINDINGS}
     assert set(SCHEMA["$defs"]["finding"]["properties"]["kind"]["enum"]) == kinds

@@ -105,14 +105,6 @@ def test_the_third_machine_alone_is_named_with_what_it_has_and_the_others_have(o
     assert {name: getattr(found, name) for name in shown} == shown and found.node == "n2"
 
 
-def test_a_check_or_a_chapter_that_most_runs_have_is_missing(outliers):
-    both = result(notebook(check(), check("demo.more")), notebook(check("other.one"), name="01_other"))
-    without = result(notebook(check()))
-    found = outliers(both, both, without)
-    assert summary(found) == [("n2", "missing check", "demo.more", ""), ("n2", "missing check", "", "")]
-    assert "01_other is not in this run, but in 2 of 3" in found[1].sentence
-
-
 def test_losses_must_repeat_and_rates_need_not(outliers):
     def training(*losses, rate=10.0):
         return of(measuring(measurement("loss", *losses, unit="nats"), measurement("rate", rate)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from xpulab.errors import InputError
+from xpulab.fleet.anomaly import Anomaly, repeat
 from xpulab.fleet.compare.comparison import FLEET, Comparison
-from xpulab.fleet.finding import Finding, repeat
 from xpulab.fleet.machine_type import MachineType, format_groups, format_nodes, grouped_by_type, refuse_mixed
 from xpulab.fleet.outliers import NEEDED, NO_MAJORITY, UNREADABLE, disagreements, find_outliers
 from xpulab.fleet.runs import Run, Unreadable
@@ -26,7 +26,7 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixe
     if not any(run.is_finished for run in runs):
         raise InputError(N_("none of the runs has ended, so there is nothing to compare; wait, or run them again"))
     findings = [
-        Finding(each.name, "", "", UNREADABLE, "nothing", "a run", each.reason, f"xpulab bundle FOLDER --out {each.name}.zip")
+        Anomaly(each.name, "", "", UNREADABLE, "nothing", "a run", each.reason, f"xpulab bundle FOLDER --out {each.name}.zip")
         for each in unreadable
     ]
     findings += find_outliers(runs, groups.values())
@@ -34,10 +34,10 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixe
     number = len(runs)
     counted = N_("1 run") if number == 1 else N_("{number} runs", number=number)
     subject = f"{counted}; {'; '.join(format_groups(groups))}"
-    return Comparison(FLEET, subject, tuple(runs), tuple(findings), (), tuple(_notes(runs, groups)))
+    return Comparison(FLEET, subject, tuple(runs), tuple(findings), tuple(_notes(runs, groups)))
 
 
-def _without_majority(group: Sequence[Run]) -> Iterator[Finding]:
+def _without_majority(group: Sequence[Run]) -> Iterator[Anomaly]:
     for vote in disagreements(group):
         if vote.majority is None:
             ballots = list(vote.ballots.items())
@@ -47,7 +47,7 @@ def _without_majority(group: Sequence[Run]) -> Iterator[Finding]:
             why = NO_MAJORITY if vote.nodes >= NEEDED else N_("{nodes} nodes are too few for a majority", nodes=vote.nodes)
             again = repeat(group[0], vote.notebook, vote.check) if vote.check else "xpulab doctor"
             measured = (ballots[0][0], ballots[1][0])
-            yield Finding("", vote.check, vote.case, NO_MAJORITY, *measured, f"{vote.where}: {why}; {shown}{more}", again)
+            yield Anomaly("", vote.check, vote.case, NO_MAJORITY, *measured, f"{vote.where}: {why}; {shown}{more}", again)
 
 
 def _notes(runs: Sequence[Run], groups: Mapping[MachineType, Sequence[Run]]) -> Iterator[str]:

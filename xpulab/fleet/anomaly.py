@@ -13,7 +13,7 @@ from xpulab.records.record import RED
 
 
 @dataclass(frozen=True)
-class Finding:
+class Anomaly:
     """One finding.
 
     node: the name of its run; "" for what is not of one run.
