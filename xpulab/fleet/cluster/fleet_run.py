@@ -119,7 +119,7 @@ def summarize(answers: Sequence[Answer], folder: Path) -> Summary:
                 unreadable[answer.node] = Unreadable(answer.node, folder / answer.bundle, str(error))
     comparison = None
     if any(run.is_finished for run in runs.values()):
-        comparison = compare_machines(list(runs.values()), list(unreadable.values()), mixed=True)
+        comparison = compare_machines(list(runs.values()), list(unreadable.values()))
     findings = comparison.findings if comparison else ()
     nodes = []
     for answer in answers:

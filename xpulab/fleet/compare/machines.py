@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from xpulab.errors import InputError
 from xpulab.fleet.anomaly import Anomaly, repeat
 from xpulab.fleet.compare.comparison import FLEET, Comparison
-from xpulab.fleet.machine_type import MachineType, format_groups, format_nodes, grouped_by_type, refuse_mixed
+from xpulab.fleet.machine_type import MachineType, format_groups, format_nodes, grouped_by_type
 from xpulab.fleet.outliers import NEEDED, NO_MAJORITY, UNREADABLE, disagreements, find_outliers
 from xpulab.fleet.runs import Run, Unreadable
 from xpulab.messages import N_
@@ -15,14 +15,9 @@ from xpulab.messages import N_
 _SHOWN_VALUES = 3
 
 
-def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixed: bool) -> Comparison:
-    """The machines of a fleet. mixed: machines of several types are compared within each type.
-
-    Raises InputError when there are several types and that is not asked for, or when no run has ended.
-    """
+def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable]) -> Comparison:
+    """The machines of a fleet, each compared with those of its type. Raises InputError when no run has ended."""
     groups = grouped_by_type([run for run in runs if run.is_finished])
-    if not mixed:
-        refuse_mixed(groups)
     if not any(run.is_finished for run in runs):
         raise InputError(N_("none of the runs has ended, so there is nothing to compare; wait, or run them again"))
     findings = [
