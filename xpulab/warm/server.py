@@ -64,7 +64,7 @@ def _serve(listener: socket.socket, keepalive: int, imports: worker.AfterImports
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the supervisors
     server = os.getpid()
-    while keepalive not in select.select([listener, keepalive], [], [])[0]:
+    while keepalive not in select.select([listener.fileno(), keepalive], [], [])[0]:
         connection = Connection(listener.accept()[0].detach())
         with connection, contextlib.suppress(OSError):  # a fork that is not possible closes the connection
             if os.fork() == 0:
@@ -97,7 +97,7 @@ def _supervise(connection: Connection, keepalive: int, imports: worker.AfterImpo
     for output in outputs:
         os.close(output)
     connection.send(pid)
-    select.select([connection, os.pidfd_open(pid), keepalive], [], [])
+    select.select([connection.fileno(), os.pidfd_open(pid), keepalive], [], [])
     if not signal_group(pid, signal.SIGKILL):  # it does not lead a group yet, and is all of it
         os.kill(pid, signal.SIGKILL)
     connection.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
