@@ -43,7 +43,6 @@ CONTENTS = {
         "docs/glossary.md",
         "docs/capabilities.md",
         "docs/faults.md",
-        "docs/operators.md",
         "docs/field.md",
         "docs/releases.md",
         "docs/release-notes.md",

@@ -178,7 +178,7 @@ def requirement_set(device, venv, run=None, packages=COMMON):
     installed = installed_set(venv)
     wheels = [f"paddlepaddle-{installed}"] if installed in ("xpu", "gpu") else []
     try:
-        chosen = meant.auto(detection, wheels, expect)
+        return meant.auto(detection, wheels, expect)
     except meant.AcceleratorLost as error:
         if installed and not reason_to_create(venv, expected_state(installed, packages)):
             if run is None:
@@ -188,9 +188,6 @@ def requirement_set(device, venv, run=None, packages=COMMON):
             raise
         red = N_("RED, nothing was installed")
         raise Red(f"{red}: {error}") from error
-    for warning in meant.warnings(detection):
-        report(f"{N_('warning: ')}{warning}")
-    return chosen
 
 
 def installed_set(venv):

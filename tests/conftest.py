@@ -223,6 +223,6 @@ def in_fork_server(fork_server: warm.ForkServer) -> Iterator[None]:
     from xpulab.warm import kernels  # imports Jupyter, which most tests do not need
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in kernels.environment(fork_server, {}).items():
+        for name, value in kernels.environment(fork_server.address, fork_server.folder, {}).items():
             patch.setenv(name, value)
         yield

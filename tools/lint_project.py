@@ -9,17 +9,17 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nbformat
 import yaml
 from arrange_notebooks import arrange
-from chapter_table import code_lines, size_of
 from translate import page_anchors
 
 from xpulab.files import NOTEBOOKS, ROOT, release_notebooks
 from xpulab.harness.sections import read_sections
+from xpulab.records.planned import python_of
 
 WORDS = {
     r"ways? round": "workaround",
@@ -48,7 +48,8 @@ TEXTS = ("*.md", "docs/*.md", "env/*.md", "env/*.sh", "env/*.py", "env/operation
 NAME_THEM = ("CONTRIBUTING.md", "CHANGELOG.md", "lint_project.py")
 """The glossary itself, and what was called otherwise before."""
 
-CELLS_WITHOUT_EXERCISES, LESSON_CELLS, EXERCISE_CELLS = 45, 30, 8
+CELLS_WITHOUT_EXERCISES, LESSON_CELLS = 45, 30
+"""The most; of the lesson a cell that holds a check is not counted, so that checks stand in cells of their own."""
 LESSON_LINES, LINES_OF_A_CELL, LINES_BESIDE_A_CHECK = 15, 30, 4
 COPIED_WHOLE = {"16_zero_cost_checkpoints": 28}
 """Lines of a class that a reader copies, so that one cell holds all of it."""
@@ -116,27 +117,87 @@ def notebook(path: Path) -> Iterator[str]:
 
 
 def chapter(path: Path, chapters: list[Path]) -> Iterator[str]:
-    """Where a chapter is not laid out as all are."""
+    """Where a chapter is not laid out as all are. Visible code is that of cells which JupyterLab does not collapse."""
     read = nbformat.read(path, as_version=4)
     first = next(cell.source for cell in read.cells if cell.cell_type == "markdown")
-    size, parts = size_of(path), [section.part for section in read_sections(path, read)]
-    last_lesson = max(index for index, part in enumerate(parts[:-1]) if part == "lesson")
+    sections = read_sections(path, read)
+    parts = [section.part for section in sections]
+    proof, exercises = (
+        {index for each in sections if each.part == part for index in each.cells} for part in ("proof", "exercise")
+    )
+    end = min(proof - {len(read.cells) - 1}, default=len(read.cells))
+    code = [cell for index, cell in enumerate(read.cells) if cell.cell_type == "code" and index not in exercises]
+    visible = [cell.source for cell in code if not cell.metadata.get("jupyter", {}).get("source_hidden")]
+    texts = [
+        re.sub(r"<!--.*?-->", "", cell.source, flags=re.DOTALL)
+        for index, cell in enumerate(read.cells)
+        if cell.cell_type == "markdown" and index not in proof | exercises
+    ]
+    beside = [
+        lines_beside_checks(cell.source)
+        for cell in read.cells[sections[0].cells.start : end]
+        if cell.cell_type == "code" and checks_in(cell.source)
+    ]
+    cells, lesson_cells = len(read.cells) - len(exercises), end - sections[0].cells.start - len(beside)
+    longest = max(map(lines_without_checks, visible))
     wrong = {
-        f"it has {size.cells} cells without exercises": size.cells > CELLS_WITHOUT_EXERCISES,
-        f"its lesson has {size.lesson_cells} cells": size.lesson_cells > LESSON_CELLS,
-        f"its exercises have {size.exercise_cells} cells": size.exercise_cells > EXERCISE_CELLS,
-        f"a cell of its lesson has {size.longest_lesson_cell} lines": size.longest_lesson_cell
-        > COPIED_WHOLE.get(path.stem, LESSON_LINES),
-        f"a cell of its lesson has {size.most_beside_a_check} lines beside its check": size.most_beside_a_check
+        f"it has {cells} cells without exercises": cells > CELLS_WITHOUT_EXERCISES,
+        f"its lesson has {lesson_cells} cells": lesson_cells > LESSON_CELLS,
+        f"a cell of its lesson has {longest} lines": longest > COPIED_WHOLE.get(path.stem, LESSON_LINES),
+        f"a cell of its lesson has {max(beside, default=0)} lines beside its check": max(beside, default=0)
         > LINES_BESIDE_A_CHECK,
-        "its lesson has fewer than four words for a line of code": size.lesson_words < 4 * size.visible_lines,
-        "its proof begins before its lesson ends": "proof" in parts[:last_lesson],
+        "its lesson has fewer than four words for a line of code": sum(len(text.split()) for text in texts)
+        < 4 * sum(len(code_lines(source)) for source in visible),
+        "its proof begins before its lesson ends": "proof"
+        in parts[: max(at for at, part in enumerate(parts[:-1]) if part == "lesson")],
         "run tools/arrange_notebooks.py on it": nbformat.writes(arrange(path, chapters)) + "\n" != path.read_text("utf-8"),
         "its first cell does not say what is needed and how long it takes": not (
             re.search(r"(?i)minute|second", first) and "need" in first.lower()
         ),
     }
     yield from (text for text, is_wrong in wrong.items() if is_wrong)
+
+
+def code_lines(source: str) -> set[int]:
+    """The numbers of the lines that are neither blank nor a comment."""
+    lines = enumerate(source.splitlines(), start=1)
+    return {number for number, line in lines if line.strip() and not line.strip().startswith("#")}
+
+
+def lines_without_checks(source: str) -> int:
+    """How many code lines belong neither to a call of `check` nor to the block of a table."""
+    return len(code_lines(source) - _lines_of(checks_in(source)))
+
+
+def lines_beside_checks(source: str) -> int:
+    """How many code lines the statements have that neither hold a check nor give a text its name."""
+    others = [
+        node
+        for node in ast.parse(python_of(source)).body
+        if not any(map(_calls_check, ast.walk(node)))
+        and not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str))
+    ]
+    return len(code_lines(source) & _lines_of(others))
+
+
+def checks_in(source: str) -> list[ast.stmt]:
+    """The calls of `check`, and the blocks of its tables."""
+    return [node for node in ast.walk(ast.parse(python_of(source))) if isinstance(node, ast.stmt) and _is_check(node)]
+
+
+def _lines_of(nodes: Iterable[ast.stmt]) -> set[int]:
+    return {line for node in nodes for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+
+
+def _is_check(node: ast.stmt) -> bool:
+    if isinstance(node, ast.With):
+        return any(_calls_check(item.context_expr) for item in node.items)
+    return isinstance(node, ast.Expr) and _calls_check(node.value)
+
+
+def _calls_check(node: ast.AST) -> bool:
+    function = node.func if isinstance(node, ast.Call) else None
+    return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "check"
 
 
 def findings() -> Iterator[Finding]:

@@ -27,16 +27,12 @@ from xpulab.messages import N_
 OUTPUT_LIMIT = 1 << 20
 """Bytes that run() keeps, and of one line."""
 
-SHOW_STACK = signal.SIGUSR1
-"""A process of ours that imports writes its stack to standard error when it gets this signal."""
-
 CANNOT_BE_KILLED = N_(" and cannot be killed: it waits inside the driver")
 """What a sentence about a child goes on with."""
 
 _KILL_SECONDS = 2.0
 _POLL_SECONDS = 0.1
-_STACK_SECONDS = 2.0
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG = 1
 _PYTHON = ('File "<', f'File "{sysconfig.get_path("stdlib")}/')
 
 
@@ -114,22 +110,6 @@ class Child:
         """A signal to the child alone; nothing happens when it has ended."""
         self._process.send_signal(number)
 
-    def place(self, log: int) -> str:
-        """The line at which a child in Python is, as stack_end says it; "" when it does not show its stack.
-
-        log: a descriptor of the file that its standard error goes to. The child has registered SHOW_STACK with faulthandler.
-        """
-        before = os.fstat(log).st_size
-        self.send_signal(SHOW_STACK)
-        end = time.monotonic() + _STACK_SECONDS
-        seen = b""
-        while time.monotonic() < end and self.wait(_POLL_SECONDS) is None:
-            written = os.pread(log, OUTPUT_LIMIT, before)
-            if written and written == seen:  # it is whole
-                break
-            seen = written
-        return stack_end(seen.decode(errors="replace"))
-
     def end(self, seconds: float) -> str:
         """Let it end by itself; after so many seconds kill it. Returns as kill does."""
         return self.kill() if self.wait(seconds) is None else ""
@@ -185,11 +165,6 @@ def signal_group(pid: int, number: int) -> bool:
 def end_with_parent(number: int = signal.SIGKILL) -> None:
     """This process gets the signal when its parent ends, however that ends."""
     _libc().prctl(_PR_SET_PDEATHSIG, number)
-
-
-def adopt_orphans() -> None:
-    """What the children of this process leave behind becomes its own child, so that it can be found and ended."""
-    _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def stack_end(written: str) -> str:

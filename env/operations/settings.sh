@@ -14,7 +14,7 @@ XPULAB_NODE=${XPULAB_NODE:-${SLURMD_NODENAME:-$(hostname -s)}}
 : "${XPULAB_DEVICE:=xpu}"                 # by name; auto is red on a machine that lost its cards, as far as bus, driver or wheel show it
 : "${XPULAB_CARDS:=1}"
 : "${XPULAB_LEVEL:=smoke}"
-: "${XPULAB_LABEL:=}"                     # as xpu-p800-8: the cards that must be there, else it is not checked
+: "${XPULAB_EXPECT:=}"                    # how many cards must be there, as 8; else they are not counted
 : "${XPULAB_KEEP:=14}"                    # runs
 : "${XPULAB_TEXTFILES:=}"                 # the textfile directory of Prometheus' node exporter, or nothing
 : "${XPULAB_WITHOUT_VERDICT:=0}"          # the prolog's exit code when there is no verdict: 0 starts the job, 1 drains the node
@@ -45,10 +45,10 @@ xpulab_host() {
 # Prints one line. Returns 0: this machine is green, 1: it is red, and the line is a drain reason, 2: nothing is known of it.
 # A Python that fails is no verdict: red is only what xpulab says is red.
 xpulab_verdict() {
-    if [ -n "$XPULAB_LABEL" ]; then
-        line=$(answer_within 20 cards "$XPULAB_LABEL") || case $line in
+    if [ -n "$XPULAB_EXPECT" ]; then
+        line=$(answer_within 20 cards "$XPULAB_EXPECT" --device "$XPULAB_DEVICE") || case $line in
             'xpulab: cards '*) echo "[node_problem] xpulab ${line#xpulab: }"; return 1 ;;
-            *) echo "xpulab: unknown, the cards cannot be compared with the label $XPULAB_LABEL"; return 2 ;;
+            *) echo "xpulab: unknown, the cards cannot be counted (XPULAB_EXPECT=$XPULAB_EXPECT)"; return 2 ;;
         esac
     fi
     code=0

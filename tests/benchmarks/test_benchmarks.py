@@ -1,4 +1,4 @@
-"""The time of an executed notebook is added up by section, and what was not measured is said to be so."""
+"""The time of an executed notebook is added up by section."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ import peers
 import psutil
 import pytest
 from nbformat import v4
-from where_time_goes import START, chapters_of, format_table, spent_in, time_of
+from where_time_goes import START, chapters_of, format_times, spent_in, time_of
 
 from xpulab import files
 from xpulab.harness.plan import read_plan
 from xpulab.harness.sections import CELL_NUMBER
-from xpulab.records.processor import ProcessorSeconds, to_metadata
 from xpulab.records.record import Record
 
 
-def cell(took, used=None, checks=0.0):
-    """A code cell that has run. took: seconds. used: processor seconds of kernel, ranks and children."""
+def cell(took, checks=0.0):
+    """A code cell that has run. took: seconds."""
     began, ended = "2026-11-28T08:00:00.500000Z", f"2026-11-28T08:00:{took + 0.5:09.6f}Z"
     times = {"iopub.execute_input": began, "shell.execute_reply": ended}
     made = v4.new_code_cell("pass", execution_count=1, metadata={"execution": times})
-    if used is not None:
-        made.metadata.setdefault("xpulab", {}).update(to_metadata(ProcessorSeconds(*used))["xpulab"])
     if checks:
         metadata = Record("demo.one", "passed", "one is one", seconds=checks).to_metadata()
         made.outputs = [v4.new_output("display_data", data={}, metadata=metadata)]
@@ -42,37 +39,27 @@ def notebook(*cells, seconds=20.0):
 
 
 MEASURED = notebook(
-    cell(1.0, (0.5, 0.0, 0.0)),
+    cell(1.0),
     section("one"),
-    cell(4.0, (1.0, 0.5, 0.25), checks=2.0),
+    cell(4.0, checks=2.0),
     v4.new_markdown_cell("text"),
-    cell(2.0, (1.0, 6.0, 0.0)),
+    cell(2.0),
     section("two"),
-    cell(3.0, (3.0, 0.0, 0.0)),
+    cell(3.0),
 )
 
 
 def test_a_cell_belongs_to_the_section_above_it():
     sections = time_of("demo", MEASURED).sections
     assert {name: spent.cells for name, spent in sections.items()} == {START: 1.0, "one": 6.0, "two": 3.0}
-
-
-def test_waiting_is_what_no_process_accounts_for_and_never_below_zero():
-    assert spent_in(cell(4.0, (1.0, 0.5, 0.25))).waiting == 2.25
-    assert spent_in(cell(2.0, (1.0, 6.0, 0.0))).waiting == 0.0
-    assert time_of("demo", MEASURED).sections["one"].waiting == 2.25
-
-
-def test_a_section_with_a_cell_that_was_not_measured_is_not_measured():
-    spent = time_of("demo", notebook(section("one"), cell(1.0, (1.0, 0.0, 0.0)), cell(1.0))).sections["one"]
-    assert (spent.cells, spent.processor, spent.waiting) == (2.0, None, None)
-    assert "not measured" in format_table([("one", spent)])
+    assert spent_in(MEASURED.cells[2]).share_of_checks == 0.5
+    assert "| demo, one | 6.0 | 33% |" in format_times([time_of("demo", MEASURED)], 40)
 
 
 @pytest.mark.integration
 def test_the_longest_chapter_comes_first_and_excerpts_are_left_out(tmp_path):
     (tmp_path / "notebooks").mkdir()
-    short = notebook(section("only"), cell(0.5, (0.5, 0.0, 0.0)))
+    short = notebook(section("only"), cell(0.5))
     for name, made in {"01_short": short, "02_long": MEASURED}.items():
         nbformat.write(made, tmp_path / "notebooks" / f"{name}.ipynb")
     nbformat.write(v4.new_notebook(cells=[cell(9.0)]), tmp_path / "notebooks" / "01_short.source.ipynb")

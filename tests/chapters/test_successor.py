@@ -25,7 +25,7 @@ def test_they_were_computed_with_the_weights_that_the_chapter_writes():
 
 def test_other_weights_are_refused_with_the_command_that_computes_again():
     other = {**same_model.weights(), "lm_head.weight": np.zeros((512, 64), "float32")}
-    with pytest.raises(InputError, match=r"successor\.json: was computed with other weights; run tools/successor_numbers\.py"):
+    with pytest.raises(InputError, match=r"successor\.json: was computed with other weights; data/README\.md says how"):
         moved.numbers(same_model.digest(other))
 
 

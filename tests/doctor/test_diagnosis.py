@@ -89,7 +89,7 @@ def test_state_of_a_card_is_judged(p800, examine, state, verdict):
 
 def test_kl2_cards_alone_are_wrong_and_the_remedy_names_what_they_need(machine, examine):
     machine.nodes("xpu0", "xpu1", "xpuctrl")
-    machine.answering("xpu_smi", {"-m": "kl2_machine.txt", "": "kl2_table_narrow.txt"})
+    machine.answering("xpu_smi", {"-m": "kl2_machine.txt"})
     found = finding(examine(machine), "kl2")
     assert (found.verdict, "paddlepaddle-xpu 2.6.1" in found.remedy) == ("wrong", True)
 
@@ -99,7 +99,7 @@ def test_dead_card_is_not_passed_over_by_auto(machine, examine):
     diagnosis = examine(machine, frameworks=["paddlepaddle"])
     assert (diagnosis.device, diagnosis.outcome) == ("cpu", "wrong")
     found = finding(diagnosis, "no-device-node")
-    assert "no kernel module" in found.seen and "on the PCI bus" in found.cause and found.known == "no-device-node"
+    assert "no kernel module" in found.seen and "on the PCI bus" in found.cause
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,8 @@ class Host(Machine):
         for address in ("0000:3b:00.0", "0000:b1:00.0"):
             self.pci(address, "1d22", "3688")
 
-    def process(self, pid, *held, name="python", parent=1):
+    def process(self, pid, *held, name="python"):
         self.file(f"proc/{pid}/comm", f"{name}\n")
-        self.file(f"proc/{pid}/status", f"Name:\t{name}\nPPid:\t{parent}\n")
         (self.root / f"proc/{pid}/fd").mkdir()
         for number, target in enumerate(held):
             (self.root / f"proc/{pid}/fd/{number}").symlink_to(target)
@@ -93,9 +92,8 @@ def test_what_is_broken_is_the_only_finding_with_cause_and_fix(host, breaks, fin
     assert report.outcome == "wrong" and f"fix: {broken.remedy}" in format_host(report)
 
 
-def test_this_process_and_those_that_started_it_are_not_foreign(host):
-    host.process(os.getpid(), "/dev/xpu0", parent=77)
-    host.process(77, "/dev/xpu1", parent=1)
+def test_this_process_is_not_foreign(host):
+    host.process(os.getpid(), "/dev/xpu0")
     assert problems(look(host)) == {}
     host.process(78, "/dev/nvidia0", name="left over")
     assert "left over (78) holds /dev/nvidia0" in problems(look(host))["foreign-processes"].seen
@@ -121,4 +119,4 @@ def test_the_command_looks_at_this_machine():
     done = CliRunner().invoke(cli.app, ["doctor", "--host", "--json"], catch_exceptions=False)
     report = json.loads(done.stdout)
     jsonschema.validate(report, json.loads(files.data("schema", "host.schema.json").read_text()))
-    assert report["facts"]["kernel"] == os.uname().release and done.exit_code == (report["outcome"] == "wrong")
+    assert done.exit_code == (report["outcome"] == "wrong")

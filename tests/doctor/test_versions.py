@@ -16,7 +16,7 @@ def row_of(what, device, reading=NO_TOOL, search_path=()):
 
 def reading_of(driver=None, firmware=()):
     cards = tuple(Card(index, "P800 OAM", "KL3", firmware=text) for index, text in enumerate(firmware))
-    return Reading("xpu-smi", ("xpu-smi", "-q"), "ok", "", driver, None, cards)
+    return Reading("xpu-smi", ("xpu-smi", "-q"), "ok", "", driver, cards)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ if [ "$repository" ]; then
     echo "$repository" > "$("$python" -c 'import site; print(site.getsitepackages()[0])')/repository.pth"
 fi
 """
-_OURS = ("OMP_NUM_THREADS", "PYTHONPATH", "XPULAB_VENV", "XPULAB_LABEL", "XPULAB_EXPECT")
+_OURS = ("OMP_NUM_THREADS", "PYTHONPATH", "XPULAB_VENV", "XPULAB_EXPECT")
 """Variables of this process that a command on that machine does not get."""
 
 

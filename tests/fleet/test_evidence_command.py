@@ -1,10 +1,9 @@
-"""One command leaves one file: `xpulab run --prove --bundle FILE`; it holds no secret."""
+"""`xpulab run`, `prove` and `bundle` leave one file; it holds no secret."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -31,7 +30,7 @@ KERNEL = "#!/bin/sh\necho 'xpu: opened by /home/planted-name/a.out for planted-a
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A smoke run of 00_environment on a machine full of secrets: its exit code, output, folder and bundle."""
+    """A smoke run of 00_environment on a machine full of secrets: its folder and bundle."""
     folder = tmp_path_factory.mktemp("node")
     for name, text in (("xpu_smi", TOOL), ("dmesg", KERNEL)):
         (folder / "bin").mkdir(exist_ok=True)
@@ -41,15 +40,22 @@ def made(tmp_path_factory):
     home.mkdir(parents=True)
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
     environment = {**os.environ, **SECRETS, "HOME": str(home), "PATH": path, "SLURMD_NODENAME": "node17"}
-    options = ["--device", "cpu", "--level", "smoke", "--prove", "--faults", "1", "--out", str(home / "run")]
-    command = [sys.executable, "-m", "xpulab", "run", "00_environment", *options, "--bundle", str(folder / "node17.zip")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    return done, home / "run", folder / "node17.zip"
+    run, file = home / "run", folder / "node17.zip"
+    commands = (
+        ["run", "00_environment", "--device", "cpu", "--level", "smoke", "--out", str(run)],
+        ["prove", str(run), "--faults", "1"],
+        ["bundle", str(run), "--out", str(file)],
+    )
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "xpulab", *command], env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    return run, file
 
 
 def test_it_holds_run_proof_and_machine_and_no_planted_secret(made):
-    done, _, file = made
-    assert done.returncode == 0, done.stdout + done.stderr
+    _, file = made
     with zipfile.ZipFile(file) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     run = {"run/result.json", "run/prove.json", "run/notebooks/00_environment.ipynb", "run/index.html"}
@@ -63,34 +69,14 @@ def test_it_holds_run_proof_and_machine_and_no_planted_secret(made):
     assert manifest["node"] == "node17"
 
 
-def test_a_run_that_has_ended_is_proved_by_as_many_faults_as_are_asked_for_now(made, tmp_path):
-    ended, bundle = tmp_path / "run", tmp_path / "again.zip"
-    shutil.copytree(made[1], ended)
-    options = ["--device", "cpu", "--level", "smoke", "--out", str(ended), "--resume", "--prove", "--bundle", str(bundle)]
-    command = [sys.executable, "-m", "xpulab", "run", "00_environment", *options]
-    for faults in ("1", "2"):
-        done = subprocess.run([*command, "--faults", faults], capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert f"each of {faults} injected faults was detected" in done.stdout
-        assert ("injecting" in done.stdout) == (faults == "2")
-        assert len(json.loads(zipfile.ZipFile(bundle).read("run/prove.json"))["faults"]) == int(faults)
-        bundle.unlink()
-
-
 def test_it_is_judged_green(made):
-    done = CliRunner().invoke(cli.app, ["judge", str(made[2])])
+    done = CliRunner().invoke(cli.app, ["judge", str(made[1])])
     assert done.exit_code == 0 and "node17" in done.output and "xpulab: green" in done.output
 
 
-@pytest.mark.parametrize("of", [1, 2], ids=["folder", "file"])
+@pytest.mark.parametrize("of", [0, 1], ids=["folder", "file"])
 def test_the_list_of_a_folder_or_a_file_is_shown_and_nothing_is_written(made, of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(cli.app, ["bundle", str(made[of]), "--list"])
     assert done.exit_code == 0 and "run/result.json" in done.output
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_bundle_that_cannot_be_written_does_not_begin(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(cli.app, ["run", "00_environment", "--bundle", "nowhere/x.zip"])
-    assert done.exit_code == 2 and "there is no folder nowhere" in done.stderr

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.fleet.compare.made_up import check, notebook, row
 from xpulab import cli
 from xpulab.errors import InputError
-from xpulab.fleet.gate import GREEN, RED, UNKNOWN, gate, verdicts_in
+from xpulab.fleet.gate import GREEN, RED, UNKNOWN, gate, verdict_in
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=timezone.utc)
 
@@ -58,9 +58,8 @@ def test_a_green_run_that_is_young_is_green_and_one_that_is_too_old_is_unknown(p
         ([notebook(check(), outcome="failed", reason="the kernel died")], {}, "00_demo is failed: the kernel died"),
         ([notebook(outcome="skipped")], {}, "run is red: no notebook was green; rerun: xpulab run --device sim --level"),
         ([INTERRUPTED, RED_NOTEBOOK], {}, "--check demo.sum"),
-        ([notebook(outcome="waiting", reason="0 of 5"), RED_NOTEBOOK], {"outcome": "running"}, "demo.product measured 2.5"),
     ],
-    ids=["young", "old", "cards and seed", "table", "never ran", "no red check", "nothing", "interrupted", "under way"],
+    ids=["young", "old", "cards and seed", "table", "never ran", "no red check", "nothing", "interrupted"],
 )
 def test_a_red_run_names_what_is_red_and_the_command_that_repeats_it(put, notebooks, changed, said):
     answer = gate(put(*notebooks, **{"green": False, "outcome": "failed", **changed}), 24, NOW)
@@ -145,9 +144,8 @@ def test_the_reason_names_the_first_red_check_and_without_a_verdict_says_why_on_
             "demo.sum is missing",
         ),
         ([notebook(check(), outcome="running")], {"green": False, "outcome": "running"}, UNKNOWN, "interrupted"),
-        ([RED_NOTEBOOK], {}, RED, "demo.product measured 2.5"),
     ],
-    ids=["green", "partial", "red", "killed", "claimed to be green"],
+    ids=["green", "partial", "red", "killed"],
 )
 def test_the_verdict_in_a_bundle_is_shown_once_its_checksums_are_verified(put, pack, notebooks, changed, code, said):
     result = json.loads((put(*notebooks, folder="one", **changed) / "one" / "result.json").read_text())
@@ -158,4 +156,4 @@ def test_the_verdict_in_a_bundle_is_shown_once_its_checksums_are_verified(put, p
         ({**result, "cards": "8"}, None, "not what"),
     ):
         with pytest.raises(InputError, match=why):
-            verdicts_in(pack("damaged", changed_result, digest=digest))
+            verdict_in(pack("damaged", changed_result, digest=digest))

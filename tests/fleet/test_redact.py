@@ -47,7 +47,7 @@ def test_what_looks_like_a_secret_is_removed_wherever_it_stands_and_other_text_s
     assert redacted == expected and (removed == {}) is (redacted == text)
 
 
-LIWEI, ADAM = Redactor.of({"HOME": "/data1/liwei"}, account="liwei"), Redactor.of({"USER": "adam"}, words={"adam"})
+LIWEI = Redactor.of({"HOME": "/data1/liwei"}, account="liwei")
 ZHANG = Redactor.of({"HOME": "/ssd2/people/zhang3", "USER": "root"})
 TWO = Redactor.of({"A_TOKEN": "secret", "B_TOKEN": "secret-and-more"})
 PASSWORD = Redactor.of({"MY_PASSWORD": "a&b<c>'d\""})
@@ -61,7 +61,6 @@ USER = "<removed: user>"
         (LIWEI, "host of liwei: liwei@node7", f"host of {USER}: {USER}@node7"),
         (LIWEI, "liweiyang, my_liwei", "liweiyang, my_liwei"),
         (LIWEI, "/scratch/liwei", f"/scratch/{USER}"),
-        (ADAM, "sft.adam /scratch/adam/x adam@node7", f"sft.adam /scratch/{USER}/x {USER}@node7"),  # a word of the suite
         (ZHANG, "/ssd2/people/zhang3/model zhang3", f"/ssd2/people/{USER}/model {USER}"),
         (Redactor.of({"HOME": "/root", "USER": "root"}), "/root/x, the root rank", "/root/x, the root rank"),
         (TWO, "secret-and-more secret", "<removed: B_TOKEN> <removed: A_TOKEN>"),
@@ -102,13 +101,12 @@ def test_pictures_stay_lines_of_json_stay_lines_and_what_was_cut_off_is_text():
     assert NOBODY.redact_file("result.json", '{"a": "/home/li/x')[0] == '{"a": "/home/<removed: user>/x'
 
 
-def test_a_user_who_has_only_a_number_is_no_error_and_words_of_the_notebooks_are_no_secrets(monkeypatch):
+def test_a_user_who_has_only_a_number_is_no_error(monkeypatch):
     def unknown(number):
         raise KeyError(number)
 
     monkeypatch.setattr(redact.pwd, "getpwuid", unknown)
     assert redact.of_this_process().redact("hf_" + "a" * 30)[0] == "<removed: token>"
-    assert {"lora.merge", "passed"} <= redact.suite_words()
 
 
 @pytest.mark.parametrize("path", sorted(files.NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)

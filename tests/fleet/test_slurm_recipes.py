@@ -160,10 +160,10 @@ def test_without_a_verdict_that_is_young_a_node_gets_a_comment_and_is_not_draine
     site.wait(lambda: site.comment("node3") == "", "no comment")
 
 
-def test_a_node_without_the_cards_of_its_label_is_drained_although_its_verdict_is_green(site):
-    site.set("node2", "XPULAB_LABEL=xpu-8")
+def test_a_node_without_its_cards_is_drained_although_its_verdict_is_green(site):
+    site.set("node2", "XPULAB_DEVICE=xpu\nXPULAB_EXPECT=8")
     site.wait(lambda: site.cluster.state("node2") == "drained", "node2 drained")
-    assert site.cluster.reason("node2").endswith("measured 0 xpu, expected 8 xpu; rerun: xpulab cards xpu-8")
+    assert site.cluster.reason("node2").endswith("rerun: xpulab cards 8 --device xpu")
 
 
 @pytest.mark.parametrize("line", ["", "XPULAB_WITHOUT_VERDICT=1"], ids=["red", "no verdict where the site wants one"])

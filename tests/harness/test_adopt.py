@@ -18,7 +18,6 @@ from xpulab.harness.execute import Run, RunOptions
 from xpulab.harness.judge import judge
 from xpulab.harness.plan import read_plan
 from xpulab.harness.report.result import Result
-from xpulab.records.processor import ProcessorSeconds, to_metadata
 from xpulab.records.record import Record, RunContext
 
 DIGEST = "0123456789abcdef"
@@ -50,7 +49,6 @@ class Adoption:
         code = [cell for cell in executed.cells if cell.cell_type == "code"]
         for count, cell in enumerate(code, start=1):
             cell.metadata["papermill"] = {"duration": 1.0, "status": "completed"}
-            cell.metadata.update(to_metadata(ProcessorSeconds(kernel=0.5, ranks=0.0, children=0.0)))
             cell.execution_count = count
         executed.metadata["papermill"] = {"duration": 5.0}
         executed.metadata["xpulab"]["run"] = asdict(Run("cpu", "quick", 1, 2.0, 30.0, None))
@@ -96,7 +94,6 @@ def test_outputs_of_a_green_run_are_taken_over_without_papermills_traces(adoptio
         assert (
             DIGEST not in json.dumps(notebook)
             and "papermill" not in json.dumps(notebook)
-            and "processor_seconds" not in json.dumps(notebook)
             and "run" not in notebook.metadata.xpulab
         )
         assert [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"] == [1, 2, 3, 4]

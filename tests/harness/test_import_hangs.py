@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import psutil
 import pytest
@@ -34,12 +33,11 @@ def ended(tmp_path_factory):
     return done, folder / "out", left
 
 
-def test_it_is_red_says_where_it_hangs_in_every_report_and_leaves_no_process(ended):
+def test_it_is_red_and_says_so_in_every_report_and_leaves_no_process(ended):
     done, out, left = ended
     assert (done.exit_code, type(done.exception), "Traceback" in done.output, left) == (1, SystemExit, False, [])
     result = json.loads((out / "result.json").read_text())
     [notebook] = result["notebooks"]
     assert (result["outcome"], [check["outcome"] for check in notebook["checks"]]) == ("failed", ["missing"])
-    where = r'did not end within 6 s, in File ".*/first/paddle/__init__.py", line 2 in <module>; `xpulab doctor`'
-    assert re.search(where, notebook["reason"]) and notebook["reason"] in done.output
+    assert "did not end within 6 s; `xpulab doctor`" in notebook["reason"] and notebook["reason"] in done.output
     assert (out / "junit.xml").exists() and "Paddle and PaddleNLP did not end" in (out / "index.html").read_text()

@@ -101,17 +101,16 @@ def test_as_a_reader_starts_it_a_sharded_optimizer_makes_the_steps_of_data_paral
 ):
     config = write_config(tmp_path, text, "cpu", sharding="stage1", sharding_parallel_degree=2)
     launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo", "--host", environment.HOST]
-    with environment.reserved_range() as ports:
-        variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1", "PORT_RANGE": ports}
-        variables.pop("PYTHONPATH", None)
-        done = subprocess.run(
-            [sys.executable, *launch, str(SCRIPT), config],
-            cwd=tmp_path,
-            env=variables,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
+    variables = environment.before_launch(os.environ) | {"OMP_NUM_THREADS": "1", "PORT_RANGE": environment.range_of_ports()}
+    variables.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        [sys.executable, *launch, str(SCRIPT), config],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
     assert losses_in(tmp_path, done) == pytest.approx(data_parallel, rel=1e-4)
 
 

@@ -71,15 +71,3 @@ def environment_at_import(payload):
     import remembers_environment
 
     print(json.dumps(remembers_environment.SEEN))
-
-
-def compute(payload):
-    """Use as many seconds of processor time as the payload says, say so, and wait for ever; a child has used half of them."""
-    seconds = float(payload)
-    source = "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass"
-    subprocess.run([sys.executable, "-c", source, str(seconds / 2)], check=True)
-    while time.process_time() < seconds / 2:
-        pass
-    print("used", flush=True)
-    while True:
-        signal.pause()

@@ -1,4 +1,4 @@
-"""Says what a run spends its time on: for each chapter and section the clock, the processors, waiting, and checks.
+"""Says what a run spends its time on: for each chapter and section the time of its cells, and the share of checks.
 
     .venv/bin/python tools/benchmarks/where_time_goes.py [RUN] [--sections 40]
 
@@ -28,40 +28,26 @@ import nbformat
 import psutil
 from nbformat import NotebookNode
 
-from xpulab.records.processor import ProcessorSeconds, from_metadata
 from xpulab.records.record import METADATA_KEY, record_in
 
-NOT_MEASURED = "not measured"
 START = "(before the first section)"
 _RUN_SECONDS = 1800.0
 _GRACE_SECONDS = 10.0
 """What a command has started may take this long to end after it."""
 _OUTPUT_CHARACTERS = 2_000
 _PR_SET_CHILD_SUBREAPER = 36
-_COLUMNS = ("cells", "kernel", "ranks", "children", "waiting", "checks")
-
-_NOTHING = ProcessorSeconds(0.0, 0.0, 0.0)
+_COLUMNS = ("cells", "checks")
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds of some cells.
-
-    cells: by the clock. checks: of these, in checks, by the clock. waiting: by the clock, what the processor time of no process
-    of the cell accounts for; each cell at least 0, since several ranks use several cores.
-    processor: None when a kernel did not report it. waiting is None then, too.
-    """
+    """Seconds of some cells, by the clock. cells: all of their time. checks: of it, in checks."""
 
     cells: float = 0.0
     checks: float = 0.0
-    waiting: float | None = 0.0
-    processor: ProcessorSeconds | None = _NOTHING
 
     def __add__(self, other: Spent) -> Spent:
-        cells, checks = self.cells + other.cells, self.checks + other.checks
-        if self.processor is None or other.processor is None or self.waiting is None or other.waiting is None:
-            return Spent(cells, checks, None, None)
-        return Spent(cells, checks, self.waiting + other.waiting, self.processor + other.processor)
+        return Spent(self.cells + other.cells, self.checks + other.checks)
 
     @property
     def share_of_checks(self) -> float:
@@ -105,12 +91,8 @@ def time_of(name: str, notebook: NotebookNode) -> ChapterTime:
 def spent_in(cell: NotebookNode) -> Spent:
     """What one executed code cell spent; nothing when it did not run."""
     took = _seconds(cell)
-    if cell.execution_count is None:
-        return Spent(took)
-    records = [record_in(output.get("metadata", {})) for output in cell.outputs]
-    checks = min(took, sum(record.seconds for record in records if record))
-    used = from_metadata(cell.metadata)
-    return Spent(took, checks, None if used is None else max(0.0, took - used.all), used)
+    records = [record_in(output.get("metadata", {})) for output in cell.get("outputs", ())]
+    return Spent(took, min(took, sum(record.seconds for record in records if record)))
 
 
 def _seconds(cell: NotebookNode) -> float:
@@ -135,17 +117,8 @@ def format_table(rows: Sequence[tuple[str, Spent]], more: Sequence[Sequence[str]
     """A Markdown table, a row for each name. more: further cells of each row, with their headings."""
     lines = [("", *_COLUMNS, *headings), ("---", *["---:"] * (len(_COLUMNS) + len(headings)))]
     for (name, spent), rest in zip(rows, more or [()] * len(rows), strict=True):
-        lines.append((name, *_format_spent(spent), *rest))
+        lines.append((name, f"{spent.cells:.1f}", f"{spent.share_of_checks:.0%}", *rest))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _format_spent(spent: Spent) -> tuple[str, ...]:
-    if spent.processor is None or spent.waiting is None:
-        used: tuple[str, ...] = (NOT_MEASURED,) * 4
-    else:
-        numbers = (spent.processor.kernel, spent.processor.ranks, spent.processor.children, spent.waiting)
-        used = tuple(f"{number:.1f}" for number in numbers)
-    return f"{spent.cells:.1f}", *used, f"{spent.share_of_checks:.0%}"
 
 
 def format_times(chapters: Sequence[ChapterTime], most_sections: int) -> str:

@@ -1,4 +1,4 @@
-"""`xpulab cards`: whether this machine has the cards that the label of a runner says."""
+"""`xpulab cards`: whether this machine has the cards that it must have."""
 
 from __future__ import annotations
 
@@ -11,15 +11,27 @@ from xpulab.cli.app import command
 
 @command()
 def cards(
-    label: Annotated[str, typer.Argument(help="Device, words of the model, count, as xpu-p800-8.")],
+    number: Annotated[int, typer.Argument(min=1, help="How many cards this machine must have.")],
+    device: Annotated[str, typer.Option(help="As for xpulab run.")] = "auto",
 ) -> None:
-    """Compare the cards of this machine with a runner's label. Exit code 0: as many, of this model. 1: not.
+    """Count the cards that can be used. Exit code 0: as many as that, or more, 1: fewer.
 
-    It asks the driver and the vendor's tool, and imports no Paddle: the first step of a job that needs these cards.
+    It asks the driver and the vendor's tool, and imports no Paddle: a health check between two runs.
     """
+    from xpulab.devices import DEVICES
     from xpulab.doctor.detect import detect
-    from xpulab.doctor.meant import differs, expected_label
+    from xpulab.doctor.meant import AcceleratorLost, Expected, auto, require_cards
+    from xpulab.errors import InputError
 
-    problem = differs(expected_label(label), detect())
-    print(f"xpulab: cards {problem}; rerun: xpulab cards {label}" if problem else f"xpulab: {label} fits")
-    raise typer.Exit(1 if problem else 0)
+    if device not in ("auto", *DEVICES):
+        raise InputError(f"--device {device}: no such device; choose auto, {', '.join(DEVICES)}")
+    expect, detection = Expected(number, f"xpulab cards {number}"), detect()
+    try:
+        if device == "auto":
+            auto(detection, (), expect)
+        elif device in ("xpu", "gpu"):  # of others there are as many as one asks for
+            require_cards(device, detection, expect)
+    except AcceleratorLost as error:
+        print(f"xpulab: cards {error.lost.problem}; rerun: xpulab cards {number} --device {device}")
+        raise typer.Exit(1) from None
+    print(f"xpulab: {number} cards, as expected")

@@ -18,9 +18,6 @@ def compare(
         list[Path],
         typer.Argument(help="Folders of xpulab run, result.json files or bundles; a folder that holds several stands for all."),
     ],
-    mixed: Annotated[
-        bool, typer.Option("--mixed", help="Machines of several types: compare within each, instead of refusing them.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The comparison as JSON.")] = False,
 ) -> None:
     """Compare the second of two runs with the first, or each of several machines with the others.
@@ -38,6 +35,6 @@ def compare(
         raise InputError(f"{runs[0]}: one run; name two or more, or a folder that holds several")
     if not read or (len(read) + len(unreadable) == 2 and unreadable):
         raise InputError(unreadable[0].reason)
-    comparison = compare_two(*read) if len(read) + len(unreadable) == 2 else compare_machines(read, unreadable, mixed)
+    comparison = compare_two(*read) if len(read) + len(unreadable) == 2 else compare_machines(read, unreadable)
     print(json.dumps(to_json(comparison), indent=2) if as_json else format_comparison(comparison))
     raise typer.Exit(1 if comparison.findings else 0)

@@ -1,4 +1,4 @@
-"""`xpulab fleet`: the same run on many nodes, and which of them are not like the others; and their hosts side by side."""
+"""`xpulab fleet`: the same run on many nodes, and which of them are not like the others; and which do not work together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xpulab.devices import MOST_CARDS
 from xpulab.errors import InputError
 from xpulab.messages import N_
 
-fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes, their comparison, and their hosts side by side.")
+fleet = typer.Typer(no_args_is_help=True, help="The same run on many nodes, their comparison, and whether they work together.")
 app.add_typer(fleet, name="fleet")
 
 
@@ -102,24 +102,3 @@ def links(
         print(f"RED: {','.join(group)}: {why}")
     print(f"{'RED' if red else 'green'}: {len(found)} nodes, {cards} ranks each")
     raise typer.Exit(1 if red else 0)
-
-
-@command(fleet)
-def hosts(
-    reports: Annotated[
-        list[Path], typer.Argument(help="What xpulab doctor --host --json printed on each host: files, or folders of them.")
-    ],
-    golden: Annotated[
-        Path | None, typer.Option(help="The report of a host that is right. Default: what most hosts have.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for passing_nodes.txt and failing_nodes.txt.")] = None,
-) -> None:
-    """Name the hosts that are wrong, and those that are not like most of them. Exit code 0: none, 1: some, 2: no report."""
-    from xpulab.fleet.hosts import compare_hosts, format_hosts, write_nodes
-
-    compared = compare_hosts(reports, golden)
-    print(format_hosts(compared))
-    if out is not None:
-        _, failing = write_nodes(compared, out)
-        print(f"\nto leave them out: srun --exclude={failing.resolve()}")
-    raise typer.Exit(1 if compared.failing else 0)

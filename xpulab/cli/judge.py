@@ -12,17 +12,15 @@ from xpulab.cli.app import command
 
 @command()
 def judge(
-    bundle: Annotated[Path, typer.Argument(help="The file that xpulab bundle, or run --bundle, wrote.")],
+    bundle: Annotated[Path, typer.Argument(help="The file that xpulab bundle wrote.")],
 ) -> None:
-    """Verify the checksums of a bundle, and show the verdict in it: of a soak that of each kept round.
+    """Verify the checksums of a bundle, and show the verdict of its run.
 
     Exit code 0: green, 1: red, 2: damaged, or it has no verdict. docs/evidence.md says how to sign a bundle.
     """
-    from xpulab.fleet.gate import RED, verdicts_in
+    from xpulab.fleet.gate import verdict_in
 
-    made, verdicts = verdicts_in(bundle)
+    made, answer = verdict_in(bundle)
     print(f"{bundle}: {len(made.entries)} files with the right checksums; {made.node}, {made.made}, xpulab {made.xpulab}")
-    for name, answer in verdicts.items():
-        print("\n  ".join((f"{name}: {answer.line}", *answer.problems[1:])))
-    codes = {answer.code for answer in verdicts.values()}
-    raise typer.Exit(RED if RED in codes else max(codes))
+    print("\n  ".join((answer.line, *answer.problems[1:])))
+    raise typer.Exit(answer.code)

@@ -28,7 +28,7 @@ def run(
         str, typer.Option(help="auto (what this machine is meant to have; red when that cannot be used), xpu, gpu, cpu or sim.")
     ] = "auto",
     expect: Annotated[
-        str | None, typer.Option(help="How many cards this machine must have: fewer are red. XPULAB_LABEL says it for a site.")
+        str | None, typer.Option(help="How many cards this machine must have: fewer are red. XPULAB_EXPECT says it for a site.")
     ] = None,
     cards: Annotated[
         int | None,

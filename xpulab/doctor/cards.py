@@ -25,8 +25,7 @@ class Card:
     power_w: W
     utilisation_percent: 0 to 100
     firmware: KL3 the SBL version, "1.48"; KL1 and KL2 the three-part version, "0001.0002.0022"
-    state: "normal" or "error"; only the wide KL1/KL2 table has it
-    clock_mhz: of what computes, MHz; the lowest where several are shown
+    state: "error" of a card that does not answer NVML
     """
 
     index: int
@@ -41,7 +40,6 @@ class Card:
     utilisation_percent: float | None = None
     firmware: str | None = None
     state: str | None = None
-    clock_mhz: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Reading:
         error; "hung" it was stopped at the timeout; "unreadable" nothing of its output was understood; "foreign" it is another
         vendor's tool with the same name
     detail: one sentence for the user
-    driver, runtime: versions as printed; None when they are not shown
+    driver: its version as printed; None when it is not shown
     unread: what was said of cards and not understood, line by line; of an output of which nothing was, all of it
     """
 
@@ -63,7 +61,6 @@ class Reading:
     outcome: Outcome
     detail: str
     driver: str | None = None
-    runtime: str | None = None
     cards: tuple[Card, ...] = ()
     unread: tuple[str, ...] = ()
 

@@ -13,7 +13,7 @@ from xpulab.devices import DEVICES, REAL, SIMULATED
 from xpulab.doctor import system
 from xpulab.doctor.cards import Reading
 from xpulab.doctor.nvml import read_nvml
-from xpulab.doctor.system import COMPUTE_CONTROLLER, DeviceNode, PciCard
+from xpulab.doctor.system import DeviceNode, PciCard
 from xpulab.doctor.tool import TIMEOUT
 from xpulab.doctor.xpu_smi import read_xpu_smi
 from xpulab.errors import InputError
@@ -40,21 +40,12 @@ INSTALLATION_STEPS = {
 
 
 @dataclass(frozen=True)
-class LookedFor:
-    """One thing that was looked for, whether it was found, and the details."""
-
-    what: str
-    found: bool
-    detail: str
-
-
-@dataclass(frozen=True)
 class Detection:
     """What this machine has.
 
     available: those of "xpu", "gpu", "cpu" that this machine has, the best first; always with "cpu". What `auto` takes is said
         by xpulab.doctor.meant: a machine may lack what it is meant to have
-    looked_for: everything that was examined for the decision
+    looked_for: a line for each thing that was examined for the decision
     kunlun_pci, nvidia_pci, nodes, nvidia_nodes, xpu_smi, nvml: the complete observations
     kunlun_module: the name of Kunlun's kernel module; None when it is not loaded
     nvidia_driver: whether NVIDIA's driver is loaded
@@ -62,7 +53,7 @@ class Detection:
     """
 
     available: tuple[str, ...]
-    looked_for: tuple[LookedFor, ...]
+    looked_for: tuple[str, ...]
     kunlun_pci: tuple[PciCard, ...]
     nvidia_pci: tuple[PciCard, ...]
     nodes: tuple[DeviceNode, ...]
@@ -101,13 +92,6 @@ class Detection:
             ),
         )
 
-    @property
-    def display_chips(self) -> tuple[PciCard, ...]:
-        """NVIDIA functions on the bus that may only drive a display: no driver, device node or NVML shows that they compute."""
-        if self.nvidia_driver or self.nvidia_nodes or self.nvml.cards:
-            return ()
-        return tuple(card for card in self.nvidia_pci if card.kind != COMPUTE_CONTROLLER)
-
 
 def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
     """Examines the PCI bus and /dev below root, and asks the vendors' tools, each for at most timeout seconds.
@@ -129,19 +113,15 @@ def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
     has = {"xpu": has_xpu, "gpu": bool(nvml.cards or nvidia_nodes), "cpu": True}
 
     looked_for = (
-        *(
-            [LookedFor(system.SYSTEM_ROOT, True, N_("bus, driver and nodes are those below {root}", root=root))]
-            if root != Path("/")
-            else []
-        ),
+        *([] if root == Path("/") else [N_("bus, driver and nodes are those below {root}", root=root)]),
         _names(N_("Kunlun cards on the PCI bus"), [card.address for card in kunlun_pci]),
         _names(N_("device nodes /dev/xpu[0-9]*"), [node.path for node in nodes]),
-        LookedFor(N_("xpu-smi or xpu_smi"), xpu_smi.outcome == "ok", xpu_smi.detail),
+        _looked_for(N_("xpu-smi or xpu_smi"), xpu_smi.outcome == "ok", xpu_smi.detail),
         _names(N_("NVIDIA cards on the PCI bus"), [card.address for card in nvidia_pci]),
-        LookedFor(N_("NVIDIA's driver"), nvidia_driver, N_("loaded") if nvidia_driver else N_("not loaded")),
+        _looked_for(N_("NVIDIA's driver"), nvidia_driver, N_("loaded") if nvidia_driver else N_("not loaded")),
         _names(N_("device nodes /dev/nvidia[0-9]*"), [node.path for node in nvidia_nodes]),
-        LookedFor("nvidia-smi", nvidia_tool is not None, nvidia_tool or N_("not on PATH")),
-        LookedFor("NVML", nvml.outcome == "ok", nvml.detail),
+        _looked_for("nvidia-smi", nvidia_tool is not None, nvidia_tool or N_("not on PATH")),
+        _looked_for("NVML", nvml.outcome == "ok", nvml.detail),
     )
     return Detection(
         available=tuple(device for device in REAL if has[device]),
@@ -158,16 +138,6 @@ def detect(root: Path | None = None, timeout: float = TIMEOUT) -> Detection:
     )
 
 
-def format_looked_for(detection: Detection) -> list[str]:
-    """One line for each thing that was looked for: "found" or "not found", its name, the details."""
-    return [
-        N_("found      {what}: {detail}", what=thing.what, detail=thing.detail)
-        if thing.found
-        else N_("not found  {what}: {detail}", what=thing.what, detail=thing.detail)
-        for thing in detection.looked_for
-    ]
-
-
 def require(device: str, detection: Detection) -> None:
     """Raises InputError when device ("xpu", "gpu", "cpu" or "sim") is not available: what was looked for, how to fix it.
 
@@ -179,12 +149,18 @@ def require(device: str, detection: Detection) -> None:
         return
     lines = [
         N_("no {device} on this machine. Looked for:", device=device),
-        *format_looked_for(detection),
+        *detection.looked_for,
         N_("To fix it:"),
         *INSTALLATION_STEPS[device],
     ]
     raise InputError("\n  ".join(lines))
 
 
-def _names(what: str, names: list[str]) -> LookedFor:
-    return LookedFor(what, bool(names), f"{len(names)} ({', '.join(names)})" if names else N_("none"))
+def _names(what: str, names: list[str]) -> str:
+    return _looked_for(what, bool(names), f"{len(names)} ({', '.join(names)})" if names else N_("none"))
+
+
+def _looked_for(what: str, found: bool, detail: str) -> str:
+    if found:
+        return N_("found      {what}: {detail}", what=what, detail=detail)
+    return N_("not found  {what}: {detail}", what=what, detail=detail)

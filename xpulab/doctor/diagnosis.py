@@ -117,31 +117,16 @@ def diagnose(
 
 
 def _kunlun_hardware(detection: Detection, root: Path) -> Iterator[Finding]:
-    """Generation, nodes and states of Kunlun cards, and chips of NVIDIA that only drive a display."""
+    """Generation, nodes and states of Kunlun cards."""
     if old := {name for name in detection.kunlun_generations if name in BEFORE_KL3}:
         verdict: Literal["wrong", "warn"] = "wrong" if detection.has_old_kunlun_cards_only else "warn"
         yield known_finding("kl2", verdict, N_("Kunlun cards older than KL3: {old}", old=", ".join(sorted(old))), "kl2")
     if detection.unknown_cards:
         seen = N_("unknown Kunlun cards: {unknown_cards}", unknown_cards=", ".join(detection.unknown_cards))
         yield known_finding("unknown-card", "warn", seen, "unknown-card")
-    if detection.kunlun_pci and not detection.nodes:
-        module = detection.kunlun_module
-        loaded = (
-            N_("kernel module {module} is loaded", module=module)
-            if module
-            else N_("no kernel module kunlun or xpu_driver is loaded")
-        )
-        seen = N_(
-            "{kunlun_pci} on the PCI bus and no /dev/xpu0; {loaded}",
-            kunlun_pci=format_card_count(len(detection.kunlun_pci)),
-            loaded=loaded,
-        )
-        yield known_finding("no-device-node", "wrong", seen, "no-device-node")
     if detection.nodes:
         yield _node_access(detection, system.control_node(root))
     yield from _card_state(detection, system.card_states(root) if detection.nodes else {})
-    if detection.display_chips:
-        yield known_finding("display-chip", "warn", next(meant.warnings(detection)), "display-chip")
 
 
 def _meant(
@@ -158,8 +143,8 @@ def _meant(
     except meant.AcceleratorLost as error:
         lost = error.lost
         counted = lost.id == "too-few" and expect is None  # "card-count" says it
-        if not counted and lost.id not in ("kl2", "no-device-node"):
-            yield Finding("accelerator", "wrong", lost.headline, "; ".join(lost.steps), "; ".join(lost.since) or None)
+        if not counted and lost.id != "kl2":
+            yield Finding(lost.id, "wrong", lost.headline, "; ".join(lost.steps), "; ".join(lost.since) or None)
 
 
 def _node_access(detection: Detection, control: system.DeviceNode | None) -> Finding:

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import socket
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,8 +30,8 @@ SHARED_MEMORY_OF_A_CARD = GIB
 PyTorch's DataLoader and Paddle's pass batches through it; Docker's default is 64 MiB for all."""
 OPEN_FILES = 4096
 """The least soft limit: each worker of a DataLoader and each connection to another rank holds several."""
-DISK_LEAST, DISK_SHARE, INODES_LEAST = 10 * GIB, 0.05, 10_000
-"""Free bytes, their share, and free inodes of the folder of checkpoints."""
+DISK_LEAST, DISK_SHARE = 10 * GIB, 0.05
+"""Free bytes of the folder of checkpoints, and their share."""
 DEVICE_NODE = re.compile(r"/dev/(xpu|nvidia)\d+")
 
 
@@ -46,11 +45,10 @@ class HostRequest:
 
 @dataclass(frozen=True)
 class HostReport:
-    """All findings about a host. node: its name. facts: what must be the same on all hosts of a cluster, by name."""
+    """All findings about a host. node: its name."""
 
     node: str
     findings: tuple[Finding, ...]
-    facts: dict[str, str]
 
     @property
     def outcome(self) -> Literal["ok", "warn", "wrong"]:
@@ -61,8 +59,7 @@ class HostReport:
     def to_json(self) -> dict[str, Any]:
         """As data/schema/host.schema.json describes it."""
         findings = [asdict(finding) for finding in self.findings]
-        stated = {"schema": 1, "xpulab": __version__, "node": self.node, "outcome": self.outcome}
-        return {**stated, "facts": self.facts, "findings": findings}
+        return {"schema": 2, "xpulab": __version__, "node": self.node, "outcome": self.outcome, "findings": findings}
 
 
 def examine(request: HostRequest) -> HostReport:
@@ -70,7 +67,7 @@ def examine(request: HostRequest) -> HostReport:
     root = request.root
     cards = len(system.kunlun_cards(root)) + len(system.nvidia_cards(root))
     findings = (*_limits(root), _shared_memory(root, cards), _disk(request.checkpoints), _foreign_processes(root, os.getpid()))
-    return HostReport(socket.gethostname(), findings, _facts(root))
+    return HostReport(socket.gethostname(), findings)
 
 
 def format_reason(report: HostReport) -> str:
@@ -130,27 +127,23 @@ def _shared_memory(root: Path, cards: int) -> Finding:
 
 
 def _disk(folder: Path) -> Finding:
-    """Free space and inodes of a folder of checkpoints, or of the nearest one that is there."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    usage, status = shutil.disk_usage(there), os.statvfs(there)
-    few_inodes = bool(status.f_files) and status.f_favail < INODES_LEAST  # some file systems do not count them
+    """Free space of a folder of checkpoints, or of the nearest one that is there."""
+    usage = shutil.disk_usage(next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()))
     seen = N_(
-        "{free} GiB free of {total} and {f_favail} inodes in {folder}",
+        "{free} GiB free of {total} in {folder}",
         free=f"{usage.free / GIB:.1f}",
         total=f"{usage.total / GIB:.1f}",
-        f_favail=f"{status.f_favail:,}",
         folder=folder,
     )
-    if usage.free < DISK_LEAST or few_inodes:
+    if usage.free < DISK_LEAST:
         return _judged("disk", "wrong", seen)
     return _judged("disk", "warn" if usage.free < DISK_SHARE * usage.total else "ok", seen)
 
 
 def _foreign_processes(root: Path, own: int) -> Finding:
-    """Processes that hold a card, other than this one and those that started it, as far as this user may see."""
-    ours = _ancestors(root, own)
+    """Processes that hold a card, other than this one, as far as this user may see."""
     processes = {int(folder.name): folder for folder in (root / "proc").glob("[0-9]*")}
-    holders = {pid: nodes for pid, folder in sorted(processes.items()) if pid not in ours and (nodes := _held(folder))}
+    holders = {pid: nodes for pid, folder in sorted(processes.items()) if pid != own and (nodes := _held(folder))}
     if not holders:
         return _judged("foreign-processes", "ok", N_("no process that this user can see holds a card"))
     names = {pid: read_text(processes[pid] / "comm") or "?" for pid in holders}
@@ -169,30 +162,6 @@ def _held(folder: Path) -> list[str]:
     except OSError:  # of another user, or it has just ended
         pass
     return sorted(filter(DEVICE_NODE.fullmatch, names))
-
-
-def _ancestors(root: Path, pid: int) -> set[int]:
-    ancestors: set[int] = set()
-    while pid > 0 and pid not in ancestors:
-        ancestors.add(pid)
-        pid = int(_match(root / f"proc/{pid}/status", r"^PPid:\s+(\d+)") or 0)
-    return ancestors
-
-
-def _facts(root: Path) -> dict[str, str]:
-    """Values by name; what this host does not have is left out."""
-    cards = Counter(f"{card.vendor}:{card.device}" for card in (*system.kunlun_cards(root), *system.nvidia_cards(root)))
-    drivers = [read_text(root / "sys/module" / name / "version") for name in (*system.MODULES, "nvidia")]
-    facts = {
-        "kernel": read_text(root / "proc/sys/kernel/osrelease"),
-        "system": _match(root / "etc/os-release", r'^PRETTY_NAME="?([^"\n]*)'),
-        "driver": next(filter(None, drivers), ""),
-        "processor": _match(root / "proc/cpuinfo", r"^model name\s*: (.*)$"),
-        "cards": ", ".join(f"{count} x {card}" for card, count in sorted(cards.items())),
-        "locked memory": _match(root / "proc/self/limits", r"^Max locked memory +(\S+)"),
-        "/dev/shm": _match(root / "proc/mounts", r"^\S+ /dev/shm \S+ \S*?\b(size=\w+)"),
-    }
-    return {name: value for name, value in facts.items() if value}
 
 
 def _match(path: Path, pattern: str) -> str:

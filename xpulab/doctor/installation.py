@@ -12,7 +12,6 @@ from xpulab.doctor.remedies import match
 from xpulab.doctor.versions import SeveralFrameworks, framework_row, require_one_framework
 from xpulab.messages import N_
 
-_SHOWN_CHARACTERS = 200
 _FAILED_STEPS = {"crashed": "import-crashed", "hung": "import-hung"}
 _FAILED_CARDS = {"raised": "card-computation", "crashed": "card-computation", "hung": "card-hung"}
 
@@ -33,7 +32,6 @@ def installation(
         yield from _cards(device, probed.cards)
         if probed.facts.error is None:
             yield _import(device, "paddlenlp", probed.step(IMPORT_PADDLENLP), None)
-        yield from _printed(device, probed.steps)
     elif paddle is not None:
         yield _paddle(device, paddle)
 
@@ -80,27 +78,6 @@ def _cards(device: str, cards: Sequence[Step]) -> Iterator[Finding]:
             yield known_finding("card", "wrong", _format_failed(N_("{name}: a computation", name=step.name), step), row, device)
     if right := [step.name for step in cards if step.outcome == "ok"]:
         yield Finding("card", "ok", N_("the computation is right on {right}", right=", ".join(right)))
-
-
-def _printed(device: str, steps: Sequence[Step]) -> Iterator[Finding]:
-    """What a step printed although it worked, each kind once: a healthy installation prints nothing."""
-    told = set()
-    for step in steps:
-        if step.outcome != "ok" or not step.printed:
-            continue
-        row = next((row.id for row in match(step.printed)), "import-printed")
-        if row in told:
-            continue
-        told.add(row)
-        lines = step.printed.splitlines()
-        line = next((line for line in lines if match(line)), lines[0]).strip()[:_SHOWN_CHARACTERS]
-        yield known_finding(
-            "printed",
-            "warn",
-            N_("{name} printed {lines} lines: {line}", name=step.name, lines=len(lines), line=line),
-            row,
-            device,
-        )
 
 
 def _row(step: Step, otherwise: str) -> str:

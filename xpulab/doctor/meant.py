@@ -9,12 +9,11 @@ Rules as documented by the vendors; not run on a card.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from xpulab.devices import DEVICES, MOST_CARDS, SIMULATED
-from xpulab.doctor.cards import Card, Reading, format_card_count
+from xpulab.devices import SIMULATED
+from xpulab.doctor.cards import Reading, format_card_count
 from xpulab.doctor.detect import INSTALLATION_STEPS, Detection
 from xpulab.doctor.system import COMPUTE_CONTROLLER, DeviceNode, PciCard
 from xpulab.errors import InputError
@@ -22,15 +21,11 @@ from xpulab.messages import N_
 
 EXPECT = "XPULAB_EXPECT"
 """The variable in which `--expect N` reaches the notebooks of a run; a site may set it itself."""
-LABEL = "XPULAB_LABEL"
-"""The variable with the label of this machine, as "xpu-p800-8"; `--expect` counts more."""
 VISIBILITY_VARIABLES = ("XPU_VISIBLE_DEVICES", "XPULINK_VISIBLE_DEVICES", "CXPU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """They hide cards from Paddle."""
 THE_CPU_ALL_THE_SAME = N_("to judge the CPU all the same: --device cpu")
 """What every refusal of `auto` ends with; in a notebook it is the parameter `device`."""
 
-_LABEL = re.compile(rf"(?P<device>{'|'.join(DEVICES)})(?P<model>(?:-[a-z0-9]+)*)-(?P<count>[1-9][0-9]*)")
-_WORD = re.compile(r"[a-z0-9]+")
 _WHEELS = {"paddlepaddle-xpu": "xpu", "paddlepaddle-gpu": "gpu"}
 _NAMES = {"xpu": "Kunlun", "gpu": "NVIDIA"}
 _KL2_STEP = N_("take a KL3 card (P800), or paddlepaddle-xpu 2.6.1 with Python 3.10 in a separate environment")
@@ -42,31 +37,10 @@ _COUNT_STEP = N_(
 
 @dataclass(frozen=True)
 class Expected:
-    """The cards that this machine must have, as somebody said: a number of whatever cards, or a runner's label.
-
-    count: at least 1. source: where it was said, "--expect 8" or "XPULAB_LABEL=xpu-p800-8".
-    device: of a label "xpu", "gpu", "cpu" or "sim", else None. model: of a label the words of the card's model, in lower case.
-    """
+    """How many cards this machine must have, as somebody said. count: at least 1. source: where, as in "--expect 8"."""
 
     count: int
     source: str
-    device: str | None = None
-    model: frozenset[str] = frozenset()
-
-    def concerns(self, device: str) -> bool:
-        """Whether it says something of this device: a number of each but the CPU, a label of its own."""
-        return device == self.device if self.device else device != "cpu"
-
-
-@dataclass(frozen=True)
-class Counted:
-    """The cards that this process can use, as far as driver and vendor show it.
-
-    count: how many. wrong: why there are not more, or why they are not those of a label, one phrase each.
-    """
-
-    count: int
-    wrong: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -112,10 +86,8 @@ class AcceleratorLost(InputError):
 
 
 def expected(environ: Mapping[str, str] = os.environ) -> Expected | None:
-    """What the variables of this process say, EXPECT before LABEL. Raises InputError when it cannot be read."""
-    if environ.get(EXPECT):
-        return expected_count(environ[EXPECT], f"{EXPECT}=")
-    return expected_label(environ[LABEL], f"{LABEL}=") if environ.get(LABEL) else None
+    """What the variable of this process says. Raises InputError when it cannot be read."""
+    return expected_count(environ[EXPECT], f"{EXPECT}=") if environ.get(EXPECT) else None
 
 
 def expected_count(text: str, source: str = "--expect ") -> Expected:
@@ -132,36 +104,16 @@ def expected_count(text: str, source: str = "--expect ") -> Expected:
     return Expected(int(text), f"{source}{int(text)}")
 
 
-def expected_label(text: str, source: str = "label ") -> Expected:
-    """What a runner's label says: DEVICE-MODEL-COUNT or DEVICE-COUNT. Raises InputError for anything else."""
-    form = _LABEL.fullmatch(text)
-    if form is None:
-        example = N_("write device, words of the model and count, as in xpu-p800-8, gpu-a100-80gb-8 or sim-2")
-        raise InputError(f"{source}{text}: {example}")
-    device, model, count = form["device"], frozenset(filter(None, form["model"].split("-"))), int(form["count"])
-    if device in ("cpu", SIMULATED) and (model or count > MOST_CARDS):
-        raise InputError(
-            N_(
-                "{source}{text}: {device} has no model, and 1 to {MOST_CARDS} cards",
-                source=source,
-                text=text,
-                device=device,
-                MOST_CARDS=MOST_CARDS,
-            )
-        )
-    return Expected(count, f"{source}{text}", device, model)
-
-
 def auto(detection: Detection, wheels: Collection[str], expect: Expected | None = None) -> str:
     """The device that `auto` stands for: "xpu", "gpu" or "cpu".
 
     wheels: the distributions of Paddle in the environment; the one of an accelerator means it.
     Raises AcceleratorLost when this machine is meant to have an accelerator, and one can see that Paddle cannot use it.
     """
-    device, since = _meant(detection, wheels, expect)
+    device, since = _meant(detection, wheels)
     if device != "cpu":
         require_cards(device, detection, expect, since)
-    elif expect is not None and expect.device is None:
+    elif expect is not None:
         problem = N_(
             "{source}, and neither bus, driver, device nodes nor a vendor's tool show an accelerator", source=expect.source
         )
@@ -181,7 +133,7 @@ def require_cards(device: str, detection: Detection, expect: Expected | None = N
 
 def require_simulated(cards: int, expect: Expected | None) -> None:
     """Raises AcceleratorLost when fewer cards are simulated than expected."""
-    if expect is not None and expect.concerns(SIMULATED) and cards < expect.count:
+    if expect is not None and cards < expect.count:
         problem = f"{cards} of {format_card_count(expect.count)}"
         step = N_("simulate as many: --cards {count}", count=expect.count)
         raise AcceleratorLost(LostAccelerator("too-few", SIMULATED, (_says_so(expect),), problem, (step,), expect.count))
@@ -196,45 +148,6 @@ def wrong_wheel(device: str, detection: Detection, wheels: Collection[str], want
     return AcceleratorLost(LostAccelerator("wheel", device, tuple(_evidence(detection)[device]), problem, (step,)))
 
 
-def counted(device: str, detection: Detection, label: Expected | None = None) -> Counted:
-    """The usable cards of "xpu" or "gpu", compared with a label when there is one.
-
-    A tool that is missing, as in a container, or that is not understood leaves the device nodes; hidden nodes leave the tool.
-    For a label the tool must not fail, and the model must be known when the label has one.
-    """
-    nodes, reading = of_device(device, detection)
-    closed = [node.path for node in nodes if not node.usable]
-    broken = [str(card.index) for card in reading.cards if card.state == "error"]
-    counts = [len(nodes) - len(closed)] if nodes else []
-    counts += [len(reading.cards) - len(broken)] if reading.outcome == "ok" and not reading.unread else []
-    wrong = [N_("this user cannot open {closed}", closed=", ".join(closed))] if closed else []
-    wrong += [N_("in state error: {broken}", broken=", ".join(broken))] if broken else []
-    if label is not None and reading.outcome in ("failed", "hung"):
-        wrong.append(reading.detail)
-    elif label is not None and label.model and not reading.cards:
-        wrong.append(N_("the model is not known: {detail}", detail=reading.detail))
-    elif label is not None and (others := sorted({card.model for card in reading.cards if not label.model <= _words(card)})):
-        wrong.append(N_("of other models: {others}", others=", ".join(others)))
-    return Counted(min(counts, default=0), tuple(wrong))
-
-
-def differs(label: Expected, detection: Detection) -> str | None:
-    """What was measured and expected where this machine has not exactly the cards of a label, all usable; None where it has."""
-    device = label.device or "cpu"
-    if device in ("cpu", SIMULATED):  # as many as one asks for
-        return None
-    cards = counted(device, detection, label)
-    if cards.count == label.count and not cards.wrong:
-        return None
-    measured = "; ".join([f"{cards.count} {device}", *cards.wrong])
-    return N_(
-        "measured {measured}, expected {count} {value}",
-        measured=measured,
-        count=label.count,
-        value=" ".join((device, *sorted(label.model))),
-    )
-
-
 def of_device(device: str, detection: Detection) -> tuple[tuple[DeviceNode, ...], Reading]:
     """The device nodes of "xpu" or "gpu", and what the vendor says of its cards."""
     if device == "xpu":
@@ -242,19 +155,9 @@ def of_device(device: str, detection: Detection) -> tuple[tuple[DeviceNode, ...]
     return detection.nvidia_nodes, detection.nvml
 
 
-def warnings(detection: Detection) -> Iterator[str]:
-    """What is worth a line where `auto` goes on."""
-    if detection.display_chips:
-        yield N_(
-            "{str}: an NVIDIA display chip without a driver is no accelerator", str=", ".join(map(str, detection.display_chips))
-        )
-
-
-def _meant(detection: Detection, wheels: Collection[str], expect: Expected | None) -> tuple[str, tuple[str, ...]]:
-    """The device that this machine is meant to have, and why: by its label, by what it shows, by its wheel."""
+def _meant(detection: Detection, wheels: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """The device that this machine is meant to have, and why: by what it shows, by its wheel."""
     evidence = _evidence(detection)
-    if expect is not None and expect.device in evidence:
-        evidence = {expect.device: [_says_so(expect), *evidence[expect.device]]}
     for name, device in _WHEELS.items():
         if name in wheels and not any(evidence.values()):
             evidence[device].append(N_("the environment contains {name}", name=name))
@@ -301,19 +204,30 @@ def _missing(device: str, detection: Detection, since: tuple[str, ...]) -> LostA
 
 
 def _too_few(device: str, detection: Detection, expect: Expected | None, since: tuple[str, ...]) -> LostAccelerator | None:
-    """The cards that are there, when they are fewer than expected, or others than the label says."""
-    asked = expect if expect is not None and expect.concerns(device) else None
-    if asked is not None:
-        since = tuple(dict.fromkeys((_says_so(asked), *since)))
-    if asked is not None and asked.device is not None:
-        problem = differs(asked, detection)
-        return LostAccelerator("too-few", device, since, problem, (_COUNT_STEP,)) if problem else None
-    wanted = asked.count if asked is not None else _count_on_bus(device, detection)
-    cards = counted(device, detection)
-    if cards.count >= wanted:
+    """The cards that are there, when they are fewer than expected."""
+    if expect is not None:
+        since = tuple(dict.fromkeys((_says_so(expect), *since)))
+    wanted = expect.count if expect is not None else _count_on_bus(device, detection)
+    usable, why = _usable(device, detection)
+    if usable >= wanted:
         return None
-    problem = "; ".join((f"{cards.count} of {format_card_count(wanted)}", *cards.wrong))
-    return LostAccelerator("too-few", device, since, problem, (_COUNT_STEP,), asked.count if asked is not None else None)
+    problem = "; ".join((f"{usable} of {format_card_count(wanted)}", *why))
+    return LostAccelerator("too-few", device, since, problem, (_COUNT_STEP,), expect.count if expect is not None else None)
+
+
+def _usable(device: str, detection: Detection) -> tuple[int, list[str]]:
+    """How many cards of "xpu" or "gpu" this process can use, as far as driver and vendor show it, and why there are not more.
+
+    A tool that is missing, as in a container, or that is not understood leaves the device nodes; hidden nodes leave the tool.
+    """
+    nodes, reading = of_device(device, detection)
+    closed = [node.path for node in nodes if not node.usable]
+    broken = [str(card.index) for card in reading.cards if card.state == "error"]
+    counts = [len(nodes) - len(closed)] if nodes else []
+    counts += [len(reading.cards) - len(broken)] if reading.outcome == "ok" and not reading.unread else []
+    why = [N_("this user cannot open {closed}", closed=", ".join(closed))] if closed else []
+    why += [N_("in state error: {broken}", broken=", ".join(broken))] if broken else []
+    return min(counts, default=0), why
 
 
 def _on_bus(device: str, detection: Detection) -> list[PciCard]:
@@ -328,11 +242,6 @@ def _count_on_bus(device: str, detection: Detection) -> int:
     if detection.in_container or any(name in os.environ for name in VISIBILITY_VARIABLES):
         return 0
     return sum(card.generation in ("KL3", "cuda") and not card.is_virtual for card in _on_bus(device, detection))
-
-
-def _words(card: Card) -> set[str]:
-    """The words of a model: "P800 OAM" has p800 and oam."""
-    return set(_WORD.findall(card.model.lower()))
 
 
 def _says_so(expect: Expected) -> str:

@@ -44,7 +44,7 @@ def read_nvml(timeout: float | None = None) -> Reading:
             *said["lost"],
         ]
     )
-    return Reading(NAME, (), "ok", detail, said["driver"], None, cards)
+    return Reading(NAME, (), "ok", detail, said["driver"], cards)
 
 
 def _address(text: str | None) -> str | None:
@@ -81,16 +81,15 @@ def _card(pynvml: Any, index: int) -> dict[str, Any]:
     bus = _value(pynvml, pynvml.nvmlDeviceGetPciInfo, handle)
     return {
         "index": index,
-        "model": _text(pynvml.nvmlDeviceGetName(handle)),
+        "model": pynvml.nvmlDeviceGetName(handle),
         "generation": "cuda",
-        "pci_address": _text(bus.busId) if bus else None,
-        "serial": _text(_value(pynvml, pynvml.nvmlDeviceGetSerial, handle)),
+        "pci_address": bus.busId.decode() if bus and isinstance(bus.busId, bytes) else bus and bus.busId,
+        "serial": _value(pynvml, pynvml.nvmlDeviceGetSerial, handle),
         "memory_total_mib": memory.total // MIB if memory else None,
         "memory_used_mib": memory.used // MIB if memory else None,
         "temperature_c": _value(pynvml, pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         "power_w": None if power is None else power / MILLIWATTS,
         "utilisation_percent": use.gpu if use else None,
-        "clock_mhz": _value(pynvml, pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
     }
 
 
@@ -99,11 +98,6 @@ def _value(pynvml: Any, ask: Callable[..., Any], *given: Any) -> Any:
         return ask(*given)
     except pynvml.NVMLError:
         return None
-
-
-def _text(value: str | bytes | None) -> str | None:
-    """Older releases of the package give bytes."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 if __name__ == "__main__":

@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
-from xpulab.child import OUTPUT_LIMIT, Child, stack_end
+from xpulab import child
+from xpulab.child import OUTPUT_LIMIT, stack_end
 from xpulab.devices import SIMULATED
 from xpulab.doctor import probe_process
 from xpulab.doctor.paddle_facts import PaddleFacts
@@ -30,6 +28,8 @@ from xpulab.records.usable import whole_cores
 TIMEOUT = 120.0
 """Seconds for each step. An import that starts from a network file system takes minutes the first time."""
 SIMULATED_CARDS = 2
+_ENDS_SECONDS = 10.0
+"""After its time limit a step ends itself, unless it waits inside a driver: then it is killed so much later."""
 
 
 @dataclass(frozen=True)
@@ -96,40 +96,23 @@ def probe_import(timeout: float = TIMEOUT) -> Step:
 
 
 def _try(name: str, timeout: float, environ: Mapping[str, str]) -> Step:
-    """Try one step in a process, which answers with one line of JSON."""
-    command = [sys.executable, "-W", "ignore", str(Path(probe_process.__file__).resolve()), name]
+    """Try one step in a process, which answers with one line of JSON, and shows its stack when it does not end."""
+    command = [sys.executable, "-W", "ignore", str(Path(probe_process.__file__).resolve()), name, str(timeout)]
     environment = {"GLOG_minloglevel": "1", **environ}  # warnings and errors of Paddle's C++, but not each line of information
-    deadline = time.monotonic() + timeout
-    with tempfile.TemporaryFile() as printed, Child(command, stdout=subprocess.PIPE, stderr=printed, env=environment) as child:
-        answer = b""
-        for line in child.lines():
-            answer += line or b""
-            if line is None and (time.monotonic() > deadline or _size(printed) > OUTPUT_LIMIT):
-                return _stuck(name, child, printed, timeout)
-        status = child.wait(max(0.0, deadline - time.monotonic()))
-        if status is None:
-            return _stuck(name, child, printed, timeout)
-        text = _text(printed)
-        if status != 0 or not answer.endswith(b"\n"):
-            return Step(name, "crashed", f"{_format_status(status)}{_in(stack_end(text))}", text)
-    said = json.loads(answer)
+    ran = child.run(command, timeout + _ENDS_SECONDS, env=environment)
+    printed, place = ran.errors.strip(), stack_end(ran.errors)
+    where = f", in {place}" if place else ""
+    if ran.is_too_long:
+        late = N_("it printed more than {OUTPUT_LIMIT} bytes and was killed{kill}", OUTPUT_LIMIT=OUTPUT_LIMIT, kill=ran.killed)
+        return Step(name, "hung", late)
+    if ran.status is None or f"\n{probe_process.LATE}" in f"\n{ran.errors}":
+        late = N_("it did not end within {timeout} s{killed}", timeout=f"{timeout:g}", killed=ran.killed)
+        return Step(name, "hung", f"{late}{where}", printed)
+    if ran.status != 0 or not ran.output.endswith("\n"):
+        return Step(name, "crashed", f"{_format_status(ran.status)}{where}", printed)
+    said = json.loads(ran.output)
     facts = PaddleFacts(**said["facts"]) if said["facts"] else None
-    return Step(name, said["outcome"], said["detail"], text, said["message"], facts)
-
-
-def _stuck(name: str, child: Child, printed: IO[bytes], timeout: float) -> Step:
-    """The step of a process that does not end, or prints without end; it first writes where it is."""
-    text = _text(printed)
-    if _size(printed) > OUTPUT_LIMIT:
-        return Step(
-            name,
-            "hung",
-            N_("it printed more than {OUTPUT_LIMIT} bytes and was killed{kill}", OUTPUT_LIMIT=OUTPUT_LIMIT, kill=child.kill()),
-        )
-    place = child.place(printed.fileno())
-    killed = child.kill()
-    late = N_("it did not end within {timeout} s{killed}", timeout=f"{timeout:g}", killed=killed)
-    return Step(name, "hung", f"{late}{_in(place)}", text)
+    return Step(name, said["outcome"], said["detail"], printed, said["message"], facts)
 
 
 def _format_status(status: int) -> str:
@@ -141,16 +124,3 @@ def _format_status(status: int) -> str:
         return N_("the process was ended by signal {status}", status=-status)
     meaning = signal.strsignal(number)
     return N_("the process was ended by {name} ({meaning})", name=number.name, meaning=meaning)
-
-
-def _text(printed: IO[bytes]) -> str:
-    return os.pread(printed.fileno(), OUTPUT_LIMIT, 0).decode("utf-8", errors="replace").strip()
-
-
-def _size(printed: IO[bytes]) -> int:
-    return os.fstat(printed.fileno()).st_size
-
-
-def _in(place: str) -> str:
-    """Where a stack ends, as an addition to the detail."""
-    return f", in {place}" if place else ""

@@ -1,6 +1,6 @@
 """The process in which one step of an installation is tried: an import of Paddle or PaddleNLP, or a computation on a card.
 
-    python probe_process.py "import paddle"|"import paddlenlp"|PLACE
+    python probe_process.py "import paddle"|"import paddlenlp"|PLACE SECONDS
 
 xpulab.doctor.probe starts it by its path, so that an import that crashes or hangs ends this process only. Standard output
 carries one JSON object; whatever a library prints goes to standard error.
@@ -14,7 +14,6 @@ import faulthandler
 import importlib
 import json
 import os
-import signal
 import sys
 import time
 import traceback
@@ -27,6 +26,9 @@ IMPORT_PADDLENLP = "import paddlenlp"
 PADDLENLP = ("paddlenlp.transformers", "paddlenlp.data", "paddlenlp.trainer", "paddlenlp.peft", "paddlenlp.trl")
 """What the chapters use of PaddleNLP."""
 
+LATE = "Timeout ("
+"""How faulthandler begins, in a line of its own, what it writes at the time limit."""
+
 _SIDE = 64
 
 
@@ -34,10 +36,10 @@ class WrongResult(ArithmeticError):
     """A card computed something else than numpy."""
 
 
-def main(step: str) -> None:
-    """Try the step, and write what came of it."""
+def main(step: str, seconds: float) -> None:
+    """Try the step, and write what came of it; after so many seconds write the stack, and end."""
     faulthandler.enable(sys.stderr)
-    faulthandler.register(signal.SIGUSR1, sys.stderr, all_threads=False)
+    faulthandler.dump_traceback_later(seconds, exit=True)
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     started = time.monotonic()
@@ -107,5 +109,5 @@ def _messages(error: BaseException) -> str:
 if __name__ == "__main__":
     sys.path[:1] = []  # this folder: its modules must not take the place of others with their names
     sys.path.append(str(Path(__file__).resolve().parents[2]))
-    main(sys.argv[1])
+    main(sys.argv[1], float(sys.argv[2]))
     os._exit(0)  # what Paddle does at its end is no step

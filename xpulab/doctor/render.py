@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xpulab.doctor.detect import format_looked_for
 from xpulab.doctor.diagnosis import Diagnosis
 from xpulab.doctor.finding import Finding, format_verdict
 from xpulab.doctor.host import HostReport
@@ -14,45 +13,35 @@ from xpulab.messages import N_, labelled, shown
 
 def format_diagnosis(diagnosis: Diagnosis) -> str:
     """Several lines without colours, in the chosen language."""
-    things = diagnosis.things
-    problems = [thing for thing in things if thing.verdict != "ok"]
-    outcome, device = diagnosis.outcome, diagnosis.device
-    text = [
-        shown(
-            N_(
-                "{outcome}: {problems} of {things} findings are not ok on device {device}",
-                outcome=outcome,
-                problems=len(problems),
-                things=len(things),
-                device=device,
-            )
-        ),
-        *_with_remedies(problems),
-    ]
-    text.append("\n" + shown("looked for:"))
-    text += [f"  {shown(line)}" for line in format_looked_for(diagnosis.detection)]
-    text.append("\n" + shown("ok:"))
-    text += [f"  {_line(thing)}" for thing in things if thing.verdict == "ok"]
-    return "\n".join(text)
+    problems = [thing for thing in diagnosis.things if thing.verdict != "ok"]
+    headline = N_(
+        "{outcome}: {problems} of {things} findings are not ok on device {device}",
+        outcome=diagnosis.outcome,
+        problems=len(problems),
+        things=len(diagnosis.things),
+        device=diagnosis.device,
+    )
+    looked_for = ["\n" + shown("looked for:"), *(f"  {shown(line)}" for line in diagnosis.detection.looked_for)]
+    right = [thing for thing in diagnosis.things if thing.verdict == "ok"]
+    return "\n".join([shown(headline), *_with_remedies(problems), *looked_for, *_headed(shown("ok:"), right)])
 
 
 def format_host(report: HostReport) -> str:
     """The same of `xpulab doctor --host`; what could not be read is no problem."""
     problems = [finding for finding in report.findings if finding.verdict in ("wrong", "warn")]
-    outcome, node = report.outcome, report.node
-    text = [
-        shown(
-            N_(
-                "{outcome}: {problems} of {findings} findings about host {node} are not ok",
-                outcome=outcome,
-                problems=len(problems),
-                findings=len(report.findings),
-                node=node,
-            )
-        )
-    ]
-    text += [*_with_remedies(problems), "\n" + shown("ok, or not known:")]
-    return "\n".join([*text, *(f"  {_line(finding)}" for finding in report.findings if finding not in problems)])
+    headline = N_(
+        "{outcome}: {problems} of {findings} findings about host {node} are not ok",
+        outcome=report.outcome,
+        problems=len(problems),
+        findings=len(report.findings),
+        node=report.node,
+    )
+    others = [finding for finding in report.findings if finding not in problems]
+    return "\n".join([shown(headline), *_with_remedies(problems), *_headed(shown("ok, or not known:"), others)])
+
+
+def _headed(heading: str, things: Sequence[Finding | VersionRow]) -> list[str]:
+    return ["\n" + heading, *(f"  {_line(thing)}" for thing in things)]
 
 
 def _with_remedies(problems: Sequence[Finding | VersionRow]) -> Iterator[str]:

@@ -112,7 +112,7 @@ def lowest_firmware(xpu_smi: Reading) -> str | None:
     """The lowest SBL version of the KL3 cards; None when no card reports one that can be compared."""
     stated = [card.firmware for card in xpu_smi.cards if card.generation == "KL3" and card.firmware]
     comparable = [text for text in stated if re.fullmatch(r"\d+(\.\d+)+", text)]
-    return min(comparable, key=_as_numbers, default=None)
+    return min(comparable, key=Version, default=None)
 
 
 def _judged(row: Supported, xpu_smi: Reading, search_path: Sequence[str] | None) -> VersionRow:
@@ -150,7 +150,3 @@ def _remedy(row: Supported, search_path: Sequence[str] | None) -> str:
     """The row's command. For a framework, the other installed frameworks are uninstalled first."""
     others = [name for name in installed_frameworks(search_path) if name != row.what] if row.kind == "framework" else []
     return f"python -m pip uninstall --yes {' '.join(others)} && {row.remedy}" if others else row.remedy
-
-
-def _as_numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))

@@ -1,15 +1,15 @@
 """Kunlun's xpu-smi, read tolerantly: each line that says something of a card adds to its values, and the rest is kept as it is.
 
-Two generations of the tool share two names. The KL1/KL2 tool prints a table with one line for each card and has `-m`; the KL3
-tool looks like nvidia-smi, with three lines for each card, and has `-m` and `-q`. Their formats are from documents, not from a
-card: what this suite cannot read is not known, never wrong.
+Two generations of the tool share two names. The KL3 tool looks like nvidia-smi, with three lines for each card, and has `-m`
+and `-q`; of the KL1/KL2 tool only `-m` is read, which is enough to refuse these cards. Their formats are from documents, not
+from a card: what this suite cannot read is not known, never wrong.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from xpulab.doctor.cards import Card, Reading, format_card_count, generation_of, normal_address
@@ -23,16 +23,14 @@ INTEL = re.compile(r"Intel(\(R\))? XPU|oneAPI Level Zero")
 ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 MACHINE = dict(zip((0, 2, 3, 4, 8), ("address", "index", "serial", "temperature_c", "power_w"), strict=True))
 MACHINE |= dict(zip((17, 18, 19, 20), ("used", "total", "use", "firmware"), strict=True))
-"""Of a line of `-m` the fields with a meaning here; 9 to 14 are clocks in MHz, 21 is the model. Source: `xpu_smi --help`."""
-CLOCKS, MODEL = slice(9, 15), 21
+"""Of a line of `-m` the fields with a meaning here; 21 is the model. Source: `xpu_smi --help`."""
+MODEL = 21
 LABELS = {
     **{"Minor Number": "index", "Product Name": "model", "Product Architecture": "generation", "Serial Number": "serial"},
     **{"SBL Version": "firmware", "Memory Usage/Total": "total", "Memory Usage/Used": "used", "Utilization/Xpu": "use"},
     **{"XPU Current Temp": "temperature_c", "Power Draw": "power_w"},
-    **{"DevID": "index", "PCI Addr": "address", "Model": "model", "SN": "serial", "UseRate": "use", "Memory": "memory"},
-    "State": "state",
 }
-"""What each key of `-q`, alone or after its section, and each heading of the KL1/KL2 table means."""
+"""What each key of `-q` means, alone or after its section."""
 _SHOWN_CHARACTERS = 4000
 
 
@@ -41,16 +39,12 @@ class _Output:
     """What was understood of one output. values: of each card, as printed, by the names of LABELS and MACHINE."""
 
     driver: str | None = None
-    runtime: str | None = None
     values: list[dict[str, str]] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
 
 def read_xpu_smi(timeout: float = TIMEOUT) -> Reading:
-    """Call the first of xpu-smi and xpu_smi on PATH that is Kunlun's, and combine what its formats say.
-
-    It runs `-q` and `-m`, and the plain table only when these show no card.
-    """
+    """Call the first of xpu-smi and xpu_smi on PATH that is Kunlun's."""
     readings = []
     for name in NAMES:
         reading = _read_tool(name, timeout)
@@ -63,12 +57,10 @@ def read_xpu_smi(timeout: float = TIMEOUT) -> Reading:
 
 
 def _read_tool(name: str, timeout: float) -> Reading:
-    reading: Reading | None = None
-    failed: Reading | None = None
+    """The first format of which everything was understood, else the one that shows most."""
+    answers = []
     for options in FORMATS:
         command = (name, *options)
-        if reading and reading.cards and not options:
-            break
         ran = run_tool(command, timeout)
         if ran.outcome != "hung" and INTEL.search(ran.output):
             return Reading(
@@ -76,21 +68,10 @@ def _read_tool(name: str, timeout: float) -> Reading:
             )
         if ran.outcome in ("missing", "hung"):
             return Reading(name, command, ran.outcome, ran.detail)
-        answer = _answer(name, ran)
-        if answer.outcome == "ok":
-            reading = answer if reading is None or not reading.cards else _filled(reading, answer)
-        else:
-            failed = failed if failed is not None and failed.unread else answer
-    if reading is None and failed is not None:
-        return failed
-    assert reading is not None
-    detail = N_(
-        "{name} shows {cards}, driver {driver}",
-        name=name,
-        cards=format_card_count(len(reading.cards)),
-        driver=reading.driver or "unknown",
-    )
-    return replace(reading, detail=detail)
+        answers.append(_answer(name, ran))
+        if answers[-1].cards and not answers[-1].unread:
+            break
+    return max(answers, key=lambda answer: (answer.outcome == "ok", len(answer.cards), bool(answer.unread)))
 
 
 def _answer(name: str, ran: ToolRun) -> Reading:
@@ -103,13 +84,18 @@ def _answer(name: str, ran: ToolRun) -> Reading:
         lines = tuple(ran.output[:_SHOWN_CHARACTERS].splitlines())
         detail = N_("the output of {command} has no known format", command=" ".join(ran.command))
         return Reading(name, ran.command, "unreadable", detail, unread=lines)
-    return Reading(name, ran.command, "ok", ran.detail, read.driver, read.runtime, cards, tuple(read.unread))
+    detail = N_(
+        "{name} shows {cards}, driver {driver}",
+        name=name,
+        cards=format_card_count(len(cards)),
+        driver=read.driver or "unknown",
+    )
+    return Reading(name, ran.command, "ok", detail, read.driver, cards, tuple(read.unread))
 
 
 def _understood(text: str) -> _Output:
     """What the lines say, in whatever format they are."""
-    read = _Output(_version(text, "Driver"), _version(text, "XPU-RT") or _version(text, "Runtime"))
-    headings: list[str] = []
+    read = _Output(_version(text))
     section = ""
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -121,14 +107,10 @@ def _understood(text: str) -> _Output:
             section = ""
         elif begin := re.search(rf"\|\s*(\d+)\s+(\S.*?)\s+(?:On|Off|N/A)\s*\|\s*({ADDRESS})\s", line):
             read.values.append(dict(zip(("index", "model", "address"), begin.groups(), strict=True)))
-        elif cells[0] == "DevID":
-            headings = cells if "PCI Addr" in cells else []
-        elif headings and cells[0].isdigit() and len(cells) == len(headings):
-            read.values.append({LABELS[name]: cell for name, cell in zip(headings, cells, strict=True) if name in LABELS})
         elif re.search(rf"(?<![\w:]){ADDRESS}", line) and (key, colon) != ("Bus Id", ":"):
             read.unread.append(line.strip())
         elif line.lstrip("| ").startswith("Processes:"):
-            headings, section = [], "Processes"
+            section = "Processes"
         elif read.values and section != "Processes" and len(cells) > 1:
             _add_units(read.values[-1], line)
         elif read.values and colon and (name := LABELS.get(f"{section}/{key}") or LABELS.get(key)):
@@ -149,8 +131,6 @@ def _machine_values(line: str) -> dict[str, str]:
     if len(parts) <= MODEL or not parts[MODEL][:1].isalpha():  # the fields have other places
         return {}
     values = {name: parts[place] for place, name in MACHINE.items()}
-    clocks = [clock for clock in map(_number, parts[CLOCKS]) if clock]  # 0 belongs to no unit of this card
-    values |= {"clock_mhz": str(min(clocks))} if clocks else {}
     return {**values, "model": " ".join([parts[MODEL], *takewhile(lambda part: not part.isdigit(), parts[MODEL + 1 :])])}
 
 
@@ -185,27 +165,12 @@ def _card(values: dict[str, str], order: int) -> Card:
         power_w=_number(values.get("power_w")),
         utilisation_percent=_number(values.get("use")),
         firmware=third[1] if third else firmware or None,
-        state={"N": "normal", "E": "error"}.get(values.get("state", "")),
-        clock_mhz=_number(values.get("clock_mhz")),
     )
 
 
-def _filled(reading: Reading, other: Reading) -> Reading:
-    """The reading with what it lacks taken from another format. Cards are matched by their index; others are kept as text."""
-    by_index = {card.index: card for card in other.cards}
-    cards = []
-    for card in reading.cards:
-        twin = by_index.pop(card.index, card)
-        gaps = [each.name for each in fields(Card) if getattr(card, each.name) is None]
-        cards.append(replace(card, **{gap: getattr(twin, gap) for gap in gaps}))
-    more = [f"{' '.join(other.command)}: card {card.index}, {card.model}, {card.pci_address}" for card in by_index.values()]
-    driver, runtime = reading.driver or other.driver, reading.runtime or other.runtime
-    return replace(reading, driver=driver, runtime=runtime, cards=tuple(cards), unread=(*reading.unread, *other.unread, *more))
-
-
-def _version(text: str, key: str) -> str | None:
-    """The version of this component; None where it is not shown, or N/A."""
-    found = re.search(rf"{key} Version\s*:\s*(\S+)", text)
+def _version(text: str) -> str | None:
+    """The driver's version; None where it is not shown, or N/A."""
+    found = re.search(r"Driver Version\s*:\s*(\S+)", text)
     return None if found is None or found[1] == "N/A" else found[1]
 
 

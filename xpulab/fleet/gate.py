@@ -51,8 +51,7 @@ class Answer:
 def gate(folder: Path, max_age_hours: float, now: datetime | None = None) -> Answer:
     """The answer of the last run in this folder, which holds a run's result.json or several runs, a folder each.
 
-    A partial run is no verdict on the machine: the last whole run counts.
-    A run that is under way, or was killed, is none either, unless one of its checks is red already.
+    A partial run is no verdict on the machine, nor is one under way, or that was killed: the last whole run counts.
     max_age_hours: a green verdict that is older counts as none; a red one stays red.
     Raises InputError when the folder cannot be read or holds no whole run.
     """
@@ -70,64 +69,49 @@ def gate(folder: Path, max_age_hours: float, now: datetime | None = None) -> Ans
     return _answer(last, whole[last], f"--out {folder}/NEW", max_age_hours, now or datetime.now(timezone.utc))
 
 
-def verdicts_in(path: Path) -> tuple[Bundle, dict[str, Answer]]:
-    """A bundle whose checksums are right, and by name the verdict of each run in it: run/, or the kept rounds of a soak.
+def verdict_in(path: Path) -> tuple[Bundle, Answer]:
+    """A bundle whose checksums are right, and the verdict of the run in it.
 
     Raises InputError when the file is no bundle, is damaged, or holds no run.
     """
     from xpulab.fleet import bundle  # it needs much that a gate does not, which has a fraction of a second
 
+    name = "run/result.json"
     made, contents = bundle.read(path)
-    verdicts = {}
-    for name in sorted(contents):
-        if name.startswith("run/") and name.endswith("/result.json"):
-            where = f"{path}: {name}"
-            answer = _answer(where, _result(where, contents[name]), "", math.inf, datetime.now(timezone.utc))
-            verdicts[name.removesuffix("/result.json")] = answer
-    if not verdicts:
+    if name not in contents:
         raise InputError(f"{path}: holds no result.json, so it has no verdict; ask for a bundle of a run")
-    return made, verdicts
+    where = f"{path}: {name}"
+    return made, _answer(where, _result(where, contents[name]), "", math.inf, datetime.now(timezone.utc))
 
 
 def _answer(where: str, result: Mapping[str, Any], to: str, max_age_hours: float, now: datetime) -> Answer:
-    """As _verdict. Raises InputError, which names `where`, when the result is damaged."""
-    try:
-        return _verdict(result, to, max_age_hours, now)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(f"{where}: {_DAMAGED}: {error!r}; remove it") from error
-
-
-def _verdict(result: Mapping[str, Any], to: str, max_age_hours: float, now: datetime) -> Answer:
-    """The answer of a run. to: where a new run is written, as an option.
+    """The answer of a run. where: the file, for an error. to: where a new run is written, as an option.
 
     A run that was interrupted before anything failed has no verdict, so a job that its user or the scheduler ended drains no
-    node; nor has one that was killed before anything failed.
+    node. Raises InputError when the result is damaged.
     """
-    age = max(0.0, (now - datetime.fromisoformat(result["date"])).total_seconds() / 3600)
-    again = f"xpulab run {_options(result)} {to}".rstrip()
-    if _was_only_interrupted(result) or (result["outcome"] == "running" and not _has_red_check(result)):
-        return Answer(UNKNOWN, f"xpulab: unknown, the last run was interrupted {age:.1f} h ago; run it again")
-    if not result["green"] or _has_red_check(result):
-        why = (result.get("proof") or {}).get("reason") or "no notebook was green"
-        problems = tuple(_problems(result)) or (f"run is red: {_one_line(why)}; rerun: {again}",)
-        return Answer(RED, f"xpulab: red {age:.1f} h ago, {problems[0]}", problems)
-    checks = sum(notebook["compared"] for notebook in result["notebooks"])
-    partial = "a part only: " if result["outcome"] == "partial" else ""
-    found = f"{age:.1f} h ago, {partial}{checks} checks at level {result['level']} on {result['device']}"
+    try:
+        age = max(0.0, (now - datetime.fromisoformat(result["date"])).total_seconds() / 3600)
+        again = f"xpulab run {_options(result)} {to}".rstrip()
+        if _was_only_interrupted(result) or result["outcome"] == "running":
+            return Answer(UNKNOWN, f"xpulab: unknown, the last run was interrupted {age:.1f} h ago; run it again")
+        if not result["green"]:
+            why = (result.get("proof") or {}).get("reason") or "no notebook was green"
+            problems = tuple(_problems(result)) or (f"run is red: {_one_line(why)}; rerun: {again}",)
+            return Answer(RED, f"xpulab: red {age:.1f} h ago, {problems[0]}", problems)
+        checks = sum(notebook["compared"] for notebook in result["notebooks"])
+        partial = "a part only: " if result["outcome"] == "partial" else ""
+        found = f"{age:.1f} h ago, {partial}{checks} checks at level {result['level']} on {result['device']}"
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(f"{where}: {_DAMAGED}: {error!r}; remove it") from error
     if age > max_age_hours:
         return Answer(UNKNOWN, f"xpulab: unknown, the last verdict is too old: green {found}; run it again")
     return Answer(GREEN, f"xpulab: green {found}")
 
 
 def _is_verdict(result: Mapping[str, Any]) -> bool:
-    """Whether a result says something about the machine: not when it judges a release, or when only a part ran."""
-    if result.get("judges") == "release":
-        return False
-    return _has_red_check(result) if result["outcome"] == "running" else result["outcome"] != "partial"
-
-
-def _has_red_check(result: Mapping[str, Any]) -> bool:
-    return any(check["outcome"] in _RED_CHECKS for notebook in result["notebooks"] for check in notebook["checks"])
+    """Whether a result says something about the machine: not when it judges a release, has not ended, or is a part only."""
+    return result.get("judges") != "release" and result["outcome"] not in ("running", "partial")
 
 
 def _result(where: str, content: bytes) -> dict[str, Any]:
@@ -166,7 +150,7 @@ def _problems(result: Mapping[str, Any]) -> Iterator[str]:
         red = [check for check in notebook["checks"] if check["outcome"] in _RED_CHECKS]
         for check in red:
             yield f"{check['name']} {_compared(check)}; rerun: xpulab run {name} --check {check['name']} {options}"
-        if not red and notebook["outcome"] not in ("running", "waiting"):
+        if not red:
             why = _one_line(str(notebook["reason"]))
             yield f"{name} is {notebook['outcome']}: {why}; rerun: xpulab run {name} {options}"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xpulab.devices import wheel_device
-from xpulab.errors import InputError
 from xpulab.fleet.runs import Run
 
 MachineType = tuple[tuple[str, str], ...]
@@ -50,15 +49,6 @@ def grouped_by_type(runs: Sequence[Run]) -> dict[MachineType, list[Run]]:
         if run.result["machine"]:
             groups.setdefault(machine_type(run), []).append(run)
     return dict(sorted(groups.items(), key=lambda pair: -len(pair[1])))
-
-
-def refuse_mixed(groups: Mapping[MachineType, Sequence[Run]]) -> None:
-    """Raises InputError with the groups when there are several types."""
-    if len(groups) > 1:
-        raise InputError(
-            f"{len(groups)} types of machines, whose values and rates are not comparable: {'; '.join(format_groups(groups))}. "
-            "Name the runs of one type, or compare within each with --mixed"
-        )
 
 
 def format_groups(groups: Mapping[MachineType, Sequence[Run]]) -> list[str]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from xpulab.devices import wheel_device
-from xpulab.fleet.finding import Finding, first_red, format_red, place, repeat
+from xpulab.fleet.anomaly import Anomaly, first_red, format_red, place, repeat
 from xpulab.fleet.runs import Run
 from xpulab.messages import N_
 from xpulab.records.format import format_measurement
@@ -48,11 +48,11 @@ _WHOLE = ""
 """The case of a check itself, beside its rows."""
 
 
-def find_outliers(runs: Sequence[Run], groups: Iterable[Sequence[Run]]) -> tuple[Finding, ...]:
+def find_outliers(runs: Sequence[Run], groups: Iterable[Sequence[Run]]) -> tuple[Anomaly, ...]:
     """The outliers among runs, by kind and then in the order of the runs. groups: the runs of each type of machine."""
     found = [*_of_each_run(runs)]
     for group in groups:
-        found += [*_missing_checks(group), *_differing(group), *_far_from_the_median(group)]
+        found += [*_differing(group), *_far_from_the_median(group)]
     position = {run.name: number for number, run in enumerate(runs)}
     return tuple(sorted(found, key=lambda each: (KINDS.index(each.kind), position[each.node])))
 
@@ -60,7 +60,7 @@ def find_outliers(runs: Sequence[Run], groups: Iterable[Sequence[Run]]) -> tuple
 # ------------------------------------------------------------------------------------------------- what a run says of itself
 
 
-def _of_each_run(runs: Sequence[Run]) -> Iterator[Finding]:
+def _of_each_run(runs: Sequence[Run]) -> Iterator[Anomaly]:
     """A run that has not ended, and red notebooks and checks."""
     for run in runs:
         if not run.is_finished:
@@ -73,13 +73,13 @@ def _of_each_run(runs: Sequence[Run]) -> Iterator[Finding]:
                 case, measured, expected, sentence = first_red(check)
                 kind = MISSING if check["outcome"] == "missing" else RED_CHECK
                 again = repeat(run, notebook["name"], check["name"])
-                yield Finding(run.name, check["name"], case, kind, measured, expected, sentence, again)
+                yield Anomaly(run.name, check["name"], case, kind, measured, expected, sentence, again)
             if notebook["outcome"] in ("failed", "missing") and not red:
                 yield _of_run(run, RED_NOTEBOOK, format_red(notebook["name"], notebook["outcome"], notebook["reason"]))
 
 
-def _of_run(run: Run, kind: str, sentence: str) -> Finding:
-    return Finding(run.name, "", "", kind, str(run.result["outcome"]), "passed", sentence, repeat(run))
+def _of_run(run: Run, kind: str, sentence: str) -> Anomaly:
+    return Anomaly(run.name, "", "", kind, str(run.result["outcome"]), "passed", sentence, repeat(run))
 
 
 # -------------------------------------------------------------------------------------------------- values, by the majority
@@ -131,11 +131,10 @@ def card_facts(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _on_values(runs: Sequence[Run]) -> Iterator[Vote]:
-    variants: dict[tuple[str, str], dict[Any, tuple[Mapping[str, Any], list[str]]]] = defaultdict(dict)
+    variants: dict[tuple[str, str], dict[str, tuple[Mapping[str, Any], list[str]]]] = defaultdict(dict)
     for run in runs:
         for notebook, check in run.checks():
-            rows = tuple(map(id, check["rows"]))  # equal rows of one Reader are one object
-            same = (check["outcome"], repr(check["measured"]), check["digest"], repr(check["measurements"]), rows)
+            same = repr([check[field] for field in ("outcome", "measured", "digest", "measurements", "rows")])
             variants[notebook["name"], check["name"]].setdefault(same, (check, []))[1].append(run.name)
     for (notebook_name, name), found in variants.items():
         if len(found) > 1:
@@ -171,7 +170,7 @@ def _values(check: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield case, f"{shown} [{check['digest']}]" if part is check and check["digest"] else shown
 
 
-def _differing(runs: Sequence[Run]) -> Iterator[Finding]:
+def _differing(runs: Sequence[Run]) -> Iterator[Anomaly]:
     """Values, and facts of cards, that are not those of the majority, as far as there is one."""
     by_name = {run.name: run for run in runs}
     for vote in disagreements(runs):
@@ -183,25 +182,7 @@ def _differing(runs: Sequence[Run]) -> Iterator[Finding]:
             for node in nodes if value != majority else ():
                 again = repeat(by_name[node], vote.notebook, vote.check) if vote.check else "xpulab doctor"
                 sentence = f"{vote.where}: {value}; {others}"
-                yield Finding(node, vote.check, vote.case, DIFFERS, value, majority, sentence, again)
-
-
-def _missing_checks(runs: Sequence[Run]) -> Iterator[Finding]:
-    """Notebooks and checks that more than half of the runs have, and one has not."""
-    notebooks = {run.name: {(notebook["name"], "") for notebook in run.result["notebooks"]} for run in runs}
-    planned = {run.name: {(notebook["name"], check["name"]) for notebook, check in run.checks()} for run in runs}
-    counts = Counter(where for each in (notebooks, planned) for places in each.values() for where in places)
-    for notebook, check in sorted(where for where, count in counts.items() if 2 * count > len(runs)):
-        for run in runs:
-            has_notebook = (notebook, "") in notebooks[run.name]
-            if (notebook, check) not in planned[run.name] if check and has_notebook else not (check or has_notebook):
-                sentence = N_(
-                    "{check} is not in this run, but in {counts} of {runs}",
-                    check=check or notebook,
-                    counts=counts[notebook, check],
-                    runs=len(runs),
-                )
-                yield Finding(run.name, check, "", MISSING, "nothing", "a verdict", sentence, repeat(run, notebook, check))
+                yield Anomaly(node, vote.check, vote.case, DIFFERS, value, majority, sentence, again)
 
 
 # ---------------------------------------------------------------------------------------------- rates and memory, by the median
@@ -257,7 +238,7 @@ def measured_by(runs: Sequence[Run]) -> list[Measured]:
     return [Measured(device, *where[:5], values) for where, values in found.items()]
 
 
-def _far_from_the_median(runs: Sequence[Run]) -> Iterator[Finding]:
+def _far_from_the_median(runs: Sequence[Run]) -> Iterator[Anomaly]:
     """Rates far below the median, and memory far above it."""
     by_name = {run.name: run for run in runs}
     for measured in measured_by(runs):
@@ -277,4 +258,4 @@ def _far_from_the_median(runs: Sequence[Run]) -> Iterator[Finding]:
                 sentence = f"{measured.check}, {measured.case}: {off}; {usual}"
                 expected, kind = (f"at least {bound}", SLOW) if is_rate else (f"at most {bound}", MEMORY)
                 again = repeat(run, measured.notebook, measured.check)
-                yield Finding(node, measured.check, measured.case, kind, here, expected, sentence, again)
+                yield Anomaly(node, measured.check, measured.case, kind, here, expected, sentence, again)

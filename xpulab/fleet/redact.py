@@ -14,12 +14,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
-
-from xpulab import files
 
 SECRET_NAME = re.compile(r"token|secret|passw|passphrase|credential|api_?key|access_?key|private_?key|auth", re.IGNORECASE)
 """What the name of a variable holds whose value is a secret."""
@@ -69,8 +67,6 @@ PATTERNS = {
 
 _JSON = (".json", ".jsonl", ".ipynb")
 _PICTURES = ("image/png", "image/jpeg")
-_NO_WORDS = re.compile(r'"image/[^"]+": "[^"]*"|\\[nt"]')
-"""In the text of a notebook: pictures, and what stands for the end of a line, a tabulator or a quotation mark."""
 
 
 def of_this_process() -> Redactor:
@@ -78,19 +74,8 @@ def of_this_process() -> Redactor:
     try:
         account = pwd.getpwuid(os.getuid())
     except KeyError:  # a container, whose user has a number only
-        return Redactor.of(os.environ, words=suite_words())
-    return Redactor.of(os.environ, account.pw_name, account.pw_dir, suite_words())
-
-
-@cache
-def suite_words() -> frozenset[str]:
-    """All words of the committed notebooks: what they show on every machine is no secret."""
-    words: set[str] = set()
-    for path in files.NOTEBOOKS.glob("*.ipynb"):
-        text = _NO_WORDS.sub(" ", path.read_text(encoding="utf-8"))
-        words.update(re.findall(r"[\w.-]*\w", text))
-        words.update(re.findall(r"\w+", text))
-    return frozenset(words)
+        return Redactor.of(os.environ)
+    return Redactor.of(os.environ, account.pw_name, account.pw_dir)
 
 
 @dataclass(frozen=True)
@@ -104,23 +89,17 @@ class Redactor:
     patterns: Mapping[str, re.Pattern[str]] = field(default_factory=lambda: PATTERNS)
 
     @classmethod
-    def of(
-        cls, environ: Mapping[str, str], account: str = "", home: str = "", words: Collection[str] = frozenset()
-    ) -> Redactor:
-        """For a process with these variables, of the user with this name and home folder; "" for one that is not known.
-
-        words: those of the suite itself, which are ordinary too: without "adam" its reports could not be read.
-        """
-        ordinary = {*ORDINARY, *words}
+    def of(cls, environ: Mapping[str, str], account: str = "", home: str = "") -> Redactor:
+        """For a process with these variables, of the user with this name and home folder; "" for one that is not known."""
         found = {secret: name for name, value in environ.items() if _is_secret(name) for secret in _secrets(name, value)}
-        values = {value: f"<removed: {name}>" for value, name in found.items() if value not in ordinary}
+        values = {value: f"<removed: {name}>" for value, name in found.items() if value not in ORDINARY}
         people = {account, *(environ.get(name, "") for name in USER_NAME)}
         for folder in {home, environ.get("HOME", "")}:
             parts = PurePosixPath(folder).parts
             if len(parts) > 2 and parts[-1] not in NO_PERSON:  # /root and / say nothing
                 values[str(PurePosixPath(folder))] = f"{PurePosixPath(folder).parent}/<removed: user>"
                 people.add(parts[-1])
-        patterns = {"user": _of_people(people, ordinary), "users": PATTERNS["user"]}
+        patterns = {"user": _of_people(people), "users": PATTERNS["user"]}
         others = {kind: pattern for kind, pattern in PATTERNS.items() if kind != "user"}
         return cls(dict(sorted(values.items(), key=lambda pair: -len(pair[0]))), {**others, **patterns})
 
@@ -191,13 +170,13 @@ def _secrets(name: str, value: str) -> Iterator[str]:
     yield from (part for part in parts if len(part) >= SHORTEST)
 
 
-def _of_people(names: Collection[str], ordinary: Collection[str]) -> re.Pattern[str]:
-    """These names of users: in a path, before an @, after "user"; those that are no ordinary word wherever they stand."""
+def _of_people(names: Collection[str]) -> re.Pattern[str]:
+    """These names of users: in a path, before an @, after "user"; longer ones wherever they stand."""
     people = sorted(name for name in names if name and name not in NO_PERSON)
     if not people:
         return re.compile(r"(?!)")
     every = "|".join(map(re.escape, people))
-    rare = "|".join(re.escape(name) for name in people if len(name) >= SHORTEST_WORD and name not in ordinary)
+    rare = "|".join(re.escape(name) for name in people if len(name) >= SHORTEST_WORD and name not in ORDINARY)
     anywhere = rf"|(?<![A-Za-z0-9_])(?:{rare})(?![A-Za-z0-9_])" if rare else ""
     return re.compile(rf"(?<=/)(?:{every})(?![\w.-])|(?<![\w.-])(?:{every})(?=@)|(?<=[Uu]ser[=: ])(?:{every})\b{anywhere}")
 

@@ -1,4 +1,4 @@
-"""Reads a run from its folder, its result.json or its bundle, so compactly that a thousand of them fit into memory."""
+"""Reads a run from its folder, its result.json or its bundle; of it what is compared."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class Run:
 
     name: of the node, or of the folder or file; unique among the runs that are compared.
     source: the folder or file it was read from.
-    result: the content of its result.json; of checks and rows only the fields that are compared. Runs share equal rows, so
-        it must not be changed.
+    result: the content of its result.json; of checks and rows only the fields that are compared.
     """
 
     name: str
@@ -39,8 +38,7 @@ class Run:
     @property
     def is_finished(self) -> bool:
         """Whether the run has ended: one under way, or killed, has no verdict and is never healthy."""
-        under_way = any(notebook["outcome"] in ("running", "waiting") for notebook in self.result["notebooks"])
-        return self.result["outcome"] in ("passed", "failed", "partial") and not under_way
+        return self.result["outcome"] in ("passed", "failed", "partial")
 
     def checks(self) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
         """Each check, with its notebook before it."""
@@ -63,11 +61,10 @@ def read_runs(paths: Iterable[Path]) -> tuple[tuple[Run, ...], tuple[Unreadable,
 
     Raises InputError when a path does not exist, holds no run, or the same run is named twice.
     """
-    reader = Reader()
     runs, unreadable = [], []
     for source in find_sources(paths):
         try:
-            runs.append(reader.read(source))
+            runs.append(read_run(source))
         except InputError as error:
             unreadable.append(Unreadable(_name_of(source), source, str(error)))
     return tuple(_distinguished(runs)), tuple(unreadable)
@@ -96,36 +93,29 @@ def _sources(path: Path) -> list[Path]:
     return found
 
 
-class Reader:
-    """Reads runs that share their equal rows."""
+def read_run(path: Path, name: str | None = None) -> Run:
+    """The run in a folder of `xpulab run`, a result.json, or a bundle, whose checksums are verified.
 
-    def __init__(self) -> None:
-        self._rows: dict[tuple[str, ...], dict[str, Any]] = {}
-        self._decoder = json.JSONDecoder(object_pairs_hook=self._object)
+    name: of the run; None takes that of the node in the bundle's manifest, else that of the folder or file.
+    Raises InputError when there is none, or it is damaged.
+    """
+    node, content = (None, _content(path)) if path.is_dir() or path.suffix == ".json" else _content_of_bundle(path)
+    try:
+        result = json.loads(content.decode("utf-8"), object_pairs_hook=_object)
+        _require_fields(result)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise InputError(f"{path}: not what `xpulab run` writes: {error!r}; leave it out, or run it again") from error
+    return Run(name or node or _name_of(path), path, result)
 
-    def read(self, path: Path, name: str | None = None) -> Run:
-        """The run in a folder of `xpulab run`, a result.json, or a bundle, whose checksums are verified.
 
-        name: of the run; None takes that of the node in the bundle's manifest, else that of the folder or file.
-        Raises InputError when there is none, or it is damaged.
-        """
-        node, content = (None, _content(path)) if path.is_dir() or path.suffix == ".json" else _content_of_bundle(path)
-        try:
-            result = self._decoder.decode(content.decode("utf-8"))
-            _require_fields(result)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-            raise InputError(f"{path}: not what `xpulab run` writes: {error!r}; leave it out, or run it again") from error
-        return Run(name or node or _name_of(path), path, result)
-
-    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """An object of the JSON; of checks and rows what is compared."""
-        found = dict(pairs)
-        if "rows" in found:
-            return {field: found.get(field) for field in _OF_A_CHECK}
-        if "case" in found and "control" in found:
-            row = {field: found[field] for field in _OF_A_ROW}
-            return self._rows.setdefault(tuple(map(repr, row.values())), row)
-        return found
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of the JSON; of checks and rows what is compared."""
+    found = dict(pairs)
+    if "rows" in found:
+        return {field: found.get(field) for field in _OF_A_CHECK}
+    if "case" in found and "control" in found:
+        return {field: found[field] for field in _OF_A_ROW}
+    return found
 
 
 def _require_fields(result: Any) -> None:

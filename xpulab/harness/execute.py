@@ -33,7 +33,6 @@ from xpulab.harness.sections import INJECTED, number_of
 from xpulab.harness.watchdog import Watchdog, kernel_manager
 from xpulab.messages import N_
 from xpulab.records.record import METADATA_KEY, RED, record_in
-from xpulab.warm import kernels
 
 INTERRUPTED = "interrupted"
 """Why a notebook was stopped that did nothing wrong: the run was to end."""
@@ -176,8 +175,6 @@ class Execution:
                 watchdog.cell = number_of(cell, position)
 
         def on_cell_executed(cell: NotebookNode, cell_index: int, execute_reply: dict) -> None:
-            if used := (execute_reply or {}).get("metadata", {}).get(METADATA_KEY):  # the processor time, of a warm kernel
-                cell.metadata.setdefault(METADATA_KEY, {}).update(used)
             if has_raised(cell) and watchdog.reason is None:
                 client.left_out = cells_left_out(plan, notebook)
             records = (record_in(output.get("metadata", {})) for output in cell.outputs)
@@ -189,7 +186,6 @@ class Execution:
         try:
             client = _Client(
                 notebook,
-                kernel_name=self._kernel_name(notebook),
                 kernel_manager_class=manager,
                 startup_timeout=_START_SECONDS,
                 timeout=None,
@@ -207,13 +203,6 @@ class Execution:
             watchdog.ended(N_("the kernel died in {place}; its last log lines are in {log}", place=place, log=log))
         except Exception as error:  # whatever one notebook does to nbclient must not lose the others' verdicts
             watchdog.ended(N_("it could not be run: {name}: {error}", name=type(error).__name__, error=error))
-
-    def _kernel_name(self, notebook: NotebookNode) -> str:
-        """A warm kernel in place of the ordinary one when there is a fork server; else the notebook's."""
-        name = notebook.metadata.get("kernelspec", {}).get("name")
-        if name is None:
-            raise ValueError("its metadata names no kernel")
-        return kernels.NAME if warm.ADDRESS in self._environment and name == _ORDINARY_KERNEL else name
 
 
 class _EnoughSeen(Exception):

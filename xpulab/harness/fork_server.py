@@ -49,28 +49,29 @@ def started(device: str, cold: bool = False) -> Iterator[Started]:
 
 
 @contextmanager
-def kernel_environment(device: str, begun: Started | None = None) -> Iterator[dict[str, str]]:
+def kernel_environment(device: str, before: Started | None = None) -> Iterator[dict[str, str]]:
     """The variables of the kernels: where a fork is safe those of a fork server.
 
-    begun: what `started` gave before; it ends when its own block does. Without it one is started, and ends with this block.
+    before: what `started` gave before; it ends when its own block does. Without it one is started, and ends with this block.
     Raises ImportHangs when it does not import Paddle and PaddleNLP within IMPORT_SECONDS.
     """
-    with nullcontext(begun) if begun else started(device) as own:
+    with nullcontext(before) if before else started(device) as own:
         inherited = {name: value for name, value in os.environ.items() if name != warm.ADDRESS}  # another notebook's
         inherited |= {warm.RUN_FOLDER: str(own.folder)}
-        yield kernels.environment(own.server, inherited) if own.server and _is_ready(own.server) else inherited
+        if own.server and _is_ready(own.server):
+            inherited = kernels.environment(own.server.address, own.folder, inherited)
+        yield inherited
 
 
 def _is_ready(server: warm.ForkServer) -> bool:
     """Wait until it has imported everything, so that this counts for no notebook's time; False when it cannot.
 
-    Raises ImportHangs, with the place where it hangs, when it takes too long.
+    Raises ImportHangs when it takes too long.
     """
     try:
         return warm.answers(server.address, IMPORT_SECONDS)
     except warm.ForkServerGone:  # a broken installation: each notebook shows the error itself
         return False
     except TimeoutError as error:
-        where, limit = server.where_it_imports(), f"{IMPORT_SECONDS:.0f}"
-        late = N_("importing Paddle and PaddleNLP did not end within {limit} s", limit=limit) + (f", {where}" if where else "")
+        late = N_("importing Paddle and PaddleNLP did not end within {limit} s", limit=f"{IMPORT_SECONDS:.0f}")
         raise ImportHangs(N_("{late}; `xpulab doctor` shows cause and remedy", late=late)) from error

@@ -16,6 +16,7 @@ function the same environment. No process is left, however a run ends.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -59,10 +60,16 @@ def run(
     Raises RanksFailed when not every rank returned, RanksInterrupted at an interrupt, and InputError for invalid arguments.
     """
     launch = _checked(n, device, time_limit, launch)
+    from xpulab.ranks import stacks
+    from xpulab.ranks.forked import Forked
+    from xpulab.ranks.launched import PORT_RANGE, Launched
     from xpulab.ranks.watch import Watch
 
-    job = _job(function, arguments, n, device)
-    outcome = Watch(n, time_limit, job).run(lambda address: _starter(launch)(address, n, device, _base(n, device)))
+    variables = {PORT_RANGE: os.environ.get(PORT_RANGE)}
+    call = serialize.dumps_call(function, arguments)
+    job = Job(call, device, n, list(sys.path), stacks.sources_of_cells(), variables)
+    starter = Launched if launch else Forked
+    outcome = Watch(n, time_limit, job).run(lambda address: starter(address, n, device, _base(n, device)))
     if not outcome.succeeded:
         raise failure_of(outcome) from None
     values = [serialize.loads_result(rank.number, rank.value or b"") for rank in outcome.ranks]
@@ -89,16 +96,6 @@ def _checked(n: int, device: str, time_limit: float, launch: bool | None) -> boo
     return True
 
 
-def _starter(launch: bool) -> type:
-    if launch:
-        from xpulab.ranks.launched import Launched
-
-        return Launched
-    from xpulab.ranks.forked import Forked
-
-    return Forked
-
-
 def _base(n: int, device: str) -> dict[str, str]:
     """The variables that the launcher would be started with."""
     from xpulab.ranks import environment
@@ -108,13 +105,3 @@ def _base(n: int, device: str) -> dict[str, str]:
     from xpulab import sim
 
     return {**environment.before_launch(os.environ), **sim.environment(n)}
-
-
-def _job(function: Callable[..., Any], arguments: tuple, n: int, device: str) -> Job:
-    import sys
-
-    from xpulab.ranks import stacks
-    from xpulab.ranks.launched import PORT_RANGE
-
-    environment = {PORT_RANGE: os.environ.get(PORT_RANGE)}
-    return Job(serialize.dumps_call(function, arguments), device, n, list(sys.path), stacks.sources_of_cells(), environment)

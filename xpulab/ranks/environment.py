@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import random
 import re
 import socket
 from collections.abc import Iterator, Mapping
@@ -35,10 +35,10 @@ _FIRST_PORT, _LAST_PORT = 10_000, 32_000
 def before_launch(notebook: Mapping[str, str]) -> dict[str, str]:
     """The notebook's variables without those of another job that it runs in: the launcher would take them for its own.
 
-    One thread a rank: ranks share the cores.
+    One thread a rank: ranks share the cores. With libuv the store of Paddle 3.3.1 aborts rank 0 where another rank ends first.
     """
     kept = {name: value for name, value in notebook.items() if not _OF_A_JOB.fullmatch(name)}
-    return {**kept, "OMP_NUM_THREADS": "1"}
+    return {"FLAGS_tcp_store_using_libuv": "0", **kept, "OMP_NUM_THREADS": "1"}
 
 
 def of_rank(base: Mapping[str, str], rank: int, ports: list[int], device: str, folder: Path) -> dict[str, str]:
@@ -95,21 +95,7 @@ def held_ports(count: int) -> Iterator[list[int]]:
         yield ports
 
 
-@contextlib.contextmanager
-def reserved_range() -> Iterator[str]:
-    """A range of ports "first:last" for PORT_RANGE that no other run's launcher on this host is given inside the block.
-
-    The launcher binds a port, closes it and gives it to a rank, so the port cannot be held for it; the range's name can.
-    """
-    starts = list(range(_FIRST_PORT, _LAST_PORT, _PORTS_A_RUN))
-    turn = int.from_bytes(os.urandom(4), "big") % len(starts)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as holder:
-        for start in starts[turn:] + starts[:turn]:
-            try:
-                holder.bind(f"\0xpulab-ports-{start}")
-            except OSError:
-                continue
-            break
-        else:
-            raise OSError("more runs at a time than there are ranges of ports for paddle.distributed.launch")
-        yield f"{start}:{start + _PORTS_A_RUN - 1}"
+def range_of_ports() -> str:
+    """A range "first:last" for the launcher, another one for nearly every run; it looks for ports in it that are free."""
+    first = random.SystemRandom().randrange(_FIRST_PORT, _LAST_PORT, _PORTS_A_RUN)
+    return f"{first}:{first + _PORTS_A_RUN - 1}"

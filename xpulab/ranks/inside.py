@@ -23,7 +23,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TextIO
 
-from xpulab.child import adopt_orphans
 from xpulab.ranks import rendezvous, serialize
 from xpulab.ranks.outcome import RETURNED, Raised
 
@@ -96,7 +95,6 @@ def stack_file(folder: str | os.PathLike[str], rank: int) -> Path:
 def main(address: str) -> None:
     """Be one rank of the run that listens at `address`. Returns when all ranks have returned; else the process ends."""
     global _notebook, _stack
-    adopt_orphans()
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     _stack = stack_file(os.environ["PADDLE_LOG_DIR"], rank).open("w")  # it is written to until the process has ended
     for number in (signal.SIGUSR1, signal.SIGTERM):

@@ -5,13 +5,14 @@ It was tested with the CPU and with simulated cards only, not yet on a GPU or an
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+
+import psutil
 
 from xpulab.child import Child
 from xpulab.ranks import environment
@@ -21,9 +22,6 @@ PORT_RANGE = "PORT_RANGE"
 """The variable from which the launcher takes its ports. The ranks get the notebook's own value back."""
 
 _SCRIPT = str(Path(__file__).parent / "launched_script.py")
-_ENDED = "Z"
-_STATE, _EXIT_CODE = 0, 49
-"""Places in /proc/PID/stat, counted from behind the command's name."""
 
 
 class Launched:
@@ -38,25 +36,23 @@ class Launched:
         self._log = self.folder / "launcher.log"
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
-            ports = cleanup.enter_context(environment.reserved_range())
             options = ["--nproc_per_node", str(n), "--host", environment.HOST, "--log_dir", str(self.folder)]
             command = [sys.executable, _SCRIPT, "launch", *options, _SCRIPT, "rank", address]
             with self._log.open("wb") as log:
-                self._launcher = Child(command, env={**base, PORT_RANGE: ports, MARK: address}, stdout=log, stderr=log)
+                self._launcher = Child(
+                    command, env={**base, PORT_RANGE: environment.range_of_ports(), MARK: address}, stdout=log, stderr=log
+                )
             cleanup.callback(self._launcher.kill)
             self._cleanup = cleanup.pop_all()
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
-        """Whether a rank has ended, and its exit status (negative: a signal); None: unknown, reaped by its parent."""
+        """Whether a rank has ended; its exit status is known to the launcher only."""
         if pid is None:
             return self._launcher.wait() is not None, None
         try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, None
+        except psutil.NoSuchProcess:
             return True, None
-        if fields[_STATE] == _ENDED:
-            return True, os.waitstatus_to_exitcode(int(fields[_EXIT_CODE]))
-        return False, None
 
     def launcher_log(self) -> str:
         """What the launcher has written so far."""

@@ -16,7 +16,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ _LIMIT_SECONDS = 30.0
 """After this long Paddle tries by itself, and raises its own error."""
 _LOOK_SECONDS = 0.01
 _LISTENING = "0A"
-_LIBUV = "FLAGS_tcp_store_using_libuv"
 
 
 def prepare() -> None:
@@ -76,7 +75,7 @@ def _store_of_group(store: Any, rank: int, group: int) -> Any:
 
     key = f"port of the store of group {group}"
     if rank == 0:
-        with environment.held_ports(1) as (port,), _server_without_libuv():
+        with environment.held_ports(1) as (port,):
             own = core.TCPStore(environment.HOST, port, True, 0)
         store.set(key, str(port))
     else:
@@ -84,22 +83,6 @@ def _store_of_group(store: Any, rank: int, group: int) -> Any:
         own = core.TCPStore(environment.HOST, port, False, 0)
     send_at_once(port)
     return own
-
-
-@contextlib.contextmanager
-def _server_without_libuv() -> Iterator[None]:
-    """A store that is made inside the block does not abort its rank when another one ends first (test_store_at_exit.py)."""
-    import paddle
-
-    if _LIBUV not in paddle.base.core.globals():  # before Paddle 3.3 it cannot be set
-        yield
-        return
-    before = paddle.get_flags(_LIBUV)
-    paddle.set_flags({_LIBUV: False})
-    try:
-        yield
-    finally:
-        paddle.set_flags(before)
 
 
 def send_at_once(port: int) -> None:

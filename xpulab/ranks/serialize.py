@@ -7,7 +7,7 @@ import io
 import pickle
 import sys
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -56,18 +56,17 @@ class _Pickler(cloudpickle.Pickler):
 def _not_serializable(function: Callable[..., Any], arguments: tuple) -> str:
     """Which part of the call cannot be serialized, and what to do instead."""
     name = getattr(function, "__name__", repr(function))
-    for number, argument in enumerate(arguments, start=1):
-        if not _is_serializable(argument):
-            return f"argument {number} of {name}(), a {type(argument).__name__}: make it inside the function; as it is it"
     used = getattr(function, "__globals__", {})
-    for used_name in getattr(getattr(function, "__code__", None), "co_names", ()):
-        if used_name in used and not _is_serializable(used[used_name]):
-            value = used[used_name]
-            if isinstance(value, FunctionType) and value is not function:
-                return _not_serializable(value, ())
-            kind = type(value).__name__
-            return f"{name}() uses {used_name!r}, a {kind}, from the notebook: make it inside the function; as it is it"
+    parts = {f"argument {number} of {name}()": value for number, value in enumerate(arguments, start=1)}
+    parts |= {f"{each!r} of the notebook, which {name}() uses": used[each] for each in _names_in(function) if each in used}
+    for part, value in parts.items():
+        if not _is_serializable(value):
+            return f"{part}, a {type(value).__name__}: make it inside the function; as it is it"
     return f"the function {name}()"
+
+
+def _names_in(function: Callable[..., Any]) -> tuple[str, ...]:
+    return getattr(getattr(function, "__code__", None), "co_names", ())
 
 
 def _is_serializable(value: Any) -> bool:

@@ -21,7 +21,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,6 +42,8 @@ _POLL_SECONDS = 0.25
 _READ_SECONDS = 1.0
 """What a rank that has ended sent last is waited for so long; what it has started may hold the connection open."""
 _OUTPUT_BYTES = 1 << 20
+_KILL_ROUNDS = 5
+"""What is killed may have started something meanwhile."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -203,7 +205,6 @@ class Watch:
         seconds = time.monotonic() - started
         self._listen(0.0)
         late = [rank for rank in self._ranks if not rank.done]
-        descendants = self._descendants()
         if all(rank.value is not None for rank in self._ranks):
             self._let_end()
             late = [rank for rank in self._ranks if not rank.ended]
@@ -214,7 +215,7 @@ class Watch:
             rank.is_late = rank in late
             rank.printed = self._printed_by(rank)
         launcher_log = self._starter.launcher_log()
-        self._kill_all(descendants)
+        self._kill_all()
         return RunOutcome(tuple(self._ranks), launcher_log, started, seconds, self._interrupted)
 
     def _take_steps(self, before: float) -> None:
@@ -255,22 +256,17 @@ class Watch:
             if rank.raised is None:
                 rank.stack = stacks.read(self._written_by(rank)[before.get(rank.number, 0) :])
 
-    def _kill_all(self, descendants: list[psutil.Process]) -> None:
-        """Kill the ranks and all that they have started, wherever it has moved to."""
-        alive = []
-        for rank in self._ranks:
-            if rank.pid is not None and not rank.ended:
-                with contextlib.suppress(psutil.Error):
-                    alive.append(psutil.Process(rank.pid))
-                    alive[-1].suspend()  # a suspended rank starts nothing more
-        descendants += self._descendants()
-        if any(rank.ended and rank.value is None and rank.raised is None for rank in self._ranks):
-            descendants += _marked(self._address)
-        _kill([*descendants, *alive])
+    def _kill_all(self) -> None:
+        """Kill the ranks and all programs that they have started, wherever these have moved to."""
         self._starter.kill()
-
-    def _descendants(self) -> list[psutil.Process]:
-        return _descendants(rank.pid for rank in self._ranks if rank.pid is not None and not rank.ended)
+        for _ in range(_KILL_ROUNDS):
+            found = list(_marked(self._address))
+            for process in found:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            if not found:
+                return
+            psutil.wait_procs(found, _READ_SECONDS)
 
     def _printed_by(self, rank: Rank) -> str:
         try:
@@ -288,45 +284,9 @@ class Watch:
             return ""
 
 
-def _descendants(pids: Iterable[int]) -> list[psutil.Process]:
-    """All processes that descend from these. A rank adopts what its children leave behind, so none is missed."""
-    found: list[psutil.Process] = []
-    unseen = list(pids)
-    while unseen:
-        children = _children(unseen.pop())
-        for pid in children:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                found.append(psutil.Process(pid))
-        unseen += children
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    """The kernel's own list: psutil reads all processes of the machine for it."""
-    children: list[int] = []
-    with contextlib.suppress(OSError, psutil.NoSuchProcess):
-        files = list(Path(f"/proc/{pid}/task").glob("*/children"))
-        if not files:  # a kernel that keeps no such list
-            return [child.pid for child in psutil.Process(pid).children()]
-        for file in files:
-            children += map(int, file.read_text().split())
-    return children
-
-
-def _marked(address: str) -> list[psutil.Process]:
-    """All programs that a rank of this run has started, even when the rank has ended. Those of other users are not ours."""
-    found = []
+def _marked(address: str) -> Iterator[psutil.Process]:
+    """All programs that a rank of this run has started, even when the rank has ended; of those of this user."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) == address:
-                found.append(process)
-    return found
-
-
-def _kill(processes: Iterable[psutil.Process]) -> None:
-    """SIGKILL to each, and to what it has started meanwhile; psutil makes sure that a number is still the same process."""
-    for process in processes:
-        for each in (process, *_descendants([process.pid])):
-            with contextlib.suppress(psutil.Error):
-                if each.pid != os.getpid():
-                    each.kill()
+            if process.uids().real == os.getuid() and process.environ().get(MARK) == address:
+                yield process

@@ -1,4 +1,4 @@
-"""Warm kernels: a kernelspec whose kernels are workers of a fork server that has imported everything (xpulab.warm).
+"""Warm kernels: the kernelspec python3, with kernels that are workers of a fork server that has imported everything.
 
 The kernelspec names a kernel provisioner, the part of jupyter_client that starts and signals a kernel's process. A Jupyter
 tool finds it by the entry point in pyproject.toml, so xpulab must be installed beside the tool. The tool's process holds the
@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
-from typing import Any, Protocol
+from typing import Any
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
@@ -24,12 +24,10 @@ from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvision
 from xpulab import warm
 
 NAME = "xpulab-warm"
-"""The name of the kernelspec, as in JupyterLab's launcher, and of its provisioner."""
+"""The name of the provisioner."""
 
-SHOWN = "Python 3 (xpulab, warm)"
-
-ORDINARY, SHOWN_ORDINARY = "python3", "Python 3"
-"""The kernelspec that the committed notebooks name, so that a notebook that is saved still names it."""
+KERNELSPEC = "python3"
+"""The one that the committed notebooks name; Jupyter takes ours in its place."""
 
 _POLL_SECONDS = 0.1
 _COLD = ["-m", "ipykernel_launcher"]
@@ -65,24 +63,12 @@ class Provisioner(LocalProvisioner):
         return status
 
 
-class Place(Protocol):
-    """A running fork server: its address, and a folder for files about its kernels, which Jupyter reads."""
-
-    @property
-    def address(self) -> str | None: ...
-    @property
-    def folder(self) -> str | os.PathLike[str]: ...
-
-
-def install(data_folder: str | os.PathLike[str], name: str = NAME, shown: str = SHOWN) -> str:
-    """Write the kernelspec below a Jupyter data folder (PREFIX/share/jupyter, or one of JUPYTER_PATH); returns its folder.
-
-    name, shown: of the kernelspec. With ORDINARY and SHOWN_ORDINARY notebooks that name no other kernel start warm.
-    """
-    folder = os.path.join(data_folder, "kernels", name)
+def install(data_folder: str | os.PathLike[str]) -> str:
+    """Write the kernelspec below a Jupyter data folder (one of JUPYTER_PATH); returns its folder."""
+    folder = os.path.join(data_folder, "kernels", KERNELSPEC)
     spec = {
         "argv": [sys.executable, *_COLD, "-f", "{connection_file}"],
-        "display_name": shown,
+        "display_name": "Python 3",
         "language": "python",
         "interrupt_mode": "signal",
         "metadata": {"debugger": True, "kernel_provisioner": {"provisioner_name": NAME}},
@@ -93,22 +79,22 @@ def install(data_folder: str | os.PathLike[str], name: str = NAME, shown: str = 
     return folder
 
 
-def environment(fork_server: Place, base: Mapping[str, str]) -> dict[str, str]:
+def environment(address: str, folder: str | os.PathLike[str], base: Mapping[str, str]) -> dict[str, str]:
     """The variables of `base` with those that make Jupyter find the kernelspec, and the kernelspec this fork server.
 
+    address: of the fork server. folder: gets the kernelspec.
     In this process the kernelspec works also where xpulab is not installed, but found by PYTHONPATH.
     """
-    install(fork_server.folder)
+    install(folder)
     entry = EntryPoint(NAME, f"{__name__}:{Provisioner.__name__}", KernelProvisionerFactory.GROUP_NAME)
     KernelProvisionerFactory.provisioners.setdefault(NAME, entry)
-    path = os.pathsep.join(filter(None, (os.fspath(fork_server.folder), base.get("JUPYTER_PATH"))))
-    return {**base, "JUPYTER_PATH": path, warm.ADDRESS: fork_server.address or ""}
+    path = os.pathsep.join(filter(None, (os.fspath(folder), base.get("JUPYTER_PATH"))))
+    return {**base, "JUPYTER_PATH": path, warm.ADDRESS: address}
 
 
 def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -> int:
     """Run a command with a fork server, where Jupyter finds warm kernels; returns its exit code once no kernel is left.
 
-    Notebooks that name the ordinary kernel get a warm one, too.
     SIGTERM and SIGHUP are forwarded to it; SIGINT comes from a terminal to both, and is left to the command.
     """
     early: list[int] = []
@@ -116,9 +102,8 @@ def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: early.append(number))
     with warm.ForkServer(preload) as fork_server:
-        install(fork_server.folder, ORDINARY, SHOWN_ORDINARY)
         try:
-            process = subprocess.Popen(command, env=environment(fork_server, os.environ))
+            process = subprocess.Popen(command, env=environment(fork_server.address, fork_server.folder, os.environ))
         except OSError as error:
             print(f"xpulab: {command[0]}: {error.strerror}", file=sys.stderr)
             return 127

@@ -3,7 +3,7 @@
 What a worker has of its own, as if it had been started cold: environment, working folder, sys.path (with its PYTHONPATH),
 sys.argv, standard output and error, no other open file, default signal handlers, a session, time zone, folder for temporary
 files, random state of `random`, numpy and Paddle, Paddle's FLAGS_* that may be set at run time, and the number of threads that
-OMP_NUM_THREADS and OPENBLAS_NUM_THREADS ask for.
+OMP_NUM_THREADS asks for; without it one.
 
 What it does not have: whatever else is read before the first line runs or while a module is imported. Of the environment
 that is PYTHONHASHSEED and all other PYTHON* but PYTHONPATH, LD_*, LANG and LC_*, GLOG_* (of Paddle's lines only errors are
@@ -22,7 +22,6 @@ import logging
 import os
 import random
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -31,13 +30,10 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from xpulab.records.usable import whole_cores
-
 if TYPE_CHECKING:
-    from xpulab.warm.client import Request
+    from xpulab.warm import Request
 
 _CRASHES = {signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV}
 
@@ -57,15 +53,16 @@ class AfterImports:
         return cls([entry for entry in sys.path if entry not in given], changed)
 
 
-def run(connection: Connection, imports: AfterImports) -> None:
-    """In a fork: receive the request, run it, and end as a program does, except that modules are not taken apart.
+def run(request: Request, outputs: list[int], imports: AfterImports) -> None:
+    """In a fork: run the request, and end as a program does, except that modules are not taken apart.
 
-    Taking them apart would write into, and so copy, all pages that the workers share: 0.3 s a worker.
+    outputs: file descriptors of its standard output and error. Taking modules apart would write into, and so copy, all pages
+    that the workers share: 0.3 s a worker.
     """
-    try:
-        request = _received(connection)
-    except (EOFError, OSError):  # the requester has ended, or asked for nothing
-        os._exit(1)
+    os.setsid()
+    for number, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *outputs)):
+        os.dup2(fd, number)
+    _default_signals()
     status = 0
     try:
         _become(request, imports)(request.payload)
@@ -85,21 +82,6 @@ def run(connection: Connection, imports: AfterImports) -> None:
     os._exit(status)
 
 
-def _received(connection: Connection) -> Request:
-    """Lead a session, take the requester's standard output and error, and handle signals as a new process does."""
-    os.setsid()
-    with socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as requester:
-        _, outputs, _, _ = socket.recv_fds(requester, 1, 2)
-    if len(outputs) != 2:
-        raise EOFError
-    for number, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *outputs)):
-        os.dup2(fd, number)
-    request = connection.recv()
-    _default_signals()
-    connection.send(("started", os.getpid()))
-    return request
-
-
 def _default_signals() -> None:
     """Handlers and mask as in a new Python process, but those for crashes stay."""
     signal.set_wakeup_fd(-1)
@@ -113,7 +95,6 @@ def _default_signals() -> None:
 
 def _become(request: Request, imports: AfterImports) -> Any:
     """Take on the state that was asked for; returns the function to call."""
-    _move_log_files(request.cwd)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
     os.environ.update({**imports.variables, **request.environment})
@@ -142,17 +123,6 @@ def _pythonpath() -> list[str]:
     return [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
-def _move_log_files(folder: str) -> None:
-    """Log files that imports have opened: each worker has its own in its working folder, from the first line on."""
-    for handler in log_handlers():
-        if isinstance(handler, logging.FileHandler):
-            handler.flush()
-            if handler.stream is not None:
-                handler.stream.close()
-                handler.stream = None  # opened again when something is logged
-            handler.baseFilename = os.path.join(folder, os.path.basename(handler.baseFilename))
-
-
 def log_handlers() -> list[logging.Handler]:
     """All that exist; the public functions know those of one logger, or those with a name."""
     return [handler for reference in logging._handlerList if (handler := reference())]  # type: ignore[attr-defined]
@@ -178,18 +148,9 @@ def _typed(text: str, like: Any) -> Any:
 
 
 def _set_threads(threadpoolctl: types.ModuleType) -> None:
-    """As the libraries would have done at their start; libiomp is Paddle's, which has set it itself.
-
-    Without OMP_NUM_THREADS numpy takes all cores, here all that a quota allows too, and what is loaded after Paddle takes one,
-    since Paddle then sets the variable.
-    """
-    for library in threadpoolctl.ThreadpoolController().lib_controllers:
-        if library.prefix == "libiomp":
-            continue
-        own = os.environ.get("OPENBLAS_NUM_THREADS") if library.internal_api == "openblas" else None
-        wanted = own or os.environ.get("OMP_NUM_THREADS") or ""
-        default = whole_cores() if "numpy.libs" in library.filepath else 1
-        library.set_num_threads(int(wanted) if wanted.isdigit() and int(wanted) > 0 else default)
+    """As OMP_NUM_THREADS says; where it says nothing one, which Paddle then writes into the variable."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    threadpoolctl.threadpool_limits(int(wanted) if wanted.isdigit() and int(wanted) > 0 else 1)
     if "paddle" in sys.modules:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -3,7 +3,7 @@
 # It only reads.
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 . "$here/settings.sh"
-XPULAB_LABEL= # the vendor's tool may take longer than the 5 s that a plug-in has
+XPULAB_EXPECT= # the vendor's tool may take longer than the 5 s that a plug-in has
 
 verdict=$(xpulab_verdict)
 code=$?

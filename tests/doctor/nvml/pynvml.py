@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
+NVML_TEMPERATURE_GPU = 0
 SAID = json.loads(Path(os.environ["XPULAB_TEST_NVML"]).read_text())
 
 
@@ -75,7 +75,3 @@ def nvmlDeviceGetPowerUsage(card):
 
 def nvmlDeviceGetUtilizationRates(card):
     return SimpleNamespace(gpu=_supported(card, "use"))
-
-
-def nvmlDeviceGetClockInfo(card, clock):
-    return _supported(card, "clock")

@@ -57,13 +57,7 @@ def test_a_machine_is_measured_once_at_a_time(site):
     assert (done.returncode, runs(site)) == (2, []) and "another run measures this machine" in done.stderr
 
 
-def test_a_machine_without_the_cards_of_its_label_is_red_and_nothing_runs(site):
-    site.set(XPULAB_LABEL="gpu-a100-8")
-    done = site.recipe("measure.sh", site.notebook(), "--cold")
-    assert (done.returncode, runs(site)) == (1, []) and "expected 8 gpu a100" in done.stdout
-
-
-def test_what_is_no_label_is_bad_input(site):
-    site.set(XPULAB_LABEL="a100")
-    done = site.recipe("measure.sh", site.notebook(), "--cold")
-    assert (done.returncode, runs(site)) == (2, []) and "label a100" in done.stderr
+def test_a_machine_with_fewer_cards_than_expected_is_red_and_so_is_its_gate(site, gate):
+    site.set(XPULAB_DEVICE="auto", XPULAB_EXPECT="8")
+    assert site.recipe("measure.sh", site.notebook(), "--cold").returncode == 1
+    assert gate()[0] == 1 and "show an accelerator" in gate()[1]

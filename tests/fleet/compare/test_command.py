@@ -70,11 +70,9 @@ def test_values_without_a_majority_are_shown_with_their_nodes(put):
     assert (found["kind"], found["node"]) == ("no majority", "") and "2 runs (n2, n3): 0.5" in found["sentence"]
 
 
-def test_mixed_types_are_an_error_or_compared_apart(put):
-    folders = put(a=GREEN, b=GREEN, c=OTHER_RELEASE)
-    refused = call(*folders)
-    assert refused.exit_code == 2 and "paddlepaddle-xpu 3.2.0" in refused.stderr
-    assert in_json(*folders, "--mixed")["findings"] == []
+def test_machines_of_several_types_are_named_with_their_groups(put):
+    compared = in_json(*put(a=GREEN, b=GREEN, c=OTHER_RELEASE))
+    assert compared["findings"] == [] and "1 run (c): paddlepaddle-xpu 3.2.0" in compared["subject"]
 
 
 def test_a_run_under_way_is_never_healthy(put):
@@ -92,5 +90,5 @@ def test_what_cannot_be_read_is_an_error_unless_it_is_one_of_a_fleet(put, pack):
 
 
 def test_the_schema_names_every_kind_of_finding():
-    kinds = {*outliers.KINDS, *two_runs.FINDINGS, two_runs.NOW_RIGHT, two_runs.FASTER, two_runs.LESS_MEMORY}
+    kinds = {*outliers.KINDS, *two_runs.FINDINGS}
     assert set(SCHEMA["$defs"]["finding"]["properties"]["kind"]["enum"]) == kinds

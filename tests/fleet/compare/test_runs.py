@@ -8,13 +8,9 @@ import pytest
 
 from tests.fleet.compare.made_up import check, measurement, notebook, result, row
 from xpulab.errors import InputError
-from xpulab.fleet.runs import Reader, read_runs
+from xpulab.fleet.runs import read_run, read_runs
 
 GREEN = result(notebook(check(rows=[row("one")], measurements=[measurement("rate", 2.0)])))
-
-
-def read_run(path, name=None):
-    return Reader().read(path, name)
 
 
 def test_a_run_is_the_same_from_its_folder_its_file_and_its_bundle_which_names_its_node(put, pack):
@@ -84,13 +80,3 @@ def test_what_holds_nothing_or_is_named_twice_is_an_error(put, tmp_path):
     for paths, message in (([tmp_path / "empty"], "holds no result.json"), ([folder, folder], "named twice")):
         with pytest.raises(InputError, match=message):
             read_runs(paths)
-
-
-@pytest.mark.parametrize("outcome", ["running", "waiting"])
-def test_a_run_under_way_is_not_finished_whatever_it_calls_itself(put, outcome):
-    folders = put(
-        whole=result(notebook(check()), outcome="running"),
-        partial=result(notebook(check()), notebook(outcome=outcome), outcome="partial"),
-        ended=result(notebook(check()), outcome="failed"),
-    )
-    assert [read_run(folder).is_finished for folder in folders] == [False, False, True]

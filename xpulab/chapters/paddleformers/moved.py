@@ -75,7 +75,7 @@ def numbers(digest: str) -> Numbers:
     path = files.data("comparison", "successor.json")
     stored = files.load_json(path, files.data("schema", "successor.schema.json"))
     if stored["weights_sha256"] != digest:
-        raise InputError(f"{path}: was computed with other weights; run tools/successor_numbers.py, whose docstring says where")
+        raise InputError(f"{path}: was computed with other weights; data/README.md says how it was made")
     old, other = stored["paddlenlp"], stored["transformers"]
     versions = {**old["provenance"]["versions"], **other["provenance"]["versions"]}
     return Numbers(

@@ -1,7 +1,7 @@
 """One tiny model, its data and its settings, the same for PaddleNLP, its successor, transformers and numpy.
 
-The three packages cannot share an environment, so tools/successor_numbers.py computes with the first and the third, and the
-chapter compares with what it wrote. This module needs numpy and safetensors only; each package brings its own tokenizer.
+The three packages cannot share an environment, so the values of the first and the third are stored in
+data/comparison/successor.json. This module needs numpy and safetensors only; each package brings its own tokenizer.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     """Make `name` the device on which Paddle computes from now on, and record the run context of this notebook.
 
     Prints one line with the device and the machine. Raises InputError when there is no such device, when it has fewer cards,
-    also than XPULAB_EXPECT or XPULAB_LABEL say, when the first computation on it is wrong, for `auto` also when this machine is
+    also than XPULAB_EXPECT says, when the first computation on it is wrong, for `auto` also when this machine is
     meant to have an accelerator that cannot be used, and for a wrong or unknown parameter of the chapter that calls it.
     """
     check_parameters()
@@ -158,7 +158,7 @@ def _meant() -> str:
 def _require_expected(device: Device) -> None:
     """Raise InputError when Paddle sees fewer cards than this machine must have: a variable may hide some from it alone."""
     expect = meant.expected()
-    if expect is None or not expect.concerns(device.name):
+    if expect is None or device.name == "cpu":
         return
     seen = card_count(device.name)
     if seen < expect.count:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xpulab.errors import InputError
+from xpulab.fleet.anomaly import Anomaly
 from xpulab.fleet.cluster.engines import Engine
 from xpulab.fleet.cluster.submit import CANCELLED, LEFT_OUT, WAITING, Answer, Limits, submit
 from xpulab.fleet.cluster.submit import SILENT as NO_MESSAGE
@@ -20,11 +21,10 @@ from xpulab.fleet.cluster.task import DONE
 from xpulab.fleet.compare.comparison import Comparison
 from xpulab.fleet.compare.machines import compare_machines
 from xpulab.fleet.compare.report import write
-from xpulab.fleet.finding import Finding
-from xpulab.fleet.runs import Reader, Run, Unreadable
+from xpulab.fleet.runs import Run, Unreadable, read_run
 from xpulab.messages import N_, joined, labelled, padded, shown
 
-SCHEMA = 2
+SCHEMA = 3
 RECORD = "fleet.json"
 """What a fleet run writes beside the bundles; data/schema/fleet.schema.json."""
 
@@ -38,24 +38,16 @@ unknown: it has no verdict, and nothing says that this is because of the node. l
 """
 
 _WITHOUT_A_RUN = {LEFT_OUT: LEFT_OUT, NO_MESSAGE: SILENT, WAITING: UNKNOWN, CANCELLED: UNKNOWN}
-_LONGEST_REASON = 300
-"""Characters of a drain reason; Slurm shows it in one line."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node at the end. status: of STATUSES. sentence: why, or what was compared.
-
-    repeat: the command that repeats it there; or "". problem: in the same words for all nodes that have it; or "".
-    drain: for `scontrol update ... Reason=`; None for a node that is not to be drained.
-    """
+    """A node at the end. status: of STATUSES. sentence: why, or what was compared. repeat: the command for it; or ""."""
 
     answer: Answer
     status: str
     sentence: str
     repeat: str = ""
-    problem: str = ""
-    drain: str | None = None
 
     @property
     def name(self) -> str:
@@ -65,13 +57,12 @@ class Node:
 
 @dataclass(frozen=True)
 class Summary:
-    """nodes: by status, then as they were named. notes: about the fleet as a whole.
+    """nodes: by status, then as they were named.
 
     comparison: of the runs, with a note for each node that has none; None when no run has ended.
     """
 
     nodes: tuple[Node, ...]
-    notes: tuple[str, ...]
     comparison: Comparison | None
 
     @property
@@ -119,16 +110,16 @@ def run(
 
 def summarize(answers: Sequence[Answer], folder: Path) -> Summary:
     """The status of each node. folder: holds the bundles that the answers name."""
-    reader, runs, unreadable = Reader(), {}, {}
+    runs, unreadable = {}, {}
     for answer in answers:
         if answer.bundle:
             try:
-                runs[answer.node] = reader.read(folder / answer.bundle, answer.node)
+                runs[answer.node] = read_run(folder / answer.bundle, answer.node)
             except InputError as error:
                 unreadable[answer.node] = Unreadable(answer.node, folder / answer.bundle, str(error))
     comparison = None
     if any(run.is_finished for run in runs.values()):
-        comparison = compare_machines(list(runs.values()), list(unreadable.values()), mixed=True)
+        comparison = compare_machines(list(runs.values()), list(unreadable.values()))
     findings = comparison.findings if comparison else ()
     nodes = []
     for answer in answers:
@@ -137,27 +128,25 @@ def summarize(answers: Sequence[Answer], folder: Path) -> Summary:
         else:
             own = [finding for finding in findings if finding.node == answer.node]
             nodes.append(_node(answer, runs.get(answer.node), own))
-    ordered, common = _with_drain(sorted(nodes, key=lambda node: STATUSES.index(node.status)))
+    ordered = tuple(sorted(nodes, key=lambda node: STATUSES.index(node.status)))
     if comparison is None:
-        return Summary(ordered, common, None)
-    of_fleet = [finding.sentence for finding in findings if not finding.node]
+        return Summary(ordered, None)
     without = [f"{node.name} is {node.status}: {node.sentence}" for node in ordered if node.name not in runs]
-    notes = (*comparison.notes, *of_fleet, *common)
-    return Summary(ordered, notes, replace(comparison, notes=(*comparison.notes, *common, *without)))
+    return Summary(ordered, replace(comparison, notes=(*comparison.notes, *without)))
 
 
-def _node(answer: Answer, run: Run | None, findings: Sequence[Finding]) -> Node:
+def _node(answer: Answer, run: Run | None, findings: Sequence[Anomaly]) -> Node:
     """The status of a node by its answer, its run and the findings about it."""
     if answer.outcome in _WITHOUT_A_RUN:
         return Node(answer, _WITHOUT_A_RUN[answer.outcome], answer.sentence)
-    sentence, repeat, problem = _first(findings, run)
+    sentence, repeat = _first(findings, run)
     if answer.outcome != DONE:
         both = "; ".join(filter(None, (answer.sentence, sentence)))
-        return Node(answer, RED, both, repeat, answer.outcome)
+        return Node(answer, RED, both, repeat)
     if run is None:
         return Node(answer, UNKNOWN, N_("its bundle is missing"))
     if findings:
-        return Node(answer, OUTLIER if run.result.get("green") else RED, sentence, repeat, problem)
+        return Node(answer, OUTLIER if run.result.get("green") else RED, sentence, repeat)
     if not run.result.get("green"):
         return Node(answer, UNKNOWN, N_("its run is {result}: no check was compared", result=run.result["outcome"]))
     compared, count = sum(notebook["compared"] for notebook in run.result["notebooks"]), len(run.result["notebooks"])
@@ -176,52 +165,17 @@ def _node(answer: Answer, run: Run | None, findings: Sequence[Finding]) -> Node:
     )
 
 
-def _first(findings: Sequence[Finding], run: Run | None) -> tuple[str, str, str]:
-    """Of the first finding: its sentence with the number of the others, the command that repeats it, and its problem."""
+def _first(findings: Sequence[Anomaly], run: Run | None) -> tuple[str, str]:
+    """Of the first finding: its sentence with the number of the others, and the command that repeats it."""
     if not findings:
-        return "", "", ""
+        return "", ""
     first, number = findings[0], len(findings) - 1
     sentence = first.sentence
     for notebook, check in run.checks() if run else ():
         if check["name"] == first.check and check["outcome"] == "missing" and notebook["reason"]:
             sentence = f"{notebook['name']}: {notebook['reason']}"  # a check that never ran says nothing; this says why
     sentence = N_("{sentence} (and {number} more)", sentence=sentence, number=number) if number else sentence
-    return sentence, first.repeat, " ".join(filter(None, (first.kind, first.check)))
-
-
-def _with_drain(nodes: Sequence[Node]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
-    """The nodes, red ones with a drain reason, and the notes about what most nodes share: that is not a node's problem."""
-    red = [node for node in nodes if node.status == RED]
-    answered = sum(node.status in (GREEN, RED, OUTLIER) for node in nodes)
-    counts = Counter(node.problem for node in red)
-    common = sorted(problem for problem, count in counts.items() if count > 1 and 2 * count > answered)
-    notes = [
-        N_(
-            "{counts} of {answered} nodes have the same problem ({problem}): look for its cause in software or "
-            "settings first; no command drains them",
-            counts=counts[problem],
-            answered=answered,
-            problem=problem,
-        )
-        for problem in common
-    ]
-    drained = [node if node not in red or node.problem in common else replace(node, drain=_reason(node)) for node in nodes]
-    return tuple(drained), tuple(notes)
-
-
-def _reason(node: Node) -> str:
-    """One line, cut in its middle, so that the command at its end stays whole."""
-    line = " ".join(f"[node_problem] xpulab {node.sentence}".split()).replace('"', "'")
-    end = f"; rerun: {node.repeat}" if node.repeat else ""
-    room = _LONGEST_REASON - len(end)
-    return line + end if len(line) <= room else f"{line[: room - 4]} ...{end}"
-
-
-def drain_commands(summary: Summary) -> Iterator[tuple[str, ...]]:
-    """A command for each node that has a drain reason."""
-    for node in summary.nodes:
-        if node.drain is not None:
-            yield "scontrol", "update", f"NodeName={node.name}", "State=DRAIN", f"Reason={node.drain}"
+    return sentence, first.repeat
 
 
 def to_json(summary: Summary, engine: str, seconds: float, interrupted: bool) -> dict[str, Any]:
@@ -239,16 +193,15 @@ def to_json(summary: Summary, engine: str, seconds: float, interrupted: bool) ->
                 "status": node.status,
                 "sentence": node.sentence,
                 "repeat": node.repeat,
-                "drain": node.drain,
             }
             for node in summary.nodes
         ],
-        "notes": list(summary.notes),
+        "notes": list(summary.comparison.notes) if summary.comparison else [],
     }
 
 
 def format_summary(summary: Summary) -> str:
-    """In the chosen language a line for each node, what repeats a problem below it, the verdict, and commands that drain."""
+    """In the chosen language a line for each node, what repeats a problem below it, and the verdict."""
     return "\n".join(_lines(summary))
 
 
@@ -258,7 +211,10 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield f"{padded(shown(node.status), 9)}{node.name:<{width}}  {shown(node.sentence)}"
         if node.repeat:
             yield f"{'':<11}{'':<{width}}{shown('rerun: ')}{node.repeat}"
-    yield from (labelled("note: ", note) for note in summary.notes)
+    yield from (labelled("note: ", note) for note in (summary.comparison.notes if summary.comparison else ()))
+    for finding in summary.comparison.findings if summary.comparison else ():
+        if not finding.node:  # of no node: values without a majority
+            yield labelled("note: ", finding.sentence)
     counts = Counter(node.status for node in summary.nodes)
     counted = ", ".join(f"{counts[status]} {shown(status)}" for status in STATUSES if counts[status] and status != GREEN)
     verdict, green = N_("green") if summary.is_green else N_("RED"), counts[GREEN]
@@ -273,9 +229,6 @@ def _lines(summary: Summary) -> Iterator[str]:
             ),
         )
     )
-    if commands := list(drain_commands(summary)):
-        yield shown("with Slurm, these commands take the nodes out of service:")
-        yield from map(shlex.join, commands)
 
 
 def _prepare(folder: Path) -> None:

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from xpulab import __version__
-from xpulab.fleet.finding import Finding
+from xpulab.fleet.anomaly import Anomaly
 from xpulab.fleet.runs import Run
 from xpulab.messages import N_
 
-SCHEMA = 2
+SCHEMA = 3
 FLEET, TWO_RUNS = "fleet", "two runs"
 
 
@@ -19,15 +19,14 @@ class Comparison:
     """What a comparison found.
 
     kind: FLEET or TWO_RUNS. subject: what was compared, in one line. runs: in the order in which they were named.
-    findings: what is wrong or unlike, the worst kind first. improvements: what is right now, and was not before.
+    findings: what is wrong or unlike, the worst kind first.
     notes: what differs between the machines, and what makes the comparison weaker, one sentence each.
     """
 
     kind: str
     subject: str
     runs: tuple[Run, ...]
-    findings: tuple[Finding, ...]
-    improvements: tuple[Finding, ...]
+    findings: tuple[Anomaly, ...]
     notes: tuple[str, ...]
 
     @property
@@ -58,7 +57,6 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "scopes": list(comparison.scopes),
         "runs": [_run(run) for run in comparison.runs],
         "findings": [asdict(finding) for finding in comparison.findings],
-        "improvements": [asdict(finding) for finding in comparison.improvements],
         "notes": list(comparison.notes),
     }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from xpulab.errors import InputError
+from xpulab.fleet.anomaly import Anomaly, repeat
 from xpulab.fleet.compare.comparison import FLEET, Comparison
-from xpulab.fleet.finding import Finding, repeat
-from xpulab.fleet.machine_type import MachineType, format_groups, format_nodes, grouped_by_type, refuse_mixed
+from xpulab.fleet.machine_type import MachineType, format_groups, format_nodes, grouped_by_type
 from xpulab.fleet.outliers import NEEDED, NO_MAJORITY, UNREADABLE, disagreements, find_outliers
 from xpulab.fleet.runs import Run, Unreadable
 from xpulab.messages import N_
@@ -15,18 +15,13 @@ from xpulab.messages import N_
 _SHOWN_VALUES = 3
 
 
-def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixed: bool) -> Comparison:
-    """The machines of a fleet. mixed: machines of several types are compared within each type.
-
-    Raises InputError when there are several types and that is not asked for, or when no run has ended.
-    """
+def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable]) -> Comparison:
+    """The machines of a fleet, each compared with those of its type. Raises InputError when no run has ended."""
     groups = grouped_by_type([run for run in runs if run.is_finished])
-    if not mixed:
-        refuse_mixed(groups)
     if not any(run.is_finished for run in runs):
         raise InputError(N_("none of the runs has ended, so there is nothing to compare; wait, or run them again"))
     findings = [
-        Finding(each.name, "", "", UNREADABLE, "nothing", "a run", each.reason, f"xpulab bundle FOLDER --out {each.name}.zip")
+        Anomaly(each.name, "", "", UNREADABLE, "nothing", "a run", each.reason, f"xpulab bundle FOLDER --out {each.name}.zip")
         for each in unreadable
     ]
     findings += find_outliers(runs, groups.values())
@@ -34,10 +29,10 @@ def compare_machines(runs: Sequence[Run], unreadable: Sequence[Unreadable], mixe
     number = len(runs)
     counted = N_("1 run") if number == 1 else N_("{number} runs", number=number)
     subject = f"{counted}; {'; '.join(format_groups(groups))}"
-    return Comparison(FLEET, subject, tuple(runs), tuple(findings), (), tuple(_notes(runs, groups)))
+    return Comparison(FLEET, subject, tuple(runs), tuple(findings), tuple(_notes(runs, groups)))
 
 
-def _without_majority(group: Sequence[Run]) -> Iterator[Finding]:
+def _without_majority(group: Sequence[Run]) -> Iterator[Anomaly]:
     for vote in disagreements(group):
         if vote.majority is None:
             ballots = list(vote.ballots.items())
@@ -47,7 +42,7 @@ def _without_majority(group: Sequence[Run]) -> Iterator[Finding]:
             why = NO_MAJORITY if vote.nodes >= NEEDED else N_("{nodes} nodes are too few for a majority", nodes=vote.nodes)
             again = repeat(group[0], vote.notebook, vote.check) if vote.check else "xpulab doctor"
             measured = (ballots[0][0], ballots[1][0])
-            yield Finding("", vote.check, vote.case, NO_MAJORITY, *measured, f"{vote.where}: {why}; {shown}{more}", again)
+            yield Anomaly("", vote.check, vote.case, NO_MAJORITY, *measured, f"{vote.where}: {why}; {shown}{more}", again)
 
 
 def _notes(runs: Sequence[Run], groups: Mapping[MachineType, Sequence[Run]]) -> Iterator[str]:

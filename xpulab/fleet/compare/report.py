@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from xpulab.errors import InputError
+from xpulab.fleet.anomaly import Anomaly
 from xpulab.fleet.compare.comparison import Comparison, to_json
-from xpulab.fleet.finding import Finding
 from xpulab.messages import N_, headed, labelled, shown
 
 _SHOWN_NODES, _SHOWN_CASES = 5, 8
@@ -19,7 +19,7 @@ def format_comparison(comparison: Comparison) -> str:
     """The comparison as lines of text, in the chosen language."""
     lines = [f"{comparison.kind}: {shown(comparison.subject)}"]
     lines += [labelled("note: ", note) for note in comparison.notes]
-    for group in (*_grouped(comparison.improvements), *_grouped(comparison.findings)):
+    for group in _grouped(comparison.findings):
         lines += ["", *_finding(group)]
     counts = ", ".join(
         f"{count} {shown(kind)}" for kind, count in Counter(finding.kind for finding in comparison.findings).items()
@@ -39,15 +39,15 @@ def write(comparison: Comparison, folder: Path) -> Path:
     return file
 
 
-def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
+def _grouped(findings: Sequence[Anomaly]) -> list[list[Anomaly]]:
     """Those of one kind at one check, on all nodes and of all cases, are one entry."""
-    groups: dict[tuple[str, str], list[Finding]] = {}
+    groups: dict[tuple[str, str], list[Anomaly]] = {}
     for finding in findings:
         groups.setdefault((finding.kind, finding.check or finding.sentence), []).append(finding)
     return list(groups.values())
 
 
-def _finding(group: Sequence[Finding]) -> Iterator[str]:
+def _finding(group: Sequence[Anomaly]) -> Iterator[str]:
     """The first finding of a group in full, with all nodes; then the other cases."""
     first = group[0]
     nodes = _first_of([finding.node for finding in group if finding.node], _SHOWN_NODES)

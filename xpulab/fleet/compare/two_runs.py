@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xpulab.errors import InputError
+from xpulab.fleet.anomaly import Anomaly, first_red, format_red, place, repeat
 from xpulab.fleet.compare.comparison import TWO_RUNS, Comparison
-from xpulab.fleet.finding import Finding, first_red, format_red, place, repeat
 from xpulab.fleet.machine_type import hardware, machine_type, software
 from xpulab.fleet.outliers import card_facts, disagreements, measured_by
 from xpulab.fleet.runs import Run
@@ -20,14 +20,11 @@ from xpulab.records.record import COMPARED, RED
 NOW_WRONG, NOT_COMPARED, OTHER_VALUE = N_("now wrong"), N_("no longer compared"), N_("other value")
 OTHER_LOSSES, SLOWER, MORE_MEMORY = N_("other losses"), N_("slower"), N_("more memory")
 FINDINGS = (NOW_WRONG, NOT_COMPARED, OTHER_VALUE, OTHER_LOSSES, SLOWER, MORE_MEMORY)
-NOW_RIGHT, FASTER, LESS_MEMORY = N_("now right"), N_("faster"), N_("less memory")
-"""Improvements."""
 
 LOSS_SHARE = 0.01
 """How far losses of two devices may be apart at any step, as a share of the largest loss: kernels of two devices add in another
 order, and some round products to fewer bits. Not measured on a GPU or an XPU."""
 
-_KNOWN = ("known", "fixed")
 _SHOWN_ROWS = 5
 
 Place = tuple[str, str]
@@ -50,11 +47,9 @@ def compare_two(before: Run, after: Run) -> Comparison:
     changes += [each for each in _values(before, after) if each.check not in changed] if same_hardware else []
     changes += _losses(before, after, earlier, later)
     changes += _rates(before, after) if same_hardware else []
-    findings = sorted((each for each in changes if each.kind in FINDINGS), key=lambda each: FINDINGS.index(each.kind))
-    improvements = tuple(each for each in changes if each.kind not in FINDINGS)
+    findings = tuple(sorted(changes, key=lambda each: FINDINGS.index(each.kind)))
     notes = (*_differing_facts(before, after), *_notes(before, after, earlier, later))
-    subject = f"{before.name}, then {after.name}"
-    return Comparison(TWO_RUNS, subject, (before, after), tuple(findings), improvements, notes)
+    return Comparison(TWO_RUNS, f"{before.name}, then {after.name}", (before, after), findings, notes)
 
 
 def _require_comparable(before: Run, after: Run) -> None:
@@ -79,17 +74,9 @@ def _checks(run: Run) -> dict[Place, Check]:
 
 
 def _notes(before: Run, after: Run, earlier: Mapping[Place, Check], later: Mapping[Place, Check]) -> Iterator[str]:
-    outcomes = {where: (earlier[where]["outcome"], later[where]["outcome"]) for where in earlier if where in later}
-    if still := [check for (_, check), both in outcomes.items() if RED.issuperset(both)]:
+    reds = ({where for where, check in checks.items() if check["outcome"] in RED} for checks in (earlier, later))
+    if still := sorted(check for _, check in set.intersection(*reds)):
         yield f"{N_('wrong before and after: ')}{', '.join(still)}"
-    for where, (old, new) in outcomes.items():
-        if old != new and {old, new} & set(_KNOWN) and not {old, new} & RED:
-            reason = (later if new in _KNOWN else earlier)[where]["reason"]
-            yield f"{N_('known issue: {where} was {old}, is {new}', where=where[1], old=old, new=new)}: {reason}"
-    if before.result["device"] != after.result["device"] and (
-        one_only := [check for (_, check), both in outcomes.items() if sum(each in COMPARED for each in both) == 1]
-    ):
-        yield f"{N_('compared on one device only: ')}{', '.join(one_only)}"
     if partial := [run.name for run in (before, after) if run.result["outcome"] == "partial"]:
         yield N_("{partial}: only some checks were run (--check)", partial=", ".join(partial))
 
@@ -106,24 +93,24 @@ def _differing_facts(before: Run, after: Run) -> Iterator[str]:
 # --------------------------------------------------------------------------------------------------------- outcomes and values
 
 
-def _notebooks(before: Run, after: Run) -> Iterator[Finding]:
+def _notebooks(before: Run, after: Run) -> Iterator[Anomaly]:
     """Notebooks that were not run, or are red now although none of their checks is: they stopped, or show other text."""
     earlier, later = ({each["name"]: each for each in run.result["notebooks"]} for run in (before, after))
     for name, notebook in earlier.items():
         if name not in later:
             sentence = N_("{name} was run before, and was not run after", name=name)
-            yield Finding("", "", name, NOT_COMPARED, "not run", notebook["outcome"], sentence, repeat(after, name, ""))
+            yield Anomaly("", "", name, NOT_COMPARED, "not run", notebook["outcome"], sentence, repeat(after, name, ""))
     for name, notebook in later.items():
         if _is_red_alone(notebook) and not (name in earlier and _is_red_alone(earlier[name])):
             sentence = format_red(name, notebook["outcome"], notebook["reason"])
-            yield Finding("", "", name, NOW_WRONG, notebook["outcome"], "passed", sentence, repeat(after, name, ""))
+            yield Anomaly("", "", name, NOW_WRONG, notebook["outcome"], "passed", sentence, repeat(after, name, ""))
 
 
 def _is_red_alone(notebook: Mapping[str, Any]) -> bool:
     return notebook["outcome"] in ("failed", "missing") and not any(check["outcome"] in RED for check in notebook["checks"])
 
 
-def _outcomes(before: Run, after: Run, earlier: Mapping[Place, Check], later: Mapping[Place, Check]) -> Iterator[Finding]:
+def _outcomes(before: Run, after: Run, earlier: Mapping[Place, Check], later: Mapping[Place, Check]) -> Iterator[Anomaly]:
     """What changed in the outcome of a check and its rows. Two devices need not compare the same checks."""
     one_device = before.result["device"] == after.result["device"]
     run_after = {notebook["name"] for notebook in after.result["notebooks"]}
@@ -140,17 +127,7 @@ def _outcomes(before: Run, after: Run, earlier: Mapping[Place, Check], later: Ma
                 yield _change(after, where, "", NOT_COMPARED, "not planned", was, sentence)
             continue
         new = later[where]
-        if was in RED and new["outcome"] in COMPARED - RED:
-            yield _change(
-                after,
-                where,
-                "",
-                NOW_RIGHT,
-                new["outcome"],
-                was,
-                N_("{check} was {was}, is {new}", check=check, was=was, new=new["outcome"]),
-            )
-        elif one_device and was in COMPARED and new["outcome"] == "skipped":
+        if one_device and was in COMPARED - RED and new["outcome"] == "skipped":
             sentence = N_("{check} was {was}, is {new}: {new2}", check=check, was=was, new=new["outcome"], new2=new["reason"])
             yield _change(after, where, "", NOT_COMPARED, new["outcome"], was, sentence)
         elif one_device and (gone := [case for case in _compared_rows(old) if case not in _compared_rows(new)]):
@@ -159,8 +136,8 @@ def _outcomes(before: Run, after: Run, earlier: Mapping[Place, Check], later: Ma
             yield _change(after, where, gone[0], NOT_COMPARED, new["outcome"], was, sentence)
 
 
-def _change(after: Run, where: Place, case: str, kind: str, measured: str, expected: str, sentence: str) -> Finding:
-    return Finding("", where[1], case, kind, measured, expected, sentence, repeat(after, *where))
+def _change(after: Run, where: Place, case: str, kind: str, measured: str, expected: str, sentence: str) -> Anomaly:
+    return Anomaly("", where[1], case, kind, measured, expected, sentence, repeat(after, *where))
 
 
 def _new_red(earlier: Check | None, later: Check) -> Check | None:
@@ -176,7 +153,7 @@ def _compared_rows(check: Check) -> list[str]:
     return [row["case"] for row in check["rows"] if row["outcome"] in COMPARED]
 
 
-def _values(before: Run, after: Run) -> Iterator[Finding]:
+def _values(before: Run, after: Run) -> Iterator[Anomaly]:
     """Values that are not the same to the last bit on one type of machine; facts of cards also after an upgrade.
 
     The firmware is a version, and losses have a tolerance.
@@ -189,7 +166,7 @@ def _values(before: Run, after: Run) -> Iterator[Finding]:
         value_of = {node: value for value, nodes in vote.ballots.items() for node in nodes}
         old, new = value_of[before.name], value_of[after.name]
         again = repeat(after, vote.notebook, vote.check) if vote.check else "xpulab doctor"
-        yield Finding(
+        yield Anomaly(
             "", vote.check, vote.case, OTHER_VALUE, new, old, f"{vote.where}: {new}; {N_('it was {old}', old=old)}", again
         )
 
@@ -197,7 +174,7 @@ def _values(before: Run, after: Run) -> Iterator[Finding]:
 # ------------------------------------------------------------------------------------------------------ losses, rates, memory
 
 
-def _losses(before: Run, after: Run, earlier: Mapping[Place, Check], later: Mapping[Place, Check]) -> Iterator[Finding]:
+def _losses(before: Run, after: Run, earlier: Mapping[Place, Check], later: Mapping[Place, Check]) -> Iterator[Anomaly]:
     """Trajectories of losses that are apart by more than is allowed at any step; those of red checks are left out."""
     device = before.result["device"]
     for where in earlier:
@@ -226,19 +203,18 @@ def _trajectories(check: Check | None) -> dict[str, Sequence[float]]:
     return {each["case"]: each["values"] for each in check["measurements"] or () if each["kind"] == "loss"}
 
 
-def _rates(before: Run, after: Run) -> Iterator[Finding]:
-    """Rates and memory that both measured, and that differ by more than a baseline without any spread allows."""
-    kinds = {("rate", True): FASTER, ("rate", False): SLOWER, ("memory", True): MORE_MEMORY, ("memory", False): LESS_MEMORY}
+def _rates(before: Run, after: Run) -> Iterator[Anomaly]:
+    """Rates and memory that both measured, and that got worse by more than a baseline without any spread allows."""
     for measured in measured_by((before, after)):
         if len(measured.values) < 2:
             continue
         old, new = measured.values[before.name], measured.values[after.name]
         tolerance = baselines.tolerance_of(measured.kind, (old,), 0.0, measured.device)
         is_rate = measured.kind == "rate"
-        least, most = (old / tolerance, old * tolerance) if is_rate else (old - tolerance, old + tolerance)
-        if not least <= new <= most:
-            shown = [measured.format(value) for value in (new, old, least, most)]
-            within = N_("{shown} to {shown2} is no change", shown=shown[2], shown2=shown[3])
+        limit = old / tolerance if is_rate else old + tolerance
+        if new < limit if is_rate else new > limit:
+            shown = [measured.format(value) for value in (new, old, limit)]
+            within = N_("up to {limit} is no change", limit=shown[2])
             sentence = f"{place(measured.check, measured.case)}: {shown[0]}; {N_('it was {shown}', shown=shown[1])}; {within}"
-            where, kind = (measured.notebook, measured.check), kinds[measured.kind, new > old]
+            where, kind = (measured.notebook, measured.check), SLOWER if is_rate else MORE_MEMORY
             yield _change(after, where, measured.case, kind, shown[0], shown[1], sentence)

@@ -1,4 +1,4 @@
-"""A finding of a comparison: one thing that is wrong with a run, or unlike others, and the command that measures it again."""
+"""An anomaly in a comparison: one thing that is wrong with a run, or unlike others, and the command that measures it again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from xpulab.records.record import RED
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One finding.
+class Anomaly:
+    """One thing that a comparison found.
 
     node: the name of its run; "" for what is not of one run.
     check, case: where, "" for a whole run or notebook, and for a check without rows.
