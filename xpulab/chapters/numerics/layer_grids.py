@@ -68,6 +68,11 @@ def _matmul(form: str, **transposed: bool) -> Product:
     return Product(lambda x, y: paddle.matmul(x, y, **transposed), form)
 
 
+def _einsum(form: str, letters: str) -> Product:
+    """As PaddleNLP's gates and layers of experts call it. letters: the same form in those of this module."""
+    return Product(lambda x, y: paddle.einsum(form, x, y), letters, "einsum")
+
+
 _LAYER = "...mk,kn->...mn"
 
 PRODUCTS = {
@@ -80,6 +85,12 @@ PRODUCTS = {
     "linear": Product(lambda x, y: F.linear(x, y), _LAYER),
     "linear with a bias": Product(lambda x, y, bias: F.linear(x, y, bias), _LAYER, has_bias=True),
     "fused_linear": Product(lambda x, y, bias: fused.fused_linear(x, y, bias), _LAYER, "fused_gemm_epilogue", has_bias=True),
+    "dot": Product(lambda x, y: paddle.dot(x, y), "bk,bk->b", "dot"),
+    "outer": Product(lambda x, y: paddle.outer(x, y), "m,n->mn", "multiply"),
+    "einsum s,se->se": _einsum("s,se->se", "k,kn->kn"),
+    "einsum se,sc->sec": _einsum("se,sc->sec", "mk,mn->mkn"),
+    "einsum sec,sm->ecm": _einsum("sec,sm->ecm", "kmb,kn->mbn"),
+    "einsum sec,ecm->sm": _einsum("sec,ecm->sm", "mbk,bkn->mn"),
 }
 """Products that Paddle's layers, PaddleNLP's models and this book call."""
 
