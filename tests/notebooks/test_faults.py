@@ -11,6 +11,7 @@ from tests.conftest import usual_plans
 from xpulab.faults import CATALOGUE
 from xpulab.faults.selftest import WITHOUT_MODELS, lacked_here, try_fault
 from xpulab.harness.fork_server import kernel_environment
+from xpulab.harness.plan import plan_of_checks
 
 pytestmark = pytest.mark.notebooks
 
@@ -19,10 +20,9 @@ PLANS = usual_plans("quick")
 
 def cells(fault):
     """How many cells run for the fault."""
-    plan = PLANS[fault.notebook]
-    detecting = tuple(check for check in plan.chapter.checks if check.name in fault.detected_by)
-    sections = plan.chapter.closure_of(detecting)
-    return sum(len(section.cells) for section in sections)
+    return sum(
+        len(section.cells) for section in plan_of_checks(PLANS[fault.notebook].chapter, "quick", fault.detected_by).sections
+    )
 
 
 HERE = [fault for fault in CATALOGUE if fault.notebook in PLANS]  # not those of a chapter with its own environment

@@ -32,6 +32,7 @@ def last_row_of_a_part_not_loaded(result, *given):
 
 
 @fault(
+    lanes=("cpu", "sim"),
     where="ranks",
     detected_by=("distributed-checkpoint.reshard", "distributed-checkpoint.damage"),
     after="paddle.distributed:load_state_dict",

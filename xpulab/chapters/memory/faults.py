@@ -134,6 +134,7 @@ def fused_dropout_kernel_adds_before_it_drops(real, x, y, *given):
 
 
 @fault(
+    lanes=("cpu", "sim"),
     where="ranks",
     detected_by=("tensor-fusion.overlap", "tensor-fusion.steps"),
     wraps="paddle.distributed.fleet.utils.tensor_fusion_helper:FusedCommBuffer.add_grad",

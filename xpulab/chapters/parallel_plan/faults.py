@@ -44,7 +44,7 @@ def launcher_starts_one_process_a_node(real, self):
     return 1
 
 
-@fault(detected_by=("parallel-plan.same-code",), breaks=FILES)
+@fault(lanes=("cpu", "sim"), detected_by=("parallel-plan.same-code",), breaks=FILES)
 def script_labels_each_token_with_itself() -> None:
     """The script labels each token with itself, and the chapter with the token that follows."""
     replace_in_file("data/take_home/parallel.py", "tokens[1 : samples * length + 1]", "tokens[: samples * length]")
