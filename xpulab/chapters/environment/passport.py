@@ -150,7 +150,7 @@ def _repeated_rows() -> bool:
 PROOFS: tuple[Defect, ...] = (
     Defect("cross-entropy-mean", _mean_counts_what_is_ignored),
     Defect("out-of-range-read-by-tensors", _position_out_of_range_is_read),
-    Defect("gradient-masked-fill", _filled_value_gets_no_gradient),
+    Defect("gradient-masked-fill-of-both", _filled_value_gets_no_gradient),
     Defect("gather-of-columns-gradient", _every_row_gets_the_gradient_of_the_last, "==3.0.0"),
     Defect("bernoulli-inverted", _draws_are_inverted, "==3.0.0"),
     Defect("bfloat16-sum-stops", _sum_stops_early, "==3.0.0"),
