@@ -40,7 +40,6 @@ def row_bias_on_every_rank(out, self, x):
     where="ranks",
     detected_by=(
         "shard-optimizer.steps",
-        "shard-optimizer.letters",
         "auto-parallel-config.letters",
         "shard-optimizer.exercise-moments",
     ),
