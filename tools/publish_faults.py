@@ -23,8 +23,8 @@ from xpulab.faults import CATALOGUE
 
 PAGE = files.ROOT / "docs" / "faults.md"
 HISTORY = (
-    "All were tried in one run, on two cores without AVX-512, in 22 minutes, but those of chapter 19: in its own environment with "
-    "paddleformers 1.2.0.",
+    "All were tried in one run of 22 minutes, on two cores without AVX-512, but those of chapter 19: in its own environment, "
+    "with paddleformers 1.2.0.",
 )
 """Where the rows of the page come from that was put together of several runs. Empty it when you publish a whole run. The page
 must say the same, with the same numbers."""
