@@ -62,7 +62,7 @@ def _close_log_files() -> None:
 
 def _serve(listener: socket.socket, keepalive: int, imports: worker.AfterImports) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the supervisors
+    signal.signal(signal.SIGCHLD, _reap)
     server = os.getpid()
     while keepalive not in select.select([listener.fileno(), keepalive], [], [])[0]:
         connection = Connection(listener.accept()[0].detach())
@@ -75,7 +75,15 @@ def _serve(listener: socket.socket, keepalive: int, imports: worker.AfterImports
                         _supervise(connection, keepalive, imports)
                 os._exit(0)
     with contextlib.suppress(ChildProcessError):  # raised when all have ended
-        os.wait()
+        while True:
+            os.wait()
+
+
+def _reap(*_: object) -> None:
+    """Wait for the supervisors that have ended: their processor time counts as this process' children's."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _supervise(connection: Connection, keepalive: int, imports: worker.AfterImports) -> None:
