@@ -172,7 +172,7 @@ def test_list_names_every_notebook_and_every_check(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("device", "notebooks", "jobs"), [("cpu", 2, 2), ("cpu", 100, 4), ("sim", 100, 4), ("xpu", 100, 1), ("gpu", 2, 1)]
+    ("device", "notebooks", "jobs"), [("cpu", 2, 2), ("cpu", 100, 6), ("sim", 100, 6), ("xpu", 100, 1), ("gpu", 2, 1)]
 )
 def test_notebooks_share_the_cores_but_never_a_card(monkeypatch, device, notebooks, jobs):
     monkeypatch.setattr("xpulab.records.usable.whole_cores", lambda: 4)

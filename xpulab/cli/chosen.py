@@ -93,10 +93,12 @@ def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
 
 
 def jobs(device: str, notebooks: int) -> int:
-    """How many notebooks run at a time: one a core on the CPU; on a card one, since they would share its memory."""
+    """How many notebooks run at a time: on the CPU three for two cores, since ranks wait for each other and for limits; on a card
+    one, since notebooks would share its memory.
+    """
     from xpulab.records.usable import whole_cores
 
-    return min(notebooks, whole_cores()) if wheel_device(device) == "cpu" else 1
+    return min(notebooks, max(1, whole_cores() * 3 // 2)) if wheel_device(device) == "cpu" else 1
 
 
 def limit_threads(at_once: int, notebooks: int) -> None:

@@ -45,7 +45,7 @@ def run(
         typer.Option("--check", help="Run only what the checks with this name or glob need; may be given several times."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Notebooks at a time. Default: one for each processor; on a card one.")
+        int | None, typer.Option(min=1, help="Notebooks at a time. Default: three for two processors; on a card one.")
     ] = None,
     time_limit: Annotated[
         int,

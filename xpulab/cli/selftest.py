@@ -16,7 +16,7 @@ def selftest(
     names: Annotated[list[str] | None, typer.Option("--fault", help="Only this fault; may be given several times.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the faults; try none.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="What each trial found as JSON.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: three for two cores.")] = None,
 ) -> None:
     """Inject known faults, one at a time, and show that the notebooks detect each. Exit code 1 when one is missed."""
     from xpulab.faults import command as proofs
