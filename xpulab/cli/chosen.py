@@ -93,8 +93,9 @@ def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
 
 
 def jobs(device: str, notebooks: int) -> int:
-    """How many notebooks run at a time: on the CPU three for two cores, since ranks wait for each other and for limits; on a card
-    one, since notebooks would share its memory.
+    """How many notebooks run at a time: on the CPU three for two cores, since ranks wait for each other and for limits.
+
+    On a card it is one, since notebooks would share its memory.
     """
     from xpulab.records.usable import whole_cores
 
