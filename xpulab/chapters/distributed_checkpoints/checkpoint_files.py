@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 SECOND = "1_0.distcp"
@@ -19,6 +19,11 @@ def damages(holding: bytes) -> dict[str, Callable[[Path], None]]:
         "bit flipped": lambda path: flip_a_bit(path / SECOND, holding),
         "part short": lambda path: shorten(path / SECOND),
     }
+
+
+def outcomes(of_ranks: Iterable[str]) -> list[str]:
+    """What each rank found, "right" or "wrong"; "an error" for any other text."""
+    return [each if each in ("right", "wrong") else "an error" for each in of_ranks]
 
 
 def flip_a_bit(file: Path, holding: bytes) -> None:

@@ -4,7 +4,7 @@ Independent draws of mean 0 and variance 1 have products whose mean is 0 within 
 repeats a block, or gives two threads the same numbers, has a correlation at some distance, although its mean and variance are
 right.
 
-Offered: DISTANCES, standardized, correlation, inside, DRAWS, dropout_mask, seeds_in_a_row; and
+Offered: DISTANCES, stray, standardized, correlation, inside, DRAWS, dropout_mask, seeds_in_a_row; and
 repeated_step, all of whose numbers must follow from its seed.
 """
 
@@ -25,6 +25,11 @@ TOKENS, WORDS, WIDTH = 64, 32, 48
 
 CHANCES = 0.3
 """The probability of a one in Bernoulli draws and of a zero in dropout."""
+
+
+def stray(draws: int, deviation: float) -> float:
+    """How far the mean of so many draws may be from its expectation, for this standard deviation of one draw."""
+    return 5 * deviation / draws**0.5
 
 
 def standardized(draw: np.ndarray) -> np.ndarray:
