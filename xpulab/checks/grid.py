@@ -73,8 +73,8 @@ class Grid:
 
     axes: by name the values; of a mapping the keys are the labels, else the texts of the values.
     rules: by reason the function that excludes.
-    hollow: by axis the labels of values with which a case says nothing about the other axes, as a shape without elements: only
-        combinations with that value itself count as covered by it.
+    uninformative: by axis the labels of values with which a case says nothing about the other axes, as a shape without
+        elements: only combinations with that value itself count as covered by it.
     each: an axis of which every value has a cover of its own, as an operator: what is covered are combinations of the others.
     Raises ValueError for an axis without a second value, for labels that occur twice, and when the default is excluded.
     """
@@ -83,7 +83,7 @@ class Grid:
         self,
         axes: Mapping[str, Sequence[Any] | Mapping[str, Any]],
         rules: Mapping[str, Rule] | None = None,
-        hollow: Mapping[str, Sequence[str]] | None = None,
+        uninformative: Mapping[str, Sequence[str]] | None = None,
         each: str = "",
     ) -> None:
         self.axes = {axis: _labelled(axis, values) for axis, values in axes.items()}
@@ -92,7 +92,7 @@ class Grid:
         self._is_of_each = bool(each)
         self._made: dict[tuple[str, int], list[Case]] = {}
         self._tables: dict[tuple[tuple[int, ...], tuple[int, ...]], np.ndarray] = {}
-        self._hollow = {axis: set(labels) for axis, labels in (hollow or {}).items()}
+        self._uninformative = {axis: set(labels) for axis, labels in (uninformative or {}).items()}
         self._reads = {reason: tuple(inspect.signature(rule).parameters) for reason, rule in self.rules.items()}
         if reason := self._excluded({axis: next(iter(values)) for axis, values in self.axes.items()}):
             raise ValueError(f"the first values cannot go together: {reason}; order the values so that they can")
@@ -154,53 +154,58 @@ class Grid:
         if self._is_of_each:
             own = names_of.index(self.each)
             parts = [tuple(sorted((own, *part))) for part in combinations([axis for axis in axes if axis != own], strength)]
-        may_be_hollow = {part: tuple(axis for axis in part if names_of[axis] in self._hollow) for part in parts}
-        covering = {hollow: self._covering(hollow, tuple(axes)) for hollow in set(may_be_hollow.values())}
-        is_open = {part: self._covering(may_be_hollow[part], part).copy() for part in parts}
+        may_be_uninformative = {part: tuple(axis for axis in part if names_of[axis] in self._uninformative) for part in parts}
+        covering = {
+            uninformative: self._covering(uninformative, tuple(axes)) for uninformative in set(may_be_uninformative.values())
+        }
+        is_open = {part: self._covering(may_be_uninformative[part], part).copy() for part in parts}
         for part in parts:
             while is_open[part].any():
                 wanted = rng.choice(np.argwhere(is_open[part]))
                 chosen = tuple(wanted[part.index(axis)] if axis in part else slice(None) for axis in axes)
-                found = covering[may_be_hollow[part]][chosen]
+                found = covering[may_be_uninformative[part]][chosen]
                 rest = rng.permutation(np.flatnonzero(found))[:_TRIED]
                 cases = np.empty((len(rest), len(names)), int)
                 cases[:, part] = wanted
                 if others := [axis for axis in axes if axis not in part]:
                     cases[:, others] = np.transpose(np.unravel_index(rest, found.shape))
                 columns = tuple(cases.T)
-                covers = {hollow: table[columns] for hollow, table in covering.items()}
+                covers = {uninformative: table[columns] for uninformative, table in covering.items()}
                 gains = np.zeros(len(cases), int)
                 for each in parts:
-                    gains += is_open[each][tuple(columns[axis] for axis in each)] & covers[may_be_hollow[each]]
+                    gains += is_open[each][tuple(columns[axis] for axis in each)] & covers[may_be_uninformative[each]]
                 best = gains.argmax()
                 for each in parts:
-                    if covers[may_be_hollow[each]][best]:
+                    if covers[may_be_uninformative[each]][best]:
                         is_open[each][tuple(cases[best, each])] = False
                 yield [labels[index] for labels, index in zip(names, cases[best], strict=True)]
 
-    def _covering(self, may_be_hollow: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
+    def _covering(self, may_be_uninformative: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
         """For each combination of these axes whether a case has it that is allowed and covers it.
 
-        A case covers nothing but its hollow value itself: those of axes that may not be hollow here make it useless. The table
-        of some axes follows from that of one more: combinations share most of these steps, and each is smaller than before.
+        A case covers nothing but its uninformative value itself: those of axes that may not be uninformative here make it
+        useless. The table of some axes follows from that of one more: combinations share most of these steps, and each is
+        smaller than before.
         """
-        if (may_be_hollow, axes) not in self._tables:
+        if (may_be_uninformative, axes) not in self._tables:
             if missing := [axis for axis in range(len(self.axes)) if axis not in axes]:
                 more = tuple(sorted((*axes, missing[0])))
-                table = self._covering(may_be_hollow, more).any(axis=more.index(missing[0]))
+                table = self._covering(may_be_uninformative, more).any(axis=more.index(missing[0]))
             else:
-                table = self._allowed & ~self._has_hollow(set(axes) - set(may_be_hollow))
-            self._tables[may_be_hollow, axes] = table
-        return self._tables[may_be_hollow, axes]
+                table = self._allowed & ~self._has_uninformative(set(axes) - set(may_be_uninformative))
+            self._tables[may_be_uninformative, axes] = table
+        return self._tables[may_be_uninformative, axes]
 
-    def _has_hollow(self, of_axes: set[int]) -> np.ndarray:
-        """For each combination of all axes whether it has a hollow value of one of these."""
-        is_hollow = np.zeros([1] * len(self.axes), bool)
+    def _has_uninformative(self, of_axes: set[int]) -> np.ndarray:
+        """For each combination of all axes whether it has an uninformative value of one of these."""
+        is_uninformative = np.zeros([1] * len(self.axes), bool)
         for place, (axis, values) in enumerate(self.axes.items()):
             if place in of_axes:
-                of_axis = np.array([label in self._hollow.get(axis, ()) for label in values])
-                is_hollow = is_hollow | of_axis.reshape([-1 if each == place else 1 for each in range(len(self.axes))])
-        return is_hollow
+                of_axis = np.array([label in self._uninformative.get(axis, ()) for label in values])
+                is_uninformative = is_uninformative | of_axis.reshape(
+                    [-1 if each == place else 1 for each in range(len(self.axes))]
+                )
+        return is_uninformative
 
     @cached_property
     def _allowed(self) -> np.ndarray:

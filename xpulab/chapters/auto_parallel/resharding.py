@@ -97,7 +97,7 @@ def placements(device: str) -> Grid:
             ),
             **_lacking(device),
         },
-        hollow={"memory": ["a transposed view"]},
+        uninformative={"memory": ["a transposed view"]},
     )
 
 

@@ -117,7 +117,7 @@ def reductions(n: int, device: str) -> Grid:
             "without an axis it is no piece": lambda shape, memory: shape == () and memory != "own",
             **_lacking(device, REDUCING, OPS),
         },
-        hollow={"op": ["AVG"], "group": [ALONE], **({"dtype": ["float16"]} if device == "cpu" else {})},
+        uninformative={"op": ["AVG"], "group": [ALONE], **({"dtype": ["float16"]} if device == "cpu" else {})},
         each="kind",
     )
 
@@ -143,7 +143,7 @@ def moves(n: int, device: str) -> Grid:
             "without an axis it is no piece": lambda shape, memory: shape == () and memory != "own",
             **_lacking(device, MOVING, ("",)),
         },
-        hollow={"group": [ALONE]},
+        uninformative={"group": [ALONE]},
         each="kind",
     )
 
@@ -164,7 +164,7 @@ def exchanges(n: int, device: str) -> Grid:
             "a list has memory of its own": lambda form, memory: form == "call" and memory != "own",
             "a group of one rank has equal parts": lambda parts, group: parts != "equal" and group == (1,),
         },
-        hollow={"group": [ALONE]},
+        uninformative={"group": [ALONE]},
     )
 
 

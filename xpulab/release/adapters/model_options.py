@@ -85,7 +85,7 @@ def models() -> Grid:
                 target[1] > 2 and (kind is not KINDS["LoRA"] or state not in (STATES[0], LOADED[0]))
             ),
         },
-        hollow={"state": ["fresh"]},
+        uninformative={"state": ["fresh"]},
     )
 
 

@@ -66,7 +66,7 @@ def sharded() -> Grid:
             "dims": ("name", "number"),
             "read": ("one epoch", "two epochs", "left after a batch, and again"),
         },
-        hollow={"form": ["a dict in a dict"]},
+        uninformative={"form": ["a dict in a dict"]},
     )
 
 

@@ -56,7 +56,7 @@ def states(device: str) -> Grid:
             "format": FORMATS,
             **scaler,
         },
-        hollow={"moment": ["before the first step"]},
+        uninformative={"moment": ["before the first step"]},
     )
 
 

@@ -86,7 +86,7 @@ GATES = Grid(
             drops == ALL and (factor, mode == TWICE, most) != (1.0, False, None)
         ),
     },
-    hollow={"loss": [AUXILIARY, Z], "most": ["2"], "mode": [TWICE]},
+    uninformative={"loss": [AUXILIARY, Z], "most": ["2"], "mode": [TWICE]},
 )
 """The grid. most: the largest capacity of an expert."""
 

@@ -47,7 +47,7 @@ GENERATION = Grid(
             prompts == PROMPTS["padded left"] and penalty != 1.0
         ),
     },
-    hollow={"mask": ["left out"]},
+    uninformative={"mask": ["left out"]},
 )
 """The grid. end: which token of the first row ends every row. least: min_new_tokens."""
 

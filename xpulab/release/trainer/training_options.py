@@ -63,7 +63,7 @@ TRAINING = Grid(
         "a step of one batch leaves none over": lambda accumulation, epoch: accumulation == 1 and epoch == "a batch left over",
         "a tied head is the embedding": lambda tied, frozen: tied and frozen == FROZEN["head"],
     },
-    hollow={"epoch": ["a batch left over"]},
+    uninformative={"epoch": ["a batch left over"]},
 )
 """Models and settings. clip: the largest global norm, of which 0 stands for none and 1e3 is never reached."""
 
