@@ -127,7 +127,7 @@ def test_chapters_are_named_with_their_present_numbers():
     wrong = []
     for path in texts:
         text = path.read_text(encoding="utf-8", errors="replace")
-        wrong += [(path.name, found[0]) for found in named.finditer(text) if files.present_name(found[0]) != found[0]]
+        wrong += [(path.name, found[0]) for found in named.finditer(text) if files.chapters()[found[2]] != found[0]]
         wrong += [(path.name, found[0]) for found in labelled.finditer(text) if found[1] != found[2]]
     assert len(texts) > 400
     assert wrong == []

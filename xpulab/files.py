@@ -57,12 +57,6 @@ def release_notebooks() -> list[Path]:
     return sorted((NOTEBOOKS / RELEASE).glob("*.ipynb"))
 
 
-def present_name(notebook: str) -> str:
-    """The name that a chapter has today; what was written before chapters were renumbered has other numbers."""
-    number, _, name = notebook.partition("_")
-    return chapters().get(name, notebook) if number.isdecimal() else notebook
-
-
 def load_jsonl(path: Path, fields: tuple[str, ...]) -> list[dict[str, str]]:
     """The rows of a JSON Lines file: each is an object with exactly these fields, each field a string that is not blank.
 
@@ -124,12 +118,6 @@ def replace_text(path: Path, text: str, errors: str = "strict") -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
-
-
-def line_in_yaml(path: Path, *steps: str | int) -> int:
-    """The 1-based line of a value in a valid YAML file. steps: the keys and indices that lead to it from the top."""
-    _, tree = _parse_yaml(path, _text(path))
-    return _line(_node_at(tree, steps))
 
 
 def _parse_yaml(path: Path, text: str) -> tuple[Any, Any]:

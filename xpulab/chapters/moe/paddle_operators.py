@@ -1,5 +1,4 @@
-"""Paddle's operators for mixtures of experts: what they compute. Offered: operators,
-row_of_operator, wrong_operators, computed and error_of."""
+"""Paddle's operators for mixtures of experts: what they compute. Offered: operators, row_of_operator and error_of."""
 
 from __future__ import annotations
 
@@ -78,12 +77,6 @@ def row_of_operator(rows: Table, name: str, operator: Operator, device: str) -> 
     got = computed(rows, name, device, name, operator.call)
     if got is not None:
         rows.equal(name, got, operator.expected, control=operator.wrong)
-
-
-def wrong_operators(device: str) -> list[str]:
-    """The names of those that the device has and whose values are wrong."""
-    found = {name: each for name, each in operators().items() if not refusal(device, name)}
-    return [name for name, each in found.items() if not np.array_equal(each.call(), each.expected)]
 
 
 def computed(rows: Table, case: str, device: str, operator: str, call: Callable[[], np.ndarray]) -> np.ndarray | None:
