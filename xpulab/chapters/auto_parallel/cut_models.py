@@ -15,6 +15,8 @@ from paddle import nn
 
 from xpulab import ranks
 from xpulab.chapters.auto_parallel.resharding import whole
+from xpulab.checks.table import Table
+from xpulab.records.refusals import Refusal, format_undeclared
 from xpulab.reference.placement import Shape, ranks_of
 
 WIDTH, BATCH, LENGTH = 16, 4, 8
@@ -221,3 +223,36 @@ def in_units_of(gradients: Mapping[str, np.ndarray], expected: Mapping[str, np.n
     largest = {key: np.abs(value).max() for key, value in expected.items()}
     smallest = least * max(largest.values())
     return np.concatenate([(gradients[key] / max(size, smallest)).ravel() for key, size in largest.items()])
+
+
+def add_cut(
+    rows: Table,
+    cut: Cut,
+    of_ranks: Sequence[Result | str] | str,
+    right: tuple[float, dict[str, np.ndarray]],
+    device: str,
+    coarse: float,
+    lacks: Refusal | None = None,
+) -> None:
+    """Add rows: loss and gradients on every rank, and the share of the weights that a rank holds.
+
+    of_ranks: of cut_gradients, or why they did not run. right: of uncut_gradients. coarse: how coarse products are, relative.
+    lacks: a refusal of this device.
+    """
+    interface, axes, _, name = cut
+    title = f"{interface}, {' x '.join(axes)}, {name}"
+    if isinstance(of_ranks, str):
+        rows.skip(title, of_ranks)
+    elif isinstance(of_ranks[0], str) and lacks:
+        rows.skip(title, lacks.format_reason())
+    elif isinstance(of_ranks[0], str):  # Paddle's message
+        rows.equal(title, format_undeclared(of_ranks[0], device, "backward", form=title), "no error", control=of_ranks[0])
+    else:
+        (loss, exact), least = right, LEAST + 4 * coarse
+        losses, gradients, held_shares = zip(*of_ranks, strict=True)
+        expected = np.stack([in_units_of(exact, exact, least)] * len(of_ranks))
+        found = np.stack([in_units_of(each, exact, least) for each in gradients])
+        within = 1e-4 + coarse * np.abs(expected).max()
+        rows.close(f"{title}, loss", losses, [loss] * len(losses), rtol=1e-5 + coarse, control=[2 * loss] * len(losses))
+        rows.close(f"{title}, gradients", found, expected, atol=within, control=2 * expected)
+        rows.below(f"{title}, weights of a rank", held_shares, 0.75, control=[1.0])

@@ -154,10 +154,23 @@ def uneven_rows_shifted(result, tensor, mesh, placements):
         return dist.auto_parallel.api.dtensor_from_local(paddle.roll(local, 1, axis=0), mesh, placements)
 
 
+@fault(where="ranks", detected_by=("reshard.values",), after="paddle.distributed:reshard")
+def int64_becomes_float32_when_gathered(result, tensor, mesh, placements):
+    """Reshard of int64 to whole tensors goes through float32."""
+    if all(each.is_replicated() for each in placements) and tensor.dtype == paddle.int64:
+        result._local_value().set_value(result._local_value().astype("float32").astype("int64"))
+
+
 @fault(detected_by=("auto-parallel-config.take-home",), breaks=FILES)
 def script_sums_only_what_is_whole() -> None:
     """The script to take home adds up the summands only where the result is not cut."""
     replace_in_file("data/take_home/auto_trainer.py", "any(each.is_shard() for each in placements)", "False")
+
+
+@fault(where="ranks", detected_by=("auto-parallel-config.resume",), wraps="paddle.distributed:load_state_dict")
+def moments_of_a_checkpoint_not_loaded(real, state_dict, path, *given, **named):
+    """Loading a distributed checkpoint leaves AdamW's moments as they are."""
+    real({name: value for name, value in state_dict.items() if "_moment" not in name}, path, *given, **named)
 
 
 @fault(where="ranks", detected_by=("auto-parallel-config.pinned",), wraps="paddle.distributed:load_state_dict", lanes=("sim",))

@@ -9,13 +9,19 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.distributed as dist
-from paddlenlp.trainer import AutoTrainingArguments, PdArgumentParser
+from paddlenlp.trainer import AutoTrainingArguments, PdArgumentParser, TrainerCallback
+from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.transformers.llama.modeling_auto import LlamaPretrainingCriterion3DAuto
 
+from xpulab.chapters.auto_parallel.resharding import whole
 from xpulab.chapters.shared import workarounds
+from xpulab.checks.table import Table
 
 AUTO_TRAINER = "paddlenlp.trainer.auto_trainer"
 WORKED = "no error"
+
+Run = tuple[list[float], dict[str, list[np.ndarray]], dict[str, int]]
+"""Losses, states after each step, and how often the trainer's state was asked for and written."""
 
 
 def without_and_with(
@@ -96,3 +102,50 @@ def load_in_one_dict() -> None:
         real(flat or state_dict, *given, **named)
 
     dist.load_state_dict = load_state_dict
+
+
+def write_state_on_one_rank() -> dict[str, int]:
+    """Let only rank 0 write trainer_state.json.
+
+    AutoTrainer lets every rank write it, at the same time and with a text of another length, so the file may end in what is
+    left of the longer one: "Extra data" when it is read. Source: PaddleNLP 3.0.0b4, trainer/training_args.py, should_save.
+    Returns how often this rank was "asked" to write the file and "wrote" it, counted from now on.
+    """
+    real, counts = TrainerState.save_to_json, {"asked": 0, "wrote": 0}
+
+    def save_to_json(self: Any, path: str) -> None:
+        counts["asked"] += 1
+        if dist.get_rank() == 0:
+            counts["wrote"] += 1
+            real(self, path)
+
+    TrainerState.save_to_json = save_to_json
+    return counts
+
+
+class StatesOfSteps(TrainerCallback):
+    """Keeps all weights and moments, whole and in one array, after each step.
+
+    states: by "weights" and "moments" what they were after each step.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[str, list[np.ndarray]] = {"weights": [], "moments": []}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **others: Any) -> None:
+        accumulators = getattr(optimizer, "_inner_opt", optimizer)._accumulators
+        moments = [each for name in ("moment1", "moment2") for each in accumulators[name].values()]
+        for name, tensors in (("weights", model.parameters()), ("moments", moments)):
+            self.states[name].append(np.concatenate([whole(tensor).ravel() for tensor in tensors]))
+
+
+def add_resumed(rows: Table, title: str, rank: int, found: Run, right: Run, coarse: float) -> None:
+    """Add rows: what a rank did after the second of four steps, what it held at the end, and whether it wrote the state.
+
+    found, right: losses, states as in StatesOfSteps, counts as in write_state_on_one_rank; right of a run that was not stopped.
+    """
+    (losses, states, _), (expected, of_whole, counts), title = found, right, f"{title}, rank {rank}"
+    rows.close(f"losses, {title}", losses, expected[2:], rtol=1e-5 + coarse, control=expected[:2])
+    for what, (*_, before_last, last) in of_whole.items():
+        rows.close(f"{what}, {title}", states[what][-1], last, atol=1e-5 + coarse, control=before_last)
+    rows.equal(f"written states, {title}", counts, {"asked": 2, "wrote": 2 - 2 * rank}, control={"asked": 2, "wrote": 2 * rank})

@@ -21,6 +21,12 @@ def quick_lora_is_plain(start, self, *given, **named):
     start(self, *given, **{**named, "use_quick_lora": False})
 
 
+@fault(detected_by=("lora.model-options",), after="paddlenlp.peft:LoRAModel.get_trainable_state_dict")
+def file_has_the_adapter_only(weights, self, *given, **named):
+    """The file lacks what trains beside the adapter."""
+    return {name: value for name, value in weights.items() if "lora_" in name}
+
+
 @fault(detected_by=("lora.model-options",), wraps=f"{LORA_LINEAR}.forward")
 def merged_layer_has_no_bias(forward, self, x, *given):
     """A merged layer leaves out its bias."""

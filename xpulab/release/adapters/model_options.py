@@ -60,6 +60,15 @@ TARGETS: dict[str, tuple[tuple[str, ...] | None, int]] = {
 }
 """By name target_modules, None for those that PaddleNLP knows, which must be LINEAR; and the number of blocks."""
 
+FURTHER: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "norms": (r".*norm\.weight",),
+    "embedding": (r".*embed_tokens\.weight",),
+    "head": (r"lm_head\.weight",),
+    "all of block 1": (r".*\.layers\.1\..*",),
+}
+"""By name trainable_modules: what of the base trains beside the adapter."""
+
 LOADED = ("loaded", "loaded again after a pass")
 STATES = ("trained and saved", "fresh", "merged", "merged and taken out", "switched off and on", *LOADED)
 """loaded again after a pass: the workaround for PiSSA."""
@@ -73,6 +82,7 @@ def models() -> Grid:
             "model": MODELS,
             "tied": (False, True),
             "target": TARGETS,
+            "further": FURTHER,
             "rank": (2, 1),
             "alpha": (4, 3),
             "mode": ("train", "eval"),
@@ -81,6 +91,9 @@ def models() -> Grid:
         },
         {
             "dropout is random in training": lambda dropout, mode: dropout > 0 and mode == "train",
+            "quick LoRA refuses layers whose weight trains": lambda kind, further: (
+                kind is KINDS["quick LoRA"] and further is FURTHER["all of block 1"]
+            ),
             "twelve blocks take long": lambda kind, target, state: (
                 target[1] > 2 and (kind is not KINDS["LoRA"] or state not in (STATES[0], LOADED[0]))
             ),
@@ -142,6 +155,12 @@ def _patterns(case: Case) -> Sequence[str]:
     return LINEAR if case.target[0] is None else case.target[0]
 
 
+def _is_further(case: Case, problem: _Problem, name: str) -> bool:
+    """Whether a weight of the base trains; where embedding and head are one, under either name."""
+    tied = ("lm_head.weight", f"{problem.config.model_type}.embed_tokens.weight") if case.tied else ()
+    return any(_is_named(each, case.further) for each in (tied if name in tied else (name,)))
+
+
 def _is_named(name: str, patterns: Sequence[str]) -> bool:
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
@@ -152,6 +171,7 @@ def _is_named(name: str, patterns: Sequence[str]) -> bool:
 def _by_paddle(work: Path, case: Case, problem: _Problem, base: Any) -> Weights:
     target = case.target[0] or get_lora_target_modules(base)
     options = {**case.kind, "r": case.rank, "lora_alpha": case.alpha, "lora_dropout": case.dropout}
+    options["trainable_modules"] = list(case.further) or None
     adapted: Any = LoRAModel(base, LoRAConfig(target_modules=list(target), **options))
     weights = adapted.model.state_dict()
     found = {f"trains: {name}": np.array([not weight.stop_gradient], float) for name, weight in weights.items()}
@@ -217,20 +237,22 @@ def _by_hand(case: Case, problem: _Problem, factor: float) -> Weights:
     scale *= factor - (case.state == "fresh")
     weights = {**problem.base, **problem.parts}
     batch = {"input_ids": problem.ids, "attention_mask": np.ones_like(problem.ids), "labels": problem.labels}
-    trains = {name: np.array([name in problem.parts], float) for name in weights}
+    learning = [*problem.parts, *(name for name in problem.base if _is_further(case, problem, name))]
+    trains = {name: np.array([name in learning], float) for name in weights}
     found = {f"trains: {name}": value for name, value in _with_tied(case, problem, trains).items()}
     if case.state == "fresh":
         return {**found, "logits": reference.logits(_whole(problem, weights, scale), problem.config, batch)}
     for layer in problem.layers if kind == "PiSSA" else ():
         weights[f"{layer}.weight"] = weights[f"{layer}.weight"] - _best_of_rank(weights[f"{layer}.weight"], case.rank)
-    found["losses"] = _train_by_hand(case, problem, batch, weights, scale)
+    found["losses"] = _train_by_hand(case, problem, batch, weights, learning, scale)
     whole = _whole(problem, weights, scale)
     found["logits"] = reference.logits(whole, problem.config, batch)
     if case.state == "switched off and on":
         found["logits, switched off"] = reference.logits(weights, problem.config, batch)
     if case.state == "trained and saved":
         found["options"] = np.array([1.0])
-        found |= {f"file: {name}": weights[name] for name in problem.parts}
+        in_file = _with_tied(case, problem, {name: weights[name] for name in learning})
+        found |= {f"file: {name}": value for name, value in in_file.items()}
     held = {**weights, **whole} if case.state == "merged" else weights
     return {**found, **{f"weight: {name}": value for name, value in _with_tied(case, problem, held).items()}}
 
@@ -255,7 +277,9 @@ def _best_of_rank(weight: np.ndarray, rank: int) -> np.ndarray:
     return left[:, :rank] * values[:rank] @ right[:rank]
 
 
-def _train_by_hand(case: Case, problem: _Problem, batch: Weights, weights: Weights, scale: float) -> np.ndarray:
+def _train_by_hand(
+    case: Case, problem: _Problem, batch: Weights, weights: Weights, learning: Sequence[str], scale: float
+) -> np.ndarray:
     """Replace the weights by those after the steps; returns the loss of each."""
     losses, faster = [], case.kind.get("lora_plus_scale", 1.0)
     for _ in range(STEPS):
@@ -265,6 +289,6 @@ def _train_by_hand(case: Case, problem: _Problem, batch: Weights, weights: Weigh
         for layer in problem.layers:
             a, b, of_weight = weights[f"{layer}.lora_A"], weights[f"{layer}.lora_B"], gradients[f"{layer}.weight"]
             gradients |= {f"{layer}.lora_A": scale * of_weight @ b.T, f"{layer}.lora_B": scale * a.T @ of_weight}
-        for name in problem.parts:
+        for name in learning:
             weights[name] = weights[name] - RATE * (faster if name.endswith("lora_B") else 1.0) * gradients[name]
     return np.array(losses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 from xpulab.chapters.checkpoints.faults import with_each_tensor
 from xpulab.chapters.distributed_checkpoints.faults import CHECKPOINT
@@ -15,6 +16,19 @@ def python_random_state_lost(real, self, checkpoint):
     state = random.getstate()
     real(self, checkpoint)
     random.setstate(state)
+
+
+@fault(detected_by=("resume.trainer",), wraps="paddlenlp.trainer:Trainer.create_optimizer_and_scheduler")
+def schedule_of_epochs_ends_earlier(create, self, num_training_steps):
+    """A run that is resumed and given its length in epochs builds its schedule for fewer steps."""
+    resumed = any(Path(self.args.output_dir).glob("checkpoint-*"))
+    create(self, num_training_steps - (resumed and self.args.max_steps <= 0))
+
+
+@fault(detected_by=("resume.trainer",), after="paddlenlp.trainer.trainer_callback:TrainerState.load_from_json")
+def best_checkpoint_is_forgotten(state, *given):
+    """A resumed run takes its first checkpoint for the best one so far."""
+    state.best_metric = state.best_model_checkpoint = None
 
 
 @fault(detected_by=("checkpoint.pdparams", "checkpoint.safetensors", "checkpoint.read-by-others"), wraps="paddle:save")

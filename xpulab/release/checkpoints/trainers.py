@@ -28,7 +28,7 @@ from xpulab.chapters.shared.precision import supported_types
 from xpulab.chapters.shared.run_recorder import draw
 from xpulab.chapters.shared.states import digests
 from xpulab.checks.compared import Compared
-from xpulab.checks.grid import Case, Grid, one_by_one
+from xpulab.checks.grid import Case, Grid, Rule, one_by_one
 from xpulab.release.tiny_training import FAMILIES, VOCABULARY, Examples, new_network, settings
 
 STEPS, STEPS_OF_EPOCH, ROWS, TOKENS, RATE = 6, 2, 2, 6, 1e-2
@@ -60,7 +60,9 @@ PRECISIONS: dict[str, dict[str, Any]] = {
     "bfloat16 with master weights": {"bf16": True, "fp16_opt_level": "O2"},
     "float16 with a scaler": {"fp16": True, "fp16_opt_level": "O1"},
 }
-"""By name the options of a schedule, and of types of 16 bits; on a device without these types there is no axis for them."""
+BEST = {"save_total_limit": 1, "load_best_model_at_end": True, "metric_for_best_model": "loss", "greater_is_better": True}
+"""By name the options of a schedule, and of types of 16 bits; on a device without these types there is no axis for them. And
+those that keep the best checkpoint: the loss falls, so its largest one is early."""
 
 AXES: dict[str, Any] = {
     "order": (BY_EPOCH, CONSUMED),
@@ -68,18 +70,22 @@ AXES: dict[str, Any] = {
     "schedule": SCHEDULES,
     "trained": ("all weights", "LoRA"),
     "evaluation": {"none": "no", "each step": "steps"},
-    "keeps": {"all": {}, "the last": {"save_total_limit": 1}},
+    "keeps": {"all": {}, "the last": {"save_total_limit": 1}, "the best": BEST},
     "batches": ("whole", "a short one"),
     "accumulation": (1, 2),
     "format": ("pdparams", "unified"),
+    "length": ("max_steps", "num_train_epochs"),
 }
 
 
 def trainers(device: str) -> Grid:
     """The grid. device: "cpu", "gpu", "xpu" or "sim"."""
     precisions = {"precision": PRECISIONS} if {"float16", "bfloat16"} <= {*supported_types(device)} else {}
-    rule = {"one epoch has no later one": lambda order, moment: order != BY_EPOCH and moment[1] == "epoch"}
-    return Grid({**AXES, **precisions}, rule)
+    rules: dict[str, Rule] = {
+        "one epoch has no later one": lambda order, moment: order != BY_EPOCH and moment[1] == "epoch",
+        "the best is evaluated when it is saved": lambda keeps, moment, evaluation: keeps == BEST and evaluation != moment[1],
+    }
+    return Grid({**AXES, **precisions}, rules)
 
 
 WITH_DEFECTS = Grid({**AXES, "order": (*AXES["order"], SEVERAL), "batches": (*AXES["batches"], LEFT_OVER)})
@@ -213,6 +219,7 @@ def measure(work: Path, device: str, own: str, case: Case) -> Compared:
         shutil.rmtree(each, ignore_errors=True)
     place = case.moment[0]
     trainer = _train(case, device, folder, _Kept(place, place, left), own)
+    of_whole = _checkpoints(folder) if case.keeps == BEST else _saved(case)
     shutil.rmtree(folder)
     shutil.move(left, folder)
     checkpoint = folder / f"checkpoint-{place}"
@@ -222,9 +229,8 @@ def measure(work: Path, device: str, own: str, case: Case) -> Compared:
     right, found = _evidence(trainer, place), _evidence(resumed, place)
     right |= {"file": _text(_counts(case, place)), "counts": _text(_counts(case, STEPS))}
     found |= {"file": _text(_of_counts(in_file)), "counts": _text(_of_counts(dataclasses.asdict(resumed.state)))}
-    names = sorted(path.name for path in folder.glob("checkpoint-*"))
-    right |= {"checkpoints": _text(_saved(case)), "log": _text([*map(_of_log, trainer.kept.logged)])}
-    found |= {"checkpoints": _text(names), "log": _text([*map(_of_log, resumed.state.log_history)])}
+    right |= {"checkpoints": _text(of_whole), "log": _text([*map(_of_log, trainer.kept.logged)])}
+    found |= {"checkpoints": _text(_checkpoints(folder)), "log": _text([*map(_of_log, resumed.state.log_history)])}
     return Compared(found, right)
 
 
@@ -234,11 +240,12 @@ def _train(case: Case, device: str, folder: Path, kept: _Kept, own: str, start: 
     rows = [
         {"input_ids": tokens[:-1], "labels": tokens[1:]} for tokens in rng.integers(1, VOCABULARY, [count + ROWS, TOKENS + 1])
     ]
+    epochs = STEPS * case.accumulation // _batches_of_an_epoch(case)
     options = settings(
         folder,
         device,
         case.seed,
-        max_steps=STEPS,
+        **({"max_steps": STEPS} if case.length == "max_steps" else {"num_train_epochs": epochs}),
         learning_rate=RATE,
         per_device_train_batch_size=ROWS,
         gradient_accumulation_steps=case.accumulation,
@@ -327,6 +334,10 @@ def _saved(case: Case) -> list[str]:
     """The names of the checkpoints that stay."""
     steps = range(STEPS_OF_EPOCH, STEPS + 1, STEPS_OF_EPOCH) if case.moment[1] == "epoch" else (case.moment[0], STEPS)
     return [f"checkpoint-{step}" for step in steps if not case.keeps or step == STEPS]
+
+
+def _checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("checkpoint-*"))
 
 
 def _text(value: Any) -> np.ndarray:

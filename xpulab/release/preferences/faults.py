@@ -20,6 +20,13 @@ def label_smoothing_ignored(start, self, config, dpo_config=None, **named):
     start(self, config, dpo_config=replace(dpo_config, label_smoothing=0.0), **named)
 
 
+@fault(detected_by=("dpo.loss-options",), wraps="paddlenlp.trl:DPOCriterion.__init__")
+def preference_share_and_constants_ignored(start, self, config, dpo_config=None, **named):
+    """The loss ignores pref_loss_ratio, simpo_gamma and dpop_lambda."""
+    own = replace(dpo_config, pref_loss_ratio=1.0, simpo_gamma=0.5, dpop_lambda=50.0)
+    start(self, config, dpo_config=own, **named)
+
+
 @fault(detected_by=("dpo.loss-options", "dpo.first-loss"), wraps="paddlenlp.trl:DPOCriterion.dpo_logps")
 def sums_for_every_loss_type(logps, self, *given):
     """The loss types ipo, or and simpo sum log-probabilities over tokens instead of taking their mean."""

@@ -9,7 +9,7 @@ that the criterion returns, and the gradient of the loss. KTO has a grid of its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +52,8 @@ LOSSES = Grid(
         "loss": formulas.LOSS_TYPES,
         "beta": (0.1, 0.7),
         "smoothing": (0.0, 0.2),
+        "constant": ("default", "own"),
+        "preference_share": (1.0, 0.3),
         "tuning_share": (0.0, 0.2),
         "reference": ("another model", "the policy", "none"),
         "rows": ROWS,
@@ -61,6 +63,7 @@ LOSSES = Grid(
         "values": BONUS,
     },
     {
+        "only simpo and dpop have a constant": lambda loss, constant: constant == "own" and loss not in ("simpo", "dpop"),
         "or and simpo have no reference model": lambda loss, reference: (
             loss in formulas.WITHOUT_REFERENCE and reference != "none"
         ),
@@ -70,8 +73,9 @@ LOSSES = Grid(
     },
     each="loss",
 )
-"""The grid of DPOCriterion. tuning_share: sft_loss_ratio. tokens: whether 0, which the labels also have outside of answers, is
-a token of each answer. end: whether ignore_eos_token is set."""
+"""The grid of DPOCriterion. constant: simpo_gamma or dpop_lambda. preference_share, tuning_share: pref_loss_ratio and
+sft_loss_ratio. tokens: whether 0, which the labels also have outside of answers, is a token of each answer. end: whether
+ignore_eos_token is set."""
 
 THUMBS_UP_OR_DOWN = Grid(
     {
@@ -111,8 +115,11 @@ def measure(case: Case) -> Compared:
         loss_type=case.loss,
         beta=case.beta,
         label_smoothing=case.smoothing,
+        pref_loss_ratio=case.preference_share,
         sft_loss_ratio=case.tuning_share,
     )
+    if case.constant == "own":
+        own = replace(own, simpo_gamma=1.3, dpop_lambda=3.0)
     skips_end = case.end == "ignored"
     criterion = DPOCriterion(_CONFIG, dpo_config=own, ignore_eos_token=skips_end)
     given = [paddle.to_tensor(value) for value in (*batch.labels, batch.ends)]

@@ -34,6 +34,12 @@ def gradients_are_clipped_before_they_are_divided(step, self, optimizer):
         optimizer._grad_clip = clip
 
 
+@fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:TopPProcess")
+def smallest_share_is_everything(_real, probs, top_p, least):
+    """Sampling from the likeliest tokens with some share takes every token."""
+    return probs
+
+
 @fault(detected_by=("sft.generation-options",), wraps="paddlenlp.generation.utils:get_unfinished_flag")
 def only_the_first_end_token_counts(unfinished, ids, flag, end):
     """Of several end tokens only the first one ends a row."""

@@ -22,6 +22,13 @@ from xpulab.release.tiny_training import FAMILIES, VOCABULARY, new_network
 NEW, PADDING = 6, 0
 """Tokens to generate, and the token that fills up rows."""
 
+LIKELIEST: dict[str, dict[str, Any]] = {
+    "greedy": {"decode_strategy": "greedy_search"},
+    "sampling with top_k 1": {"decode_strategy": "sampling", "top_k": 1},
+    "sampling with a small top_p": {"decode_strategy": "sampling", "top_p": 1e-6},
+}
+"""By name the options that all choose the likeliest token."""
+
 GAP = 1e-3
 """How far the likeliest token's logit must be above the second one's to be the only right choice."""
 
@@ -36,6 +43,7 @@ GENERATION = Grid(
         "tied": (False, True),
         "prompts": PROMPTS,
         "mask": ("given", "left out"),
+        "strategy": LIKELIEST,
         "cache": (True, False),
         "end": ("never", "the first token", "the third token", "one of two tokens"),
         "least": (0, 4),
@@ -59,12 +67,7 @@ def measure(case: Case) -> Compared:
     network, config, weights = new_network(case.family, rng, **sizes, use_cache=True)
     network.eval()
     prompts, ends, right = _prompts_of(weights, config, case, rng)
-    options = {
-        "decode_strategy": "greedy_search",
-        "max_new_tokens": NEW,
-        "use_cache": case.cache,
-        "repetition_penalty": case.penalty,
-    }
+    options = {**case.strategy, "max_new_tokens": NEW, "use_cache": case.cache, "repetition_penalty": case.penalty}
     if case.least:
         options["min_new_tokens"] = case.least
     length = max(map(len, prompts))
