@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 REAL = ("xpu", "gpu", "cpu")
 """Real devices, in the order in which `auto` tries them."""
 
@@ -12,6 +14,12 @@ DEVICES = (*REAL, SIMULATED)
 
 JUDGED = {"cpu": "CPU", "gpu": "GPU", "xpu": "XPU", SIMULATED: "simulated cards"}
 """By device what a run on it judges: every verdict names it, so that a green CPU is not taken for a card."""
+
+REHEARSED = ("xpu", "gpu")
+"""The devices that simulated cards may stand for in a rehearsal (`xpulab run --device sim --as xpu`)."""
+
+STANDS_FOR = "XPULAB_AS"
+"""The variable that holds this device, for the run's kernels and ranks."""
 
 MOST_CARDS = 16
 """The most cards, and so the most ranks, that one machine may have; as many are simulated at most."""
@@ -28,6 +36,15 @@ LAUNCHER_VARIABLES = (
     "PADDLE_ELASTIC_TIMEOUT",
 )
 """Cluster images export these; a launch on one node then waits for other nodes. Source: ERNIE's launch scripts unset them."""
+
+
+def judged_as(device: str) -> str:
+    """The device whose rules hold on `device`: in a rehearsal simulated cards have those of the card that they stand for.
+
+    Its known issues, refusals, bounds, ranks and kernels are meant. Paddle itself has the name of the device.
+    """
+    stands_for = os.environ.get(STANDS_FOR, "")
+    return stands_for if device == SIMULATED and stands_for in REHEARSED else device
 
 
 def wheel_device(device: str) -> str:

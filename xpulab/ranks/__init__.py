@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from xpulab.devices import DEVICES, MOST_CARDS, REAL, SIMULATED
+from xpulab.devices import DEVICES, MOST_CARDS, REAL, SIMULATED, judged_as
 from xpulab.errors import InputError
 from xpulab.ranks import serialize
 from xpulab.ranks.inside import Job, step
@@ -84,7 +84,7 @@ def _checked(n: int, device: str, time_limit: float, launch: bool | None) -> boo
         raise InputError(f"no device {device!r}: choose {', '.join(DEVICES)}, or give use_device(...).name")
     if not time_limit > 0:
         raise InputError(f"a time limit of {time_limit!r} s: give a number of seconds above 0")
-    if device in _FORKED:
+    if judged_as(device) in _FORKED:
         return bool(launch)
     if launch is False:
         raise InputError(f"ranks on {device} cannot be forked, only launched: leave launch out")

@@ -15,6 +15,7 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from xpulab import files
+from xpulab.devices import judged_as
 from xpulab.errors import InputError, line_of
 from xpulab.records.environments import installed_version
 
@@ -26,7 +27,9 @@ class KnownIssue:
     id: a short name.
     check: the name of the check that fails because of it.
     versions: package name to version specifier, all of which must match ("paddle" means the installed Paddle wheel).
-    devices: the devices on which it was seen, of cpu, gpu, xpu, sim.
+    devices: the devices that have it, of cpu, gpu, xpu, sim.
+    cause: "software" for what stands in Python, in a binding or in a compiled program, which every device has; "kernel" for what
+        stands in an operator's kernel or in a collective library: the devices whose kernel was seen, or read.
     symptom, workaround: sentences.
     reference: where it is documented, or "measured here".
     case: the row of the check, when the check has many; else None.
@@ -41,6 +44,7 @@ class KnownIssue:
     symptom: str
     reference: str
     workaround: str
+    cause: str = "software"
     case: str | None = None
     when: dict[str, list[str]] = field(default_factory=dict)
 
@@ -49,8 +53,12 @@ class KnownIssue:
         return all(labels.get(axis) in wanted for axis, wanted in self.when.items())
 
     def applies(self, device: str) -> bool:
-        """Whether the defect was seen on `device` and with the installed versions."""
-        return device in self.devices and are_installed(self.versions)
+        """Whether the defect is one of `device`, and of the installed versions.
+
+        In a rehearsal these are the defects of the device that is rehearsed, and those of the kernels that compute.
+        """
+        concerned = judged_as(device) in self.devices or (self.cause == "kernel" and device in self.devices)
+        return concerned and are_installed(self.versions)
 
 
 def are_installed(versions: Mapping[str, str]) -> bool:

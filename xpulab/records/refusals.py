@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xpulab import files, processor
+from xpulab.devices import judged_as
 from xpulab.records.environments import installed_version
 from xpulab.records.known_issues import are_installed, check_specifier
 
@@ -45,9 +46,12 @@ class Refusal:
     without: str = ""
 
     def concerns(self, device: str, call: str, dtype: str, reduction: str, form: str) -> bool:
-        """Whether the entry is about this call with the installed versions. "" is a call without type, reduction or form."""
+        """Whether the entry is about this call with the installed versions. "" is a call without type, reduction or form.
+
+        A rehearsal lacks what the device lacks that is rehearsed, and what the simulated cards lack.
+        """
         return (
-            (device in self.devices and call == self.call)
+            (bool({device, judged_as(device)} & {*self.devices}) and call == self.call)
             and (not self.types or dtype in self.types)
             and (not self.reductions or reduction in self.reductions)
             and self.form in ("", form)
