@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from xpulab.checks.ledger import ledger
 from xpulab.checks.table import reasons_of
-from xpulab.devices import JUDGED, SIMULATED
+from xpulab.devices import JUDGED, SIMULATED, judged_as
 from xpulab.records.format import format_machine, format_measured
 from xpulab.records.record import RED, Record, Row, RunContext
 
@@ -41,7 +41,10 @@ def red_lines(text: str) -> str:
 def banner(green: bool, summary: str, context: RunContext | None, date: str) -> str:
     """What is READY or NOT READY, what was counted, and where it was measured, as HTML."""
     colour, word = (GREEN, "READY") if green else (WRONG, "NOT READY")
-    word = f"{JUDGED[context.device]}: {word}" if context else word
+    if context and (rehearsed := judged_as(context.device)) != context.device:
+        word = f"rehearsal for {JUDGED[rehearsed]}, no card was judged: {'green' if green else 'red'}"
+    elif context:
+        word = f"{JUDGED[context.device]}: {word}"
     facts = [*_where(context), date]
     return (
         f'<div style="border-left:0.6em solid {colour};padding:0.4em 1em;margin:0.4em 0">'

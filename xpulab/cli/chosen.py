@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xpulab.devices import SIMULATED, wheel_device
+from xpulab.devices import REHEARSED, SIMULATED, STANDS_FOR, judged_as, wheel_device
 from xpulab.errors import InputError
 from xpulab.messages import N_
 
@@ -64,6 +64,21 @@ def expect(asked: str | None, device: str) -> None:
     os.environ[meant.EXPECT] = str(expected.count)
 
 
+def rehearse(asked: str | None, device: str) -> None:
+    """From now on simulated cards stand for this device, in this process and in each that it starts: what --as says.
+
+    Raises InputError for anything but simulated cards, and for a device that they cannot stand for.
+    """
+    os.environ.pop(STANDS_FOR, None)  # a rehearsal is asked for, never inherited
+    if asked is None:
+        return
+    if asked not in REHEARSED:
+        raise InputError(N_("--as {asked}: choose {devices}", asked=asked, devices=" or ".join(REHEARSED)))
+    if device != SIMULATED:
+        raise InputError(N_("--as {asked}: only simulated cards stand for another device: add --device sim", asked=asked))
+    os.environ[STANDS_FOR] = asked
+
+
 def folder(out: Path | None) -> Path:
     """Where the reports of a run go."""
     return (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()
@@ -76,13 +91,18 @@ def check_resume(resume: bool, out: Path | None) -> None:
 
 
 def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
-    """How many cards a notebook may use; there are as many simulated ones as one asks for.
+    """How many cards a notebook may use: all that this process may use; there are as many simulated ones as one asks for.
 
     Raises AcceleratorLost for fewer simulated cards than expected, and InputError when the plug-in that simulates them cannot
     be built, which is done now.
     """
-    if device != SIMULATED:
+    if device == "cpu":
         return asked or 1
+    if device != SIMULATED:
+        from xpulab.doctor.detect import detect
+        from xpulab.doctor.meant import visible_cards
+
+        return asked or max(1, visible_cards(device, detect()))
     from xpulab import sim
     from xpulab.doctor import meant
 
@@ -92,14 +112,16 @@ def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
     return cards
 
 
-def jobs(device: str, notebooks: int) -> int:
+def jobs(device: str, notebooks: int, cards: int = 1) -> int:
     """How many notebooks run at a time: on the CPU three for two cores, since ranks wait for each other and for limits.
 
-    On a card it is one, since notebooks would share its memory.
+    On cards it is one for each card, since notebooks would share its memory, and at most one for each core.
     """
     from xpulab.records.usable import whole_cores
 
-    return min(notebooks, max(1, whole_cores() * 3 // 2)) if wheel_device(device) == "cpu" else 1
+    if wheel_device(judged_as(device)) == "cpu":
+        return min(notebooks, max(1, whole_cores() * 3 // 2))
+    return min(cards, max(1, whole_cores()))
 
 
 def limit_threads(at_once: int, notebooks: int) -> None:

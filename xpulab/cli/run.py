@@ -27,13 +27,19 @@ def run(
     device: Annotated[
         str, typer.Option(help="auto (what this machine is meant to have; red when that cannot be used), xpu, gpu, cpu or sim.")
     ] = "auto",
+    rehearsed: Annotated[
+        str | None,
+        typer.Option(
+            "--as", help="xpu or gpu: judge simulated cards by all that is known of this device, before there is one."
+        ),
+    ] = None,
     expect: Annotated[
         str | None, typer.Option(help="How many cards this machine must have: fewer are red. XPULAB_EXPECT says it for a site.")
     ] = None,
     cards: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST_CARDS, help="How many cards a notebook may use. Default: 1; sim: as many as one asks for."
+            min=1, max=MOST_CARDS, help="How many cards a notebook may use. Default: all; sim: as many as one asks for."
         ),
     ] = None,
     level: Annotated[
@@ -45,7 +51,7 @@ def run(
         typer.Option("--check", help="Run only what the checks with this name or glob need; may be given several times."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Notebooks at a time. Default: three for two processors; on a card one.")
+        int | None, typer.Option(min=1, help="Notebooks at a time. Default: three for two processors; on cards one a card.")
     ] = None,
     time_limit: Annotated[
         int,
@@ -74,6 +80,7 @@ def run(
     if show_list:
         _show_list(make_plans(named, level, globs), is_whole_book=not (named or globs))
         return
+    chosen.rehearse(rehearsed, device)
     chosen.expect(expect, device)
     try:
         used = chosen.device(device)
@@ -92,8 +99,8 @@ def run(
         plans, folder, console = make_plans(named, level, globs), chosen.folder(out), Console()
         refuse_other_environments(plan.chapter for plan in plans)
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
-        options = RunOptions(used, level, chosen.cards(used, cards, plans), seed, time_limit)
-        at_once = jobs or chosen.jobs(used, len(plans))
+        options = RunOptions(used, level, chosen.cards(used, cards, plans), seed, rehearsed or "", time_limit)
+        at_once = jobs or chosen.jobs(used, len(plans), options.cards)
         chosen.limit_threads(at_once, len(plans))
         goes_on = resume and harness.holds_run(folder)
         if goes_on and (ended := harness.finished(plans, options, folder)) is not None:
@@ -109,7 +116,7 @@ def run(
             banner = shown(
                 N_(
                     "device {used}, level {level}, {plans} notebooks, {at_once} at a time",
-                    used=used,
+                    used=f"{used} as {rehearsed}" if rehearsed else used,
                     level=level,
                     plans=len(plans),
                     at_once=at_once,

@@ -110,8 +110,8 @@ def _answer(where: str, result: Mapping[str, Any], to: str, max_age_hours: float
 
 
 def _is_verdict(result: Mapping[str, Any]) -> bool:
-    """Whether a result says something about the machine: not when it judges a release, has not ended, or is a part only."""
-    return result.get("judges") != "release" and result["outcome"] not in ("running", "partial")
+    """Whether a result says something about the machine: not that of a release, a rehearsal, a part or a run that goes on."""
+    return result.get("judges", "machine") == "machine" and result["outcome"] not in ("running", "partial")
 
 
 def _result(where: str, content: bytes) -> dict[str, Any]:

@@ -25,7 +25,8 @@ class Chapter:
 
     path: where it is. notebook: what the file holds; nobody changes it.
     title: what it is called in reports. capabilities: what it covers, the first part of its checks' names.
-    cards: how many it needs. budget_seconds: how long it should take, by level.
+    cards: how many it needs. most_cards: how many it makes use of, where there are more.
+    budget_seconds: how long it should take, by level.
     sections: in reading order. checks: what it plans, in reading order. parameters: the names that its parameters cell sets.
     environment: the one that it needs, of xpulab.records.environments; empty for .venv.
     """
@@ -35,6 +36,7 @@ class Chapter:
     title: str
     capabilities: tuple[str, ...]
     cards: int
+    most_cards: int
     budget_seconds: dict[str, float]
     sections: tuple[Section, ...]
     checks: tuple[PlannedCheck, ...]
@@ -95,6 +97,7 @@ def read_chapter(path: Path) -> Chapter:
         title=metadata["title"],
         capabilities=tuple(metadata["capabilities"]),
         cards=metadata["cards"],
+        most_cards=max(metadata["cards"], metadata.get("most_cards", 1)),
         budget_seconds={level: float(seconds) for level, seconds in metadata["budget_seconds"].items()},
         sections=read_sections(path, notebook),
         checks=checks,

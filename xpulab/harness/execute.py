@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from xpulab.harness.chapter import code_cells
 from xpulab.harness.lost import cells_left_out, has_raised
 from xpulab.harness.plan import Plan
 from xpulab.harness.sections import INJECTED, number_of
+from xpulab.harness.shares import Cards
 from xpulab.harness.watchdog import Watchdog, kernel_manager
 from xpulab.messages import N_
 from xpulab.records.record import METADATA_KEY, RED, record_in
@@ -56,13 +57,14 @@ class RunOptions:
 
     device: cpu, gpu, xpu or sim. level: one of sections.LEVELS. cards: how many a notebook may use.
     seed: of data, initial values and order; at least 0. limit_in_budgets: a notebook is stopped after this many times its
-    budget.
+    budget. stands_for: the device that simulated cards stand for in a rehearsal; "" without one.
     """
 
     device: str
     level: str
     cards: int
     seed: int = 0
+    stands_for: str = ""
     limit_in_budgets: float = LIMIT_IN_BUDGETS
 
 
@@ -110,16 +112,21 @@ class Execution:
         self._stopping = threading.Event()
 
     def run(self, plans: Sequence[Plan], jobs: int) -> Iterator[tuple[Plan, Path]]:
-        """Execute the plans, `jobs` at a time, the longest first; yields each with its executed notebook as it ends."""
-        longest_first = sorted(plans, key=lambda plan: plan.expected_seconds, reverse=True)
-        with ThreadPoolExecutor(jobs) as pool:
-            plan_of = {pool.submit(self._run_one, plan): plan for plan in longest_first}
-            try:
-                for ended in as_completed(plan_of):
-                    if executed := ended.result():
-                        yield plan_of[ended], executed
-            finally:
-                self.stop()
+        """Execute the plans, at most `jobs` at a time, the longest first; yields each with its executed notebook as it ends."""
+        cards = Cards(self._options.device, self._options.cards, plans, jobs)
+        try:
+            for wave, at_once in cards.waves:
+                with ThreadPoolExecutor(at_once) as pool:
+                    plan_of = {pool.submit(self._run_one, plan, cards): plan for plan in wave}
+                    try:
+                        for ended in as_completed(plan_of):
+                            if executed := ended.result():
+                                yield plan_of[ended], executed
+                    except BaseException:
+                        self.stop()  # before the pool waits for what runs
+                        raise
+        finally:
+            self.stop()
 
     def stop(self) -> None:
         """Stop what runs, and start nothing more; run() then ends."""
@@ -127,9 +134,13 @@ class Execution:
         for watchdog in list(self._watchdogs):
             watchdog.stop(INTERRUPTED)
 
-    def _run_one(self, plan: Plan) -> Path | None:
-        """Run one notebook and write it; None when it is not to start any more."""
-        executed, options = self._folder / f"{plan.name}.ipynb", self._options
+    def _run_one(self, plan: Plan, cards: Cards) -> Path | None:
+        """Run one notebook on its share of the cards, and write it; None when it is not to start any more."""
+        with cards.share(plan) as share:
+            return self._run_on(plan, replace(self._options, cards=share.cards), share.variables)
+
+    def _run_on(self, plan: Plan, options: RunOptions, variables: Mapping[str, str]) -> Path | None:
+        executed = self._folder / f"{plan.name}.ipynb"
         watchdog = Watchdog(plan.budget_seconds * options.limit_in_budgets, executed.with_suffix(".log"))
         self._watchdogs.add(watchdog)
         if self._stopping.is_set():  # asked once stop() knows the watchdog, so that no kernel starts in between
@@ -146,7 +157,8 @@ class Execution:
         within = self._environment.get(warm.RUN_FOLDER)
         with tempfile.TemporaryDirectory(prefix="xpulab-", dir=within, ignore_cleanup_errors=True) as scratch:
             # the language of its figures; that of the person who runs it is another one
-            manager = kernel_manager(watchdog, scratch, {**self._environment, messages.VARIABLE: plan.chapter.language})
+            own = {**self._environment, **variables, messages.VARIABLE: plan.chapter.language}
+            manager = kernel_manager(watchdog, scratch, own)
             try:
                 watchdog.run(lambda: self._execute(plan, notebook, manager, watchdog, write), plan.name)
             finally:

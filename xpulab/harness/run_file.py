@@ -23,7 +23,7 @@ from xpulab.messages import N_
 from xpulab.records.environments import SUCCESSOR, installed_versions
 
 NAME = "run.json"
-SCHEMA = 2
+SCHEMA = 3
 
 
 def write(folder: Path, plans: Sequence[Plan], options: RunOptions) -> None:

@@ -28,8 +28,8 @@ class KnownIssue:
     check: the name of the check that fails because of it.
     versions: package name to version specifier, all of which must match ("paddle" means the installed Paddle wheel).
     devices: the devices that have it, of cpu, gpu, xpu, sim.
-    cause: "software" for what stands in Python, in a binding or in a compiled program, which every device has; "kernel" for what
-        stands in an operator's kernel or in a collective library: the devices whose kernel was seen, or read.
+    cause: "software" for what stands in Python, in a binding or in a compiled program, which every device has; "kernel" for
+        what stands in an operator's kernel or in a collective library: the devices whose kernel was seen, or read.
     symptom, workaround: sentences.
     reference: where it is documented, or "measured here".
     case: the row of the check, when the check has many; else None.

@@ -42,6 +42,12 @@ SCOPE = {
 }
 """By device: what a green run on it says, and what it does not. It stands in every report."""
 
+REHEARSAL_SCOPE = N_(
+    "This was a rehearsal: no card was judged. Simulated cards stood for another device, with its known issues, refusals, "
+    "bounds and ways to start kernels and ranks, and computed with the CPU's kernels."
+)
+"""The same of a run with --as."""
+
 RELEASE_SCOPE = N_(
     "This says whether the release does what its options say, the same on every machine; it says nothing about this machine."
 )
@@ -103,6 +109,8 @@ class Result:
         """What a run on this device says, and what it does not."""
         if self.lost:
             return N_("Nothing ran: {headline}", headline=self.lost.headline)
+        if self.options.stands_for:
+            return REHEARSAL_SCOPE
         return RELEASE_SCOPE if self.is_of_release else SCOPE[self.options.device]
 
     @property
@@ -113,6 +121,8 @@ class Result:
     @property
     def judged(self) -> str:
         """What the verdict is about: "CPU", "GPU", "XPU", "simulated cards", or the release with its versions."""
+        if self.options.stands_for:
+            return N_("rehearsal for {device}, no card was judged", device=JUDGED[self.options.stands_for])
         if not self.is_of_release:
             return JUDGED[self.options.device]
         versions = self.run_context.versions.items() if self.run_context else ()
@@ -124,6 +134,8 @@ class Result:
         """The verdict in words, which name what was judged: "CPU: READY"."""
         if self.is_partial:
             word = N_("partial, no verdict")
+        elif self.options.stands_for:
+            word = N_("green") if self.is_green else N_("red")
         elif self.is_of_release:
             word = N_("does what it says") if self.is_green else N_("does not do what it says")
         else:
@@ -173,9 +185,10 @@ def to_json(result: Result) -> dict[str, Any]:
             "schema": SCHEMA,
             "outcome": result.outcome,
             "green": result.is_green,
-            "judges": "release" if result.is_of_release else "machine",
+            "judges": "rehearsal" if result.options.stands_for else "release" if result.is_of_release else "machine",
             "verdict": result.verdict,
             "device": result.options.device,
+            "stands_for": result.options.stands_for,
             "scope": result.scope,
             "level": result.options.level,
             "cards": result.options.cards,
