@@ -58,4 +58,4 @@ def test_a_rehearsal_shares_simulated_cards_in_the_same_way(plans, monkeypatch):
     shared = Cards("sim", 2, plans, 8)
     assert names(shared.waves) == [(["two", "all"], 1), (["one", "another"], 2)]
     with shared.share(plans[0]) as share:
-        assert (share.cards, dict(share.variables)) == (1, {})
+        assert (share.cards, dict(share.variables)) == (1, {VISIBLE["gpu"]: "0"})

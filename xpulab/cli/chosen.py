@@ -79,6 +79,15 @@ def rehearse(asked: str | None, device: str) -> None:
     os.environ[STANDS_FOR] = asked
 
 
+def show_machine(rehearsed: str, within: Path, cards: int) -> None:
+    """From now on this process, and each that it starts, sees a machine with cards of this device, and may use so many."""
+    from xpulab.doctor.rehearsed import machine
+    from xpulab.harness.shares import VISIBLE
+
+    visible = {VISIBLE[rehearsed]: ",".join(map(str, range(cards)))}
+    os.environ.update({**machine(rehearsed, within / "machine"), **visible})
+
+
 def folder(out: Path | None) -> Path:
     """Where the reports of a run go."""
     return (out or Path("out") / datetime.now().strftime("%Y-%m-%d-%H%M%S")).resolve()

@@ -101,6 +101,8 @@ def run(
         baselines.load_all(baselines.folder())  # what is wrong in them is said now, not by each notebook
         options = RunOptions(used, level, chosen.cards(used, cards, plans), seed, rehearsed or "", time_limit)
         at_once = jobs or chosen.jobs(used, len(plans), options.cards)
+        if rehearsed:
+            chosen.show_machine(rehearsed, server.folder, options.cards)
         chosen.limit_threads(at_once, len(plans))
         goes_on = resume and harness.holds_run(folder)
         if goes_on and (ended := harness.finished(plans, options, folder)) is not None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from xpulab.devices import SIMULATED, judged_as
+from xpulab.devices import judged_as
 from xpulab.doctor.meant import EXPECT
 from xpulab.harness.plan import Plan
 
@@ -61,8 +61,6 @@ class Cards:
     def _only(self, number: int) -> dict[str, str]:
         """The variables with which a process sees one of the cards that this process sees, and expects no other."""
         expect = {EXPECT: "1"} if os.environ.get(EXPECT) else {}
-        if self._device == SIMULATED:
-            return expect
-        name = VISIBLE[self._device]
+        name = VISIBLE[judged_as(self._device)]
         visible = [each for each in os.environ.get(name, "").split(",") if each]
         return {**expect, name: visible[number] if number < len(visible) else str(number)}
