@@ -172,11 +172,12 @@ def test_list_names_every_notebook_and_every_check(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("device", "notebooks", "jobs"), [("cpu", 2, 2), ("cpu", 100, 6), ("sim", 100, 6), ("xpu", 100, 1), ("gpu", 2, 1)]
+    ("device", "notebooks", "cards", "jobs"),
+    [("cpu", 2, 1, 2), ("cpu", 100, 1, 6), ("sim", 100, 2, 6), ("xpu", 100, 1, 1), ("gpu", 2, 2, 2), ("xpu", 100, 8, 4)],
 )
-def test_notebooks_share_the_cores_but_never_a_card(monkeypatch, device, notebooks, jobs):
+def test_notebooks_share_the_cores_but_never_a_card(monkeypatch, device, notebooks, cards, jobs):
     monkeypatch.setattr("xpulab.records.usable.whole_cores", lambda: 4)
-    assert chosen.jobs(device, notebooks) == jobs
+    assert chosen.jobs(device, notebooks, cards) == jobs
 
 
 def test_a_device_without_compiler_says_what_is_missing(tmp_path, monkeypatch):
