@@ -16,13 +16,22 @@ def selftest(
     names: Annotated[list[str] | None, typer.Option("--fault", help="Only this fault; may be given several times.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the faults; try none.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="What each trial found as JSON.")] = False,
+    rehearsed: Annotated[
+        str | None,
+        typer.Option(
+            "--as", help="xpu or gpu: on simulated cards judged as this device, the faults of that lane and of smoke."
+        ),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Faults at a time. Default: three for two cores.")] = None,
 ) -> None:
     """Inject known faults, one at a time, and show that the notebooks detect each. Exit code 1 when one is missed."""
     from xpulab.faults import command as proofs
     from xpulab.faults import selftest as trials
 
+    chosen.rehearse(rehearsed, SIMULATED)
     faults = trials.faults_named(names or [])
+    if rehearsed:
+        faults = trials.on_simulated_cards(faults, are_chosen=bool(names))
     if show_list:
         print(proofs.format_catalogue(faults))
         return
@@ -31,4 +40,5 @@ def selftest(
 
     if any(SIMULATED in fault.lanes for fault in faults):
         sim.environment(trials.CARDS)  # builds the plug-in now, or says what is missing
-    raise typer.Exit(proofs.run_trials(faults, jobs or chosen.jobs("cpu", len(faults)), as_json))
+    device = SIMULATED if rehearsed else "cpu"
+    raise typer.Exit(proofs.run_trials(faults, jobs or chosen.jobs("cpu", len(faults)), as_json, device))

@@ -18,14 +18,17 @@ from xpulab.harness.plan import refuse_other_environments
 from xpulab.messages import N_, padded, shown
 
 
-def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool) -> int:
-    """Try the faults, `jobs` at a time, and print what came of it; returns the exit code, 1 when one was missed."""
+def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool, device: str = "cpu") -> int:
+    """Try the faults, `jobs` at a time, and print what came of it; returns the exit code, 1 when one was missed.
+
+    device: whose kernels they are: cold ones where simulated cards stand for a card.
+    """
     refuse_other_environments(selftest.chapters_of(faults))
     progress, faults = Console(stderr=True), _possible(faults)
     trials, tried = selftest.count(faults), list[Trial]()
     counted = shown(N_("{faults} faults, {trials} trials, {jobs} at a time", faults=len(faults), trials=trials, jobs=jobs))
     progress.print(counted, highlight=False)
-    with kernel_environment("cpu") as environment:
+    with kernel_environment(device) as environment:
         for trial in selftest.trials(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):
             tried.append(trial)
             report_trial(progress, trial, len(tried), trials)

@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 
 from xpulab import files
 from xpulab.chapters.shared.fault import Fault
+from xpulab.devices import SIMULATED
 from xpulab.errors import InputError
 from xpulab.faults import CATALOGUE, inject
 from xpulab.harness.chapter import Chapter, read_chapter
@@ -113,6 +114,14 @@ def faults_named(names: Sequence[str]) -> tuple[Fault, ...]:
         return tuple(known[name] for name in names)
     here = environments.present()
     return tuple(fault for fault in CATALOGUE if chapter_of(fault).environment == here)
+
+
+def on_simulated_cards(faults: Sequence[Fault], are_chosen: bool) -> tuple[Fault, ...]:
+    """The faults that can be tried, each on that lane; unless they were chosen, those of that lane and of level smoke."""
+    chapters = set(files.chapters().values())
+    of_lane = (each for each in faults if each.notebook in chapters and (each.smoke or SIMULATED in each.lanes))
+    kept = (fault for fault in (faults if are_chosen else of_lane) if fault.lanes)
+    return tuple(replace(fault, lanes=(SIMULATED,)) for fault in kept)
 
 
 def lacked_here(fault: Fault) -> str:
