@@ -32,7 +32,7 @@ def machine(device: str, folder: Path) -> dict[str, str]:
         shown["card"].format(bus=bus, minor=number, serial=f"REHEARSED{number:06d}")
         for number, bus in enumerate(shown["buses"])
     )
-    _write(tools / "said", "".join([shown["head"], *cards]))
+    _write(tools / "said", "".join([shown["head"], *cards, shown["tail"]]))
     tool = tools / shown["tool"]
     refuses = f"echo {shown['tool']}: only {shown['options']} is rehearsed >&2; exit 2"
     _write(tool, f'#!/bin/sh\n[ "$*" = "{shown["options"]}" ] || {{ {refuses}; }}\nexec cat {shlex.quote(str(tools / "said"))}')
