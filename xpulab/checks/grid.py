@@ -108,8 +108,12 @@ class Grid:
         return self._case(whole, seed)
 
     def first_case(self, wanted: Mapping[str, Sequence[str]], seed: int) -> Case | None:
-        """The first case with one of these labels by axis, and defaults for all other axes, that no rule excludes; or None."""
-        every = (dict(zip(wanted, labels, strict=True)) for labels in product(*wanted.values()))
+        """The first case with one of these labels by axis, and defaults for all other axes, that no rule excludes; or None.
+
+        Labels that an axis lacks are left out, as those of types that the device does not have.
+        """
+        of_axes = [[label for label in labels if label in self.axes[axis]] for axis, labels in wanted.items()]
+        every = (dict(zip(wanted, labels, strict=True)) for labels in product(*of_axes))
         return next((self.case(seed, **labels) for labels in every if not self._excluded(self._whole(labels))), None)
 
     def _whole(self, labels: Mapping[str, str]) -> dict[str, str]:
