@@ -24,7 +24,7 @@ def report(tmp_path, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "secret-3141592")
     (tmp_path / "run").mkdir()
     nbformat.write(make(CELL, 'check.equal("demo.one", 1, 1, control=2)'), tmp_path / "run" / "07_demo.ipynb")
-    checks = [CHECK, {**CHECK, "name": "demo.one", "outcome": "passed"}]
+    checks = [CHECK, {**CHECK, "name": "demo.one", "outcome": "passed", "rows": []}]
     notebook = {"name": "07_demo", "executed": "07_demo.ipynb", "checks": checks}
     result = {"device": "sim", "cards": 2, "level": "quick", "seed": 7, "notebooks": [notebook]}
     result |= {"versions": {"paddlepaddle": "3.3.1"}, "machine": {"processor": "a fast one"}}
@@ -48,10 +48,16 @@ def test_its_commands_install_xpulab_and_run_the_check_alone(report, tmp_path):
     assert "xpulab run 07_demo --check demo.two --device sim --cards 2 --level quick --seed 7\n" in script
 
 
-def test_the_known_defects_that_a_run_met_are_listed_with_their_cases(report):
+@pytest.mark.parametrize("outcome", ["known", "predicted"])
+def test_the_listed_defects_that_a_run_met_are_shown_with_their_cases_and_whether_they_were_ever_seen(
+    report, tmp_path, outcome
+):
+    stored = (tmp_path / "run" / "result.json").read_text()
+    (tmp_path / "run" / "result.json").write_text(stored.replace('"known"', f'"{outcome}"'))
     done = report("--known", "--run", "run")
     assert (done.exit_code, "demo.two: two is two" in done.output, "demo.one" in done.output) == (0, True, False)
     assert "float16" in done.output and "float64" not in done.output
+    assert ("never seen" in done.output) is (outcome == "predicted")
 
 
 @pytest.mark.parametrize(

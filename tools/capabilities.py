@@ -65,7 +65,7 @@ def _standing(run: Run, checks: Sequence[tuple[str, Mapping[str, Any]]]) -> Stan
     if red:
         red.sort(key=lambda each: each[1]["outcome"] not in COMPARED)
         return _with_reason(IS_RED, run, red)
-    if known := [each for each in checks if each[1]["outcome"] == "known"]:
+    if known := [each for each in checks if each[1]["outcome"] in ("known", "predicted")]:
         return _with_reason(WITH_KNOWN, run, known)
     is_compared = any(check["outcome"] in COMPARED for _, check in checks)
     return Standing(GREEN) if is_compared else _with_reason(UNCOMPARED, run, checks)

@@ -169,6 +169,12 @@ def test_a_known_defect_concerns_the_cases_with_its_values_and_no_others(record)
     assert elsewhere.outcome == "failed" and sum(row.outcome == "failed" for row in elsewhere.rows) == 3
 
 
+def test_a_known_defect_is_shown_by_the_first_case_that_the_device_can_have(record):
+    found = record(wrong_where(lambda case: case.sign < 0 and case.twice), issue(sign=["none", "minus"], twice=["True"]))
+    assert [row.case for row in found.rows if row.outcome == "known"] == ["sign minus, twice True"]
+    assert record(grids.one_by_one(expected), issue(sign=["none"])).outcome == "passed"
+
+
 def test_a_known_defect_is_fixed_when_the_case_that_showed_it_passes_whatever_others_do(record):
     some = record(wrong_where(lambda case: case.sign < 0 and case.x == 1), issue(sign=["minus"]))
     assert (some.outcome, some.measured) == ("known", "10 of 12 cases")

@@ -76,7 +76,7 @@ def verdicts(tmp_path):
     green = (record("green.one"), record("green.two", rows=rows))
     return (
         verdict("green", *green, folder=tmp_path, run_context=context),
-        verdict("mixed", *records, outcome="failed", reasons=["3 of 7 checks are red", "a cell raised"], folder=tmp_path),
+        verdict("mixed", *records, outcome="failed", reasons=["3 of 9 checks are red", "a cell raised"], folder=tmp_path),
         verdict("text", record("text.one"), outcome="failed", reasons=["it shows another text"], folder=tmp_path),
         verdict("cards", record("cards.one", "skipped", reason="2 cards"), outcome="skipped", reasons=["it needs 2 cards"]),
         verdict("gone", gone, outcome="missing", reasons=["interrupted before it started"]),
@@ -112,8 +112,14 @@ def test_the_result_holds_what_the_verdicts_say(everything):
     check = green["checks"][1]
     assert (check["name"], check["capability"], check["expected"], check["measured"]) == ("green.two", "green", "< 1", 0.5)
     assert {**check["rows"][1], "digest": None} == asdict(DEFECT)
-    assert (mixed["planned"], mixed["compared"], mixed["reason"]) == (7, 5, "3 of 7 checks are red; a cell raised")
+    assert (mixed["planned"], mixed["compared"], mixed["reason"]) == (9, 7, "3 of 9 checks are red; a cell raised")
     assert [check["outcome"] for check in mixed["checks"]] == list(OUTCOMES)
+    assert result["outcomes"] == {
+        "passed": 4,
+        "skipped": 2,
+        "missing": 2,
+        **dict.fromkeys(set(OUTCOMES) - {"passed", "skipped", "missing"}, 1),
+    }
     assert (text["outcome"], cards["outcome"], gone["outcome"]) == ("failed", "skipped", "missing")
     assert (cards["executed"], cards["compared"], cards["seconds"], empty["checks"]) == (None, 0, 0.0, [])
 
@@ -163,7 +169,7 @@ def test_junit_has_a_case_a_check_and_says_of_each_what_the_result_says(everythi
         is_red = int(suite.get("failures")) + int(suite.get("errors")) > 0
         assert is_red is (notebook["outcome"] in ("failed", "missing"))
     tags = {"failed": ["failure"], "broken": ["error"], "skipped": ["skipped"], "missing": ["error"]}
-    tags |= {"passed": [], "known": ["system-out"], "fixed": ["system-out"]}
+    tags |= {"passed": [], **{each: ["system-out"] for each in ("known", "fixed", "predicted", "refuted")}}
     cases = {case.get("name"): [child.tag for child in case] for case in root.iter("testcase")}
     assert {name.removeprefix("mixed."): tags for name, tags in cases.items() if name.startswith("mixed.")} == tags
     told = {suite.get("name"): suite.find("testcase[@name='the notebook']/error") for suite in root}
@@ -204,10 +210,11 @@ def test_the_page_names_every_check_and_every_reason_and_links_the_executed_note
 def test_the_terminal_shows_what_is_wrong_and_the_verdict(verdicts):
     lines = format_result(result_of(*verdicts)).splitlines()
     assert "passed  green  2 of 2 checks compared, 2.0 s" in lines
-    for outcome in ("failed", "broken", "fixed"):
+    assert "expected on this device, never seen: 1 checks; 1 did not come true" in lines
+    for outcome in ("failed", "broken", "fixed", "predicted", "refuted"):
         assert f"        {outcome} mixed.{outcome}: what mixed.{outcome} means" in lines
     assert "        it needs 2 cards" in lines
-    assert lines[-1] == "RED: 1 of 6 notebooks passed, 8 checks compared, 8 controls rejected, on cpu in 12 s"
+    assert lines[-1] == "RED: 1 of 6 notebooks passed, 10 checks compared, 10 controls rejected, on cpu in 12 s"
     good = format_result(result_of(verdict("n", record("n.one"))))
     assert good.splitlines()[-1].startswith("green: 1 of 1 notebooks passed")
 

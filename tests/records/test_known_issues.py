@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from xpulab.devices import DEVICES
 from xpulab.errors import InputError
 from xpulab.records import environments
 from xpulab.records.known_issues import KnownIssue, load
@@ -46,13 +47,13 @@ def installed(monkeypatch):
 
 
 def an_issue(versions=None, devices=("cpu",), check="a.b", case=None):
-    return KnownIssue("it", check, versions or {"numpy": ">=1"}, devices, "symptom", "reference", "workaround", case)
+    return KnownIssue("it", check, versions or {"numpy": ">=1"}, devices, "symptom", "reference", "workaround", case=case)
 
 
 def test_an_entry_is_loaded_with_all_its_fields(listed):
     (issue,) = listed(ENTRY + "  case: float16\n")
-    texts = ("sums are wrong", "measured here", "add them up by hand", "float16")
-    assert issue == KnownIssue("wrong-sum", "numerics.sum", {"numpy": "==1.26.4"}, ("cpu", "xpu"), *texts)
+    texts = ("sums are wrong", "measured here", "add them up by hand")
+    assert issue == KnownIssue("wrong-sum", "numerics.sum", {"numpy": "==1.26.4"}, ("cpu", "xpu"), *texts, case="float16")
     assert listed(ENTRY)[0].case is None
     assert listed("[]\n") == ()
 
@@ -65,6 +66,7 @@ WRONG = {
     "an unknown device": (ENTRY.replace("xpu]", "tpu]"), "line 4: 'tpu' is not one of ['cpu', 'gpu', 'xpu', 'sim']"),
     "no version": (ENTRY.replace('{numpy: "==1.26.4"}', "{}"), "line 3: {} should be non-empty"),
     "a check without capability": (ENTRY.replace("numerics.sum", "sum"), "line 2: 'sum' does not match"),
+    "an unknown cause": (ENTRY + "  cause: magic\n", "line 8: 'magic' is not one of"),
     "an invalid version": (ENTRY.replace("==1.26.4", "=1.26.4"), "line 3: '=1.26.4' is not a version specifier"),
     "the second entry": (ENTRY + ENTRY.replace("[cpu, xpu]", "cpu"), "line 11: 'cpu' is not of type 'array'"),
 }
@@ -80,6 +82,13 @@ def test_a_malformed_list_is_refused_with_file_and_line(listed, tmp_path, text, 
 def test_the_list_of_this_repository_fits_its_schema_with_one_entry_for_each_place():
     places = [(issue.check, issue.case, str(issue.when)) for issue in load()]
     assert len(places) == len(set(places))
+
+
+@pytest.mark.parametrize("issue", load(), ids=lambda issue: issue.id)
+def test_the_cause_decides_the_devices_and_what_was_only_read_is_marked(issue):
+    everywhere = issue.cause == "software"
+    assert set(issue.devices) == set(DEVICES) or not everywhere
+    assert set(issue.unseen) == (set() if everywhere else {"gpu", "xpu"} & {*issue.devices})  # until a card has run
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from xpulab.records.record import (
     run_context_in,
 )
 
-WORST_FIRST = ("broken", "failed", "missing", "fixed", "known", "passed", "skipped")
+WORST_FIRST = ("broken", "failed", "missing", "predicted", "refuted", "fixed", "known", "passed", "skipped")
 ROWS = (
     Row("float16", "failed", 0.5, "< 0.1", "rejected", "0.5 is not < 0.1"),
     Row("float32", "passed", "3 of 3", "equal", "rejected"),
@@ -82,7 +82,7 @@ def test_of_two_records_of_one_name_the_worse_counts():
 # ------------------------------------------------------------------------------------------------------ green and worst
 
 
-GREEN = ("passed", "known", "fixed", "passed skipped", "skipped known", "passed known fixed skipped")
+GREEN = ("passed", "known", "fixed", "predicted", "refuted", "passed skipped", "passed known fixed predicted skipped")
 NOT_GREEN = (
     *("", "skipped", "skipped skipped", "missing", "failed", "broken", "passed failed", "passed broken", "passed missing"),
     *("passed passed passed missing", "known failed", "fixed broken", "passed pased", "PASSED"),

@@ -62,6 +62,13 @@ def test_an_entry_for_a_processor_without_a_feature_is_declared_there_only(liste
     assert (declared is not None) is lacks and (not declared or declared.without == "avx512f")
 
 
+def test_a_skip_says_where_nobody_has_seen_what_is_declared(listed):
+    listed(ENTRY)
+    assert load()[0] and "never seen" not in refusals._listed(load)[0].format_reason()
+    listed(ENTRY.replace("[cpu]", "[cpu, gpu, xpu]") + "  unseen: [gpu, xpu]\n")
+    assert "its documentation; never seen on gpu, xpu" in refusals._listed(load)[0].format_reason()
+
+
 def test_the_entry_that_a_red_row_prints_is_one_that_declares_it(listed):
     text = format_undeclared("RuntimeError: not supported", "xpu", "reduce", "int8", "MAX", "stream")
     assert text.startswith("RuntimeError: not supported") and "data/refusals.yaml" in text

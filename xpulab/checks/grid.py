@@ -102,10 +102,22 @@ class Grid:
         for axis, label in labels.items():
             if label not in self.axes.get(axis, {}):
                 raise ValueError(f"no {axis} {label!r}; the axes are {list(self.axes)}, their values {self.axes.get(axis)}")
-        whole = {axis: labels.get(axis, next(iter(values))) for axis, values in self.axes.items()}
+        whole = self._whole(labels)
         if reason := self._excluded(whole):
             raise ValueError(f"{whole} cannot be: {reason}")
         return self._case(whole, seed)
+
+    def first_case(self, wanted: Mapping[str, Sequence[str]], seed: int) -> Case | None:
+        """The first case with one of these labels by axis, and defaults for all other axes, that no rule excludes; or None.
+
+        Labels that an axis lacks are left out, as those of types that the device does not have.
+        """
+        of_axes = [[label for label in labels if label in self.axes[axis]] for axis, labels in wanted.items()]
+        every = (dict(zip(wanted, labels, strict=True)) for labels in product(*of_axes))
+        return next((self.case(seed, **labels) for labels in every if not self._excluded(self._whole(labels))), None)
+
+    def _whole(self, labels: Mapping[str, str]) -> dict[str, str]:
+        return {axis: labels.get(axis, next(iter(values))) for axis, values in self.axes.items()}
 
     def cases(self, level: str, seed: int) -> list[Case]:
         """The default and a cover: each value at smoke, each pair that can go together at quick, each three at standard."""

@@ -9,7 +9,7 @@ from typing import Any
 from xpulab.checks.digest import digest_of
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.ledger import ledger
-from xpulab.checks.table import Table, known_or_fixed
+from xpulab.checks.table import Table, as_listed
 from xpulab.messages import N_
 from xpulab.records.known_issues import KnownIssue, known_issues_of_grid
 from xpulab.records.record import RED, Record, Row
@@ -35,9 +35,9 @@ class GridTable(Table):
     def fill(self, cases: Sequence[Case]) -> None:
         """Compute the cases, and one for each known defect; compare each, and reduce those that are red."""
         for issue in self._listed:
-            case = self._grid.case(cases[0].seed, **{axis: labels[0] for axis, labels in issue.when.items()})
-            self._showing[case.name] = issue
-            cases = [*cases, *([case] if case.name not in {each.name for each in cases} else [])]
+            if case := self._grid.first_case(issue.when, cases[0].seed):
+                self._showing[case.name] = issue
+                cases = [*cases, *([case] if case.name not in {each.name for each in cases} else [])]
         for case, value in zip(cases, self._run(cases), strict=True):
             self._compute(case, value)
         unknown = [number for number, row in enumerate(self._rows) if row.outcome in RED and row.case not in self._issues]
@@ -50,13 +50,14 @@ class GridTable(Table):
     def record(self, means: str, seconds: float) -> Record:
         """As Table.record, with one row for all cases that passed alike, and one for each known defect.
 
-        A known defect is fixed when the case that showed it passes; others with its values may pass anyway.
+        A known defect is fixed, or refuted, when the case that showed it passes; others with its values may pass anyway.
         """
         for number, row in enumerate(self._rows):
             if row.outcome == "failed" or row.case in self._showing:
-                self._rows[number] = known_or_fixed(row, self._showing.get(row.case) or self._issues.get(row.case))
+                self._rows[number] = as_listed(row, self._showing.get(row.case) or self._issues.get(row.case))
         counted, (_, control) = [row.outcome for row in self._rows if row.outcome != "skipped"], self._counted()
-        notable = [row for row in self._rows if row.outcome not in ("passed", "known") or row.case in self._showing]
+        usual = ("passed", "known", "predicted")
+        notable = [row for row in self._rows if row.outcome not in usual or row.case in self._showing]
         self._rows = [*self._passed(), *(row for row in notable if row.outcome != "passed")]
         record = super().record(means, seconds)
         if record.outcome == "skipped":

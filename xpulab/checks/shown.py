@@ -13,8 +13,12 @@ from xpulab.records.record import RED, Record, Row, RunContext
 
 GREEN, SOFT, AMBER, WRONG = "#1a7f37", "#57606a", "#8a6d00", "#b00020"
 
-_COLOURS = {"passed": GREEN, "skipped": SOFT, "known": AMBER, "fixed": AMBER, **dict.fromkeys(RED, WRONG)}
-_DEFECTS = ("known", "fixed")
+_LISTED = {
+    "<b>Known software defects</b>: of this release, not of this machine.": ("known", "fixed"),
+    "<b>Expected on this device, never seen</b>: refuted where it did not come true.": ("predicted", "refuted"),
+}
+"""By heading the outcomes of checks that are about what data/known_issues.yaml lists."""
+_COLOURS = {"passed": GREEN, "skipped": SOFT, **dict.fromkeys(sum(_LISTED.values(), ()), AMBER), **dict.fromkeys(RED, WRONG)}
 _LEFT = "text-align:left;vertical-align:top"
 
 
@@ -23,7 +27,7 @@ def show(record: Record) -> None:
     from IPython.display import display
 
     ledger.keep(record)
-    text = f"{record.outcome:<8}{record.name}  {record.means}"
+    text = f"{record.outcome:<7} {record.name}  {record.means}"
     twin = f"{_badge(record.outcome)} <code>{html.escape(record.name)}</code> {html.escape(record.means)}"
     if record.outcome in RED:
         red: list[tuple[str, Row | Record]] = [(f"{row.case}: ", row) for row in record.rows if row.outcome in RED]
@@ -54,17 +58,17 @@ def banner(green: bool, summary: str, context: RunContext | None, date: str) -> 
 
 
 def verdict_tables(records: Sequence[Record]) -> str:
-    """The checks of this machine with their values, then those that meet a known software defect, as HTML."""
-    own = [record for record in records if record.outcome not in _DEFECTS]
-    defects = [record for record in records if record.outcome in _DEFECTS]
+    """The checks of this machine with their values, then those that meet a known or an expected defect, as HTML."""
+    own = [record for record in records if not any(record.outcome in outcomes for outcomes in _LISTED.values())]
     tables = _table(
         ("outcome", "check", "measured", "expected", "reason"),
         ((format_measured(record), record.expected, _reason(record)) for record in own),
         own,
     )
-    if defects:
-        tables += "<p><b>Known software defects</b>: of this release, not of this machine.</p>"
-        tables += _table(("outcome", "check", "defect and workaround"), ((_reason(record),) for record in defects), defects)
+    for heading, outcomes in _LISTED.items():
+        if listed := [record for record in records if record.outcome in outcomes]:
+            tables += f"<p>{heading}</p>"
+            tables += _table(("outcome", "check", "defect and workaround"), ((_reason(record),) for record in listed), listed)
     return tables
 
 

@@ -15,6 +15,7 @@ from xpulab.checks import compare
 from xpulab.checks.compare import ComparisonResult
 from xpulab.checks.digest import digest_of
 from xpulab.checks.ledger import ledger
+from xpulab.devices import judged_as
 from xpulab.messages import N_
 from xpulab.records.known_issues import KnownIssue, known_issue
 from xpulab.records.record import RED, Record, Row, worst
@@ -179,18 +180,31 @@ def _try_control(comparison: Comparison, control: Any) -> tuple[str, str]:
 
 
 def with_known_issue(row: Row, name: str, case: str | None) -> Row:
-    """The row with outcome known or fixed where the check (or this case of it) is a listed known issue; else unchanged."""
-    return known_or_fixed(row, known_issue(name, ledger.device, case))
+    """The row with another outcome where the check (or this case of it) is a listed known issue; else unchanged."""
+    return as_listed(row, known_issue(name, ledger.device, case))
 
 
-def known_or_fixed(row: Row, issue: KnownIssue | None) -> Row:
-    """The row as the issue, if there is one, makes it: known where it failed, fixed where it passed."""
+def as_listed(row: Row, issue: KnownIssue | None) -> Row:
+    """The row as the issue, if there is one, makes it: known where it failed, fixed where it passed.
+
+    Of an issue that was never seen on this device: predicted where it failed, refuted where it passed. A rehearsal refutes
+    nothing, since the card's own kernels do not compute.
+    """
     if issue is None or row.outcome not in ("passed", "failed"):
         return row
+    seen = issue.is_seen(ledger.device)
+    if row.outcome == "passed" and not seen:
+        if judged_as(ledger.device) != ledger.device:
+            return row
+        reason = N_("expected on this device as {id} in data/known_issues.yaml, never seen: it did not come true", id=issue.id)
+        return replace(row, outcome="refuted", reason=reason)
     if row.outcome == "passed":
         reason = N_("listed as {id} in data/known_issues.yaml, but it passes: remove it from the list", id=issue.id)
         return replace(row, outcome="fixed", reason=reason)
     defect = {"symptom": issue.symptom, "reference": issue.reference, "workaround": issue.workaround}
+    if not seen:
+        text = N_("expected on this device, never seen: {symptom} ({reference}). Workaround: {workaround}", **defect)
+        return replace(row, outcome="predicted", reason=text)
     return replace(row, outcome="known", reason=N_("{symptom} ({reference}). Workaround: {workaround}", **defect))
 
 

@@ -1,7 +1,8 @@
 """Known defects of the pinned releases: a check that fails because of one is reported as known, not as failed.
 
 They are listed in data/known_issues.yaml. A listed check that passes is reported as fixed, so that an outdated entry is
-noticed.
+noticed. What is expected of a device from reading alone is a prediction: a check that fails as expected is reported as
+predicted, one that passes all the same as refuted.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ class KnownIssue:
     check: the name of the check that fails because of it.
     versions: package name to version specifier, all of which must match ("paddle" means the installed Paddle wheel).
     devices: the devices that have it, of cpu, gpu, xpu, sim.
-    cause: "software" for what stands in Python, in a binding or in a compiled program, which every device has; "kernel" for
-        what stands in an operator's kernel or in a collective library: the devices whose kernel was seen, or read.
+    cause: "software" for what stands in Python, in a binding or in a compiled program: every device runs this very code, so it
+        counts as seen on all when it was measured on one. "kernel" for what stands in an operator's kernel or in a collective
+        library, "branch" for software that does another thing on each device: those whose own was run, or read.
     symptom, workaround: sentences.
     reference: where it is documented, or "measured here".
     case: the row of the check, when the check has many; else None.
     when: of a check that is a grid the cases that may show the defect: by axis the labels of which a case has one; else empty.
-        The case with the first label of each, and the default of every other axis, always runs, and shows it.
+        The case with the first labels that can go together, and the default of every other axis, always runs, and shows it.
+    unseen: those of `devices` of which it is expected from reading their kernel or branch alone: nothing was run there.
     """
 
     id: str
@@ -47,6 +50,7 @@ class KnownIssue:
     cause: str = "software"
     case: str | None = None
     when: dict[str, list[str]] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
 
     def concerns(self, labels: Mapping[str, str]) -> bool:
         """Whether a case of a grid, with these labels by axis, is one of those with the defect."""
@@ -57,8 +61,15 @@ class KnownIssue:
 
         In a rehearsal these are the defects of the device that is rehearsed, and those of the kernels that compute.
         """
-        concerned = judged_as(device) in self.devices or (self.cause == "kernel" and device in self.devices)
-        return concerned and are_installed(self.versions)
+        return bool(self._concerned(device)) and are_installed(self.versions)
+
+    def is_seen(self, device: str) -> bool:
+        """Whether the defect was seen on `device`, or on what computes there, and not only read."""
+        return not self._concerned(device) <= {*self.unseen}
+
+    def _concerned(self, device: str) -> set[str]:
+        """The devices that have it of the one that is judged and, where it stands in what computes, the one that computes."""
+        return {judged_as(device), *([] if self.cause == "software" else [device])} & {*self.devices}
 
 
 def are_installed(versions: Mapping[str, str]) -> bool:
@@ -79,7 +90,10 @@ def load(path: Path | None = None) -> tuple[KnownIssue, ...]:
     entries = files.load_yaml(path, files.data("schema", "known_issues.schema.json"))
     for wanted in (wanted for entry in entries for wanted in entry["versions"].values()):
         check_specifier(wanted, path)
-    return tuple(KnownIssue(**{**entry, "devices": tuple(entry["devices"])}) for entry in entries)
+    with_tuples = (
+        {name: tuple(value) if isinstance(value, list) else value for name, value in each.items()} for each in entries
+    )
+    return tuple(KnownIssue(**entry) for entry in with_tuples)
 
 
 @cache

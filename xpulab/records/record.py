@@ -20,16 +20,23 @@ LEVELS = ("smoke", "quick", "standard")
 """smoke: is this machine obviously broken. quick: does it work at all. standard: does it work right."""
 
 OUTCOMES = (N_("passed"), N_("failed"), N_("broken"), N_("skipped"), N_("missing"), N_("known"), N_("fixed"))
-"""The outcomes of a check, the same in the notebook, on the console and in every report."""
+OUTCOMES += (N_("predicted"), N_("refuted"))
+"""The outcomes of a check, the same in the notebook, on the console and in every report.
+
+known, fixed: it fails, or passes, where a defect of this release is listed. predicted, refuted: the same where the defect is
+expected on this device from reading alone, and was never seen.
+"""
 
 CONTROL_OUTCOMES = (N_("rejected"), N_("accepted"), N_("raised"), N_("incomparable"), N_("not tried"))
 """The outcomes of a control. Only "rejected" shows that the check can fail; "not tried": there was no measured value."""
 
 RED = frozenset({"failed", "broken", "missing"})
-COMPARED = frozenset({"passed", "failed", "broken", "known", "fixed"})
+COMPARED = frozenset({"passed", "failed", "broken", "known", "fixed", "predicted", "refuted"})
+RIGHT = frozenset({"passed", "fixed", "refuted"})
+"""The outcomes of a value that is right."""
 
 _GREEN = frozenset(OUTCOMES) - RED
-_WORST_FIRST = ("broken", "failed", "missing", "fixed", "known", "passed", "skipped")
+_WORST_FIRST = ("broken", "failed", "missing", "predicted", "refuted", "fixed", "known", "passed", "skipped")
 
 
 @dataclass(frozen=True)
@@ -210,7 +217,7 @@ def is_green(records: Sequence[Record]) -> bool:
 
 
 def worst(outcomes: Iterable[str]) -> str:
-    """The worst of several outcomes, in the order broken, failed, missing, fixed, known, passed, skipped."""
+    """The worst of several outcomes, in the order of _WORST_FIRST: a prediction before what is certain."""
     return min(outcomes, key=_WORST_FIRST.index)
 
 

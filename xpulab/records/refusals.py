@@ -33,6 +33,7 @@ class Refusal:
     reductions: the reductions that it concerns, of SUM, MAX, MIN, PROD, AVG; empty for all.
     form: the form of the call that it concerns, "stream" or "gradient"; "" for all.
     without: a feature of the host's processor, "avx512f": it is lacked where that is, and the process ends when it is called.
+    unseen: those of `devices` of which the source was only read: nothing was run there.
     """
 
     call: str
@@ -44,6 +45,7 @@ class Refusal:
     reductions: tuple[str, ...] = ()
     form: str = ""
     without: str = ""
+    unseen: tuple[str, ...] = ()
 
     def concerns(self, device: str, call: str, dtype: str, reduction: str, form: str) -> bool:
         """Whether the entry is about this call with the installed versions. "" is a call without type, reduction or form.
@@ -60,8 +62,9 @@ class Refusal:
         )
 
     def format_reason(self) -> str:
-        """The reason of a skip: what the device lacks, and who says so."""
-        return f"{self.reason} ({self.source})"
+        """The reason of a skip: what the device lacks, who says so, and where nobody has seen it."""
+        never = f"; never seen on {', '.join(self.unseen)}" if self.unseen else ""
+        return f"{self.reason} ({self.source}{never})"
 
 
 def load(path: Path | None = None) -> tuple[Refusal, ...]:

@@ -163,6 +163,7 @@ def exchanges(n: int, device: str) -> Grid:
             "lists have parts of one size": lambda form, parts: form == "call" and parts != "equal",
             "a list has memory of its own": lambda form, memory: form == "call" and memory != "own",
             "a group of one rank has equal parts": lambda parts, group: parts != "equal" and group == (1,),
+            **_lacking(device, ("all_to_all",), ("",)),
         },
         uninformative={"group": [ALONE]},
     )
@@ -205,6 +206,8 @@ def _lacking(device: str, kinds: Sequence[str], ops: Sequence[str]) -> dict[str,
     found = {entry.format_reason(): entry for each in asked if (entry := refusal(*each))}
 
     def rule(entry: Refusal) -> Rule:
+        if len(kinds) == 1:
+            return lambda dtype, form: refusal(device, kinds[0], dtype, "", form) is entry
         if ops == ("",):
             return lambda kind, dtype, form: refusal(device, kind, dtype, "", form) is entry
         return lambda kind, dtype, op, form: refusal(device, kind, dtype, op, form) is entry

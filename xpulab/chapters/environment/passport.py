@@ -18,6 +18,7 @@ from packaging.specifiers import SpecifierSet
 from xpulab.chapters.shared.device import Device
 from xpulab.checks.compare import first_line
 from xpulab.checks.table import Table
+from xpulab.devices import REHEARSED, judged_as
 from xpulab.messages import N_
 from xpulab.records import known_issues
 
@@ -69,9 +70,10 @@ def compare(rows: Table, entries: Iterable[Entry], device: str) -> None:
 
     A defect that no card was measured for, and that this card does not have, is skipped: nothing can be said about the list.
     """
+    judged = judged_as(device)
     for entry in entries:
-        if device in ("gpu", "xpu") and (entry.found, entry.listed) == (ABSENT, PRESENT):
-            rows.skip(entry.name, N_("this {device} does not have it; the list was measured on the CPU", device=device))
+        if judged in REHEARSED and (entry.found, entry.listed) == (ABSENT, PRESENT):
+            rows.skip(entry.name, N_("this {device} does not have it; the list was measured on the CPU", device=judged))
         else:
             rows.equal(entry.name, entry.found, entry.listed, control=ABSENT if entry.listed == PRESENT else PRESENT)
 

@@ -17,7 +17,7 @@ from xpulab.harness.execute import RunOptions
 from xpulab.harness.judge import Verdict
 from xpulab.messages import N_
 from xpulab.records.origin import node_name
-from xpulab.records.record import Record, Row, RunContext
+from xpulab.records.record import OUTCOMES, RIGHT, Record, Row, RunContext
 
 SCHEMA = 1
 
@@ -58,11 +58,13 @@ RELEASED = ("paddlepaddle", "paddlenlp", "paddleformers")
 
 _DIGEST_BYTES = 8
 """Two different values have the same digest with a probability of 2^-64."""
-_RIGHT = ("passed", "fixed")
 _LOSS = "loss"
 
 DEFECTS = frozenset({"known", "fixed"})
 """The outcomes of checks that are about a listed defect of the software."""
+
+PREDICTIONS = frozenset({"predicted", "refuted"})
+"""The outcomes of checks that are about what is expected on this device, and was never seen."""
 
 _GREEN = frozenset({"passed", "partial"})
 
@@ -153,6 +155,15 @@ class Result:
         return tuple(record for verdict in self.verdicts for record in verdict.records if record.outcome in DEFECTS)
 
     @property
+    def predictions(self) -> tuple[Record, ...]:
+        """The checks that met what is expected on this device from reading alone, and those that refuted it."""
+        return tuple(record for verdict in self.verdicts for record in verdict.records if record.outcome in PREDICTIONS)
+
+    def count(self, outcome: str) -> int:
+        """How many checks have this outcome."""
+        return sum(record.outcome == outcome for verdict in self.verdicts for record in verdict.records)
+
+    @property
     def green_notebooks(self) -> int:
         """How many notebooks are green."""
         return sum(verdict.outcome in _GREEN for verdict in self.verdicts)
@@ -196,6 +207,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "seconds": round(result.seconds, 1),
             "date": result.date,
             "node": result.node,
+            "outcomes": {outcome: result.count(outcome) for outcome in OUTCOMES},
             "lost": asdict(result.lost) if result.lost else None,
             "card_facts": [asdict(card) for card in context.card_facts] if context else [],
             "machine": context.machine if context else {},
@@ -246,7 +258,7 @@ def _measured(record: Record) -> Iterator[tuple[str, object]]:
 
 def _right(record: Record) -> Iterator[tuple[str, object]]:
     for each in record.rows or (record,):
-        if each.outcome in _RIGHT:
+        if each.outcome in RIGHT:
             yield each.case if isinstance(each, Row) else "", each.digest or _stable(each.measured)
 
 

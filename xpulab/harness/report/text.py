@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from xpulab.harness.judge import Verdict
-from xpulab.harness.report.result import DEFECTS, PARTIAL, Result
+from xpulab.harness.report.result import DEFECTS, PARTIAL, PREDICTIONS, Result
 from xpulab.messages import N_, joined, labelled, padded, shown
 from xpulab.records.record import RED, Record
 
 _KNOWN = N_("data/known_issues.yaml has each defect with its workaround")
+_LISTED = {"known": (), "predicted": (N_("expected on this device, never seen"),)}
+"""By outcome of checks that fail because of a listed defect what is said of them first."""
 _OUTCOME_COLUMNS = 8
-_SHOWN = RED - {"missing"} | DEFECTS - {"known"}
+_SHOWN = RED - {"missing"} | DEFECTS - {"known"} | PREDICTIONS
 """The outcomes whose checks get lines of their own; known defects have one for all, missing ones are in the reason."""
 
 
@@ -23,7 +26,12 @@ def format_result(result: Result) -> str:
         red = N_("RED: {verdict}; nothing ran, notebooks missing: {missing}", verdict=result.verdict, missing=missing)
         return f"{shown(red)}\n{shown(str(result.lost))}"
     lines = [line for verdict in result.verdicts for line in format_notebook(verdict)]
-    if count := sum(record.outcome == "known" for record in result.defects):
+    if result.predictions:
+        counts = {outcome: result.count(outcome) for outcome in PREDICTIONS}
+        lines.append(
+            shown(N_("expected on this device, never seen: {predicted} checks; {refuted} did not come true", **counts))
+        )
+    if count := result.count("known"):
         lines.append(shown(N_("checks that met known defects of this release: {count}", count=count)))
         lines.append(shown(N_("to list them: xpulab report --known --run {folder}", folder=result.folder)))
     verdict = N_("green") if result.is_green else N_("RED")
@@ -45,12 +53,17 @@ def format_result(result: Result) -> str:
 
 
 def format_known(checks: Iterable[Mapping[str, Any]]) -> str:
-    """The checks that met a known defect, as result.json has them: what each means, and its cases or its reason."""
+    """Of checks, as result.json has them, those that met a known defect or one that is expected on this device, never seen.
+
+    A line for what each means, and one for its outcome, with its cases or its reason.
+    """
     lines = []
-    for check in checks:
-        cases = [row["case"] for row in check["rows"] if row["outcome"] == "known"]
-        lines.append(f"{check['name']}: {shown(check['means'])}")
-        lines.append(f"  {joined([', '.join(cases) or shown(check['reason']), shown(_KNOWN)])}")
+    for check, outcome in product(checks, _LISTED):
+        cases = [row["case"] for row in check["rows"] if row["outcome"] == outcome]
+        if cases or check["outcome"] == outcome:
+            lines.append(f"{check['name']}: {shown(check['means'])}")
+            texts = [*map(shown, _LISTED[outcome]), ", ".join(cases) or shown(check["reason"]), shown(_KNOWN)]
+            lines.append(f"  {joined(texts)}")
     return "\n".join(lines) or shown("no check met a known defect")
 
 
@@ -72,7 +85,7 @@ def format_notebook(verdict: Verdict) -> Iterator[str]:
 def _details(record: Record) -> Iterator[str]:
     """What was measured and why it is not right; of a known defect with many cases only their names."""
     cases = [row.case for row in record.rows if row.outcome == record.outcome]
-    if record.outcome in DEFECTS and cases:
+    if record.outcome in DEFECTS | PREDICTIONS and cases:
         yield f"          {joined([', '.join(cases), shown(_KNOWN)])}"
     else:
         compared = shown(
