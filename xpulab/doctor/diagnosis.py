@@ -13,7 +13,7 @@ from typing import Literal
 
 from xpulab.devices import LAUNCHER_VARIABLES, SIMULATED
 from xpulab.doctor import meant, system
-from xpulab.doctor.cards import Reading, format_card_count
+from xpulab.doctor.cards import Card, Reading, format_card_count
 from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
 from xpulab.doctor.finding import Finding, known_finding
 from xpulab.doctor.installation import installation
@@ -103,7 +103,8 @@ def diagnose(
     ]
     findings += hardware
     if device in ("xpu", "gpu"):
-        findings.append(_vendor_tool(of_device(device, detection)[1], detection.in_container))
+        reading = of_device(device, detection)[1]
+        findings += [_vendor_tool(reading, detection.in_container), *_health(reading.cards)]
         findings.append(_card_counts(device, detection, paddle, environ))
     findings += installation(device, paddle, probed, search_path)
     findings += _environment(device, environ)
@@ -178,9 +179,10 @@ def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Fin
 
 
 def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
-    """What the vendor's tool did. A warning where it is missing, as in containers whose cards work, or not understood.
+    """What the vendor's tool did. A warning where it is missing, as in containers whose cards work.
 
-    Only what can be read may be wrong.
+    Only what can be read may be wrong: the errors of NVIDIA's library have names. That another tool fails, hangs or is not
+    understood says nothing of the cards, which compute or do not.
     """
     id = reading.tool.lower().replace("_", "-")
     missing = "nvml-missing" if id == "nvml" else "xpu-smi-missing"
@@ -192,7 +194,7 @@ def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
             lines=lines,
             unread=reading.unread[0][:_SHOWN_CHARACTERS],
         )
-        return known_finding(id, "warn", seen, "vendor-tool-unread")
+        return known_finding(id, "unknown", seen, "vendor-tool-unread")
     if reading.outcome == "ok":
         return Finding(id, "ok", reading.detail)
     if reading.outcome == "missing":
@@ -200,7 +202,27 @@ def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
         return known_finding(id, "warn", seen, missing)
     if reading.outcome == "foreign":
         return known_finding(id, "warn", reading.detail, "xpu-smi-foreign")
-    return known_finding(id, "wrong", reading.detail, "vendor-tool-fails")
+    named = (reading.tool, reading.outcome) == ("NVML", "failed")
+    return known_finding(id, "wrong" if named else "unknown", reading.detail, "vendor-tool-fails")
+
+
+def _health(cards: Sequence[Card]) -> Iterator[Finding]:
+    """Memory and temperature, where the vendor shows them. Errors since the driver was loaded are wrong, earlier ones are not."""
+
+    def listed(field: str) -> str:
+        counts = {card.index: getattr(card, field) for card in cards}
+        return ", ".join(N_("card {index}: {count}", index=index, count=count) for index, count in counts.items() if count)
+
+    if now := listed("uncorrectable_errors"):
+        seen = N_("uncorrectable errors of memory since the driver was loaded: {now}", now=now)
+        yield known_finding("memory", "wrong", seen, "memory")
+    elif old := "; ".join(filter(None, (listed("uncorrectable_ever"), listed("retired_pages")))):
+        seen = N_("earlier uncorrectable errors of memory, then pages that are no longer used: {old}", old=old)
+        yield known_finding("memory", "warn", seen, "memory-retired")
+    elif counted := sum(card.uncorrectable_errors is not None for card in cards):
+        yield Finding("memory", "ok", N_("no uncorrectable errors of memory on {cards}", cards=format_card_count(counted)))
+    if hot := ", ".join(f"{card.index} ({card.temperature_c} C)" for card in cards if card.is_throttled):
+        yield known_finding("temperature", "warn", N_("slowed down by their temperature: cards {hot}", hot=hot), "temperature")
 
 
 def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, environ: Mapping[str, str]) -> Finding:
@@ -215,7 +237,7 @@ def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, 
     if on_bus and not any(card.generation in BEFORE_KL3 for card in on_bus):
         counts["PCI bus"] = len(on_bus)
     reading = of_device(device, detection)[1]
-    if reading.outcome == "ok" and not reading.unread:
+    if reading.counts_cards:
         counts[reading.tool] = len(reading.cards)
     if paddle is not None and paddle.error is None:
         counts["Paddle"] = paddle.xpu_cards if device == "xpu" else paddle.gpu_cards

@@ -222,9 +222,9 @@ def _usable(device: str, detection: Detection) -> tuple[int, list[str]]:
     """
     nodes, reading = of_device(device, detection)
     closed = [node.path for node in nodes if not node.usable]
-    broken = [str(card.index) for card in reading.cards if card.state == "error"]
+    broken = [str(card.index) for card in reading.cards if card.state]
     counts = [len(nodes) - len(closed)] if nodes else []
-    counts += [len(reading.cards) - len(broken)] if reading.outcome == "ok" and not reading.unread else []
+    counts += [len(reading.cards) - len(broken)] if reading.counts_cards else []
     why = [N_("this user cannot open {closed}", closed=", ".join(closed))] if closed else []
     why += [N_("in state error: {broken}", broken=", ".join(broken))] if broken else []
     return min(counts, default=0), why
