@@ -113,7 +113,10 @@ def test_a_listing_in_another_language_keeps_its_cards_and_a_format_that_is_unde
     (machine.bin / "text").write_text(in_chinese(QUERY))
     machine.tool("xpu-smi", f"exec /bin/cat {machine.bin}/text")
     reading = read_xpu_smi()
-    assert [(card.pci_address, card.model) for card in reading.cards] == [("0000:1b:00.0", "unknown"), ("0000:1d:00.0", "unknown")]
+    assert [(card.pci_address, card.model) for card in reading.cards] == [
+        ("0000:1b:00.0", "unknown"),
+        ("0000:1d:00.0", "unknown"),
+    ]
     machine.tool("xpu-smi", f'test "$1" = -m && exec /bin/cat {FORMATS}/kl3_machine.txt\nexec /bin/cat {machine.bin}/text')
     assert [card.model for card in read_xpu_smi().cards] == ["P800 OAM", "P800 OAM"]
 
@@ -129,19 +132,28 @@ ECC = """    ECC Errors
 """
 
 
+LAST = "    Processes                             : None\n"  # of the second card
+WITH_ERRORS = QUERY.replace(LAST, ECC)
+
+
+def more(line: str) -> str:
+    """The query with one more line about the first card."""
+    return QUERY.replace("    L3 Usage", f"    {line}\n    L3 Usage", 1)
+
+
 @pytest.mark.parametrize(
     ("text", "field", "values"),
     [
-        (QUERY.replace("    Processes                             : None\n", ECC), "uncorrectable_errors", [None, 3]),
-        (QUERY.replace("    Processes                             : None\n", ECC), "uncorrectable_ever", [None, 17]),
-        (QUERY.replace("    Processes                             : None\n", ECC.replace(": 3", ": N/A")), "uncorrectable_errors", [None, None]),
+        (WITH_ERRORS, "uncorrectable_errors", [None, 3]),
+        (WITH_ERRORS, "uncorrectable_ever", [None, 17]),
+        (WITH_ERRORS.replace(": 3", ": N/A"), "uncorrectable_errors", [None, None]),
         (TABLE.replace("                    0 |", "                    2 |", 1), "uncorrectable_errors", [2, 0]),
         (TABLE.replace("Volatile Uncorr. ECC", "    Something else  "), "uncorrectable_errors", [None, None]),
-        (QUERY.replace("Temp                  : 41 C", "Temp                  : GPU requires reset"), "state", ["requires reset", None]),
-        (QUERY.replace("    L3 Usage", "    Retired Pages                         : 4\n    L3 Usage", 1), "retired_pages", [4, None]),
-        (QUERY.replace("    L3 Usage", "    HW Thermal Slowdown                   : Active\n    L3 Usage", 1), "is_throttled", [True, None]),
+        (more("Compute Mode                          : GPU requires reset"), "state", ["requires reset", None]),
+        (more("Retired Pages                         : 4"), "retired_pages", [4, None]),
+        (more("HW Thermal Slowdown                   : Active"), "is_throttled", [True, None]),
     ],
-)  # fmt: skip
+)
 def test_health_is_read_where_it_is_shown(machine, text, field, values):
     (machine.bin / "text").write_text(text)
     machine.tool("xpu-smi", f'test "$1" = -m && exit 2\nexec /bin/cat {machine.bin}/text')

@@ -207,7 +207,7 @@ def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
 
 
 def _health(cards: Sequence[Card]) -> Iterator[Finding]:
-    """Memory and temperature, where the vendor shows them. Errors since the driver was loaded are wrong, earlier ones are not."""
+    """Memory and temperature, where the vendor shows them. Errors since the driver was loaded are wrong, older ones are not."""
 
     def listed(field: str) -> str:
         counts = {card.index: getattr(card, field) for card in cards}

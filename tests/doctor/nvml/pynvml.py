@@ -1,7 +1,7 @@
 """Stands for NVIDIA's package in tests: answers with what the JSON file says that XPULAB_TEST_NVML names.
 
-prints: what it prints first. error: what nvmlInit raises. hangs: whether it never returns. cards: the values of each card; one that is "lost" does not
-answer, and a value that is missing is not supported.
+prints: what it prints first. error: what nvmlInit raises. hangs: whether it never returns. cards: the values of each card; one
+that is "lost" does not answer, one that is "reset" must be reset, and a value that is missing is not supported.
 """
 
 import json
