@@ -18,7 +18,7 @@ from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
 from xpulab.doctor.finding import Finding, known_finding
 from xpulab.doctor.installation import installation
 from xpulab.doctor.matmul_mode import matmul_mode
-from xpulab.doctor.meant import VISIBILITY_VARIABLES, of_device
+from xpulab.doctor.meant import of_device
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import Probe
 from xpulab.doctor.remedies import by_id
@@ -151,14 +151,13 @@ def _meant(
 def _node_access(detection: Detection, control: system.DeviceNode | None) -> Finding:
     if control is None:
         return known_finding("node-permissions", "wrong", N_("there is no /dev/xpuctrl"), "no-device-node")
-    inaccessible = [node for node in (*detection.nodes, control) if not node.usable]
+    nodes = [node for node in detection.nodes if not node.is_hidden]
+    inaccessible = [node for node in (*nodes, control) if not node.usable]
     if inaccessible:
         closed = ", ".join(f"{node.path} ({node.permissions})" for node in inaccessible)
         seen = N_("this user cannot read and write {closed}", closed=closed)
         return known_finding("node-permissions", "wrong", seen, "node-permissions")
-    return Finding(
-        "node-permissions", "ok", N_("{nodes} device nodes and /dev/xpuctrl are accessible", nodes=len(detection.nodes))
-    )
+    return Finding("node-permissions", "ok", N_("{nodes} device nodes and /dev/xpuctrl are accessible", nodes=len(nodes)))
 
 
 def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Finding]:
@@ -228,9 +227,9 @@ def _health(cards: Sequence[Card]) -> Iterator[Finding]:
 def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, environ: Mapping[str, str]) -> Finding:
     """PCI bus, device nodes, the vendor's tool and Paddle must show the same number of cards.
 
-    A container or a visibility variable may hide some cards: then a difference is a warning. The bus is not counted
-    when it is hidden, nor for old cards: a K200 board is one PCI function with two devices. A tool that is not understood does
-    not count.
+    What hides cards is no error: Paddle must see those that are left, and any other difference is a warning. The bus does not
+    count where it is hidden or has old cards: a K200 board is one PCI function with two devices. Nor does a tool that is
+    not understood.
     """
     on_bus = detection.kunlun_pci if device == "xpu" else detection.nvidia_pci
     counts = {"/dev": len(detection.nodes)} if device == "xpu" else {}
@@ -243,8 +242,11 @@ def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, 
         counts["Paddle"] = paddle.xpu_cards if device == "xpu" else paddle.gpu_cards
 
     seen = ", ".join(f"{where}: {count}" for where, count in counts.items())
-    limits = [f"{name}={environ[name]}" for name in VISIBILITY_VARIABLES if name in environ]
-    limits += [N_("a container")] if detection.in_container else []
+    limits = meant.limits_of(device, detection, environ)
+    visible, there = meant.visible_cards(device, detection, environ)
+    if limits and 0 < visible <= counts.get("Paddle", 0) <= there:
+        seen = N_("{visible} of {there} visible: {limits}", visible=counts["Paddle"], there=there, limits=", ".join(limits))
+        return Finding("card-count", "ok", seen)
     if len(set(counts.values())) == 1 and 0 not in counts.values():
         return Finding("card-count", "ok", N_("cards by {seen}", seen=seen))
     if limits and 0 not in counts.values():
