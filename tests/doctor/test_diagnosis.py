@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.doctor.conftest import A100
 from xpulab.doctor.diagnosis import Diagnosis, diagnose
 from xpulab.doctor.paddle_facts import PaddleFacts
+from xpulab.doctor.render import format_diagnosis
 
 EXACT = {"XPU_PADDLE_FC_LOCAL_INT16": "1"}
 PADDLE_FOR_XPU = PaddleFacts(version="3.3.0", built_for="xpu", xpu_cards=2)
@@ -58,12 +61,47 @@ def test_a_node_that_is_missing_is_wrong(p800, examine, node, id, seen):
     assert (found.verdict, seen in found.seen) == ("wrong", True)
 
 
-def test_a_tool_that_is_not_understood_is_a_warning_with_its_lines_and_counts_no_cards(p800, examine):
-    p800.tool("xpu-smi", "echo eight healthy cards")
+@pytest.mark.parametrize(
+    ("script", "known"),
+    [
+        ("echo eight healthy cards", "vendor-tool-unread"),
+        ("echo eight healthy cards; exit 3", "vendor-tool-fails"),
+        ("yes eight healthy cards", "vendor-tool-fails"),
+    ],
+)
+def test_a_tool_that_cannot_be_read_is_not_known_counts_no_cards_and_its_text_is_kept(p800, examine, script, known):
+    p800.tool("xpu-smi", f"PATH=/usr/bin:/bin; {script}")
     diagnosis = examine(p800, paddle=PADDLE_FOR_XPU)
     found = finding(diagnosis, "xpu-smi")
-    assert (found.verdict, found.known, "eight healthy cards" in found.seen) == ("warn", "vendor-tool-unread", True)
+    assert (found.verdict, found.known) == ("unknown", known)
     assert (verdicts(diagnosis)["card-count"], diagnosis.outcome) == ("ok", "warn")
+    assert "xpu-smi printed:\neight healthy cards" in format_diagnosis(diagnosis)
+    raw = json.loads(json.dumps(diagnosis.to_json()))["detection"]["xpu_smi"]["raw"]
+    assert raw.startswith("eight healthy cards") and len(raw) <= 4000
+
+
+@pytest.mark.parametrize(
+    ("card", "id", "verdict", "seen"),
+    [
+        ({"ecc": [0, 0], "pages": [], "reasons": 0}, "memory", "ok", "no uncorrectable errors of memory on 1 card"),
+        ({"ecc": [3, 17]}, "memory", "wrong", "card 0: 3"),
+        ({"ecc": [0, 17]}, "memory", "warn", "card 0: 17"),
+        ({"pages": [1, 2]}, "memory", "warn", "card 0: 2"),
+        ({"ecc": [0, 0], "rows": [0, 0, 0, 1]}, "card-error", "wrong", "card 0 is in state ERROR"),
+        ({"reasons": 0x20}, "temperature", "warn", "0 (36 C)"),
+    ],
+)
+def test_health_that_the_vendor_shows_is_judged(machine, examine, card, id, verdict, seen):
+    machine.nodes("nvidia0")
+    machine.nvml({**A100, **card})
+    found = finding(examine(machine, frameworks=["paddlepaddle-gpu"]), id)
+    assert (found.verdict, seen in found.seen, bool(found.remedy)) == (verdict, True, verdict != "ok")
+
+
+def test_health_that_is_not_shown_is_not_judged(machine, examine):
+    machine.nodes("nvidia0")
+    machine.nvml(A100)
+    assert not {"memory", "temperature", "card-error"} & verdicts(examine(machine, frameworks=["paddlepaddle-gpu"])).keys()
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,94 @@ def test_a_tool_that_shows_no_cards_has_its_outcome(machine, script, outcome, de
         machine.tool("xpu-smi", script)
     reading = read_xpu_smi(timeout=0.2 if outcome == "hung" else 10)
     assert reading.outcome == outcome and detail in reading.detail
-    assert bool(reading.unread) == (outcome == "unreadable")
+    assert (bool(reading.unread), reading.counts_cards) == (outcome == "unreadable", False)
+    assert outcome != "failed" or reading.raw == "cannot open /dev/xpuctrl\n"
+
+
+MACHINE = (FORMATS / "kl3_machine.txt").read_text()
+QUERY = (FORMATS / "kl3_query.txt").read_text()
+TABLE = (FORMATS / "kl3_table.txt").read_text()
+IN_CHINESE = {"Product Name": "产品名称", "Attached XPUs": "已连接 XPU", "Memory Usage": "显存", "Driver Version": "驱动版本"}
+
+
+def in_chinese(text: str) -> str:
+    for word, translated in IN_CHINESE.items():
+        text = text.replace(word, translated)
+    return text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\x00\x7f" * 9000,
+        "<xpu_smi_log><xpu/></xpu_smi_log>",
+        "\n".join(" ".join(reversed(line.split())) for line in MACHINE.splitlines()),  # another order of columns
+        MACHINE.replace("98304 0 1.0", "0 98304 1.0").replace("98304 17 1.0", "17 98304 1.0"),
+        MACHINE.replace(" 41 0 44", " heiß 0 44"),
+        QUERY[: QUERY.index("XPU 00000000:1D:00.0")],  # two are attached, one is shown
+        QUERY.replace("Attached XPUs                             : 2", "Attached XPUs                             : 8"),
+    ],
+    ids=["empty", "binary", "xml", "reversed", "two columns", "words", "cut", "more attached"],
+)
+def test_what_is_not_understood_counts_no_cards_is_kept_and_bounded(machine, text):
+    (machine.bin / "text").write_text(text)
+    machine.tool("xpu-smi", f"exec /bin/cat {machine.bin}/text")
+    reading = read_xpu_smi()
+    assert not reading.counts_cards
+    assert reading.raw == text[:4000]
+
+
+def test_a_listing_in_another_language_keeps_its_cards_and_a_format_that_is_understood_is_preferred(machine):
+    (machine.bin / "text").write_text(in_chinese(QUERY))
+    machine.tool("xpu-smi", f"exec /bin/cat {machine.bin}/text")
+    reading = read_xpu_smi()
+    assert [(card.pci_address, card.model) for card in reading.cards] == [
+        ("0000:1b:00.0", "unknown"),
+        ("0000:1d:00.0", "unknown"),
+    ]
+    machine.tool("xpu-smi", f'test "$1" = -m && exec /bin/cat {FORMATS}/kl3_machine.txt\nexec /bin/cat {machine.bin}/text')
+    assert [card.model for card in read_xpu_smi().cards] == ["P800 OAM", "P800 OAM"]
+
+
+ECC = """    ECC Errors
+        Volatile
+            DRAM Correctable              : 120
+            DRAM Uncorrectable            : 3
+        Aggregate
+            DRAM Correctable              : 120
+            DRAM Uncorrectable            : 17
+    Processes                             : None
+"""
+
+
+LAST = "    Processes                             : None\n"  # of the second card
+WITH_ERRORS = QUERY.replace(LAST, ECC)
+
+
+def more(line: str) -> str:
+    """The query with one more line about the first card."""
+    return QUERY.replace("    L3 Usage", f"    {line}\n    L3 Usage", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "values"),
+    [
+        (WITH_ERRORS, "uncorrectable_errors", [None, 3]),
+        (WITH_ERRORS, "uncorrectable_ever", [None, 17]),
+        (WITH_ERRORS.replace(": 3", ": N/A"), "uncorrectable_errors", [None, None]),
+        (TABLE.replace("                    0 |", "                    2 |", 1), "uncorrectable_errors", [2, 0]),
+        (TABLE.replace("Volatile Uncorr. ECC", "    Something else  "), "uncorrectable_errors", [None, None]),
+        (more("Compute Mode                          : GPU requires reset"), "state", ["requires reset", None]),
+        (more("Retired Pages                         : 4"), "retired_pages", [4, None]),
+        (more("HW Thermal Slowdown                   : Active"), "is_throttled", [True, None]),
+    ],
+)
+def test_health_is_read_where_it_is_shown(machine, text, field, values):
+    (machine.bin / "text").write_text(text)
+    machine.tool("xpu-smi", f'test "$1" = -m && exit 2\nexec /bin/cat {machine.bin}/text')
+    reading = read_xpu_smi()
+    assert (reading.outcome, [getattr(card, field) for card in reading.cards]) == ("ok", values)
 
 
 def test_kunluns_tool_is_found_behind_intels_and_only_harmless_options_are_used(machine):

@@ -14,9 +14,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
-from xpulab import warm
+from xpulab import cli, warm
 from xpulab.child import Child
+from xpulab.errors import InputError
+from xpulab.ranks import forked
+from xpulab.warm import kernels
 
 pytestmark = pytest.mark.integration
 
@@ -62,6 +66,24 @@ def fifo(tmp_path, monkeypatch):
 
 def test_only_this_user_can_reach_it(fork_server):
     assert stat.S_IMODE(os.stat(os.path.dirname(fork_server.address)).st_mode) == 0o700
+
+
+@pytest.mark.parametrize("wheel", ["paddlepaddle_gpu", "paddlepaddle_xpu"])
+def test_nothing_is_forked_after_an_import_of_the_wheel_of_a_card(tmp_path, monkeypatch, wheel):
+    info = tmp_path / f"{wheel}-3.3.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {wheel.replace('_', '-')}\nVersion: 3.3.1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    started = []
+    monkeypatch.setattr("subprocess.Popen", lambda command, **_: started.append(command))
+    for start in (warm.ForkServer, forked._own_address, lambda: kernels.run_command(["true"])):
+        with pytest.raises(InputError, match=f"^{wheel.replace('_', '-')} is installed.*xpulab run --cold"):
+            start()
+    executed = []
+    monkeypatch.setattr("os.execv", lambda path, command: executed.append(command) or sys.exit(0))
+    CliRunner().invoke(cli.app, ["lab", "--no-browser"])
+    assert [command[1:4] + command[-1:] for command in executed] == [["-m", "jupyter", "lab", "--no-browser"]]
+    assert started == []
 
 
 def test_a_fork_waits_for_the_imports(fifo, start):

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from xpulab.messages import N_
 
 Outcome = Literal["ok", "missing", "failed", "hung", "unreadable", "foreign"]
+UNKNOWN = "unknown"
+"""The model of a card of which none is shown."""
+RAW_CHARACTERS = 4000
+"""How much of an output is kept that was not understood."""
+_ERRORS = r"/([^/]*uncorr[^/]*|double_bit/total)$"  # the second one before Turing
+_COUNTED = {
+    "uncorrectable_errors": rf"(^|/)(volatile|ecc_errors){_ERRORS}",
+    "uncorrectable_ever": rf"(^|/)aggregate{_ERRORS}",
+    "retired_pages": r"retired_pages($|/double_bit_(retirement/retired_count|ecc)$)|remapped_rows/(remapped_row_)?unc[^/]*$",
+}
+_STATED = (
+    ("is_throttled", r"(sw|hw)_thermal_slowdown$|thermal_throttl", r"active|yes"),
+    ("requires reset", r"reset_required$|requires_reset$", r"yes"),
+    ("requires reset", r"recovery_action$", r"reset|reboot"),
+    ("requires reset", "", r".*requires? reset.*"),  # NVIDIA's tool prints it in the place of any value
+    ("error", r"remap[^/]*failure|unrepairable_memory$", r"yes"),
+)
+"""By names as NVIDIA's drivers 390 to 580 print them. Of xpu-smi's only the counts of ECC are known, from documents."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +44,10 @@ class Card:
     power_w: W
     utilisation_percent: 0 to 100
     firmware: KL3 the SBL version, "1.48"; KL1 and KL2 the three-part version, "0001.0002.0022"
-    state: "error" of a card that does not answer NVML
+    state: "error" of a card that does not answer, or whose memory cannot be repaired; "requires reset"; None of any other
+    uncorrectable_errors: of its memory since the driver was loaded, by ECC. uncorrectable_ever: those of its life
+    retired_pages: pages and rows of its memory that are no longer used after such errors
+    is_throttled: whether its temperature slows it down
     """
 
     index: int
@@ -40,20 +62,25 @@ class Card:
     utilisation_percent: float | None = None
     firmware: str | None = None
     state: str | None = None
+    uncorrectable_errors: int | None = None
+    uncorrectable_ever: int | None = None
+    retired_pages: int | None = None
+    is_throttled: bool | None = None
 
 
 @dataclass(frozen=True)
 class Reading:
     """What a vendor's tool or library says.
 
-    tool: "xpu-smi", "xpu_smi" or "NVML"
+    tool: "xpu-smi", "xpu_smi", "NVML" or "nvidia-smi"
     command: the last command that was run; empty for a library
     outcome: "ok" it answered (with any number of cards, including none); "missing" it is not here; "failed" it ended with an
         error; "hung" it was stopped at the timeout; "unreadable" nothing of its output was understood; "foreign" it is another
         vendor's tool with the same name
     detail: one sentence for the user
     driver: its version as printed; None when it is not shown
-    unread: what was said of cards and not understood, line by line; of an output of which nothing was, all of it
+    unread: what was said of cards and not understood, line by line; with "unreadable" all of it
+    raw: what it printed, the first RAW_CHARACTERS, where not all of it was understood; else empty
     """
 
     tool: str
@@ -63,6 +90,38 @@ class Reading:
     driver: str | None = None
     cards: tuple[Card, ...] = ()
     unread: tuple[str, ...] = ()
+    raw: str = ""
+
+    @property
+    def counts_cards(self) -> bool:
+        """Whether its number of cards can be relied on: it answered, and all that it says of cards was understood."""
+        return self.outcome == "ok" and not self.unread
+
+
+def card_of(values: Mapping[str, str], order: int) -> Card:
+    """The card that a tool shows with these values, as printed, by the names of Card or those of _health_of.
+
+    Others: total, used and memory ("2112MiB / 98304") are of its memory, use is in percent, address is on the bus.
+    order: its place in the output, which is its index where none is shown.
+    """
+    index, model = number_in(values.get("index")), values.get("model", UNKNOWN)
+    used, _, total = values.get("memory", "").partition("/")
+    firmware = values.get("firmware", "")
+    third = re.fullmatch(r"[^:]+:[^:]+:(\d+\.\d+)\S*", firmware)  # init:bootloader:main.cpld
+    return Card(
+        index=order if index is None else int(index),
+        model=model,
+        generation=values.get("generation") or generation_of(model),
+        pci_address=normal_address(values["address"]) if "address" in values else None,
+        serial=values.get("serial"),
+        memory_total_mib=_whole(values.get("total", total)),
+        memory_used_mib=_whole(values.get("used", used)),
+        temperature_c=number_in(values.get("temperature_c")),
+        power_w=number_in(values.get("power_w")),
+        utilisation_percent=number_in(values.get("use")),
+        firmware=third[1] if third else firmware or None,
+        **_health_of(values),
+    )
 
 
 def generation_of(model: str) -> str | None:
@@ -82,3 +141,33 @@ def normal_address(text: str) -> str:
 def format_card_count(number: int) -> str:
     """The number with its unit: 1 card, 8 cards."""
     return N_("1 card") if number == 1 else N_("{number} cards", number=number)
+
+
+def _health_of(values: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a Card about its health that a tool shows.
+
+    values: by their names, "ecc_errors/volatile/dram_uncorrectable", in lower case and joined by underscores: as the tags of
+    `nvidia-smi -q -x`, and as the sections and keys of `xpu-smi -q`. What is not a whole number, as N/A, is not shown.
+    """
+    shown: dict[str, Any] = {}
+    for name, pattern in _COUNTED.items():
+        if counts := [int(text) for key, text in values.items() if re.search(pattern, key) and re.fullmatch(r"\d+", text)]:
+            shown[name] = sum(counts)
+    for name, pattern, meant in _STATED:
+        if said := [text for key, text in values.items() if re.search(pattern, key)]:
+            shown[name] = shown.get(name, False) or any(re.fullmatch(meant, text, re.IGNORECASE) for text in said)
+    for state in ("error", "requires reset"):
+        if shown.pop(state, False):
+            shown["state"] = state
+    return shown
+
+
+def number_in(text: str | None) -> float | None:
+    """The number at the start of a value, "46 C" or "75.00 W"; None for N/A and the like."""
+    found = re.match(r"\s*(-?\d+(\.\d+)?)", text or "")
+    return float(found[1]) if found else None
+
+
+def _whole(text: str | None) -> int | None:
+    number = number_in(text)
+    return None if number is None else int(number)

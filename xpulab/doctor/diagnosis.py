@@ -13,12 +13,12 @@ from typing import Literal
 
 from xpulab.devices import LAUNCHER_VARIABLES, SIMULATED
 from xpulab.doctor import meant, system
-from xpulab.doctor.cards import Reading, format_card_count
+from xpulab.doctor.cards import Card, Reading, format_card_count
 from xpulab.doctor.detect import BEFORE_KL3, Detection, detect, require
 from xpulab.doctor.finding import Finding, known_finding
 from xpulab.doctor.installation import installation
 from xpulab.doctor.matmul_mode import matmul_mode
-from xpulab.doctor.meant import VISIBILITY_VARIABLES, of_device
+from xpulab.doctor.meant import of_device
 from xpulab.doctor.paddle_facts import PaddleFacts
 from xpulab.doctor.probe import Probe
 from xpulab.doctor.remedies import by_id
@@ -103,7 +103,8 @@ def diagnose(
     ]
     findings += hardware
     if device in ("xpu", "gpu"):
-        findings.append(_vendor_tool(of_device(device, detection)[1], detection.in_container))
+        reading = of_device(device, detection)[1]
+        findings += [_vendor_tool(reading, detection.in_container), *_health(reading.cards)]
         findings.append(_card_counts(device, detection, paddle, environ))
     findings += installation(device, paddle, probed, search_path)
     findings += _environment(device, environ)
@@ -150,14 +151,13 @@ def _meant(
 def _node_access(detection: Detection, control: system.DeviceNode | None) -> Finding:
     if control is None:
         return known_finding("node-permissions", "wrong", N_("there is no /dev/xpuctrl"), "no-device-node")
-    inaccessible = [node for node in (*detection.nodes, control) if not node.usable]
+    nodes = [node for node in detection.nodes if not node.is_hidden]
+    inaccessible = [node for node in (*nodes, control) if not node.usable]
     if inaccessible:
         closed = ", ".join(f"{node.path} ({node.permissions})" for node in inaccessible)
         seen = N_("this user cannot read and write {closed}", closed=closed)
         return known_finding("node-permissions", "wrong", seen, "node-permissions")
-    return Finding(
-        "node-permissions", "ok", N_("{nodes} device nodes and /dev/xpuctrl are accessible", nodes=len(detection.nodes))
-    )
+    return Finding("node-permissions", "ok", N_("{nodes} device nodes and /dev/xpuctrl are accessible", nodes=len(nodes)))
 
 
 def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Finding]:
@@ -178,9 +178,10 @@ def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Fin
 
 
 def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
-    """What the vendor's tool did. A warning where it is missing, as in containers whose cards work, or not understood.
+    """What the vendor's tool did. A warning where it is missing, as in containers whose cards work.
 
-    Only what can be read may be wrong.
+    Only what can be read may be wrong: the errors of NVIDIA's library have names. That another tool fails, hangs or is not
+    understood says nothing of the cards, which compute or do not.
     """
     id = reading.tool.lower().replace("_", "-")
     missing = "nvml-missing" if id == "nvml" else "xpu-smi-missing"
@@ -192,7 +193,7 @@ def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
             lines=lines,
             unread=reading.unread[0][:_SHOWN_CHARACTERS],
         )
-        return known_finding(id, "warn", seen, "vendor-tool-unread")
+        return known_finding(id, "unknown", seen, "vendor-tool-unread")
     if reading.outcome == "ok":
         return Finding(id, "ok", reading.detail)
     if reading.outcome == "missing":
@@ -200,29 +201,52 @@ def _vendor_tool(reading: Reading, in_container: bool) -> Finding:
         return known_finding(id, "warn", seen, missing)
     if reading.outcome == "foreign":
         return known_finding(id, "warn", reading.detail, "xpu-smi-foreign")
-    return known_finding(id, "wrong", reading.detail, "vendor-tool-fails")
+    named = (reading.tool, reading.outcome) == ("NVML", "failed")
+    return known_finding(id, "wrong" if named else "unknown", reading.detail, "vendor-tool-fails")
+
+
+def _health(cards: Sequence[Card]) -> Iterator[Finding]:
+    """Memory and temperature, where the vendor shows them. Errors since the driver was loaded are wrong, older ones are not."""
+
+    def listed(field: str) -> str:
+        counts = {card.index: getattr(card, field) for card in cards}
+        return ", ".join(N_("card {index}: {count}", index=index, count=count) for index, count in counts.items() if count)
+
+    if now := listed("uncorrectable_errors"):
+        seen = N_("uncorrectable errors of memory since the driver was loaded: {now}", now=now)
+        yield known_finding("memory", "wrong", seen, "memory")
+    elif old := "; ".join(filter(None, (listed("uncorrectable_ever"), listed("retired_pages")))):
+        seen = N_("earlier uncorrectable errors of memory, then pages that are no longer used: {old}", old=old)
+        yield known_finding("memory", "warn", seen, "memory-retired")
+    elif counted := sum(card.uncorrectable_errors is not None for card in cards):
+        yield Finding("memory", "ok", N_("no uncorrectable errors of memory on {cards}", cards=format_card_count(counted)))
+    if hot := ", ".join(f"{card.index} ({card.temperature_c} C)" for card in cards if card.is_throttled):
+        yield known_finding("temperature", "warn", N_("slowed down by their temperature: cards {hot}", hot=hot), "temperature")
 
 
 def _card_counts(device: str, detection: Detection, paddle: PaddleFacts | None, environ: Mapping[str, str]) -> Finding:
     """PCI bus, device nodes, the vendor's tool and Paddle must show the same number of cards.
 
-    A container or a visibility variable may hide some cards: then a difference is a warning. The bus is not counted
-    when it is hidden, nor for old cards: a K200 board is one PCI function with two devices. A tool that is not understood does
-    not count.
+    What hides cards is no error: Paddle must see those that are left, and any other difference is a warning. The bus does not
+    count where it is hidden or has old cards: a K200 board is one PCI function with two devices. Nor does a tool that is
+    not understood.
     """
     on_bus = detection.kunlun_pci if device == "xpu" else detection.nvidia_pci
     counts = {"/dev": len(detection.nodes)} if device == "xpu" else {}
     if on_bus and not any(card.generation in BEFORE_KL3 for card in on_bus):
         counts["PCI bus"] = len(on_bus)
     reading = of_device(device, detection)[1]
-    if reading.outcome == "ok" and not reading.unread:
+    if reading.counts_cards:
         counts[reading.tool] = len(reading.cards)
     if paddle is not None and paddle.error is None:
         counts["Paddle"] = paddle.xpu_cards if device == "xpu" else paddle.gpu_cards
 
     seen = ", ".join(f"{where}: {count}" for where, count in counts.items())
-    limits = [f"{name}={environ[name]}" for name in VISIBILITY_VARIABLES if name in environ]
-    limits += [N_("a container")] if detection.in_container else []
+    limits = meant.limits_of(device, detection, environ)
+    visible, there = meant.visible_cards(device, detection, environ)
+    if limits and 0 < visible <= counts.get("Paddle", 0) <= there:
+        seen = N_("{visible} of {there} visible: {limits}", visible=counts["Paddle"], there=there, limits=", ".join(limits))
+        return Finding("card-count", "ok", seen)
     if len(set(counts.values())) == 1 and 0 not in counts.values():
         return Finding("card-count", "ok", N_("cards by {seen}", seen=seen))
     if limits and 0 not in counts.values():

@@ -31,7 +31,7 @@ class Finding:
     known: str | None = None
 
 
-def known_finding(id: str, verdict: Literal["warn", "wrong"], seen: str, known: str, device: str = "cpu") -> Finding:
+def known_finding(id: str, verdict: Literal["warn", "wrong", "unknown"], seen: str, known: str, device: str = "cpu") -> Finding:
     """A finding whose cause and remedy are those of a row of data/remedies.yaml, with the commands for the device."""
     row = by_id(known)
     return Finding(id, verdict, seen, remedy_on(row, device), row.cause, row.id)

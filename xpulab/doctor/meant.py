@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from xpulab.devices import SIMULATED
 from xpulab.doctor.cards import Reading, format_card_count
@@ -148,6 +149,36 @@ def wrong_wheel(device: str, detection: Detection, wheels: Collection[str], want
     return AcceleratorLost(LostAccelerator("wheel", device, tuple(_evidence(detection)[device]), problem, (step,)))
 
 
+def limits_of(device: str, detection: Detection, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Why this process may see fewer cards of "xpu" or "gpu" than the machine has: a variable, a container, a scheduler."""
+    names = VISIBILITY_VARIABLES if device == "xpu" else VISIBILITY_VARIABLES[-1:]
+    limits = [f"{name}={environ[name]}" for name in names if name in environ]
+    limits += [N_("a container")] if detection.in_container else []
+    hidden = [node.path for node in of_device(device, detection)[0] if node.is_hidden]
+    return limits + ([N_("a scheduler keeps {hidden}", hidden=", ".join(hidden))] if hidden else [])
+
+
+def visible_cards(device: str, detection: Detection, environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """How many cards of "xpu" or "gpu" this process must see, and how many the machine shows; 0 of 0 where nothing is known.
+
+    Where nothing limits the process it must see all. Of a list of cards in a variable those before the first one that is not
+    there count, as for CUDA; that Kunlun's runtime reads its variables in the same way is not known.
+    """
+    nodes, reading = of_device(device, detection)
+    tool = [len(reading.cards)] if reading.counts_cards else []
+    there = max([len(nodes), *tool, sum(not card.is_virtual for card in _on_bus(device, detection))])
+    if not limits_of(device, detection, environ):
+        return there, there
+    named = [_named_cards(environ[name], there) for name in VISIBILITY_VARIABLES if name in environ]
+    return min([there, *tool, *named, *([sum(node.usable for node in nodes)] if nodes else [])]), there
+
+
+def _named_cards(value: str, there: int) -> int:
+    """How many cards the value of a variable of visible devices names, by number or by id."""
+    names = (name.strip() for name in value.split(","))
+    return len([*takewhile(lambda name: int(name) < there if name.isdigit() else name[:1].isalpha(), names)])
+
+
 def of_device(device: str, detection: Detection) -> tuple[tuple[DeviceNode, ...], Reading]:
     """The device nodes of "xpu" or "gpu", and what the vendor says of its cards."""
     if device == "xpu":
@@ -222,11 +253,14 @@ def _usable(device: str, detection: Detection) -> tuple[int, list[str]]:
     """
     nodes, reading = of_device(device, detection)
     closed = [node.path for node in nodes if not node.usable]
-    broken = [str(card.index) for card in reading.cards if card.state == "error"]
+    broken = [str(card.index) for card in reading.cards if card.state]
     counts = [len(nodes) - len(closed)] if nodes else []
-    counts += [len(reading.cards) - len(broken)] if reading.outcome == "ok" and not reading.unread else []
+    counts += [len(reading.cards) - len(broken)] if reading.counts_cards else []
+    visible, there = visible_cards(device, detection)
+    counts += [visible] if visible < there else []
     why = [N_("this user cannot open {closed}", closed=", ".join(closed))] if closed else []
     why += [N_("in state error: {broken}", broken=", ".join(broken))] if broken else []
+    why += [N_("limited by {limits}", limits=", ".join(limits_of(device, detection)))] if visible < there else []
     return min(counts, default=0), why
 
 
@@ -247,7 +281,7 @@ def _on_bus(device: str, detection: Detection) -> list[PciCard]:
 
 def _count_on_bus(device: str, detection: Detection) -> int:
     """How many cards the bus shows that this process must be able to use; 0 where it does not say."""
-    if detection.in_container or any(name in os.environ for name in VISIBILITY_VARIABLES):
+    if limits_of(device, detection):
         return 0
     return sum(card.generation in ("KL3", "cuda") and not card.is_virtual for card in _on_bus(device, detection))
 

@@ -1,7 +1,7 @@
 """NVIDIA's cards as its management library (NVML) shows them, through the package nvidia-ml-py. Standard library but for that.
 
 A driver that hangs stops whoever asks it, so the library is asked in a process of its own: this file, started as a script.
-Written after the package's documents; not run on a card.
+Where the package or its answer is missing, nvidia-smi is asked. Written after the documents of both; not run on a card.
 """
 
 from __future__ import annotations
@@ -9,32 +9,50 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 if __name__ != "__main__":
-    from xpulab.doctor.cards import Card, Reading, format_card_count, normal_address
+    from xml.etree import ElementTree
+
+    from xpulab.doctor.cards import RAW_CHARACTERS, Card, Reading, card_of, format_card_count, normal_address
     from xpulab.doctor.tool import TIMEOUT, run_tool
     from xpulab.messages import N_
 
 MIB, MILLIWATTS = 1 << 20, 1000
-NAME = "NVML"
+NAME, TOOL, OPTIONS = "NVML", "nvidia-smi", ("-q", "-x")
+_TAGS = {
+    **{"product_name": "model", "fb_memory_usage/total": "total", "fb_memory_usage/used": "used"},
+    **{"utilization/gpu_util": "use", "temperature/gpu_temp": "temperature_c"},
+    **{"power_readings/power_draw": "power_w", "gpu_power_readings/power_draw": "power_w"},
+    **{"gpu_power_readings/instant_power_draw": "power_w"},
+}
+"""What each element of `nvidia-smi -q -x` means, by its path below <gpu>."""
 
 
 def read_nvml(timeout: float | None = None) -> Reading:
-    """Ask NVIDIA's library for its cards; at most timeout seconds, by default those of a tool.
+    """Ask NVIDIA's library for its cards, else its tool; each at most timeout seconds, by default those of a tool.
 
     "missing" without the package nvidia-ml-py or the library, as before anything is installed; "failed" without a driver.
     """
+    timeout = TIMEOUT if timeout is None else timeout
+    reading = _read_library(timeout)
+    if reading.outcome not in ("missing", "unreadable"):
+        return reading
+    asked = _read_tool(timeout)
+    return reading if asked.outcome in ("missing", "failed") else asked
+
+
+def _read_library(timeout: float) -> Reading:
     if importlib.util.find_spec("pynvml") is None:
         return Reading(NAME, (), "missing", N_("the package nvidia-ml-py is not installed in this environment"))
-    timeout = TIMEOUT if timeout is None else timeout
     run = run_tool((sys.executable, "-W", "ignore", __file__), timeout)
     if run.outcome == "hung":
         return Reading(NAME, (), "hung", N_("NVML did not answer within {timeout} s", timeout=f"{timeout:g}"))
-    if run.outcome != "ok":
-        return Reading(NAME, (), "failed", run.detail)
-    said = json.loads(run.output)
+    try:
+        said = json.loads(run.output)
+    except ValueError:  # it ended with an exception, or the package printed
+        return Reading(NAME, (), "unreadable", run.detail, raw=run.output[:RAW_CHARACTERS])
     if "error" in said:
         return Reading(NAME, (), "missing" if said["is_missing"] else "failed", f"NVML: {said['error']}")
     cards = tuple(Card(**{**card, "pci_address": _address(card["pci_address"])}) for card in said["cards"])
@@ -49,6 +67,39 @@ def read_nvml(timeout: float | None = None) -> Reading:
 
 def _address(text: str | None) -> str | None:
     return normal_address(text) if text else None
+
+
+def _read_tool(timeout: float) -> Reading:
+    """The same of `nvidia-smi -q -x`."""
+    run = run_tool((TOOL, *OPTIONS), timeout)
+    raw = run.output[:RAW_CHARACTERS]
+    if run.outcome != "ok":
+        return Reading(TOOL, run.command, run.outcome, run.detail, raw=raw)
+    try:
+        log = ElementTree.fromstring(run.output)
+        cards = tuple(card_of(_values(element), order) for order, element in enumerate(log.iter("gpu")))
+    except (ElementTree.ParseError, KeyError, ValueError):
+        detail = N_("the output of {command} has no known format", command=" ".join(run.command))
+        return Reading(TOOL, run.command, "unreadable", detail, unread=tuple(raw.splitlines()), raw=raw)
+    driver = log.findtext("driver_version")
+    shown = format_card_count(len(cards))
+    detail = N_("{name} shows {cards}, driver {driver}", name=TOOL, cards=shown, driver=driver or "unknown")
+    unread = () if log.findtext("attached_gpus") == str(len(cards)) else (f"attached_gpus: {log.findtext('attached_gpus')}",)
+    return Reading(TOOL, run.command, "ok", detail, driver, cards, unread, raw if unread else "")
+
+
+def _values(card: ElementTree.Element) -> dict[str, str]:
+    values = {"address": card.attrib["id"], "generation": "cuda"}
+    for path, text in _tagged(card):
+        values.setdefault(_TAGS.get(path, path), text)
+    return values
+
+
+def _tagged(element: ElementTree.Element, path: str = "") -> Iterator[tuple[str, str]]:
+    """The path of tags and the text of each element without others in it."""
+    for inner in element:
+        here = f"{path}/{inner.tag}" if path else inner.tag
+        yield from _tagged(inner, here) if len(inner) else [(here, (inner.text or "").strip())]
 
 
 def main() -> None:
@@ -67,7 +118,8 @@ def main() -> None:
         try:
             cards.append(_card(pynvml, index))
         except pynvml.NVMLError as error:  # one that has fallen off the bus
-            cards.append({"index": index, "model": "unknown", "generation": "cuda", "state": "error", "pci_address": None})
+            state = "requires reset" if isinstance(error, pynvml.NVMLError_ResetRequired) else "error"
+            cards.append({"index": index, "model": "unknown", "generation": "cuda", "state": state, "pci_address": None})
             lost.append(f"card {index}: {error}")
     print(json.dumps({"driver": _value(pynvml, pynvml.nvmlSystemGetDriverVersion), "cards": cards, "lost": lost}))
 
@@ -90,12 +142,36 @@ def _card(pynvml: Any, index: int) -> dict[str, Any]:
         "temperature_c": _value(pynvml, pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
         "power_w": None if power is None else power / MILLIWATTS,
         "utilisation_percent": use.gpu if use else None,
+        **_health(pynvml, handle),
+    }
+
+
+def _health(pynvml: Any, handle: Any) -> dict[str, Any]:
+    """The fields of a Card about its health. Rows are remapped since Ampere; pages are retired before."""
+    kind = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+    now, ever = (
+        _value(pynvml, pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, counter)
+        for counter in (pynvml.NVML_VOLATILE_ECC, pynvml.NVML_AGGREGATE_ECC)
+    )
+    rows = _value(pynvml, pynvml.nvmlDeviceGetRemappedRows, handle)  # corrected, uncorrected, is pending, has failed
+    cause = pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR
+    pages = None if rows else _value(pynvml, pynvml.nvmlDeviceGetRetiredPages, handle, cause)
+    reasons = _value(pynvml, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    thermal = pynvml.nvmlClocksThrottleReasonSwThermalSlowdown | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
+    return {
+        "state": "error" if rows and rows[3] else None,
+        "uncorrectable_errors": now,
+        "uncorrectable_ever": ever,
+        "retired_pages": rows[1] if rows else None if pages is None else len(pages),
+        "is_throttled": None if reasons is None else bool(reasons & thermal),
     }
 
 
 def _value(pynvml: Any, ask: Callable[..., Any], *given: Any) -> Any:
     try:
         return ask(*given)
+    except pynvml.NVMLError_ResetRequired:
+        raise
     except pynvml.NVMLError:
         return None
 

@@ -23,7 +23,12 @@ def format_diagnosis(diagnosis: Diagnosis) -> str:
     )
     looked_for = ["\n" + shown("looked for:"), *(f"  {shown(line)}" for line in diagnosis.detection.looked_for)]
     right = [thing for thing in diagnosis.things if thing.verdict == "ok"]
-    return "\n".join([shown(headline), *_with_remedies(problems), *looked_for, *_headed(shown("ok:"), right)])
+    raw = [
+        f"\n{shown(N_('{tool} printed:', tool=reading.tool))}\n{reading.raw.rstrip()}"
+        for reading in (diagnosis.detection.xpu_smi, diagnosis.detection.nvml)
+        if reading.raw
+    ]
+    return "\n".join([shown(headline), *_with_remedies(problems), *looked_for, *_headed(shown("ok:"), right), *raw])
 
 
 def format_host(report: HostReport) -> str:

@@ -68,6 +68,14 @@ class DeviceNode:
     permissions: str
     usable: bool
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether everybody may use it and this process may not: a cgroup of the scheduler keeps it for others.
+
+        access(2) asks the cgroup too. Source: fs/namei.c of Linux, inode_permission.
+        """
+        return not self.usable and self.permissions.endswith("rw-")
+
 
 def system_root(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder below which the machine is looked at: "/", except in tests."""

@@ -20,7 +20,7 @@ class ToolRun:
 
     outcome: "ok" status 0; "missing" not on PATH; "failed" another status, or it could not be started; "hung" killed
         at the timeout; "unreadable" killed because it wrote more than OUTPUT_LIMIT bytes
-    output: what it wrote to standard output, undecodable bytes replaced
+    output: what it wrote to standard output, undecodable bytes replaced; of a run that failed also to standard error
     detail: one sentence for the user
     """
 
@@ -45,7 +45,7 @@ def run_tool(command: tuple[str, ...], timeout: float = TIMEOUT) -> ToolRun:
         return ToolRun(
             command,
             "unreadable",
-            "",
+            ran.output,
             N_("{shown} wrote over {OUTPUT_LIMIT} bytes{killed}", shown=shown, OUTPUT_LIMIT=OUTPUT_LIMIT, killed=killed),
         )
     if ran.status is None:
@@ -57,7 +57,7 @@ def run_tool(command: tuple[str, ...], timeout: float = TIMEOUT) -> ToolRun:
         )
     if ran.status != 0:
         detail = N_("{shown} ended with status {status}", shown=shown, status=ran.status) + _last_line(ran.errors, ran.output)
-        return ToolRun(command, "failed", ran.output, detail)
+        return ToolRun(command, "failed", ran.output + ran.errors, detail)
     return ToolRun(command, "ok", ran.output, N_("{shown} answered", shown=shown))
 
 

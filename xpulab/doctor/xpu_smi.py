@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from xpulab.doctor.cards import Card, Reading, format_card_count, generation_of, normal_address
+from xpulab.doctor.cards import RAW_CHARACTERS, UNKNOWN, Reading, card_of, format_card_count, number_in
 from xpulab.doctor.tool import TIMEOUT, ToolRun, run_tool
 from xpulab.messages import N_
 
@@ -31,12 +31,13 @@ LABELS = {
     **{"XPU Current Temp": "temperature_c", "Power Draw": "power_w"},
 }
 """What each key of `-q` means, alone or after its section."""
-_SHOWN_CHARACTERS = 4000
+MOST_PERCENT = 100
+MACHINE_NUMBERS = ("index", "temperature_c", "power_w", "used", "total", "use")
 
 
 @dataclass
 class _Output:
-    """What was understood of one output. values: of each card, as printed, by the names of LABELS and MACHINE."""
+    """What was understood of one output. values: those of each card that card_of takes."""
 
     driver: str | None = None
     values: list[dict[str, str]] = field(default_factory=list)
@@ -67,36 +68,42 @@ def _read_tool(name: str, timeout: float) -> Reading:
                 name, command, "foreign", N_("{name} on PATH is Intel's tool with that name, not Kunlun's", name=name)
             )
         if ran.outcome in ("missing", "hung"):
-            return Reading(name, command, ran.outcome, ran.detail)
+            return Reading(name, command, ran.outcome, ran.detail, raw=ran.output[:RAW_CHARACTERS])
         answers.append(_answer(name, ran))
-        if answers[-1].cards and not answers[-1].unread:
+        if answers[-1].cards and answers[-1].counts_cards and _models(answers[-1]) == len(answers[-1].cards):
             break
-    return max(answers, key=lambda answer: (answer.outcome == "ok", len(answer.cards), bool(answer.unread)))
+    return max(answers, key=lambda answer: (answer.outcome == "ok", _models(answer), len(answer.cards), bool(answer.unread)))
+
+
+def _models(reading: Reading) -> int:
+    """Of how many cards the model was understood."""
+    return sum(card.model != UNKNOWN for card in reading.cards)
 
 
 def _answer(name: str, ran: ToolRun) -> Reading:
-    """The reading of one format. "unreadable" when neither a card nor a version was understood: then all of it is kept."""
+    """The reading of one format. "unreadable" when neither a card nor a version was understood."""
+    raw = ran.output[:RAW_CHARACTERS]
     if ran.outcome != "ok":
-        return Reading(name, ran.command, ran.outcome, ran.detail)
+        return Reading(name, ran.command, ran.outcome, ran.detail, raw=raw)
     read = _understood(ran.output)
-    cards = tuple(_card(values, order) for order, values in enumerate(read.values))
+    cards = tuple(card_of(values, order) for order, values in enumerate(read.values))
     if not cards and not read.driver:
-        lines = tuple(ran.output[:_SHOWN_CHARACTERS].splitlines())
         detail = N_("the output of {command} has no known format", command=" ".join(ran.command))
-        return Reading(name, ran.command, "unreadable", detail, unread=lines)
+        return Reading(name, ran.command, "unreadable", detail, unread=tuple(raw.splitlines()), raw=raw)
     detail = N_(
         "{name} shows {cards}, driver {driver}",
         name=name,
         cards=format_card_count(len(cards)),
         driver=read.driver or "unknown",
     )
-    return Reading(name, ran.command, "ok", detail, read.driver, cards, tuple(read.unread))
+    return Reading(name, ran.command, "ok", detail, read.driver, cards, tuple(read.unread), raw if read.unread else "")
 
 
 def _understood(text: str) -> _Output:
     """What the lines say, in whatever format they are."""
     read = _Output(_version(text))
-    section = ""
+    section, attached = "", None
+    has_errors = re.search(r"Bus-Id.*\|\s*Volatile Uncorr", text) is not None  # the third column of the table
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         key, colon, value = (part.strip() for part in line.partition(" :"))
@@ -107,16 +114,23 @@ def _understood(text: str) -> _Output:
             section = ""
         elif begin := re.search(rf"\|\s*(\d+)\s+(\S.*?)\s+(?:On|Off|N/A)\s*\|\s*({ADDRESS})\s", line):
             read.values.append(dict(zip(("index", "model", "address"), begin.groups(), strict=True)))
+            read.values[-1] |= {"volatile/uncorr": cells[2]} if has_errors and len(cells) > 2 else {}
         elif re.search(rf"(?<![\w:]){ADDRESS}", line) and (key, colon) != ("Bus Id", ":"):
             read.unread.append(line.strip())
         elif line.lstrip("| ").startswith("Processes:"):
             section = "Processes"
         elif read.values and section != "Processes" and len(cells) > 1:
             _add_units(read.values[-1], line)
-        elif read.values and colon and (name := LABELS.get(f"{section}/{key}") or LABELS.get(key)):
+        elif key.startswith("Attached") and value.isdigit():
+            attached = line.strip()
+        elif read.values and colon:
+            name = f"{section}/{key}"
+            name = LABELS.get(name) or LABELS.get(key) or name.lower().replace(" ", "_")
             read.values[-1].setdefault(name, value)
         elif key and not colon:
             section = key
+    if attached and int(attached.split()[-1]) != len(read.values):
+        read.unread.append(attached)
     return read
 
 
@@ -131,6 +145,9 @@ def _machine_values(line: str) -> dict[str, str]:
     if len(parts) <= MODEL or not parts[MODEL][:1].isalpha():  # the fields have other places
         return {}
     values = {name: parts[place] for place, name in MACHINE.items()}
+    numbers = [values[name] for name in MACHINE_NUMBERS if values[name] != "N/A"]
+    if not all(re.fullmatch(r"\d+(\.\d+)?", text) for text in numbers) or (number_in(values["use"]) or 0) > MOST_PERCENT:
+        return {}
     return {**values, "model": " ".join([parts[MODEL], *takewhile(lambda part: not part.isdigit(), parts[MODEL + 1 :])])}
 
 
@@ -147,39 +164,7 @@ def _add_units(values: dict[str, str], line: str) -> None:
             values.setdefault(name, found[1])
 
 
-def _card(values: dict[str, str], order: int) -> Card:
-    """order: its place in the output, which is its index where none is shown."""
-    index, model = _number(values.get("index")), values.get("model", "unknown")
-    used, _, total = values.get("memory", "").partition("/")
-    firmware = values.get("firmware", "")
-    third = re.fullmatch(r"[^:]+:[^:]+:(\d+\.\d+)\S*", firmware)  # init:bootloader:main.cpld
-    return Card(
-        index=order if index is None else int(index),
-        model=model,
-        generation=values.get("generation") or generation_of(model),
-        pci_address=normal_address(values["address"]) if "address" in values else None,
-        serial=values.get("serial"),
-        memory_total_mib=_whole(values.get("total", total)),
-        memory_used_mib=_whole(values.get("used", used)),
-        temperature_c=_number(values.get("temperature_c")),
-        power_w=_number(values.get("power_w")),
-        utilisation_percent=_number(values.get("use")),
-        firmware=third[1] if third else firmware or None,
-    )
-
-
 def _version(text: str) -> str | None:
     """The driver's version; None where it is not shown, or N/A."""
     found = re.search(r"Driver Version\s*:\s*(\S+)", text)
     return None if found is None or found[1] == "N/A" else found[1]
-
-
-def _number(text: str | None) -> float | None:
-    """The number at the start of a value, "46 C" or "75.00 W"; None for N/A and the like."""
-    found = re.match(r"\s*(-?\d+(\.\d+)?)", text or "")
-    return float(found[1]) if found else None
-
-
-def _whole(text: str | None) -> int | None:
-    number = _number(text)
-    return None if number is None else int(number)

@@ -24,6 +24,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from xpulab.child import Child, signal_group
+from xpulab.devices import WHEELS
+from xpulab.errors import InputError
+from xpulab.messages import N_
 from xpulab.records import environments
 
 READY = "ready"
@@ -72,6 +75,11 @@ _SERVER = "import sys; sys.path[:1] = [sys.argv[1]]; from xpulab.warm.server imp
 _READ_AT_IMPORT = ("FLAGS_", "GLOG_", "CUSTOM_DEVICE_", "XPULAB_", "PADDLE_", "JPY_", "OMP_", "OPENBLAS_", "MKL_", "KMP_")
 
 
+def wheel_of_a_card() -> str | None:
+    """The installed wheel of Paddle that is built for a GPU or an XPU, with which nothing is forked; None without one."""
+    return next((name for name in environments.installed_frameworks() if name != WHEELS[0]), None)
+
+
 class ForkServerGone(ConnectionError):
     """No fork server answers at the address, it could not fork, or it ended before it had started the worker."""
 
@@ -91,7 +99,18 @@ class ForkServer:
         within: str | os.PathLike[str] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        """within: where its folder is made; default: that for temporary files. variables: more of its environment."""
+        """within: where its folder is made; default: that for temporary files. variables: more of its environment.
+
+        Raises InputError where Paddle would be imported that is built for a card.
+        """
+        if "paddle" in preload and (wheel := wheel_of_a_card()):
+            raise InputError(
+                N_(
+                    "{wheel} is installed: nobody measured that a process which has imported it can be forked. Start kernels "
+                    "cold (jupyter lab, xpulab run --cold) and launch ranks (launch=True)",
+                    wheel=wheel,
+                )
+            )
         self.folder = tempfile.mkdtemp(prefix="xpulab-warm-", dir=within)
         if len(os.fsencode(self.folder)) > _SOCKET_PATH_BYTES:
             os.rmdir(self.folder)

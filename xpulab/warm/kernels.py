@@ -96,6 +96,7 @@ def run_command(command: Sequence[str], preload: Sequence[str] = warm.PRELOAD) -
     """Run a command with a fork server, where Jupyter finds warm kernels; returns its exit code once no kernel is left.
 
     SIGTERM and SIGHUP are forwarded to it; SIGINT comes from a terminal to both, and is left to the command.
+    Raises InputError, and runs nothing, where the wheel of a GPU or an XPU would be imported before kernels are forked.
     """
     early: list[int] = []
     signal.signal(signal.SIGINT, lambda *_: None)  # not SIG_IGN, which the command would inherit

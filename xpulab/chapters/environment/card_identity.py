@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from xpulab import sim
 from xpulab.devices import SIMULATED
+from xpulab.doctor import meant
 from xpulab.doctor.cards import Card
 from xpulab.doctor.detect import Detection
 
@@ -23,6 +24,17 @@ def listed_cards(device: str, detection: Detection) -> tuple[Card, ...]:
         return tuple(Card(index, "simulated", serial=sim.serial_number(index)) for index in range(sim.loaded_cards()))
     tools = {"gpu": detection.nvml, "xpu": detection.xpu_smi}
     return tools[device].cards if device in tools else ()
+
+
+def wanted_cards(device: str, detection: Detection, seen: int) -> tuple[int, int]:
+    """How many cards of this kind ("gpu", "xpu" or "sim") Paddle must see, and how many there are; no cards: it is not known.
+
+    All that are expected, where somebody said so (--expect), else those that nothing hides. seen: how many it sees; more than a
+    variable names are no error, since not every variable hides cards from Paddle.
+    """
+    visible, there = (sim.loaded_cards(),) * 2 if device == SIMULATED else meant.visible_cards(device, detection)
+    expect = meant.expected()
+    return expect.count if expect else max(visible, min(seen, there)), there
 
 
 def repeated(cards: Sequence[Card]) -> dict[str, list[str]]:

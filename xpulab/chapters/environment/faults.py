@@ -59,7 +59,7 @@ def repeated_rows_count_once(embedding, tokens, table):
 
 @fault(lanes=("sim",), detected_by=("hardware.cards",), smoke=("hardware.cards",), wraps="xpulab.sim:loaded_cards")
 def card_hidden_from_paddle(count):
-    """The vendor's tool lists one card more than Paddle finds, as when an image sets a variable of visible devices."""
+    """Paddle finds one card less than there are, and nothing that hides it: a card that no longer answers."""
     return count() + 1 if count() else 0
 
 
