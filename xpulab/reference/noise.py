@@ -6,7 +6,8 @@ repeat itself is said by `determinism.*`. Sums in another order differ by roundi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ _NOTHING = 1e-30
 """The bound of a value that is 0 in all runs."""
 
 
-def bounds_of(runs: Sequence[Mapping[Hashable, np.ndarray]]) -> dict[Hashable, float]:
+def bounds_of(runs: Sequence[Mapping[Any, np.ndarray]]) -> dict[Any, float]:
     """By name of a value the absolute difference that is allowed; {} where all runs have the same numbers, or there are none.
 
     runs: of each run by name the values, in double precision, with the same shapes in all runs.
