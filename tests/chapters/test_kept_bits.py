@@ -26,8 +26,34 @@ def test_a_product_of_rounded_factors_keeps_the_bits_of_the_rounding(bits):
 )
 def test_a_tolerance_follows_measured_bits_and_never_a_defect(monkeypatch, promised, measured, used):
     monkeypatch.setattr(kept_bits, "expected_bits_of_products", lambda device: {"float32": promised} if promised < 23 else {})
-    monkeypatch.setattr(kept_bits, "_measured", lambda dtype: measured)
+    monkeypatch.setattr(kept_bits, "_measured", lambda dtype, device: measured)
     assert kept_bits.bits_of_products("xpu") == used
+
+
+def from_1024_on(real):
+    """A product that rounds its factors to ten bits where it is large: TF32 by shape."""
+    narrow = rounded_to(10)
+    return lambda x, y: real(narrow(x), narrow(y)) if max(*x.shape, *y.shape) >= 1024 else real(x, y)
+
+
+@pytest.mark.parametrize(("allowed", "kept"), [(True, {"float32": 10}), (False, {})])
+def test_tf32_of_large_products_alone_is_seen_and_counts_where_it_is_allowed(monkeypatch, allowed, kept):
+    monkeypatch.setattr(paddle.Tensor, "__matmul__", from_1024_on(paddle.Tensor.__matmul__))
+    monkeypatch.setattr(kept_bits, "expected_bits_of_products", lambda device: {"float32": 10} if allowed else {})
+    kept_bits._measured.cache_clear()
+    try:
+        assert kept_bits.bits_of_products("cpu") == kept
+    finally:
+        kept_bits._measured.cache_clear()
+    by_shape = [kept_bits.bits_by_shape(shape, "float32") for shape in kept_bits.shapes_of("cpu")]
+    assert [min(bits.values()) for bits in by_shape] == [23, 10, 10, 10]
+
+
+def test_every_shape_keeps_all_bits_on_the_cpu_and_its_control_fewer():
+    for shape in kept_bits.shapes_of("cpu"):
+        assert kept_bits.bits_by_shape(shape, "float32") == {"left": 23, "right": 23}
+        assert kept_bits.bits_by_shape(shape, "float32", lambda row: np.round(row * 2**20) / 2**20) == {"left": 20, "right": 20}
+    assert kept_bits.LARGE in kept_bits.shapes_of("gpu")
 
 
 def test_bounds_grow_only_where_products_lose_bits(monkeypatch):

@@ -53,6 +53,6 @@ def test_tf32_passes_where_the_product_keeps_ten_bits_and_fails_otherwise(monkey
     monkeypatch.setattr(F, "linear", lambda x, w: real(x + ((x * 1024).round() / 1024 - x).detach(), w))
     for kept in (10, None):
         rows = Table("a.b")
-        llm_kernels.linear_rows(rows, [(8, 64, 8)], "float32", kept, 0)
+        llm_kernels.linear_rows(rows, [(8, 64, 8)], "float32", kept, None, 0)
         found[kept] = rows.record("means", 0.0).outcome
     assert found == {10: "passed", None: "failed"}

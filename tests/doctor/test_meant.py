@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from typer.testing import CliRunner
 
 from tests.doctor.conftest import A100
 from xpulab import cli
 from xpulab.chapters.shared import device
+from xpulab.devices import REPEATABLE
 from xpulab.doctor import meant
 from xpulab.doctor.detect import detect
 from xpulab.doctor.meant import AcceleratorLost
@@ -114,3 +117,20 @@ def test_a_wrong_sum_on_the_accelerator_does_not_lead_to_the_cpu(p800, monkeypat
 def test_the_command_counts_the_cards(a100, arguments, code, printed):
     done = CliRunner().invoke(cli.app, ["cards", *arguments])
     assert done.exit_code == code and printed in (done.stdout if code < 2 else done.stderr)
+
+
+def test_a_gpu_is_asked_for_repeatable_results_but_for_what_the_user_has_set(monkeypatch):
+    import paddle
+
+    asked = {}
+    monkeypatch.setattr(device, "check_parameters", lambda: None)
+    monkeypatch.setattr(device, "card_count", lambda name: 1)
+    monkeypatch.setattr(device, "_record_run_context", lambda device: None)
+    monkeypatch.setattr(paddle, "set_device", lambda place: None)
+    monkeypatch.setattr(paddle, "set_flags", asked.update)
+    monkeypatch.setenv("FLAGS_embedding_deterministic", "2")
+    monkeypatch.delenv("FLAGS_cudnn_deterministic", raising=False)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    device.use_device("gpu")
+    assert asked == {"FLAGS_cudnn_deterministic": 1}
+    assert [os.environ[flag] for flag in REPEATABLE["gpu"]] == ["2", "1"]

@@ -40,9 +40,10 @@ def fallbacks_on_simulated_cards():
     """On a rank: what fell back where a card has the kernel, and where it has none."""
     x = paddle.ones([4, 4])
     steps = (lambda: paddle.assign(x), lambda: x @ x)
-    return [kernel_places.fell_back(kernel_places.launches_of(each)) for each in steps]
+    counted = [kernel_places.fell_back(kernel_places.launches_of(each)) for each in steps]
+    return [*counted, kernel_places.fell_back(kernel_places.known_fallback())]
 
 
 @pytest.mark.integration
-def test_a_kernel_that_a_card_lacks_is_counted_and_one_that_it_has_is_not():
-    assert ranks.run(fallbacks_on_simulated_cards, 1, device="sim") == [[0, 1]]
+def test_a_kernel_that_a_card_lacks_is_counted_as_is_the_control_and_one_that_it_has_is_not():
+    assert ranks.run(fallbacks_on_simulated_cards, 1, device="sim") == [[0, 1, 1]]

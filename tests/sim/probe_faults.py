@@ -75,6 +75,19 @@ saw["fail alloc"] = with_faults("fail alloc n=1", lambda: paddle.ones([large]))
 saw["after fail alloc"] = with_faults("", lambda: float(paddle.ones([large])[:7].sum()))
 saw["fail launch"] = with_faults("fail launch", lambda: float(square.t().contiguous().sum()))
 saw["delay copy"] = with_faults("delay copy seconds=0.01", there_and_back)
+
+
+def gradient_of_an_embedding():
+    """Of three rows that are read often, in float32: its bits depend on the order in which it is added up."""
+    table = paddle.ones([3, 8])
+    table.stop_gradient = False
+    upstream = paddle.to_tensor(np.random.default_rng(0).standard_normal([999, 8]).astype("float32"))
+    paddle.nn.functional.embedding(paddle.arange(999) % 3, table).backward(upstream)
+    return table.grad.numpy().ravel().tolist()
+
+
+saw["repeats itself"] = [gradient_of_an_embedding() for _ in range(2)]
+saw["reorder"] = with_faults("reorder launch kind=embedding_grad", lambda: [gradient_of_an_embedding() for _ in range(2)])
 saw["slow task"] = with_faults("slow task factor=2", lambda: (there_and_back(), float(square.t().contiguous().sum())))
 
 

@@ -17,12 +17,21 @@ BAD = [
     *UNKNOWN,
     *("fail memory", "fail copy; flip task", "fail copy n=1 n=2", "fail copy n=0", "fail copy n=1x", "fail copy n=\u0663"),
     *("fail copy kind=fill", "fail alloc kind=h2d", "fail copy p=nan", "delay copy", "slow copy factor=0.5"),
-    *("fail copy seconds=1", "fail copy n=1 p=0.5", "fail alloc n=1;\n fail copy n=x", "fail copy n=99999999999999999999999"),
+    *(
+        "reorder launch",
+        "reorder launch kind=fill",
+        "reorder copy kind=h2d",
+        "fail copy seconds=1",
+        "fail copy n=1 p=0.5",
+        "fail alloc n=1;\n fail copy n=x",
+        "fail copy n=99999999999999999999999",
+    ),
 ]
 GOOD = [
     "",
     "flip memory start=0 size=4096 n=1",
     "slow task factor=2.5",
+    "reorder launch kind=embedding_grad",
     "drop collective rank=1 n=2",
     *(f"fail {site} kind={kind} n=1000000" for site, kinds in faults.KINDS.items() for kind in kinds),
 ]
@@ -99,6 +108,15 @@ def test_an_error_names_the_fault(saw, case, says):
     assert raised.startswith("RuntimeError")
     assert says in raised
     assert injected == 1
+
+
+def test_a_card_that_adds_in_another_order_does_not_repeat_itself_and_is_not_wrong(saw):
+    first, again = saw["repeats itself"]
+    (once, twice), injected = saw["reorder"]
+    assert first == again
+    assert injected == 2
+    assert once != twice
+    assert max(abs(right - each) for found in (once, twice) for right, each in zip(first, found, strict=True)) < 1e-4
 
 
 @pytest.mark.parametrize(("case", "value"), [("delay copy", [0]), ("slow task", [[0], 0.0])])

@@ -10,12 +10,13 @@ import math
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Set, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from xpulab.messages import N_
+from xpulab.reference import noise
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,32 @@ def equal(value: Any, expected: Any) -> ComparisonResult:
 def bitwise(value: Any, expected: Any) -> ComparisonResult:
     """The same bytes, type and shape: -0.0 is not 0.0, float32 is not float64."""
     return _compare_leaves(value, expected, N_("the same bits"), _leaf_bitwise)
+
+
+class WithinNoise:
+    """Compares as bitwise() does; where the device does not repeat itself, the difference of its own runs is the bound.
+
+    repeat: computes, without what the check is about, what has the shapes of `expected` and must be the same each time. It is
+    called where the first value, the measured one, has other bits; on a device that repeats itself nothing else is accepted.
+    """
+
+    def __init__(self, expected: Any, repeat: Callable[[], Any]) -> None:
+        self._expected, self._repeat = expected, repeat
+        self._bounds: dict[Any, float] | None = None
+
+    def __call__(self, value: Any) -> ComparisonResult:
+        result = bitwise(value, self._expected)
+        if self._bounds is None:
+            runs = 0 if result.accepted or result.incomparable else noise.RUNS
+            self._bounds = noise.bounds_of([_doubles_by_path(self._repeat()) for _ in range(runs)])
+        if result.accepted or result.incomparable or not self._bounds:
+            return result
+        units = (
+            {path: each / self._bounds[path] for path, each in _doubles_by_path(of).items()} for of in (value, self._expected)
+        )
+        got, want = (np.concatenate([each.ravel() for each in of.values()]) for of in units)
+        expected = N_("within {margin} times what its own runs differ: the device does not repeat itself", margin=noise.MARGIN)
+        return replace(close(got, want, atol=1.0, rtol=0.0), expected=expected)
 
 
 def below(value: Any, bound: float) -> ComparisonResult:
@@ -331,6 +358,10 @@ def as_array(value: Any) -> np.ndarray:
         return value.astype("float32").numpy() if _lacks_numpy_type(value) else value.numpy()
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype.kind == "V" and _lacks_numpy_type(array) else array
+
+
+def _doubles_by_path(value: Any) -> dict[Path, np.ndarray]:
+    return {path: _as_doubles(leaf) for path, leaf in leaves(value)}
 
 
 def _fits_in_double(integers: np.ndarray) -> bool:

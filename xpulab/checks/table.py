@@ -61,10 +61,21 @@ class Comparisons:
         self._compare(name, measured, control, means, partial(compare.equal, expected=expected))
 
     def bitwise(
-        self, name: str, measured: Any, expected: Any, *, control: Any, means: str = N_("the same to the last bit")
+        self,
+        name: str,
+        measured: Any,
+        expected: Any,
+        *,
+        control: Any,
+        repeat: Callable[[], Any] | None = None,
+        means: str = N_("the same to the last bit"),
     ) -> None:
-        """`measured` has the same bytes, type and shape as `expected`: arrays, tensors, or lists and dicts of these."""
-        self._compare(name, measured, control, means, partial(compare.bitwise, expected=expected))
+        """`measured` has the same bytes, type and shape as `expected`: arrays, tensors, or lists and dicts of these.
+
+        repeat: for the results of two computations, as for compare.WithinNoise: it asks whether the device repeats itself.
+        """
+        exact = partial(compare.bitwise, expected=expected)
+        self._compare(name, measured, control, means, compare.WithinNoise(expected, repeat) if repeat else exact)
 
     def below(self, name: str, measured: Any, bound: float, *, control: Any, means: str = N_("below its bound")) -> None:
         """Every element of `measured` is smaller than `bound`."""

@@ -11,6 +11,8 @@ ACTION  flip    inverts one bit of the output
         hang    the operation does not finish before the timeout: a wait for it fails after XPULAB_SIM_TIMEOUT seconds (30)
         drop    the process ends at once, with exit code 113, as if it had been killed: a dead rank
         lose    the card is lost: this operation and all later ones fail
+        reorder the operation, a launch of kind=embedding_grad, adds its terms in another order each time, and in each process:
+                a card that does not repeat itself, as one whose kernel adds by atomic operations
 
 SITE    alloc       Paddle's allocator allocates device memory, which it caches and divides among tensors
         copy        kind: h2d, d2h, d2d, p2p (from card to card), set (fills bytes with a value)
@@ -51,7 +53,7 @@ KINDS = {
     "collective": ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv"),
 }
 _FAULT = re.compile(
-    r"(flip|fail|delay|slow|hang|drop|lose)\s+(alloc|copy|launch|collective|task|memory)"
+    r"(flip|fail|delay|slow|hang|drop|lose|reorder)\s+(alloc|copy|launch|collective|task|memory)"
     r"(\s+(kind|n|from|every|p|card|rank|bytes>|seconds|factor|bit|start|size|seed)=\S+)*"
 )
 

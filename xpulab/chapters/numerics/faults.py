@@ -250,6 +250,11 @@ def gradient_differs_once_in_twenty(loss, *given, **named):
     return loss if next(calls) % 15 else loss * (1 + 1e-6)
 
 
+@fault(lanes=("sim",), sim_faults="reorder launch kind=embedding_grad", detected_by=("determinism.step",))
+def embedding_adds_its_gradient_in_any_order() -> None:
+    """The kernel of the gradient of an embedding adds in another order each time, as one with atomic operations does."""
+
+
 @fault(detected_by=("random.first-draw", "random.inside"), after="paddle:randn")
 def random_blocks_repeat(draw, shape, *given, **named):
     """Every second block of 256 normal numbers repeats the block before it."""

@@ -1,6 +1,6 @@
 """The operators of a model's layers on grids: products, norms, cross entropy, attention, rotary positions and dropout.
 
-    check.grid("numerics.products", products(claimed), *run_products(kept), level=level, seed=seed, means=...)
+    check.grid("numerics.products", products(claimed), *run_products(kept, parts), level=level, seed=seed, means=...)
 
 Fused operators stand in the grid of what they compute.
 kept: by type the bits that products of the device keep of their factors, where they are fewer than the type has.
@@ -151,7 +151,7 @@ def _factors(product: Product, sizes: Shape, batch: Any) -> list[Shape]:
     ]
 
 
-def _measure_product(kept: Kept, case: Case) -> Compared:
+def _measure_product(kept: Kept, parts: Kept, case: Case) -> Compared:
     product, rng = PRODUCTS[case.product], case.rng()
     left, right = _factors(product, case.sizes, case.batch)
     of_left, of_right, of_result = product.indices
@@ -169,8 +169,8 @@ def _measure_product(kept: Kept, case: Case) -> Compared:
             found.append((summed(weight, each), summed(np.abs(weight), each) * long_sum(weight.size // max(1, each.size))))
         return found
 
-    bits = kept.get(case.dtype)
-    return computed(rng, case.dtype, product.call, given, value, slopes, case.frozen, bits, composed=product.has_bias)
+    bits, of_parts = kept.get(case.dtype), parts.get(case.dtype)
+    return computed(rng, case.dtype, product.call, given, value, slopes, case.frozen, bits, product.has_bias, of_parts)
 
 
 def _slope(weight: np.ndarray, indices: str, factor: np.ndarray, of_factor: str, of: np.ndarray, of_wanted: str) -> Right:
@@ -183,9 +183,9 @@ def _slope(weight: np.ndarray, indices: str, factor: np.ndarray, of_factor: str,
     return slope, terms * long_sum(weight.size * factor.size // max(1, of.size))
 
 
-def run_products(kept: Kept) -> tuple[Any, Any]:
-    """What check.grid takes as run and add_row."""
-    return one_by_one(partial(_measure_product, kept)), add_row_of(
+def run_products(kept: Kept, parts: Kept) -> tuple[Any, Any]:
+    """What check.grid takes as run and add_row. parts: as accumulators.bits_of_parts returns."""
+    return one_by_one(partial(_measure_product, kept, parts)), add_row_of(
         lambda case: [(PRODUCTS[case.product].kernel, case.dtype, "")]
     )
 

@@ -24,8 +24,13 @@ SIZES = {
 """By level (rows, inputs, outputs) of linear layers: hidden sizes 4096 and 11008, vocabularies of 151,936 and 248,320."""
 
 
-def linear_rows(rows: Table, shapes: Iterable[tuple[int, int, int]], dtype: str, kept: int | None, seed: int) -> None:
-    """A row for a linear layer of each shape (rows, inputs, outputs): result and both gradients; the control is shifted."""
+def linear_rows(
+    rows: Table, shapes: Iterable[tuple[int, int, int]], dtype: str, kept: int | None, parts: int | None, seed: int
+) -> None:
+    """A row for a linear layer of each shape (rows, inputs, outputs): result and both gradients; the control is shifted.
+
+    kept, parts: as for bounds.bound.
+    """
     for index, (count, inputs, outputs) in enumerate(shapes):
         rng = np.random.default_rng([seed, index])
         shape = (count, inputs), (inputs, outputs), (count, outputs)
@@ -35,7 +40,7 @@ def linear_rows(rows: Table, shapes: Iterable[tuple[int, int, int]], dtype: str,
         found = (result, *paddle.grad(result, [x, weight], grad_outputs=upstream))
         right = dict(zip(("result", "gradient of x", "gradient of weight"), (a @ b, g @ b.T, a.T @ g), strict=True))
         got = {name: each.astype("float64").numpy() for name, each in zip(right, found, strict=True)}
-        share = share_of_largest(dtype, kept, max(count, inputs, outputs))
+        share = share_of_largest(dtype, kept, max(count, inputs, outputs), parts)
         bound = {name: share * np.abs(each).max() for name, each in right.items()}
         wrong = {name: np.roll(each, 1, axis=-1) for name, each in right.items()}
         add_row(rows, f"[{count}, {inputs}] @ [{inputs}, {outputs}], {dtype}", Compared(got, right, bound, wrong))

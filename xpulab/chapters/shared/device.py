@@ -20,7 +20,7 @@ from xpulab import processor
 from xpulab.chapters.shared import workarounds
 from xpulab.chapters.shared.parameters import check_parameters
 from xpulab.checks.ledger import ledger
-from xpulab.devices import DEVICES, SIMULATED, WHEELS
+from xpulab.devices import DEVICES, REPEATABLE, SIMULATED, WHEELS
 from xpulab.doctor import meant, paddle_facts
 from xpulab.doctor.cards import Card
 from xpulab.doctor.detect import detect
@@ -64,6 +64,7 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     workarounds.multiply_fast_on_amd()
     device = _select(_meant() if name == "auto" else name, cards)
     _require_expected(device)
+    _ask_for_repeatable_results(device.name)
     _record_run_context(device)
     return device
 
@@ -201,6 +202,15 @@ def _sum() -> float:
     return float(paddle.arange(8, dtype="float32").sum())
 
 
+def _ask_for_repeatable_results(name: str) -> None:
+    """Set what Paddle offers for it, here and for ranks, but for what the environment sets."""
+    import paddle
+
+    for flag in sorted({*REPEATABLE.get(name, ())} - {*os.environ}):
+        paddle.set_flags({flag: 1})
+        os.environ[flag] = "1"
+
+
 def _cards(device: Device) -> tuple[dict[str, str], tuple[CardFacts, ...]]:
     """The model of the cards and the version of their driver, then the facts of each card, from the vendor's tool.
 
@@ -230,6 +240,7 @@ def _display(run_context: RunContext) -> None:
     from IPython.display import display
 
     line = f"{run_context.device}, {run_context.machine['processor']}, {run_context.machine['cores']} cores"
+    line += "".join(f", {flag}={os.environ[flag]}" for flag in REPEATABLE.get(run_context.device, ()) if flag in os.environ)
     display({"text/plain": line}, raw=True, metadata=run_context.to_metadata())
 
 

@@ -1,10 +1,9 @@
-"""The bits that operators really keep of their factors and sums, found from inputs that were designed for it.
+"""The bits that operators really keep of their factors, found from inputs that were designed for it.
 
 The number 1 + 2^-k goes through one factor of an operator whose other factor is 1, so the exact result is the same number. The
-largest k for which it comes back is the number of bits that the operator keeps. 2^k + 1 - 2^k shows the bits of a sum in the
-same way. Nothing is inferred from environment variables.
+largest k for which it comes back is the number of bits that the operator keeps. Nothing is inferred from environment variables.
 
-Offered: FACTORS, SUMS, bits_of_factor, bits_of_sum, bits_of_products, of_float32, coarseness.
+Offered: FACTORS, bits_of_factor, SHAPES, shapes_of, bits_by_shape, bits_of_products, of_float32, coarseness.
 """
 
 from __future__ import annotations
@@ -92,33 +91,33 @@ FACTORS: dict[str, Factor] = {
 }
 """By name the factors of operators that training uses, forward and backward."""
 
-SUMS: dict[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
-    "sum of a row": lambda terms: terms.sum(axis=1),
-    "sum of a column": lambda terms: terms.T.sum(axis=0),
-    "mean": lambda terms: terms.mean(axis=1) * terms.shape[1],
-    "matmul": lambda terms: terms @ paddle.ones([terms.shape[1], SIDE], terms.dtype)[:, :1],
-    "linear": lambda terms: F.linear(terms, paddle.ones([terms.shape[1], SIDE], terms.dtype))[:, 0],
-    "gradient of an expanded row": lambda terms: _gradient(
-        lambda one: one.expand([terms.shape[1], terms.shape[0]]), paddle.zeros([1, terms.shape[0]], terms.dtype), terms.T
-    ),
-}
-"""By name the sums: from terms [rows, terms] to the sums of the rows."""
+LONG = 4096
+"""The long side of SHAPES: as many terms, rows or columns as a layer of a large model has."""
 
-LARGEST_POWER = {"float64": 51, "float32": 22, "bfloat16": 22, "float16": 14}
-"""By type the largest k that is tried in a sum: the type holds 2^k, and single precision holds every partial sum."""
+SHAPES = ((SIDE, SIDE, SIDE), (SIDE, LONG, SIDE), (LONG, SIDE, SIDE), (SIDE, SIDE, LONG))
+"""Products whose factors are measured, as (rows, terms, columns): libraries choose the kernel, and its precision, by shape."""
+
+LARGE = (LONG, LONG, LONG)
+"""The shape that cards are measured with besides; it would take the CPU seconds."""
 
 
-def bits_of_factor(factor: Factor, dtype: Any, rounded: Callable[[np.ndarray], np.ndarray] = np.asarray) -> int:
+def bits_of_factor(
+    factor: Factor,
+    dtype: Any,
+    rounded: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    of: tuple[int, int] = (SIDE, SIDE),
+    other: tuple[int, int] = (SIDE, SIDE),
+) -> int:
     """How many bits of this factor's fraction the operator keeps: the largest k for which 1 + 2^-j comes back for all j <= k.
 
     dtype: a key of BITS. rounded: applied to the numbers before; for a control, a function that rounds them to fewer bits.
-    At most the bits that the type has.
+    of, other: the shapes of this factor and of the other one. At most the bits that the type has.
     """
     powers = np.arange(1, BITS[dtype] + 1)
     exact = 1 + 0.5**powers
-    given = np.ones([SIDE, SIDE])
+    given = np.ones(of, "float32" if dtype != "float64" else dtype)
     given[0, : len(exact)] = rounded(exact)
-    eye = paddle.eye(SIDE, dtype="float32").astype(dtype)
+    eye = paddle.eye(*other, dtype="float32").astype(dtype)
     result = factor.through(paddle.to_tensor(given).astype(dtype), eye)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = factor.back(result.astype("float64").numpy()[0, : len(exact)])
@@ -126,26 +125,15 @@ def bits_of_factor(factor: Factor, dtype: Any, rounded: Callable[[np.ndarray], n
     return int(len(exact) if back.all() else np.argmin(back))
 
 
-def bits_of_sum(add: Callable[[paddle.Tensor], paddle.Tensor], dtype: Any, largest: int | None = None) -> int:
-    """How many bits the accumulator of a sum keeps: the largest k for which 2^j + 1 - 2^j is 1 for all j <= k.
-
-    The terms are far apart in a row of SIDE terms, all others are 0. largest: the largest k to try, by default LARGEST_POWER.
-    """
-    powers = np.arange(1, (largest or LARGEST_POWER[dtype]) + 1)
-    terms = np.zeros([len(powers), SIDE])
-    terms[:, 0], terms[:, SIDE // 2], terms[:, -1] = 2.0**powers, 1.0, -(2.0**powers)
-    right = add(paddle.to_tensor(terms).astype(dtype)).astype("float64").numpy().reshape(-1) == 1
-    return int(powers[-1] if right.all() else powers[np.argmin(right)] - 1)
-
-
 def bits_of_products(device: str) -> dict[str, int]:
     """By type the bits that a matrix product keeps of its factors, for types in which it keeps fewer than the type has.
 
-    Measured, for float32 and the types of 16 bits that the device claims. Where a product keeps less than release and variables
+    Measured with each of shapes_of(device), for float32 and the types of 16 bits that the device claims: the shape with the
+    fewest bits counts. Where a product keeps less than release and variables
     promise, this is what they promise: a tolerance must not grow with a defect. device: "cpu", "gpu", "xpu" or "sim".
     """
-    promised = expected_bits_of_products(device)
-    return {dtype: max(bits, _measured(dtype)) for dtype, bits in promised.items() if max(bits, _measured(dtype)) < BITS[dtype]}
+    found = {dtype: max(bits, _measured(dtype, device)) for dtype, bits in expected_bits_of_products(device).items()}
+    return {dtype: bits for dtype, bits in found.items() if bits < BITS[dtype]}
 
 
 def of_float32(device: str) -> int:
@@ -159,6 +147,22 @@ def coarseness(device: str) -> float:
     return rounding_of_a_layer(bits) if bits < BITS["float32"] else 0.0
 
 
+def shapes_of(device: str) -> tuple[tuple[int, int, int], ...]:
+    """The shapes with which the products of a device ("cpu", "gpu", "xpu" or "sim") are measured."""
+    return (*SHAPES, LARGE) if device in ("gpu", "xpu") else SHAPES
+
+
+def bits_by_shape(
+    shape: tuple[int, int, int], dtype: Any, rounded: Callable[[np.ndarray], np.ndarray] = np.asarray
+) -> dict[str, int]:
+    """The bits that a product of this shape keeps of its "left" and its "right" factor. rounded: as for bits_of_factor."""
+    left, right = shape[:2], shape[1:]
+    return {
+        "left": bits_of_factor(FACTORS["matmul, left"], dtype, rounded, left, right),
+        "right": bits_of_factor(FACTORS["matmul, right"], dtype, rounded, right, left),
+    }
+
+
 @cache
-def _measured(dtype: Any) -> int:
-    return min(bits_of_factor(FACTORS[name], dtype) for name in ("matmul, left", "matmul, right"))
+def _measured(dtype: Any, device: str) -> int:
+    return min(min(bits_by_shape(shape, dtype).values()) for shape in shapes_of(device))

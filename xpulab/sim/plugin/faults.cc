@@ -40,6 +40,7 @@ std::atomic<bool> present{false};
 std::atomic<uint32_t> lost_cards{0};  // a bit for each card
 static_assert(kMostCards <= 32);
 thread_local std::chrono::steady_clock::time_point started;
+thread_local uint64_t first_of_order = 0;
 
 // The first ten times are reported, then the 100th, the 1000th and so on: a slow card is a fault in every task.
 bool is_reported(uint64_t times) {
@@ -68,6 +69,7 @@ void inject(const Injection& fault, const char* kind, int card) {
   if (fault.action == "delay") std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
   if (fault.action == "fail") throw Error(what + " failed: injected fault '" + fault.text + "'");
   if (fault.action == "drop") _exit(kDropExitCode);
+  if (fault.action == "reorder") first_of_order = fault.chosen + getpid();  // another order in each process, too
   if (fault.action == "hang") hang(what, fault.text);
   if (fault.action == "lose") {
     lost_cards |= 1u << card;
@@ -94,6 +96,7 @@ std::vector<Injection> due_faults(const char* site, const char* kind, int card, 
 }  // namespace
 
 void before(const char* site, const char* kind, int card, void*, size_t bytes) {
+  first_of_order = 0;
   if (!any()) return;
   require_present(card);
   for (const Injection& each : due_faults(site, kind, card, bytes, false)) inject(each, kind, card);
@@ -113,6 +116,8 @@ void after(const char* site, const char* kind, int card, void* result, size_t by
     }
   }
 }
+
+uint64_t first_term(uint64_t count) { return count > 0 ? first_of_order % count : 0; }
 
 void set(const std::string& text) {
   std::vector<Fault> replacement = parse(text);

@@ -197,7 +197,9 @@ void EmbeddingGrad(const Context& context, const phi::DenseTensor& ids, const ph
   guarded([&] { drain(card_number(card_of(reinterpret_cast<C_Stream>(context.stream())))); });
   launch(context, "embedding_grad", to, all * sizeof(T), all * sizeof(T), [=] {
     std::vector<Sum<T>> sums(all, Sum<T>(0));
-    for (int64_t each = 0; each < count; ++each) {
+    const int64_t first = faults::first_term(count);
+    for (int64_t term = 0; term < count; ++term) {
+      const int64_t each = (first + term) % count;
       const int64_t row = wide ? static_cast<const int64_t*>(picked)[each] : static_cast<const int32_t*>(picked)[each];
       if (row < 0 || row >= rows || row == padding_idx) continue;
       for (int64_t column = 0; column < width; ++column) {
