@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from symtable import SymbolTable, symtable
 
 import nbformat
 import yaml
@@ -101,13 +102,16 @@ def notebook(path: Path) -> Iterator[str]:
     headings = [cell for cell in read.cells if cell.cell_type == "markdown" and re.match(r"#{2,3} ", cell.source)]
     undeclared = [cell.source.splitlines()[0] for cell in headings if "section" not in cell.metadata.get("xpulab", {})]
     shown = re.sub(r'"image/png": "[^"]*"', "", json.dumps(outputs))  # its letters may look like a path
-    (parameters,) = [ast.parse(cell.source).body for cell in code if "parameters" in cell.metadata.get("tags", [])]
+    (of_parameters,) = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
+    parameters = list(bound_in(of_parameters.source))
+    anew = {name for cell in code if cell is not of_parameters for name in {*parameters} & {*bound_in(cell.source)}}
     longest = max(len(code_lines(cell.source)) for cell in code if "helper" not in cell.metadata.get("tags", []))
     wrong = {
         f"headings declare no section: {undeclared}": undeclared,
         f"a cell has {longest} lines": longest > LINES_OF_A_CELL,
-        "its first parameters are not device, level, cards, seed": [ast.unparse(node).split()[0] for node in parameters[:4]]
+        "its first parameters are not device, level, cards, seed": parameters[:4]
         != ["device", "level", "cards", "seed"],
+        f"cells set parameters anew, which papermill sets: {sorted(anew)}": anew,
         "its last cell is not verdict()": code[-1].source.strip() != "verdict()",
         "its outputs are not those of one run": [c.execution_count for c in code] != list(range(1, len(code) + 1)),
         "an output is a warning": [output for output in outputs if output.get("name") == "stderr"],
@@ -156,6 +160,20 @@ def chapter(path: Path, chapters: list[Path]) -> Iterator[str]:
         ),
     }
     yield from (text for text, is_wrong in wrong.items() if is_wrong)
+
+
+def bound_in(source: str) -> Iterator[str]:
+    """The names that a cell gives to something in the notebook: assigned, deleted, imported, defined, of a loop, a `with`, a walrus."""
+
+    def bound(scope: SymbolTable) -> Iterator[str]:
+        for symbol in scope.get_symbols():
+            is_of_notebook = scope.get_type() == "module" or symbol.is_declared_global()
+            if is_of_notebook and (symbol.is_assigned() or symbol.is_imported()):
+                yield symbol.get_name()
+        for inner in scope.get_children():
+            yield from bound(inner)
+
+    yield from bound(symtable(python_of(source), "cell", "exec"))
 
 
 def code_lines(source: str) -> set[int]:
