@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from symtable import SymbolTable, symtable
 
 import nbformat
 import yaml
@@ -109,8 +108,7 @@ def notebook(path: Path) -> Iterator[str]:
     wrong = {
         f"headings declare no section: {undeclared}": undeclared,
         f"a cell has {longest} lines": longest > LINES_OF_A_CELL,
-        "its first parameters are not device, level, cards, seed": parameters[:4]
-        != ["device", "level", "cards", "seed"],
+        "its first parameters are not device, level, cards, seed": parameters[:4] != ["device", "level", "cards", "seed"],
         f"cells set parameters anew, which papermill sets: {sorted(anew)}": anew,
         "its last cell is not verdict()": code[-1].source.strip() != "verdict()",
         "its outputs are not those of one run": [c.execution_count for c in code] != list(range(1, len(code) + 1)),
@@ -163,17 +161,27 @@ def chapter(path: Path, chapters: list[Path]) -> Iterator[str]:
 
 
 def bound_in(source: str) -> Iterator[str]:
-    """The names that a cell gives to something in the notebook: assigned, deleted, imported, defined, of a loop, a `with`, a walrus."""
+    """The names of the notebook that a cell binds: assigned, deleted, imported, defined, or those of a loop, `with` or `match`.
 
-    def bound(scope: SymbolTable) -> Iterator[str]:
-        for symbol in scope.get_symbols():
-            is_of_notebook = scope.get_type() == "module" or symbol.is_declared_global()
-            if is_of_notebook and (symbol.is_assigned() or symbol.is_imported()):
-                yield symbol.get_name()
-        for inner in scope.get_children():
-            yield from bound(inner)
-
-    yield from bound(symtable(python_of(source), "cell", "exec"))
+    Not those within a function, a class or a comprehension, but for `global` and `:=`; symtable of 3.12 reports these too.
+    """
+    nodes: list[ast.AST] = [ast.parse(python_of(source))]
+    while nodes:
+        node = nodes.pop(0)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield getattr(node, "name", "")
+            yield from (name for inner in ast.walk(node) if isinstance(inner, ast.Global) for name in inner.names)
+            continue
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            yield from (inner.target.id for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr))
+            continue
+        if isinstance(node, ast.alias):
+            yield (node.asname or node.name).split(".")[0]
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping)):
+            yield getattr(node, "name", None) or getattr(node, "rest", None) or ""
+        nodes[:0] = ast.iter_child_nodes(node)
 
 
 def code_lines(source: str) -> set[int]:
