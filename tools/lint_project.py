@@ -101,13 +101,15 @@ def notebook(path: Path) -> Iterator[str]:
     headings = [cell for cell in read.cells if cell.cell_type == "markdown" and re.match(r"#{2,3} ", cell.source)]
     undeclared = [cell.source.splitlines()[0] for cell in headings if "section" not in cell.metadata.get("xpulab", {})]
     shown = re.sub(r'"image/png": "[^"]*"', "", json.dumps(outputs))  # its letters may look like a path
-    (parameters,) = [ast.parse(cell.source).body for cell in code if "parameters" in cell.metadata.get("tags", [])]
+    (of_parameters,) = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
+    parameters = list(bound_in(of_parameters.source))
+    anew = {name for cell in code if cell is not of_parameters for name in {*parameters} & {*bound_in(cell.source)}}
     longest = max(len(code_lines(cell.source)) for cell in code if "helper" not in cell.metadata.get("tags", []))
     wrong = {
         f"headings declare no section: {undeclared}": undeclared,
         f"a cell has {longest} lines": longest > LINES_OF_A_CELL,
-        "its first parameters are not device, level, cards, seed": [ast.unparse(node).split()[0] for node in parameters[:4]]
-        != ["device", "level", "cards", "seed"],
+        "its first parameters are not device, level, cards, seed": parameters[:4] != ["device", "level", "cards", "seed"],
+        f"cells set parameters anew, which papermill sets: {sorted(anew)}": anew,
         "its last cell is not verdict()": code[-1].source.strip() != "verdict()",
         "its outputs are not those of one run": [c.execution_count for c in code] != list(range(1, len(code) + 1)),
         "an output is a warning": [output for output in outputs if output.get("name") == "stderr"],
@@ -156,6 +158,30 @@ def chapter(path: Path, chapters: list[Path]) -> Iterator[str]:
         ),
     }
     yield from (text for text, is_wrong in wrong.items() if is_wrong)
+
+
+def bound_in(source: str) -> Iterator[str]:
+    """The names of the notebook that a cell binds: assigned, deleted, imported, defined, or those of a loop, `with` or `match`.
+
+    Not those within a function, a class or a comprehension, but for `global` and `:=`; symtable of 3.12 reports these too.
+    """
+    nodes: list[ast.AST] = [ast.parse(python_of(source))]
+    while nodes:
+        node = nodes.pop(0)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield getattr(node, "name", "")
+            yield from (name for inner in ast.walk(node) if isinstance(inner, ast.Global) for name in inner.names)
+            continue
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            yield from (inner.target.id for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr))
+            continue
+        if isinstance(node, ast.alias):
+            yield (node.asname or node.name).split(".")[0]
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping)):
+            yield getattr(node, "name", None) or getattr(node, "rest", None) or ""
+        nodes[:0] = ast.iter_child_nodes(node)
 
 
 def code_lines(source: str) -> set[int]:
