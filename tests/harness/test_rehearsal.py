@@ -31,9 +31,9 @@ def test_the_machine_that_it_shows_has_eight_cards_of_which_the_visible_may_be_u
     assert [len(detection.kunlun_pci if device == "xpu" else detection.nvidia_pci), len(nodes)] == [8, 8]
     assert (reading.outcome, len(reading.cards), reading.unread) == ("ok", 8, ())
     assert len({(card.index, card.serial, card.pci_address) for card in reading.cards}) == 8
-    assert meant.visible_cards(device, detection) == 8
+    assert meant.visible_cards(device, detection) == (8, 8)
     monkeypatch.setenv("XPU_VISIBLE_DEVICES" if device == "xpu" else "CUDA_VISIBLE_DEVICES", "2,3")
-    assert meant.visible_cards(device, detection) == 2
+    assert meant.visible_cards(device, detection) == (2, 8)
 
 
 def test_only_simulated_cards_are_judged_as_another_device(monkeypatch):

@@ -111,7 +111,7 @@ def cards(device: str, asked: int | None, plans: Sequence[Plan]) -> int:
         from xpulab.doctor.detect import detect
         from xpulab.doctor.meant import visible_cards
 
-        return asked or max(1, visible_cards(device, detect()))
+        return asked or max(1, visible_cards(device, detect())[0])
     from xpulab import sim
     from xpulab.doctor import meant
 

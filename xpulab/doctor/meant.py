@@ -264,14 +264,6 @@ def _usable(device: str, detection: Detection) -> tuple[int, list[str]]:
     return min(counts, default=0), why
 
 
-def visible_cards(device: str, detection: Detection) -> int:
-    """How many cards of "xpu" or "gpu" this process may use: those that it can open and no variable hides."""
-    usable, _ = _usable(device, detection)
-    names = VISIBILITY_VARIABLES[:-1] if device == "xpu" else VISIBILITY_VARIABLES[-1:]
-    shown = [len([each for each in os.environ[name].split(",") if each]) for name in names if name in os.environ]
-    return min([usable, *shown])
-
-
 def _on_bus(device: str, detection: Detection) -> list[PciCard]:
     """The cards on the bus, without NVIDIA's that also drive a display."""
     if device == "xpu":
