@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from xpulab import sim
-from xpulab.devices import SIMULATED
+from xpulab.devices import SIMULATED, judged_as
 from xpulab.doctor import meant
 from xpulab.doctor.cards import Card
 from xpulab.doctor.detect import Detection
@@ -18,8 +18,9 @@ from xpulab.doctor.detect import Detection
 def listed_cards(device: str, detection: Detection) -> tuple[Card, ...]:
     """The cards of this kind ("cpu", "gpu", "xpu" or "sim") in the order of the vendor's tool; none for the CPU.
 
-    Simulated cards have no tool: the cards that this process has loaded, each with a serial number of its own.
+    Simulated cards have no tool, but in a rehearsal that of the device: the cards that this process has loaded, each with a serial number of its own.
     """
+    device = judged_as(device)
     if device == SIMULATED:
         return tuple(Card(index, "simulated", serial=sim.serial_number(index)) for index in range(sim.loaded_cards()))
     tools = {"gpu": detection.nvml, "xpu": detection.xpu_smi}
@@ -32,6 +33,7 @@ def wanted_cards(device: str, detection: Detection, seen: int) -> tuple[int, int
     All that are expected, where somebody said so (--expect), else those that nothing hides. seen: how many it sees; more than a
     variable names are no error, since not every variable hides cards from Paddle.
     """
+    device = judged_as(device)
     visible, there = (sim.loaded_cards(),) * 2 if device == SIMULATED else meant.visible_cards(device, detection)
     expect = meant.expected()
     return expect.count if expect else max(visible, min(seen, there)), there
