@@ -93,3 +93,23 @@ def test_a_wrong_entry_is_refused_with_file_and_line(listed, wrong, message):
     with pytest.raises(InputError, match=message) as refused:
         listed(wrong)
     assert "refusals.yaml" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "is_declared"),
+    [
+        (("all_reduce", "float32", "PROD", "async"), True),
+        (("all_reduce", "float32", "AVG", "stream"), True),
+        (("all_reduce", "float32", "AVG", "call"), False),  # there nccl_version is asked for, a known issue
+        (("all_reduce", "float32", "SUM", "stream"), False),
+        (("all_to_all", "int8", "", "single"), True),
+        (("all_to_all", "uint8", "", "single"), False),
+        (("gather", "float32", "", "call"), True),
+        (("gather", "float32"), False),
+        (("scatter", "int8", "", "stream"), True),
+        (("scatter", "int8", "", "gradient"), False),
+    ],
+)
+def test_what_bkcl_lacks_is_declared_for_xpus_alone_and_no_operator_of_that_name_is(call, is_declared):
+    assert (refusal("xpu", *call) is not None) is is_declared
+    assert refusal("gpu", *call) is None

@@ -18,7 +18,8 @@ _LISTED = {
     "<b>Expected on this device, never seen</b>: refuted where it did not come true.": ("predicted", "refuted"),
 }
 """By heading the outcomes of checks that are about what data/known_issues.yaml lists."""
-_COLOURS = {"passed": GREEN, "skipped": SOFT, **dict.fromkeys(sum(_LISTED.values(), ()), AMBER), **dict.fromkeys(RED, WRONG)}
+_ABOUT_LISTED = {outcome for outcomes in _LISTED.values() for outcome in outcomes}
+_COLOURS = {"passed": GREEN, "skipped": SOFT, **dict.fromkeys(_ABOUT_LISTED, AMBER), **dict.fromkeys(RED, WRONG)}
 _LEFT = "text-align:left;vertical-align:top"
 
 
@@ -59,7 +60,7 @@ def banner(green: bool, summary: str, context: RunContext | None, date: str) -> 
 
 def verdict_tables(records: Sequence[Record]) -> str:
     """The checks of this machine with their values, then those that meet a known or an expected defect, as HTML."""
-    own = [record for record in records if not any(record.outcome in outcomes for outcomes in _LISTED.values())]
+    own = [record for record in records if record.outcome not in _ABOUT_LISTED]
     tables = _table(
         ("outcome", "check", "measured", "expected", "reason"),
         ((format_measured(record), record.expected, _reason(record)) for record in own),

@@ -21,7 +21,7 @@ import numpy as np
 
 from xpulab.checks.grid import Case, Grid, Rule
 from xpulab.checks.table import Table
-from xpulab.records.refusals import Refusal, format_undeclared, refusal
+from xpulab.records.refusals import format_undeclared, refusal
 
 TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
 FLOATS = TYPES[:4]
@@ -201,18 +201,24 @@ def call_of(case: Case, n: int) -> Call:
 
 
 def _lacking(device: str, kinds: Sequence[str], ops: Sequence[str]) -> dict[str, Rule]:
-    """A rule for each entry of data/refusals.yaml that is about these calls."""
-    asked = [(device, kind, dtype, op, form) for kind, dtype, op, form in product(kinds, TYPES, ops, FORMS)]
-    found = {entry.format_reason(): entry for each in asked if (entry := refusal(*each))}
+    """A rule for each reason that data/refusals.yaml has for these calls."""
 
-    def rule(entry: Refusal) -> Rule:
+    def reason_of(*call: str) -> str:
+        entry = refusal(device, *call)
+        return entry.format_reason() if entry else ""
+
+    def rule(reason: str) -> Rule:
         if len(kinds) == 1:
-            return lambda dtype, form: refusal(device, kinds[0], dtype, "", form) is entry
+            return lambda dtype, form: reason_of(kinds[0], dtype, "", form) == reason
         if ops == ("",):
-            return lambda kind, dtype, form: refusal(device, kind, dtype, "", form) is entry
-        return lambda kind, dtype, op, form: refusal(device, kind, dtype, op, form) is entry
+            return lambda kind, dtype, form: reason_of(kind, dtype, "", form) == reason
+        return lambda kind, dtype, op, form: reason_of(kind, dtype, op, form) == reason
 
-    return {reason: rule(entry) for reason, entry in found.items()}
+    return {
+        reason: rule(reason)
+        for reason in dict.fromkeys(reason_of(*call) for call in product(kinds, TYPES, ops, FORMS))
+        if reason
+    }
 
 
 def _is_odd(members: Sequence[int]) -> bool:
