@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from xpulab.doctor.tool import ToolRun
 from xpulab.messages import N_
 
 Outcome = Literal["ok", "missing", "failed", "hung", "unreadable", "foreign"]
@@ -25,7 +26,7 @@ _STATED = (
     ("requires reset", r"reset_required$|requires_reset$", r"yes"),
     ("requires reset", r"recovery_action$", r"reset|reboot"),
     ("requires reset", "", r".*requires? reset.*"),  # NVIDIA's tool prints it in the place of any value
-    ("error", r"remap[^/]*failure|unrepairable_memory$", r"yes"),
+    ("error", r"remap[^/]*_failure|unrepairable_memory$", r"yes"),
 )
 """By names as NVIDIA's drivers 390 to 580 print them. Of xpu-smi's only the counts of ECC are known, from documents."""
 
@@ -124,6 +125,21 @@ def card_of(values: Mapping[str, str], order: int) -> Card:
     )
 
 
+def not_read(name: str, ran: ToolRun) -> Reading:
+    """The reading of a run of which nothing was understood, with what it printed."""
+    raw = ran.output[:RAW_CHARACTERS]
+    if ran.outcome != "ok":
+        return Reading(name, ran.command, ran.outcome, ran.detail, raw=raw)
+    detail = N_("the output of {command} has no known format", command=" ".join(ran.command))
+    return Reading(name, ran.command, "unreadable", detail, unread=tuple(raw.splitlines()), raw=raw)
+
+
+def format_shown(name: str, cards: Sequence[Card], driver: str | None) -> str:
+    """The detail of a reading: "xpu-smi shows 8 cards, driver 5.0.21.26"."""
+    shown = format_card_count(len(cards))
+    return N_("{name} shows {cards}, driver {driver}", name=name, cards=shown, driver=driver or "unknown")
+
+
 def generation_of(model: str) -> str | None:
     """The chip's generation from a Kunlun model name. Source: the device model table of the XRE 4 headers."""
     for pattern, generation in ((r"K[12]00\b", "KL1"), (r"RG?\d{3}\b", "KL2"), (r"P800\b", "KL3")):
@@ -149,7 +165,7 @@ def _health_of(values: Mapping[str, str]) -> dict[str, Any]:
     values: by their names, "ecc_errors/volatile/dram_uncorrectable", in lower case and joined by underscores: as the tags of
     `nvidia-smi -q -x`, and as the sections and keys of `xpu-smi -q`. What is not a whole number, as N/A, is not shown.
     """
-    shown: dict[str, Any] = {}
+    shown: dict[str, Any] = {"state": values.get("state")}
     for name, pattern in _COUNTED.items():
         if counts := [int(text) for key, text in values.items() if re.search(pattern, key) and re.fullmatch(r"\d+", text)]:
             shown[name] = sum(counts)
