@@ -11,8 +11,6 @@ from xpulab.doctor.tool import ToolRun
 from xpulab.messages import N_
 
 Outcome = Literal["ok", "missing", "failed", "hung", "unreadable", "foreign"]
-UNKNOWN = "unknown"
-"""The model of a card of which none is shown."""
 RAW_CHARACTERS = 4000
 """How much of an output is kept that was not understood."""
 _ERRORS = r"/([^/]*uncorr[^/]*|double_bit/total)$"  # the second one before Turing
@@ -105,7 +103,7 @@ def card_of(values: Mapping[str, str], order: int) -> Card:
     Others: total, used and memory ("2112MiB / 98304") are of its memory, use is in percent, address is on the bus.
     order: its place in the output, which is its index where none is shown.
     """
-    index, model = number_in(values.get("index")), values.get("model", UNKNOWN)
+    index, model = number_in(values.get("index")), values.get("model", "unknown")
     used, _, total = values.get("memory", "").partition("/")
     firmware = values.get("firmware", "")
     third = re.fullmatch(r"[^:]+:[^:]+:(\d+\.\d+)\S*", firmware)  # init:bootloader:main.cpld
@@ -163,12 +161,13 @@ def _health_of(values: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a Card about its health that a tool shows.
 
     values: by their names, "ecc_errors/volatile/dram_uncorrectable", in lower case and joined by underscores: as the tags of
-    `nvidia-smi -q -x`, and as the sections and keys of `xpu-smi -q`. What is not a whole number, as N/A, is not shown.
+    `nvidia-smi -q -x`, and as the sections and keys of `xpu-smi -q`. What begins with no whole number is not shown.
     """
     shown: dict[str, Any] = {"state": values.get("state")}
     for name, pattern in _COUNTED.items():
-        if counts := [int(text) for key, text in values.items() if re.search(pattern, key) and re.fullmatch(r"\d+", text)]:
-            shown[name] = sum(counts)
+        counts = [re.match(r"\d+\b", text) for key, text in values.items() if re.search(pattern, key)]
+        if any(counts):
+            shown[name] = sum(int(count[0]) for count in counts if count)
     for name, pattern, meant in _STATED:
         if said := [text for key, text in values.items() if re.search(pattern, key)]:
             shown[name] = shown.get(name, False) or any(re.fullmatch(meant, text, re.IGNORECASE) for text in said)

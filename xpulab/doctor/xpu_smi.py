@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from xpulab.doctor.cards import RAW_CHARACTERS, UNKNOWN, Reading, card_of, format_shown, not_read
+from xpulab.doctor.cards import RAW_CHARACTERS, Reading, card_of, format_shown, not_read
 from xpulab.doctor.tool import TIMEOUT, ToolRun, run_tool
 from xpulab.messages import N_
 
@@ -69,21 +69,16 @@ def _read_tool(name: str, timeout: float) -> Reading:
         if ran.outcome in ("missing", "hung"):
             return not_read(name, ran)
         answers.append(_answer(name, ran))
-        if answers[-1].cards and answers[-1].counts_cards and _models(answers[-1]) == len(answers[-1].cards):
-            break
-    return max(answers, key=lambda answer: (answer.outcome == "ok", _models(answer), len(answer.cards), bool(answer.unread)))
-
-
-def _models(reading: Reading) -> int:
-    """Of how many cards the model was understood."""
-    return sum(card.model != UNKNOWN for card in reading.cards)
+        if answers[-1].cards and answers[-1].counts_cards:
+            return answers[-1]
+    return max(answers, key=lambda answer: (answer.outcome == "ok", len(answer.cards), bool(answer.unread)))
 
 
 def _answer(name: str, ran: ToolRun) -> Reading:
     """The reading of one format. "unreadable" when neither a card nor a version was understood."""
-    read = _understood(ran.output)
+    read = _understood(ran.output if ran.outcome == "ok" else "")
     cards = tuple(card_of(values, order) for order, values in enumerate(read.values))
-    if ran.outcome != "ok" or not (cards or read.driver):
+    if not (cards or read.driver):
         return not_read(name, ran)
     detail, raw = format_shown(name, cards, read.driver), ran.output[:RAW_CHARACTERS] if read.unread else ""
     return Reading(name, ran.command, "ok", detail, read.driver, cards, tuple(read.unread), raw)
@@ -119,8 +114,8 @@ def _understood(text: str) -> _Output:
             read.values[-1].setdefault(name, value)
         elif key and not colon:
             section = key
-    if attached and int(attached.split()[-1]) != len(read.values):
-        read.unread.append(attached)
+    read.unread += [f"no model: {values.get('address')}" for values in read.values if "model" not in values]
+    read.unread += [attached] if attached and int(attached.split()[-1]) != len(read.values) else []
     return read
 
 
