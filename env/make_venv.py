@@ -5,8 +5,11 @@
 
 It installs env/requirements/<device>.txt and the repository itself (editable), and writes .venv/xpulab.json last: what was
 installed, and from which files. When that file is still valid, nothing changes. Otherwise the environment is created again,
-and the reason is printed; so the next run also repairs an interrupted installation. With ARGUMENTS, the Python of the
+and the reason is printed. An installation that stopped goes on with the step at which it stopped (.venv/xpulab-steps.json says
+which): what was installed stays, and what was downloaded stays in the cache of the installer. With ARGUMENTS, the Python of the
 environment is then executed with them, unless --make-only is given.
+
+Before anything is downloaded the disks are looked at, and for the CUDA set the C library of the system.
 
 `auto` takes the device that this machine is meant to have (xpulab.doctor.meant). Where Paddle cannot use that, nothing is
 installed: an environment that is complete is used as it is; without one the exit code is 2, or 1 where ARGUMENTS are those of
@@ -31,16 +34,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "env" / "requirements"
@@ -66,13 +73,28 @@ else:
 MARKER = "xpulab.json"
 SUPPORTED = ((3, 12), (3, 11), (3, 10))
 SUPPORTED_FOR = {"xpu": ((3, 10),)}  # Paddle builds its XPU wheels for this one only.
-INSTALL_SECONDS = 30 * 60
 PROBE_SECONDS = 20
 TERM_SECONDS = 5
-NEEDED_GB = 3
 BOOK = "book"
 COMMON = "common"  # what .venv holds beside the framework
+STEPS = "xpulab-steps.json"
 LOG_LINES = 20  # shown of the log when an installation fails
+FULL_GB = 0.5  # a disk with less free is said to be full when an installation fails
+
+
+class Needs(NamedTuple):
+    """installed, downloaded: GB of disk, in the environment and in each folder of the installer. minutes: for one step."""
+
+    installed: float
+    downloaded: float
+    minutes: int
+
+
+NEEDS = {"cpu": Needs(3, 0, 30), "gpu": Needs(11, 4, 120), "xpu": Needs(6, 1, 60), BOOK: Needs(1, 0, 30)}
+"""That of cpu was measured (2.2 GB). The others are estimates: the CUDA set alone is 7 to 8 GB, of which cuDNN is a wheel of
+571 MB and cuBLAS one of 393 MB; of the XPU wheel no size is known. downloaded counts for the cache and for temporary files."""
+GLIBC = {"gpu": (2, 28)}
+"""The tag of nvidia-cudnn-cu12 9.5.1.17 is manylinux_2_28: pip then says that there is no such version (Paddle#73235)."""
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
@@ -111,7 +133,7 @@ def main(arguments):
         )
         return 2
     except Stopped as stopped:
-        report(N_("stopped. The next run creates {venv} again if it is not complete.", venv=venv))
+        report(N_("stopped. To go on with {venv} where this run stopped, repeat the command.", venv=venv))
         return 128 + stopped.args[0]
     if command and not options.make_only:
         python = str(venv / "bin" / "python")
@@ -153,9 +175,8 @@ def create_if_needed(venv, state, packages=COMMON):
                     reason=reason,
                 )
             )
-            remove_content(venv)
-            install(venv, state["device"], python, lock, packages)
-            write_marker(venv, dict(state, python=version))
+            framework = install(venv, state, python, version, lock, packages)
+            write_marker(venv, dict(state, python=version, framework=framework))
 
 
 def requirement_set(device, venv, run=None, packages=COMMON):
@@ -304,18 +325,13 @@ def remove_content(venv):
             path.unlink()
 
 
-def install(venv, device, python, lock, packages=COMMON):
-    """Creates the environment and installs the framework of the device, the packages and the repository into it."""
-    free = shutil.disk_usage(str(venv.parent)).free / 1e9
-    if free < NEEDED_GB:
-        raise InputError(
-            N_(
-                "{venv}: needs {NEEDED_GB} GB, {free} GB are free. Set XPULAB_VENV to a folder on another disk.",
-                venv=venv,
-                NEEDED_GB=NEEDED_GB,
-                free=f"{free:.1f}",
-            )
-        )
+def install(venv, state, python, version, lock, packages=COMMON):
+    """Creates the environment and installs the framework of the device, the packages and the repository into it.
+
+    Goes on where an installation of the same state stopped. Returns the framework with its version, as installed.
+    """
+    device = state["device"]
+    require_glibc(device)
     uv = shutil.which("uv")
     uv = uv if uv and output_of([uv, "--version"]) else None
     inside = str(venv / "bin" / "python")
@@ -332,6 +348,7 @@ def install(venv, device, python, lock, packages=COMMON):
             (N_("created"), [python, "-I", "-m", "venv", str(venv)]),
             (N_("updated pip"), [*installer, "-c", pinned, "pip"]),  # It may be too old to build seqeval.
         ]
+    framework = None
     if device == BOOK:
         steps.append((N_("installed env/requirements/book.txt"), [*installer, "-r", str(REQUIREMENTS / "book.txt")]))
     else:
@@ -342,16 +359,116 @@ def install(venv, device, python, lock, packages=COMMON):
             (N_("installed env/requirements/{packages}.txt", packages=packages), [*installer, "-r", pinned]),
             (N_("installed xpulab"), [*installer, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]),
         ]
+    progress = dict(state, python=version, installer="uv" if uv else "pip")
+    done = steps_done(venv, progress)
+    if done:
+        report(N_("goes on after: {done}", done=", ".join(shown(text) for text, _ in steps[:done])))
+        remove_incomplete(venv)
+    else:
+        remove_content(venv)
+    disks = disks_of(venv, uv)
+    require_room(disks, NEEDS[device], size_gb(venv) if done else 0)
     log = sibling(venv, ".log")
     report(N_("installing with {value}; its output goes to {log}", value="uv" if uv else "pip", log=log))
     with open(str(log), "wb") as out:
-        for done, command in steps:
+        for number, (text, command) in enumerate(steps[done:], done + 1):
             started = time.monotonic()
-            code = run_step(command, out, lock)
+            code = run_step(command, out, lock, NEEDS[device].minutes * 60)
             if code != 0:
-                raise InputError(format_failure(command, code, log))
+                raise InputError(format_failure(command, code, log, NEEDS[device].minutes, disks))
+            write(venv / STEPS, dict(progress, done=number))
             seconds = time.monotonic() - started
-            report(f"{shown(done)} ({seconds:.1f} s)")
+            taken = installed_framework(inside, framework[-1]) if framework and framework[-1] in command else None
+            report(f"{shown(text)} ({seconds:.1f} s)" + (f": {taken}" if taken else ""))
+    (venv / STEPS).unlink()
+    return framework and installed_framework(inside, framework[-1])
+
+
+def installed_framework(python, requirement):
+    """ "paddlepaddle-xpu 3.3.0": what was taken for a requirement that allows several versions; None when it is not there."""
+    name = re.match(r"[\w-]+", requirement).group()
+    source = f"from importlib.metadata import version; print({name!r}, version({name!r}))"
+    return output_of([python, "-I", "-c", source])
+
+
+def steps_done(venv, progress):
+    """How many steps of the same installation are done, 0 when there is none that can go on."""
+    try:
+        before = json.loads((venv / STEPS).read_text())
+        done = before.pop("done")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0
+    return done if before == progress and version_of(venv / "bin" / "python") == progress["python"] else 0
+
+
+def remove_incomplete(venv):
+    """Removes the metadata of packages of which files are missing or short, so that they are installed again."""
+    for info in venv.glob("lib/python*/site-packages/*.dist-info"):
+        try:
+            with open(str(info / "RECORD"), newline="") as record:
+                sizes = {info.parent / row[0]: int(row[2]) for row in csv.reader(record) if row[2]}
+            is_complete = all(path.stat().st_size == size for path, size in sizes.items())
+        except (OSError, ValueError, IndexError):
+            is_complete = False
+        if not is_complete:
+            shutil.rmtree(str(info))
+
+
+def require_glibc(device):
+    """Raises InputError when the C library of the system is older than the wheels of the set need."""
+    needed, found = GLIBC.get(device), os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
+    numbers = re.match(r"glibc (\d+)\.(\d+)", found or "")
+    if needed and not (numbers and tuple(map(int, numbers.groups())) >= needed):
+        raise InputError(
+            N_(
+                "the {device} set needs glibc {needed} or newer (cuDNN), this system has {found}: take Debian 10, Ubuntu "
+                "20.04, RHEL 8 or newer, or a container of one of them. Nothing was downloaded.",
+                device=device,
+                needed=".".join(map(str, needed)),
+                found=found or "none",
+            )
+        )
+
+
+def disks_of(venv, uv):
+    """What an installation fills: for each a folder that exists, the variable that names another one, the number of Needs."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    variable = "UV_CACHE_DIR" if uv else "PIP_CACHE_DIR"
+    cache = Path(os.environ.get(variable) or caches / ("uv" if uv else "pip"))
+    filled = [(venv.parent, "XPULAB_VENV", "installed"), (cache, variable, "downloaded")]
+    if not uv:  # pip keeps in its cache what it downloads into temporary files
+        filled.append((Path(tempfile.gettempdir()), "TMPDIR", "downloaded"))
+    return [(next(path for path in (folder, *folder.parents) if path.exists()), *rest) for folder, *rest in filled]
+
+
+def require_room(disks, needs, there):
+    """Raises InputError when a disk has too little room. there: GB that an installation which goes on has filled."""
+    by_disk = {}
+    for folder, variable, kind in disks:
+        gigabytes = max(0, needs.installed - there) if kind == "installed" else 0 if there else needs.downloaded
+        by_disk.setdefault(folder.stat().st_dev, []).append((folder, variable, gigabytes))
+    for filled in by_disk.values():
+        folder, needed = filled[0][0], sum(gigabytes for _, _, gigabytes in filled)
+        free = free_gb(folder)
+        if free < needed:
+            raise InputError(
+                N_(
+                    "{folder}: needs {needed} GB, {free} GB are free. Set {variables} to a folder on another disk. Nothing was "
+                    "downloaded.",
+                    folder=folder,
+                    needed=f"{needed:.3g}",
+                    free=f"{free:.1f}",
+                    variables=" or ".join(variable for _, variable, gigabytes in filled if gigabytes),
+                )
+            )
+
+
+def free_gb(folder):
+    return shutil.disk_usage(str(folder)).free / 1e9
+
+
+def size_gb(folder):
+    return sum(os.lstat(os.path.join(at, name)).st_size for at, _, names in os.walk(str(folder)) for name in names) / 1e9
 
 
 def framework_arguments(device):
@@ -360,8 +477,8 @@ def framework_arguments(device):
     return [word for line in lines if line and line[0] != "#" and line != "-r common.txt" for word in line.split()]
 
 
-def run_step(command, out, lock):
-    """Runs a command with its output in the file out. Returns its exit code, or None after a timeout.
+def run_step(command, out, lock, seconds):
+    """Runs a command with its output in the file out. Returns its exit code, or None when it takes longer than so many seconds.
 
     All its processes end with this call. They inherit the lock: if this process is killed, the next one waits until the
     orphans have ended instead of installing into the same folder.
@@ -383,7 +500,7 @@ def run_step(command, out, lock):
             )
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        return child.wait(INSTALL_SECONDS)
+        return child.wait(seconds)
     except subprocess.TimeoutExpired:
         return None
     finally:
@@ -415,28 +532,38 @@ def has_ended(pid):
         return True
 
 
-def format_failure(command, code, log):
-    """The error message for a step that failed."""
+def format_failure(command, code, log, minutes, disks):
+    """The error message for a step that failed: how, the end of its output, disks that are full, and how to go on."""
     lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-    minutes = INSTALL_SECONDS // 60
     how = (
         N_("did not end within {minutes} minutes", minutes=minutes)
         if code is None
         else N_("failed with exit code {code}", code=code)
     )
+    full = [(folder, variable) for folder, variable, _ in disks if free_gb(folder) < FULL_GB]
     return "\n".join(
         [
             N_("{command}: {how}. The end of {log}:", command=" ".join(command), how=how, log=log),
             *(f"    {line}" for line in lines),
+            *(
+                N_("the disk of {folder} is full: free some, or set {variable}", folder=folder, variable=variable)
+                for folder, variable in full
+            ),
+            N_("What was installed and downloaded stays. To go on with this step, repeat the command."),
         ]
     )
 
 
 def write_marker(venv, state):
-    """Marks the environment as complete. The rename makes the file appear atomically."""
-    fresh = venv / (MARKER + ".new")
-    fresh.write_text(json.dumps(state, indent=1) + "\n")
-    fresh.rename(venv / MARKER)
+    """Marks the environment as complete."""
+    write(venv / MARKER, state)
+
+
+def write(path, content):
+    """Writes JSON. The rename makes the file appear atomically."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(json.dumps(content, indent=1) + "\n")
+    fresh.rename(path)
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ def no_metadata():
 WRONG = {
     "an unknown notebook": (["nope"], {}, ["no notebook 'nope'", "02_sft"]),
     "an unknown device": (["--device", "tpu"], {}, ["tpu", "xpu, gpu, cpu"]),
-    "an xpu that is not there": (["--device", "xpu"], {}, ["/dev/xpu", "paddlepaddle-xpu==3.3.0", "modprobe kunlun"]),
+    "an xpu that is not there": (["--device", "xpu"], {}, ["/dev/xpu", "paddlepaddle-xpu>=3.3.0,<=3.3.1", "modprobe kunlun"]),
     "a gpu that is not there": (["--device", "gpu"], {}, ["nvidia-smi", "paddlepaddle-gpu==3.3.1"]),
     "fewer cards expected than none": (["--expect", "-1"], {}, ["--expect"]),
     "no card": (["--cards", "0"], {}, ["--cards"]),

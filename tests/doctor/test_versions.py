@@ -77,4 +77,4 @@ def test_two_wheels_of_paddle_are_refused_with_two_commands(installed):
         require_one_framework("xpu", path)
     remove, install = refused.value.commands
     assert remove == "python -m pip uninstall --yes paddlepaddle paddlepaddle-xpu"
-    assert install.startswith("python -m pip install paddlepaddle-xpu==3.3.0 -i https://")
+    assert install.startswith("python -m pip install 'paddlepaddle-xpu>=3.3.0,<=3.3.1' -i https://")

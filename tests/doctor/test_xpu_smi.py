@@ -117,6 +117,7 @@ def test_a_listing_in_another_language_keeps_its_cards_and_a_format_that_is_unde
         ("0000:1b:00.0", "unknown"),
         ("0000:1d:00.0", "unknown"),
     ]
+    assert (reading.counts_cards, reading.raw) == (False, in_chinese(QUERY)[:4000])
     machine.tool("xpu-smi", f'test "$1" = -m && exec /bin/cat {FORMATS}/kl3_machine.txt\nexec /bin/cat {machine.bin}/text')
     assert [card.model for card in read_xpu_smi().cards] == ["P800 OAM", "P800 OAM"]
 
@@ -147,6 +148,7 @@ def more(line: str) -> str:
         (WITH_ERRORS, "uncorrectable_errors", [None, 3]),
         (WITH_ERRORS, "uncorrectable_ever", [None, 17]),
         (WITH_ERRORS.replace(": 3", ": N/A"), "uncorrectable_errors", [None, None]),
+        (WITH_ERRORS.replace(": 3", ": 3 (see the log)"), "uncorrectable_errors", [None, 3]),
         (TABLE.replace("                    0 |", "                    2 |", 1), "uncorrectable_errors", [2, 0]),
         (TABLE.replace("Volatile Uncorr. ECC", "    Something else  "), "uncorrectable_errors", [None, None]),
         (more("Compute Mode                          : GPU requires reset"), "state", ["requires reset", None]),

@@ -114,7 +114,7 @@ def test_a_failing_installer_shows_its_last_lines_and_keeps_the_log(repository):
     repository.behaviour.write_text('i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo "line <$i>" >&2; done; exit 3\n')
     code, printed = repository.make()
     assert code == 2
-    assert "failed with exit code 3" in printed
+    assert "failed with exit code 3" in printed and "To go on with this step, repeat the command." in printed
     assert "<11>" in printed
     assert "<10>" not in printed
     assert "Traceback" not in printed
@@ -150,8 +150,99 @@ def test_a_signal_ends_the_installer_and_its_children_and_the_next_run_repairs(r
         os.close(handle)
 
     repository.behaviour.write_text("")
+    (repository.venv / "stray").touch()
     repaired, printed = repository.make()
-    assert (repaired, "was not finished" in printed) == (0, True)
+    assert (repaired, "was not finished" in printed, "goes on after: created\n" in printed) == (0, True, True)
+    assert (repository.venv / "stray").exists() and repository.make() == (0, "")
+
+
+def test_an_installation_goes_on_with_the_step_that_failed_and_begins_again_when_something_changed(repository):
+    repository.behaviour.write_text('case "$*" in *" -r "*) exit 3;; esac\n')
+    assert repository.make()[0] == 2
+    site = next(repository.venv.glob("lib/python*/site-packages"))
+    for name, size in (("whole", "3"), ("short", "4")):
+        (site / f"{name}-1.dist-info").mkdir()
+        (site / f"{name}.py").write_text("abc")
+        (site / f"{name}-1.dist-info/RECORD").write_text(f"{name}.py,sha256=x,{size}\n{name}-1.dist-info/RECORD,,\n")
+    (site / "killed-1.dist-info").mkdir()
+    repository.behaviour.write_text("")
+    repository.calls_file.write_text("")
+    code, printed = repository.make()
+    assert code == 0 and "goes on after: created, installed paddlepaddle==3.3.1\n" in printed
+    assert [call.split()[-2] for call in repository.calls] == ["-r", "--editable"]
+    assert sorted(path.name for path in site.glob("*-1.dist-info")) == ["whole-1.dist-info"]
+    assert not (repository.venv / "xpulab-steps.json").exists()
+
+    (repository.venv / "xpulab.json").unlink()
+    repository.behaviour.write_text('case "$*" in *" -r "*) exit 3;; esac\n')
+    assert repository.make()[0] == 2
+    change_the_common_set(repository)
+    repository.behaviour.write_text("")
+    repository.calls_file.write_text("")
+    code, printed = repository.make()
+    assert (code, "goes on" in printed, len(repository.calls)) == (0, False, 3)
+
+
+def usage(free):
+    """A disk with so many GB free."""
+    return lambda folder: SimpleNamespace(free=free * 1e9)
+
+
+@pytest.mark.parametrize(
+    ("device", "free", "needs"),
+    [
+        ("cpu", 3.1, None),
+        ("cpu", 2.9, "3 GB"),
+        ("gpu", 18.9, "19 GB"),
+        ("gpu", 19.1, None),
+        ("xpu", 7.9, "8 GB"),
+        ("book", 0.9, "1 GB"),
+    ],
+)
+def test_disks_are_looked_at_before_anything_is_downloaded(make_venv, monkeypatch, tmp_path, device, free, needs):
+    monkeypatch.setattr(make_venv.shutil, "disk_usage", usage(free))
+    monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "cache/pip"))
+    monkeypatch.setattr(make_venv.tempfile, "gettempdir", lambda: str(tmp_path))
+    disks = make_venv.disks_of(tmp_path / "venv", None)
+    if needs is None:
+        make_venv.require_room(disks, make_venv.NEEDS[device], 0)
+        return
+    with pytest.raises(InputError, match=f"^{tmp_path}: needs {needs}, {free} GB are free. Set XPULAB_VENV.*Nothing was downl"):
+        make_venv.require_room(disks, make_venv.NEEDS[device], 0)
+    make_venv.require_room(disks, make_venv.NEEDS[device], 12)  # goes on: most of it is there
+
+
+def test_a_full_disk_is_named_when_an_installation_fails(make_venv, monkeypatch, tmp_path):
+    log = tmp_path / "log"
+    log.write_text("OSError: [Errno 28]\n")
+    disks = [(tmp_path, "XPULAB_VENV", "installed")]
+    monkeypatch.setattr(make_venv.shutil, "disk_usage", usage(0.1))
+    printed = make_venv.format_failure(["pip"], 1, log, 30, disks)
+    assert f"the disk of {tmp_path} is full: free some, or set XPULAB_VENV" in printed and "repeat the command" in printed
+    monkeypatch.setattr(make_venv.shutil, "disk_usage", usage(50))
+    assert "is full" not in make_venv.format_failure(["pip"], 1, log, 30, disks)
+
+
+@pytest.mark.parametrize(
+    ("device", "library", "refused"),
+    [
+        ("gpu", "glibc 2.27", "2.27"),
+        ("gpu", "glibc 2.9", "2.9"),
+        ("gpu", None, "none"),
+        ("gpu", "glibc 2.28", None),
+        ("gpu", "glibc 2.36", None),
+        ("cpu", "glibc 2.17", None),
+        ("xpu", "glibc 2.17", None),
+    ],
+)
+def test_the_cuda_set_needs_a_c_library_that_cudnn_has_wheels_for(make_venv, monkeypatch, tmp_path, device, library, refused):
+    monkeypatch.setattr(make_venv.os, "confstr", lambda name: library)
+    if refused is None:
+        return make_venv.require_glibc(device)
+    monkeypatch.setattr(make_venv, "remove_content", None)
+    monkeypatch.setattr(make_venv, "run_step", None)
+    with pytest.raises(InputError, match=f"needs glibc 2.28 or newer .*this system has (glibc )?{refused}.*Ubuntu 20.04"):
+        make_venv.install(tmp_path / "venv", {"device": device}, sys.executable, "3.11.7", None)
 
 
 def test_two_callers_make_it_once(repository, tmp_path):
@@ -182,9 +273,10 @@ def test_an_installer_that_outlived_its_caller_is_waited_for(repository, tmp_pat
 
 def test_without_uv_pip_is_updated_to_the_pinned_one_and_installs(make_venv, monkeypatch, tmp_path):
     commands = []
-    monkeypatch.setattr(make_venv, "run_step", lambda command, out, lock: commands.append(" ".join(command)) or 0)
+    monkeypatch.setattr(make_venv, "run_step", lambda command, *_: commands.append(" ".join(command)) or 0)
     monkeypatch.setenv("PATH", str(tmp_path))
-    make_venv.install(tmp_path / "venv", "cpu", "python3", None)
+    (tmp_path / "venv").mkdir()
+    make_venv.install(tmp_path / "venv", {"device": "cpu"}, "python3", "3.11.7", None)
     create, update, framework, rest, editable = commands
     pip = f"{tmp_path / 'venv/bin/python'} -m pip install --no-input --disable-pip-version-check "
     assert create == f"python3 -I -m venv {tmp_path / 'venv'}"

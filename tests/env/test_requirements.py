@@ -17,7 +17,7 @@ from xpulab.files import ROOT
 REQUIREMENTS = ROOT / "env" / "requirements"
 LOCKS = ("common", "formers", "book")
 PYTHONS = ("3.10.0", "3.10.13", "3.11.2", "3.12.1", "3.12.12")
-FRAMEWORKS = {"cpu": "paddlepaddle==3.3.1", "gpu": "paddlepaddle-gpu==3.3.1", "xpu": "paddlepaddle-xpu==3.3.0"}
+FRAMEWORKS = {"cpu": "paddlepaddle==3.3.1", "gpu": "paddlepaddle-gpu==3.3.1", "xpu": "paddlepaddle-xpu>=3.3.0,<=3.3.1"}
 
 
 def lines(name: str) -> list[str]:

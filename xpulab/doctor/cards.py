@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from xpulab.doctor.tool import ToolRun
 from xpulab.messages import N_
 
 Outcome = Literal["ok", "missing", "failed", "hung", "unreadable", "foreign"]
-UNKNOWN = "unknown"
-"""The model of a card of which none is shown."""
 RAW_CHARACTERS = 4000
 """How much of an output is kept that was not understood."""
 _ERRORS = r"/([^/]*uncorr[^/]*|double_bit/total)$"  # the second one before Turing
@@ -25,7 +24,7 @@ _STATED = (
     ("requires reset", r"reset_required$|requires_reset$", r"yes"),
     ("requires reset", r"recovery_action$", r"reset|reboot"),
     ("requires reset", "", r".*requires? reset.*"),  # NVIDIA's tool prints it in the place of any value
-    ("error", r"remap[^/]*failure|unrepairable_memory$", r"yes"),
+    ("error", r"remap[^/]*_failure|unrepairable_memory$", r"yes"),
 )
 """By names as NVIDIA's drivers 390 to 580 print them. Of xpu-smi's only the counts of ECC are known, from documents."""
 
@@ -104,7 +103,7 @@ def card_of(values: Mapping[str, str], order: int) -> Card:
     Others: total, used and memory ("2112MiB / 98304") are of its memory, use is in percent, address is on the bus.
     order: its place in the output, which is its index where none is shown.
     """
-    index, model = number_in(values.get("index")), values.get("model", UNKNOWN)
+    index, model = number_in(values.get("index")), values.get("model", "unknown")
     used, _, total = values.get("memory", "").partition("/")
     firmware = values.get("firmware", "")
     third = re.fullmatch(r"[^:]+:[^:]+:(\d+\.\d+)\S*", firmware)  # init:bootloader:main.cpld
@@ -122,6 +121,21 @@ def card_of(values: Mapping[str, str], order: int) -> Card:
         firmware=third[1] if third else firmware or None,
         **_health_of(values),
     )
+
+
+def not_read(name: str, ran: ToolRun) -> Reading:
+    """The reading of a run of which nothing was understood, with what it printed."""
+    raw = ran.output[:RAW_CHARACTERS]
+    if ran.outcome != "ok":
+        return Reading(name, ran.command, ran.outcome, ran.detail, raw=raw)
+    detail = N_("the output of {command} has no known format", command=" ".join(ran.command))
+    return Reading(name, ran.command, "unreadable", detail, unread=tuple(raw.splitlines()), raw=raw)
+
+
+def format_shown(name: str, cards: Sequence[Card], driver: str | None) -> str:
+    """The detail of a reading: "xpu-smi shows 8 cards, driver 5.0.21.26"."""
+    shown = format_card_count(len(cards))
+    return N_("{name} shows {cards}, driver {driver}", name=name, cards=shown, driver=driver or "unknown")
 
 
 def generation_of(model: str) -> str | None:
@@ -147,12 +161,13 @@ def _health_of(values: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a Card about its health that a tool shows.
 
     values: by their names, "ecc_errors/volatile/dram_uncorrectable", in lower case and joined by underscores: as the tags of
-    `nvidia-smi -q -x`, and as the sections and keys of `xpu-smi -q`. What is not a whole number, as N/A, is not shown.
+    `nvidia-smi -q -x`, and as the sections and keys of `xpu-smi -q`. What begins with no whole number is not shown.
     """
-    shown: dict[str, Any] = {}
+    shown: dict[str, Any] = {"state": values.get("state")}
     for name, pattern in _COUNTED.items():
-        if counts := [int(text) for key, text in values.items() if re.search(pattern, key) and re.fullmatch(r"\d+", text)]:
-            shown[name] = sum(counts)
+        counts = [re.match(r"\d+\b", text) for key, text in values.items() if re.search(pattern, key)]
+        if any(counts):
+            shown[name] = sum(int(count[0]) for count in counts if count)
     for name, pattern, meant in _STATED:
         if said := [text for key, text in values.items() if re.search(pattern, key)]:
             shown[name] = shown.get(name, False) or any(re.fullmatch(meant, text, re.IGNORECASE) for text in said)

@@ -25,7 +25,7 @@ INSTALLATION_STEPS = {
         N_("install the XPU driver (5.0.21.26 or newer) and load it: sudo modprobe kunlun"),
         N_("in a container, pass every card and the control node: --device=/dev/xpu0 --device=/dev/xpuctrl"),
         N_(
-            "the wheel, for Python 3.10 only: python -m pip install paddlepaddle-xpu==3.3.0 "
+            "the wheel, for Python 3.10 only: python -m pip install 'paddlepaddle-xpu>=3.3.0,<=3.3.1' "
             "-i https://www.paddlepaddle.org.cn/packages/stable/xpu-p800/"
         ),
     ),

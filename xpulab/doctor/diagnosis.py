@@ -220,7 +220,7 @@ def _health(cards: Sequence[Card]) -> Iterator[Finding]:
         yield known_finding("memory", "warn", seen, "memory-retired")
     elif counted := sum(card.uncorrectable_errors is not None for card in cards):
         yield Finding("memory", "ok", N_("no uncorrectable errors of memory on {cards}", cards=format_card_count(counted)))
-    if hot := ", ".join(f"{card.index} ({card.temperature_c} C)" for card in cards if card.is_throttled):
+    if hot := ", ".join(f"{card.index} ({card.temperature_c or 0:.0f} C)" for card in cards if card.is_throttled):
         yield known_finding("temperature", "warn", N_("slowed down by their temperature: cards {hot}", hot=hot), "temperature")
 
 

@@ -166,7 +166,8 @@ def visible_cards(device: str, detection: Detection, environ: Mapping[str, str] 
     """
     nodes, reading = of_device(device, detection)
     tool = [len(reading.cards)] if reading.counts_cards else []
-    there = max([len(nodes), *tool, sum(not card.is_virtual for card in _on_bus(device, detection))])
+    on_bus = sum(card.generation in ("KL3", "cuda") and not card.is_virtual for card in _on_bus(device, detection))
+    there = max(len(nodes), *tool, on_bus)
     if not limits_of(device, detection, environ):
         return there, there
     named = [_named_cards(environ[name], there) for name in VISIBILITY_VARIABLES if name in environ]
@@ -238,7 +239,7 @@ def _too_few(device: str, detection: Detection, expect: Expected | None, since: 
     """The cards that are there, when they are fewer than expected."""
     if expect is not None:
         since = tuple(dict.fromkeys((_says_so(expect), *since)))
-    wanted = expect.count if expect is not None else _count_on_bus(device, detection)
+    wanted = expect.count if expect is not None else visible_cards(device, detection)[0]
     usable, why = _usable(device, detection)
     if usable >= wanted:
         return None
@@ -269,13 +270,6 @@ def _on_bus(device: str, detection: Detection) -> list[PciCard]:
     if device == "xpu":
         return list(detection.kunlun_pci)
     return [card for card in detection.nvidia_pci if card.kind == COMPUTE_CONTROLLER]
-
-
-def _count_on_bus(device: str, detection: Detection) -> int:
-    """How many cards the bus shows that this process must be able to use; 0 where it does not say."""
-    if limits_of(device, detection):
-        return 0
-    return sum(card.generation in ("KL3", "cuda") and not card.is_virtual for card in _on_bus(device, detection))
 
 
 def _says_so(expect: Expected) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 if __name__ != "__main__":
     from xml.etree import ElementTree
 
-    from xpulab.doctor.cards import RAW_CHARACTERS, Card, Reading, card_of, format_card_count, normal_address
+    from xpulab.doctor.cards import RAW_CHARACTERS, Reading, card_of, format_shown, not_read
     from xpulab.doctor.tool import TIMEOUT, run_tool
     from xpulab.messages import N_
 
@@ -55,44 +55,29 @@ def _read_library(timeout: float) -> Reading:
         return Reading(NAME, (), "unreadable", run.detail, raw=run.output[:RAW_CHARACTERS])
     if "error" in said:
         return Reading(NAME, (), "missing" if said["is_missing"] else "failed", f"NVML: {said['error']}")
-    cards = tuple(Card(**{**card, "pci_address": _address(card["pci_address"])}) for card in said["cards"])
-    detail = "; ".join(
-        [
-            N_("NVML shows {cards}, driver {said}", cards=format_card_count(len(cards)), said=said["driver"] or "unknown"),
-            *said["lost"],
-        ]
-    )
-    return Reading(NAME, (), "ok", detail, said["driver"], cards)
-
-
-def _address(text: str | None) -> str | None:
-    return normal_address(text) if text else None
+    cards = tuple(card_of(values, order) for order, values in enumerate(said["cards"]))
+    return Reading(NAME, (), "ok", "; ".join([format_shown(NAME, cards, said["driver"]), *said["lost"]]), said["driver"], cards)
 
 
 def _read_tool(timeout: float) -> Reading:
     """The same of `nvidia-smi -q -x`."""
     run = run_tool((TOOL, *OPTIONS), timeout)
-    raw = run.output[:RAW_CHARACTERS]
     if run.outcome != "ok":
-        return Reading(TOOL, run.command, run.outcome, run.detail, raw=raw)
+        return not_read(TOOL, run)
     try:
         log = ElementTree.fromstring(run.output)
         cards = tuple(card_of(_values(element), order) for order, element in enumerate(log.iter("gpu")))
     except (ElementTree.ParseError, KeyError, ValueError):
-        detail = N_("the output of {command} has no known format", command=" ".join(run.command))
-        return Reading(TOOL, run.command, "unreadable", detail, unread=tuple(raw.splitlines()), raw=raw)
-    driver = log.findtext("driver_version")
-    shown = format_card_count(len(cards))
-    detail = N_("{name} shows {cards}, driver {driver}", name=TOOL, cards=shown, driver=driver or "unknown")
-    unread = () if log.findtext("attached_gpus") == str(len(cards)) else (f"attached_gpus: {log.findtext('attached_gpus')}",)
-    return Reading(TOOL, run.command, "ok", detail, driver, cards, unread, raw if unread else "")
+        return not_read(TOOL, run)
+    driver, attached = log.findtext("driver_version"), log.findtext("attached_gpus")
+    unread = () if attached == str(len(cards)) else (f"attached_gpus: {attached}",)
+    raw = run.output[:RAW_CHARACTERS] if unread else ""
+    return Reading(TOOL, run.command, "ok", format_shown(TOOL, cards, driver), driver, cards, unread, raw)
 
 
 def _values(card: ElementTree.Element) -> dict[str, str]:
-    values = {"address": card.attrib["id"], "generation": "cuda"}
-    for path, text in _tagged(card):
-        values.setdefault(_TAGS.get(path, path), text)
-    return values
+    named = [(_TAGS.get(path, path), text) for path, text in _tagged(card)]
+    return {**dict(named), "address": card.attrib["id"], "generation": "cuda"}
 
 
 def _tagged(element: ElementTree.Element, path: str = "") -> Iterator[tuple[str, str]]:
@@ -112,59 +97,48 @@ def main() -> None:
         missing = isinstance(error, pynvml.NVMLError_LibraryNotFound)
         print(json.dumps({"error": str(error), "is_missing": missing}))
         return
-    cards: list[dict[str, Any]] = []
+    cards: list[dict[str, str]] = []
     lost: list[str] = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             cards.append(_card(pynvml, index))
         except pynvml.NVMLError as error:  # one that has fallen off the bus
             state = "requires reset" if isinstance(error, pynvml.NVMLError_ResetRequired) else "error"
-            cards.append({"index": index, "model": "unknown", "generation": "cuda", "state": state, "pci_address": None})
+            cards.append({"generation": "cuda", "state": state})
             lost.append(f"card {index}: {error}")
     print(json.dumps({"driver": _value(pynvml, pynvml.nvmlSystemGetDriverVersion), "cards": cards, "lost": lost}))
 
 
-def _card(pynvml: Any, index: int) -> dict[str, Any]:
-    """The fields of a Card. Raises NVMLError when the card does not answer; a value that it does not have is None."""
+def _card(pynvml: Any, index: int) -> dict[str, str]:
+    """The values that card_of takes, those that the card has. Raises NVMLError when the card does not answer."""
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     memory = _value(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
     power = _value(pynvml, pynvml.nvmlDeviceGetPowerUsage, handle)
     use = _value(pynvml, pynvml.nvmlDeviceGetUtilizationRates, handle)
     bus = _value(pynvml, pynvml.nvmlDeviceGetPciInfo, handle)
-    return {
-        "index": index,
-        "model": pynvml.nvmlDeviceGetName(handle),
-        "generation": "cuda",
-        "pci_address": bus.busId.decode() if bus and isinstance(bus.busId, bytes) else bus and bus.busId,
-        "serial": _value(pynvml, pynvml.nvmlDeviceGetSerial, handle),
-        "memory_total_mib": memory.total // MIB if memory else None,
-        "memory_used_mib": memory.used // MIB if memory else None,
-        "temperature_c": _value(pynvml, pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
-        "power_w": None if power is None else power / MILLIWATTS,
-        "utilisation_percent": use.gpu if use else None,
-        **_health(pynvml, handle),
-    }
-
-
-def _health(pynvml: Any, handle: Any) -> dict[str, Any]:
-    """The fields of a Card about its health. Rows are remapped since Ampere; pages are retired before."""
     kind = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-    now, ever = (
-        _value(pynvml, pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, counter)
-        for counter in (pynvml.NVML_VOLATILE_ECC, pynvml.NVML_AGGREGATE_ECC)
-    )
     rows = _value(pynvml, pynvml.nvmlDeviceGetRemappedRows, handle)  # corrected, uncorrected, is pending, has failed
     cause = pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR
-    pages = None if rows else _value(pynvml, pynvml.nvmlDeviceGetRetiredPages, handle, cause)
+    pages = _value(pynvml, pynvml.nvmlDeviceGetRetiredPages, handle, cause)  # before Ampere
     reasons = _value(pynvml, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
     thermal = pynvml.nvmlClocksThrottleReasonSwThermalSlowdown | pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
-    return {
-        "state": "error" if rows and rows[3] else None,
-        "uncorrectable_errors": now,
-        "uncorrectable_ever": ever,
+    values = {
+        "model": pynvml.nvmlDeviceGetName(handle),
+        "generation": "cuda",
+        "address": bus.busId.decode() if bus and isinstance(bus.busId, bytes) else bus and bus.busId,
+        "serial": _value(pynvml, pynvml.nvmlDeviceGetSerial, handle),
+        "total": memory and memory.total // MIB,
+        "used": memory and memory.used // MIB,
+        "temperature_c": _value(pynvml, pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+        "power_w": None if power is None else power / MILLIWATTS,
+        "use": use and use.gpu,
+        "volatile/uncorr": _value(pynvml, pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, pynvml.NVML_VOLATILE_ECC),
+        "aggregate/uncorr": _value(pynvml, pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, pynvml.NVML_AGGREGATE_ECC),
         "retired_pages": rows[1] if rows else None if pages is None else len(pages),
-        "is_throttled": None if reasons is None else bool(reasons & thermal),
+        "remapping_failure": "yes" if rows and rows[3] else None,
+        "sw_thermal_slowdown": None if reasons is None else "yes" if reasons & thermal else "no",
     }
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _value(pynvml: Any, ask: Callable[..., Any], *given: Any) -> Any:

@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from xpulab.doctor.cards import RAW_CHARACTERS, UNKNOWN, Reading, card_of, format_card_count, number_in
+from xpulab.doctor.cards import RAW_CHARACTERS, Reading, card_of, format_shown, not_read
 from xpulab.doctor.tool import TIMEOUT, ToolRun, run_tool
 from xpulab.messages import N_
 
@@ -31,7 +31,6 @@ LABELS = {
     **{"XPU Current Temp": "temperature_c", "Power Draw": "power_w"},
 }
 """What each key of `-q` means, alone or after its section."""
-MOST_PERCENT = 100
 MACHINE_NUMBERS = ("index", "temperature_c", "power_w", "used", "total", "use")
 
 
@@ -68,35 +67,21 @@ def _read_tool(name: str, timeout: float) -> Reading:
                 name, command, "foreign", N_("{name} on PATH is Intel's tool with that name, not Kunlun's", name=name)
             )
         if ran.outcome in ("missing", "hung"):
-            return Reading(name, command, ran.outcome, ran.detail, raw=ran.output[:RAW_CHARACTERS])
+            return not_read(name, ran)
         answers.append(_answer(name, ran))
-        if answers[-1].cards and answers[-1].counts_cards and _models(answers[-1]) == len(answers[-1].cards):
-            break
-    return max(answers, key=lambda answer: (answer.outcome == "ok", _models(answer), len(answer.cards), bool(answer.unread)))
-
-
-def _models(reading: Reading) -> int:
-    """Of how many cards the model was understood."""
-    return sum(card.model != UNKNOWN for card in reading.cards)
+        if answers[-1].cards and answers[-1].counts_cards:
+            return answers[-1]
+    return max(answers, key=lambda answer: (answer.outcome == "ok", len(answer.cards), bool(answer.unread)))
 
 
 def _answer(name: str, ran: ToolRun) -> Reading:
     """The reading of one format. "unreadable" when neither a card nor a version was understood."""
-    raw = ran.output[:RAW_CHARACTERS]
-    if ran.outcome != "ok":
-        return Reading(name, ran.command, ran.outcome, ran.detail, raw=raw)
-    read = _understood(ran.output)
+    read = _understood(ran.output if ran.outcome == "ok" else "")
     cards = tuple(card_of(values, order) for order, values in enumerate(read.values))
-    if not cards and not read.driver:
-        detail = N_("the output of {command} has no known format", command=" ".join(ran.command))
-        return Reading(name, ran.command, "unreadable", detail, unread=tuple(raw.splitlines()), raw=raw)
-    detail = N_(
-        "{name} shows {cards}, driver {driver}",
-        name=name,
-        cards=format_card_count(len(cards)),
-        driver=read.driver or "unknown",
-    )
-    return Reading(name, ran.command, "ok", detail, read.driver, cards, tuple(read.unread), raw if read.unread else "")
+    if not (cards or read.driver):
+        return not_read(name, ran)
+    detail, raw = format_shown(name, cards, read.driver), ran.output[:RAW_CHARACTERS] if read.unread else ""
+    return Reading(name, ran.command, "ok", detail, read.driver, cards, tuple(read.unread), raw)
 
 
 def _understood(text: str) -> _Output:
@@ -129,8 +114,8 @@ def _understood(text: str) -> _Output:
             read.values[-1].setdefault(name, value)
         elif key and not colon:
             section = key
-    if attached and int(attached.split()[-1]) != len(read.values):
-        read.unread.append(attached)
+    read.unread += [f"no model: {values.get('address')}" for values in read.values if "model" not in values]
+    read.unread += [attached] if attached and int(attached.split()[-1]) != len(read.values) else []
     return read
 
 
@@ -145,8 +130,7 @@ def _machine_values(line: str) -> dict[str, str]:
     if len(parts) <= MODEL or not parts[MODEL][:1].isalpha():  # the fields have other places
         return {}
     values = {name: parts[place] for place, name in MACHINE.items()}
-    numbers = [values[name] for name in MACHINE_NUMBERS if values[name] != "N/A"]
-    if not all(re.fullmatch(r"\d+(\.\d+)?", text) for text in numbers) or (number_in(values["use"]) or 0) > MOST_PERCENT:
+    if not all(re.fullmatch(r"\d+(\.\d+)?|N/A", values[name]) for name in MACHINE_NUMBERS) or len(values["use"]) > len("100"):
         return {}
     return {**values, "model": " ".join([parts[MODEL], *takewhile(lambda part: not part.isdigit(), parts[MODEL + 1 :])])}
 
