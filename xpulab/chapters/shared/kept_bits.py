@@ -24,6 +24,7 @@ from xpulab.reference.rounding import rounding_of_a_layer
 SIDE = 64
 """Rows and columns of the matrices: enough that a device uses its kernels for matrix products."""
 
+Shape = tuple[int, int, int]
 Through = Callable[[paddle.Tensor, paddle.Tensor], paddle.Tensor]
 
 
@@ -147,14 +148,12 @@ def coarseness(device: str) -> float:
     return rounding_of_a_layer(bits) if bits < BITS["float32"] else 0.0
 
 
-def shapes_of(device: str) -> tuple[tuple[int, int, int], ...]:
+def shapes_of(device: str) -> tuple[Shape, ...]:
     """The shapes with which the products of a device ("cpu", "gpu", "xpu" or "sim") are measured."""
     return (*SHAPES, LARGE) if device in ("gpu", "xpu") else SHAPES
 
 
-def bits_by_shape(
-    shape: tuple[int, int, int], dtype: Any, rounded: Callable[[np.ndarray], np.ndarray] = np.asarray
-) -> dict[str, int]:
+def bits_by_shape(shape: Shape, dtype: Any, rounded: Callable[[np.ndarray], np.ndarray] = np.asarray) -> dict[str, int]:
     """The bits that a product of this shape keeps of its "left" and its "right" factor. rounded: as for bits_of_factor."""
     left, right = shape[:2], shape[1:]
     return {
