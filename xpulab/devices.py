@@ -28,9 +28,9 @@ WHEELS = ("paddlepaddle", "paddlepaddle-xpu", "paddlepaddle-gpu")
 """The distributions of Paddle, one for each kind of device; an environment must contain exactly one of them."""
 
 REPEATABLE = {"gpu": ("FLAGS_embedding_deterministic", "FLAGS_cudnn_deterministic")}
-"""By device the flags with which Paddle repeats a computation to the bit, for embeddings and for cuDNN, index_add, index_select and
-flash attention: use_device sets them to 1. Source: paddle/common/flags.cc as of 2025, which has them for CUDA alone, and the GPU
-kernels that read them; Paddle#50494, #65696. Not run on a GPU."""
+"""By device the flags with which Paddle repeats a computation to the bit: use_device sets them to 1. The first is for
+embeddings, the second for cuDNN, index_add, index_select and flash attention. Source: paddle/common/flags.cc as of 2025, which
+has none for an XPU, and the kernels that read them; Paddle#50494, #65696. Not run on a GPU."""
 
 LAUNCHER_VARIABLES = (
     "PADDLE_TRAINERS_NUM",

@@ -1,7 +1,6 @@
 """How far runs of one computation are apart on a device that does not repeat itself: a kernel may add by atomic operations.
 
-That it does not repeat itself is said by `determinism.*`. What other checks compare to the bit has this bound there, see
-xpulab.checks.compare.WithinNoise. Sums in another order differ by roundings, and training makes more of them.
+That it does not repeat itself is said by `determinism.*`. What other checks compare to the bit has this bound there.
 """
 
 from __future__ import annotations

@@ -129,9 +129,9 @@ def bits_of_factor(
 def bits_of_products(device: str) -> dict[str, int]:
     """By type the bits that a matrix product keeps of its factors, for types in which it keeps fewer than the type has.
 
-    Measured with each of shapes_of(device), for float32 and the types of 16 bits that the device claims: the shape with the
-    fewest bits counts. Where a product keeps less than release and variables
-    promise, this is what they promise: a tolerance must not grow with a defect. device: "cpu", "gpu", "xpu" or "sim".
+    Measured with each of shapes_of(device), for float32 and the types of 16 bits that the device claims: the fewest bits count.
+    Where a product keeps less than release and variables promise, this is what they promise: a tolerance must not grow with a
+    defect. device: "cpu", "gpu", "xpu" or "sim".
     """
     found = {dtype: max(bits, _measured(dtype, device)) for dtype, bits in expected_bits_of_products(device).items()}
     return {dtype: bits for dtype, bits in found.items() if bits < BITS[dtype]}
@@ -148,9 +148,9 @@ def coarseness(device: str) -> float:
     return rounding_of_a_layer(bits) if bits < BITS["float32"] else 0.0
 
 
-def shapes_of(device: str) -> tuple[Shape, ...]:
-    """The shapes with which the products of a device ("cpu", "gpu", "xpu" or "sim") are measured."""
-    return (*SHAPES, LARGE) if device in ("gpu", "xpu") else SHAPES
+def shapes_of(device: str, dtype: Any) -> tuple[Shape, ...]:
+    """The shapes with which a device ("cpu", "gpu", "xpu" or "sim") is measured; an XPU has the CPU compute float64."""
+    return (*SHAPES, LARGE) if device in ("gpu", "xpu") and dtype != "float64" else SHAPES
 
 
 def bits_by_shape(shape: Shape, dtype: Any, rounded: Callable[[np.ndarray], np.ndarray] = np.asarray) -> dict[str, int]:
@@ -164,4 +164,4 @@ def bits_by_shape(shape: Shape, dtype: Any, rounded: Callable[[np.ndarray], np.n
 
 @cache
 def _measured(dtype: Any, device: str) -> int:
-    return min(min(bits_by_shape(shape, dtype).values()) for shape in shapes_of(device))
+    return min(min(bits_by_shape(shape, dtype).values()) for shape in shapes_of(device, dtype))
