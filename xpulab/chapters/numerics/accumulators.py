@@ -15,18 +15,11 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from xpulab.chapters.shared.kept_bits import LONG, SIDE
+from xpulab.chapters.shared.kept_bits import LONG, SIDE, gradient
 from xpulab.chapters.shared.precision import supported_types
 from xpulab.reference.bounds import BITS, HALVES
 
 Add = Callable[[paddle.Tensor], paddle.Tensor]
-
-
-def _gradient_of_expanded(terms: paddle.Tensor) -> paddle.Tensor:
-    one = paddle.zeros([1, terms.shape[0]], terms.dtype)
-    one.stop_gradient = False
-    return paddle.grad(one.expand([terms.shape[1], terms.shape[0]]), one, grad_outputs=terms.T)[0]
-
 
 SUMS: dict[str, Add] = {
     "sum of a row": lambda terms: terms.sum(axis=1),
@@ -34,7 +27,9 @@ SUMS: dict[str, Add] = {
     "mean": lambda terms: terms.mean(axis=1) * terms.shape[1],
     "matmul": lambda terms: terms @ paddle.ones([terms.shape[1], SIDE], terms.dtype)[:, :1],
     "linear": lambda terms: F.linear(terms, paddle.ones([terms.shape[1], SIDE], terms.dtype))[:, 0],
-    "gradient of an expanded row": _gradient_of_expanded,
+    "gradient of an expanded row": lambda terms: gradient(
+        lambda one: one.expand(terms.T.shape), paddle.zeros([1, terms.shape[0]], terms.dtype), terms.T
+    ),
 }
 """By name the sums: from terms [rows, terms] to the sums of the rows."""
 

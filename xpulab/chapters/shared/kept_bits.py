@@ -46,7 +46,8 @@ def _logit(chance: np.ndarray) -> np.ndarray:
     return np.log(chance / (1 - chance))
 
 
-def _gradient(through: Callable[[paddle.Tensor], paddle.Tensor], one: paddle.Tensor, upstream: paddle.Tensor) -> paddle.Tensor:
+def gradient(through: Callable[[paddle.Tensor], paddle.Tensor], one: paddle.Tensor, upstream: paddle.Tensor) -> paddle.Tensor:
+    """The gradient of a function of one tensor, given that of its result."""
     one = one.clone().detach()
     one.stop_gradient = False
     return paddle.grad(through(one), one, grad_outputs=upstream)[0]
@@ -75,31 +76,28 @@ FACTORS: dict[str, Factor] = {
     "matmul, left": Factor(lambda v, eye: v @ eye),
     "matmul, right": Factor(lambda v, eye: eye @ v),
     "matmul, transposed": Factor(lambda v, eye: paddle.matmul(eye, v, transpose_y=True).T),
-    "matmul, gradient of left": Factor(lambda v, eye: _gradient(lambda one: one @ eye, eye, v)),
-    "matmul, gradient of right": Factor(lambda v, eye: _gradient(lambda one: eye @ one, eye, v)),
+    "matmul, gradient of left": Factor(lambda v, eye: gradient(lambda one: one @ eye, eye, v)),
+    "matmul, gradient of right": Factor(lambda v, eye: gradient(lambda one: eye @ one, eye, v)),
     "bmm": Factor(lambda v, eye: paddle.bmm(v.unsqueeze(0), eye.unsqueeze(0))[0]),
     "linear, input": Factor(lambda v, eye: F.linear(v, eye, paddle.zeros([SIDE], v.dtype))),
     "linear, weight": Factor(lambda v, eye: F.linear(eye, v, paddle.zeros([SIDE], v.dtype))),
     "linear, bias": Factor(lambda v, eye: F.linear(0 * eye, eye, v[0])),
-    "linear, gradient of input": Factor(lambda v, eye: _gradient(lambda one: F.linear(one, eye), eye, v)),
-    "linear, gradient of weight": Factor(lambda v, eye: _gradient(lambda one: F.linear(eye, one), eye, v)),
+    "linear, gradient of input": Factor(lambda v, eye: gradient(lambda one: F.linear(one, eye), eye, v)),
+    "linear, gradient of weight": Factor(lambda v, eye: gradient(lambda one: F.linear(eye, one), eye, v)),
     "attention, scores": Factor(_scores, lost=5, back=_logit),
     "attention, values": Factor(_attend),
-    "attention, gradient of values": Factor(lambda v, eye: _gradient(lambda one: _attend(one, eye), eye, v)),
+    "attention, gradient of values": Factor(lambda v, eye: gradient(lambda one: _attend(one, eye), eye, v)),
     "softmax": Factor(_softmax, lost=4, back=_logit),
     "add": Factor(lambda v, eye: v + 0 * eye),
     "multiply": Factor(lambda v, eye: v * (0 * eye + 1)),
 }
 """By name the factors of operators that training uses, forward and backward."""
 
-LONG = 4096
-"""The long side of SHAPES: as many terms, rows or columns as a layer of a large model has."""
-
+LONG = 4096  # terms, rows or columns of a layer of a large model
 SHAPES = ((SIDE, SIDE, SIDE), (SIDE, LONG, SIDE), (LONG, SIDE, SIDE), (SIDE, SIDE, LONG))
-"""Products whose factors are measured, as (rows, terms, columns): libraries choose the kernel, and its precision, by shape."""
-
 LARGE = (LONG, LONG, LONG)
-"""The shape that cards are measured with besides; it would take the CPU seconds."""
+"""Products whose factors are measured, as (rows, terms, columns): libraries choose the kernel, and its precision, by shape.
+LARGE would take the CPU seconds."""
 
 
 def bits_of_factor(
