@@ -28,12 +28,9 @@ WHEELS = ("paddlepaddle", "paddlepaddle-xpu", "paddlepaddle-gpu")
 """The distributions of Paddle, one for each kind of device; an environment must contain exactly one of them."""
 
 REPEATABLE = {"gpu": ("FLAGS_embedding_deterministic", "FLAGS_cudnn_deterministic")}
-"""By device the flags with which Paddle repeats a computation to the bit: use_device sets them to 1.
-
-The first has gradients of embeddings added without atomic operations. The second has cuDNN, index_add, the gradient of
-index_select and that of flash attention work in a fixed order. Source: paddle/common/flags.cc of Paddle 3.3, and the kernels in
-paddle/phi/kernels/gpu and gpudnn that read them. It names no flag for an XPU. Not run on a GPU.
-"""
+"""By device the flags with which Paddle repeats a computation to the bit: use_device sets them to 1. The first is for
+embeddings, the second for cuDNN, index_add, index_select and flash attention. Source: paddle/common/flags.cc as of 2025, which
+has none for an XPU, and the kernels that read them; Paddle#50494, #65696. Not run on a GPU."""
 
 LAUNCHER_VARIABLES = (
     "PADDLE_TRAINERS_NUM",

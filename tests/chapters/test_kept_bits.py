@@ -45,15 +45,16 @@ def test_tf32_of_large_products_alone_is_seen_and_counts_where_it_is_allowed(mon
         assert kept_bits.bits_of_products("cpu") == kept
     finally:
         kept_bits._measured.cache_clear()
-    by_shape = [kept_bits.bits_by_shape(shape, "float32") for shape in kept_bits.shapes_of("cpu")]
+    by_shape = [kept_bits.bits_by_shape(shape, "float32") for shape in kept_bits.SHAPES]
     assert [min(bits.values()) for bits in by_shape] == [23, 10, 10, 10]
 
 
 def test_every_shape_keeps_all_bits_on_the_cpu_and_its_control_fewer():
-    for shape in kept_bits.shapes_of("cpu"):
+    assert kept_bits.shapes_of("cpu", "float32") == kept_bits.SHAPES
+    for shape in kept_bits.SHAPES:
         assert kept_bits.bits_by_shape(shape, "float32") == {"left": 23, "right": 23}
         assert kept_bits.bits_by_shape(shape, "float32", lambda row: np.round(row * 2**20) / 2**20) == {"left": 20, "right": 20}
-    assert kept_bits.LARGE in kept_bits.shapes_of("gpu")
+    assert [kept_bits.LARGE in kept_bits.shapes_of("gpu", dtype) for dtype in ("float32", "float64")] == [True, False]
 
 
 def test_bounds_grow_only_where_products_lose_bits(monkeypatch):

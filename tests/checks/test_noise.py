@@ -54,6 +54,10 @@ def test_the_noise_of_a_device_is_allowed_and_the_record_says_so(shown):
     assert "the device does not repeat itself" in shown.record.expected
 
 
+def test_the_order_of_names_does_not_matter(shown):
+    assert outcome(shown, dict(reversed(Card(1e-6).run().items())), Card(1e-6)) == "passed"
+
+
 def test_what_is_further_away_than_its_own_runs_is_red(shown):
     assert outcome(shown, off_by(1e-4), Card(1e-6)) == "failed"
 

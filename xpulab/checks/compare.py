@@ -91,10 +91,8 @@ class WithinNoise:
             self._bounds = noise.bounds_of([_doubles_by_path(self._repeat()) for _ in range(runs)])
         if result.accepted or result.incomparable or not self._bounds:
             return result
-        units = (
-            {path: each / self._bounds[path] for path, each in _doubles_by_path(of).items()} for of in (value, self._expected)
-        )
-        got, want = (np.concatenate([each.ravel() for each in of.values()]) for of in units)
+        values = map(_doubles_by_path, (value, self._expected))
+        got, want = (np.concatenate([np.ravel(of[path] / bound) for path, bound in self._bounds.items()]) for of in values)
         expected = N_("within {margin} times what its own runs differ: the device does not repeat itself", margin=noise.MARGIN)
         return replace(close(got, want, atol=1.0, rtol=0.0), expected=expected)
 

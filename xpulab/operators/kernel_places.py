@@ -61,8 +61,8 @@ def fell_back(launches: Sequence[Launch]) -> int:
 def known_fallback() -> list[Launch]:
     """The kernels of an operator that only the CPU has: the loss of a tree of classes, hierarchical sigmoid.
 
-    Source: paddle/phi/kernels/cpu/hsigmoid_loss_kernel.cc alone registers hsigmoid_loss, and XPU's lists lack it, Paddle 3.3.
-    (linalg.eig is none of these: paddle/phi/kernels/gpu/eig_kernel.cu.)
+    Source, as of 2025: paddle/phi/kernels/cpu/hsigmoid_loss_kernel.cc alone registers it, Paddle's test of it runs on the CPU
+    alone, and no list for XPUs has it. (linalg.eig is none: paddle/phi/kernels/gpu/eig_kernel.cu.)
     """
     x, label, weight = paddle.ones([1, 4]), paddle.zeros([1], "int64"), paddle.ones([1, 4])
     return launches_of(lambda: F.hsigmoid_loss(x, label, 2, weight))

@@ -3,8 +3,7 @@
     bound(right, terms * long_sum(length), dtype, kept)
 
 terms: by element the sum of the absolute values of what is added or changed by rounding. Kernels for types of 16 bits compute
-in single precision, and round results; the parts of a product's long sums may be added with fewer bits. rounding.py has the
-bounds of whole models.
+in single precision, and round results. rounding.py has the bounds of whole models.
 """
 
 from __future__ import annotations
@@ -34,22 +33,18 @@ _ROUNDINGS, _TERMS, _SHORT_SUM = 4, 8, 1024
 up to how many terms that holds."""
 
 
-def bound(
-    right: Any, terms: Any, dtype: str, kept: int | None = None, composed: bool = False, parts: int | None = None
-) -> np.ndarray:
+def bound(right: Any, terms: Any, dtype: str, kept: int | None = None, composed: bool = False) -> np.ndarray:
     """By element the absolute error that rounding may cause; of integers and bool 1/4, which is none.
 
     right: the exact results. kept: the bits that products keep of their factors, by default those of sums. composed: the
-    operator is made of several, each of which rounds its result to the type, as gradients are. parts: the bits with which a
-    product adds the parts of its sums, by default those of sums.
+    operator is made of several, each of which rounds its result to the type, as gradients are.
     """
     if dtype not in BITS:
         return np.full(np.shape(right), 0.25)
     bits, least = kept or _OF_SUMS.get(dtype, BITS["float32"]), LEAST.get(dtype, _NOTHING)
     if dtype in HALVES and composed:  # each term is uncertain by the last bit of the type, near 0 too
         bits, least = min(kept or BITS["float64"], BITS[dtype] + 3), 8 * least
-    of_terms = 2.0 ** (3 - bits) + (2.0**-parts if parts else 0.0)
-    return np.asarray(2.0 ** -BITS[dtype] * np.abs(right) + of_terms * np.asarray(terms) + least)
+    return np.asarray(2.0 ** -BITS[dtype] * np.abs(right) + 2.0 ** (3 - bits) * np.asarray(terms) + least)
 
 
 def long_sum(length: float) -> float:
@@ -63,13 +58,13 @@ def long_sum(length: float) -> float:
 def share_of_largest(dtype: str, kept: int | None = None, length: int = 1, parts: int | None = None) -> float:
     """The error that rounding may cause in a sum of random terms of both signs, as a share of the largest result.
 
-    kept, parts: as for bound. length: of the sum, in terms.
+    kept: as for bound. length: of the sum, in terms. parts: the bits with which its parts are added, where they are fewer.
     """
     growth = max(1.0, (length / _SHORT_SUM) ** 0.5)
     if dtype == "float64":  # the formula is rounded as well
         return float(_ROUNDINGS * _TERMS * growth * 2.0 ** -BITS[dtype])
-    of_parts = _ROUNDINGS * 2.0**-parts if parts else 0.0
-    return float(_ROUNDINGS * 2.0 ** -BITS[dtype] + of_parts + _TERMS * growth * 2.0 ** -(kept or BITS["float32"]))
+    of_roundings = _ROUNDINGS * (2.0 ** -BITS[dtype] + (2.0**-parts if parts else 0.0))
+    return float(of_roundings + _TERMS * growth * 2.0 ** -(kept or BITS["float32"]))
 
 
 def is_beyond(found: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray:

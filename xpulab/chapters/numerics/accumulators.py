@@ -3,8 +3,6 @@
 2^k + 1 - 2^k is 1 where the accumulator keeps k bits. A product with many terms and few results is often cut into parts along
 its terms (split-K), and the parts are added in the type of the result. Each part is a sum in single precision, so this is no
 defect where the library says so, but the bound of half types must know it.
-
-Offered: SUMS, bits_of_sum, least_bits, bits_of_parts, in_parts.
 """
 
 from __future__ import annotations
@@ -17,18 +15,11 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from xpulab.chapters.shared.kept_bits import LONG, SIDE
+from xpulab.chapters.shared.kept_bits import LONG, SIDE, gradient
 from xpulab.chapters.shared.precision import supported_types
 from xpulab.reference.bounds import BITS, HALVES
 
 Add = Callable[[paddle.Tensor], paddle.Tensor]
-
-
-def _gradient_of_expanded(terms: paddle.Tensor) -> paddle.Tensor:
-    one = paddle.zeros([1, terms.shape[0]], terms.dtype)
-    one.stop_gradient = False
-    return paddle.grad(one.expand([terms.shape[1], terms.shape[0]]), one, grad_outputs=terms.T)[0]
-
 
 SUMS: dict[str, Add] = {
     "sum of a row": lambda terms: terms.sum(axis=1),
@@ -36,15 +27,14 @@ SUMS: dict[str, Add] = {
     "mean": lambda terms: terms.mean(axis=1) * terms.shape[1],
     "matmul": lambda terms: terms @ paddle.ones([terms.shape[1], SIDE], terms.dtype)[:, :1],
     "linear": lambda terms: F.linear(terms, paddle.ones([terms.shape[1], SIDE], terms.dtype))[:, 0],
-    "gradient of an expanded row": _gradient_of_expanded,
+    "gradient of an expanded row": lambda terms: gradient(
+        lambda one: one.expand(terms.T.shape), paddle.zeros([1, terms.shape[0]], terms.dtype), terms.T
+    ),
 }
 """By name the sums: from terms [rows, terms] to the sums of the rows."""
 
-PRODUCTS = ("matmul", "linear")
-"""Those that a library for products computes."""
-
-LENGTHS = (SIDE, LONG)
-"""The terms of the sums that are measured: as few as the factors of kept_bits have, and as many as a layer of a large model."""
+PRODUCTS, LENGTHS = ("matmul", "linear"), (SIDE, LONG)
+"""Those that a library for products computes; and the terms of the sums that are measured."""
 
 LARGEST_POWER = {"float64": 51, "float32": 22, "bfloat16": 22, "float16": 14}
 """By type the largest k that is tried in a sum: the type holds 2^k, and single precision holds every partial sum."""
@@ -76,15 +66,11 @@ def least_bits(name: str, dtype: str, length: int, device: str) -> int:
 def bits_of_parts(device: str) -> dict[str, int]:
     """By half type the bits with which the parts of long products are added, where they are fewer than single precision has.
 
-    Measured on a GPU or XPU; {} elsewhere. Never fewer than least_bits(): a bound must not grow with a defect.
+    Measured on a GPU or XPU; {} elsewhere. Never fewer than least_bits() asks for: a bound must not grow with a defect.
     """
     halves = [dtype for dtype in supported_types(device) if dtype in HALVES and device in ("gpu", "xpu")]
     found = {dtype: min(bits_of_sum(SUMS[name], dtype, LONG) for name in PRODUCTS) for dtype in halves}
-    return {
-        dtype: max(bits, least_bits("matmul", dtype, LONG, device))
-        for dtype, bits in found.items()
-        if bits < LARGEST_POWER[dtype]
-    }
+    return {dtype: max(bits, BITS[dtype]) for dtype, bits in found.items() if bits < LARGEST_POWER[dtype]}
 
 
 def in_parts(terms: paddle.Tensor, bits: int, parts: int = 8) -> paddle.Tensor:

@@ -177,7 +177,7 @@ def sums_accumulate_in_bfloat16(real, self, axis=None, **named):
     return narrow[0] + narrow[1]
 
 
-@fault(detected_by=("precision.lengths",), wraps="paddle:Tensor.__matmul__", lanes=("sim",))
+@fault(detected_by=("precision.lengths", "precision.factors"), wraps="paddle:Tensor.__matmul__", lanes=("sim",))
 def long_products_lose_bits(product, self, other):
     """Products of 4,096 and more terms round their left factor to bfloat16."""
     long = self.shape[-1] >= 4096

@@ -169,8 +169,8 @@ def _measure_product(kept: Kept, parts: Kept, case: Case) -> Compared:
             found.append((summed(weight, each), summed(np.abs(weight), each) * long_sum(weight.size // max(1, each.size))))
         return found
 
-    bits, of_parts = kept.get(case.dtype), parts.get(case.dtype)
-    return computed(rng, case.dtype, product.call, given, value, slopes, case.frozen, bits, product.has_bias, of_parts)
+    bits, composed = kept.get(case.dtype), product.has_bias or case.dtype in parts
+    return computed(rng, case.dtype, product.call, given, value, slopes, case.frozen, bits, composed)
 
 
 def _slope(weight: np.ndarray, indices: str, factor: np.ndarray, of_factor: str, of: np.ndarray, of_wanted: str) -> Right:
@@ -184,7 +184,7 @@ def _slope(weight: np.ndarray, indices: str, factor: np.ndarray, of_factor: str,
 
 
 def run_products(kept: Kept, parts: Kept) -> tuple[Any, Any]:
-    """What check.grid takes as run and add_row. parts: as accumulators.bits_of_parts returns."""
+    """What check.grid takes as run and add_row. parts: of accumulators; a product in parts rounds as a composed operator."""
     return one_by_one(partial(_measure_product, kept, parts)), add_row_of(
         lambda case: [(PRODUCTS[case.product].kernel, case.dtype, "")]
     )

@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from xpulab.chapters.shared.kept_bits import Shape
 from xpulab.chapters.shared.precision import on_device
 from xpulab.checks.compared import Compared, add_row
 from xpulab.checks.table import Table
@@ -24,12 +25,10 @@ SIZES = {
 """By level (rows, inputs, outputs) of linear layers: hidden sizes 4096 and 11008, vocabularies of 151,936 and 248,320."""
 
 
-def linear_rows(
-    rows: Table, shapes: Iterable[tuple[int, int, int]], dtype: str, kept: int | None, parts: int | None, seed: int
-) -> None:
+def linear_rows(rows: Table, shapes: Iterable[Shape], dtype: str, kept: int | None, parts: int | None, seed: int) -> None:
     """A row for a linear layer of each shape (rows, inputs, outputs): result and both gradients; the control is shifted.
 
-    kept, parts: as for bounds.bound.
+    kept, parts: as for bounds.share_of_largest.
     """
     for index, (count, inputs, outputs) in enumerate(shapes):
         rng = np.random.default_rng([seed, index])

@@ -4,8 +4,8 @@ Independent draws of mean 0 and variance 1 have products whose mean is 0 within 
 repeats a block, or gives two threads the same numbers, has a correlation at some distance, although its mean and variance are
 right.
 
-Offered: DISTANCES, stray, standardized, correlation, inside, DRAWS, dropout_mask, seeds_in_a_row; and repeated_step and
-repeated_gradients, all of whose numbers must follow from their seed.
+Offered: DISTANCES, stray, standardized, correlation, inside, DRAWS, dropout_mask, seeds_in_a_row; and
+repeated_step, all of whose numbers must follow from its seed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.nn.functional as F
-
-from xpulab.chapters.shared.models import new_model
-from xpulab.chapters.shared.states import in_line
 
 DISTANCES = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 """Distances at which a generator that works in lanes, warps or blocks may repeat itself."""
@@ -104,12 +101,3 @@ def repeated_step(seed: int) -> dict[str, np.ndarray]:
     found = {f"gradient of {name}": each.grad.numpy().copy() for name, each in parameters.items()}
     optimizer.step()
     return {"loss": loss.numpy(), **found, **{f"weight of {name}": each.numpy().copy() for name, each in parameters.items()}}
-
-
-def repeated_gradients(seed: int) -> dict[str, np.ndarray]:
-    """The loss of a tiny Qwen2 whose tokens are often the same ones, and all its gradients as one vector."""
-    network = new_model("tiny-qwen2", seed)
-    tokens = paddle.to_tensor(np.random.default_rng(seed).integers(0, WORDS, [8, TOKENS]))
-    loss = network(tokens, labels=tokens)[0]
-    loss.backward()
-    return {"loss": loss.numpy(), "gradients": in_line({name: each.grad.numpy() for name, each in network.named_parameters()})}

@@ -6,8 +6,7 @@ The checks of a chapter compare it with another computation. A training of your 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -66,40 +65,6 @@ class Recorder(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
         for weight in model.parameters():
             weight.clear_gradient(False)  # without the argument the memory stays, filled with zeros
-
-
-@dataclass(frozen=True)
-class Steps:
-    """What some steps of training left: the loss of each, and the weights at the end by name."""
-
-    losses: np.ndarray
-    weights: dict[str, np.ndarray]
-
-
-def steps_by_hand(
-    new_model: Callable[[], Any],
-    start: Mapping[str, np.ndarray],
-    batches: Sequence[Mapping[str, np.ndarray]],
-    rates: Sequence[float],
-) -> Steps:
-    """Train a new model from these weights on these batches, without a trainer: where two runs differ, the device does it.
-
-    rates: the learning rate of each step.
-    """
-    network = new_model()
-    for name, weight in network.named_parameters():
-        weight.set_value(start[name])
-    clip = paddle.nn.ClipGradByGlobalNorm(1.0)
-    optimizer = paddle.optimizer.AdamW(rates[0], parameters=network.parameters(), weight_decay=0.01, grad_clip=clip)
-    losses = []
-    for batch, rate in zip(batches, rates, strict=False):
-        optimizer.set_lr(rate)
-        loss = network(**{name: paddle.to_tensor(value) for name, value in batch.items()})[0]
-        loss.backward()
-        optimizer.step()
-        optimizer.clear_grad()
-        losses.append(float(loss))
-    return Steps(np.array(losses), weights_of(network))
 
 
 def weights_of(network: Any) -> dict[str, np.ndarray]:

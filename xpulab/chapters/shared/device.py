@@ -64,7 +64,6 @@ def use_device(name: str = "auto", cards: int = 1) -> Device:
     workarounds.multiply_fast_on_amd()
     device = _select(_meant() if name == "auto" else name, cards)
     _require_expected(device)
-    _ask_for_repeatable_results(device.name)
     _record_run_context(device)
     return device
 
@@ -192,6 +191,9 @@ def _select(name: str, cards: int) -> Device:
         raise _unusable(name, f"{place} exists, but the first computation on it raised: {error}") from error
     if total != _SUM:
         raise _unusable(name, f"{place} exists, but computes {total} as the sum of 0 to 7, not {_SUM:.0f}")
+    for flag in {*REPEATABLE.get(name, ())} - {*os.environ}:
+        paddle.set_flags({flag: 1})
+        os.environ[flag] = "1"  # for ranks
     return Device(name, cards, place)
 
 
@@ -200,15 +202,6 @@ def _sum() -> float:
     import paddle
 
     return float(paddle.arange(8, dtype="float32").sum())
-
-
-def _ask_for_repeatable_results(name: str) -> None:
-    """Set what Paddle offers for it, here and for ranks, but for what the environment sets."""
-    import paddle
-
-    for flag in sorted({*REPEATABLE.get(name, ())} - {*os.environ}):
-        paddle.set_flags({flag: 1})
-        os.environ[flag] = "1"
 
 
 def _cards(device: Device) -> tuple[dict[str, str], tuple[CardFacts, ...]]:

@@ -24,6 +24,7 @@ from xpulab.reference.rounding import rounding_of_a_layer
 SIDE = 64
 """Rows and columns of the matrices: enough that a device uses its kernels for matrix products."""
 
+Shape = tuple[int, int, int]
 Through = Callable[[paddle.Tensor, paddle.Tensor], paddle.Tensor]
 
 
@@ -45,7 +46,8 @@ def _logit(chance: np.ndarray) -> np.ndarray:
     return np.log(chance / (1 - chance))
 
 
-def _gradient(through: Callable[[paddle.Tensor], paddle.Tensor], one: paddle.Tensor, upstream: paddle.Tensor) -> paddle.Tensor:
+def gradient(through: Callable[[paddle.Tensor], paddle.Tensor], one: paddle.Tensor, upstream: paddle.Tensor) -> paddle.Tensor:
+    """The gradient of a function of one tensor, given that of its result."""
     one = one.clone().detach()
     one.stop_gradient = False
     return paddle.grad(through(one), one, grad_outputs=upstream)[0]
@@ -74,31 +76,28 @@ FACTORS: dict[str, Factor] = {
     "matmul, left": Factor(lambda v, eye: v @ eye),
     "matmul, right": Factor(lambda v, eye: eye @ v),
     "matmul, transposed": Factor(lambda v, eye: paddle.matmul(eye, v, transpose_y=True).T),
-    "matmul, gradient of left": Factor(lambda v, eye: _gradient(lambda one: one @ eye, eye, v)),
-    "matmul, gradient of right": Factor(lambda v, eye: _gradient(lambda one: eye @ one, eye, v)),
+    "matmul, gradient of left": Factor(lambda v, eye: gradient(lambda one: one @ eye, eye, v)),
+    "matmul, gradient of right": Factor(lambda v, eye: gradient(lambda one: eye @ one, eye, v)),
     "bmm": Factor(lambda v, eye: paddle.bmm(v.unsqueeze(0), eye.unsqueeze(0))[0]),
     "linear, input": Factor(lambda v, eye: F.linear(v, eye, paddle.zeros([SIDE], v.dtype))),
     "linear, weight": Factor(lambda v, eye: F.linear(eye, v, paddle.zeros([SIDE], v.dtype))),
     "linear, bias": Factor(lambda v, eye: F.linear(0 * eye, eye, v[0])),
-    "linear, gradient of input": Factor(lambda v, eye: _gradient(lambda one: F.linear(one, eye), eye, v)),
-    "linear, gradient of weight": Factor(lambda v, eye: _gradient(lambda one: F.linear(eye, one), eye, v)),
+    "linear, gradient of input": Factor(lambda v, eye: gradient(lambda one: F.linear(one, eye), eye, v)),
+    "linear, gradient of weight": Factor(lambda v, eye: gradient(lambda one: F.linear(eye, one), eye, v)),
     "attention, scores": Factor(_scores, lost=5, back=_logit),
     "attention, values": Factor(_attend),
-    "attention, gradient of values": Factor(lambda v, eye: _gradient(lambda one: _attend(one, eye), eye, v)),
+    "attention, gradient of values": Factor(lambda v, eye: gradient(lambda one: _attend(one, eye), eye, v)),
     "softmax": Factor(_softmax, lost=4, back=_logit),
     "add": Factor(lambda v, eye: v + 0 * eye),
     "multiply": Factor(lambda v, eye: v * (0 * eye + 1)),
 }
 """By name the factors of operators that training uses, forward and backward."""
 
-LONG = 4096
-"""The long side of SHAPES: as many terms, rows or columns as a layer of a large model has."""
-
+LONG = 4096  # terms, rows or columns of a layer of a large model
 SHAPES = ((SIDE, SIDE, SIDE), (SIDE, LONG, SIDE), (LONG, SIDE, SIDE), (SIDE, SIDE, LONG))
-"""Products whose factors are measured, as (rows, terms, columns): libraries choose the kernel, and its precision, by shape."""
-
 LARGE = (LONG, LONG, LONG)
-"""The shape that cards are measured with besides; it would take the CPU seconds."""
+"""Products whose factors are measured, as (rows, terms, columns): libraries choose the kernel, and its precision, by shape.
+LARGE would take the CPU seconds."""
 
 
 def bits_of_factor(
@@ -128,9 +127,9 @@ def bits_of_factor(
 def bits_of_products(device: str) -> dict[str, int]:
     """By type the bits that a matrix product keeps of its factors, for types in which it keeps fewer than the type has.
 
-    Measured with each of shapes_of(device), for float32 and the types of 16 bits that the device claims: the shape with the
-    fewest bits counts. Where a product keeps less than release and variables
-    promise, this is what they promise: a tolerance must not grow with a defect. device: "cpu", "gpu", "xpu" or "sim".
+    Measured with each of shapes_of(device), for float32 and the types of 16 bits that the device claims: the fewest bits count.
+    Where a product keeps less than release and variables promise, this is what they promise: a tolerance must not grow with a
+    defect. device: "cpu", "gpu", "xpu" or "sim".
     """
     found = {dtype: max(bits, _measured(dtype, device)) for dtype, bits in expected_bits_of_products(device).items()}
     return {dtype: bits for dtype, bits in found.items() if bits < BITS[dtype]}
@@ -147,14 +146,12 @@ def coarseness(device: str) -> float:
     return rounding_of_a_layer(bits) if bits < BITS["float32"] else 0.0
 
 
-def shapes_of(device: str) -> tuple[tuple[int, int, int], ...]:
-    """The shapes with which the products of a device ("cpu", "gpu", "xpu" or "sim") are measured."""
-    return (*SHAPES, LARGE) if device in ("gpu", "xpu") else SHAPES
+def shapes_of(device: str, dtype: Any) -> tuple[Shape, ...]:
+    """The shapes with which a device ("cpu", "gpu", "xpu" or "sim") is measured; an XPU has the CPU compute float64."""
+    return (*SHAPES, LARGE) if device in ("gpu", "xpu") and dtype != "float64" else SHAPES
 
 
-def bits_by_shape(
-    shape: tuple[int, int, int], dtype: Any, rounded: Callable[[np.ndarray], np.ndarray] = np.asarray
-) -> dict[str, int]:
+def bits_by_shape(shape: Shape, dtype: Any, rounded: Callable[[np.ndarray], np.ndarray] = np.asarray) -> dict[str, int]:
     """The bits that a product of this shape keeps of its "left" and its "right" factor. rounded: as for bits_of_factor."""
     left, right = shape[:2], shape[1:]
     return {
@@ -165,4 +162,4 @@ def bits_by_shape(
 
 @cache
 def _measured(dtype: Any, device: str) -> int:
-    return min(min(bits_by_shape(shape, dtype).values()) for shape in shapes_of(device))
+    return min(min(bits_by_shape(shape, dtype).values()) for shape in shapes_of(device, dtype))

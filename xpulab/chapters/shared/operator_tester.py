@@ -193,13 +193,11 @@ def computed(
     frozen: Collection[int] = (),
     kept: int | None = None,
     composed: bool = False,
-    parts: int | None = None,
 ) -> Compared:
     """Call an operator on the device in use, and its gradients, beside the formulas.
 
     slopes: None for an operator without gradients; integers have none either. frozen: the places of inputs that want no
-    gradient. kept, composed, parts: as for bounds.bound. Raises TypeError where an operator that only moves elements changes
-    the type.
+    gradient. kept, composed: as for bounds.bound. Raises TypeError where an operator that only moves elements changes the type.
     """
     tensors = [tensor.detach() for tensor in given]
     exact = [tensor.astype("float64").numpy() for tensor in tensors]
@@ -219,7 +217,7 @@ def computed(
         found += [paddle.zeros_like(of) if slope is None else slope for slope, of in zip(gradients, sources, strict=True)]
         of_all = slopes(weight.astype("float64").numpy(), *exact)
         right += [of_all[place] for place in wanted]
-    return compared([tensor.astype("float64").numpy() for tensor in found], right, dtype, kept, composed, parts)
+    return compared([tensor.astype("float64").numpy() for tensor in found], right, dtype, kept, composed)
 
 
 def _exact_weights(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
@@ -229,12 +227,7 @@ def _exact_weights(rng: np.random.Generator, shape: Sequence[int], dtype: str) -
 
 
 def compared(
-    found: Sequence[np.ndarray],
-    right: Sequence[Right],
-    dtype: str,
-    kept: int | None = None,
-    composed: bool = False,
-    parts: int | None = None,
+    found: Sequence[np.ndarray], right: Sequence[Right], dtype: str, kept: int | None = None, composed: bool = False
 ) -> Compared:
     """The result and the gradients of an operator, each with the bound of bounds.bound, or to the bit where nothing is rounded.
 
@@ -243,7 +236,7 @@ def compared(
     names = ["result", *(f"gradient {place}" for place in range(1, len(right)))]
     got, exact = dict(zip(names, found, strict=True)), {name: each for name, (each, _) in zip(names, right, strict=True)}
     bounds = {
-        name: bound(each, np.broadcast_to(terms, np.shape(each)), dtype, kept, composed or name != "result", parts)
+        name: bound(each, np.broadcast_to(terms, np.shape(each)), dtype, kept, composed or name != "result")
         for name, (each, terms) in zip(names, right, strict=True)
         if terms is not None
     }

@@ -108,7 +108,8 @@ Fault parsed(const std::string& text) {
     if (!given.insert(key).second) reject(text, "'" + key + "' is given twice");
     set_value(fault, key, word.substr(equals + 1));
   }
-  if (!is_one_of(fault.action, {"flip", "fail", "delay", "slow", "hang", "drop", "lose", "reorder"})) reject(text, "no such action");
+  if (!is_one_of(fault.action, {"flip", "fail", "delay", "slow", "hang", "drop", "lose", "reorder"}))
+    reject(text, "no such action");
   if (!is_one_of(fault.site, {"alloc", "copy", "launch", "collective", "task", "memory"})) reject(text, "no such site");
   if (fault.action == "reorder" && fault.kind != "embedding_grad") reject(text, "reorder needs kind=embedding_grad");
   if (fault.site == "memory" && fault.action != "flip") reject(text, "site memory needs the action flip");

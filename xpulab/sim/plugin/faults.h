@@ -14,7 +14,8 @@ void before(const char* site, const char* kind, int card, void* data, size_t byt
 // Called on the same thread after the operation: flips bits of the output, and sleeps for a slow card.
 void after(const char* site, const char* kind, int card, void* data, size_t bytes);
 
-// Called between both, on the same thread, by a kernel that adds `count` terms: the one with which it begins, 0 without a fault.
+// Called between both, on the same thread, by a kernel that adds `count` terms: the one with which it begins, 0 without a
+// fault.
 uint64_t first_term(uint64_t count);
 
 // Replaces all faults, and restores cards that were lost. Throws sim::Error, and changes nothing, when the text is invalid.
