@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from xpulab import ranks, warm
+from xpulab.chapters.shared import fault
 from xpulab.ranks import team
 
 pytestmark = pytest.mark.integration
@@ -336,9 +337,28 @@ def test_each_start_is_noted_for_who_runs_the_notebook(tmp_path: Path, monkeypat
     assert 0.5 < seconds < 120
 
 
-@pytest.mark.parametrize("fault", ["", "kill kind=all_reduce rank=1 from=3"])
-def test_faults_of_the_cards_count_in_each_call_anew(fault: str, monkeypatch: pytest.MonkeyPatch):
-    pass
+def test_faults_of_the_cards_count_anew_in_each_call(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XPULAB_SIM_FAULTS", "flip collective kind=all_reduce rank=0 n=2 bit=31")
+
+    def sums() -> list[float]:
+        dist.init_parallel_env()
+        held = []
+        for _ in range(3):
+            dist.all_reduce(x := paddle.ones([1]))
+            held.append(float(x))
+        return held
+
+    assert [on_team(sums, device="sim") for _ in range(2)] == [[[2.0, -2.0, 2.0], [2.0, 2.0, 2.0]]] * 2
+
+
+def test_a_fault_in_every_rank_of_one_call_is_gone_in_the_next(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ranks, "run", ranks.run)
+    before = on_team(in_patches)
+    fault.in_every_rank(leave_patches)
+    with_it = on_team(in_patches)
+    monkeypatch.undo()
+
+    assert with_it != before == on_team(in_patches)
 
 
 NOTEBOOK = """

@@ -36,7 +36,9 @@ def prepare() -> None:
     from paddle.base import core
 
     create = core.create_or_get_global_tcp_store
-    core.create_or_get_global_tcp_store = lambda: when_rank_0_listens(create, int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
+    core.create_or_get_global_tcp_store = lambda: when_rank_0_listens(
+        create, int(os.environ["PADDLE_MASTER"].rpartition(":")[2])
+    )
     give_groups_stores()
 
 

@@ -9,7 +9,6 @@ Not: compiled operators, exit functions, caches of functools, loaded modules of 
 from __future__ import annotations
 
 import collections
-import contextlib
 import gc
 import logging
 import os
@@ -48,7 +47,7 @@ class State:
         self._threads = set(threading.enumerate())
         self._handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
         self._filters = list(warnings.filters)
-        self._flags = {name: core.globals()[name] for name in core.globals().keys()}
+        self._flags = {name: core.globals()[name] for name in list(core.globals().keys())}
         self._tracer = tracer = framework._dygraph_tracer()
         self._of_tracer = {name: getattr(tracer, name) for name in _OF_TRACER}
         self._amp_lists = tracer._get_amp_op_list()
@@ -155,7 +154,11 @@ def _held_by(owner: Any) -> Any:
         return dict(owner)
     if kind in _SEQUENCES or kind in (set, tuple):
         return list(owner)
-    name = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner if isinstance(owner, type) else kind, "__module__", "")
+    name = (
+        owner.__name__
+        if isinstance(owner, ModuleType)
+        else getattr(owner if isinstance(owner, type) else kind, "__module__", "")
+    )
     namespace = getattr(owner, "__dict__", None) if is_watched(name) or isinstance(owner, logging.Logger) else None
     return dict(namespace) if namespace is not None else None
 

@@ -1,8 +1,8 @@
-"""Ranks that paddle.distributed.launch starts, for gpu and xpu, and for every device on request: a team that takes several calls.
+"""A team: ranks that paddle.distributed.launch starts, for gpu and xpu, and for every device on request, for several calls.
 
-Starting a rank takes Python, the import of Paddle and the start of a card and of its collective library: some 20 s. So the ranks
-of a notebook stay, and are as new for each call (reset). What ends a team: a call that fails or is interrupted, one that leaves
-a thread behind, the end of the notebook's process, and more teams than are kept.
+Starting a rank takes Python, the import of Paddle and the start of a card and of its collective library: some 20 s. So the
+ranks of a notebook stay, and are as new for each call (reset). A team ends with a call that fails, is interrupted or leaves a
+thread behind, with the notebook's process, and when there are others that were used later.
 
 It was tested with the CPU and with simulated cards only, not yet on a GPU or an XPU.
 """

@@ -48,7 +48,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Starter(Protocol):
-    """Ranks that were started: forked.Forked or team.Team. launcher: the process that they are children of, if they have one."""
+    """Ranks that were started: forked.Forked or team.Team. launcher: the process that is their parent, if there is one."""
 
     folder: Path
     launcher: int | None
@@ -98,7 +98,7 @@ class Watch:
         self._interrupted = False
 
     def run(self, start: Callable[[str], Starter]) -> RunOutcome:
-        """start(address) starts the ranks, which connect to that address. However this ends, no rank is left that does not stay."""
+        """start(address) starts the ranks, which connect to it. However this ends, no rank is left that does not stay."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._join_threads)
             stack.callback(self._close, self.listener.close)
