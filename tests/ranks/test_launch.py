@@ -13,7 +13,7 @@ import paddle.distributed as dist
 import pytest
 
 from xpulab import ranks
-from xpulab.ranks import launched
+from xpulab.ranks import team
 
 pytestmark = pytest.mark.integration
 
@@ -105,7 +105,7 @@ def test_a_launched_rank_that_is_killed_is_the_root_cause_and_its_folder_is_remo
 
 
 def test_a_launcher_that_does_not_start_is_quoted(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(launched, "_SCRIPT", "/no/such/script.py")
+    monkeypatch.setattr(team, "_SCRIPT", "/no/such/script.py")
 
     with pytest.raises(ranks.RanksFailed, match=r"(?s)root cause: rank 0: it never started.*/no/such/script.py"):
         ranks.run(work, 2, launch=True)

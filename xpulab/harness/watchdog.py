@@ -14,6 +14,7 @@ from jupyter_core.paths import jupyter_path
 
 from xpulab.child import signal_group
 from xpulab.messages import N_
+from xpulab.warm import STARTS_OF_RANKS
 
 _GRACE_SECONDS = 5.0
 """Between the interrupt and the kill."""
@@ -31,14 +32,17 @@ class Watchdog:
     cell: the code cell that runs, counted from 1; 0 before the first.
     reason: why the notebook was stopped or could not be run; None while it runs, and when it ran to its end.
     log: the file with what the kernel's process prints outside any cell (a crash in C++, for instance).
+    starts: the file with the seconds that each start of its ranks took.
     """
 
     def __init__(self, limit_seconds: float, log: Path) -> None:
-        """limit_seconds: how long the notebook may take from its kernel's start on."""
+        """limit_seconds: how long the notebook may take from its kernel's start on, without the starts of its ranks."""
         self.cell = 0
+        self.starts: Path | None = None
         self.log = log
         self.reason: str | None = None
         self._limit = limit_seconds
+        self._granted = 0.0
         self._group: int | None = None
         self._timers: list[threading.Timer] = []
         self._over = threading.Event()
@@ -87,6 +91,11 @@ class Watchdog:
         self._group = None  # from here on the number may belong to another process
 
     def _time_is_up(self) -> None:
+        starts = self.starts.read_text(encoding="utf-8").split() if self.starts and self.starts.exists() else []
+        if (more := sum(map(float, starts)) - self._granted) > 0:
+            self._granted += more
+            self._later(more, self._time_is_up)
+            return
         of_cell = N_("cell {cell} had not ended after {limit} s", cell=self.cell, limit=f"{self._limit:.0f}")
         self.stop(of_cell if self.cell else N_("the kernel was not ready after {limit} s", limit=f"{self._limit:.0f}"))
 
@@ -120,8 +129,10 @@ def kernel_manager(watchdog: Watchdog, scratch: str, environment: Mapping[str, s
             self.kernel_spec_manager.kernel_dirs = folders  # its default imports IPython, for one more
 
         async def start_kernel(self, **options: object) -> None:  # type: ignore[override] # its decorator hides the async
+            watchdog.starts = Path(scratch, "starts-of-ranks")
+            own = {"TMPDIR": scratch, STARTS_OF_RANKS: str(watchdog.starts)}
             with watchdog.log.open("wb") as log:
-                await super().start_kernel(**options, env={**environment, "TMPDIR": scratch}, stdout=log, stderr=log)
+                await super().start_kernel(**options, env={**environment, **own}, stdout=log, stderr=log)
             assert isinstance(self.provisioner, LocalProvisioner) and self.provisioner.pid is not None
             watchdog.kernel_started(self.provisioner.pid)
 

@@ -9,8 +9,8 @@
     losses_of_rank = ranks.run(work, 4, 2.0, device=here.name)
 
 On the CPU and on simulated cards the ranks are workers of a fork server that has imported Paddle already (xpulab.warm). On
-a GPU or an XPU paddle.distributed.launch starts them; this was tested on the CPU and on simulated cards only. Both give the
-function the same environment. No process is left, however a run ends.
+a GPU or an XPU paddle.distributed.launch starts them, once for a notebook: they stay as a team, and are as new for each call
+(xpulab.ranks.team). Both give the function the same environment. Nothing is left of a run that fails, nor of a notebook's end.
 """
 
 from __future__ import annotations
@@ -49,27 +49,31 @@ def run(
     device: str = "cpu",
     time_limit: float = 60.0,
     launch: bool | None = None,
+    fresh: bool = False,
 ) -> Results:
     """Call function(*arguments) on n ranks, and return what each returned, in the order of the ranks.
 
     function: may be defined in a cell, and use what other cells define. It finds the environment of
     paddle.distributed.launch and its device chosen, and calls dist.init_parallel_env() itself where it needs it.
     time_limit: seconds, from when the first rank has entered the function. launch: start the ranks with
-    paddle.distributed.launch, or fork them; by default what suits the device.
+    paddle.distributed.launch, or fork them; by default what suits the device. fresh: the processes are new ones also where
+    they are launched, for a function that changes what a team does not undo (xpulab.ranks.reset).
     Tensors arrive at the ranks, and come back, on the device that is in use there.
     Raises RanksFailed when not every rank returned, RanksInterrupted at an interrupt, and InputError for invalid arguments.
     """
     launch = _checked(n, device, time_limit, launch)
-    from xpulab.ranks import stacks
+    from xpulab.ranks import stacks, team
     from xpulab.ranks.forked import Forked
-    from xpulab.ranks.launched import PORT_RANGE, Launched
-    from xpulab.ranks.watch import Watch
+    from xpulab.ranks.watch import Listener, Watch
 
-    variables = {PORT_RANGE: os.environ.get(PORT_RANGE)}
+    variables = {team.PORT_RANGE: os.environ.get(team.PORT_RANGE)}
     call = serialize.dumps_call(function, arguments)
-    job = Job(call, device, n, list(sys.path), stacks.sources_of_cells(), variables)
-    starter = Launched if launch else Forked
-    outcome = Watch(n, time_limit, job).run(lambda address: starter(address, n, device, _base(n, device)))
+    job = Job(call, device, n, list(sys.path), os.getcwd(), stacks.sources_of_cells(), variables)
+    base = _base(n, device)
+    if launch:
+        outcome = team.call(job, base, time_limit, fresh)
+    else:
+        outcome = Watch(n, time_limit, job, Listener()).run(lambda address: Forked(address, n, device, base))
     if not outcome.succeeded:
         raise failure_of(outcome) from None
     values = [serialize.loads_result(rank.number, rank.value or b"") for rank in outcome.ranks]

@@ -22,7 +22,9 @@ _one_at_a_time = threading.Lock()
 
 
 class Forked:
-    """n ranks as workers of the fork server. folder: where their logs are, workerlog.RANK."""
+    """n ranks as workers of the fork server. folder: where their logs are, workerlog.RANK. launcher: none."""
+
+    launcher = None
 
     def __init__(self, address: str, n: int, device: str, base: Mapping[str, str]) -> None:
         """Fork the ranks, rank 0 first; they connect to `address`. Raises what warm.fork does, with nothing left behind."""

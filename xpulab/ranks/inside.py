@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import TextIOWrapper
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -40,16 +40,21 @@ class Job:
     """The job of every rank of a run.
 
     function: the serialized function and its arguments. device: cpu, gpu, xpu or sim. cards: how many ranks there are. path:
-    the notebook's sys.path. sources: the lines of its cells by file name, so that a traceback can show them. environment:
-    variables that only starting the rank needed, with the value they have in the notebook (None: not set).
+    the notebook's sys.path. folder: the one it works in. sources: the lines of its cells by file name, so that a traceback can
+    show them. environment: variables that only starting the rank needed, with the value they have in the notebook (None: not
+    set). Of a team only, see member: modules: what a rank imports first. store_port: of the store of this call. is_last.
     """
 
     function: bytes
     device: str
     cards: int
     path: list[str]
+    folder: str
     sources: dict[str, tuple]
     environment: dict[str, str | None]
+    modules: list[str] = field(default_factory=list)
+    store_port: int = 0
+    is_last: bool = True
 
 
 class _Notebook:
@@ -74,6 +79,21 @@ class _Notebook:
         except (EOFError, OSError):
             return None
 
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Preparation:
+    """What a rank does before it calls the function; of a rank that calls no other one."""
+
+    def before_reading(self, job: Job) -> None:
+        """Before the function and its arguments are deserialized: choose the card, and make groups and stores safe."""
+        select_own_card(job)
+        rendezvous.prepare()
+
+    def before_calling(self) -> None:
+        """When all that they need is imported."""
+
 
 def forked(address: bytes) -> None:
     """The entry of a rank that is a worker of the fork server; address: that of the run."""
@@ -92,7 +112,7 @@ def stack_file(folder: str | os.PathLike[str], rank: int) -> Path:
     return Path(folder, f"stack.{rank}")
 
 
-def main(address: str) -> None:
+def main(address: str, preparation: Preparation | None = None) -> Job:
     """Be one rank of the run that listens at `address`. Returns when all ranks have returned; else the process ends."""
     global _notebook, _stack
     rank = int(os.environ["PADDLE_TRAINER_ID"])
@@ -104,18 +124,27 @@ def main(address: str) -> None:
     job = _notebook.receive()
     if job is None:
         os._exit(1)
-    _notebook.send(*_outcome(job, address, _notebook, _stack))
+    _notebook.send(*_outcome(job, address, _notebook, _stack, preparation or Preparation()))
     if _notebook.receive() != RETURNED:
         os._exit(1)
+    return job
 
 
-def _outcome(job: Job, address: str, notebook: _Notebook, crash: TextIO) -> tuple[str, Any]:
+def stays() -> None:
+    """Tell the notebook that this rank has ended the call, and not its process."""
+    assert _notebook is not None
+    _notebook.send("stays")
+    _notebook.close()
+
+
+def _outcome(job: Job, address: str, notebook: _Notebook, crash: TextIO, preparation: Preparation) -> tuple[str, Any]:
     """Run the job; returns the kind and the value of the message with its result."""
     try:
         _take_environment(job, address)
-        _select_card(job)
+        preparation.before_reading(job)
         faulthandler.enable(file=crash)  # after Paddle, whose own handler prints C++ frames only
         function, arguments = pickle.loads(job.function)
+        preparation.before_calling()
         notebook.send("entered")
         value = function(*arguments)
     except BaseException as error:
@@ -133,6 +162,7 @@ def _outcome(job: Job, address: str, notebook: _Notebook, crash: TextIO) -> tupl
 
 def _take_environment(job: Job, address: str) -> None:
     """The notebook's path, sources and environment, before anything is imported or unpickled."""
+    os.chdir(job.folder)
     sys.path[:] = job.path
     sys.argv[:] = [""]
     linecache.cache.update(job.sources)
@@ -147,13 +177,12 @@ def _take_environment(job: Job, address: str) -> None:
         stream.reconfigure(line_buffering=True)  # what was printed before a kill must be in the log
 
 
-def _select_card(job: Job) -> None:
+def select_own_card(job: Job) -> None:
     """Make this rank's card the device of everything that Paddle computes."""
     from paddle.distributed import parallel
 
     parallel._global_parallel_env = None  # get_world_size() answers for this rank, not for the fork server
     select_card(job.device, job.cards)
-    rendezvous.prepare()
 
 
 def select_card(device: str, cards: int) -> None:

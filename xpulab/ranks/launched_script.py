@@ -1,4 +1,4 @@
-"""The script of a launched run: `launch OPTION ...` is paddle.distributed.launch, and that runs `rank ADDRESS` in each rank.
+"""The script of a team: `launch OPTION ...` is paddle.distributed.launch, and that runs `rank ADDRESS` in each rank.
 
 Both end with the process that started them.
 """
@@ -14,7 +14,7 @@ if __name__ == "__main__":
     end_with_parent()
     script, role, *arguments = sys.argv
     if role == "rank":
-        from xpulab.ranks.inside import main
+        from xpulab.ranks.member import main
 
         main(*arguments)
     else:

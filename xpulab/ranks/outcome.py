@@ -32,8 +32,9 @@ class Rank:
     has called the function. steps: the arguments of its calls of ranks.step(), in order.
     value: the serialized return value; also set for a rank that was killed or did not end after its function had returned.
     at: time.monotonic() of its end, 0.0 while it is at work. ended, status: whether its process has ended, and its exit status
-    (negative: the signal that ended it; None: unknown). is_late: whether it was still at work when the run was ended.
-    stack: what faulthandler wrote, of a rank that was late or crashed. printed: the end of its output.
+    (negative: the signal that ended it; None: unknown). stays: whether it can take another call. is_late: whether
+    it was still at work when the run was ended. stack: what faulthandler wrote, of a rank that was late or crashed. printed:
+    the end of its output.
     """
 
     number: int
@@ -46,6 +47,7 @@ class Rank:
     raised: Raised | None = None
     at: float = 0.0
     ended: bool = False
+    stays: bool = False
     status: int | None = None
     is_late: bool = False
     stack: stacks.Stack = stacks.NONE

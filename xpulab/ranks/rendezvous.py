@@ -35,7 +35,10 @@ def prepare() -> None:
     """
     from paddle.base import core
 
-    core.create_or_get_global_tcp_store = _when_rank_0_listens(core.create_or_get_global_tcp_store)
+    create = core.create_or_get_global_tcp_store
+    core.create_or_get_global_tcp_store = lambda: when_rank_0_listens(
+        create, int(os.environ["PADDLE_MASTER"].rpartition(":")[2])
+    )
     give_groups_stores()
 
 
@@ -46,16 +49,13 @@ def give_groups_stores() -> None:
     collective._new_process_group_impl = _in_a_store_of_its_own(collective._new_process_group_impl)
 
 
-def _when_rank_0_listens(create: Callable[[], Any]) -> Callable[[], Any]:
-    def create_when_rank_0_listens() -> Any:
-        port = int(os.environ["PADDLE_MASTER"].rsplit(":", 1)[1])
-        if int(os.environ["PADDLE_TRAINER_ID"]) > 0:
-            _wait(port)
-        store = create()
-        send_at_once(port)
-        return store
-
-    return create_when_rank_0_listens
+def when_rank_0_listens(create: Callable[[], Any], port: int) -> Any:
+    """The store that create() returns, whose server rank 0 starts at this port."""
+    if int(os.environ["PADDLE_TRAINER_ID"]) > 0:
+        _wait(port)
+    store = create()
+    send_at_once(port)
+    return store
 
 
 def _in_a_store_of_its_own(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,10 +4,10 @@ A rank connects to the notebook (multiprocessing.connection). A thread for each 
 rank, whatever that does. A message is (kind, time.monotonic() at which it was sent, value):
 
     rank -> notebook   ("hello", at, (rank, pid)), ("entered", at, None), ("step", at, text), and ("returned", at, bytes) or
-                       ("raised", at, Raised)
+                       ("raised", at, Raised); of a team then ("stays", at, None), if it can take another call
     notebook -> rank   the Job, and RETURNED when all ranks have returned
 
-A rank ends when it gets RETURNED, or when the connection is closed.
+A rank ends when it gets RETURNED, or when the connection is closed. One that stays has already connected for the next call.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Starter(Protocol):
-    """Ranks that were started: forked.Forked or launched.Launched."""
+    """Ranks that were started: forked.Forked or team.Team. launcher: the process that is their parent, if there is one."""
 
     folder: Path
+    launcher: int | None
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]: ...
     def launcher_log(self) -> str: ...
@@ -58,41 +59,63 @@ class Starter(Protocol):
     def close(self) -> None: ...
 
 
+class Listener:
+    """Where ranks connect to the notebook. address: it is in no folder, so nothing is left; it ends with its process."""
+
+    def __init__(self) -> None:
+        self.address = f"xpulab-ranks-{secrets.token_hex(16)}"
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind("\0" + self.address)
+        self._socket.listen(64)
+
+    def accept(self) -> Connection | None:
+        """The next connection of a process of this user; None when the listener is closed."""
+        with contextlib.suppress(OSError):
+            while True:
+                connected, _ = self._socket.accept()
+                peer = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+                if _CREDENTIALS.unpack(peer)[1] == os.getuid():
+                    return Connection(connected.detach())
+                connected.close()
+        return None
+
+    def close(self) -> None:
+        """Connections that were not accepted are refused, and accept() returns."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
 class Watch:
     """One run, from its start to its end. Use it once."""
 
-    def __init__(self, n: int, time_limit: float, job: Job) -> None:
+    def __init__(self, n: int, time_limit: float, job: Job, listener: Listener) -> None:
+        """listener: where the ranks connect; it is closed unless all of them stay."""
         self._ranks = [Rank(number) for number in range(n)]
-        self._limit, self._job = time_limit, job
+        self._limit, self._job, self.listener = time_limit, job, listener
         self._messages: queue.SimpleQueue[tuple[Connection, tuple[str, float, Any]] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._interrupted = False
-        self._is_accepting = True
-        self._address = f"xpulab-ranks-{secrets.token_hex(16)}"
 
     def run(self, start: Callable[[str], Starter]) -> RunOutcome:
-        """start(address) starts the ranks, which connect to that address. However this ends, no rank is left."""
+        """start(address) starts the ranks, which connect to it. However this ends, no rank is left that does not stay."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._join_threads)
-            stack.enter_context(self._accepting())
-            self._starter = start(self._address)
-            stack.callback(self._starter.close)
+            stack.callback(self._close, self.listener.close)
+            self._in_thread(self._accept)
+            self.starter = start(self.listener.address)
+            stack.callback(self._close, self.starter.close)
             stack.enter_context(self._held_interrupts())
             return self._end(self._until_done())
 
-    @contextlib.contextmanager
-    def _accepting(self) -> Iterator[None]:
-        """Ranks can connect inside the block. The address is in no folder, so nothing is left; it ends with its process."""
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind("\0" + self._address)
-            listener.listen(64)
-            self._in_thread(self._accept, listener)
-            try:
-                yield
-            finally:
-                self._is_accepting = False
-                with socket.socket(socket.AF_UNIX) as last:  # accept() has to return
-                    last.connect("\0" + self._address)
+    @property
+    def stay(self) -> bool:
+        """Whether all ranks can take another call."""
+        return not self._interrupted and all(rank.stays for rank in self._ranks)
+
+    def _close(self, close: Callable[[], None]) -> None:
+        if not self.stay:
+            close()
 
     @contextlib.contextmanager
     def _held_interrupts(self) -> Iterator[None]:
@@ -120,17 +143,12 @@ class Watch:
         for thread in self._threads:
             thread.join(_END_SECONDS)  # all have ended with the ranks, but for one that cannot be killed
 
-    def _accept(self, listener: socket.socket) -> None:
-        """In a thread: take connections of processes of this user."""
-        while self._is_accepting:
-            with contextlib.suppress(OSError):
-                connected, _ = listener.accept()
-                peer = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-                _, user, _ = _CREDENTIALS.unpack(peer)
-                if self._is_accepting and user == os.getuid():
-                    self._in_thread(self._receive, Connection(connected.detach()))
-                else:
-                    connected.close()
+    def _accept(self) -> None:
+        """In a thread: take a connection of each rank."""
+        for _ in self._ranks:
+            if (connection := self.listener.accept()) is None:
+                return
+            self._in_thread(self._receive, connection)
 
     def _receive(self, connection: Connection) -> None:
         """In a thread: give a rank its job, and take what it sends until it has ended."""
@@ -189,12 +207,14 @@ class Watch:
                     rank.value, rank.at = value, at
                 elif kind == "raised":
                     rank.raised, rank.at = value, at
+                elif kind == "stays":
+                    rank.stays, rank.ended, rank.at = True, True, rank.at or at
                 elif kind == "gone":
                     rank.is_connected, rank.at = False, rank.at or at
 
     def _note_end(self, rank: Rank) -> None:
         if not rank.ended:
-            has_ended, status = self._starter.ended(rank.number, rank.pid)
+            has_ended, status = self.starter.ended(rank.number, rank.pid)
             if has_ended:
                 rank.at = rank.at or time.monotonic()
                 rank.status = status if rank.status is None else rank.status
@@ -214,7 +234,7 @@ class Watch:
         for rank in self._ranks:
             rank.is_late = rank in late
             rank.printed = self._printed_by(rank)
-        launcher_log = self._starter.launcher_log()
+        launcher_log = self.starter.launcher_log()
         self._kill_all()
         return RunOutcome(tuple(self._ranks), launcher_log, started, seconds, self._interrupted)
 
@@ -257,10 +277,12 @@ class Watch:
                 rank.stack = stacks.read(self._written_by(rank)[before.get(rank.number, 0) :])
 
     def _kill_all(self) -> None:
-        """Kill the ranks and all programs that they have started, wherever these have moved to."""
-        self._starter.kill()
+        """Kill the ranks that do not stay, and all programs that they have started, wherever these have moved to."""
+        staying = {self.starter.launcher, *(rank.pid for rank in self._ranks)} if self.stay else set()
+        if not self.stay:
+            self.starter.kill()
         for _ in range(_KILL_ROUNDS):
-            found = list(_marked(self._address))
+            found = [process for process in _marked(self.listener.address) if process.pid not in staying]
             for process in found:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
@@ -270,7 +292,7 @@ class Watch:
 
     def _printed_by(self, rank: Rank) -> str:
         try:
-            with (self._starter.folder / f"workerlog.{rank.number}").open("rb") as file:
+            with (self.starter.folder / f"workerlog.{rank.number}").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _OUTPUT_BYTES))
                 return file.read().decode(errors="replace")
         except FileNotFoundError:
@@ -279,7 +301,7 @@ class Watch:
     def _written_by(self, rank: Rank) -> str:
         """All that faulthandler has written in this rank so far."""
         try:
-            return stack_file(self._starter.folder, rank.number).read_text(errors="replace")
+            return stack_file(self.starter.folder, rank.number).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 

@@ -38,6 +38,9 @@ ADDRESS = "XPULAB_WARM"
 RUN_FOLDER = "XPULAB_RUN_FOLDER"
 """The environment variable that all processes of a run inherit, also those of a fork server that one of them starts."""
 
+STARTS_OF_RANKS = "XPULAB_STARTS_OF_RANKS"
+"""The environment variable with the file to which a kernel writes how long each launch of its ranks took, in seconds."""
+
 _MODELS_AND_TRAINERS = {
     "": tuple(f"paddlenlp.{name}" for name in ("transformers", "data", "trainer", "trl", "peft")),
     "formers": tuple(f"{environments.SUCCESSOR}.{name}" for name in ("transformers", "trainer", "peft")),

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from xpulab import ranks
-from xpulab.devices import SIMULATED
+from xpulab.devices import SIMULATED, judged_as
 from xpulab.records.usable import whole_cores
 
 AT_MOST = 4
@@ -97,7 +97,7 @@ def side_by_side(runs: Iterable[Callable[[], Any]], device: str) -> list[Any]:
 
 def forked_device(device: str) -> str:
     """The device of new processes: the given one where starting a process takes no time, else the CPU."""
-    return device if device in ("cpu", SIMULATED) else "cpu"
+    return device if judged_as(device) in ("cpu", SIMULATED) else "cpu"
 
 
 def _in_threads(work: Callable[[Any], Any], cases: Iterable[Any], at_once: int) -> list[Any]:

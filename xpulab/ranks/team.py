@@ -1,0 +1,138 @@
+"""A team: ranks that paddle.distributed.launch starts, for gpu and xpu, and for every device on request, for several calls.
+
+Starting a rank takes Python, the import of Paddle and the start of a card and of its collective library: some 20 s. So the
+ranks of a notebook stay, and are as new for each call (reset). A team ends with a call that fails, is interrupted or leaves a
+thread behind, with the notebook's process, and when there are others that were used later.
+
+It was tested with the CPU and with simulated cards only, not yet on a GPU or an XPU.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from xpulab import warm
+from xpulab.child import Child
+from xpulab.ranks import environment
+from xpulab.ranks.inside import MARK, Job
+from xpulab.ranks.outcome import RunOutcome
+from xpulab.ranks.reset import is_watched
+from xpulab.ranks.watch import Listener, Watch
+
+PORT_RANGE = "PORT_RANGE"
+"""The variable from which the launcher takes its ports. The ranks get the notebook's own value back."""
+
+_SCRIPT = str(Path(__file__).parent / "launched_script.py")
+_KEPT = 2
+"""How many teams stay: of two numbers of ranks, or one each with two sets of variables. Each holds memory of its cards."""
+_teams: dict[tuple[object, ...], Team] = {}
+"""By what a rank is started with and cannot change, the one that was used last at the end."""
+_one_at_a_time = threading.RLock()
+
+
+class Team:
+    """n ranks of one launcher on this host. folder: where their logs are, workerlog.RANK. launcher: its process.
+
+    The launcher ends with the notebook, and the ranks with the launcher, however that ends.
+    """
+
+    def __init__(self, listener: Listener, n: int, base: Mapping[str, str]) -> None:
+        """Start the launcher; the ranks connect to the listener."""
+        self.listener, self._owner = listener, os.getpid()
+        self.folder = Path(tempfile.mkdtemp(prefix="ranks-"))
+        self._log = self.folder / "launcher.log"
+        with ExitStack() as cleanup:
+            cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            options = ["--nproc_per_node", str(n), "--host", environment.HOST, "--log_dir", str(self.folder)]
+            command = [sys.executable, _SCRIPT, "launch", *options, _SCRIPT, "rank", listener.address]
+            variables = {**base, PORT_RANGE: environment.range_of_ports(), MARK: listener.address}
+            with self._log.open("wb") as log:
+                self._launcher = Child(command, env=variables, stdout=log, stderr=log)
+            cleanup.callback(self._launcher.kill)
+            cleanup.callback(listener.close)
+            self._cleanup = cleanup.pop_all()
+        self.launcher = self._launcher.pid
+
+    def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
+        """Whether a rank has ended; its exit status is known to the launcher only."""
+        if pid is None:
+            return self._launcher.wait() is not None, None
+        try:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, None
+        except psutil.NoSuchProcess:
+            return True, None
+
+    def launcher_log(self) -> str:
+        """What the launcher has written so far."""
+        return self._log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """Kill the launcher, and with it every rank."""
+        self._launcher.kill()
+
+    def close(self) -> None:
+        """Leave nothing of the team behind; a process that has only inherited it does nothing."""
+        if self._owner == os.getpid():
+            self._cleanup.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can take a call: its launcher ends when a rank does, and another process may only have inherited it."""
+        return self._owner == os.getpid() and self._launcher.wait() is None
+
+
+def call(job: Job, base: Mapping[str, str], time_limit: float, fresh: bool) -> RunOutcome:
+    """Let ranks run the job, one call at a time: those of a team that was started with the same variables, or of a new one.
+
+    base: what the launcher is started with. fresh: the ranks are new, and end after the call.
+    """
+    key = job.cards, job.device, *sorted(base.items())
+    with _one_at_a_time, environment.held_ports(1) as (port,):
+        team = None if fresh else _idle(key)
+        modules = [name for name in sys.modules if is_watched(name)]
+        job = replace(job, modules=modules, store_port=port, is_last=fresh)
+        watch = Watch(job.cards, time_limit, job, team.listener if team else Listener())
+        began = time.monotonic()
+        outcome = watch.run(lambda _: team or Team(watch.listener, job.cards, base))
+        if watch.stay:
+            _teams[key] = watch.starter
+        if team is None:
+            _note_start(outcome.started - began)
+        return outcome
+
+
+def _idle(key: tuple[object, ...]) -> Team | None:
+    """The team of this key, taken from those that are kept; None, with room for another one, where there is none."""
+    team = _teams.pop(key, None)
+    if team is not None and team.is_alive:
+        return team
+    ended = [team] if team else [_teams.pop(next(iter(_teams))) for _ in range(len(_teams) - _KEPT + 1)]
+    for each in ended:
+        each.close()
+    return None
+
+
+def _note_start(seconds: float) -> None:
+    """Tell who runs this notebook how long its ranks took to start: that is not the notebook's time."""
+    if path := os.environ.get(warm.STARTS_OF_RANKS):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{seconds:.3f}\n")
+
+
+@atexit.register
+def close_all() -> None:
+    """End all teams of this process."""
+    while _teams:
+        _teams.popitem()[1].close()
