@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -90,10 +91,12 @@ def load(path: Path | None = None) -> tuple[KnownIssue, ...]:
     entries = files.load_yaml(path, files.data("schema", "known_issues.schema.json"))
     for wanted in (wanted for entry in entries for wanted in entry["versions"].values()):
         check_specifier(wanted, path)
-    with_tuples = (
-        {name: tuple(value) if isinstance(value, list) else value for name, value in each.items()} for each in entries
-    )
-    return tuple(KnownIssue(**entry) for entry in with_tuples)
+    return tuple(KnownIssue(**with_tuples(entry)) for entry in entries)
+
+
+def with_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an entry of a list, for a frozen class: tuples in the place of lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
 
 
 @cache

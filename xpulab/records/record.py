@@ -19,8 +19,10 @@ METADATA_KEY = "xpulab"
 LEVELS = ("smoke", "quick", "standard")
 """smoke: is this machine obviously broken. quick: does it work at all. standard: does it work right."""
 
-OUTCOMES = (N_("passed"), N_("failed"), N_("broken"), N_("skipped"), N_("missing"), N_("known"), N_("fixed"))
-OUTCOMES += (N_("predicted"), N_("refuted"))
+OUTCOMES = (
+    *(N_("passed"), N_("failed"), N_("broken"), N_("skipped"), N_("missing")),
+    *(N_("known"), N_("fixed"), N_("predicted"), N_("refuted")),
+)
 """The outcomes of a check, the same in the notebook, on the console and in every report.
 
 known, fixed: it fails, or passes, where a defect of this release is listed. predicted, refuted: the same where the defect is

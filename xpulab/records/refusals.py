@@ -18,7 +18,7 @@ from typing import Any
 from xpulab import files, processor
 from xpulab.devices import judged_as
 from xpulab.records.environments import installed_version
-from xpulab.records.known_issues import are_installed, check_specifier
+from xpulab.records.known_issues import are_installed, check_specifier, with_tuples
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,7 @@ def load(path: Path | None = None) -> tuple[Refusal, ...]:
     entries: list[dict[str, Any]] = files.load_yaml(path, files.data("schema", "refusals.schema.json"))
     for wanted in (wanted for entry in entries for wanted in entry["versions"].values()):
         check_specifier(wanted, path)
-    return tuple(_from_entry(entry) for entry in entries)
-
-
-def _from_entry(entry: dict[str, Any]) -> Refusal:
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
-    return Refusal(**fields)
+    return tuple(Refusal(**with_tuples(entry)) for entry in entries)
 
 
 @cache
