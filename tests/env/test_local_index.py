@@ -1,4 +1,4 @@
-"""Each set is installed by pip, and by uv where it is on PATH, from local indexes with the layout of PyPI's and of Paddle's own."""
+"""Each set is installed by pip, and by uv where it is on PATH, from local indexes laid out as PyPI's and Paddle's own are."""
 
 from __future__ import annotations
 
