@@ -106,7 +106,7 @@ class ForkServer:
         if "paddle" in preload and (wheel := wheel_of_a_card()):
             instead = N_("start kernels cold (jupyter lab, xpulab run --cold), launch ranks (launch=True)")
             raise InputError(
-                N_("{wheel} is installed, and never forked once imported: {instead}", wheel=wheel, instead=instead)
+                N_("{wheel} is installed, and is not forked after import: {instead}", wheel=wheel, instead=instead)
             )
         self.folder = tempfile.mkdtemp(prefix="xpulab-warm-", dir=within)
         if len(os.fsencode(self.folder)) > _SOCKET_PATH_BYTES:
