@@ -119,7 +119,10 @@ def test_of_a_gpu_nvml_is_judged(machine, examine, said, verdict, known):
     assert (found.verdict, found.known) == (verdict, known)
 
 
-@pytest.mark.parametrize(("state", "verdict"), [("RUNNING", "ok"), ("NORMAL", "ok"), ("ERROR", "wrong")])
+@pytest.mark.parametrize(
+    ("state", "verdict"),
+    [("RUNNING", "ok"), ("NORMAL", "ok"), ("ERROR", "wrong"), ("ERROR (3)", "wrong"), ("READY", "unknown"), ("", "unknown")],
+)
 def test_state_of_a_card_is_judged(p800, examine, state, verdict):
     p800.file("proc/xpu/dev0/state", f"{state}\n")
     assert verdicts(examine(p800))["card-error"] == verdict

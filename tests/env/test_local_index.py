@@ -1,4 +1,4 @@
-"""Each set is installed by the real pip from local indexes with the layout of PyPI's and of Paddle's own."""
+"""Each set is installed by pip, and by uv where it is on PATH, from local indexes laid out as PyPI's and Paddle's own are."""
 
 from __future__ import annotations
 
@@ -64,12 +64,13 @@ class Served:
                 file.writestr(path, text)
 
     def make(self, device: str, **changed: str) -> tuple[int, str]:
-        """Exit code and standard error of make_venv for a set, without uv."""
+        """Exit code and standard error of make_venv for a set."""
         named = f"python{'.'.join(PYTHON.split('.')[:2])}"
         self.repository.tool(named, f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         cache = str(self.folder.parent / "cache")
         proxy = {"no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1", "PIP_CACHE_DIR": cache, "PIP_RETRIES": "0"}
         index = {"PIP_INDEX_URL": f"{self.url}/{COMMON}/", "PIP_CONFIG_FILE": "/dev/null"}
+        index |= {"UV_DEFAULT_INDEX": f"{self.url}/{COMMON}/", "UV_CACHE_DIR": cache, "UV_NO_CONFIG": "1"}
         return self.repository.make("--set", device, **{**proxy, **index, **changed})
 
     def installed(self) -> dict[str, str]:
@@ -81,7 +82,7 @@ class Served:
 @pytest.fixture
 def indexes(repository, tmp_path):
     """The indexes of all sets; packages that PyPI has too are older, or newer, on Paddle's."""
-    (repository.bin / "uv").unlink()
+    (repository.bin / "uv").unlink()  # the fake one
     folder = tmp_path / "indexes"
     folder.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Index, directory=str(folder)))
@@ -113,6 +114,7 @@ def marker(served: Served) -> str:
     return json.loads((served.repository.venv / "xpulab.json").read_text())["framework"]
 
 
+@pytest.mark.parametrize("installer", ["pip", "uv"])
 @pytest.mark.parametrize(
     ("device", "more", "framework"),
     [
@@ -123,11 +125,15 @@ def marker(served: Served) -> str:
     ],
     ids=["cpu", "gpu", "xpu", "xpu, an index without 3.3.1"],
 )
-def test_each_set_is_installed_from_its_index_and_says_which_framework_was_taken(indexes, device, more, framework):
+def test_each_set_is_installed_from_its_index_and_says_which_framework_was_taken(indexes, installer, device, more, framework):
+    if installer == "uv":
+        if not (uv := shutil.which("uv")):
+            pytest.skip("uv is not on PATH")
+        (indexes.repository.bin / "uv").symlink_to(uv)
     if more:
         indexes.wheel(INDEXES[device], "paddlepaddle-xpu", more)
     code, printed = indexes.make(device)
-    assert code == 0, printed
+    assert (code, f"installing with {installer};" in printed) == (0, True), printed
     assert f": {framework}\n" in printed and marker(indexes) == framework
     name, version = framework.split()
     installed = indexes.installed()

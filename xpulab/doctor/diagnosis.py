@@ -6,6 +6,7 @@ Rules for cards as documented by the vendors; not run on a card.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -167,9 +168,15 @@ def _card_state(detection: Detection, states: Mapping[int, str]) -> Iterator[Fin
     unhealthy = {index: state for index, state in states.items() if state not in HEALTHY_STATES}
     if unhealthy:
         seen = ", ".join(
-            N_("card {index} is in state {state}", index=index, state=state) for index, state in sorted(unhealthy.items())
+            N_("card {index} is in state {state}", index=index, state=state or "?")
+            for index, state in sorted(unhealthy.items())
         )
-        yield known_finding("card-error", "wrong", seen, "card-error")
+        is_bad = any(
+            re.search("ERROR|RESET", state) for state in unhealthy.values()
+        )  # another word may be that of a new driver
+        yield known_finding(
+            "card-error", "wrong" if is_bad else "unknown", seen, "card-error" if is_bad else "vendor-tool-unread"
+        )
     elif states:
         seen = N_(
             "{states} in state {value}", states=format_card_count(len(states)), value=" or ".join(sorted({*states.values()}))

@@ -22,8 +22,11 @@ from xpulab.messages import N_
 
 EXPECT = "XPULAB_EXPECT"
 """The variable in which `--expect N` reaches the notebooks of a run; a site may set it itself."""
-VISIBILITY_VARIABLES = ("XPU_VISIBLE_DEVICES", "XPULINK_VISIBLE_DEVICES", "CXPU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""They hide cards from Paddle."""
+VISIBILITY_VARIABLES = {
+    "xpu": ("XPU_VISIBLE_DEVICES", "XPULINK_VISIBLE_DEVICES", "CXPU_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    "gpu": ("CUDA_VISIBLE_DEVICES",),
+}
+"""They hide cards from Paddle. That of CUDA counts for an XPU too: paddle/distributed/launch/context/device.py of 3.3.1."""
 THE_CPU_ALL_THE_SAME = N_("to judge the CPU all the same: --device cpu")
 """What every refusal of `auto` ends with; in a notebook it is the parameter `device`."""
 
@@ -151,8 +154,7 @@ def wrong_wheel(device: str, detection: Detection, wheels: Collection[str], want
 
 def limits_of(device: str, detection: Detection, environ: Mapping[str, str] = os.environ) -> list[str]:
     """Why this process may see fewer cards of "xpu" or "gpu" than the machine has: a variable, a container, a scheduler."""
-    names = VISIBILITY_VARIABLES if device == "xpu" else VISIBILITY_VARIABLES[-1:]
-    limits = [f"{name}={environ[name]}" for name in names if name in environ]
+    limits = [f"{name}={environ[name]}" for name in VISIBILITY_VARIABLES[device] if name in environ]
     limits += [N_("a container")] if detection.in_container else []
     hidden = [node.path for node in of_device(device, detection)[0] if node.is_hidden]
     return limits + ([N_("a scheduler keeps {hidden}", hidden=", ".join(hidden))] if hidden else [])
@@ -170,7 +172,7 @@ def visible_cards(device: str, detection: Detection, environ: Mapping[str, str] 
     there = max(len(nodes), *tool, on_bus)
     if not limits_of(device, detection, environ):
         return there, there
-    named = [_named_cards(environ[name], there) for name in VISIBILITY_VARIABLES if name in environ]
+    named = [_named_cards(environ[name], there) for name in VISIBILITY_VARIABLES[device] if name in environ]
     return min([there, *tool, *named, *([sum(node.usable for node in nodes)] if nodes else [])]), there
 
 

@@ -104,15 +104,12 @@ class ForkServer:
     ) -> None:
         """within: where its folder is made; default: that for temporary files. variables: more of its environment.
 
-        Raises InputError where Paddle would be imported that is built for a card.
+        Raises InputError where it would import a Paddle that is built for a card: that a fork is then safe was never measured.
         """
         if "paddle" in preload and (wheel := wheel_of_a_card()):
+            instead = N_("start kernels cold (jupyter lab, xpulab run --cold), launch ranks (launch=True)")
             raise InputError(
-                N_(
-                    "{wheel} is installed: nobody measured that a process which has imported it can be forked. Start kernels "
-                    "cold (jupyter lab, xpulab run --cold) and launch ranks (launch=True)",
-                    wheel=wheel,
-                )
+                N_("{wheel} is installed, and is not forked after import: {instead}", wheel=wheel, instead=instead)
             )
         self.folder = tempfile.mkdtemp(prefix="xpulab-warm-", dir=within)
         if len(os.fsencode(self.folder)) > _SOCKET_PATH_BYTES:
