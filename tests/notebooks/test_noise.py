@@ -9,8 +9,9 @@ from xpulab.records.record import RED
 pytestmark = pytest.mark.notebooks
 
 SECONDS = 900
-CHAPTERS = ("02_sft", "05_memory", "06_checkpoints", "07_checkpoint_damage", "12_train_on_many_cards", "17_numerics")
-"""Those that compare two trainings to the bit, and 17, which tries whether the device repeats itself."""
+CHAPTERS = ("02_sft", "05_memory", "06_checkpoints", "12_train_on_many_cards", "17_numerics")
+"""Those that compare two trainings to the bit, and 17, which tries whether the device repeats itself. Not 07: what it finds of
+damaged files are digests of a step after loading, which have no bound."""
 
 
 @pytest.mark.timeout(SECONDS)
