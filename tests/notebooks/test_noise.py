@@ -9,8 +9,9 @@ from xpulab.records.record import RED
 pytestmark = pytest.mark.notebooks
 
 SECONDS = 900
-CHAPTERS = ("02_sft", "05_memory", "06_checkpoints", "07_checkpoint_damage", "12_train_on_many_cards", "17_numerics")
-"""Those that compare two trainings to the bit, and 17, which tries whether the device repeats itself."""
+CHAPTERS = ("02_sft", "05_memory", "06_checkpoints", "17_numerics")
+"""Those that compare two trainings to the bit, and 17, which tries whether the device repeats itself. Not 07: what it finds of
+damaged files are digests of a step after loading, which have no bound."""
 
 
 @pytest.mark.timeout(SECONDS)
@@ -19,4 +20,4 @@ def test_only_determinism_is_red(book_run, tmp_path, monkeypatch):
     checks = book_run("sim", tmp_path / "out", *CHAPTERS).checks
     assert {name for name, check in checks.items() if check["outcome"] in RED} == {"determinism.step"}
     within = {name for name, check in checks.items() if "does not repeat itself" in str(check)}
-    assert {"sft.repeat-weights", "recompute.gradients", "resume.exact", "many-cards.resume"} <= within
+    assert {"sft.repeat-weights", "recompute.gradients", "resume.exact"} <= within
