@@ -43,8 +43,7 @@ class _Member(inside.Preparation):
     def before_reading(self, job: inside.Job) -> None:
         self._job = job
         if self._state is not None:
-            os.ftruncate(sys.stdout.fileno(), 0)  # what a rank prints is that of one call
-            os.lseek(sys.stdout.fileno(), 0, os.SEEK_SET)
+            _forget_output()
             inside.select_own_card(job)
             return
         for name in job.modules:  # what a function imports first it could have changed before it is kept
@@ -58,6 +57,7 @@ class _Member(inside.Preparation):
     def before_calling(self) -> None:
         if self._state is not None:
             self._state.extend()
+            _forget_output()
 
     def is_reset(self) -> bool:
         """Reset the process; whether the next call may use it."""
@@ -110,3 +110,10 @@ class _Member(inside.Preparation):
             make = functools.partial(core.TCPStore, environment.HOST, job.store_port, self._rank == 0, job.cards)
             self._store = rendezvous.when_rank_0_listens(make, job.store_port)
         return self._store
+
+
+def _forget_output() -> None:
+    """What a rank prints is that of one call, without what its imports print."""
+    sys.stdout.flush()
+    os.ftruncate(sys.stdout.fileno(), 0)
+    os.lseek(sys.stdout.fileno(), 0, os.SEEK_SET)

@@ -35,8 +35,8 @@ PORT_RANGE = "PORT_RANGE"
 """The variable from which the launcher takes its ports. The ranks get the notebook's own value back."""
 
 _SCRIPT = str(Path(__file__).parent / "launched_script.py")
-_KEPT = 2
-"""How many teams stay: of two numbers of ranks, or one each with two sets of variables. Each holds memory of its cards."""
+_KEPT = 3
+"""How many teams stay, of other numbers of ranks or other variables. Each holds some memory of its cards and of the host."""
 _teams: dict[tuple[object, ...], Team] = {}
 """By what a rank is started with and cannot change, the one that was used last at the end."""
 _one_at_a_time = threading.RLock()
