@@ -78,7 +78,7 @@ def in_store() -> int:
 
 
 def in_fleet() -> tuple:
-    return dist.fleet.fleet._is_initialized, dist.fleet.base.topology._HYBRID_PARALLEL_GROUP is None
+    return hasattr(dist.fleet.fleet, "_hcg"), dist.fleet.base.topology._HYBRID_PARALLEL_GROUP is None
 
 
 def leave_fleet() -> None:

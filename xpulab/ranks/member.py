@@ -45,12 +45,13 @@ class _Member(inside.Preparation):
         if self._state is not None:
             _forget_output()
             inside.select_own_card(job)
-            return
-        for name in job.modules:  # what a function imports first it could have changed before it is kept
-            with contextlib.suppress(Exception):
-                importlib.import_module(name)
-        super().before_reading(job)
-        if not job.is_last:
+        elif job.is_last:
+            super().before_reading(job)
+        else:
+            for name in job.modules:  # what a function is the first to import it could have changed before it is kept
+                with contextlib.suppress(Exception):
+                    importlib.import_module(name)
+            super().before_reading(job)
             self._keep_groups(job.cards)
             self._state = State()
 
