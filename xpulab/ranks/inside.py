@@ -118,6 +118,7 @@ def main(address: str, preparation: Preparation | None = None) -> Job:
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     _stack = stack_file(os.environ["PADDLE_LOG_DIR"], rank).open("w")  # it is written to until the process has ended
     for number in (signal.SIGUSR1, signal.SIGTERM):
+        faulthandler.unregister(number)  # an earlier function of a team may have taken the signal
         faulthandler.register(number, file=_stack, all_threads=True, chain=number == signal.SIGTERM)
     _notebook = _Notebook(address)
     _notebook.send("hello", (rank, os.getpid()))
