@@ -31,6 +31,7 @@ _SEQUENCES = (list, collections.deque)
 _OF_TRACER = ("_amp_level", "_amp_dtype", "_has_grad", "_use_promote")
 _INSTALLED = tuple({sys.prefix, sys.base_prefix})
 _ABSENT = object()
+_THREAD_SECONDS = 1.0
 
 
 class State:
@@ -73,8 +74,6 @@ class State:
         for thread in set(threading.enumerate()) - self._threads:
             if not thread.daemon:
                 thread.join()
-        if set(threading.enumerate()) - self._threads:
-            return False
         from paddle.base import framework
         from paddle.base.dygraph import base
 
@@ -87,7 +86,9 @@ class State:
         base.global_var._functional_dygraph_context_manager = of_mode
         self._restore_process()
         _begin_anew(device)
-        return True
+        for thread in set(threading.enumerate()) - self._threads:
+            thread.join(_THREAD_SECONDS)  # of a loader of data, for example, which ends with its loader
+        return not set(threading.enumerate()) - self._threads
 
     def _restore_paddle(self) -> None:
         from paddle.base import core
