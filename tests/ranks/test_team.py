@@ -319,6 +319,15 @@ def test_a_thread_that_runs_on_ends_the_team():
     assert not set(on_team(leaves_a_thread)) & set(pids())
 
 
+def test_a_loader_that_was_left_within_an_epoch_does_not_end_the_team():
+    def leaves_a_loader() -> int:
+        paddle.of_loader = iter(paddle.io.DataLoader([np.ones([2])] * 50, batch_size=1))
+        next(paddle.of_loader)
+        return os.getpid()
+
+    assert on_team(leaves_a_loader) == pids()
+
+
 def test_of_too_many_teams_the_one_ends_that_was_not_used_for_longest(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(team, "_KEPT", 1)
     found = [psutil.Process(pids(n=n)[0]) for n in (1, 2)]

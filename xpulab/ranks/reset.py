@@ -32,6 +32,7 @@ _OF_TRACER = ("_amp_level", "_amp_dtype", "_has_grad", "_use_promote")
 _INSTALLED = tuple({sys.prefix, sys.base_prefix})
 _ABSENT = object()
 _THREAD_SECONDS = 1.0
+"""A thread that was told to end takes less."""
 
 
 class State:
@@ -71,12 +72,16 @@ class State:
 
         device: whose memory is given back. Waits for threads as the end of a script does.
         """
-        for thread in set(threading.enumerate()) - self._threads:
-            if not thread.daemon:
-                thread.join()
         from paddle.base import framework
         from paddle.base.dygraph import base
+        from paddle.io.dataloader.dataloader_iter import _DataLoaderIterBase
 
+        for thread in set(threading.enumerate()) - self._threads:
+            loading = getattr(getattr(thread, "_target", None), "__self__", None)
+            if isinstance(loading, _DataLoaderIterBase):  # a training that stops within an epoch leaves it waiting
+                loading._exit_thread_unexpectedly()
+            elif not thread.daemon:
+                thread.join()
         if not framework.in_dygraph_mode():
             base.enable_dygraph()
         of_mode = base.global_var._functional_dygraph_context_manager  # it can be left once
@@ -87,7 +92,7 @@ class State:
         self._restore_process()
         _begin_anew(device)
         for thread in set(threading.enumerate()) - self._threads:
-            thread.join(_THREAD_SECONDS)  # of a loader of data, for example, which ends with its loader
+            thread.join(_THREAD_SECONDS)
         return not set(threading.enumerate()) - self._threads
 
     def _restore_paddle(self) -> None:
