@@ -116,8 +116,9 @@ def call(job: Job, base: Mapping[str, str], time_limit: float, fresh: bool) -> R
         if watch.stay:
             team.pids = [rank.pid for rank in outcome.ranks]
             _teams[key] = team
-        if idle is None:
-            _note_start(outcome.started - began)
+        if idle is None and (path := os.environ.get(warm.STARTS_OF_RANKS)):
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(f"{outcome.started - began:.3f}\n")
         return outcome
 
 
@@ -126,17 +127,9 @@ def _idle(key: tuple[object, ...]) -> Team | None:
     team = _teams.pop(key, None)
     if team is not None and team.is_alive:
         return team
-    ended = [team] if team else [_teams.pop(next(iter(_teams))) for _ in range(len(_teams) - _KEPT + 1)]
-    for each in ended:
-        each.close()
+    for ended in [team] if team else [_teams.pop(next(iter(_teams)))] if len(_teams) >= _KEPT else []:
+        ended.close()
     return None
-
-
-def _note_start(seconds: float) -> None:
-    """Tell who runs this notebook how long its ranks took to start: that is not the notebook's time."""
-    if path := os.environ.get(warm.STARTS_OF_RANKS):
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(f"{seconds:.3f}\n")
 
 
 @atexit.register
