@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from multiprocessing.connection import Connection
@@ -83,18 +84,6 @@ class _Notebook:
         self._connection.close()
 
 
-class Preparation:
-    """What a rank does before it calls the function; of a rank that calls no other one."""
-
-    def before_reading(self, job: Job) -> None:
-        """Before the function and its arguments are deserialized: choose the card, and make groups and stores safe."""
-        select_own_card(job)
-        rendezvous.prepare()
-
-    def before_calling(self) -> None:
-        """When all that they need is imported."""
-
-
 def forked(address: bytes) -> None:
     """The entry of a rank that is a worker of the fork server; address: that of the run."""
     main(address.decode())
@@ -112,19 +101,23 @@ def stack_file(folder: str | os.PathLike[str], rank: int) -> Path:
     return Path(folder, f"stack.{rank}")
 
 
-def main(address: str, preparation: Preparation | None = None) -> Job:
-    """Be one rank of the run that listens at `address`. Returns when all ranks have returned; else the process ends."""
+def main(address: str, prepare: Callable[[Job], None] | None = None, begin: Callable[[], None] = lambda: None) -> Job:
+    """Be one rank of the run that listens at `address`. Returns the job when all ranks have returned; else the process ends.
+
+    prepare: called before the function is deserialized; default: select_card and what groups need. begin: before it is called.
+    """
     global _notebook, _stack
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     _stack = stack_file(os.environ["PADDLE_LOG_DIR"], rank).open("w")  # it is written to until the process has ended
     for number in (signal.SIGUSR1, signal.SIGTERM):
+        faulthandler.unregister(number)  # an earlier function of a team may have taken the signal
         faulthandler.register(number, file=_stack, all_threads=True, chain=number == signal.SIGTERM)
     _notebook = _Notebook(address)
     _notebook.send("hello", (rank, os.getpid()))
     job = _notebook.receive()
     if job is None:
         os._exit(1)
-    _notebook.send(*_outcome(job, address, _notebook, _stack, preparation or Preparation()))
+    _notebook.send(*_outcome(job, address, _notebook, _stack, prepare or prepare_rank, begin))
     if _notebook.receive() != RETURNED:
         os._exit(1)
     return job
@@ -137,14 +130,14 @@ def stays() -> None:
     _notebook.close()
 
 
-def _outcome(job: Job, address: str, notebook: _Notebook, crash: TextIO, preparation: Preparation) -> tuple[str, Any]:
+def _outcome(job: Job, address: str, notebook: _Notebook, crash: TextIO, prepare: Any, begin: Any) -> tuple[str, Any]:
     """Run the job; returns the kind and the value of the message with its result."""
     try:
         _take_environment(job, address)
-        preparation.before_reading(job)
+        prepare(job)
         faulthandler.enable(file=crash)  # after Paddle, whose own handler prints C++ frames only
         function, arguments = pickle.loads(job.function)
-        preparation.before_calling()
+        begin()
         notebook.send("entered")
         value = function(*arguments)
     except BaseException as error:
@@ -177,12 +170,13 @@ def _take_environment(job: Job, address: str) -> None:
         stream.reconfigure(line_buffering=True)  # what was printed before a kill must be in the log
 
 
-def select_own_card(job: Job) -> None:
-    """Make this rank's card the device of everything that Paddle computes."""
+def prepare_rank(job: Job) -> None:
+    """Make this rank's card the device of everything that Paddle computes, and groups and stores safe."""
     from paddle.distributed import parallel
 
     parallel._global_parallel_env = None  # get_world_size() answers for this rank, not for the fork server
     select_card(job.device, job.cards)
+    rendezvous.prepare()
 
 
 def select_card(device: str, cards: int) -> None:

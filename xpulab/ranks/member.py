@@ -25,45 +25,41 @@ def main(address: str) -> None:
     """Be a rank of the team that listens at `address` until its last call, or until one leaves what cannot be undone."""
     member = _Member()
     while True:
-        job = inside.main(address, member)
-        if job.is_last or not member.is_reset():
+        job = inside.main(address, member.prepare, member.begin)
+        if job.is_last or not member.is_reset(job):
             return
         inside.stays()
 
 
-class _Member(inside.Preparation):
+class _Member:
     def __init__(self) -> None:
-        self._rank = int(os.environ["PADDLE_TRAINER_ID"])
         self._state: State | None = None
-        self._job: inside.Job | None = None
-        self._store: Any = None
         self._store_of_process: Any = None
         self._groups: dict[tuple[str, int], Any] = {}
 
-    def before_reading(self, job: inside.Job) -> None:
-        self._job = job
+    def prepare(self, job: inside.Job) -> None:
+        self._job, self._store = job, None
         if self._state is not None:
-            os.ftruncate(sys.stdout.fileno(), 0)  # what a rank prints is that of one call
-            os.lseek(sys.stdout.fileno(), 0, os.SEEK_SET)
-            inside.select_own_card(job)
+            _forget_output()
+            inside.select_card(job.device, job.cards)
             return
-        for name in job.modules:  # what a function imports first it could have changed before it is kept
+        for name in () if job.is_last else job.modules:  # what a function imports first it could have changed before it is kept
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
-        super().before_reading(job)
+        inside.prepare_rank(job)
         if not job.is_last:
             self._keep_groups(job.cards)
             self._state = State()
 
-    def before_calling(self) -> None:
+    def begin(self) -> None:
         if self._state is not None:
             self._state.extend()
+            _forget_output()
 
-    def is_reset(self) -> bool:
+    def is_reset(self, job: inside.Job) -> bool:
         """Reset the process; whether the next call may use it."""
-        assert self._state is not None and self._job is not None
         self._store = None
-        return self._state.restore(self._job.device)
+        return self._state is not None and self._state.restore(job.device)
 
     def _keep_groups(self, cards: int) -> None:
         """Give each call a store of its own, and groups the communicators of earlier calls.
@@ -104,9 +100,15 @@ class _Member(inside.Preparation):
     def _store_of_call(self) -> Any:
         from paddle.base import core
 
-        job = self._job
-        assert job is not None
         if self._store is None:
-            make = functools.partial(core.TCPStore, environment.HOST, job.store_port, self._rank == 0, job.cards)
-            self._store = rendezvous.when_rank_0_listens(make, job.store_port)
+            port, is_first = self._job.store_port, os.environ["PADDLE_TRAINER_ID"] == "0"
+            make = functools.partial(core.TCPStore, environment.HOST, port, is_first, self._job.cards)
+            self._store = rendezvous.when_rank_0_listens(make, port)
         return self._store
+
+
+def _forget_output() -> None:
+    """What a rank prints is that of one call, without what its imports print."""
+    sys.stdout.flush()
+    os.ftruncate(sys.stdout.fileno(), 0)
+    os.lseek(sys.stdout.fileno(), 0, os.SEEK_SET)

@@ -29,8 +29,10 @@ _CHANGES_BY_ITSELF = "xpulab.ranks"
 _DICTIONARIES = (dict, collections.OrderedDict, collections.defaultdict)
 _SEQUENCES = (list, collections.deque)
 _OF_TRACER = ("_amp_level", "_amp_dtype", "_has_grad", "_use_promote")
-_INSTALLED = tuple({sys.prefix, sys.base_prefix})
+_INSTALLED = (sys.prefix, sys.base_prefix)
 _ABSENT = object()
+_THREAD_SECONDS = 1.0
+"""A thread that was told to end takes less."""
 
 
 class State:
@@ -48,10 +50,8 @@ class State:
         self._handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
         self._filters = list(warnings.filters)
         self._flags = {name: core.globals()[name] for name in list(core.globals().keys())}
-        self._tracer = tracer = framework._dygraph_tracer()
-        self._of_tracer = {name: getattr(tracer, name) for name in _OF_TRACER}
-        self._amp_lists = tracer._get_amp_op_list()
-        self._decomposes = core._is_fwd_prim_enabled(), core._is_bwd_prim_enabled()
+        self._tracer = framework._dygraph_tracer()
+        self._of_tracer = {name: getattr(self._tracer, name) for name in _OF_TRACER}
         gc.freeze()  # what is there to stay need not be looked at in each collection
 
     def extend(self) -> None:
@@ -70,37 +70,33 @@ class State:
 
         device: whose memory is given back. Waits for threads as the end of a script does.
         """
-        for thread in set(threading.enumerate()) - self._threads:
-            if not thread.daemon:
-                thread.join()
-        if set(threading.enumerate()) - self._threads:
-            return False
-        from paddle.base import framework
+        from paddle.base import core, framework
         from paddle.base.dygraph import base
+        from paddle.io.dataloader.dataloader_iter import _DataLoaderIterBase
 
+        for thread in set(threading.enumerate()) - self._threads:
+            loading = getattr(getattr(thread, "_target", None), "__self__", None)
+            if isinstance(loading, _DataLoaderIterBase):  # a training that stops within an epoch leaves it waiting
+                loading._exit_thread_unexpectedly()
+            elif not thread.daemon:
+                thread.join()
         if not framework.in_dygraph_mode():
             base.enable_dygraph()
         of_mode = base.global_var._functional_dygraph_context_manager  # it can be left once
-        self._restore_paddle()
         for owner, held in self._held.values():
             _give_back(owner, held)
         base.global_var._functional_dygraph_context_manager = of_mode
-        self._restore_process()
-        _begin_anew(device)
-        return True
-
-    def _restore_paddle(self) -> None:
-        from paddle.base import core
-
-        for name, value in self._flags.items():
-            if core.globals()[name] != value:
-                core.globals()[name] = value
         core._switch_tracer(self._tracer)
         for name, value in self._of_tracer.items():
             setattr(self._tracer, name, value)
-        self._tracer._set_amp_op_list(*self._amp_lists)
-        core._set_prim_forward_enabled(self._decomposes[0])
-        core._set_prim_backward_enabled(self._decomposes[1])
+        for name, value in self._flags.items():
+            if core.globals()[name] != value:
+                core.globals()[name] = value
+        self._restore_process()
+        _begin_anew(device)
+        for thread in set(threading.enumerate()) - self._threads:
+            thread.join(_THREAD_SECONDS)
+        return not set(threading.enumerate()) - self._threads
 
     def _restore_process(self) -> None:
         for name in os.environ.keys() - self._variables.keys():
@@ -154,13 +150,10 @@ def _held_by(owner: Any) -> Any:
         return dict(owner)
     if kind in _SEQUENCES or kind in (set, tuple):
         return list(owner)
-    name = (
-        owner.__name__
-        if isinstance(owner, ModuleType)
-        else getattr(owner if isinstance(owner, type) else kind, "__module__", "")
-    )
-    namespace = getattr(owner, "__dict__", None) if is_watched(name) or isinstance(owner, logging.Logger) else None
-    return dict(namespace) if namespace is not None else None
+    defined = owner if isinstance(owner, type) else kind
+    module = owner.__name__ if isinstance(owner, ModuleType) else getattr(defined, "__module__", "")
+    namespace = getattr(owner, "__dict__", None) if is_watched(module) or kind is logging.Logger else None
+    return None if namespace is None else dict(namespace)
 
 
 def _give_back(owner: Any, held: Any) -> None:

@@ -35,35 +35,40 @@ PORT_RANGE = "PORT_RANGE"
 """The variable from which the launcher takes its ports. The ranks get the notebook's own value back."""
 
 _SCRIPT = str(Path(__file__).parent / "launched_script.py")
-_KEPT = 2
-"""How many teams stay: of two numbers of ranks, or one each with two sets of variables. Each holds memory of its cards."""
+_KEPT = 3
+"""How many teams stay, of other numbers of ranks or other variables. Each holds some memory of its cards and of the host."""
 _teams: dict[tuple[object, ...], Team] = {}
 """By what a rank is started with and cannot change, the one that was used last at the end."""
 _one_at_a_time = threading.RLock()
 
 
 class Team:
-    """n ranks of one launcher on this host. folder: where their logs are, workerlog.RANK. launcher: its process.
+    """n ranks of one launcher on this host. folder: where their logs are, workerlog.RANK. launcher: its process. pids: theirs.
 
     The launcher ends with the notebook, and the ranks with the launcher, however that ends.
     """
 
-    def __init__(self, listener: Listener, n: int, base: Mapping[str, str]) -> None:
-        """Start the launcher; the ranks connect to the listener."""
-        self.listener, self._owner = listener, os.getpid()
+    def __init__(self) -> None:
+        self.listener, self._owner = Listener(), os.getpid()
+        self.pids: list[int | None] = []
+        self._cleanup = ExitStack()
+
+    def start(self, address: str, n: int, base: Mapping[str, str]) -> Team:
+        """Start the launcher; the ranks connect to the address. Returns this team."""
         self.folder = Path(tempfile.mkdtemp(prefix="ranks-"))
         self._log = self.folder / "launcher.log"
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
             options = ["--nproc_per_node", str(n), "--host", environment.HOST, "--log_dir", str(self.folder)]
-            command = [sys.executable, _SCRIPT, "launch", *options, _SCRIPT, "rank", listener.address]
-            variables = {**base, PORT_RANGE: environment.range_of_ports(), MARK: listener.address}
+            command = [sys.executable, _SCRIPT, "launch", *options, _SCRIPT, "rank", address]
+            variables = {**base, PORT_RANGE: environment.range_of_ports(), MARK: address}
             with self._log.open("wb") as log:
                 self._launcher = Child(command, env=variables, stdout=log, stderr=log)
             cleanup.callback(self._launcher.kill)
-            cleanup.callback(listener.close)
+            cleanup.callback(self.listener.close)
             self._cleanup = cleanup.pop_all()
         self.launcher = self._launcher.pid
+        return self
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
         """Whether a rank has ended; its exit status is known to the launcher only."""
@@ -89,8 +94,9 @@ class Team:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can take a call: its launcher ends when a rank does, and another process may only have inherited it."""
-        return self._owner == os.getpid() and self._launcher.wait() is None
+        """Whether it can take a call: none of its processes has ended, and this one has not only inherited it."""
+        ended = self._launcher.wait() is not None or any(self.ended(rank, pid)[0] for rank, pid in enumerate(self.pids))
+        return self._owner == os.getpid() and not ended
 
 
 def call(job: Job, base: Mapping[str, str], time_limit: float, fresh: bool) -> RunOutcome:
@@ -100,16 +106,19 @@ def call(job: Job, base: Mapping[str, str], time_limit: float, fresh: bool) -> R
     """
     key = job.cards, job.device, *sorted(base.items())
     with _one_at_a_time, environment.held_ports(1) as (port,):
-        team = None if fresh else _idle(key)
+        idle = None if fresh else _idle(key)
+        team = idle or Team()
         modules = [name for name in sys.modules if is_watched(name)]
         job = replace(job, modules=modules, store_port=port, is_last=fresh)
-        watch = Watch(job.cards, time_limit, job, team.listener if team else Listener())
+        watch = Watch(job.cards, time_limit, job, team.listener)
         began = time.monotonic()
-        outcome = watch.run(lambda _: team or Team(watch.listener, job.cards, base))
+        outcome = watch.run(lambda address: idle or team.start(address, job.cards, base))
         if watch.stay:
-            _teams[key] = watch.starter
-        if team is None:
-            _note_start(outcome.started - began)
+            team.pids = [rank.pid for rank in outcome.ranks]
+            _teams[key] = team
+        if idle is None and (path := os.environ.get(warm.STARTS_OF_RANKS)):
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(f"{outcome.started - began:.3f}\n")
         return outcome
 
 
@@ -118,17 +127,9 @@ def _idle(key: tuple[object, ...]) -> Team | None:
     team = _teams.pop(key, None)
     if team is not None and team.is_alive:
         return team
-    ended = [team] if team else [_teams.pop(next(iter(_teams))) for _ in range(len(_teams) - _KEPT + 1)]
-    for each in ended:
-        each.close()
+    for ended in [team] if team else [_teams.pop(next(iter(_teams)))] if len(_teams) >= _KEPT else []:
+        ended.close()
     return None
-
-
-def _note_start(seconds: float) -> None:
-    """Tell who runs this notebook how long its ranks took to start: that is not the notebook's time."""
-    if path := os.environ.get(warm.STARTS_OF_RANKS):
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(f"{seconds:.3f}\n")
 
 
 @atexit.register

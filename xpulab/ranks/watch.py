@@ -68,16 +68,14 @@ class Listener:
         self._socket.bind("\0" + self.address)
         self._socket.listen(64)
 
-    def accept(self) -> Connection | None:
-        """The next connection of a process of this user; None when the listener is closed."""
-        with contextlib.suppress(OSError):
-            while True:
-                connected, _ = self._socket.accept()
-                peer = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-                if _CREDENTIALS.unpack(peer)[1] == os.getuid():
-                    return Connection(connected.detach())
-                connected.close()
-        return None
+    def accept(self) -> Connection:
+        """The next connection of a process of this user. Raises OSError when the listener is closed."""
+        while True:
+            connected, _ = self._socket.accept()
+            peer = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            if _CREDENTIALS.unpack(peer)[1] == os.getuid():
+                return Connection(connected.detach())
+            connected.close()
 
     def close(self) -> None:
         """Connections that were not accepted are refused, and accept() returns."""
@@ -92,7 +90,7 @@ class Watch:
     def __init__(self, n: int, time_limit: float, job: Job, listener: Listener) -> None:
         """listener: where the ranks connect; it is closed unless all of them stay."""
         self._ranks = [Rank(number) for number in range(n)]
-        self._limit, self._job, self.listener = time_limit, job, listener
+        self._limit, self._job, self._listener = time_limit, job, listener
         self._messages: queue.SimpleQueue[tuple[Connection, tuple[str, float, Any]] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._interrupted = False
@@ -101,10 +99,10 @@ class Watch:
         """start(address) starts the ranks, which connect to it. However this ends, no rank is left that does not stay."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._join_threads)
-            stack.callback(self._close, self.listener.close)
+            stack.callback(lambda: self.stay or self._listener.close())
             self._in_thread(self._accept)
-            self.starter = start(self.listener.address)
-            stack.callback(self._close, self.starter.close)
+            self._starter = start(self._listener.address)
+            stack.callback(lambda: self.stay or self._starter.close())
             stack.enter_context(self._held_interrupts())
             return self._end(self._until_done())
 
@@ -112,10 +110,6 @@ class Watch:
     def stay(self) -> bool:
         """Whether all ranks can take another call."""
         return not self._interrupted and all(rank.stays for rank in self._ranks)
-
-    def _close(self, close: Callable[[], None]) -> None:
-        if not self.stay:
-            close()
 
     @contextlib.contextmanager
     def _held_interrupts(self) -> Iterator[None]:
@@ -145,10 +139,9 @@ class Watch:
 
     def _accept(self) -> None:
         """In a thread: take a connection of each rank."""
-        for _ in self._ranks:
-            if (connection := self.listener.accept()) is None:
-                return
-            self._in_thread(self._receive, connection)
+        with contextlib.suppress(OSError):
+            for _ in self._ranks:
+                self._in_thread(self._receive, self._listener.accept())
 
     def _receive(self, connection: Connection) -> None:
         """In a thread: give a rank its job, and take what it sends until it has ended."""
@@ -214,7 +207,7 @@ class Watch:
 
     def _note_end(self, rank: Rank) -> None:
         if not rank.ended:
-            has_ended, status = self.starter.ended(rank.number, rank.pid)
+            has_ended, status = self._starter.ended(rank.number, rank.pid)
             if has_ended:
                 rank.at = rank.at or time.monotonic()
                 rank.status = status if rank.status is None else rank.status
@@ -234,7 +227,7 @@ class Watch:
         for rank in self._ranks:
             rank.is_late = rank in late
             rank.printed = self._printed_by(rank)
-        launcher_log = self.starter.launcher_log()
+        launcher_log = self._starter.launcher_log()
         self._kill_all()
         return RunOutcome(tuple(self._ranks), launcher_log, started, seconds, self._interrupted)
 
@@ -278,11 +271,11 @@ class Watch:
 
     def _kill_all(self) -> None:
         """Kill the ranks that do not stay, and all programs that they have started, wherever these have moved to."""
-        staying = {self.starter.launcher, *(rank.pid for rank in self._ranks)} if self.stay else set()
+        staying = {self._starter.launcher, *(rank.pid for rank in self._ranks)} if self.stay else set()
         if not self.stay:
-            self.starter.kill()
+            self._starter.kill()
         for _ in range(_KILL_ROUNDS):
-            found = [process for process in _marked(self.listener.address) if process.pid not in staying]
+            found = [process for process in _marked(self._listener.address) if process.pid not in staying]
             for process in found:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
@@ -292,7 +285,7 @@ class Watch:
 
     def _printed_by(self, rank: Rank) -> str:
         try:
-            with (self.starter.folder / f"workerlog.{rank.number}").open("rb") as file:
+            with (self._starter.folder / f"workerlog.{rank.number}").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _OUTPUT_BYTES))
                 return file.read().decode(errors="replace")
         except FileNotFoundError:
@@ -301,7 +294,7 @@ class Watch:
     def _written_by(self, rank: Rank) -> str:
         """All that faulthandler has written in this rank so far."""
         try:
-            return stack_file(self.starter.folder, rank.number).read_text(errors="replace")
+            return stack_file(self._starter.folder, rank.number).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
