@@ -30,7 +30,7 @@ def record(notebook: Path) -> str:
     """Run a chapter on simulated cards; the kernels that its processes chose for them, a line each."""
     with tempfile.TemporaryDirectory() as folder:
         library, headers = f"{folder}/chosen.so", Path(paddle.__file__).parent / "include"
-        options = ["-std=c++17", "-O2", "-fPIC", "-shared", "-isystem", headers, "-isystem", headers / "third_party"]
+        options = ["-std=c++17", "-O2", "-fPIC", "-shared", f"-isystem{headers}", f"-isystem{headers}/third_party"]
         source = Path(__file__).with_name("chosen_kernels.cc")
         subprocess.run([os.environ.get("CXX", "g++"), *options, source, "-o", library], check=True)
         own = {"LD_PRELOAD": library, "XPULAB_KERNELS": folder}
