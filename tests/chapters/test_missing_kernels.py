@@ -6,6 +6,7 @@ import paddle
 import pytest
 
 from xpulab import processor
+from xpulab.chapters.shared import missing_kernels
 from xpulab.chapters.shared.missing_kernels import lacked, results_of
 from xpulab.checks.table import Table
 from xpulab.records.refusals import refusal
@@ -68,3 +69,11 @@ def test_a_kernel_that_ends_the_process_on_this_processor_is_not_tried(processor
     processor_without()
     refusal.cache_clear()
     assert results_of(Table("kernels.table"), "there", lambda: [paddle.ones([1])], "fused_rms_norm_quant", "float32")
+
+
+def test_where_a_card_has_no_kernel_of_an_operator_the_types_of_the_cpu_count(monkeypatch):
+    listed = {"logsigmoid": ["(CPU, NCHW, float32)"], "scale": ["(XPU, NCHW, float32)", "(CPU, NCHW, float64)"]}
+    monkeypatch.setattr(missing_kernels, "_kernels", lambda: listed)
+    monkeypatch.setattr(missing_kernels, "_device", lambda: "xpu")
+    assert "logsigmoid on xpu for float32 only" in str(lacked("logsigmoid", "bfloat16"))
+    assert lacked("logsigmoid", "float32") == ""

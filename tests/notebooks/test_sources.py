@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import sys
 
 import nbformat
@@ -74,3 +75,37 @@ def test_what_a_reader_takes_home_imports_nothing_of_ours(path):
     own = {*sys.stdlib_module_names, "numpy", "paddle", "paddlenlp", "safetensors"}
     copied = {"log"}  # xpulab/align/log.py, which needs the standard library only, beside the script of who wants a log
     assert {name.split(".")[0] for name in names} <= own | copied
+
+
+BINDINGS = {
+    "cards = 1": "assigned",
+    "cards: int = 1": "annotated",
+    "cards += 1": "augmented",
+    "(first, *cards), rest = values": "unpacked",
+    "for cards in (1, 8): pass": "of a loop",
+    "with opened as cards: pass": "of a block",
+    "[0 for each in values if (cards := each)]": "of a walrus in a comprehension",
+    "import numpy as cards": "imported",
+    "del cards": "deleted",
+    "def cards(): pass": "defined",
+    "def other():\n    global cards\n    cards = 1": "global",
+    "try: pass\nexcept OSError as cards: pass": "of an error",
+    "match values:\n    case [cards]: pass": "of a match",
+}
+
+
+@pytest.mark.parametrize("source", BINDINGS, ids=BINDINGS.get)
+def test_lint_sees_a_cell_that_sets_a_parameter_anew(lint, source):
+    assert "cards" in lint.bound_in(source)
+
+
+@pytest.mark.parametrize("source", ["[cards for cards in values]", "def other(cards): cards = 1", "lambda cards: 1"])
+def test_lint_passes_over_names_of_other_scopes(lint, source):
+    assert "cards" not in lint.bound_in(source)
+
+
+@pytest.fixture
+def lint(monkeypatch):
+    """tools/lint_project.py as a module."""
+    monkeypatch.syspath_prepend(str(files.ROOT / "tools"))
+    return importlib.import_module("lint_project")

@@ -21,8 +21,8 @@ from xpulab.operators.kernel_log import KernelLog, Launch
 def launches_of(step: Callable[[], Any]) -> list[Launch]:
     """Run the step; the kernels that it launched, the most frequent first.
 
-    Views are copies meanwhile, as on an XPU by default, and results get other names: do not log a step of an optimizer that is
-    saved afterwards.
+    Views are copies meanwhile, as recipes for XPUs set it, and results get other names: do not log a step of an optimizer that
+    is saved afterwards.
     """
     flag = "FLAGS_use_stride_kernel"
     before = paddle.get_flags(flag)

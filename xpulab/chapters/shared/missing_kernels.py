@@ -34,7 +34,7 @@ def lacked(kernel: str, dtype: str, form: str = "") -> str:
     if declared := refusal(device, kernel, dtype, form=form):
         return declared.format_reason()
     name = f"{kernel}_grad" if form == "gradient" else kernel
-    types = _types_of(name, device)
+    types = _types_of(name, device) or _types_of(name, "cpu")  # where it has none, Paddle takes the CPU's, or raises
     if not types or dtype in types:
         return ""
     return N_(
