@@ -18,7 +18,8 @@ from xpulab.doctor.detect import Detection
 def listed_cards(device: str, detection: Detection) -> tuple[Card, ...]:
     """The cards of this kind ("cpu", "gpu", "xpu" or "sim") in the order of the vendor's tool; none for the CPU.
 
-    Simulated cards have no tool, but in a rehearsal that of the device: the cards that this process has loaded, each with a serial number of its own.
+    Simulated cards have no tool, but in a rehearsal that of the device: else those that this process has loaded, each with a
+    serial number of its own.
     """
     device = judged_as(device)
     if device == SIMULATED:
