@@ -48,7 +48,7 @@ def test_it_goes_on_without_paddle_shows_cause_and_command_in_red_and_loses_no_c
     text, red = shown(cells["00-02"])
     assert "import paddle " in text and "\ncause: " in text and "color:#b00020" in red
     assert "fix: " in text and "python -m pip install paddlepaddle==3.3.1 --force-reinstall --no-deps" in text
-    assert "not found  Kunlun cards on the PCI bus" in shown(cells["00-04"])[0] and "numpy" in shown(cells["00-10"])[0]
+    assert "not found  Kunlun cards on the PCI bus" in shown(cells["00-04"])[0] and "numpy" in shown(cells["00-10-check"])[0]
     assert shown(cells["00-12"])[0] == "needs paddle: this cell uses paddle"
     assert "cells were left out, since they need paddle, which cannot be imported" in result["reason"]
 
