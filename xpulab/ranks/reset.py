@@ -86,7 +86,7 @@ class State:
         for owner, held in self._held.values():
             _give_back(owner, held)
         base.global_var._functional_dygraph_context_manager = of_mode
-        core._switch_tracer(self._tracer)
+        base.global_var._dygraph_tracer_ = self._tracer
         for name, value in self._of_tracer.items():
             setattr(self._tracer, name, value)
         for name, value in self._flags.items():
@@ -105,7 +105,8 @@ class State:
         for number, handler in self._handlers.items():
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
-        warnings.filters[:] = self._filters
+        filters: Any = warnings.filters
+        filters[:] = self._filters
         for name in sys.modules.keys() - self._first:  # a script of the notebook may have another content next time
             file = getattr(sys.modules[name], "__file__", None)
             if file is not None and not file.startswith(_INSTALLED) and not is_watched(name):
