@@ -229,11 +229,12 @@ def test_each_call_draws_other_random_numbers():
 
 
 def test_memory_of_a_call_is_given_back():
-    def held() -> list:
-        paddle.kept = paddle.ones([1 << 20])
-        return paddle.device.memory_allocated(), paddle.device.max_memory_allocated()
+    def held(size: int) -> list:
+        card = paddle.device.get_device()
+        paddle.kept = paddle.ones([size])
+        return paddle.device.memory_allocated(card), paddle.device.max_memory_allocated(card)
 
-    first, second = (on_team(held, device="sim", n=1) for _ in range(2))
+    first, _, second = (on_team(held, size, device="sim") for size in (1 << 10, 1 << 20, 1 << 10))
 
     assert first == second
 

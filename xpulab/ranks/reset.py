@@ -133,10 +133,11 @@ def _begin_anew(device: str) -> None:
     executor.g_scope = core.Scope()
     gc.collect()
     if device != "cpu":
-        paddle.device.synchronize()
+        card = paddle.device.get_device()
+        paddle.device.synchronize(card)
         paddle.device.empty_cache()
-        paddle.device.reset_max_memory_allocated()
-        paddle.device.reset_max_memory_reserved()
+        paddle.device.reset_max_memory_allocated(card)
+        paddle.device.reset_max_memory_reserved(card)
 
 
 def is_watched(module: object) -> bool:
