@@ -18,6 +18,7 @@ import paddle
 import paddle.distributed as dist
 import psutil
 import pytest
+import tqdm
 
 from xpulab import ranks, warm
 from xpulab.chapters.shared import fault
@@ -320,10 +321,11 @@ def test_a_thread_that_runs_on_ends_the_team():
     assert not set(on_team(leaves_a_thread)) & set(pids())
 
 
-def test_a_loader_that_was_left_within_an_epoch_does_not_end_the_team():
+def test_a_loader_within_an_epoch_and_a_bar_do_not_end_the_team():
     def leaves_a_loader() -> int:
         paddle.of_loader = iter(paddle.io.DataLoader([np.ones([2])] * 50, batch_size=1))
         next(paddle.of_loader)
+        tqdm.tqdm(range(3)).update()
         return os.getpid()
 
     assert on_team(leaves_a_loader) == pids()

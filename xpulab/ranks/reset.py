@@ -78,8 +78,8 @@ class State:
             loading = getattr(getattr(thread, "_target", None), "__self__", None)
             if isinstance(loading, _DataLoaderIterBase):  # a training that stops within an epoch leaves it waiting
                 loading._exit_thread_unexpectedly()
-            elif not thread.daemon:
-                thread.join()
+            elif hasattr(thread, "exit") or not thread.daemon:  # tqdm's monitor, or what a script would wait for
+                getattr(thread, "exit", thread.join)()
         if not framework.in_dygraph_mode():
             base.enable_dygraph()
         of_mode = base.global_var._functional_dygraph_context_manager  # it can be left once
