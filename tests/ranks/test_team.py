@@ -18,6 +18,7 @@ import paddle
 import paddle.distributed as dist
 import psutil
 import pytest
+import tqdm
 
 from xpulab import ranks, warm
 from xpulab.chapters.shared import fault
@@ -229,11 +230,12 @@ def test_each_call_draws_other_random_numbers():
 
 
 def test_memory_of_a_call_is_given_back():
-    def held() -> list:
-        paddle.kept = paddle.ones([1 << 20])
-        return paddle.device.memory_allocated(), paddle.device.max_memory_allocated()
+    def held(size: int) -> list:
+        card = paddle.device.get_device()
+        paddle.kept = paddle.ones([size])
+        return paddle.device.memory_allocated(card), paddle.device.max_memory_allocated(card)
 
-    first, second = (on_team(held, device="sim", n=1) for _ in range(2))
+    first, _, second = (on_team(held, size, device="sim") for size in (1 << 10, 1 << 20, 1 << 10))
 
     assert first == second
 
@@ -319,10 +321,11 @@ def test_a_thread_that_runs_on_ends_the_team():
     assert not set(on_team(leaves_a_thread)) & set(pids())
 
 
-def test_a_loader_that_was_left_within_an_epoch_does_not_end_the_team():
+def test_a_loader_within_an_epoch_and_a_bar_do_not_end_the_team():
     def leaves_a_loader() -> int:
         paddle.of_loader = iter(paddle.io.DataLoader([np.ones([2])] * 50, batch_size=1))
         next(paddle.of_loader)
+        tqdm.tqdm(range(3)).update()
         return os.getpid()
 
     assert on_team(leaves_a_loader) == pids()

@@ -69,8 +69,9 @@ class _Member:
         """
         import paddle.distributed as dist
         from paddle.base import core
-        from paddle.distributed import collective, parallel
+        from paddle.distributed import parallel
 
+        collective: Any = dist.collective
         make, new_group = collective._new_process_group_impl, dist.new_group
         collective.xpulab_groups_of_call = made = dict[str, int]()  # an attribute of a module, so it is reset
         if cards > 1:
@@ -95,7 +96,7 @@ class _Member:
         collective._new_process_group_impl = parallel._new_process_group_impl = make_or_keep
         for module in list(sys.modules.values()):
             if getattr(module, "__dict__", {}).get("new_group") is new_group:
-                module.new_group = new_numbered_group
+                vars(module)["new_group"] = new_numbered_group
 
     def _store_of_call(self) -> Any:
         from paddle.base import core

@@ -78,15 +78,15 @@ class State:
             loading = getattr(getattr(thread, "_target", None), "__self__", None)
             if isinstance(loading, _DataLoaderIterBase):  # a training that stops within an epoch leaves it waiting
                 loading._exit_thread_unexpectedly()
-            elif not thread.daemon:
-                thread.join()
+            elif hasattr(thread, "exit") or not thread.daemon:  # tqdm's monitor, or what a script would wait for
+                getattr(thread, "exit", thread.join)()
         if not framework.in_dygraph_mode():
             base.enable_dygraph()
         of_mode = base.global_var._functional_dygraph_context_manager  # it can be left once
         for owner, held in self._held.values():
             _give_back(owner, held)
         base.global_var._functional_dygraph_context_manager = of_mode
-        core._switch_tracer(self._tracer)
+        base.global_var._dygraph_tracer_ = self._tracer
         for name, value in self._of_tracer.items():
             setattr(self._tracer, name, value)
         for name, value in self._flags.items():
@@ -105,7 +105,8 @@ class State:
         for number, handler in self._handlers.items():
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
-        warnings.filters[:] = self._filters
+        filters: Any = warnings.filters
+        filters[:] = self._filters
         for name in sys.modules.keys() - self._first:  # a script of the notebook may have another content next time
             file = getattr(sys.modules[name], "__file__", None)
             if file is not None and not file.startswith(_INSTALLED) and not is_watched(name):
@@ -132,10 +133,11 @@ def _begin_anew(device: str) -> None:
     executor.g_scope = core.Scope()
     gc.collect()
     if device != "cpu":
-        paddle.device.synchronize()
+        card = paddle.device.get_device()
+        paddle.device.synchronize(card)
         paddle.device.empty_cache()
-        paddle.device.reset_max_memory_allocated()
-        paddle.device.reset_max_memory_reserved()
+        paddle.device.reset_max_memory_allocated(card)
+        paddle.device.reset_max_memory_reserved(card)
 
 
 def is_watched(module: object) -> bool:

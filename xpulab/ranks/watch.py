@@ -51,7 +51,9 @@ class Starter(Protocol):
     """Ranks that were started: forked.Forked or team.Team. launcher: the process that is their parent, if there is one."""
 
     folder: Path
-    launcher: int | None
+
+    @property
+    def launcher(self) -> int | None: ...
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]: ...
     def launcher_log(self) -> str: ...
@@ -99,10 +101,10 @@ class Watch:
         """start(address) starts the ranks, which connect to it. However this ends, no rank is left that does not stay."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._join_threads)
-            stack.callback(lambda: self.stay or self._listener.close())
+            stack.callback(self._close, self._listener.close)
             self._in_thread(self._accept)
             self._starter = start(self._listener.address)
-            stack.callback(lambda: self.stay or self._starter.close())
+            stack.callback(self._close, self._starter.close)
             stack.enter_context(self._held_interrupts())
             return self._end(self._until_done())
 
@@ -110,6 +112,10 @@ class Watch:
     def stay(self) -> bool:
         """Whether all ranks can take another call."""
         return not self._interrupted and all(rank.stays for rank in self._ranks)
+
+    def _close(self, close: Callable[[], None]) -> None:
+        if not self.stay:
+            close()
 
     @contextlib.contextmanager
     def _held_interrupts(self) -> Iterator[None]:
