@@ -71,11 +71,12 @@ class Team:
         return self
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
-        """Whether a rank has ended; its exit status is known to the launcher only."""
+        """Whether a rank has ended, and its exit status, while its launcher has not asked for it; None after that."""
         if pid is None:
             return self._launcher.wait() is not None, None
         try:
-            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, None
+            has_ended = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+            return has_ended, _status_of_zombie(pid) if has_ended else None
         except psutil.NoSuchProcess:
             return True, None
 
@@ -137,3 +138,12 @@ def close_all() -> None:
     """End all teams of this process."""
     while _teams:
         _teams.popitem()[1].close()
+
+
+def _status_of_zombie(pid: int) -> int | None:
+    """Its exit status, negative for a signal; None once it is gone. Source: proc(5), exit_code in /proc/PID/stat."""
+    try:
+        code = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").split()[-1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return -(code & 0x7F) if code & 0x7F else code >> 8
