@@ -35,7 +35,7 @@ PORT_RANGE = "PORT_RANGE"
 """The variable from which the launcher takes its ports. The ranks get the notebook's own value back."""
 
 _SCRIPT = str(Path(__file__).parent / "launched_script.py")
-_KEPT = 3
+_KEPT = 4
 """How many teams stay, of other numbers of ranks or other variables. Each holds some memory of its cards and of the host."""
 _teams: dict[tuple[object, ...], Team] = {}
 """By what a rank is started with and cannot change, the one that was used last at the end."""
