@@ -74,6 +74,7 @@ def test_nothing_is_forked_after_an_import_of_the_wheel_of_a_card(tmp_path, monk
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {wheel.replace('_', '-')}\nVersion: 3.3.1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(forked, "_own", None)
     started = []
     monkeypatch.setattr("subprocess.Popen", lambda command, **_: started.append(command))
     for start in (warm.ForkServer, forked._own_address, lambda: kernels.run_command(["true"])):

@@ -31,8 +31,8 @@ _SEQUENCES = (list, collections.deque)
 _OF_TRACER = ("_amp_level", "_amp_dtype", "_has_grad", "_use_promote")
 _INSTALLED = (sys.prefix, sys.base_prefix)
 _ABSENT = object()
-_THREAD_SECONDS = 10.0
-"""A thread that was told to end takes less."""
+_THREAD_SECONDS = 4.0
+"""A thread that was told to end takes less: that of a loader sleeps for two."""
 
 
 class State:

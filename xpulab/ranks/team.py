@@ -128,7 +128,7 @@ def _idle(key: tuple[object, ...]) -> Team | None:
     team = _teams.pop(key, None)
     if team is not None and team.is_alive:
         return team
-    for ended in [team] if team else [_teams.pop(next(iter(_teams)))] if len(_teams) >= _KEPT else []:
+    for ended in [team] if team else [_teams.pop(next(iter(_teams))) for _ in range(len(_teams) - _KEPT + 1)]:
         ended.close()
     return None
 
