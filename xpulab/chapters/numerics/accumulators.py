@@ -7,8 +7,9 @@ defect where the library says so, but the bound of half types must know it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+import itertools
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import paddle.nn.functional as F
 
 from xpulab.chapters.shared.kept_bits import LONG, SIDE, gradient
 from xpulab.chapters.shared.precision import supported_types
+from xpulab.checks.table import Table
 from xpulab.reference.bounds import BITS, HALVES
 
 Add = Callable[[paddle.Tensor], paddle.Tensor]
@@ -60,6 +62,20 @@ def least_bits(name: str, dtype: str, length: int, device: str) -> int:
     """
     may_be_in_parts = name in PRODUCTS and dtype in HALVES and length > SIDE and device in ("gpu", "xpu")
     return BITS[dtype] if may_be_in_parts else LARGEST_POWER[dtype]
+
+
+def add_rows(rows: Table, dtype: str, device: str, promised: Mapping[str, int]) -> None:
+    """Add a row for each sum and length: its accumulator keeps what is promised. The control adds in parts of fewer bits.
+
+    promised: by type the bits that a product keeps of its factors, where they are fewer than the type has.
+    """
+    for name, length in itertools.product(SUMS, LENGTHS):
+        least = least_bits(name, dtype, length, device)
+        if name in PRODUCTS:
+            least = min(least, promised.get(dtype, least))
+        coarse = partial(in_parts, bits=max(least - 3, 1))
+        found, control = (bits_of_sum(add, dtype, length) for add in (SUMS[name], coarse))
+        rows.above(f"{name} of {length} terms, {dtype}", found, least - 0.5, control=control)
 
 
 @cache

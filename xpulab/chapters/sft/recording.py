@@ -6,7 +6,7 @@ The checks of a chapter compare it with another computation. A training of your 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,3 +76,20 @@ def one_step(network: Any, batch: Mapping[str, np.ndarray]) -> None:
     """A forward and a backward pass, which leave no gradient behind."""
     network(**{name: paddle.to_tensor(value) for name, value in batch.items()})[0].backward()
     network.clear_gradients()
+
+
+def train_by_hand(
+    network: Any, batches: Sequence[Mapping[str, np.ndarray]], rate: float
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """A step of AdamW for each batch, without a trainer: the losses, and the weights after them, by name.
+
+    batches: as in Recorder. rate: the learning rate of every step.
+    """
+    losses, optimizer = [], paddle.optimizer.AdamW(rate, parameters=network.parameters())
+    for batch in batches:
+        loss = network(**{name: paddle.to_tensor(value) for name, value in batch.items()})[0]
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        losses.append(float(loss))
+    return np.array(losses), weights_of(network)
