@@ -46,7 +46,7 @@ LAUNCHER_VARIABLES = (
 def judged_as(device: str) -> str:
     """The device whose rules hold on `device`: in a rehearsal simulated cards have those of the card that they stand for.
 
-    Its known issues, refusals, bounds, ranks and kernels are meant. Paddle itself has the name of the device.
+    Its known issues, refusals, ranks and kernels are meant. Paddle itself, and bounds, have the name of the device.
     """
     stands_for = os.environ.get(STANDS_FOR, "")
     return stands_for if device == SIMULATED and stands_for in REHEARSED else device

@@ -35,7 +35,8 @@ def _where(result: Result) -> list[str]:
     """What the banner says of the machine: device, card or processor, driver, wheel, level, duration, date."""
     options, context = result.options, result.run_context
     cards = shown(format_card_count(options.cards))
-    facts = [f"{options.device}, {cards}" if options.device != "cpu" else "cpu"]
+    device = f"{options.device} as {options.stands_for}" if options.stands_for else options.device
+    facts = [f"{device}, {cards}" if device != "cpu" else device]
     facts += map(shown, format_machine(context)) if context else ()
     facts += [shown(N_("seed {seed}", seed=options.seed))] if options.seed else []
     return [*facts, shown(N_("level {level}", level=options.level)), f"{result.seconds:.1f} s", result.date.replace("T", " ")]

@@ -43,8 +43,8 @@ SCOPE = {
 """By device: what a green run on it says, and what it does not. It stands in every report."""
 
 REHEARSAL_SCOPE = N_(
-    "This was a rehearsal: no card was judged. Simulated cards stood for another device, with its known issues, refusals, "
-    "bounds and ways to start kernels and ranks, and computed with the CPU's kernels."
+    "This was a rehearsal: no card was judged. Simulated cards stood for another device, with its known issues, its refusals "
+    "and its way to start kernels and ranks, and computed with the CPU's kernels."
 )
 """The same of a run with --as."""
 
