@@ -125,7 +125,7 @@ class State:
 
 
 def _begin_anew(device: str) -> None:
-    """New random numbers, static programs, variables and memory."""
+    """New random numbers, static programs, variables and memory, and no hooks on saved tensors."""
     import numpy as np
     import paddle
     from paddle.base import core, executor, framework
@@ -135,6 +135,7 @@ def _begin_anew(device: str) -> None:
     np.random.seed()
     paddle.seed(random.SystemRandom().randrange(2**31))
     core.default_cpu_generator().set_state_index(0)
+    core.eager.reset_saved_tensors_hooks()
     framework._main_program_, framework._startup_program_ = framework.Program(), framework.Program()
     pir.switch_main_program(paddle.pir.Program())
     pir.switch_startup_program(paddle.pir.Program())
