@@ -53,9 +53,10 @@ def test_on_cards_those_of_one_card_get_one_each(plans, monkeypatch, hidden, see
         assert again.variables[VISIBLE["xpu"]] in seen
 
 
-def test_a_rehearsal_shares_simulated_cards_in_the_same_way(plans, monkeypatch):
+def test_a_rehearsal_shares_simulated_cards_in_the_same_way_and_lets_all_run_beside_each_other(plans, monkeypatch):
     monkeypatch.setenv(STANDS_FOR, "gpu")
-    shared = Cards("sim", 2, plans, 8)
-    assert names(shared.waves) == [(["two", "all"], 1), (["one", "another"], 2)]
-    with shared.share(plans[0]) as share:
-        assert (share.cards, dict(share.variables)) == (1, {VISIBLE["gpu"]: "0"})
+    shared = Cards("sim", 2, plans, 3)
+    assert names(shared.waves) == [(["two", "all", "one", "another"], 3)]
+    with shared.share(plans[0]) as one, shared.share(plans[-1]) as several:
+        assert (one.cards, dict(one.variables)) == (1, {VISIBLE["gpu"]: "0"})
+        assert (several.cards, several.variables) == (2, {})

@@ -114,6 +114,15 @@ def test_a_crash_shows_its_python_stack():
     assert "ctypes.string_at(0)" in failed.reports[0].detail
 
 
+@pytest.mark.parametrize("launch", [False, True])
+def test_an_abort_ends_a_rank_without_a_handler_that_asks_for_memory(launch: bool):
+    with pytest.raises(ranks.RanksFailed) as raised:
+        ranks.run(os.abort, 1, launch=launch)
+
+    assert raised.value.reports[0].reason == "killed by signal 6 (SIGABRT)"
+    assert "FatalError" not in str(raised.value)  # Paddle's handler prints it
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_rank_that_leaves_without_an_error_message_is_the_root_cause(code: int):
     def work() -> None:

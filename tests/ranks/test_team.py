@@ -22,7 +22,7 @@ import tqdm
 
 from xpulab import ranks, warm
 from xpulab.chapters.shared import fault
-from xpulab.ranks import team
+from xpulab.ranks import reset, team
 
 pytestmark = pytest.mark.integration
 
@@ -174,6 +174,27 @@ def leave_log() -> None:
     dist.fleet.utils.log_util.logger.setLevel("CRITICAL")
 
 
+def in_hooks() -> float:
+    weight = paddle.nn.Linear(1, 1, weight_attr=paddle.nn.initializer.Constant(2.0)).weight
+    (weight * weight).backward()
+    return float(weight.grad)
+
+
+def leave_hooks() -> None:
+    paddle.autograd.saved_tensors_hooks(lambda tensor: tensor.numpy() * 2, paddle.to_tensor).__enter__()
+
+
+def in_defaults() -> tuple:
+    constant = float(paddle.nn.Linear(1, 1).weight) == 3.0
+    return constant, repr(paddle.ones([1]) / 3), paddle.jit.api.ProgramTranslator().enable_to_static
+
+
+def leave_defaults() -> None:
+    paddle.nn.initializer.set_global_initializer(paddle.nn.initializer.Constant(3.0))
+    paddle.set_printoptions(precision=2)
+    paddle.jit.enable_to_static(False)
+
+
 def in_printed() -> None:
     print("one call")
 
@@ -192,6 +213,8 @@ LEFT = {
     "names": (leave_names, in_names),
     "programs": (leave_programs, in_programs),
     "log": (leave_log, in_log),
+    "hooks": (leave_hooks, in_hooks),
+    "defaults": (leave_defaults, in_defaults),
 }
 
 
@@ -216,6 +239,20 @@ def test_a_rank_that_is_not_reset_would_see_it(left: str):
 
     before, after = on_team(look_again)[0]
     assert before != after
+
+
+def test_what_a_call_has_left_is_seen_where_ranks_are_not_reset(monkeypatch: pytest.MonkeyPatch):
+    def reset_nothing() -> None:
+        reset.State.restore = lambda *_: True  # what runs the ranks is not reset itself
+
+    monkeypatch.setenv("OF_THIS_TEST", "1")  # a team of its own
+    names = ["flags", "names", "log", "mesh", "a module that is imported late", "defaults", "modes", "patches"]
+    before = {name: on_team(LEFT[name][1]) for name in names}
+    on_team(reset_nothing)
+    for name in names:
+        on_team(LEFT[name][0])
+        assert on_team(LEFT[name][1]) != before[name], name
+    team.close_all()
 
 
 def test_each_call_draws_other_random_numbers():
@@ -328,7 +365,9 @@ def test_a_loader_within_an_epoch_and_a_bar_do_not_end_the_team():
         tqdm.tqdm(range(3)).update()
         return os.getpid()
 
-    assert on_team(leaves_a_loader) == pids()
+    before, began = pids(), time.monotonic()
+    assert on_team(leaves_a_loader) == before
+    assert time.monotonic() - began < 3  # for which a loader waits that is freed in its own thread
 
 
 def test_of_too_many_teams_the_one_ends_that_was_not_used_for_longest(monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,7 @@
 """Which cards a notebook may use: all of them, alone, or one of its own while others run on the other cards.
 
-On the CPU, on simulated cards and with a single card notebooks run beside each other on the same device.
+On the CPU, on simulated cards and with a single card notebooks run beside each other on the same device. In a rehearsal they
+have the cards that they would have, and all run beside each other: what a simulated card computes disturbs no other process.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from xpulab.devices import judged_as
+from xpulab.devices import SIMULATED, judged_as
 from xpulab.doctor.meant import EXPECT
 from xpulab.harness.plan import Plan
 
@@ -40,11 +41,11 @@ class Cards:
         longest_first = sorted(plans, key=lambda plan: plan.expected_seconds, reverse=True)
         self.waves: list[tuple[list[Plan], int]] = [(longest_first, jobs)]
         self._are_shared = judged_as(device) in VISIBLE and cards > 1
-        if self._are_shared:
+        for number in range(cards):
+            self._free.put(number)
+        if self._are_shared and device != SIMULATED:
             alone = [plan for plan in longest_first if plan.chapter.most_cards > 1]
             self.waves = [(alone, 1), ([plan for plan in longest_first if plan not in alone], min(jobs, cards))]
-            for number in range(cards):
-                self._free.put(number)
 
     @contextmanager
     def share(self, plan: Plan) -> Iterator[Share]:

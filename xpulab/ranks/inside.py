@@ -135,7 +135,9 @@ def _outcome(job: Job, address: str, notebook: _Notebook, crash: TextIO, prepare
     try:
         _take_environment(job, address)
         prepare(job)
-        faulthandler.enable(file=crash)  # after Paddle, whose own handler prints C++ frames only
+        faulthandler.enable(file=crash)
+        faulthandler.unregister(signal.SIGTERM)  # Paddle has taken it
+        faulthandler.register(signal.SIGTERM, file=crash, all_threads=True, chain=True)
         function, arguments = pickle.loads(job.function)
         begin()
         notebook.send("entered")
@@ -171,9 +173,11 @@ def _take_environment(job: Job, address: str) -> None:
 
 
 def prepare_rank(job: Job) -> None:
-    """Make this rank's card the device of everything that Paddle computes, and groups and stores safe."""
+    """Make this rank's card the device of everything that Paddle computes, and groups, stores and crashes safe."""
+    import paddle
     from paddle.distributed import parallel
 
+    paddle.disable_signal_handler()  # it asks for memory: a rank whose memory is broken would wait for itself, and not end
     parallel._global_parallel_env = None  # get_world_size() answers for this rank, not for the fork server
     select_card(job.device, job.cards)
     rendezvous.prepare()

@@ -32,7 +32,7 @@ _OF_TRACER = ("_amp_level", "_amp_dtype", "_has_grad", "_use_promote")
 _INSTALLED = (sys.prefix, sys.base_prefix)
 _ABSENT = object()
 _THREAD_SECONDS = 4.0
-"""A thread that was told to end takes less: that of a loader sleeps for two."""
+"""A thread that was told to end takes less."""
 
 
 class State:
@@ -72,14 +72,8 @@ class State:
         """
         from paddle.base import core, framework
         from paddle.base.dygraph import base
-        from paddle.io.dataloader.dataloader_iter import _DataLoaderIterBase
 
-        for thread in set(threading.enumerate()) - self._threads:
-            loading = getattr(getattr(thread, "_target", None), "__self__", None)
-            if isinstance(loading, _DataLoaderIterBase):  # a training that stops within an epoch leaves it waiting
-                loading._exit_thread_unexpectedly()
-            elif hasattr(thread, "exit") or not thread.daemon:  # tqdm's monitor, or what a script would wait for
-                getattr(thread, "exit", thread.join)()
+        has_ended = self._end_threads()
         if not framework.in_dygraph_mode():
             base.enable_dygraph()
         of_mode = base.global_var._functional_dygraph_context_manager  # it can be left once
@@ -94,7 +88,21 @@ class State:
                 core.globals()[name] = value
         self._restore_process()
         _begin_anew(device)
+        return has_ended
+
+    def _end_threads(self) -> bool:
+        """End the threads that the function has left; whether all have ended.
+
+        A loader is held until its thread has ended: one that is freed in that thread waits for itself, for three seconds.
+        """
+        from paddle.io.dataloader.dataloader_iter import _DataLoaderIterBase
+
         for thread in set(threading.enumerate()) - self._threads:
+            loading = getattr(getattr(thread, "_target", None), "__self__", None)
+            if isinstance(loading, _DataLoaderIterBase):  # a training that stops within an epoch leaves it waiting
+                loading._exit_thread_unexpectedly()
+            elif hasattr(thread, "exit") or not thread.daemon:  # tqdm's monitor, or what a script would wait for
+                getattr(thread, "exit", thread.join)()
             thread.join(_THREAD_SECONDS)
         return not set(threading.enumerate()) - self._threads
 
@@ -117,7 +125,7 @@ class State:
 
 
 def _begin_anew(device: str) -> None:
-    """New random numbers, static programs, variables and memory."""
+    """New random numbers, static programs, variables and memory, and no hooks on saved tensors."""
     import numpy as np
     import paddle
     from paddle.base import core, executor, framework
@@ -127,6 +135,7 @@ def _begin_anew(device: str) -> None:
     np.random.seed()
     paddle.seed(random.SystemRandom().randrange(2**31))
     core.default_cpu_generator().set_state_index(0)
+    core.eager.reset_saved_tensors_hooks()
     framework._main_program_, framework._startup_program_ = framework.Program(), framework.Program()
     pir.switch_main_program(paddle.pir.Program())
     pir.switch_startup_program(paddle.pir.Program())

@@ -53,9 +53,9 @@ def train(script: str, config: str | Path, cards: int, device: str, **arguments:
     Raises ranks.RanksFailed when a rank raises.
     """
     listed = [f"--{name}={value}" for name, value in ({"device": device} | arguments).items()]
-    with half_types.in_new_processes(device if arguments.get("bf16") else "cpu"):
-        path = str(take_home.script_path(script))
-        held = ranks.run(run_script, cards, path, [str(config), *listed], device=device, time_limit=240)
+    half_types.in_this_process()  # also for float32: all trainings can then use the same ranks
+    path = str(take_home.script_path(script))
+    held = ranks.run(run_script, cards, path, [str(config), *listed], device=device, time_limit=240)
     folder = Path(arguments["output_dir"])
     printed = re.search(r"held-out loss (\S+)", "".join(held.printed))
     return Trained(_losses(folder), float(printed[1]) if printed else float("nan"), folder, list(held))
