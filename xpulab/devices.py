@@ -55,3 +55,8 @@ def judged_as(device: str) -> str:
 def wheel_device(device: str) -> str:
     """The device whose wheel `device` needs: the simulated accelerator is a plug-in for the CPU wheel."""
     return "cpu" if device == SIMULATED else device
+
+
+def starts_cold(device: str) -> bool:
+    """Whether its kernels are never forked: it was not measured that a process forks safely where a GPU or an XPU is in use."""
+    return wheel_device(judged_as(device)) != "cpu"

@@ -83,6 +83,20 @@ def test_an_issue_of_something_else_does_not_apply(listed, shown, entry):
     assert shown.record.outcome == "failed"
 
 
+SHOWS = "  cause: kernel\n  unseen: [gpu, xpu]\n  shows: it is False\n"
+
+
+@pytest.mark.parametrize("here", [("xpu",), ("sim", "xpu"), ("gpu",)], ids="-".join)
+def test_what_is_expected_hides_no_other_wrong_value(listed, shown, on, here):
+    listed(device="gpu, xpu", more=SHOWS)
+    on(*here)
+    check.equal("a.b", "another text", "it holds", control="no")
+    assert (shown.record.outcome, is_green([shown.record])) == ("failed", False)
+    assert "'another text', not 'it holds'; wrong-sum in data/known_issues.yaml is another defect" in shown.record.reason
+    check.equal("a.b", "here it is False", "it holds", control="no")
+    assert shown.record.outcome == "predicted"
+
+
 def rows_of_a_table(measured):
     with check.table("a.b", means="it holds") as rows:
         rows.equal("float16", measured, 1, control=2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -104,7 +106,7 @@ def command(*arguments):
 
 def test_the_command_says_which_check_detected_a_fault(fault, monkeypatch):
     monkeypatch.setattr(selftest, "CATALOGUE", (fault(wrong_root),))
-    monkeypatch.setattr("xpulab.faults.command.kernel_environment", lambda device: nullcontext(dict(os.environ)))
+    monkeypatch.setattr("xpulab.faults.command.kernel_environment", lambda device, before: nullcontext(dict(os.environ)))
     done = command("--json")
     result = json.loads(done.stdout)
     assert (done.exit_code, result["detected"], result["faults"][0]["detected_by"]) == (0, 1, ["demo.root"])
@@ -140,3 +142,14 @@ def test_a_fault_of_a_kernel_that_this_machine_lacks_is_not_tried_and_proves_not
     with pytest.raises(InputError, match="none of these faults"):
         run_trials([fault(wrong_root, kernel="norm")], 1, False)
     assert "not tried on this machine: demo: the processor has no AVX-512 (a test)" in capsys.readouterr().err
+
+
+def test_in_a_rehearsal_faults_of_the_machine_meet_that_of_the_rehearsed_device():
+    faults = ("card-hidden-from-paddle", "one-card-is-listed-twice")
+    done = subprocess.run(
+        [sys.executable, "-m", "xpulab", "selftest", "--as", "xpu", *(f"--fault={name}" for name in faults)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "4 of 4 faults detected"), done.stdout

@@ -51,3 +51,12 @@ def test_a_run_that_is_left_early_stops_what_runs_and_starts_nothing_more(put, t
         time.sleep(0.05)
     run.close()
     assert judge(endless, tmp_path / "out" / "endless.ipynb").run.stopped == "interrupted"
+
+
+@pytest.mark.parametrize(("device", "is_stopped"), [("cpu", True), ("xpu", False)])
+def test_a_kernel_of_a_card_has_more_time_since_it_starts_cold(put, tmp_path, device, is_stopped):
+    plan = read_plan(put("slow", "import time\ntime.sleep(3)", GOOD, budget=1), "quick")
+    (tmp_path / "out").mkdir()
+    options = RunOptions(device, "quick", 1, limit_in_budgets=2)
+    [(_, executed)] = Execution(options, tmp_path / "out").run([plan], 1)
+    assert (judge(plan, executed).run.stopped is not None) == is_stopped

@@ -9,7 +9,7 @@ from typing import Any
 from xpulab.checks.digest import digest_of
 from xpulab.checks.grid import Case, Grid
 from xpulab.checks.ledger import ledger
-from xpulab.checks.table import Table, as_listed
+from xpulab.checks.table import Table, as_listed, shows
 from xpulab.messages import N_
 from xpulab.records.known_issues import KnownIssue, known_issues_of_grid
 from xpulab.records.record import RED, Record, Row
@@ -79,8 +79,8 @@ class GridTable(Table):
     def _compute(self, case: Case, value: Any) -> None:
         self._values[case.name] = case.labels[self._grid.each]
         self._add_row(self, case, value)
-        if issue := next((issue for issue in self._listed if issue.concerns(case.labels)), None):
-            self._issues[case.name] = issue
+        if issues := [issue for issue in self._listed if issue.concerns(case.labels)]:
+            self._issues[case.name] = next((issue for issue in issues if shows(self._rows[-1], issue)), issues[0])
 
     def _is_red(self, case: Case) -> bool:
         """Whether the case, computed again, is red and no known defect."""

@@ -199,10 +199,13 @@ def as_listed(row: Row, issue: KnownIssue | None) -> Row:
     """The row as the issue, if there is one, makes it: known where it failed, fixed where it passed.
 
     Of an issue that was never seen on this device: predicted where it failed, refuted where it passed. A rehearsal refutes
-    nothing, since the card's own kernels do not compute.
+    nothing, since the card's own kernels do not compute. A wrong value that the issue does not show stays as it is.
     """
     if issue is None or row.outcome not in ("passed", "failed"):
         return row
+    if row.outcome == "failed" and not shows(row, issue):
+        facts = {"why": row.reason, "id": issue.id, "shows": issue.shows}
+        return replace(row, reason=N_("{why}; {id} in data/known_issues.yaml is another defect: it shows {shows}", **facts))
     seen = issue.is_seen(ledger.device)
     if row.outcome == "passed" and not seen:
         if judged_as(ledger.device) != ledger.device:
@@ -217,6 +220,11 @@ def as_listed(row: Row, issue: KnownIssue | None) -> Row:
         text = N_("expected on this device, never seen: {symptom} ({reference}). Workaround: {workaround}", **defect)
         return replace(row, outcome="predicted", reason=text)
     return replace(row, outcome="known", reason=N_("{symptom} ({reference}). Workaround: {workaround}", **defect))
+
+
+def shows(row: Row, issue: KnownIssue) -> bool:
+    """Whether what is wrong in the row is what the issue says."""
+    return issue.shows in f"{row.measured}; {row.reason}"
 
 
 def reasons_of(rows: Sequence[Row]) -> list[str]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xpulab.devices import REHEARSED, SIMULATED, STANDS_FOR, judged_as, wheel_device
+from xpulab.devices import REHEARSED, SIMULATED, STANDS_FOR, starts_cold, wheel_device
 from xpulab.errors import InputError
 from xpulab.messages import N_
 
@@ -128,7 +128,7 @@ def jobs(device: str, notebooks: int, cards: int = 1) -> int:
     """
     from xpulab.records.usable import whole_cores
 
-    if wheel_device(judged_as(device)) == "cpu":
+    if not starts_cold(device):
         return min(notebooks, max(1, whole_cores() * 3 // 2))
     return min(cards, max(1, whole_cores()))
 

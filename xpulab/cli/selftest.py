@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 import typer
@@ -27,6 +28,7 @@ def selftest(
     """Inject known faults, one at a time, and show that the notebooks detect each. Exit code 1 when one is missed."""
     from xpulab.faults import command as proofs
     from xpulab.faults import selftest as trials
+    from xpulab.harness.fork_server import Started, started
 
     chosen.rehearse(rehearsed, SIMULATED)
     faults = trials.faults_named(names or [])
@@ -40,5 +42,9 @@ def selftest(
 
     if any(SIMULATED in fault.lanes for fault in faults):
         sim.environment(trials.CARDS)  # builds the plug-in now, or says what is missing
-    device = SIMULATED if rehearsed else "cpu"
-    raise typer.Exit(proofs.run_trials(faults, jobs or chosen.jobs("cpu", len(faults)), as_json, device))
+    start: AbstractContextManager[Started | None] = started(SIMULATED) if rehearsed else nullcontext()
+    with start as cold:
+        if rehearsed and cold:
+            chosen.show_machine(rehearsed, cold.folder, trials.CARDS)
+        code = proofs.run_trials(faults, jobs or chosen.jobs("cpu", len(faults)), as_json, cold)
+    raise typer.Exit(code)

@@ -13,22 +13,22 @@ from xpulab.chapters.shared.fault import Fault
 from xpulab.errors import InputError
 from xpulab.faults import selftest
 from xpulab.faults.selftest import Trial
-from xpulab.harness.fork_server import kernel_environment
+from xpulab.harness.fork_server import Started, kernel_environment
 from xpulab.harness.plan import refuse_other_environments
 from xpulab.messages import N_, padded, shown
 
 
-def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool, device: str = "cpu") -> int:
+def run_trials(faults: Sequence[Fault], jobs: int, as_json: bool, cold: Started | None = None) -> int:
     """Try the faults, `jobs` at a time, and print what came of it; returns the exit code, 1 when one was missed.
 
-    device: whose kernels they are: cold ones where simulated cards stand for a card.
+    cold: what kernels start from where simulated cards stand for a card; None: they are forked from a server of their own.
     """
     refuse_other_environments(selftest.chapters_of(faults))
     progress, faults = Console(stderr=True), _possible(faults)
     trials, tried = selftest.count(faults), list[Trial]()
     counted = shown(N_("{faults} faults, {trials} trials, {jobs} at a time", faults=len(faults), trials=trials, jobs=jobs))
     progress.print(counted, highlight=False)
-    with kernel_environment(device) as environment:
+    with kernel_environment("cpu", cold) as environment:
         for trial in selftest.trials(faults, jobs, {**environment, **selftest.WITHOUT_MODELS}):
             tried.append(trial)
             report_trial(progress, trial, len(tried), trials)

@@ -26,6 +26,7 @@ from nbformat import NotebookNode
 from papermill.parameterize import parameterize_notebook
 
 from xpulab import files, messages, warm
+from xpulab.devices import starts_cold
 from xpulab.harness.chapter import code_cells
 from xpulab.harness.lost import cells_left_out, has_raised
 from xpulab.harness.plan import Plan
@@ -43,6 +44,9 @@ KILLED = N_("its run was killed")
 
 LIMIT_IN_BUDGETS = 5.0
 """A notebook is stopped after this many times its budget: a slow machine gets there, a cell that never ends does not."""
+
+_COLD_SECONDS = 60.0
+"""How much longer a notebook may take whose kernel imports Paddle and PaddleNLP and starts a card by itself."""
 
 _START_SECONDS = 120
 """How long a kernel may take to start."""
@@ -141,7 +145,8 @@ class Execution:
 
     def _run_on(self, plan: Plan, options: RunOptions, variables: Mapping[str, str]) -> Path | None:
         executed = self._folder / f"{plan.name}.ipynb"
-        watchdog = Watchdog(plan.budget_seconds * options.limit_in_budgets, executed.with_suffix(".log"))
+        limit = plan.budget_seconds * options.limit_in_budgets + starts_cold(options.device) * _COLD_SECONDS
+        watchdog = Watchdog(limit, executed.with_suffix(".log"))
         self._watchdogs.add(watchdog)
         if self._stopping.is_set():  # asked once stop() knows the watchdog, so that no kernel starts in between
             return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xpulab import warm
-from xpulab.devices import judged_as, wheel_device
+from xpulab.devices import starts_cold
 from xpulab.errors import InputError
 from xpulab.harness.run_folder import run_folder
 from xpulab.messages import N_
@@ -41,7 +41,7 @@ def started(device: str, cold: bool = False) -> Iterator[Started]:
     When this process is killed, nothing of the kernels, their ranks and their files stays (xpulab.harness.run_folder).
     """
     with run_folder() as folder:
-        if cold or wheel_device(judged_as(device)) != "cpu":
+        if cold or starts_cold(device):
             yield Started(folder, None)
             return
         with warm.ForkServer(within=folder, variables={warm.RUN_FOLDER: str(folder)}) as server:

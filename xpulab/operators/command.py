@@ -105,7 +105,7 @@ def _shown(value: float | None) -> str:
 def _run(request: Request, job: Path, log: Path, result: Path) -> int | None:
     """Run the script in a process group of its own, of which nothing is left; returns its status, None after the timeout.
 
-    Views are copies where kernels are listed, as an XPU has it by default.
+    Views are copies where kernels are listed, as recipes for XPUs set it.
     """
     place = request.device if request.device == "cpu" else f"{request.device}:0"
     described = asdict(request) | {"script": str(request.script), "place": place, "result": str(result)}

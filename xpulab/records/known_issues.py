@@ -39,6 +39,7 @@ class KnownIssue:
     when: of a check that is a grid the cases that may show the defect: by axis the labels of which a case has one; else empty.
         The case with the first labels that can go together, and the default of every other axis, always runs, and shows it.
     unseen: those of `devices` of which it is expected from reading their kernel or branch alone: nothing was run there.
+    shows: a text in what a failing row measures or in why that is wrong, "" for any: another wrong value is not this defect.
     """
 
     id: str
@@ -52,6 +53,7 @@ class KnownIssue:
     case: str | None = None
     when: dict[str, list[str]] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
+    shows: str = ""
 
     def concerns(self, labels: Mapping[str, str]) -> bool:
         """Whether a case of a grid, with these labels by axis, is one of those with the defect."""

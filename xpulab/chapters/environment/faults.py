@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from dataclasses import replace
@@ -32,10 +33,16 @@ def set_device_stays_on_the_first_card(set_device, device):
     return set_device(str(device).replace(":1", ":0"))
 
 
-@fault(lanes=("sim",), detected_by=("hardware.identities",), smoke=("hardware.identities",), wraps="xpulab.sim:serial_number")
-def one_card_is_listed_twice(serial_number, _card):
+@fault(
+    lanes=("sim",),
+    detected_by=("hardware.identities",),
+    smoke=("hardware.identities",),
+    after=("xpulab.sim:serial_number", "xpulab.doctor.xpu_smi:run_tool"),
+)
+def one_card_is_listed_twice(shown, *_given):
     """The vendor's tool shows the serial number of the first card for every card."""
-    return serial_number(0)
+    text = re.sub("(simulated-|REHEARSED)[0-9]+", r"\g<1>0", shown if isinstance(shown, str) else shown.output)
+    return text if isinstance(shown, str) else replace(shown, output=text)
 
 
 @fault(lanes=("sim",), detected_by=("bandwidth.clock",), wraps="paddle:device.synchronize")
@@ -57,10 +64,16 @@ def repeated_rows_count_once(embedding, tokens, table):
     return paddle.where(first.unsqueeze(-1), rows, rows.detach())
 
 
-@fault(lanes=("sim",), detected_by=("hardware.cards",), smoke=("hardware.cards",), wraps="xpulab.sim:loaded_cards")
-def card_hidden_from_paddle(count):
+@fault(
+    lanes=("sim",),
+    detected_by=("hardware.cards",),
+    smoke=("hardware.cards",),
+    wraps=("xpulab.sim:loaded_cards", "xpulab.doctor.meant:visible_cards"),
+)
+def card_hidden_from_paddle(count, *machine):
     """Paddle finds one card less than there are, and nothing that hides it: a card that no longer answers."""
-    return count() + 1 if count() else 0
+    shown = count(*machine)
+    return (shown[0] + 1, shown[1]) if machine else shown and shown + 1
 
 
 @fault(lanes=("sim",), detected_by=("install.run-check",), wraps="paddle.utils:run_check")

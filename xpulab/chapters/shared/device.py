@@ -233,7 +233,8 @@ def _display(run_context: RunContext) -> None:
     from IPython.display import display
 
     line = f"{run_context.device}, {run_context.machine['processor']}, {run_context.machine['cores']} cores"
-    line += "".join(f", {flag}={os.environ[flag]}" for flag in REPEATABLE.get(run_context.device, ()) if flag in os.environ)
+    flags = (*REPEATABLE.get(run_context.device, ()), "FLAGS_use_stride_kernel")
+    line += "".join(f", {flag}={os.environ[flag]}" for flag in flags if flag in os.environ)
     display({"text/plain": line}, raw=True, metadata=run_context.to_metadata())
 
 
