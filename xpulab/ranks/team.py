@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -71,14 +72,15 @@ class Team:
         return self
 
     def ended(self, rank: int, pid: int | None) -> tuple[bool, int | None]:
-        """Whether a rank has ended, and its exit status, while its launcher has not asked for it; None after that."""
+        """Whether a rank has ended, and its exit status: of its process, else what the launcher has written; None without both."""
         if pid is None:
             return self._launcher.wait() is not None, None
         try:
             has_ended = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
             return has_ended, _status_of_zombie(pid) if has_ended else None
         except psutil.NoSuchProcess:
-            return True, None
+            told = re.search(rf"Container rank {rank} status .* code (-?\d+) log", self.launcher_log())
+            return True, int(told[1]) if told else None
 
     def launcher_log(self) -> str:
         """What the launcher has written so far."""
