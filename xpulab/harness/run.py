@@ -81,7 +81,7 @@ def run(
         known = explanation(by_id("import-hung"), N_("the import"), options.device)
         verdicts |= {plan.name: replace(not_run(plan, "missing", str(error)), explanations=(known,)) for plan in left}
     ended = tuple(verdicts.get(plan.name) or _of_interrupted(plan, folder) for plan in plans)
-    result = Result(options, ended, time.monotonic() - started, folder)
+    result = Result(options, ended, time.monotonic() - started, folder, boot=run_file.boot_of(folder))
     report.write(result)
     return Outcome(result, interrupted)
 
