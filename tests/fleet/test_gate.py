@@ -162,7 +162,20 @@ def damage(folder, how):
 
 
 NAIVE, NULL = "2026-11-22T12:00:00", json.dumps({**WHOLE, "outcome": "passed", "green": True, "notebooks": TWO, "date": None})
-UNREADABLE = ["", "[]", "{}", '{"date": 3', NULL, NAIVE, "3000-01-01T00:00:00+00:00", "a pipe", "a folder", "a link"]
+JUDGES_NOTHING = json.dumps({**json.loads(NULL), "date": "2026-11-22T12:00:00+00:00", "judges": "nothing"})
+UNREADABLE = [
+    JUDGES_NOTHING,
+    "",
+    "[]",
+    "{}",
+    '{"date": 3',
+    NULL,
+    NAIVE,
+    "3000-01-01T00:00:00+00:00",
+    "a pipe",
+    "a folder",
+    "a link",
+]
 
 
 @pytest.mark.parametrize("less", [*LESS, *OTHER])
@@ -226,10 +239,10 @@ def test_no_number_of_lesser_runs_makes_a_red_machine_green(whole, soaked, tmp_p
     ("runs", "code", "said"),
     [
         ([("green", 1, "")], GREEN, "xpulab: green 1.0 h ago, 2 checks at level quick on xpu"),
-        ([("green", 1, "before")], UNKNOWN, "of another boot of this machine; run it again"),
+        ([("green", 1, "before")], UNKNOWN, "not of this boot of the machine; run it again"),
         ([("red", 1, "before")], RED, REPEATED),
         ([("red", 3, "before"), ("green", 2, "")], GREEN, "green 2.0 h ago"),
-        ([("red", 3, "before"), ("green", 2, "before")], UNKNOWN, "of another boot"),
+        ([("red", 3, "before"), ("green", 2, "before")], UNKNOWN, "not of this boot"),
         ([("red", 3, ""), ("green", 2, "before")], RED, REPEATED),
         ([("red", 3, ""), ("green", 2, "")], GREEN, "green 2.0 h ago"),
         ([("green", 3, ""), ("red", 2, "")], RED, REPEATED),

@@ -33,7 +33,7 @@ _GRAMMAR = {"device": "|".join((*DEVICES, "auto")), "cards": "[1-9][0-9]{0,3}", 
 _GREEN_NOTEBOOKS = ("passed", "partial", "skipped")
 _CLOCKS_DIFFER = 360.0
 """Seconds by which a date may be ahead of this machine's clock."""
-_OTHER_BOOT = "of another boot of this machine"
+_OTHER_BOOT = "not of this boot of the machine"
 _LONGEST_PART = 100
 """Characters of what a check measured, or expected, or of another reason: the line must end with the command."""
 
@@ -170,19 +170,20 @@ def gate(folder: Path, max_age_hours: float, require: str = "") -> Answer:
         return _answer("red", reds[-1].sentence(now), ignored, reds[-1], problems)
     runs = {run: run.extent.lacks(required) or (run.boot != boot and _OTHER_BOOT) for run in greens if not run.extent.rounds}
     last = next((run for run in reversed(runs) if not runs[run]), None)
-    ended = last.ended if last else -math.inf
-    ignored = [each.found for each in unknown if each.ended > ended or each.may_be_red]
-    ignored += [f"{run.file}: {run.sentence(now)}, but {less}; run it again" for run, less in runs.items() if not last][-1:]
     if last is None:
+        ignored = [each.found for each in unknown]
+        ignored += [f"{run.file}: {run.sentence(now)}, but {less}; run it again" for run, less in runs.items()][-1:]
         if not ignored:
             raise InputError(f"{folder}: holds no result.json of a whole run; `xpulab run --out {folder}/first` makes one")
         return _answer("unknown", f"unknown, {ignored[-1]}", ignored)
-    if late := [each.found for each in unknown if each.may_be_red and each.ended >= ended]:
+    ignored = [each.found for each in unknown if each.ended > last.ended or each.may_be_red]
+    if late := [each.found for each in unknown if each.may_be_red and each.ended >= last.ended]:
         return _answer("unknown", f"unknown, {late[-1]}", ignored)
-    if not now - ended <= max_age_hours * 3600:  # nan is no age
+    if not now - last.ended <= max_age_hours * 3600:  # nan is no age
         return _answer("unknown", f"unknown, the last verdict is too old: {last.sentence(now)}; run it again", ignored)
-    state, prefix, suffix = ("warning", "warning, ", f"; {ignored[-1]}") if ignored else ("green", "", "")
-    return _answer(state, f"{prefix}{last.sentence(now)}{suffix}", ignored, last)
+    if ignored:
+        return _answer("warning", f"warning, {last.sentence(now)}; {ignored[-1]}", ignored, last)
+    return _answer("green", last.sentence(now), (), last)
 
 
 def verdict_in(path: Path) -> tuple[Bundle, Answer]:
@@ -214,7 +215,7 @@ def _verdicts(folder: Path, now: float) -> Iterator[_Verdict]:
         why = f"{folder}: cannot be read: {error.strerror}; give the folder that --out named for `xpulab run`"
         raise InputError(why) from error
     for path in (each / name for each in folders for name in ("result.json", "soak.json")):
-        verdict, changed = None, math.inf
+        changed = math.inf
         try:
             changed = path.lstat().st_mtime
             if not path.is_file():  # a pipe never ends
@@ -229,7 +230,8 @@ def _verdicts(folder: Path, now: float) -> Iterator[_Verdict]:
             why = f"{path}: cannot be read: {error.strerror}; remove it" if isinstance(error, OSError) else str(error)
             yield _Verdict(str(path), changed, "unknown", why, may_be_red=True)
             continue
-        if verdict.judges in ("machine", "part") and not _is_same_node(verdict.node or here, here):
+        one, other = (f"{name}.".lower() for name in (verdict.node or here, here))  # with a domain or without
+        if verdict.judges in ("machine", "part") and not (one.startswith(other) or other.startswith(one)):
             yield replace(verdict, state="unknown", found=f"{path}: ran on {verdict.node}, and this is {here}")
         elif verdict.judges == "machine":
             yield verdict
@@ -237,21 +239,20 @@ def _verdicts(folder: Path, now: float) -> Iterator[_Verdict]:
             yield replace(verdict, state="unknown", found=f"{path}: a part is red: {verdict.problems[0]}")
 
 
-def _is_same_node(one: str, other: str) -> bool:
-    """Whether two host names, with a domain or without, are of one node."""
-    pairs = ((one.lower(), other.lower()), (other.lower(), one.lower()))
-    return any(long == short or long.partition(".")[0] == short for long, short in pairs)
-
-
 def _verdict(file: str, content: bytes) -> _Verdict:
     """The verdict of a result.json or soak.json. Raises InputError, which names the file, when it is damaged."""
     try:
         result = json.loads(content)
-        if result["device"] not in DEVICES or result["level"] not in LEVELS:
-            raise ValueError(f"device {result['device']}, level {result['level']}")
+        judges = result.get("judges", "machine")
+        if (
+            result["device"] not in DEVICES
+            or result["level"] not in LEVELS
+            or judges not in ("machine", "release", "rehearsal")
+        ):
+            raise ValueError(f"{judges}, device {result['device']}, level {result['level']}")
         state, found, problems, extent = _of_soak(result) if "rounds" in result else _of_run(result)
-        judges, node, boot = result.get("judges", "machine"), result.get("node"), result.get("boot")
         judges = "part" if (judges, result["outcome"]) == ("machine", "partial") else judges
+        node, boot = result.get("node"), result.get("boot")
         serials = frozenset(card["serial"] for card in result.get("card_facts", ()) if card["serial"])
         "".join([node or "", boot or "", *extent.covers, *serials])  # a TypeError unless all are texts
         found = f"{file}: {found}" if state == "unknown" else found
@@ -283,9 +284,8 @@ def _of_run(result: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...], Exten
             raise ValueError("it is green without what makes it so")
         part = "a part only: " if result["outcome"] == "partial" else ""
         return "green", f"{part}{checks} checks at level {result['level']} on {result['device']}", (), extent
-    why = (result.get("proof") or {}).get("reason") or "no notebook was green"
-    problems = tuple(_problems(result)) or (f"run is red: {_one_line(why)}; rerun: xpulab run {_options(result)}",)
-    return "red", "", problems, extent
+    nothing = f"run is red: no notebook was green; rerun: xpulab run {_options(result)}"
+    return "red", "", tuple(_problems(result)) or (nothing,), extent
 
 
 def _of_soak(soak: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...], Extent]:

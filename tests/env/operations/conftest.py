@@ -28,9 +28,9 @@ def write_verdict(run: Path, red: bool, hours: float) -> None:
     checks = [{**row, "outcome": outcome}]
     notebook = {"name": "00_demo", "outcome": outcome, "reason": None, "compared": 1, "checks": checks, "explanations": []}
     date = (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
-    result = {"outcome": outcome, "green": not red, "date": date, "level": "smoke", "device": "sim", "cards": 1, "boot": boot_id()}
+    result = {"outcome": outcome, "green": not red, "date": date, "level": "smoke", "device": "sim", "cards": 1}
     run.mkdir(parents=True)
-    (run / "result.new").write_text(json.dumps({**result, "notebooks": [notebook]}))
+    (run / "result.new").write_text(json.dumps({**result, "boot": boot_id(), "notebooks": [notebook]}))
     (run / "result.new").rename(run / "result.json")
 
 
