@@ -146,6 +146,7 @@ LESS = {
     "a release": {"judges": "release"},
     "interrupted": {"green": False, "outcome": "failed", "notebooks": [*TWO, INTERRUPTED]},
     "not ended": {"outcome": "running"},
+    "no verdict": {"outcome": "unknown", "green": False, "reason": "No space left on device"},
     "nothing compared": {"notebooks": [notebook()]},
 }
 OTHER = {"another seed": {"seed": 3}, "without a card": {"card_facts": CARDS[1:]}}
@@ -187,7 +188,7 @@ def test_a_run_that_is_less_neither_clears_a_red_one_nor_hides_it(whole, less):
         assert (code, REPEATED in printed) == (RED, True)
 
 
-@pytest.mark.parametrize("less", [each for each in LESS if each not in ("interrupted", "not ended")])
+@pytest.mark.parametrize("less", [each for each in LESS if each not in ("interrupted", "not ended", "no verdict")])
 def test_a_red_run_counts_unless_it_says_nothing_of_this_machine(whole, less):
     whole("green", 3)
     says_nothing = less in ("some checks", "another host", "a rehearsal", "a release")

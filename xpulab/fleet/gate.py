@@ -277,7 +277,7 @@ def _of_run(result: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...], Exten
         None if lost else index(result.get("seed") or 0),
     )
     if result["outcome"] not in ("passed", "failed", "partial") or _was_only_interrupted(result):
-        return "unknown", "the run was interrupted; run it again", (), extent
+        return "unknown", f"{_one_line(result.get('reason') or 'the run was interrupted')}; run it again", (), extent
     checks, outcomes = sum(index(each["compared"]) for each in notebooks), {each["outcome"] for each in notebooks}
     if result["green"] is True:
         if result["outcome"] == "failed" or not checks or outcomes - {*_GREEN_NOTEBOOKS}:
